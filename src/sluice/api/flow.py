@@ -1,0 +1,120 @@
+"""Flow: the streams and continuous queries a user registers together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from sluice.api.joining import Keys, Within, build_join
+from sluice.api.stream import Joined, StreamHandle
+from sluice.model.durations import microseconds
+from sluice.model.errors import FlowError
+from sluice.model.join import HASH_COLUMN, ORDER_COLUMN, Stream
+from sluice.spark.files import FORMATS, infer_schema
+from sluice.spark.sources import SPARK_FILE_OPTIONS, Source
+from sluice.spark.split import FileFormat
+from sluice.spark.types import arrow_schema, given_schema
+
+
+class Flow:
+    """Streams to join and the queries over them.
+
+    `flow.readStream` takes any streaming DataFrame, `flow.readFiles` files as they arrive; both give a stream that can
+    be joined with others.
+    """
+
+    def __init__(self, spark: SparkSession, name: str = "flow") -> None:
+        if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
+            raise FlowError("Flow needs a classic SparkSession (Spark Connect sessions are not supported)")
+        self.spark, self.name = spark, name
+        self.sources: dict[str, Source] = {}
+
+    def readStream(self, name: str, df: DataFrame, eventTime: str, delay: Any = "0 seconds") -> StreamHandle:
+        """Register a streaming DataFrame.
+
+        A row is late when its event time lies below the greatest event time that earlier epochs saw in the stream,
+        minus `delay`; late rows are dropped and counted. `delay=None` drops nothing and keeps state for good.
+        """
+        self._check_name(name)
+        if not isinstance(df, DataFrame):
+            raise FlowError(f"stream {name!r} must be given a streaming DataFrame, not {type(df).__name__}")
+        if not df.isStreaming:
+            raise FlowError(
+                f"stream {name!r} was given a batch DataFrame; use spark.readStream, or flow.readFiles for files"
+            )
+        stream = _stream(name, arrow_schema(name, df.schema), eventTime, delay)
+        return self._register(Source(stream, frame=df))
+
+    def readFiles(
+        self,
+        name: str,
+        path: str,
+        format: str = "parquet",
+        eventTime: str = "",
+        delay: Any = "0 seconds",
+        schema: Any = None,
+        **options: Any,
+    ) -> StreamHandle:
+        """Register files that arrive in a directory; they are read as Arrow and never become rows of Spark.
+
+        Spark tracks the files: its options (maxFilesPerTrigger, pathGlobFilter, …) are taken as they are. Others, such
+        as `header` for CSV, belong to the format. Without `schema` the columns are those of a file already there.
+        """
+        self._check_name(name)
+        if format not in FORMATS:
+            raise FlowError(f"stream {name!r}: there is no file format {format!r}; known: {', '.join(FORMATS)}")
+        if not eventTime:
+            raise FlowError(f"stream {name!r} needs eventTime=, the column with the time of each row")
+        tracking = {k: v for k, v in options.items() if k in SPARK_FILE_OPTIONS}
+        reading = {k: _option_text(v) for k, v in options.items() if k not in SPARK_FILE_OPTIONS}
+        found = infer_schema(name, path, format, reading) if schema is None else given_schema(name, schema)
+        source = Source(_stream(name, found, eventTime, delay), None, path, FileFormat(format, reading), tracking)
+        return self._register(source)
+
+    def join(
+        self,
+        streams: Sequence[StreamHandle],
+        on: Keys | None = None,
+        within: Within | None = None,
+        where: str | None = None,
+    ) -> Joined:
+        """Join several streams: combinations of one row each with equal keys, all within `within` of the newest."""
+        return Joined(self, build_join(list(streams), on, within, where))
+
+    def _check_name(self, name: str) -> None:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise FlowError(f"a stream's name must be a plain word such as 'trades', not {name!r}")
+        if name in self.sources:
+            raise FlowError(f"there is a stream {name!r} in this flow already; give each its own name")
+
+    def _register(self, source: Source) -> StreamHandle:
+        self.sources[source.stream.name] = source
+        return StreamHandle(self, source.stream.name, source.stream)
+
+
+def _stream(name: str, schema: pa.Schema, event_time: str, delay: Any) -> Stream:
+    seen: set[str] = set()
+    for column in schema.names:
+        if column in seen:
+            raise FlowError(f"stream {name!r} has two columns {column!r}; rename one")
+        if column in (HASH_COLUMN, ORDER_COLUMN):
+            raise FlowError(f"stream {name!r}: the column name {column!r} is taken by Sluice; rename it")
+        seen.add(column)
+    if event_time not in seen:
+        raise FlowError(f"stream {name!r} has no column {event_time!r} for its event time; it has {_list(schema)}")
+    kind = schema.field(event_time).type
+    if not pa.types.is_timestamp(kind):
+        raise FlowError(f"event time {event_time!r} of stream {name!r} must be a timestamp, it is {kind}; cast it first")
+    late = None if delay is None else microseconds(delay, f"delay of stream {name!r}")
+    return Stream(name, schema, event_time, late)
+
+
+def _list(schema: pa.Schema) -> str:
+    return ", ".join(schema.names)
+
+
+def _option_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

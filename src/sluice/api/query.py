@@ -1,0 +1,87 @@
+"""Query: the handle of a running query, with PySpark's names and what Sluice adds to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sluice.model.epoch import EpochRecord
+from sluice.spark.progress import progress
+from sluice.spark.running import RunningQuery
+
+
+class Query:
+    """A continuous query. Its names and their meaning are those of PySpark's StreamingQuery."""
+
+    def __init__(self, running: RunningQuery) -> None:
+        self._running = running
+
+    @property
+    def id(self) -> str:
+        return self._running.spark_query.id
+
+    @property
+    def runId(self) -> str:
+        return self._running.spark_query.runId
+
+    @property
+    def name(self) -> str | None:
+        return self._running.spark_query.name
+
+    @property
+    def isActive(self) -> bool:
+        return bool(self._running.spark_query.isActive)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return self._running.spark_query.status
+
+    def exception(self) -> Exception | None:
+        return self._running.spark_query.exception()
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:
+        """Wait for the end; raises the query's error if it failed. With a timeout (seconds): whether it has ended."""
+        ended = self._running.wait(timeout)
+        return None if timeout is None else ended
+
+    def processAllAvailable(self) -> None:
+        """Wait until everything that is there now has been processed (for tests)."""
+        self._running.spark_query.processAllAvailable()
+
+    def stop(self) -> None:
+        """End the query; the checkpoint and the results stay, everything else is removed."""
+        self._running.stop()
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
+        """The progress of the last epochs, oldest first."""
+        records = {r.number: r for r in self._records()}
+        spark = [dict(p) for p in self._running.spark_query.recentProgress]
+        return [progress(p, records[p["batchId"]], self._running.spec) for p in spark if p["batchId"] in records]
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:
+        """Spark's progress of the newest epoch, plus rows, late rows, watermarks, phases, and every site by tier."""
+        recent = self.recentProgress
+        return recent[-1] if recent else None
+
+    def routing(self) -> dict[int, int]:
+        """Unit → site."""
+        return dict(enumerate(self._running.epochs.record.routing.owners))
+
+    def explain(self) -> None:
+        """Print what the query computes, where it stands and how it runs."""
+        running, record = self._running, self._running.epochs.record
+        settings, spec = running.settings, running.spec
+        print("Window join\n" + spec.describe())
+        print(f"Units: {settings.partitions} at {settings.sites} sites, routing {record.routing.version} "
+              f"since epoch {record.routing.since}, policy {settings.policy.name}")
+        print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {settings.checkpoint}")
+        for stream, source in zip(spec.streams, running.sources, strict=True):
+            how = f"{source.format.format} files as Arrow from {source.path}" if source.format else "rows of Spark"
+            print(f"Source {stream.name!r}: {how}")
+        print(f"Last epoch: {record.number if record.number >= 0 else 'none yet'}")
+
+    def _records(self) -> list[EpochRecord]:
+        epochs = self._running.epochs
+        with epochs.lock:
+            return list(epochs.recent)

@@ -1,0 +1,59 @@
+"""Between two epochs: show the policy the cluster, vet what it asks for, and turn that into the next routing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sluice.model.epoch import EpochRecord
+from sluice.model.routing import Routing
+from sluice.model.view import Action, ClusterView
+from sluice.policies import Policy
+
+Decision = dict[str, Any]
+
+
+def collect(record: EpochRecord) -> ClusterView:
+    """The view a policy gets of the epoch that has just committed."""
+    sites = record.figures.get("sites", [])
+    return ClusterView(
+        epoch=record.number,
+        unit_site=np.array(record.routing.owners),
+        site_rows=np.array([s["rows"] for s in sites]),
+        site_memory=np.array([s["memoryBytes"] for s in sites]),
+        site_disk=np.array([s["diskBytes"] for s in sites]),
+        site_busy=np.array([s["busySeconds"] for s in sites]),
+    )
+
+
+def vet(action: Action, routing: Routing) -> str | None:
+    """Why an action cannot be carried out, or None."""
+    if not 0 <= action.unit < routing.units:
+        return f"there is no unit {action.unit}"
+    if not 0 <= action.site < routing.sites:
+        return f"there is no site {action.site}"
+    if routing.owners[action.unit] == action.site:
+        return f"unit {action.unit} is at site {action.site} already"
+    return None
+
+
+def decide(policy: Policy, record: EpochRecord) -> tuple[Routing, tuple[Decision, ...]]:
+    """The routing for the next epoch and every decision and refusal behind it."""
+    routing, decisions = record.routing, []
+    for action in policy.decide(collect(record)):
+        refused = vet(action, routing)
+        if refused is None:
+            routing = routing.moved(action.unit, action.site, record.number + 1)
+        decisions.append(
+            {
+                "epoch": record.number + 1,
+                "policy": policy.name,
+                "action": "move",
+                "unit": action.unit,
+                "site": action.site,
+                "reason": action.reason,
+                "refused": refused,
+            }
+        )
+    return routing, tuple(decisions)

@@ -1,0 +1,86 @@
+"""Finding, for many rows at once, the rows of a sorted run with the same key hash inside a time range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.kernels.order import TimeScale, hash_part
+
+PAIRS_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rows sorted by hash and time (see `order`): the sorted numbers, the event times and all columns."""
+
+    order: np.ndarray
+    times: np.ndarray
+    rows: pa.RecordBatch
+    scale: TimeScale
+    earliest: int
+    latest: int
+
+    @property
+    def hashes(self) -> np.ndarray:
+        return hash_part(self.order)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+
+def pairs(
+    run: Run, hashes: np.ndarray, low: np.ndarray, high: np.ndarray, at_once: int = PAIRS_AT_ONCE
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Index pairs (probe row, run row) with equal hashes and low <= time <= high, in chunks of bounded size.
+
+    The probes should come sorted by hash, which keeps the binary searches inside the cache.
+    """
+    if len(run) == 0 or len(hashes) == 0:
+        return
+    probes: np.ndarray | None = None
+    reaching = (high >= run.earliest) & (low <= run.latest)
+    if not reaching.all():
+        probes = np.flatnonzero(reaching)
+        if len(probes) == 0:
+            return
+        hashes, low, high = hashes[probes], low[probes], high[probes]
+    upper = hashes.astype(np.uint64) << np.uint64(32)
+    from_ = upper | run.scale.ticks(np.maximum(low, run.earliest))
+    to = upper | run.scale.ticks(np.minimum(high, run.latest))
+    first = np.searchsorted(run.order, from_)
+    hit = np.flatnonzero(run.order[np.minimum(first, len(run) - 1)] <= to)
+    hit = hit[(first[hit] < len(run)) & (from_[hit] <= to[hit])]
+    if len(hit) == 0:
+        return
+    first = first[hit]
+    count = np.searchsorted(run.order, to[hit], side="right") - first
+    rows = hit if probes is None else probes[hit]
+    for which, found in _expand(first, count, at_once):
+        if run.scale.shift:
+            times, probe = run.times[found], hit[which]
+            exact = np.flatnonzero((times >= low[probe]) & (times <= high[probe]))
+            which, found = which[exact], found[exact]
+        if len(found):
+            yield rows[which], found
+
+
+def _expand(first: np.ndarray, count: np.ndarray, at_once: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """All (probe, position) of the ranges [first, first + count), at most `at_once` a chunk."""
+    ends = np.cumsum(count)
+    total = int(ends[-1])
+    for start in range(0, total, at_once):
+        stop = min(start + at_once, total)
+        a, b = np.searchsorted(ends, [start, stop - 1], side="right")
+        here = count[a : b + 1].copy()
+        here[-1] -= ends[b] - stop
+        skipped = start - (int(ends[a]) - int(count[a]))
+        here[0] -= skipped
+        begin = first[a : b + 1].copy()
+        begin[0] += skipped
+        which = np.repeat(np.arange(a, b + 1), here)
+        offsets = np.cumsum(here) - here
+        yield which, np.arange(stop - start) + np.repeat(begin - offsets, here)

@@ -1,0 +1,100 @@
+"""Durations and sizes as users write them: "30 seconds", "1 minute 30 seconds", "512m"."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from sluice.model.errors import FlowError
+
+MICROSECONDS = {
+    "microsecond": 1,
+    "us": 1,
+    "millisecond": 1_000,
+    "ms": 1_000,
+    "second": 1_000_000,
+    "sec": 1_000_000,
+    "s": 1_000_000,
+    "minute": 60_000_000,
+    "min": 60_000_000,
+    "m": 60_000_000,
+    "hour": 3_600_000_000,
+    "h": 3_600_000_000,
+    "day": 86_400_000_000,
+    "d": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+LONGEST = 10_000 * 366 * MICROSECONDS["day"]  # so that sums with any timestamp stay inside 64 bits
+BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*(?:,|and\b)?\s*")
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([bkmgt]?)i?b?\s*", re.IGNORECASE)
+
+
+def microseconds(value: object, what: str) -> int:
+    """A duration in microseconds; `what` names it in the error.
+
+    >>> microseconds("1 minute 30 seconds", "within")
+    90000000
+    >>> microseconds("-5 seconds", "delay of stream 'trades'")
+    Traceback (most recent call last):
+    sluice.model.errors.FlowError: delay of stream 'trades' must not be negative: '-5 seconds'
+    """
+    if isinstance(value, timedelta):
+        total = float(value // timedelta(microseconds=1))
+    elif isinstance(value, str):
+        total, at = 0.0, 0
+        text = value.strip().removeprefix("INTERVAL ").removeprefix("interval ").replace("'", "")
+        while at < len(text):
+            part = _PART.match(text, at)
+            unit = part and _unit(part[2])
+            if not part or not unit:
+                raise FlowError(f"{what} is not a duration: {value!r}; write for example '30 seconds' or '1 hour'")
+            total += float(part[1]) * unit
+            at = part.end()
+        if not text:
+            raise FlowError(f"{what} is empty; write for example '30 seconds'")
+    else:
+        raise FlowError(f"{what} must be a duration such as '30 seconds' or a timedelta, not {value!r}")
+    if total < 0:
+        raise FlowError(f"{what} must not be negative: {value!r}")
+    if total > LONGEST:
+        raise FlowError(f"{what} is longer than 10,000 years: {value!r}")
+    return round(total)
+
+
+def _unit(word: str) -> int | None:
+    word = word.lower()
+    return MICROSECONDS.get(word) or MICROSECONDS.get(word.removesuffix("s"))
+
+
+def size_in_bytes(value: object, what: str) -> int:
+    """A size in bytes from a number or a text such as "512m".
+
+    >>> size_in_bytes("1.5g", "siteMemory")
+    1610612736
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if not match:
+        raise FlowError(f"{what} is not a size: {value!r}; write for example '512m' or '2g'")
+    return int(float(match[1]) * BYTES[match[2].lower()])
+
+
+def in_words(micros: int | None) -> str:
+    """A duration for people.
+
+    >>> in_words(90_000_000), in_words(500), in_words(None)
+    ('90 seconds', '500 microseconds', 'unbounded')
+    """
+    if micros is None:
+        return "unbounded"
+    for unit in ("day", "hour", "minute"):
+        if micros and micros % MICROSECONDS[unit] == 0:
+            return f"{micros // MICROSECONDS[unit]} {unit}{'s' if micros != MICROSECONDS[unit] else ''}"
+    if micros % 1_000_000 == 0:
+        return f"{micros // 1_000_000} seconds"
+    if micros % 1_000 == 0:
+        return f"{micros // 1_000} milliseconds"
+    return f"{micros} microseconds"

@@ -1,0 +1,70 @@
+"""The record of one epoch, as the journal keeps it: everything needed to go on from here, and what happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluice.model.routing import Routing
+from sluice.model.state import Manifest, RunRef
+
+Times = tuple[int | None, ...]
+"""One event time (microseconds) a stream, None where no row was seen yet or the stream has no watermark."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file with results of one epoch, written by one site."""
+
+    name: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """State, routing and watermarks after an epoch, its results, and its figures."""
+
+    number: int
+    newest: Times
+    routing: Routing
+    manifests: tuple[Manifest, ...]
+    parts: tuple[Part, ...] = ()
+    figures: dict[str, Any] = field(default_factory=dict)
+    decisions: tuple[dict[str, Any], ...] = ()
+
+    def files(self) -> set[str]:
+        """The durable files that the state lies in."""
+        return {run.segment.file for manifest in self.manifests for run in manifest}
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "epoch": self.number,
+            "newest": list(self.newest),
+            "routing": self.routing.as_json(),
+            "sites": [[run.as_json() for run in manifest] for manifest in self.manifests],
+            "parts": [[p.name, p.rows, p.bytes] for p in self.parts],
+            "figures": self.figures,
+            "decisions": list(self.decisions),
+        }
+
+    @classmethod
+    def from_json(cls, doc: dict[str, Any]) -> EpochRecord:
+        return cls(
+            number=doc["epoch"],
+            newest=tuple(doc["newest"]),
+            routing=Routing.from_json(doc["routing"]),
+            manifests=tuple(tuple(RunRef.from_json(run) for run in site) for site in doc["sites"]),
+            parts=tuple(Part(*p) for p in doc["parts"]),
+            figures=doc["figures"],
+            decisions=tuple(doc["decisions"]),
+        )
+
+
+def watermarks(newest: Times, delays: tuple[int | None, ...]) -> Times:
+    """Below which event time a row of each stream is late.
+
+    >>> watermarks((100, None, 100), (30, 30, None))
+    (70, None, None)
+    """
+    return tuple(None if n is None or d is None else n - d for n, d in zip(newest, delays, strict=True))

@@ -1,0 +1,26 @@
+"""The errors Sluice raises, each worded for the person who wrote the flow."""
+
+from __future__ import annotations
+
+
+class SluiceError(Exception):
+    """Anything Sluice itself refuses or cannot go on with."""
+
+
+class FlowError(SluiceError, ValueError):
+    """The flow, a stream, a column or an option is wrong; nothing has run yet.
+
+    >>> try:
+    ...     raise FlowError("stream 'trades' has no column 'sym'")
+    ... except ValueError as e:
+    ...     print(e)
+    stream 'trades' has no column 'sym'
+    """
+
+
+class CheckpointError(SluiceError):
+    """The checkpoint belongs to another flow or version, or cannot be read; it was left untouched."""
+
+
+class StorageError(SluiceError):
+    """State could not be written or read back: a full disk, a lost or damaged file."""

@@ -1,0 +1,112 @@
+"""Units and the routing that says which site holds each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+HASH_SPACE = 1 << 32
+
+Ranges = tuple[tuple[int, int], ...]
+"""Half-open ranges of units, ascending and disjoint."""
+
+
+def unit_of(hashes: np.ndarray, units: int) -> np.ndarray:
+    """The unit of each 32-bit key hash. It grows with the hash, so state sorted by hash is sorted by unit."""
+    return ((hashes.astype(np.uint64) * np.uint64(units)) >> np.uint64(32)).astype(np.int64)
+
+
+def first_hash(unit: int, units: int) -> int:
+    """The smallest 32-bit hash that belongs to `unit` or a later one.
+
+    >>> first_hash(1, 4) == 2**30 and first_hash(4, 4) == 2**32
+    True
+    """
+    return -(-unit * HASH_SPACE // units)
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Unit → site, with the epoch from which it holds."""
+
+    sites: int
+    owners: tuple[int, ...]
+    version: int = 0
+    since: int = 0
+
+    @classmethod
+    def even(cls, units: int, sites: int, version: int = 0, since: int = 0) -> Routing:
+        """Neighbouring units together, as many for each site as for any other.
+
+        >>> Routing.even(5, 2).owners
+        (0, 0, 0, 1, 1)
+        """
+        return cls(sites, tuple(u * sites // units for u in range(units)), version, since)
+
+    @property
+    def units(self) -> int:
+        return len(self.owners)
+
+    def moved(self, unit: int, site: int, since: int) -> Routing:
+        """The same routing with one unit at another site from epoch `since` on."""
+        owners = (*self.owners[:unit], site, *self.owners[unit + 1 :])
+        return Routing(self.sites, owners, self.version + 1, since)
+
+    def ranges_of(self, site: int) -> Ranges:
+        """The units of one site.
+
+        >>> Routing(2, (0, 1, 1, 0)).ranges_of(0)
+        ((0, 1), (3, 4))
+        """
+        return ranges(u for u, owner in enumerate(self.owners) if owner == site)
+
+    def as_json(self) -> dict[str, object]:
+        runs = [[owner, len(list(group))] for owner, group in groupby(self.owners)]
+        return {"version": self.version, "since": self.since, "sites": self.sites, "owners": runs}
+
+    @classmethod
+    def from_json(cls, doc: dict[str, object]) -> Routing:
+        runs: list[list[int]] = doc["owners"]  # type: ignore[assignment]
+        owners = tuple(owner for owner, count in runs for _ in range(count))
+        return cls(int(str(doc["sites"])), owners, int(str(doc["version"])), int(str(doc["since"])))
+
+
+def ranges(units: object) -> Ranges:
+    """Ascending units as ranges.
+
+    >>> ranges([1, 2, 3, 7])
+    ((1, 4), (7, 8))
+    """
+    out: list[tuple[int, int]] = []
+    for unit in units:  # type: ignore[attr-defined]
+        if out and out[-1][1] == unit:
+            out[-1] = (out[-1][0], unit + 1)
+        else:
+            out.append((unit, unit + 1))
+    return tuple(out)
+
+
+def intersect(a: Ranges, b: Ranges) -> Ranges:
+    """The units in both.
+
+    >>> intersect(((0, 4), (6, 9)), ((2, 7),))
+    ((2, 4), (6, 7))
+    """
+    return tuple((max(x, u), min(y, v)) for x, y in a for u, v in b if max(x, u) < min(y, v))
+
+
+def unite(a: Ranges, b: Ranges) -> Ranges:
+    """The units in either.
+
+    >>> unite(((0, 2),), ((2, 3), (5, 6)))
+    ((0, 3), (5, 6))
+    """
+    out: list[tuple[int, int]] = []
+    for low, high in sorted(a + b):
+        if out and low <= out[-1][1]:
+            out[-1] = (out[-1][0], max(high, out[-1][1]))
+        else:
+            out.append((low, high))
+    return tuple(out)

@@ -1,0 +1,171 @@
+"""The window join: new rows against state and against each other, every combination once.
+
+Of an epoch's combinations, those whose first new leg is s are found by starting from the new rows of leg s and adding
+the other legs in turn: legs before s from state only, legs after s from state and new rows. So no combination is found
+twice and none is missed, for two legs or many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice.kernels.hashing import keys_equal
+from sluice.kernels.probe import Run, pairs
+from sluice.model.join import JoinSpec
+
+Runs = Sequence[Run]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Where one leg's rows of partial combinations are: position `at` in run number `run` (all in one run if None)."""
+
+    runs: Runs
+    run: np.ndarray | None
+    at: np.ndarray
+    times: np.ndarray
+
+    def take(self, which: np.ndarray) -> _Found:
+        return _Found(self.runs, None if self.run is None else self.run[which], self.at[which], self.times[which])
+
+    def rows(self) -> pa.RecordBatch:
+        if self.run is None:
+            return self.runs[0].rows.take(pa.array(self.at))
+        grouped = np.argsort(self.run, kind="stable")
+        cuts = np.searchsorted(self.run[grouped], np.arange(len(self.runs) + 1))
+        pieces = [
+            run.rows.take(pa.array(self.at[grouped[a:b]]))
+            for run, a, b in zip(self.runs, cuts[:-1], cuts[1:], strict=True)
+            if b > a
+        ]
+        back = np.empty(len(grouped), dtype=np.int64)
+        back[grouped] = np.arange(len(grouped))
+        return pa.concat_batches(pieces).take(pa.array(back))
+
+
+@dataclass(frozen=True)
+class _Partial:
+    """Combinations found so far: the key hash and, for every leg already joined, its row."""
+
+    hashes: np.ndarray
+    legs: dict[int, _Found]
+
+
+class WindowJoin:
+    """Joins the rows of one epoch at one site. It keeps nothing: state comes in as runs."""
+
+    def __init__(self, spec: JoinSpec) -> None:
+        self.spec = spec
+        self.schema = spec.output_schema()
+
+    def results(self, new: Sequence[Run | None], old: Sequence[Runs]) -> Iterator[pa.RecordBatch]:
+        """The epoch's results, given each input's new rows and the runs of its state."""
+        for start, leg in enumerate(self.spec.legs):
+            fresh = new[leg.input]
+            if fresh is None or len(fresh) == 0:
+                continue
+            everything = np.arange(len(fresh))
+            begun = _Partial(fresh.hashes, {start: _Found([fresh], None, everything, fresh.times)})
+            rest = [i for i in range(len(self.spec.legs)) if i != start]
+            yield from self._grow(begun, start, rest, new, old)
+
+    def _grow(
+        self, partial: _Partial, start: int, rest: list[int], new: Sequence[Run | None], old: Sequence[Runs]
+    ) -> Iterator[pa.RecordBatch]:
+        leg, further = rest[0], rest[1:]
+        source = self.spec.legs[leg].input
+        runs = list(old[source])
+        fresh = new[source]
+        if leg > start and fresh is not None:
+            runs.append(fresh)
+        low, high = self._bounds(partial, leg)
+        if not further:
+            for run in runs:
+                for which, found in pairs(run, partial.hashes, low, high):
+                    last = _Found([run], None, found, run.times[:0])
+                    combined = {i: f.take(which) for i, f in partial.legs.items()} | {leg: last}
+                    batch = self._materialise(combined)
+                    if batch.num_rows:
+                        yield batch
+            return
+        for grown in self._extended(partial, leg, runs, low, high):
+            yield from self._grow(grown, start, further, new, old)
+
+    def _extended(
+        self, partial: _Partial, leg: int, runs: list[Run], low: np.ndarray, high: np.ndarray
+    ) -> Iterator[_Partial]:
+        """The combinations with one leg more, over all its runs, in pieces of bounded size."""
+        which_parts, at_parts, run_parts, size = [], [], [], 0
+        limit = 1 << 20
+        for number, run in enumerate(runs):
+            for which, found in pairs(run, partial.hashes, low, high, limit):
+                which_parts.append(which)
+                at_parts.append(found)
+                run_parts.append(np.full(len(found), number, dtype=np.uint16))
+                size += len(found)
+                if size >= limit:
+                    yield self._joined(partial, leg, runs, which_parts, at_parts, run_parts)
+                    which_parts, at_parts, run_parts, size = [], [], [], 0
+        if size:
+            yield self._joined(partial, leg, runs, which_parts, at_parts, run_parts)
+
+    @staticmethod
+    def _joined(
+        partial: _Partial,
+        leg: int,
+        runs: list[Run],
+        which_parts: list[np.ndarray],
+        at_parts: list[np.ndarray],
+        run_parts: list[np.ndarray],
+    ) -> _Partial:
+        which, at, run = np.concatenate(which_parts), np.concatenate(at_parts), np.concatenate(run_parts)
+        if len(which_parts) > 1:
+            # back to hash order: the next leg's searches then walk through memory instead of jumping
+            order = np.argsort(which, kind="stable")
+            which, at, run = which[order], at[order], run[order]
+        times = np.empty(len(at), dtype=np.int64)
+        for number in np.unique(run):
+            mine = np.flatnonzero(run == number)
+            times[mine] = runs[number].times[at[mine]]
+        legs = {i: f.take(which) for i, f in partial.legs.items()}
+        return _Partial(partial.hashes[which], legs | {leg: _Found(runs, run, at, times)})
+
+    def _bounds(self, partial: _Partial, leg: int) -> tuple[np.ndarray, np.ndarray]:
+        """The earliest and latest time the next leg's row may have, for every partial combination."""
+        reach = self.spec.reach
+        lows = [f.times - reach[leg][i] for i, f in partial.legs.items()]
+        highs = [f.times + reach[i][leg] for i, f in partial.legs.items()]
+        low, high = lows[0], highs[0]
+        for other_low, other_high in zip(lows[1:], highs[1:], strict=True):
+            low, high = np.maximum(low, other_low), np.minimum(high, other_high)
+        return low, high
+
+    def _materialise(self, combined: dict[int, _Found]) -> pa.RecordBatch:
+        """Result rows of combinations with equal hashes: keys are compared in full, then the extra condition."""
+        batches = [combined[i].rows() for i in range(len(self.spec.legs))]
+        columns = [c for batch in batches for c in batch.columns]
+        result = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        keep: pa.Array | None = None
+        keys = [self._keys(i, batches[i]) for i in range(len(batches))]
+        for other in keys[1:]:
+            for a, b in zip(keys[0], other, strict=True):
+                equal = keys_equal(a, b)
+                keep = equal if keep is None else pc.and_(keep, equal)
+        if self.spec.where is not None:
+            if not pc.all(keep).as_py():
+                result, keep = result.filter(keep), None
+            condition = self.spec.where.evaluate(result)
+            keep = condition if keep is None else pc.and_kleene(keep, condition)
+        return result if pc.all(pc.fill_null(keep, False)).as_py() else result.filter(keep)
+
+    def _keys(self, leg: int, batch: pa.RecordBatch) -> list[pa.Array]:
+        names = self.spec.inputs[self.spec.legs[leg].input].keys
+        return [
+            column if column.type == kind else column.cast(kind)
+            for column, kind in zip((batch.column(n) for n in names), self.spec.key_types, strict=True)
+        ]

@@ -1,0 +1,35 @@
+"""Policies: pure functions from a view of the cluster to actions."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from sluice.model.errors import FlowError
+from sluice.model.view import Action, ClusterView
+from sluice.policies.static import Static
+
+
+class Policy(Protocol):
+    """Anything with a name and a `decide`."""
+
+    name: str
+
+    def decide(self, view: ClusterView) -> tuple[Action, ...]: ...
+
+
+_BY_NAME: dict[str, type[Policy]] = {"static": Static}
+
+
+def policy(wanted: str | Policy) -> Policy:
+    """A policy by its name, or the object itself.
+
+    >>> policy("static").name
+    'static'
+    """
+    if not isinstance(wanted, str):
+        if not callable(getattr(wanted, "decide", None)):
+            raise FlowError(f"a policy is a name or an object with a decide(view) method, not {wanted!r}")
+        return wanted
+    if wanted not in _BY_NAME:
+        raise FlowError(f"there is no policy {wanted!r}; known: {', '.join(sorted(_BY_NAME))}")
+    return _BY_NAME[wanted]()

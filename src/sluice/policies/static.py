@@ -1,0 +1,14 @@
+"""The policy that never moves anything: the baseline of every comparison."""
+
+from __future__ import annotations
+
+from sluice.model.view import Action, ClusterView
+
+
+class Static:
+    """Units stay where the first routing puts them."""
+
+    name = "static"
+
+    def decide(self, view: ClusterView) -> tuple[Action, ...]:
+        return ()

@@ -1,0 +1,206 @@
+"""The driver's side of every epoch: hand the tasks out, make the outcome the journal's next record, show the results.
+
+Nothing here needs Spark: the exchange that runs the tasks is handed in.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any, Protocol
+
+from sluice.control.controller import decide
+from sluice.control.journal import Journal
+from sluice.model.epoch import EpochRecord, Part, watermarks
+from sluice.model.errors import CheckpointError
+from sluice.model.join import JoinSpec
+from sluice.model.routing import Routing
+from sluice.model.state import RunRef, reassign
+from sluice.policies import Policy
+from sluice.spark.results import Staging
+from sluice.spark.site import SiteTask
+from sluice.spark.split import FileFormat, SplitTask
+from sluice.state.storage import Storage
+from sluice.state.transaction import STATE
+from sluice.state.workspace import Places
+
+Report = dict[str, Any]
+Exchange = Callable[[SplitTask, SiteTask], list[Report]]
+"""Runs one epoch's job: every source row through the split, every blob to its site; one report a site."""
+
+
+class Sink(Protocol):
+    """Takes the results of a committed epoch to where the user wants them."""
+
+    staging: Staging
+
+    def deliver(self, record: EpochRecord) -> None:
+        """Show the results of a committed epoch; after a crash it is called again and must not show them twice."""
+
+    def open(self, query: str, record: EpochRecord | None) -> None:
+        """Get ready and remove what attempts that never committed have left; `record` is the newest committed epoch."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a query runs, apart from what it computes."""
+
+    checkpoint: str
+    sites: int
+    partitions: int
+    site_memory: int
+    places: Places
+    policy: Policy
+
+
+class Epochs:
+    """A running flow between its checkpoint and its exchange."""
+
+    def __init__(
+        self,
+        name: str,
+        spec: JoinSpec,
+        formats: tuple[FileFormat | None, ...],
+        settings: Settings,
+        sink: Sink,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.spec, self.formats, self.settings, self.sink, self.clock = spec, formats, settings, sink, clock
+        self.storage = Storage(settings.checkpoint)
+        self.journal = Journal(self.storage)
+        self.identity = {"name": name, "partitions": settings.partitions, **spec.identity()}
+        self.recent: deque[EpochRecord] = deque(maxlen=100)
+        self.lock = threading.Lock()
+        self.record = EpochRecord(-1, (None,) * len(spec.streams), self._even(0, 0), ((),) * settings.sites)
+
+    def recover(self, new_id: str) -> str:
+        """Claim the checkpoint, go to its newest epoch, and remove what did not become part of it. Returns its id."""
+        self.storage.make_dir()
+        identity = self.journal.claim({"id": new_id, **self.identity})
+        self.storage.make_dir(STATE)
+        self.query = str(identity["id"])
+        last = self.journal.last()
+        if last is not None:
+            self.record = last
+        for name in self._listed(STATE) - self.record.files():
+            self.storage.delete(name)
+        for name in self._listed("journal"):
+            if name.endswith(".tmp"):
+                self.storage.delete(name)
+        self.sink.open(self.query, last)
+        return self.query
+
+    def run(self, number: int, tokens: tuple[int, ...], exchange: Exchange) -> None:
+        """Process one epoch exactly once, however often it is asked for."""
+        if number <= self.record.number:
+            if number < self.record.number:
+                raise CheckpointError(
+                    f"Spark's part of checkpoint {self.settings.checkpoint} is at epoch {number}, the journal is at "
+                    f"{self.record.number}: some of the checkpoint was deleted or restored. Use a new checkpointLocation"
+                )
+            self.sink.deliver(self.record)
+            return
+        if number != self.record.number + 1:
+            raise CheckpointError(
+                f"the journal of checkpoint {self.settings.checkpoint} ends at epoch {self.record.number}, Spark goes "
+                f"on at {number}: some of the checkpoint was deleted or restored. Use a new checkpointLocation"
+            )
+        begun = perf_counter()
+        before = self._placed()
+        split, site = self._tasks(number, tokens, before)
+        reports = sorted(exchange(split, site), key=lambda r: r["site"])
+        exchanged = perf_counter()
+        record = self._record(number, before, reports)
+        record.figures["seconds"] = _phases(reports, exchanged - begun)
+        record.figures["committedAt"] = self.clock()
+        self.journal.commit(record)
+        committed = perf_counter()
+        previous, self.record = self.record, record
+        for file in previous.files() - record.files():
+            self.storage.delete(file)
+        self.sink.deliver(record)
+        record.figures["seconds"]["commit"] = committed - exchanged
+        record.figures["seconds"]["deliver"] = perf_counter() - committed
+        record.figures["seconds"]["total"] = perf_counter() - begun
+        with self.lock:
+            self.recent.append(record)
+
+    def _placed(self) -> EpochRecord:
+        """The newest record under the routing that the next epoch has: the policy's, and of as many sites as there are."""
+        record, settings = self.record, self.settings
+        if record.number < 0:
+            return record
+        if record.routing.sites != settings.sites:
+            routing, decisions = self._even(record.routing.version + 1, record.number + 1), ()
+        else:
+            routing, decisions = decide(settings.policy, record)  # type: ignore[assignment]
+        manifests = record.manifests if routing == record.routing else reassign(record.manifests, routing)
+        return replace(record, routing=routing, manifests=manifests, decisions=decisions)
+
+    def _even(self, version: int, since: int) -> Routing:
+        return Routing.even(self.settings.partitions, self.settings.sites, version, since)
+
+    def _tasks(self, number: int, tokens: tuple[int, ...], before: EpochRecord) -> tuple[SplitTask, SiteTask]:
+        late_below = watermarks(before.newest, tuple(s.delay for s in self.spec.streams))
+        split = SplitTask(self.spec, self.formats, before.routing, tokens, late_below)
+        site = SiteTask(
+            spec=self.spec,
+            number=number,
+            routing=before.routing,
+            tokens=tokens,
+            manifests=before.manifests,
+            watermarks=late_below,
+            checkpoint=self.settings.checkpoint,
+            query=self.query,
+            places=self.settings.places,
+            limit=self.settings.site_memory,
+            staging=self.sink.staging,
+        )
+        return split, site
+
+    def _record(self, number: int, before: EpochRecord, reports: list[Report]) -> EpochRecord:
+        newest = list(before.newest)
+        splits = [s for r in reports for s in r["splits"]]
+        streams = [{"name": s.name, "rows": 0, "late": 0, "nulls": 0} for s in self.spec.streams]
+        for split in splits:
+            stream = split["stream"]
+            seen = [t for t in (newest[stream], split["newest"]) if t is not None]
+            newest[stream] = max(seen, default=None)
+            for count in ("rows", "late", "nulls"):
+                streams[stream][count] += split[count]
+        return EpochRecord(
+            number=number,
+            newest=tuple(newest),
+            routing=before.routing,
+            manifests=tuple(tuple(RunRef.from_json(run) for run in r["runs"]) for r in reports),
+            parts=tuple(Part(*p) for r in reports for p in r["parts"]),
+            figures={
+                "streams": streams,
+                "sites": [r["figures"] for r in reports],
+                "rowsIn": sum(s["rows"] for s in splits),
+                "rowsOut": sum(r["figures"]["rowsOut"] for r in reports),
+                "lateRows": sum(s["late"] for s in splits),
+                "nullRows": sum(s["nulls"] for s in splits),
+            },
+            decisions=before.decisions,
+        )
+
+    def _listed(self, directory: str) -> set[str]:
+        return {f"{directory}/{entry.name}" for entry in self.storage.list(directory)}
+
+
+def _phases(reports: list[Report], wall: float) -> dict[str, float]:
+    """Where an epoch's time went, in task seconds by phase. What no phase accounts for is Spark: planning, scheduling,
+    launching tasks and the exchange of blobs."""
+    out = {"read": 0.0, "crossing": 0.0, "split": 0.0, "open": 0.0, "sort": 0.0, "kernel": 0.0, "sink": 0.0}
+    out["durable"] = 0.0
+    for report in reports:
+        for source in [*report["splits"], report["figures"]]:
+            for phase, seconds in source["seconds"].items():
+                out[phase] += seconds
+    out["job"] = wall
+    return out

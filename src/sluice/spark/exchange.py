@@ -1,0 +1,92 @@
+"""One epoch as one Spark job: split in the map tasks, blobs through Spark's shuffle, each site on its own executor.
+
+A site is pinned with public API only: a small cached DataFrame with one row a site stands left of a cogroup, and Spark
+runs every cogroup task where that row's block is cached. A site's token is a number whose Spark hash falls on the
+site's partition, so sites and partitions are one to one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluice.model.errors import SluiceError
+from sluice.spark.epochs import Exchange, Report
+from sluice.spark.site import REPORT_DDL, SiteTask
+from sluice.spark.split import BLOBS_DDL, SplitTask
+from sluice.state.workspace import Places, close_workspaces
+
+_SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",  # it would merge the sites' partitions
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+}
+
+
+class Sites:
+    """The sites of a query on a Spark cluster."""
+
+    def __init__(self, spark: SparkSession, count: int) -> None:
+        self.count = count
+        self.session = spark.newSession()  # so that nothing of the user's own session is changed
+        for key, value in _SETTINGS.items():
+            self.session.conf.set(key, value)
+        self.session.conf.set("spark.sql.shuffle.partitions", count)
+        self.tokens = self._tokens()
+        rows = self.session.createDataFrame([(t,) for t in self.tokens], "site int")
+        self.anchor = rows.repartition(count, "site").cache()
+        self.anchor.count()
+
+    def _tokens(self) -> tuple[int, ...]:
+        """One number a site whose hash falls on that site's partition."""
+        found: dict[int, int] = {}
+        start = 0
+        while len(found) < self.count:
+            ids = self.session.range(start, start + 100 * self.count)
+            token = F.col("id").cast("int")
+            for row in ids.select(token.alias("token"), F.pmod(F.hash(token), F.lit(self.count)).alias("at")).collect():
+                found.setdefault(row["at"], row["token"])
+            start += 100 * self.count
+        return tuple(found[i] for i in range(self.count))
+
+    def exchange(self, batch: DataFrame) -> Exchange:
+        """The exchange over one micro-batch."""
+
+        def run(split: SplitTask, site: SiteTask) -> list[Report]:
+            def at_site(key: tuple[Any, ...], anchor: pa.Table, blobs: pa.Table) -> pa.Table:
+                return site(key[0].as_py(), blobs)
+
+            def map_side(batches: Any) -> Any:
+                return split(batches)
+
+            blobs = batch.mapInArrow(map_side, BLOBS_DDL)
+            reports = self.anchor.groupBy("site").cogroup(blobs.groupBy("site")).applyInArrow(at_site, REPORT_DDL)
+            rows = reports.collect()
+            if len(rows) != self.count:
+                raise SluiceError(f"{len(rows)} of {self.count} sites answered")
+            return [json.loads(bytes(row["report"])) for row in rows]
+
+        return run
+
+    def close(self, places: Places, query: str) -> None:
+        """Let go of the pinned sites and remove the local tiers on every executor."""
+        context = self.session.sparkContext
+        if context._jsc is None:  # the context was stopped: its executors, and with them the tiers, are gone
+            close_workspaces(places, query)
+            return
+        self.anchor.unpersist()
+        slots = max(context.defaultParallelism, self.count)
+
+        def clean(_: Any) -> Any:
+            import time
+
+            close_workspaces(places, query)
+            time.sleep(0.1)  # so that no executor takes all these tasks
+            return iter(())
+
+        context.parallelize(range(slots), slots).mapPartitions(clean).count()
+        close_workspaces(places, query)

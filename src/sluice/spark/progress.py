@@ -1,0 +1,57 @@
+"""Spark's progress of a micro-batch and Sluice's figures of the epoch as one dictionary."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from sluice.model.epoch import EpochRecord, watermarks
+from sluice.model.join import JoinSpec
+
+
+def progress(spark: dict[str, Any], record: EpochRecord, spec: JoinSpec) -> dict[str, Any]:
+    """`numInputRows` and the rates count rows, on every read path; `phaseSeconds` says where the time went."""
+    figures = record.figures
+    duration = spark.get("durationMs", {}).get("triggerExecution", 0) / 1000
+    marks = watermarks(record.newest, tuple(s.delay for s in spec.streams))
+    return {
+        **{k: v for k, v in spark.items() if k not in ("sources", "sink", "stateOperators", "eventTime")},
+        "numInputRows": figures["rowsIn"],
+        "processedRowsPerSecond": figures["rowsIn"] / duration if duration else 0.0,
+        "numOutputRows": figures["rowsOut"],
+        "lateRows": figures["lateRows"],
+        "nullRows": figures["nullRows"],
+        "streams": figures["streams"],
+        "watermarks": {s.name: _iso(m) for s, m in zip(spec.streams, marks, strict=True)},
+        "phaseSeconds": _phases(figures, duration),
+        "sites": [{k: v for k, v in site.items() if k != "seconds"} for site in figures["sites"]],
+    }
+
+
+def _phases(figures: dict[str, Any], duration: float) -> dict[str, float]:
+    """Seconds of the epoch by phase. Work done side by side is divided by how many tasks did it."""
+    seconds, tasks = figures["seconds"], max(1, len(figures["sites"]))
+    read, crossing, split = (seconds[p] / tasks for p in ("read", "crossing", "split"))
+    kernel = (seconds["open"] + seconds["sort"] + seconds["kernel"]) / tasks
+    durable, sink = seconds["durable"] / tasks, seconds["sink"] / tasks
+    worked = read + split + kernel + durable + sink + crossing
+    return {
+        "read": read,
+        "crossing": crossing,
+        "split": split,
+        "exchange": max(0.0, seconds["job"] - worked),
+        "kernel": kernel,
+        "durable": durable,
+        "sink": sink + seconds.get("deliver", 0.0),
+        "commit": seconds.get("commit", 0.0),
+        "spark": max(0.0, duration - seconds.get("total", seconds["job"])),
+    }
+
+
+def _iso(micros: int | None) -> str | None:
+    if micros is None:
+        return None
+    try:
+        return datetime.fromtimestamp(micros / 1e6, tz=timezone.utc).isoformat()
+    except (OverflowError, ValueError, OSError):
+        return f"{micros} microseconds after 1970"

@@ -1,0 +1,66 @@
+"""What a site does with its results while it finds them: drop them, or write them to a part file nobody sees yet."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sluice.model.epoch import Part
+from sluice.state.storage import Storage
+
+ROWS_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True)
+class Staging:
+    """Where results wait for their epoch to commit; no place means that they are counted and dropped."""
+
+    uri: str | None
+    directory: str = ""
+    compression: str = "snappy"
+
+
+class PartWriter:
+    """Writes the results of one site in one epoch."""
+
+    def __init__(self, staging: Staging, name: str, schema: pa.Schema) -> None:
+        self.staging, self.name, self.schema = staging, name, schema
+        self.rows = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self._writer: Any = None
+        self._stack = ExitStack()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        if self.staging.uri is None:
+            return
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        if self._waiting_rows >= ROWS_AT_ONCE:
+            self._write()
+
+    def close(self) -> tuple[Part, ...]:
+        """Finish the file; no results make no file."""
+        with self._stack:
+            self._write()
+            if self._writer is not None:
+                self._writer.close()
+        if self._writer is None:
+            return ()
+        storage = Storage(str(self.staging.uri))
+        return (Part(self.name, self.rows, storage.size(f"{self.staging.directory}/{self.name}") or 0),)
+
+    def _write(self) -> None:
+        if not self._waiting:
+            return
+        if self._writer is None:
+            storage = Storage(str(self.staging.uri))
+            out = self._stack.enter_context(storage.writing(f"{self.staging.directory}/{self.name}"))
+            self._writer = pq.ParquetWriter(out, self.schema, compression=self.staging.compression)
+        self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema))
+        self._waiting, self._waiting_rows = [], 0

@@ -1,0 +1,123 @@
+"""Where results go once their epoch has committed.
+
+A site writes its results to a part file that nobody looks at; the journal's record of the epoch names the parts that
+count. Only then are they shown, and showing them again after a crash changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from sluice.model.epoch import EpochRecord
+from sluice.spark.results import Staging
+from sluice.spark.types import spark_schema
+from sluice.state.storage import Storage
+
+RESULTS = "results"
+
+
+class NoopSink:
+    """Results are made, counted and dropped."""
+
+    staging = Staging(None)
+
+    def open(self, query: str, record: EpochRecord | None) -> None:
+        pass
+
+    def deliver(self, record: EpochRecord) -> None:
+        pass
+
+
+class ParquetSink:
+    """Parts wait in a hidden directory of the output and are renamed into it when their epoch has committed."""
+
+    def __init__(self, path: str, compression: str) -> None:
+        self.path, self.compression = path, compression
+        self.storage = Storage(path)
+
+    def open(self, query: str, record: EpochRecord | None) -> None:
+        self.staging = Staging(self.path, f"_sluice-{query}", self.compression)
+        self.storage.make_dir(self.staging.directory)
+        committed = {p.name for p in record.parts} if record else set()
+        for entry in self.storage.list(self.staging.directory):
+            if entry.name not in committed:
+                self.storage.delete(f"{self.staging.directory}/{entry.name}")
+
+    def deliver(self, record: EpochRecord) -> None:
+        for part in record.parts:
+            self.storage.move(f"{self.staging.directory}/{part.name}", part.name)
+
+
+class BatchSink:
+    """Hands every epoch's results to a function as a DataFrame, with the epoch's number."""
+
+    def __init__(
+        self, spark: SparkSession, checkpoint: str, schema: pa.Schema, function: Callable[[DataFrame, int], Any]
+    ) -> None:
+        self.spark, self.function, self.schema = spark, function, spark_schema(schema)
+        self.storage = Storage(checkpoint)
+        self.staging = Staging(checkpoint, RESULTS)
+
+    def open(self, query: str, record: EpochRecord | None) -> None:
+        self.storage.make_dir(RESULTS)
+        self._keep_only({p.name for p in record.parts} if record else set())
+
+    def deliver(self, record: EpochRecord) -> None:
+        self.function(self._frame([p.name for p in record.parts]), record.number)
+        self._keep_only({p.name for p in record.parts})
+
+    def _frame(self, parts: list[str]) -> DataFrame:
+        if not parts:
+            return self.spark.createDataFrame([], self.schema)
+        base = self.staging.uri if "://" in str(self.staging.uri) else "file://" + self.storage.root
+        return self.spark.read.schema(self.schema).parquet(*(f"{base}/{RESULTS}/{name}" for name in parts))
+
+    def _keep_only(self, names: set[str]) -> None:
+        for entry in self.storage.list(RESULTS):
+            if entry.name not in names:
+                self.storage.delete(f"{RESULTS}/{entry.name}")
+
+
+class MemorySink(BatchSink):
+    """All results so far as a temporary view named after the query."""
+
+    def __init__(self, spark: SparkSession, checkpoint: str, schema: pa.Schema, name: str) -> None:
+        super().__init__(spark, checkpoint, schema, lambda frame, epoch: None)
+        self.name = name
+        self.shown: list[str] = []
+
+    def open(self, query: str, record: EpochRecord | None) -> None:
+        self.storage.make_dir(RESULTS)
+        for entry in self.storage.list(RESULTS):
+            epoch = int(entry.name.split("-")[1])
+            committed = record is not None and (
+                epoch < record.number or entry.name in {p.name for p in record.parts}
+            )
+            if committed:
+                self.shown.append(entry.name)
+            else:
+                self.storage.delete(f"{RESULTS}/{entry.name}")
+        self._show()
+
+    def deliver(self, record: EpochRecord) -> None:
+        new = [p.name for p in record.parts if p.name not in self.shown]
+        if new:
+            self.shown += new
+            self._show()
+
+    def _show(self) -> None:
+        self._frame(self.shown).createOrReplaceTempView(self.name)
+
+
+def console(rows: int, truncate: bool) -> Callable[[DataFrame, int], None]:
+    """A function for BatchSink that prints an epoch's results as Spark's console sink does."""
+
+    def show(frame: DataFrame, epoch: int) -> None:
+        print(f"-------------------------------------------\nEpoch: {epoch}\n-------------------------------------------")
+        frame.show(rows, truncate)
+
+    return show

@@ -1,0 +1,213 @@
+"""The first half of an epoch's job: rows or files in, one Arrow blob a site out.
+
+Runs in Spark's map tasks. Rows that are late or can match nothing are dropped here, counted; the others are hashed,
+routed and packed. The blobs are the only thing that crosses the exchange.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice.kernels.hashing import hash_keys
+from sluice.model.epoch import Times
+from sluice.model.join import HASH_COLUMN, Input, JoinSpec, Stream
+from sluice.model.routing import Routing, unit_of
+from sluice.spark.files import read_file
+
+BLOBS = pa.schema([("site", pa.int32()), ("input", pa.int32()), ("payload", pa.binary())])
+BLOBS_DDL = "site int, input int, payload binary"
+FIGURES = -1
+"""Input number of the blobs that carry a split's figures instead of rows; they go to the first site."""
+STREAM_COLUMN, PATH_COLUMN = "stream", "path"
+ROWS_AT_ONCE, BYTES_AT_ONCE = 1 << 19, 128 << 20
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """How the files of a `readFiles` stream are read."""
+
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def row_column(stream: int) -> str:
+    """The struct column in which the rows of a `readStream` stream travel to the split."""
+    return f"rows{stream}"
+
+
+def blob_schema(stream: Stream) -> pa.Schema:
+    return pa.schema([pa.field(HASH_COLUMN, pa.uint32()), *stream.schema])
+
+
+@dataclass(frozen=True)
+class SplitTask:
+    """What a map task of one epoch needs to know."""
+
+    spec: JoinSpec
+    formats: tuple[FileFormat | None, ...]
+    routing: Routing
+    tokens: tuple[int, ...]
+    watermarks: Times
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.set_cpu_count(1)
+        splits = [_Split(self, i) for i in range(len(self.spec.streams))]
+        started = perf_counter()
+        for batch in batches:
+            waited = perf_counter() - started
+            if batch.num_rows:
+                split = splits[batch.column(STREAM_COLUMN)[0].as_py()]
+                split.seconds["crossing"] += waited
+                yield from split.take_in(batch)
+            started = perf_counter()
+        for split in splits:
+            yield from split.finish()
+
+
+class _Split:
+    """One stream's rows in one map task: gathered until there are enough for large blobs."""
+
+    def __init__(self, task: SplitTask, stream: int) -> None:
+        self.task, self.number, self.stream = task, stream, task.spec.streams[stream]
+        self.inputs = [(i, x) for i, x in enumerate(task.spec.inputs) if x.stream == stream]
+        self.owners = np.array(task.routing.owners, dtype=np.uint16)
+        self.waiting: list[pa.RecordBatch] = []
+        self.waiting_rows = self.waiting_bytes = 0
+        self.rows = self.late = self.nulls = 0
+        self.newest: int | None = None
+        self.seconds = {"crossing": 0.0, "read": 0.0, "split": 0.0}
+
+    def take_in(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        form = self.task.formats[self.number]
+        if form is None:
+            rows = batch.column(row_column(self.number))
+            fields = [_conformed(column, f.type) for column, f in zip(rows.flatten(), self.stream.schema, strict=True)]
+            yield from self._gather(pa.RecordBatch.from_arrays(fields, schema=self.stream.schema))
+            return
+        for path in batch.column(PATH_COLUMN).to_pylist():
+            started = perf_counter()
+            for rows in read_file(path, form.format, self.stream.schema, form.options):
+                self.seconds["read"] += perf_counter() - started
+                yield from self._gather(rows)
+                started = perf_counter()
+            self.seconds["read"] += perf_counter() - started
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        yield from self._flush()
+        if self.rows:
+            yield _blobs([(self.task.tokens[0], FIGURES, [_buffer(self._figures())])])
+
+    def _figures(self) -> dict[str, Any]:
+        return {
+            "stream": self.number,
+            "rows": self.rows,
+            "late": self.late,
+            "nulls": self.nulls,
+            "newest": self.newest,
+            "seconds": self.seconds,
+        }
+
+    def _gather(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        self.waiting.append(rows)
+        self.waiting_rows += rows.num_rows
+        self.waiting_bytes += rows.nbytes
+        if self.waiting_rows >= ROWS_AT_ONCE or self.waiting_bytes >= BYTES_AT_ONCE:
+            yield from self._flush()
+
+    def _flush(self) -> Iterator[pa.RecordBatch]:
+        if not self.waiting:
+            return
+        started = perf_counter()
+        rows = self.waiting[0] if len(self.waiting) == 1 else pa.concat_batches(self.waiting)
+        pieces = max(1, -(-self.waiting_bytes // (2 * BYTES_AT_ONCE)))
+        self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
+        rows = self._in_time(rows)
+        each = -(-rows.num_rows // pieces)
+        out = [
+            blobs
+            for start in range(0, rows.num_rows, max(each, 1))
+            for number, input_ in self.inputs
+            for blobs in self._routed(number, input_, rows.slice(start, each))
+        ]
+        self.seconds["split"] += perf_counter() - started
+        if out:
+            yield _blobs(out)
+
+    def _in_time(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that have an event time and are not late; all are counted."""
+        self.rows += rows.num_rows
+        event_time = rows.column(self.stream.event_time)
+        if event_time.null_count:
+            self.nulls += event_time.null_count
+            rows = rows.filter(pc.is_valid(event_time))
+            event_time = rows.column(self.stream.event_time)
+        if rows.num_rows == 0:
+            return rows
+        times = event_time.cast(pa.int64()).to_numpy()
+        newest = int(times.max())
+        self.newest = newest if self.newest is None else max(self.newest, newest)
+        watermark = self.task.watermarks[self.number]
+        if watermark is not None and int(times.min()) < watermark:
+            in_time = times >= watermark
+            self.late += len(times) - int(in_time.sum())
+            rows = rows.filter(pa.array(in_time))
+        return rows
+
+    def _routed(self, number: int, input_: Input, rows: pa.RecordBatch) -> Iterator[tuple[int, int, list[pa.Buffer]]]:
+        """One blob a site with the rows of its units."""
+        keys = [rows.column(k) for k in input_.keys]
+        if any(k.null_count for k in keys):
+            valid = pc.is_valid(keys[0])
+            for key in keys[1:]:
+                valid = pc.and_(valid, pc.is_valid(key))
+            rows = rows.filter(valid)
+            self.nulls += len(valid) - rows.num_rows
+            keys = [rows.column(k) for k in input_.keys]
+        if rows.num_rows == 0:
+            return
+        hashes = hash_keys([_conformed(k, t) for k, t in zip(keys, self.task.spec.key_types, strict=True)])
+        packed = pa.RecordBatch.from_arrays([pa.array(hashes), *rows.columns], schema=blob_schema(self.stream))
+        if len(self.task.tokens) == 1:
+            yield self.task.tokens[0], number, [packed.serialize()]
+            return
+        sites = self.owners[unit_of(hashes, len(self.owners))]
+        if len(self.task.tokens) <= 256:
+            sites = sites.astype(np.uint8)
+        order = np.argsort(sites, kind="stable")
+        cuts = np.searchsorted(sites[order], np.arange(len(self.task.tokens) + 1))
+        packed = packed.take(pa.array(order))
+        for site, (a, b) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+            if b > a:
+                yield self.task.tokens[site], number, [packed.slice(a, b - a).serialize()]
+
+
+def _conformed(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    return column if column.type == type_ else column.cast(type_)
+
+
+def _buffer(doc: dict[str, Any]) -> pa.Buffer:
+    return pa.py_buffer(json.dumps(doc).encode())
+
+
+def _blobs(blobs: list[tuple[int, int, list[pa.Buffer]]]) -> pa.RecordBatch:
+    """Blobs as a batch for the exchange, their bytes copied once."""
+    sink = pa.BufferOutputStream()
+    offsets = [0]
+    for _, _, pieces in blobs:
+        for piece in pieces:
+            sink.write(piece)
+        offsets.append(sink.tell())
+    data = [None, pa.py_buffer(np.array(offsets, dtype=np.int32)), sink.getvalue()]
+    payload = pa.Array.from_buffers(pa.binary(), len(blobs), data)
+    return pa.RecordBatch.from_arrays(
+        [pa.array([b[0] for b in blobs], pa.int32()), pa.array([b[1] for b in blobs], pa.int32()), payload],
+        schema=BLOBS,
+    )

@@ -1,0 +1,101 @@
+"""A segment: rows sorted by key hash and event time, as one Arrow IPC file that can be used where it lies."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.kernels.order import TimeScale, hash_part, order_key, sorting
+from sluice.kernels.probe import Run
+from sluice.model.errors import StorageError
+from sluice.model.join import ORDER_COLUMN
+from sluice.model.routing import Ranges, first_hash
+from sluice.model.state import SegmentRef
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a segment of one input holds: the stream's columns and which of them is the event time."""
+
+    schema: pa.Schema
+    event_time: str
+
+    @property
+    def stored(self) -> pa.Schema:
+        return pa.schema([pa.field(ORDER_COLUMN, pa.uint64()), *self.schema])
+
+    def times(self, rows: pa.RecordBatch) -> np.ndarray:
+        """Event times as microseconds, without a copy."""
+        return rows.column(self.event_time).cast(pa.int64()).to_numpy()
+
+
+def sorted_run(layout: Layout, hashes: np.ndarray, rows: pa.RecordBatch) -> Run:
+    """Rows of one epoch as a run."""
+    times = layout.times(rows)
+    order = sorting(hashes, times)
+    times = times[order]
+    return _run(hashes[order], times, rows.take(pa.array(order)))
+
+
+def _run(hashes: np.ndarray, times: np.ndarray, rows: pa.RecordBatch) -> Run:
+    earliest, latest = (int(times.min()), int(times.max())) if len(times) else (0, 0)
+    scale = TimeScale.spanning(earliest, latest)
+    return Run(order_key(hashes, times, scale), times, rows, scale, earliest, latest)
+
+
+def merged_run(runs: list[Run], keep_from: int | None) -> Run:
+    """Several runs as one, without the rows that can match nothing any more."""
+    earliest, latest = min(r.earliest for r in runs), max(r.latest for r in runs)
+    times = np.concatenate([r.times for r in runs])
+    hashes = np.concatenate([hash_part(r.order) for r in runs])
+    # already sorted pieces: numpy's stable sort of the 64-bit numbers merges them
+    order = np.argsort(order_key(hashes, times, TimeScale.spanning(earliest, latest)), kind="stable")
+    if keep_from is not None and earliest < keep_from:
+        order = order[times[order] >= keep_from]
+    rows = pa.concat_batches([r.rows for r in runs]).take(pa.array(order))
+    return _run(hashes[order], times[order], rows)
+
+
+def encode(layout: Layout, run: Run) -> pa.Buffer:
+    """The run as the bytes of a segment."""
+    sink = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_arrays([pa.array(run.order), *run.rows.columns], schema=layout.stored)
+    with pa.ipc.new_file(sink, layout.stored) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def decode(layout: Layout, ref: SegmentRef, data: pa.Buffer) -> Run:
+    """A segment's bytes as a run, nothing copied."""
+    try:
+        with pa.ipc.open_file(data) as reader:
+            batch = reader.get_batch(0)
+    except (pa.ArrowInvalid, OSError) as problem:
+        raise StorageError(f"segment {ref.id} of {ref.file} is damaged: {problem}") from problem
+    if batch.schema != layout.stored or batch.num_rows != ref.rows:
+        raise StorageError(f"segment {ref.id} of {ref.file} is not what the journal says it is")
+    rows = batch.remove_column(0)
+    order = batch.column(0).to_numpy()
+    return Run(order, layout.times(rows), rows, TimeScale(ref.base, ref.shift), ref.earliest, ref.latest)
+
+
+def parts(run: Run, units: Ranges, total_units: int) -> list[Run]:
+    """The rows of some units of a run, as slices of it."""
+    out = []
+    for low, high in units:
+        edges = np.array([first_hash(low, total_units), first_hash(high, total_units) - 1], dtype=np.uint64)
+        a = int(np.searchsorted(run.order, edges[0] << np.uint64(32)))
+        b = int(np.searchsorted(run.order, (edges[1] << np.uint64(32)) | np.uint64(0xFFFFFFFF), side="right"))
+        if a == 0 and b == len(run):
+            return [run]
+        if b > a:
+            rows = run.rows.slice(a, b - a)
+            out.append(Run(run.order[a:b], run.times[a:b], rows, run.scale, run.earliest, run.latest))
+    return out
+
+
+def checksum(data: pa.Buffer) -> int:
+    return zlib.crc32(data)

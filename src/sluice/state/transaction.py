@@ -1,0 +1,138 @@
+"""A site's state in one epoch: begin → stage → commit, and nothing else touches segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sluice.kernels.probe import Run
+from sluice.model.state import Manifest, RunRef, SegmentRef
+from sluice.model.routing import Ranges
+from sluice.state.compaction import choose_merge
+from sluice.state.segment import Layout, checksum, decode, encode, merged_run, parts
+from sluice.state.tiers import Tiers
+
+STATE = "state"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Which epoch a site is in, and which attempt at it: files of different attempts never meet."""
+
+    number: int
+    site: int
+    attempt: str
+
+    def file(self) -> str:
+        return f"{STATE}/{self.number:012d}-{self.site:04d}-{self.attempt}.segments"
+
+    def segment(self, count: int) -> str:
+        return f"{self.number}-{self.site}-{self.attempt}-{count}"
+
+
+class Transaction:
+    """What an epoch does to a site's state. Until `commit` returns, the state of the epoch before is untouched."""
+
+    def __init__(
+        self,
+        epoch: Epoch,
+        tiers: Tiers,
+        layouts: Sequence[Layout],
+        units: int,
+        held: Ranges,
+        keep_from: Sequence[int | None],
+        retention: int | None,
+    ) -> None:
+        self.epoch, self.tiers, self.layouts = epoch, tiers, layouts
+        self.units, self.held, self.keep_from, self.retention = units, held, keep_from, retention
+        self.merged_rows = 0
+        self._staged: list[tuple[SegmentRef, Run, object]] = []
+        self._opened: dict[str, Run] = {}
+
+    def begin(self, manifest: Manifest) -> None:
+        """Start from the committed state; runs whose every row has expired are let go."""
+        self.tiers.begin(run.segment.id for run in manifest)
+        self._live = [run for run in manifest if not self._expired(run.segment)]
+
+    def runs(self, input_: int, span: tuple[int, int] | None) -> list[Run]:
+        """The runs of an input's state with rows inside a time span, opened where they lie."""
+        if span is None:
+            return []
+        return [
+            part
+            for run in self._live
+            if run.segment.input == input_ and run.segment.earliest <= span[1] and run.segment.latest >= span[0]
+            for part in self._open(run)
+        ]
+
+    def stage(self, input_: int, run: Run) -> None:
+        """Add the epoch's new rows of one input to the state, except those that can match nothing any more."""
+        keep_from = self.keep_from[input_]
+        if keep_from is not None and len(run) and run.earliest < keep_from:
+            run = merged_run([run], keep_from)
+        if len(run):
+            self._stage(input_, run, level=0)
+
+    def commit(self) -> Manifest:
+        """Merge what is due, make the new segments durable in one file, settle the tiers; the state from now on."""
+        for input_ in range(len(self.layouts)):
+            self._merge(input_)
+        file, offset, refs, pieces = self.epoch.file(), 0, [], []
+        for ref, _, data in self._staged:
+            refs.append(replace(ref, file=file, offset=offset))
+            pieces.append(data)
+            offset += ref.length
+        if pieces:
+            self.tiers.durable.write(file, pieces)
+        manifest = (*self._live, *(RunRef(ref, self.held) for ref in refs))
+        self.tiers.settle(sorted((r.segment for r in manifest), key=lambda s: s.latest, reverse=True))
+        return manifest
+
+    def _merge(self, input_: int) -> None:
+        mine = sorted((r for r in self._live if r.segment.input == input_), key=lambda r: r.segment.latest)
+        chosen = choose_merge([r.segment for r in mine], self.keep_from[input_], self.retention)
+        if not chosen:
+            return
+        ids = {s.id for s in chosen}
+        pieces = [part for run in mine if run.segment.id in ids for part in self._open(run)]
+        self._live = [run for run in self._live if run.segment.id not in ids]
+        if pieces:
+            merged = merged_run(pieces, self.keep_from[input_])
+            self.merged_rows += len(merged)
+            if len(merged):
+                self._stage(input_, merged, level=max(s.level for s in chosen) + 1)
+
+    def _stage(self, input_: int, run: Run, level: int) -> None:
+        data = encode(self.layouts[input_], run)
+        name = self.epoch.segment(len(self._staged))
+        self.tiers.add(name, data)
+        sample = run.times[:: max(1, len(run) // 1000)]
+        ref = SegmentRef(
+            id=name,
+            file="",
+            offset=0,
+            length=len(data),
+            input=input_,
+            rows=len(run),
+            earliest=run.earliest,
+            middle=int(np.median(sample)),
+            latest=run.latest,
+            base=run.scale.base,
+            shift=run.scale.shift,
+            level=level,
+            units=sum(high - low for low, high in self.held),
+            checksum=checksum(data),
+        )
+        self._staged.append((ref, run, data))
+
+    def _open(self, run: RunRef) -> list[Run]:
+        ref = run.segment
+        if ref.id not in self._opened:
+            self._opened[ref.id] = decode(self.layouts[ref.input], ref, self.tiers.read(ref))
+        return parts(self._opened[ref.id], run.units, self.units)
+
+    def _expired(self, segment: SegmentRef) -> bool:
+        keep_from = self.keep_from[segment.input]
+        return keep_from is not None and segment.latest < keep_from
