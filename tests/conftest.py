@@ -1,0 +1,37 @@
+"""Shared by all tests: Hypothesis settings, one Spark session, and a watch for anything left behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+sys.path.insert(0, os.path.dirname(__file__))
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+settings.register_profile("default", deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+settings.register_profile("thorough", deadline=None, suppress_health_check=list(HealthCheck), max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One local session for all tests that need Spark."""
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("sluice-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

@@ -1,0 +1,64 @@
+"""The batch answer: the same join over the rows that were not late, in DuckDB."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import duckdb
+import pyarrow as pa
+
+from sluice.model.join import JoinSpec
+
+
+def on_time(epochs: list[pa.Table], event_time: str, delay: int | None) -> tuple[pa.Table, int]:
+    """The rows of a stream that are not late, given how epochs cut it, and how many are."""
+    newest, kept, late = None, [], 0
+    for rows in epochs:
+        times = rows[event_time].cast(pa.int64()).to_pylist()
+        bound = None if newest is None or delay is None else newest - delay
+        mask = [t is not None and (bound is None or t >= bound) for t in times]
+        late += sum(1 for t, ok in zip(times, mask, strict=True) if t is not None and not ok)
+        kept.append(rows.filter(pa.array(mask, pa.bool_())))
+        newest = max([t for t in times if t is not None] + ([] if newest is None else [newest]), default=None)
+    return pa.concat_tables(kept), late
+
+
+def batch_join(spec: JoinSpec, tables: list[pa.Table], where: str | None = None) -> pa.Table:
+    """The join as one SQL query; `tables` has one table a stream."""
+    with duckdb.connect() as db:
+        db.execute("SET TimeZone = 'UTC'")
+        for number, table in enumerate(tables):
+            db.register(f"s{number}", table)
+        legs = range(len(spec.legs))
+        inputs = [spec.inputs[leg.input] for leg in spec.legs]
+        columns = ", ".join(
+            f'{spec.legs[i].name}."{c}" AS "{spec.legs[i].name}_{c}"' for i in legs for c in spec.stream_of(i).schema.names
+        )
+        times = [f"epoch_us({spec.legs[i].name}.{spec.stream_of(i).event_time})" for i in legs]
+        conditions = [
+            f'{spec.legs[0].name}."{a}" = {spec.legs[i].name}."{b}"'
+            for i in legs[1:]
+            for a, b in zip(inputs[0].keys, inputs[i].keys, strict=True)
+        ]
+        conditions += [f"{times[j]} - {times[i]} <= {spec.reach[i][j]}" for i in legs for j in legs if i != j]
+        if where:
+            conditions.append(f"({where})")
+        sources = ", ".join(f"s{inputs[i].stream} AS {spec.legs[i].name}" for i in legs)
+        return db.sql(f"SELECT {columns} FROM {sources} WHERE {' AND '.join(conditions)}").to_arrow_table()
+
+
+def multiset(table: pa.Table) -> Counter:
+    """Whole rows with their counts; NaN is made comparable, nested values hashable."""
+    return Counter(tuple(_plain(v) for v in row.values()) for row in table.to_pylist())
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float) and value != value:
+        return "NaN"
+    if isinstance(value, dict):
+        return tuple((k, _plain(v)) for k, v in value.items())
+    if isinstance(value, list):
+        return tuple(_plain(v) for v in value)
+    if isinstance(value, tuple):
+        return tuple(_plain(v) for v in value)
+    return value

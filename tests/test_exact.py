@@ -1,0 +1,180 @@
+"""The answer equals the batch join: random streams, epoch cuts, delays, restarts, sites, memory and moves."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from direct import DirectQuery
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import batch_join, multiset, on_time
+from specs import KEYS, SECOND, join, rows, self_join, stream
+
+from sluice.model.join import Input, JoinSpec, Leg, Stream
+from sluice.model.view import ClusterView, Move
+
+
+class Wanderer:
+    """A policy that moves units about all the time, some of them to where they are already."""
+
+    name = "wanderer"
+
+    def __init__(self, seed: int, sites: int) -> None:
+        self.seed, self.sites = seed, sites
+
+    def decide(self, view: ClusterView) -> tuple[Move, ...]:
+        first = (view.epoch * 7 + self.seed) % len(view.unit_site)
+        units = {first, (first * 3 + 1) % len(view.unit_site)}
+        return tuple(Move(u, (self.seed + view.epoch + u) % self.sites, "wandering") for u in units)
+
+
+def check(data: st.DataObject, spec: JoinSpec, values: list, where: str | None = None, epochs: int = 6) -> None:
+    """Run random epochs of every stream through the engine, restarting at will, and compare with DuckDB."""
+    spread = data.draw(st.sampled_from([2 * SECOND, 40 * SECOND, 100 * 60 * SECOND]))
+    step = data.draw(st.sampled_from([SECOND, 20 * SECOND, 50 * 60 * SECOND]))
+    sites, partitions = data.draw(st.integers(1, 4)), data.draw(st.sampled_from([4, 7, 16]))
+    memory = data.draw(st.sampled_from([0, 3000, 1 << 30]))
+    wander = data.draw(st.booleans())
+    seen: list[list[pa.Table]] = [[] for _ in spec.streams]
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+
+        def start(sites: int) -> DirectQuery:
+            policy = Wanderer(sites, sites) if wander else "static"
+            return DirectQuery(spec, root, sites, partitions, memory, wanted=policy)
+
+        query = start(sites)
+        late = 0
+        for epoch in range(data.draw(st.integers(1, epochs))):
+            new = [data.draw(rows(s, v, epoch * step, spread)) for s, v in zip(spec.streams, values, strict=True)]
+            query.run(new)
+            late += query.epochs.record.figures["lateRows"]
+            for kept, table in zip(seen, new, strict=True):
+                kept.append(table)
+            if data.draw(st.integers(0, 3)) == 0:
+                again = data.draw(st.booleans())
+                query.close()
+                query = start(data.draw(st.integers(1, 4)))
+                if again:  # Spark asks for the last epoch again when it was not told of its commit
+                    query.run(new, number=epoch)
+        good = [on_time(tables, s.event_time, s.delay) for tables, s in zip(seen, spec.streams, strict=True)]
+        expected = batch_join(spec, [rows for rows, _ in good], where)
+        assert multiset(query.results()) == multiset(expected)
+        assert late == sum(count for _, count in good)
+        query.close()
+
+
+delays = st.sampled_from([0, 5 * SECOND, 60 * SECOND, None])
+
+
+@given(st.data(), st.sampled_from(sorted(KEYS)), st.integers(0, 60), st.integers(0, 60), delays, delays)
+def test_two_streams_any_key_and_bounds_that_differ(data, kind, before, after, delay_a, delay_b):
+    key, values = KEYS[kind]
+    streams = [stream("a", key, delay_a), stream("b", key, delay_b)]
+    check(data, join(streams, (before * SECOND, after * SECOND)), [values, values])
+
+
+@given(st.data(), st.integers(0, 60), delays)
+def test_two_streams_with_an_extra_condition(data, within, delay):
+    values = KEYS["long"][1]
+    where = "a.v > b.v OR a.k = 1"
+    spec = join([stream("a", delay=delay), stream("b", delay=delay)], within * SECOND, where)
+    check(data, spec, [values, values], where)
+
+
+@given(st.data(), st.integers(2, 4), st.integers(0, 60), delays)
+def test_several_streams(data, count, within, delay):
+    streams = [stream(name, delay=delay) for name in "abcd"[:count]]
+    small = st.integers(0, 1)
+    check(data, join(streams, within * SECOND), [small] * count, epochs=4)
+
+
+@given(st.data(), st.integers(0, 60), st.integers(0, 60), delays)
+def test_a_stream_with_itself(data, before, after, delay):
+    check(data, self_join(stream("a", delay=delay), (before * SECOND, after * SECOND)), [KEYS["long"][1]])
+
+
+@given(st.data(), delays)
+def test_a_stream_with_itself_on_different_columns(data, delay):
+    check(data, self_join(stream("a", delay=delay), other_key="v"), [st.integers(0, 3)])
+
+
+@given(st.data(), delays)
+def test_several_key_columns(data, delay):
+    streams = [stream("a", pa.string(), delay), stream("b", pa.string(), delay)]
+    values = st.sampled_from(["p", "q"])
+    check(data, join(streams, on=("k", "v")), [values, values])
+
+
+@given(st.data())
+def test_keys_of_different_width_are_compared_by_value(data):
+    a, b = stream("a", pa.int16()), stream("b", pa.int64())
+    spec = join([a, b])
+    spec = JoinSpec(spec.streams, spec.inputs, spec.legs, (pa.int64(),), spec.reach)
+    check(data, spec, [st.integers(-2, 2), st.integers(-2, 2)])
+
+
+def test_nested_payload_and_nan_keys_survive(tmp_path):
+    nested = pa.struct([("city", pa.string()), ("tags", pa.list_(pa.string())), ("m", pa.map_(pa.string(), pa.int32()))])
+    schema = pa.schema([("k", pa.float64()), ("ts", pa.timestamp("us")), ("info", nested)])
+    a, b = Stream("a", schema, "ts", 0), Stream("b", schema, "ts", 0)
+    spec = JoinSpec((a, b), (Input(0, ("k",)), Input(1, ("k",))), (Leg("a", 0), Leg("b", 1)), (pa.float64(),), ((0, 9), (9, 0)))
+    info = [{"city": "Graz", "tags": ["x", None], "m": [("p", 1)]}, None]
+    table = pa.table([[float("nan"), -0.0], pa.array([0, 1], pa.timestamp("us")), pa.array(info, nested)], schema=schema)
+    query = DirectQuery(spec, tmp_path)
+    query.run([table, table.slice(0, 0)])
+    query = DirectQuery(spec, tmp_path)
+    query.run([table.slice(0, 0), table])
+    found = query.results().to_pylist()
+    assert sorted(str(r["a_info"]) for r in found) == sorted(str(i) for i in info)
+    assert all(r["a_info"] == r["b_info"] for r in found)
+    query.close()
+
+
+def test_equal_hashes_of_different_keys_are_told_apart(tmp_path, monkeypatch):
+    import numpy as np
+
+    from sluice.spark import split
+
+    monkeypatch.setattr(split, "hash_keys", lambda columns: np.zeros(len(columns[0]), dtype=np.uint32))
+    a, b = stream("a", pa.string()), stream("b", pa.string())
+    rows_a = pa.table([["x", "y", "z"], pa.array([1, 2, 3], pa.timestamp("us", "UTC")), [1, 2, 3]], schema=a.schema)
+    query = DirectQuery(join([a, b]), tmp_path)
+    query.run([rows_a, rows_a.slice(1)])
+    assert sorted(query.results()["a_k"].to_pylist()) == ["y", "z"]
+    query.close()
+
+
+@pytest.mark.parametrize("hot", [True, False])
+def test_state_ten_times_the_memory_is_still_used(tmp_path, hot):
+    import numpy as np
+
+    rng = np.random.default_rng(5)
+    a, b = stream("a"), stream("b")
+    spec = join([a, b], 200 * SECOND)
+
+    def some(epoch: int) -> pa.Table:
+        n = 2000
+        keys = np.where(rng.random(n) < 0.02, 1, rng.integers(0, 100_000, n)) if hot else rng.integers(0, 5000, n)
+        times = epoch * 10 * SECOND + np.sort(rng.integers(0, 10 * SECOND, n))
+        return pa.table([keys, pa.array(times, pa.timestamp("us", "UTC")), rng.integers(0, 9, n)], schema=a.schema)
+
+    limit = 60_000
+    query = DirectQuery(spec, tmp_path, memory=limit)
+    seen: list[list[pa.Table]] = [[], []]
+    peak = 0
+    for epoch in range(30):
+        new = [some(epoch), some(epoch)]
+        query.run(new)
+        for kept, table in zip(seen, new, strict=True):
+            kept.append(table)
+        sites = query.epochs.record.figures["sites"]
+        assert all(s["memoryBytes"] <= limit for s in sites)
+        peak = max(peak, *(s["memoryBytes"] + s["diskBytes"] for s in sites))
+    assert peak >= 10 * limit
+    expected = batch_join(spec, [pa.concat_tables(t) for t in seen])
+    assert multiset(query.results()) == multiset(expected)
+    query.close()
