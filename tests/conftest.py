@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 sys.path.insert(0, os.path.dirname(__file__))
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
-settings.register_profile("default", deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+settings.register_profile("default", deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)
 settings.register_profile("thorough", deadline=None, suppress_health_check=list(HealthCheck), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

@@ -1,0 +1,38 @@
+# Every target prepares what it needs; `make help` lists them. ARGS goes to the command behind a target.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow bench lint clean
+SHELL := bash
+
+ARGS ?=
+# JAVA_HOME, PYSPARK_PYTHON and the environment's commands on PATH, as scripts/setup.sh found them
+RUN := source .venv/sluice-env.sh &&
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: ## prepare .venv, and a Java for Spark if there is none (again: only what changed)
+	@scripts/setup.sh
+
+demo: setup ## join two skewed streams and check the answer against a batch join
+	@$(RUN) python examples/demo.py $(ARGS)
+
+test: setup ## all tests but the slow ones; ARGS="-k join" narrows them
+	@$(RUN) python -m pytest -m "not slow" $(ARGS)
+
+test-slow: setup ## the long tests: kills and soak
+	@$(RUN) python -m pytest -m slow $(ARGS)
+
+bench: setup ## Sluice beside Spark's own join, Flink and DuckDB; ARGS="--help" lists the choices
+	@scripts/flink.sh
+	@$(RUN) python -m benchmarks.join $(ARGS)
+
+lint: setup ## ruff, mypy and the import contracts
+	@$(RUN) ruff check .
+	@$(RUN) ruff format --check .
+	@$(RUN) mypy
+	@$(RUN) lint-imports --no-logo
+
+clean: ## remove environments, caches and benchmark rows
+	rm -rf .venv .venv-flink .jdk .bench build dist spark-warehouse metastore_db artifacts derby.log
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

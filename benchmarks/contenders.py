@@ -1,0 +1,119 @@
+"""Who takes part: how each contender is started, on how many files, and what came back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from benchmarks.footprint import NOTHING, Footprint, Sample
+from benchmarks.workloads import Workload, files_for
+
+ROOT = Path(__file__).resolve().parent.parent
+PEERS = ("spark-heap", "spark-rocksdb", "flink", "duckdb")
+EXTRA_PEERS = ("flink-rocksdb",)
+SLUICE = {
+    "sluice": [],
+    "sluice-stream": ["--source", "stream"],
+    "sluice-parquet": ["--sink", "parquet"],
+    "sluice-cluster": ["--master", "local-cluster[2,1,2048]"],
+}
+# Micro-batches past filling the state that a slow peer is given; Sluice and DuckDB always get every file.
+COUNTED = {"spark-heap": 5, "spark-rocksdb": 3, "flink": 3, "flink-rocksdb": 1}
+TIMEOUT = 1200
+
+
+@dataclass(frozen=True)
+class Result:
+    """Figures of one contender on one workload, or why there are none."""
+
+    contender: str
+    workload: str
+    files: int
+    figures: dict[str, Any]
+    peak: Sample = NOTHING
+    cpu_seconds: float = 0.0
+    others: float = 0.0
+    expected: int | None = None
+    failure: str = ""
+
+    @property
+    def check(self) -> str:
+        """Whether the number of results is DuckDB's over the same files."""
+        found = self.figures.get("rows_out")
+        if found is None or self.expected is None:
+            return "not counted"
+        return "agrees" if found == self.expected else f"WRONG, DuckDB has {self.expected:,}"
+
+
+def line_up(w: Workload, peers: list[str]) -> list[str]:
+    """Contenders of a workload, in the order they run."""
+    if w.name == "trickle":
+        return ["sluice", *(p for p in peers if p == "spark-heap")]
+    if w.name == "big":
+        return ["sluice", *(p for p in peers if p == "duckdb")]
+    return [*(SLUICE if w.name == "uniform" else ["sluice"]), *peers]
+
+
+def files_given(w: Workload, contender: str) -> int:
+    return files_for(w, COUNTED[contender]) if contender in COUNTED and w.name != "trickle" else w.files
+
+
+def flink_python() -> str | None:
+    """Interpreter that has apache-flink, from SLUICE_FLINK_PYTHON or the project's .venv-flink."""
+    python = os.environ.get("SLUICE_FLINK_PYTHON", str(ROOT / ".venv-flink/bin/python"))
+    return python if os.access(python, os.X_OK) else None
+
+
+def missing(contender: str) -> str:
+    """Why a contender cannot take part, in words; empty when it can."""
+    if contender.startswith("flink") and flink_python() is None:
+        return "no Flink interpreter: set SLUICE_FLINK_PYTHON or install flink-requirements.txt into .venv-flink"
+    module = {"duckdb": "duckdb", "spark": "pyspark"}.get(contender.split("-")[0])
+    return f"the package {module} is not installed" if module and find_spec(module) is None else ""
+
+
+def command(contender: str, home: Path, count: bool) -> list[str]:
+    kind, _, variant = contender.partition("-")
+    match kind:
+        case "sluice":
+            return [sys.executable, "-m", "benchmarks.sluice_join", str(home), *SLUICE[contender]]
+        case "spark":
+            return [sys.executable, "-m", "benchmarks.spark_join", str(home), variant]
+        case "flink":
+            extra = ["--count"] if count else []
+            return [str(flink_python()), "-m", "benchmarks.flink_join", str(home / "csv"), variant or "heap", *extra]
+    return [sys.executable, "-m", "benchmarks.duckdb_join", str(home)]
+
+
+def run(contender: str, w: Workload, home: Path, log: Path, count: bool) -> Result:
+    """Runs one contender in a process of its own and waits for its JSON line."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+    env = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+    with open(log, "w") as stderr:
+        process = subprocess.Popen(
+            command(contender, home, count), cwd=ROOT, env=env, text=True,
+            stdout=subprocess.PIPE, stderr=stderr, start_new_session=True,
+        )  # fmt: skip
+    failure = ""
+    with Footprint(process.pid) as footprint:
+        try:
+            out, _ = process.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            failure = f"stopped after {TIMEOUT} s"
+            os.killpg(process.pid, signal.SIGKILL)
+            out, _ = process.communicate()
+    lines = [line for line in out.splitlines() if line.startswith("{")]
+    if process.returncode and not failure:
+        last = [line for line in log.read_text().splitlines() if line.strip()][-1:] or ["no message"]
+        failure = f"{last[0].strip()[:160]} (see {log})"
+    figures = json.loads(lines[-1]) if lines and not failure else {}
+    seen = {"peak": footprint.peak, "cpu_seconds": footprint.cpu_seconds, "others": footprint.others}
+    return Result(contender, w.name, Workload.load(home).files, figures, failure=failure, **seen)

@@ -1,0 +1,106 @@
+"""Sluice's join against its peers on the same rows: everything in sequence, then the bars.
+
+    python -m benchmarks.join --quick
+    python -m benchmarks.join --only uniform,big --peers spark-heap,duckdb --json figures.json
+
+Ends with an error when a contender failed or found another number of results than DuckDB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from benchmarks import contenders, data, report
+from benchmarks.bars import Verdict, verdicts
+from benchmarks.contenders import EXTRA_PEERS, PEERS, Result
+from benchmarks.workloads import WORKLOADS, Workload, quick
+
+
+def chosen(text: str, allowed: tuple[str, ...]) -> list[str]:
+    names = [name for name in text.split(",") if name]
+    for name in names:
+        if name not in allowed:
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(allowed)}")
+    return names
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = tuple(WORKLOADS)
+    peers = (*PEERS, *EXTRA_PEERS)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rows and of the state")
+    parser.add_argument("--only", type=lambda t: chosen(t, names), default=list(names), metavar=",".join(names))
+    parser.add_argument("--peers", type=lambda t: chosen(t, peers), default=list(PEERS), metavar=",".join(peers))
+    parser.add_argument("--no-sluice", action="store_true", help="the peers alone")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there too")
+    parser.add_argument("--cache", type=Path, default=data.CACHE, help="where data sets and logs are kept")
+    return parser.parse_args()
+
+
+def compete(w: Workload, names: list[str], cache: Path, every_count: bool) -> list[Result]:
+    """All contenders on one workload, each checked against DuckDB's number of results over the same files."""
+    report.opening(w)
+    whole = data.prepare(w, cache)
+    expected: dict[Path, int | None] = {}
+    results = []
+    for name in names:
+        home = data.first(whole, contenders.files_given(w, name))
+        if name.startswith("flink"):
+            data.as_csv(home)
+        if home not in expected:
+            expected[home] = count(home)
+        log = cache / "logs" / f"{w.name}-{name}.log"
+        result = contenders.run(name, w, home, log, count=every_count or w.name == "uniform")
+        results.append(replace(result, expected=expected[home]))
+        report.line(results[-1])
+    return results
+
+
+def count(home: Path) -> int | None:
+    if contenders.missing("duckdb"):
+        return None
+    from benchmarks.duckdb_join import count_results
+
+    return count_results(home)
+
+
+def write(path: Path, results: list[Result], found: list[Verdict], head: dict[str, dict[str, str]]) -> None:
+    bars = [asdict(v) | {"ratio": v.ratio, "met": v.met} for v in found]
+    rows = [asdict(r) | {"check": r.check} for r in results]
+    path.write_text(json.dumps(head | {"results": rows, "bars": bars}, indent=1))
+
+
+def main() -> int:
+    args = arguments()
+    head = {"versions": report.versions(), "machine": report.machine()}
+    for title, values in head.items():
+        report.facts(title, values)
+    peers = []
+    for peer in args.peers:
+        why = contenders.missing(peer)
+        if why:
+            print(f"{peer} is left out: {why}")
+        else:
+            peers.append(peer)
+    results = []
+    for name in args.only:
+        w = quick(WORKLOADS[name]) if args.quick else WORKLOADS[name]
+        names = contenders.line_up(w, peers)
+        results += compete(w, [n for n in names if not (args.no_sluice and "sluice" in n)], args.cache, args.quick)
+    by_name = {(r.workload, r.contender): r for r in results}
+    report.settings(by_name)
+    report.breakdown(by_name)
+    report.memory(by_name)
+    found = verdicts(by_name)
+    report.closing(found)
+    if args.json:
+        write(args.json, results, found, head)
+    return int(any(r.failure or "WRONG" in r.check for r in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

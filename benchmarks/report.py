@@ -1,0 +1,144 @@
+"""How the benchmark speaks: the machine, a line per contender while it runs, and the tables at the end."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from benchmarks.bars import Results, Verdict
+from benchmarks.contenders import Result, flink_python
+from benchmarks.workloads import Workload
+
+
+def machine() -> dict[str, str]:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (1 << 30)
+    load = os.getloadavg()[0]
+    return {
+        "cores": str(os.cpu_count()),
+        "memory": f"{memory:.1f} GB",
+        "processor": platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+        "load at start": f"{load:.2f}",
+    }
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("pyspark", "pyarrow", "numpy", "duckdb"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    found["flink"] = flink_version()
+    found["java"] = first_line(["java", "-version"])
+    return found
+
+
+def flink_version() -> str:
+    python = flink_python()
+    if python is None:
+        return "not installed"
+    return first_line([python, "-c", "import importlib.metadata as m; print(m.version('apache-flink'))"])
+
+
+def first_line(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except OSError:
+        return "not found"
+    return (done.stdout + done.stderr).strip().splitlines()[0]
+
+
+def facts(title: str, values: dict[str, str]) -> None:
+    print(f"{title}: " + ", ".join(f"{name} {value}" for name, value in values.items()))
+
+
+def opening(w: Workload) -> None:
+    print(f"\n{w.name}: {w.about}")
+    print(
+        f"  {len(w.streams)} streams x {w.files} files x {w.rows_per_file:,} rows, {w.keys:,} keys, "
+        f"window {w.window_seconds} s = {w.state_rows:,} rows of state a side, "
+        f"{w.files_per_trigger} files a stream per trigger"
+    )
+
+
+def line(result: Result) -> None:
+    """One contender, as soon as it is through."""
+    if result.failure:
+        print(f"  {result.contender:<15} FAILED: {result.failure}", flush=True)
+        return
+    f = result.figures
+    if result.workload == "trickle":
+        rates = f"{f['batch_seconds'] * 1000:>11,.0f} ms median epoch"
+    else:
+        rates = f"{f['warm_rate']:>11,.0f} rows/s warm {f['startup_rate']:>11,.0f} with start-up"
+    extra = "".join(f", {text} {f[name]:,.0f} rows/s" for name, text in EXTRAS.items() if name in f)
+    results = "results not counted" if f.get("rows_out") is None else f"{f['rows_out']:,} results ({result.check})"
+    late = f", {f['late_rows']:,} late rows" if f.get("late_rows") else ""
+    print(f"  {result.contender:<15} {rates}, {result.files} files, {results}{extra}{late}", flush=True)
+
+
+BUSY = 0.15  # share of the machine in other hands above which a run is not to be trusted
+EXTRAS = {"count_rate": "count only", "read_rate": "reading the CSV alone"}
+
+
+def settings(results: Results) -> None:
+    print("\nSettings")
+    seen = {r.contender: r.figures["settings"] for r in results.values() if r.figures}
+    for contender, text in seen.items():
+        print(f"  {contender:<15} {text}")
+    if any(name.startswith("flink") for name in seen):
+        print("  Flink reads CSV: its PyPI package has no Parquet reader. All others read Parquet.")
+
+
+def breakdown(results: Results) -> None:
+    rows = [
+        [r.workload, r.contender, f"{r.figures['batch_seconds']:.3f}"]
+        + [f"{seconds:.3f}" for seconds in r.figures["phases"].values()]
+        for r in results.values()
+        if "phases" in r.figures
+    ]
+    if rows:
+        phases = next(list(r.figures["phases"]) for r in results.values() if "phases" in r.figures)
+        table("Where a warm epoch of Sluice goes (median seconds)", ["workload", "contender", "epoch", *phases], rows)
+
+
+def memory(results: Results) -> None:
+    head = ["workload", "contender", "total", "driver", "JVM", "python workers", "tmpfs", "CPU s", "others' CPU"]
+    rows = [
+        [r.workload, r.contender]
+        + [f"{v:,.0f}" for v in (r.peak.total, r.peak.driver, r.peak.jvm, r.peak.workers, r.peak.tmpfs, r.cpu_seconds)]
+        + [f"{r.others:.0%}"]
+        for r in results.values()
+        if r.figures
+    ]
+    table("Peak memory in MB (proportional set size; tmpfs pages counted once, mapped or not)", head, rows)
+    if any(r.others > BUSY for r in results.values()):
+        print(
+            f"  Other processes took more than {BUSY:.0%} of the machine during some runs: take those again when quiet."
+        )
+
+
+def closing(found: Sequence[Verdict]) -> None:
+    head = ["workload", "what", "Sluice", "other", "unit", "bar", "measured", ""]
+    rows = [
+        [v.workload, v.what, number(v.ours), number(v.theirs), v.unit, v.limit, f"{v.ratio:.2f}",
+         "met" if v.met else "MISSED"]
+        for v in found
+    ]  # fmt: skip
+    table("Bars", head, rows)
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3f}"
+
+
+def table(title: str, head: list[str], rows: list[list[str]]) -> None:
+    print(f"\n{title}")
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    for row in [head, *rows]:
+        cells = [c.rjust(n) if c[:1].isdigit() else c.ljust(n) for c, n in zip(row, widths, strict=True)]
+        print("  " + "  ".join(cells).rstrip())

@@ -1,0 +1,74 @@
+"""Sluice's join over a prepared directory; prints one JSON line.
+
+    python -m benchmarks.sluice_join DIRECTORY [--source stream] [--sink parquet] [--master 'local-cluster[2,1,2048]']
+
+Epochs that count are those that began on a full state; the phases are their medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.measure import MEMORY, batches, report, streamed, warm
+from benchmarks.session import schema, scratch, session
+from benchmarks.workloads import Workload
+from sluice import Flow
+
+
+def joined(spark: SparkSession, w: Workload, home: Path, source: str) -> Any:
+    flow = Flow(spark, name=w.name)
+
+    def stream(name: str) -> Any:
+        path = str(home / name)
+        if source == "files":
+            return flow.readFiles(name, path, format="parquet", eventTime="ts", maxFilesPerTrigger=w.files_per_trigger)
+        read = spark.readStream.schema(schema(w.columns)).option("maxFilesPerTrigger", w.files_per_trigger)
+        return flow.readStream(name, read.parquet(path), eventTime="ts")
+
+    streams = [stream(name) for name in w.streams]
+    within = f"{w.window_seconds} seconds"
+    if len(streams) == 2:
+        return streams[0].join(streams[1], on="key", within=within)
+    return flow.join(streams, on="key", within=within)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("home", type=Path)
+    parser.add_argument("--source", choices=["files", "stream"], default="files")
+    parser.add_argument("--sink", choices=["noop", "parquet"], default="noop")
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--sites", type=int, default=2)
+    args = parser.parse_args()
+    w = Workload.load(args.home)
+    begin = time.monotonic()
+    with session(args.master, {}) as spark, scratch(args.home) as work:
+        writer = joined(spark, w, args.home, args.source).writeStream.format(args.sink)
+        if args.sink == "parquet":
+            writer = writer.option("path", str(work / "results"))
+        writer = writer.option("checkpointLocation", str(work / "checkpoint")).option("sites", args.sites)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        seconds = time.monotonic() - begin
+        progress = list(query.recentProgress)
+        stored = spark.read.parquet(str(work / "results")).count() if args.sink == "parquet" else None
+    run = batches(progress, {p["batchId"]: p["numOutputRows"] for p in progress})
+    figures = streamed(run, w.fill_rows, seconds)
+    with_input = [p for p in progress if p["numInputRows"]]
+    counted = [with_input[i]["phaseSeconds"] for i in warm(run, w.fill_rows)]
+    report(
+        settings=f"{args.master}, {MEMORY} driver heap, {args.sites} sites, {args.source} source, {args.sink} sink",
+        phases={phase: median(epoch[phase] for epoch in counted) for phase in counted[0]},
+        late_rows=sum(p["lateRows"] for p in progress),
+        **(figures if stored is None else figures | {"rows_out": stored}),
+    )
+
+
+if __name__ == "__main__":
+    main()

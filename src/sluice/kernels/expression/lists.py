@@ -1,0 +1,63 @@
+"""Arrays: their size and their elements."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from sluice.kernels.expression.arrays import aligned, demand, numbers, valid
+from sluice.kernels.expression.builder import Builder
+from sluice.kernels.expression.coercion import INT, LONG, is_array, spark_name
+from sluice.kernels.expression.signature import Arguments, taking
+from sluice.kernels.expression.tree import Datum, Node
+
+
+def size(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+    _demand_array(build, at, arguments[0])
+    counted = build.arrow(at, "list_value_length", arguments, LONG if _is_large(arguments[0]) else INT)
+    return build.cast(at, counted, INT)
+
+
+def element_at(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+    return element(build, at, arguments[0], arguments[1], from_one=True)
+
+
+def element(build: Builder, at: exp.Expression, array: Node, index: Node, *, from_one: bool) -> Node:
+    """`array[index]`, which counts from 0, or element_at, which counts from 1 and backwards when negative."""
+    _demand_array(build, at, array)
+    kernel = partial(_element, from_one=from_one)
+    arguments = [array, build.integral(at, index, LONG)]
+    return build.conformed(at, build.call(at, kernel, arguments, array.type.value_type, raises=True))
+
+
+def _demand_array(build: Builder, at: exp.Expression, node: Node) -> None:
+    if not is_array(node.type):
+        build.source.refuse(at, f"{spark_name(node.type)} is given where an array is expected")
+
+
+def _is_large(node: Node) -> bool:
+    return bool(pa.types.is_large_list(node.type))
+
+
+def _element(lists: Datum, index: Datum, *, from_one: bool) -> pa.Array:
+    lists, index = aligned(lists, index)
+    present, asked = valid(lists, index), numbers(index)
+    ends = lists.offsets.to_numpy().astype(np.int64)
+    count = np.diff(ends)
+    place = asked
+    if from_one:
+        demand(asked != 0, present, "elements are counted from 1")
+        place = np.where(asked > 0, asked - 1, count + asked)
+    demand((place >= 0) & (place < count), present, "the array is too short for the index")
+    return lists.values.take(pa.array(np.where(present, ends[:-1] + place, 0), mask=~present))
+
+
+LISTS = {
+    "size": taking(size, 1),
+    "cardinality": taking(size, 1),
+    "array_size": taking(size, 1),
+    "element_at": taking(element_at, 2),
+}

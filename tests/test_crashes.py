@@ -1,0 +1,152 @@
+"""A process that dies at any single file operation of an epoch loses and repeats nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from direct import DirectQuery
+from oracle import batch_join, multiset
+from specs import SECOND, TIME, join, stream
+
+from sluice.model.errors import StorageError
+from sluice.state import storage
+
+A, B = stream("a"), stream("b")
+SPEC = join([A, B], 25 * SECOND)
+KEEP = 8  # epochs before the one that crashes: enough for merges and expiry to be part of it
+
+
+def epoch_rows(epoch: int) -> list[pa.Table]:
+    rng = np.random.default_rng(epoch)
+    out = []
+    for s in (A, B):
+        times = epoch * 5 * SECOND + np.sort(rng.integers(0, 5 * SECOND, 60))
+        out.append(pa.table([rng.integers(0, 9, 60), pa.array(times, TIME), rng.integers(0, 9, 60)], schema=s.schema))
+    return out
+
+
+def started(root: Path, sites: int = 2) -> DirectQuery:
+    return DirectQuery(SPEC, root, sites=sites, memory=8_000)
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory) -> Path:
+    """A query with some history, stopped."""
+    root = tmp_path_factory.mktemp("history")
+    query = started(root)
+    for epoch in range(KEEP):
+        query.run(epoch_rows(epoch))
+    query.close()
+    return root
+
+
+def expected() -> object:
+    tables = [pa.concat_tables([epoch_rows(e)[i] for e in range(KEEP + 2)]) for i in (0, 1)]
+    return multiset(batch_join(SPEC, tables))
+
+
+def crash_at(root: Path, operation: int) -> bool:
+    """Restart the query and run an epoch in a process of its own that dies just before the given file operation."""
+    child = os.fork()
+    if child == 0:
+        count = 0
+
+        def watcher(name: str, path: str) -> None:
+            nonlocal count
+            if count == operation:
+                os._exit(9)
+            count += 1
+
+        try:
+            with storage.watch(watcher):
+                started(root).run(epoch_rows(KEEP))
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 9), f"the child failed with {status}"
+    return status == 9
+
+
+def test_a_crash_at_every_file_operation_of_an_epoch(before, tmp_path):
+    operation = 0
+    answer = expected()
+    while True:
+        root = tmp_path / str(operation)
+        shutil.copytree(before, root)
+        crashed = crash_at(root, operation)
+        query = started(root, sites=2 + operation % 2)
+        for epoch in (KEEP, KEEP + 1):
+            query.run(epoch_rows(epoch), number=epoch)
+        assert multiset(query.results()) == answer, f"after a crash at operation {operation}"
+        assert_nothing_left(query)
+        query.close()
+        shutil.rmtree(root)
+        if not crashed:
+            break
+        operation += 1
+    assert operation > 40
+
+
+def assert_nothing_left(query: DirectQuery) -> None:
+    """Only what the newest record refers to is there."""
+    checkpoint = query.root / "checkpoint"
+    files = {f"state/{p.name}" for p in (checkpoint / "state").iterdir()}
+    assert files == query.epochs.record.files()
+    assert not list(checkpoint.rglob("*.tmp"))
+    assert not list((query.out / f"_sluice-{query.query}").iterdir())
+
+
+def test_a_failing_operation_fails_the_epoch_and_the_next_try_succeeds(before, tmp_path):
+    """The process lives on: a full disk, a lost connection."""
+    operation, failures = 0, 1
+    answer = expected()
+    while failures:
+        root = tmp_path / str(operation)
+        shutil.copytree(before, root)
+        query = started(root)
+        count = failures = 0
+
+        def watcher(name: str, path: str, at: int = operation) -> None:
+            nonlocal count, failures
+            count += 1
+            if count == at + 1:
+                failures += 1
+                raise OSError(28, "No space left on device")
+
+        with storage.watch(watcher):
+            try:
+                query.run(epoch_rows(KEEP), number=KEEP)
+            except (OSError, StorageError):
+                pass
+        query.close()
+        query = started(root)
+        for epoch in (KEEP, KEEP + 1):
+            query.run(epoch_rows(epoch), number=epoch)
+        assert multiset(query.results()) == answer, f"after a failure at operation {operation}"
+        assert_nothing_left(query)
+        query.close()
+        shutil.rmtree(root)
+        operation += 1
+
+
+def test_a_lost_or_damaged_file_is_named(before, tmp_path):
+    root = tmp_path / "damaged"
+    shutil.copytree(before, root)
+    shutil.rmtree(root / "memory", ignore_errors=True)
+    files = sorted((root / "checkpoint" / "state").iterdir())
+    for file in files:
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        file.write_bytes(bytes(data))
+    with pytest.raises(StorageError, match="damaged"):
+        started(root).run(epoch_rows(KEEP))
+    for file in files:
+        file.unlink()
+    with pytest.raises(StorageError, match=r"cannot read .*segments"):
+        started(root).run(epoch_rows(KEEP))
