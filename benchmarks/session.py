@@ -16,7 +16,12 @@ from benchmarks.measure import MEMORY
 @contextmanager
 def session(master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master(master).appName("benchmark")
-    quiet = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.driver.memory": MEMORY}
+    quiet = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": MEMORY,
+    }
     for key, value in (quiet | dict(conf)).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

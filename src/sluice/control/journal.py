@@ -66,7 +66,7 @@ class Journal:
 
     def numbers(self) -> list[int]:
         """The epochs on record, oldest first (only the newest `KEPT` stay)."""
-        names = (e.name for e in self.storage.list(DIRECTORY))
+        names = (e.name for e in self.storage.files(DIRECTORY))
         return sorted(int(n.removesuffix(".json")) for n in names if n.endswith(".json"))
 
     def read(self, number: int) -> EpochRecord:

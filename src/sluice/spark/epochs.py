@@ -190,7 +190,7 @@ class Epochs:
         )
 
     def _listed(self, directory: str) -> set[str]:
-        return {f"{directory}/{entry.name}" for entry in self.storage.list(directory)}
+        return {f"{directory}/{entry.name}" for entry in self.storage.files(directory)}
 
 
 def _phases(reports: list[Report], wall: float) -> dict[str, float]:

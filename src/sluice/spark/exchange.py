@@ -63,7 +63,8 @@ class Sites:
             def map_side(batches: Any) -> Any:
                 return split(batches)
 
-            blobs = batch.mapInArrow(map_side, BLOBS_DDL)
+            # as many map tasks as cores: every further one only adds its start-up and makes the blobs smaller
+            blobs = batch.coalesce(self.session.sparkContext.defaultParallelism).mapInArrow(map_side, BLOBS_DDL)
             reports = self.anchor.groupBy("site").cogroup(blobs.groupBy("site")).applyInArrow(at_site, REPORT_DDL)
             rows = reports.collect()
             if len(rows) != self.count:

@@ -43,7 +43,7 @@ class ParquetSink:
         self.staging = Staging(self.path, f"_sluice-{query}", self.compression)
         self.storage.make_dir(self.staging.directory)
         committed = {p.name for p in record.parts} if record else set()
-        for entry in self.storage.list(self.staging.directory):
+        for entry in self.storage.files(self.staging.directory):
             if entry.name not in committed:
                 self.storage.delete(f"{self.staging.directory}/{entry.name}")
 
@@ -77,7 +77,7 @@ class BatchSink:
         return self.spark.read.schema(self.schema).parquet(*(f"{base}/{RESULTS}/{name}" for name in parts))
 
     def _keep_only(self, names: set[str]) -> None:
-        for entry in self.storage.list(RESULTS):
+        for entry in self.storage.files(RESULTS):
             if entry.name not in names:
                 self.storage.delete(f"{RESULTS}/{entry.name}")
 
@@ -92,7 +92,7 @@ class MemorySink(BatchSink):
 
     def open(self, query: str, record: EpochRecord | None) -> None:
         self.storage.make_dir(RESULTS)
-        for entry in self.storage.list(RESULTS):
+        for entry in self.storage.files(RESULTS):
             epoch = int(entry.name.split("-")[1])
             committed = record is not None and (
                 epoch < record.number or entry.name in {p.name for p in record.parts}

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from sluice.kernels.hashing import hash_keys
 from sluice.model.epoch import Times
+from sluice.model.errors import StorageError
 from sluice.model.join import HASH_COLUMN, Input, JoinSpec, Stream
 from sluice.model.routing import Routing, unit_of
 from sluice.spark.files import read_file
@@ -93,6 +94,7 @@ class _Split:
             yield from self._gather(pa.RecordBatch.from_arrays(fields, schema=self.stream.schema))
             return
         for path in batch.column(PATH_COLUMN).to_pylist():
+            _refuse_glob_characters(self.stream.name, path)
             started = perf_counter()
             for rows in read_file(path, form.format, self.stream.schema, form.options):
                 self.seconds["read"] += perf_counter() - started
@@ -187,6 +189,14 @@ class _Split:
         for site, (a, b) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
             if b > a:
                 yield self.task.tokens[site], number, [packed.slice(a, b - a).serialize()]
+
+
+def _refuse_glob_characters(stream: str, path: str) -> None:
+    if any(c in path for c in "*?[]{}"):
+        raise StorageError(
+            f"stream {stream!r}: the file {path!r} has one of *?[]{{}} in its name, and Spark's file source lists such "
+            "files more than once (SPARK-58518); rename it and start the query again"
+        )
 
 
 def _conformed(column: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -63,7 +63,7 @@ class Storage:
         with self._doing("make_dir", name):
             self.fs.create_dir(self.path(name), recursive=True)
 
-    def list(self, name: str = "") -> list[Entry]:
+    def files(self, name: str = "") -> list[Entry]:
         """The files (not directories) directly inside; nothing if the directory is not there."""
         with self._doing("list", name):
             selector = arrow_fs.FileSelector(self.path(name), allow_not_found=True)

@@ -36,7 +36,7 @@ class Tiers:
         keep = {name + SUFFIX for name in wanted}
         for tier, place in (("memory", self.memory), ("disk", self.disk)):
             self._sizes[tier] = {}
-            for entry in place.list():
+            for entry in place.files():
                 if entry.name in keep:
                     self._sizes[tier][entry.name] = entry.size
                 else:

@@ -1,0 +1,127 @@
+"""What a checkpoint says of itself, for people: the flow, its epochs, routing, state by tier, the last epochs."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from itertools import groupby
+from typing import Any
+
+from sluice.control.journal import FORMAT, Journal
+from sluice.model.durations import in_words
+from sluice.model.epoch import EpochRecord
+from sluice.model.errors import CheckpointError
+from sluice.state.storage import Storage
+
+
+def inspect(uri: str, epochs: int = 10) -> str:
+    """A page of text about the checkpoint at `uri`; it is only read."""
+    journal = Journal(Storage(uri))
+    identity = journal.identity()
+    if identity is None:
+        raise CheckpointError(f"{uri} holds no Sluice checkpoint (there is no flow.json in it)")
+    if identity.get("format") != FORMAT:
+        raise CheckpointError(f"{uri} has format {identity.get('format')}; this version of Sluice reads {FORMAT}")
+    numbers = journal.numbers()
+    lines = _flow(identity)
+    if not numbers:
+        return "\n".join([*lines, "", "No epoch has committed yet."])
+    records = [journal.read(n) for n in numbers[-epochs:]]
+    last = records[-1]
+    lines += ["", f"Epochs     {last.number + 1} committed, the last one {_when(last.figures.get('committedAt'))}"]
+    lines += ["", *_routing(last), "", *_state(last), "", *_history(records)]
+    decisions = [d for r in records for d in r.decisions]
+    if decisions:
+        lines += ["", "Decisions", *(f"  {_decision(d)}" for d in decisions)]
+    return "\n".join(lines)
+
+
+def _flow(identity: dict[str, Any]) -> list[str]:
+    join = identity["join"]
+    delays = {s["name"]: in_words(s["delay"]) for s in identity["streams"]}
+    lines = [f"Flow       {identity['name']!r}, checkpoint format {identity['format']}, id {identity['id']}"]
+    for stream in identity["streams"]:
+        columns = ", ".join(f"{name} {kind}" for name, kind in stream["columns"])
+        lines.append(f"Stream     {stream['name']}: {columns}; event time {stream['eventTime']}, delay "
+                     f"{delays[stream['name']]}")
+    sides = " with ".join(f"{leg['name']} on ({', '.join(leg['on'])})" for leg in join["legs"])
+    bounds = join["within"]
+    if len(bounds) == 2:
+        within = f"within {in_words(bounds[1][0])} before, {in_words(bounds[0][1])} after"
+    else:
+        within = f"within {in_words(max(max(b) for b in bounds))}"
+    where = f" where {join['where']}" if join["where"] else ""
+    return [*lines, f"Join       {sides}, {within}{where}"]
+
+
+def _routing(record: EpochRecord) -> list[str]:
+    routing = record.routing
+    lines = [f"Routing    version {routing.version} since epoch {routing.since}: {routing.units} units at "
+             f"{routing.sites} sites"]
+    for site in range(routing.sites):
+        ranges = routing.ranges_of(site)
+        shown = ", ".join(f"{a}" if b == a + 1 else f"{a}-{b - 1}" for a, b in ranges[:8])
+        lines.append(f"  site {site}: {sum(b - a for a, b in ranges)} units ({shown}{', …' if len(ranges) > 8 else ''})")
+    return lines
+
+
+def _state(record: EpochRecord) -> list[str]:
+    rows = [("site", "rows", "segments", "memory", "disk", "durable", "levels")]
+    for site, manifest in zip(record.figures["sites"], record.manifests, strict=True):
+        levels = sorted(run.segment.level for run in manifest)
+        shown = " ".join(f"L{level}:{len(list(group))}" for level, group in groupby(levels))
+        rows.append(
+            (
+                str(site["site"]),
+                f"{site['rows']:,}",
+                str(site["segments"]),
+                _size(site["memoryBytes"]),
+                _size(site["diskBytes"]),
+                _size(site["durableBytes"]),
+                shown or "-",
+            )
+        )
+    return [f"State      after epoch {record.number}, {len(record.files())} durable files", *_table(rows)]
+
+
+def _history(records: list[EpochRecord]) -> list[str]:
+    rows = [("epoch", "rows in", "results", "late", "merged", "spilled", "fetched", "seconds", "committed")]
+    for record in records:
+        figures, sites = record.figures, record.figures["sites"]
+        rows.append(
+            (
+                str(record.number),
+                f"{figures['rowsIn']:,}",
+                f"{figures['rowsOut']:,}",
+                f"{figures['lateRows']:,}",
+                f"{sum(s['mergedRows'] for s in sites):,}",
+                _size(sum(s["spilledBytes"] for s in sites)),
+                _size(sum(s["fetchedBytes"] for s in sites)),
+                f"{figures['seconds']['job']:.2f}",
+                _when(figures.get("committedAt")),
+            )
+        )
+    return ["Last epochs", *_table(rows)]
+
+
+def _decision(d: dict[str, Any]) -> str:
+    outcome = f"refused: {d['refused']}" if d["refused"] else "done"
+    return f"epoch {d['epoch']}: {d['policy']} {d['action']} unit {d['unit']} to site {d['site']} ({d['reason']}): {outcome}"
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  " + "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
+        count /= 1024
+    return ""
+
+
+def _when(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

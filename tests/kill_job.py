@@ -1,0 +1,72 @@
+"""A flow as a program of its own, for tests that kill it: `kill_job.py ROOT` joins ROOT/a with ROOT/b into ROOT/out.
+
+It goes on from ROOT/ck and ends once every file is processed. Whatever Spark itself writes (shuffles, logs, temporary
+files), which it cannot clean up when it is killed, stays inside ROOT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("root", type=Path)
+    arguments.add_argument("--sites", type=int, default=3)
+    arguments.add_argument("--master", default="local-cluster[2,1,1024]")
+    arguments.add_argument("--default-places", action="store_true", help="local tiers where Sluice itself puts them")
+    chosen = arguments.parse_args()
+    keep_spark_inside(chosen.root)
+    run(chosen.root, chosen.master, chosen.sites, chosen.default_places)
+
+
+def run(root: Path, master: str, sites: int, default_places: bool) -> None:
+    from pyspark.sql import SparkSession
+
+    from sluice import Flow
+
+    builder = SparkSession.builder.master(master).appName("kills")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.local.dir": f"{root}/tmp",
+        "spark.sql.warehouse.dir": f"{root}/warehouse",
+        "spark.deploy.maxExecutorRetries": "-1",  # executors that keep dying are no reason to give the application up
+        "spark.task.maxFailures": "20",
+    }.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    flow = Flow(spark, name="kills")
+    a, b = (flow.readFiles(n, f"{root}/{n}", eventTime="ts", maxFilesPerTrigger=1) for n in ("a", "b"))
+    writer = a.join(b, on="k", within="20 seconds").writeStream.format("parquet")
+    writer.options(path=f"{root}/out", checkpointLocation=f"{root}/ck", sites=sites, siteMemory="64k")
+    if not default_places:
+        writer.options(memoryDir=f"{root}/mem", diskDir=f"{root}/disk")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    spark.stop()
+
+
+def keep_spark_inside(root: Path) -> None:
+    """Point everything that chooses a place to write to below `root`.
+
+    A standalone worker, and so `local-cluster`, puts its executors' logs below SPARK_HOME: it gets one of links.
+    """
+    import pyspark
+
+    home = root / "spark"
+    for directory in (home / "work", root / "tmp"):
+        directory.mkdir(parents=True, exist_ok=True)
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        link = home / entry.name
+        if not link.exists():
+            link.symlink_to(entry)
+    os.environ["SPARK_HOME"] = str(home)
+    os.environ["TMPDIR"] = str(root / "tmp")
+    os.environ["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={root}/tmp -XX:-UsePerfData"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,325 @@
+"""Executors and drivers killed with SIGKILL at random moments: the answer stays exact, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from oracle import batch_join, multiset
+from specs import SECOND, TIME, join, stream
+
+import sluice
+from sluice.control.journal import Journal
+from sluice.model.epoch import EpochRecord
+from sluice.state.storage import Storage
+
+STREAMS = stream("a"), stream("b")
+SPEC = join(list(STREAMS), 20 * SECOND)
+ROWS, SPAN = 2_000, 5 * SECOND  # of a file
+PATIENCE = 180  # seconds for whatever must happen sooner or later
+SITES = (3, 4, 2)  # of the first start, the second, …
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Whom to kill, and when: `delay` seconds after so many epochs are on record; 0 epochs: after the start."""
+
+    whom: str
+    epochs: int
+    delay: float
+
+
+def plan(seed: int, files: int, drivers: int, executors: int) -> list[Kill]:
+    """Kills spread at random over a whole run, from the driver's first second to its last."""
+    rng = random.Random(seed)
+    others = ["executor", "all executors"]
+    whom = [rng.choice(["driver", "driver and executors"]) for _ in range(drivers - 1)]
+    whom += [rng.choice(others) for _ in range(executors)]
+    rng.shuffle(whom)
+    kills, running = [], False
+    for who, epochs in zip(whom, sorted(rng.sample(range(1, files - 3), len(whom))), strict=True):
+        starting = not running and who not in others and rng.random() < 0.5
+        kills.append(Kill(who, 0, rng.uniform(0.2, 8)) if starting else Kill(who, epochs, rng.uniform(0, 0.8)))
+        running = who in others
+    return [*kills, Kill("driver and executors", files, rng.uniform(0, 0.2))]
+
+
+class Job:
+    """kill_job.py on a directory: started again and again, each time with another number of sites."""
+
+    def __init__(self, root: Path, *options: str, env: dict[str, str] | None = None) -> None:
+        self.root, self.options, self.starts = root, options, 0
+        path = [str(Path(sluice.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        self.env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(path), **(env or {})}
+        self.log = root / "log"
+        self.process: subprocess.Popen | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> None:
+        sites = SITES[self.starts % len(SITES)]
+        self.starts += 1
+        program = Path(__file__).with_name("kill_job.py")
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(program), str(self.root), "--sites", str(sites), *self.options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.root,
+                env=self.env,
+                start_new_session=True,
+            )
+        self.born = time.monotonic()
+
+    def carry_out(self, kill: Kill) -> None:
+        if not self.running:
+            self.start()
+        if kill.epochs:
+            self.wait_for(f"{kill.epochs} epochs", lambda: epochs_on_record(self.root) >= kill.epochs)
+            time.sleep(kill.delay)
+        else:
+            time.sleep(max(0.0, self.born + kill.delay - time.monotonic()))
+        victims = self.victims(kill.whom)
+        assert self.running, f"the job ended before {kill}\n{self.tail()}"
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        if kill.whom.startswith("driver"):
+            self.process.wait()
+
+    def victims(self, whom: str) -> list[int]:
+        if whom == "driver and executors":
+            return [p.pid for p in self.group()]
+        if whom == "driver":
+            return [p.pid for p in self.group() if not is_executor(p)]
+        self.wait_for("an executor", lambda: any(is_executor(p) for p in self.group()))
+        executors = [p.pid for p in self.group() if is_executor(p)]
+        return executors if whom == "all executors" else executors[:1]
+
+    def group(self) -> list[psutil.Process]:
+        """The driver's process group: Python, its JVM, and the executors' JVMs, in the order they were started."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if os.getpgid(process.pid) == self.process.pid:
+                    found.append(process)
+            except ProcessLookupError:
+                pass
+        return found
+
+    def finish(self) -> None:
+        if not self.running:
+            self.start()
+        self.wait_for("the end", lambda: not self.running, ending=True)
+        assert self.process.returncode == 0, self.tail()
+
+    def wait_for(self, what: str, condition: Callable[[], bool], ending: bool = False) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert self.running or ending, f"the job ended before there was {what}\n{self.tail()}"
+            assert time.monotonic() < deadline, f"no {what} in {PATIENCE} s\n{self.tail()}"
+            time.sleep(0.02)
+
+    def tail(self) -> str:
+        return self.log.read_text()[-6_000:]
+
+
+def is_executor(process: psutil.Process) -> bool:
+    try:
+        return "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
+
+
+@contextmanager
+def job(root: Path, files: int, *options: str, env: dict[str, str] | None = None) -> Iterator[Job]:
+    """A job over so many files a stream; if the test fails, it ends too."""
+    for name, tables in zip(("a", "b"), rows(files), strict=True):
+        (root / name).mkdir()
+        for number, table in enumerate(tables):
+            path = root / name / f"{number:03d}.parquet"
+            pq.write_table(table, path)
+            os.utime(path, (1_700_000_000 + number,) * 2)  # Spark takes files in this order
+    running = Job(root, *options, env=env)
+    try:
+        yield running
+    finally:
+        for process in processes(root):
+            process.kill()
+
+
+@cache
+def rows(files: int) -> tuple[list[pa.Table], ...]:
+    """Files of two streams, in the order of their event times."""
+    out = []
+    for number, s in enumerate(STREAMS):
+        rng = np.random.default_rng(number)
+        tables = []
+        for file in range(files):
+            times = file * SPAN + np.sort(rng.integers(0, SPAN, ROWS))
+            keys, values = rng.integers(0, 4_000, ROWS), rng.integers(0, 1 << 40, ROWS)
+            tables.append(pa.table([keys, pa.array(times, TIME), values], schema=s.schema))
+        out.append(tables)
+    return tuple(out)
+
+
+@cache
+def answer(files: int) -> Counter:
+    return multiset(batch_join(SPEC, [pa.concat_tables(tables) for tables in rows(files)]))
+
+
+def epochs_on_record(root: Path) -> int:
+    return len(list((root / "ck" / "journal").glob("*.json")))
+
+
+def records(root: Path) -> list[EpochRecord]:
+    journal = Journal(Storage(str(root / "ck")))
+    return [journal.read(n) for n in journal.numbers()]
+
+
+def assert_right(root: Path, files: int) -> None:
+    found = records(root)
+    assert [r.number for r in found] == list(range(files))
+    assert [r.figures["rowsIn"] for r in found] == [2 * ROWS] * files
+    assert sum(s["spilledBytes"] for r in found for s in r.figures["sites"]), "the disk tier was not used"
+    out = pa.concat_tables([pq.read_table(p) for p in sorted((root / "out").glob("*.parquet"))])
+    assert multiset(out) == answer(files)
+
+
+def processes(root: Path) -> list[psutil.Process]:
+    """Every process started by the job: driver, JVMs, Python workers, reapers. Their environment names the root."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if str(root) in " ".join(process.cmdline()) or process.environ().get("SPARK_HOME") == f"{root}/spark":
+                found.append(process)
+        except psutil.Error:
+            pass
+    return found
+
+
+def local_leftovers(root: Path) -> list[str]:
+    """What must vanish when the processes have ended, however they ended."""
+    left = [f"process {p.pid} {p.name()}" for p in processes(root)]
+    for directory in (root / "mem", root / "disk", root / "tmp"):
+        left += [str(p) for p in directory.glob("sluice-*")]
+    identity = root / "ck" / "flow.json"
+    query = json.loads(identity.read_bytes())["id"] if identity.exists() else "none"
+    return left + [str(p) for p in Path("/dev/shm").glob(f"sluice-*-{query}")]
+
+
+def durable_leftovers(root: Path) -> list[str]:
+    """What must be gone when the query has ended in good order: everything the newest record does not refer to."""
+    found = records(root)
+    left = {f"state/{p.name}" for p in (root / "ck" / "state").iterdir()} ^ found[-1].files()
+    left |= {str(p) for p in (root / "ck").rglob("*.tmp") if root / "ck" / "spark" not in p.parents}
+    left |= {str(p) for p in (root / "out").glob("_sluice-*/*")}
+    left |= {p.name for p in (root / "out").glob("*.parquet")} ^ {p.name for r in found for p in r.parts}
+    return sorted(left)
+
+
+def assert_nothing_left(root: Path, look: Callable[[Path], list[str]]) -> None:
+    """Nothing, or nothing any more within a few seconds."""
+    deadline = time.monotonic() + 5
+    while (left := look(root)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left
+
+
+@pytest.mark.spark
+def test_killed_executors_and_drivers_change_nothing(tmp_path):
+    files = 12
+    with job(tmp_path, files) as running:
+        running.carry_out(Kill("executor", 2, 0.3))
+        running.carry_out(Kill("driver and executors", 5, 0.2))
+        assert_nothing_left(tmp_path, local_leftovers)
+        running.carry_out(Kill("driver", 0, 4.0))
+        running.carry_out(Kill("all executors", 8, 0.4))
+        running.finish()
+        assert_right(tmp_path, files)
+        assert_nothing_left(tmp_path, local_leftovers)
+        assert_nothing_left(tmp_path, durable_leftovers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "options"), [(1, []), (2, ["--default-places"])], ids=["own places", "default places"])
+def test_twenty_kills_at_random_moments(tmp_path, seed, options):
+    """Ten for each choice of places."""
+    files = 24
+    rng = random.Random(seed)
+    with job(tmp_path, files, *options) as running:
+        for kill in plan(seed, files, drivers=6, executors=4):
+            running.carry_out(kill)
+            if kill.whom.startswith("driver") and rng.random() < 0.5:  # else the next start meets what is still dying
+                assert_nothing_left(tmp_path, local_leftovers)
+        running.finish()
+        assert_right(tmp_path, files)
+        assert_nothing_left(tmp_path, local_leftovers)
+        assert_nothing_left(tmp_path, durable_leftovers)
+
+
+FAULTS = """
+import os
+
+if os.environ.get("FAULTS"):
+    from sluice.state import storage
+
+    def fail_once(operation, path):
+        for number, (wanted, part) in enumerate(eval(os.environ["FAULTS"])):
+            if operation == wanted and part in path:
+                try:
+                    os.close(os.open(f"{os.environ['FAULTS_SEEN']}/{number}", os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    continue
+                raise OSError(5, f"fault {number} at {operation} {path}")
+
+    watching = storage.watch(fail_once)
+    watching.__enter__()
+"""
+
+
+@pytest.mark.spark
+def test_a_task_that_fails_inside_a_site_is_tried_again(tmp_path):
+    """Each kind of failure once, in an epoch of its own; Spark's next attempt succeeds."""
+    files = 8
+    faults = [
+        ("write", "/state/000000000001-0000"),
+        ("finish", "/state/000000000002-0001"),
+        ("write", "/part-000000000003-0002"),
+        ("finish", "/part-000000000004-0000"),
+        ("map", ".arrow"),
+    ]
+    hook, seen = tmp_path / "hook", tmp_path / "seen"
+    hook.mkdir()
+    seen.mkdir()
+    (hook / "sitecustomize.py").write_text(FAULTS)  # every Python worker imports it
+    env = {
+        "FAULTS": repr(faults),
+        "FAULTS_SEEN": str(seen),
+        "PYTHONPATH": os.pathsep.join([str(hook), str(Path(sluice.__file__).parents[1])]),
+    }
+    with job(tmp_path, files, "--master", "local[2,3]", env=env) as running:
+        running.finish()
+        assert running.starts == 1
+        assert len(list(seen.iterdir())) == len(faults)
+        assert_right(tmp_path, files)
+        assert_nothing_left(tmp_path, local_leftovers)
+        assert_nothing_left(tmp_path, durable_leftovers)
