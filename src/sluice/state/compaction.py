@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from sluice.model.state import SegmentRef
 
 FAN_IN = 4
-CROWDED = 12
+CROWDED = 8
 """So many runs of one level are merged even where the merged run spans a long time (an idle stream keeps state)."""
 LARGEST = 256 << 20
 

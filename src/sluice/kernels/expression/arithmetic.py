@@ -133,14 +133,17 @@ def unscaled(array: pa.Array) -> Any:
 def rescaled(value: Datum, *, type_: pa.DataType) -> Datum:
     """Decimals in another precision and scale; those that do not fit raise."""
     if value.type.scale > type_.scale:
-        value = pc.round(value, type_.scale, round_mode=_HALF_UP)
+        # Arrow rounds to 0 what needs one digit more afterwards, so there must be room for it.
+        roomy = pa.decimal256(min(value.type.precision + 1, WIDE_DIGITS), value.type.scale)
+        value = pc.round(pc.cast(value, roomy), type_.scale, round_mode=_HALF_UP)
     return pc.cast(value, type_)
 
 
 def round_double(array: pa.Array, *, digits: int) -> pa.Array:
     """Rounds half away from zero at that many decimal digits."""
     values, present = numbers(array), valid(array)
-    finite = np.isfinite(values) & (np.abs(values) < 2.0**52 if digits >= 0 else True)  # larger ones are whole
+    # Larger ones have no digit that could be rounded away.
+    finite = np.isfinite(values) & (np.abs(values) < (2.0**52 if digits >= 0 else 1e32))
     plain = np.where(finite, values, 0.0)
     if np.all(np.abs(plain) * 10.0**digits < 1e15):
         units = _half_up(plain, digits).astype(np.float64)
@@ -181,6 +184,12 @@ def whole(array: pa.Array, *, upwards: bool) -> pa.Array:
     values = np.nan_to_num(np.ceil(values) if upwards else np.floor(values), nan=0.0, posinf=np.inf, neginf=-np.inf)
     demand((values < 2.0**63) & (values >= -(2.0**63)), present, "overflow")
     return rebuilt(np.where(np.abs(values) < 2.0**63, values, -(2.0**63)).astype(np.int64), present, pa.int64())
+
+
+def sign(array: pa.Array) -> pa.Array:
+    """-1, 0 or 1; a zero keeps its own sign."""
+    values = numbers(array)
+    return rebuilt(np.where(values == 0, values, np.sign(values)), valid(array), array.type)
 
 
 def power(base: Datum, exponent: Datum) -> Datum:

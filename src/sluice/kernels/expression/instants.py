@@ -223,5 +223,5 @@ def epoch(moments: pa.Array, *, micros: int, towards_zero: bool = False) -> pa.A
 
 def from_epoch(counts: pa.Array, *, micros: int, zone: str) -> pa.Array:
     values, present = numbers(counts).astype(np.int64), valid(counts)
-    demand(np.abs(values.astype(float)) < 2.0**63 / micros, present, "overflow")
-    return rebuilt(np.where(present, values, 0) * micros, present, pa.timestamp("us", zone))
+    demand((values <= (2**63 - 1) // micros) & (values >= -(2**63 // micros)), present, "overflow")
+    return rebuilt(values * micros, present, pa.timestamp("us", zone))

@@ -47,6 +47,8 @@ def binary(build: Builder, at: exp.Expression, operation: str, left: Node, right
             _refuse(build, at, operation, left, right)
     if left.type == right.type == NULL:
         return build.constant(None, LONG if operation == "div" else DOUBLE)
+    if left.type == NULL and operation == "divide":
+        return build.constant(None, DOUBLE)
     left, right = _without_null(build, at, left, right), _without_null(build, at, right, left)
     if is_floating(left.type) or is_floating(right.type) or (operation == "divide" and not _any_decimal(left, right)):
         return _floating(build, at, operation, left, right)
@@ -105,13 +107,10 @@ def _decimal(build: Builder, at: exp.Expression, operation: str, left: Node, rig
         return build.call(at, kernel, [right, left], type_, raises=True)
     if operation == "divide":
         more = arithmetic.division_digits(left.type, right.type, type_)
-        # Spark rounds at 39 fraction digits first; within these limits that cannot change the result.
-        _demand_digits(build, at, right.type.precision + type_.scale, 39)
         _demand_digits(build, at, left.type.precision + right.type.precision + more + 1, arithmetic.WIDE_DIGITS)
         kernel = partial(arithmetic.decimal_divide, type_=type_)
         return build.call(at, kernel, [right, left], type_, raises=True)
-    # Spark rounds a product at 39 digits first.
-    _demand_digits(build, at, digits, 39 if operation == "multiply" else arithmetic.WIDE_DIGITS)
+    _demand_digits(build, at, digits, arithmetic.WIDE_DIGITS)
     kernel = partial(arithmetic.decimal_arithmetic, operation=operation, type_=type_)
     return build.call(at, kernel, [left, right], type_, raises=type_.precision != digits)
 

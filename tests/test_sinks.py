@@ -1,0 +1,329 @@
+"""Where results go, how a query is started, watched and stopped, and that nothing of it stays behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from arrivals import arrive, ticks, workspaces
+from oracle import batch_join, multiset
+
+from sluice import Flow
+from sluice.cli.main import main
+from sluice.state.storage import watch
+
+pytestmark = pytest.mark.spark
+
+A = [ticks([1, 2, 3], [0, 1, 2]), ticks([1, 1, 4], [3, 4, 5]), ticks([2, 4], [6, 6])]
+B = [ticks([1, 2], [0.5, 1.5]), ticks([1, 3, 3], [3, 4, 5]), ticks([2, 2], [6, 7])]
+SPEED = {"sites": 2, "partitions": 8}
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(spark: Any) -> Iterator[None]:
+    before = workspaces(spark)
+    yield
+    for query in spark.streams.active:
+        query.stop()
+    assert workspaces(spark) == before
+
+
+def inputs(root: Path, epochs: int, first: int = 0) -> Path:
+    """Files of both streams for some epochs."""
+    arrive(root / "a", *A[first : first + epochs])
+    arrive(root / "b", *B[first : first + epochs])
+    return root
+
+
+def joined(spark: Any, root: Path, within: str = "2 seconds") -> Any:
+    """The join of the files at `root`, one file of each stream an epoch."""
+    flow = Flow(spark, "pairs")
+    a = flow.readFiles("a", str(root / "a"), eventTime="ts", maxFilesPerTrigger=1)
+    b = flow.readFiles("b", str(root / "b"), eventTime="ts", maxFilesPerTrigger=1)
+    return a.join(b, on="k", within=within)
+
+
+def finish(writer: Any) -> Any:
+    query = writer.options(**SPEED).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+def expected(spark: Any, root: Path, epochs: int) -> Counter:
+    tables = [pa.concat_tables(side[:epochs]) for side in (A, B)]
+    return multiset(batch_join(joined(spark, root).spec, tables))
+
+
+def rows_of(frame: Any) -> Counter:
+    return multiset(frame.toArrow())
+
+
+class TestParquet:
+    def test_results_appear_with_their_commit_and_once(self, spark: Any, tmp_path: Path) -> None:
+        """Three runs on one checkpoint: two epochs; a third that fails between commit and showing; and its repair."""
+        inputs(tmp_path, 2)
+        out, journal = tmp_path / "out", tmp_path / "ck" / "journal"
+        seen: list[tuple[str, int, int]] = []  # what happens, the epochs committed by then, the files visible by then
+
+        def watcher(operation: str, path: str) -> None:
+            if (operation == "put" and "/journal/" in path) or operation == "move":
+                seen.append((operation, len(list(journal.glob("*.json"))), len(list(out.glob("*.parquet")))))
+
+        def run() -> Any:
+            writer = joined(spark, tmp_path).writeStream.format("parquet").option("compression", "zstd")
+            return finish(writer.option("path", out).option("checkpointLocation", tmp_path / "ck"))
+
+        with watch(watcher):
+            run()
+        assert [(what, epochs) for what, epochs, _ in seen if what == "put"] == [("put", 0), ("put", 1)]
+        assert seen[0] == ("put", 0, 0), "nothing was visible before the first commit"
+        assert seen[1] == ("move", 1, 0), "and the first result only after it"
+        assert rows_of(spark.read.parquet(str(out))) == expected(spark, tmp_path, 2)
+        assert spark.read.parquet(str(out)).schema.simpleString() == (
+            "struct<a_k:bigint,a_ts:timestamp,a_v:bigint,b_k:bigint,b_ts:timestamp,b_v:bigint>"
+        )
+
+        def fail(operation: str, path: str) -> None:
+            if operation == "move":
+                raise RuntimeError("the power went out")
+
+        inputs(tmp_path, 1, first=2)
+        with watch(fail), pytest.raises(Exception, match="the power went out"):
+            run()
+        assert len(list(journal.glob("*.json"))) == 3
+        assert rows_of(spark.read.parquet(str(out))) == expected(spark, tmp_path, 2)
+
+        run()
+        run()
+        with duckdb.connect() as db:
+            db.execute("SET TimeZone = 'UTC'")
+            shown = db.sql(f"SELECT * FROM '{out}/*.parquet'").to_arrow_table()
+        assert multiset(shown) == expected(spark, tmp_path, 3)
+        assert rows_of(spark.read.parquet(str(out))) == expected(spark, tmp_path, 3)
+        assert not [p for p in out.rglob("_sluice-*/*")], "no part waits any more"
+
+    def test_the_checkpoint_can_be_inspected(
+        self, spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        inputs(tmp_path, 1)
+        writer = joined(spark, tmp_path).writeStream.format("parquet")
+        finish(writer.option("checkpointLocation", tmp_path / "ck").option("path", tmp_path / "out"))
+        assert main(["inspect", str(tmp_path / "ck")]) == 0
+        page = capsys.readouterr().out
+        for words in ("Flow       'pairs'", "1 committed", "8 units at 2 sites", "Last epochs"):
+            assert words in page
+
+
+class TestMemory:
+    def test_the_view_has_all_results_also_after_the_end(self, spark: Any, tmp_path: Path) -> None:
+        inputs(tmp_path, 1)
+        for epochs in (1, 2):
+            writer = joined(spark, tmp_path).writeStream.format("memory").queryName("pairs_seen")
+            finish(writer.option("checkpointLocation", tmp_path / "ck"))
+            assert rows_of(spark.table("pairs_seen")) == expected(spark, tmp_path, epochs)
+            inputs(tmp_path, 1, first=epochs)
+
+    def test_without_a_checkpoint(self, spark: Any, tmp_path: Path) -> None:
+        """Its results outlive the query, so that they can be looked at; they go with the process."""
+        before = workspaces(spark)
+        inputs(tmp_path, 1)
+        query = finish(joined(spark, tmp_path).writeStream.format("memory").queryName("pairs_in_passing"))
+        assert not query.isActive
+        assert rows_of(spark.table("pairs_in_passing")) == expected(spark, tmp_path, 1)
+        kept = workspaces(spark) - before
+        assert not any(path.startswith("/dev/shm") for path in kept)
+        for path in kept:
+            assert Path(path, "results").is_dir()
+            import shutil
+
+            shutil.rmtree(path)
+
+
+def test_console_prints_each_epoch(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inputs(tmp_path, 2)
+    finish(joined(spark, tmp_path).writeStream.format("console").option("numRows", 1).option("truncate", False))
+    shown = capsys.readouterr().out
+    assert shown.index("Epoch: 0") < shown.index("a_k") < shown.index("Epoch: 1")
+    assert "1970-01-01 00:00:00.5" in shown
+    assert shown.count("only showing top 1 row") == 2
+
+
+class TestForeachBatch:
+    def test_each_epoch_once_and_again_if_it_failed(self, spark: Any, tmp_path: Path) -> None:
+        inputs(tmp_path, 2)
+        handed: list[tuple[int, Counter]] = []
+
+        def collect(frame: Any, epoch: int) -> None:
+            handed.append((epoch, rows_of(frame)))
+            if len(handed) == 2:
+                raise ArithmeticError("the ledger does not add up")
+
+        def start() -> Any:
+            writer = joined(spark, tmp_path).writeStream.foreachBatch(collect).options(**SPEED)
+            return writer.option("checkpointLocation", tmp_path / "ck").trigger(availableNow=True).start()
+
+        query = start()
+        with pytest.raises(Exception, match="the ledger does not add up"):
+            query.awaitTermination()
+        assert not query.isActive
+        assert "the ledger does not add up" in str(query.exception())
+        assert [epoch for epoch, _ in handed] == [0, 1]
+
+        inputs(tmp_path, 1, first=2)
+        again = start()
+        again.awaitTermination()
+        assert again.exception() is None
+        assert [epoch for epoch, _ in handed] == [0, 1, 1, 2]
+        assert handed[2] == handed[1]
+        assert handed[0][1] + handed[1][1] + handed[3][1] == expected(spark, tmp_path, 3)
+
+    def test_an_epoch_without_results_is_handed_over_too(self, spark: Any, tmp_path: Path) -> None:
+        arrive(tmp_path / "a", ticks([1], [0]), ticks([1], [1]))
+        arrive(tmp_path / "b", ticks([2], [0]), ticks([1], [1]))
+        handed: list[tuple[int, int, list[str]]] = []
+        join = joined(spark, tmp_path)
+        finish(join.writeStream.foreachBatch(lambda frame, epoch: handed.append((epoch, frame.count(), frame.columns))))
+        assert handed == [(0, 0, join.columns), (1, 2, join.columns)]
+
+
+class TestQuery:
+    @pytest.fixture(scope="class")
+    def ended(self, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+        """A query of three epochs that has ended by itself."""
+        root = inputs(tmp_path_factory.mktemp("ended"), 3)
+        return finish(joined(spark, root).writeStream.format("noop").queryName("ended"))
+
+    def test_progress(self, ended: Any) -> None:
+        assert [p["batchId"] for p in ended.recentProgress] == [0, 1, 2]
+        assert sum(p["numInputRows"] for p in ended.recentProgress) == sum(t.num_rows for t in A + B)
+        last = ended.lastProgress
+        assert last == ended.recentProgress[-1]
+        assert last["name"] == "ended"
+        assert {"id", "runId", "timestamp", "batchId", "durationMs", "processedRowsPerSecond"} <= set(last)
+        assert (last["numInputRows"], last["lateRows"], last["nullRows"]) == (4, 0, 0)
+        assert last["numOutputRows"] == 2
+        assert last["watermarks"] == {"a": "1970-01-01T00:00:06+00:00", "b": "1970-01-01T00:00:07+00:00"}
+        assert [(s["name"], s["rows"], s["late"]) for s in last["streams"]] == [("a", 2, 0), ("b", 2, 0)]
+
+    def test_progress_of_the_sites(self, ended: Any) -> None:
+        sites = ended.lastProgress["sites"]
+        assert [s["site"] for s in sites] == [0, 1]
+        assert sum(s["rowsOut"] for s in sites) == 2
+        assert sum(s["units"] for s in sites) == 8
+        assert sum(s["memoryBytes"] for s in sites) > 0
+        assert sum(s["durableBytes"] for s in sites) > 0
+        assert all(s["diskBytes"] == 0 for s in sites)
+
+    def test_progress_of_the_phases(self, ended: Any) -> None:
+        progress = ended.lastProgress
+        phases = progress["phaseSeconds"]
+        assert set(phases) == {"read", "crossing", "split", "exchange", "kernel", "durable", "sink", "commit", "spark"}
+        assert all(seconds >= 0 for seconds in phases.values())
+        assert 0 < sum(phases.values()) <= progress["durationMs"]["triggerExecution"] / 1000 * 1.5
+
+    def test_routing(self, ended: Any) -> None:
+        assert ended.routing() == {unit: unit // 4 for unit in range(8)}
+
+    def test_explain(self, ended: Any, capsys: pytest.CaptureFixture[str]) -> None:
+        ended.explain()
+        said = capsys.readouterr().out
+        for words in ("'a' on (k)", "event time 'ts'", "2 seconds", "Units: 8 at 2 sites", "static", "parquet files as Arrow"):
+            assert words in said
+        assert "Last epoch: 2" in said
+
+    def test_names_and_state_after_the_end(self, ended: Any) -> None:
+        assert ended.name == "ended"
+        assert len(ended.id) == len(ended.runId) == 36
+        assert not ended.isActive
+        assert ended.exception() is None
+        assert ended.awaitTermination(1) is True
+        assert ended.awaitTermination() is None
+        assert ended.status["isTriggerActive"] is False
+        ended.stop()
+
+
+def test_a_running_query_takes_what_arrives_until_it_is_stopped(spark: Any, tmp_path: Path) -> None:
+    before = workspaces(spark)
+    inputs(tmp_path, 1)
+    handed: list[Counter] = []
+    writer = joined(spark, tmp_path).writeStream.foreachBatch(lambda frame, epoch: handed.append(rows_of(frame)))
+    query = writer.options(**SPEED).queryName("running").trigger(processingTime="300 milliseconds").start()
+    assert query.isActive
+    assert query.name == "running"
+    query.processAllAvailable()
+    assert sum(handed, Counter()) == expected(spark, tmp_path, 1)
+    inputs(tmp_path, 2, first=1)
+    query.processAllAvailable()
+    assert sum(handed, Counter()) == expected(spark, tmp_path, 3)
+    assert query.awaitTermination(0.1) is False
+    assert query.isActive
+    assert set(query.status) >= {"message", "isDataAvailable", "isTriggerActive"}
+    owned = workspaces(spark) - before
+    assert any(path.startswith("/dev/shm") for path in owned), "the memory tier is in the tmpfs while the query runs"
+    query.stop()
+    assert not query.isActive
+    assert query.awaitTermination(5) is True
+    assert query.exception() is None
+    assert workspaces(spark) == before, "neither the tiers nor the temporary checkpoint stay"
+
+
+def test_stop_in_the_middle_of_an_epoch(spark: Any, tmp_path: Path) -> None:
+    inputs(tmp_path, 3)
+    began, handed = threading.Event(), []
+
+    def slow(frame: Any, epoch: int) -> None:
+        handed.append(rows_of(frame))
+        began.set()
+        time.sleep(0.5)
+
+    writer = joined(spark, tmp_path).writeStream.foreachBatch(slow).options(**SPEED)
+    writer = writer.option("checkpointLocation", tmp_path / "ck")
+    query = writer.start()
+    assert began.wait(60)
+    query.stop()
+    assert not query.isActive
+    assert query.exception() is None
+    handed.clear()
+    finish(writer)
+    assert len(handed) in (2, 3), "epoch 0 may be handed over again, the others come now"
+    assert sum(handed[-2:], Counter()) == expected(spark, tmp_path, 3) - expected(spark, tmp_path, 1)
+
+
+@pytest.mark.parametrize("every", ["200 ms", "1 sec", "0.5 seconds", "1 minute 1 second"])
+def test_processing_time_in_the_words_of_every_other_duration(spark: Any, tmp_path: Path, every: str) -> None:
+    inputs(tmp_path, 1)
+    writer = joined(spark, tmp_path).writeStream.format("noop").options(**SPEED).trigger(processingTime=every)
+    query = writer.start()
+    try:
+        assert query.isActive
+    finally:
+        query.stop()
+
+
+def test_an_advisory_limit_of_memory_is_kept(spark: Any, tmp_path: Path) -> None:
+    """With no room in memory all state is on disk, and the answer is the same."""
+    inputs(tmp_path, 3)
+    handed: list[Counter] = []
+    writer = joined(spark, tmp_path).writeStream.foreachBatch(lambda frame, epoch: handed.append(rows_of(frame)))
+    query = finish(writer.option("siteMemory", 0).option("memoryDir", tmp_path / "m").option("diskDir", tmp_path / "d"))
+    assert sum(handed, Counter()) == expected(spark, tmp_path, 3)
+    sites = query.lastProgress["sites"]
+    assert sum(s["memoryBytes"] for s in sites) == 0
+    assert sum(s["diskBytes"] for s in sites) == sum(s["durableBytes"] for s in sites) > 0
+    assert not list((tmp_path / "m").iterdir()) and not list((tmp_path / "d").iterdir())
+
+
+def test_a_failed_epoch_names_the_file(spark: Any, tmp_path: Path) -> None:
+    inputs(tmp_path, 1)
+    join = joined(spark, tmp_path)
+    (tmp_path / "a" / "0001.parquet").write_bytes(b"PAR1 this is no parquet file PAR1")
+    query = join.writeStream.format("noop").options(**SPEED).trigger(availableNow=True).start()
+    with pytest.raises(Exception, match=r"0001\.parquet"):
+        query.awaitTermination()

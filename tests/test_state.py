@@ -1,0 +1,139 @@
+"""State stays small in number: runs are merged, expired ones leave every tier, and a move loses no row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from direct import DirectQuery
+from hypothesis import given
+from hypothesis import strategies as st
+from specs import SECOND, TIME, join, stream
+
+from sluice.model.routing import Routing
+from sluice.model.state import RunRef, SegmentRef, reassign
+from sluice.state.compaction import choose_merge
+
+A, B = stream("a"), stream("b")
+
+
+def ticking(epoch: int, rows: int = 40, seconds: float = 1) -> list[pa.Table]:
+    rng = np.random.default_rng(epoch)
+    times = ((epoch + np.sort(rng.random(rows))) * seconds * SECOND).astype(np.int64)
+    return [pa.table([rng.integers(0, 500, rows), pa.array(times, TIME), np.arange(rows)], schema=A.schema)] * 2
+
+
+def everything_in(root: Path) -> list[Path]:
+    return [p for p in root.rglob("*") if p.is_file()]
+
+
+def test_runs_and_files_stay_few_however_long_it_runs(tmp_path):
+    query = DirectQuery(join([A, B], 120 * SECOND), tmp_path)
+    most_runs = most_files = most_probed = 0
+    for epoch in range(400):
+        query.run(ticking(epoch))
+        figures = query.epochs.record.figures["sites"]
+        most_runs = max(most_runs, *(s["segments"] for s in figures))
+        most_probed = max(most_probed, *(s["probed"] for s in figures))
+        most_files = max(most_files, len(list((tmp_path / "checkpoint" / "state").iterdir())))
+    assert most_runs <= 32 and most_probed <= 32
+    assert most_files <= 2 * 32
+    rows = sum(s["rows"] for s in query.epochs.record.figures["sites"])
+    assert rows <= 2 * 2 * 40 * 122  # twice the rows of the window at the most wait to expire
+    assert len(list((tmp_path / "checkpoint" / "journal").iterdir())) == 100
+    query.close()
+
+
+def test_an_idle_stream_keeps_state_in_few_runs(tmp_path):
+    query = DirectQuery(join([A, B], SECOND), tmp_path)
+    nothing = A.schema.empty_table()
+    for epoch in range(150):
+        query.run([ticking(epoch)[0], nothing])
+    assert all(s["segments"] <= 32 for s in query.epochs.record.figures["sites"])
+    assert sum(s["rows"] for s in query.epochs.record.figures["sites"]) == 150 * 40
+    query.close()
+
+
+def test_one_row_from_the_future_does_not_keep_the_others(tmp_path):
+    """With delay, a clock that jumps does not close the stream; the run that holds the row must not stay for good."""
+    a, b = stream("a", delay=1000 * SECOND), stream("b", delay=1000 * SECOND)
+    query = DirectQuery(join([a, b], 10 * SECOND), tmp_path, sites=1)
+    first = ticking(0)
+    jump = pa.table([[1], pa.array([900 * SECOND], TIME), [0]], schema=A.schema)
+    query.run([pa.concat_tables([first[0], jump]), first[1]])
+    for epoch in range(1, 60):
+        query.run(ticking(epoch * 40, rows=20))
+    rows = sum(s["rows"] for s in query.epochs.record.figures["sites"])
+    assert rows < 2 * 20 * (1010 / 40 + 27) + 50
+    query.close()
+
+
+def test_expired_state_leaves_every_tier(tmp_path):
+    query = DirectQuery(join([A, B], 5 * SECOND), tmp_path, memory=4000)
+    for epoch in range(20):
+        query.run(ticking(epoch))
+    full = len(everything_in(tmp_path / "memory")) + len(everything_in(tmp_path / "disk"))
+    far = pa.table([[1], pa.array([10_000 * SECOND], TIME), [0]], schema=A.schema)
+    query.run([far, far])
+    query.run([A.schema.empty_table()] * 2)
+    query.run([A.schema.empty_table()] * 2)
+    left = len(everything_in(tmp_path / "memory")) + len(everything_in(tmp_path / "disk"))
+    assert full > 6 and left <= 4
+    assert len(list((tmp_path / "checkpoint" / "state").iterdir())) <= 2
+    assert sum(s["rows"] for s in query.epochs.record.figures["sites"]) <= 2
+    query.close()
+    assert not everything_in(tmp_path / "memory") and not everything_in(tmp_path / "disk")
+
+
+def test_an_epoch_costs_no_look_at_state_it_cannot_match(tmp_path):
+    """Rows kept for good, far away in time, are neither opened nor fetched."""
+    a, b = stream("a", delay=None), stream("b", delay=None)
+    query = DirectQuery(join([a, b], SECOND), tmp_path)
+    for epoch in range(10):
+        query.run(ticking(epoch * 100))
+    query.close()
+    query = DirectQuery(join([a, b], SECOND), tmp_path)
+    query.run(ticking(5000))
+    sites = query.epochs.record.figures["sites"]
+    assert [s["probed"] for s in sites] == [0, 0]
+    assert sum(s["rows"] for s in sites) == 11 * 80
+    query.close()
+
+
+def segment(name: str, **values: int) -> SegmentRef:
+    base = dict(offset=0, length=100, input=0, rows=10, earliest=0, middle=0, latest=0, base=0, shift=0, level=0)
+    return SegmentRef(id=name, file=f"{name}.segments", units=8, checksum=0, **{**base, **values})
+
+
+@given(st.data(), st.integers(1, 5), st.integers(1, 5))
+def test_every_unit_of_every_run_is_held_by_its_site_alone(data, before, after):
+    units = 12
+    owners = st.lists(st.integers(0, before - 1), min_size=units, max_size=units)
+    old = Routing(before, tuple(data.draw(owners)))
+    new = Routing(after, tuple(data.draw(st.lists(st.integers(0, after - 1), min_size=units, max_size=units))))
+    manifests = tuple((RunRef(segment(f"s{i}"), old.ranges_of(i)),) for i in range(before))
+    moved = reassign(manifests, new)
+
+    def held(all_of: tuple) -> list[tuple[str, int, int]]:
+        return sorted(
+            (run.segment.id, unit, site)
+            for site, manifest in enumerate(all_of)
+            for run in manifest
+            for low, high in run.units
+            for unit in range(low, high)
+        )
+
+    assert [(s, u) for s, u, _ in held(manifests)] == [(s, u) for s, u, _ in held(moved)]
+    assert all(new.owners[unit] == site for _, unit, site in held(moved))
+    back = reassign(moved, old)
+    assert held(back) == held(manifests)
+
+
+@pytest.mark.parametrize("retention", [None, 10**9])
+def test_a_merge_never_exceeds_its_size(retention):
+    from sluice.state.compaction import LARGEST
+
+    big = [segment(str(i), length=LARGEST // 2) for i in range(30)]
+    assert list(choose_merge(big, None, retention)) == []
