@@ -32,7 +32,9 @@ def batch_join(spec: JoinSpec, tables: list[pa.Table], where: str | None = None)
         legs = range(len(spec.legs))
         inputs = [spec.inputs[leg.input] for leg in spec.legs]
         columns = ", ".join(
-            f'{spec.legs[i].name}."{c}" AS "{spec.legs[i].name}_{c}"' for i in legs for c in spec.stream_of(i).schema.names
+            f'{spec.legs[i].name}."{c}" AS "{spec.legs[i].name}_{c}"'
+            for i in legs
+            for c in spec.stream_of(i).schema.names
         )
         times = [f"epoch_us({spec.legs[i].name}.{spec.stream_of(i).event_time})" for i in legs]
         conditions = [

@@ -15,11 +15,15 @@ SECOND = 1_000_000
 TIME = pa.timestamp("us", "UTC")
 
 
-def stream(name: str, key: pa.DataType = pa.int64(), delay: int | None = 0, payload: pa.DataType | None = None) -> Stream:
+def stream(
+    name: str, key: pa.DataType = pa.int64(), delay: int | None = 0, payload: pa.DataType | None = None
+) -> Stream:
     return Stream(name, pa.schema([("k", key), ("ts", TIME), ("v", payload or pa.int64())]), "ts", delay)
 
 
-def join(streams: list[Stream], within: object = 30 * SECOND, where: str | None = None, on: tuple[str, ...] = ("k",)) -> JoinSpec:
+def join(
+    streams: list[Stream], within: object = 30 * SECOND, where: str | None = None, on: tuple[str, ...] = ("k",)
+) -> JoinSpec:
     """All streams on the same key columns; `within` is a bound or, for two, a pair (before, after)."""
     count = len(streams)
     if isinstance(within, tuple):

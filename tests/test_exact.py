@@ -121,12 +121,18 @@ def test_keys_of_different_width_are_compared_by_value(data):
 
 
 def test_nested_payload_and_nan_keys_survive(tmp_path):
-    nested = pa.struct([("city", pa.string()), ("tags", pa.list_(pa.string())), ("m", pa.map_(pa.string(), pa.int32()))])
+    nested = pa.struct(
+        [("city", pa.string()), ("tags", pa.list_(pa.string())), ("m", pa.map_(pa.string(), pa.int32()))]
+    )
     schema = pa.schema([("k", pa.float64()), ("ts", pa.timestamp("us")), ("info", nested)])
     a, b = Stream("a", schema, "ts", 0), Stream("b", schema, "ts", 0)
-    spec = JoinSpec((a, b), (Input(0, ("k",)), Input(1, ("k",))), (Leg("a", 0), Leg("b", 1)), (pa.float64(),), ((0, 9), (9, 0)))
+    spec = JoinSpec(
+        (a, b), (Input(0, ("k",)), Input(1, ("k",))), (Leg("a", 0), Leg("b", 1)), (pa.float64(),), ((0, 9), (9, 0))
+    )
     info = [{"city": "Graz", "tags": ["x", None], "m": [("p", 1)]}, None]
-    table = pa.table([[float("nan"), -0.0], pa.array([0, 1], pa.timestamp("us")), pa.array(info, nested)], schema=schema)
+    table = pa.table(
+        [[float("nan"), -0.0], pa.array([0, 1], pa.timestamp("us")), pa.array(info, nested)], schema=schema
+    )
     query = DirectQuery(spec, tmp_path)
     query.run([table, table.slice(0, 0)])
     query = DirectQuery(spec, tmp_path)

@@ -74,7 +74,12 @@ def test_equal_keys_have_equal_hashes_wherever_they_lie_in_an_array(data, kind):
 def test_hashes_are_part_of_the_checkpoint_format():
     """A change of these numbers would send the rows of a restarted query to other units than its state."""
     assert hash_keys([pa.array([0, 1, -5])]).tolist() == [3665992598, 0, 3903751862]
-    assert hash_keys([pa.array(["", "a", "sluice gate", "x" * 1000])]).tolist() == [3665992598, 2481458276, 1699895120, 1788353227]
+    assert hash_keys([pa.array(["", "a", "sluice gate", "x" * 1000])]).tolist() == [
+        3665992598,
+        2481458276,
+        1699895120,
+        1788353227,
+    ]
     both = hash_keys([pa.array([1]), pa.array(["a"])])
     assert both.tolist() == [4180292658]
 

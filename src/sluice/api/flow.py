@@ -111,7 +111,9 @@ def _stream(name: str, schema: pa.Schema, event_time: str, delay: Any) -> Stream
         raise FlowError(f"stream {name!r} has no column {event_time!r} for its event time; it has {_list(schema)}")
     kind = schema.field(event_time).type
     if not pa.types.is_timestamp(kind):
-        raise FlowError(f"event time {event_time!r} of stream {name!r} must be a timestamp, it is {kind}; cast it first")
+        raise FlowError(
+            f"event time {event_time!r} of stream {name!r} must be a timestamp, it is {kind}; cast it first"
+        )
     late = None if delay is None else microseconds(delay, f"delay of stream {name!r}")
     return Stream(name, schema, event_time, late)
 

@@ -20,9 +20,7 @@ Keys = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 Within = Any
 
 
-def build_join(
-    handles: Sequence[StreamHandle], on: Keys | None, within: Within | None, where: str | None
-) -> JoinSpec:
+def build_join(handles: Sequence[StreamHandle], on: Keys | None, within: Within | None, where: str | None) -> JoinSpec:
     """The join of these streams, checked."""
     if len(handles) < 2:
         raise FlowError("a join needs at least two streams")
@@ -78,7 +76,8 @@ def _keys_of(handle: StreamHandle, on: Keys, names: list[str]) -> tuple[str, ...
     for key in keys:
         if key not in handle.stream.schema.names:
             raise FlowError(
-                f"stream {handle.name!r} has no column {key!r} to join on; it has {', '.join(handle.stream.schema.names)}"
+                f"stream {handle.name!r} has no column {key!r} to join on; it has "
+                f"{', '.join(handle.stream.schema.names)}"
             )
     return keys
 

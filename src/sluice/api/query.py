@@ -73,8 +73,10 @@ class Query:
         running, record = self._running, self._running.epochs.record
         settings, spec = running.settings, running.spec
         print("Window join\n" + spec.describe())
-        print(f"Units: {settings.partitions} at {settings.sites} sites, routing {record.routing.version} "
-              f"since epoch {record.routing.since}, policy {settings.policy.name}")
+        print(
+            f"Units: {settings.partitions} at {settings.sites} sites, routing {record.routing.version} "
+            f"since epoch {record.routing.since}, policy {settings.policy.name}"
+        )
         print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {settings.checkpoint}")
         for stream, source in zip(spec.streams, running.sources, strict=True):
             how = f"{source.format.format} files as Arrow from {source.path}" if source.format else "rows of Spark"

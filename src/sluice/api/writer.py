@@ -10,8 +10,8 @@ from sluice.model.durations import microseconds, size_in_bytes
 from sluice.model.errors import FlowError
 from sluice.model.join import JoinSpec
 from sluice.policies import Policy, policy
-from sluice.spark.running import RunningQuery, SinkChoice, temporary_checkpoint
 from sluice.spark.epochs import Settings
+from sluice.spark.running import RunningQuery, SinkChoice, temporary_checkpoint
 from sluice.state.workspace import Places
 
 if TYPE_CHECKING:
@@ -124,8 +124,10 @@ class DataStreamWriter:
     def _sink(self) -> SinkChoice:
         kind = self._format
         if kind is None:
-            raise FlowError("say where the results go: writeStream.format('parquet'), 'memory', 'console' or 'noop', "
-                            "or writeStream.foreachBatch(f)")
+            raise FlowError(
+                "say where the results go: writeStream.format('parquet'), 'memory', 'console' or 'noop', "
+                "or writeStream.foreachBatch(f)"
+            )
         if kind == "parquet" and not self._options.get("path"):
             raise FlowError("the parquet sink needs option('path', DIRECTORY)")
         if kind == "memory" and not self._name:
@@ -147,9 +149,10 @@ class DataStreamWriter:
             return False, str(given)
         if self._format == "parquet":
             raise FlowError("the parquet sink needs option('checkpointLocation', DIRECTORY) to show no result twice")
-        if not self._flow.spark.sparkContext.master.startswith("local"):
-            raise FlowError("on a cluster a query needs option('checkpointLocation', DIRECTORY) that every executor "
-                            "can reach")
+        if not str(self._flow.spark.sparkContext.master).startswith("local"):
+            raise FlowError(
+                "on a cluster a query needs option('checkpointLocation', DIRECTORY) that every executor can reach"
+            )
         return True, temporary_checkpoint()
 
     def _count(self, option: str, default: int) -> int:

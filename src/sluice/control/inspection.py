@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from itertools import groupby
 from typing import Any
@@ -41,8 +42,9 @@ def _flow(identity: dict[str, Any]) -> list[str]:
     lines = [f"Flow       {identity['name']!r}, checkpoint format {identity['format']}, id {identity['id']}"]
     for stream in identity["streams"]:
         columns = ", ".join(f"{name} {kind}" for name, kind in stream["columns"])
-        lines.append(f"Stream     {stream['name']}: {columns}; event time {stream['eventTime']}, delay "
-                     f"{delays[stream['name']]}")
+        lines.append(
+            f"Stream     {stream['name']}: {columns}; event time {stream['eventTime']}, delay {delays[stream['name']]}"
+        )
     sides = " with ".join(f"{leg['name']} on ({', '.join(leg['on'])})" for leg in join["legs"])
     bounds = join["within"]
     if len(bounds) == 2:
@@ -55,12 +57,16 @@ def _flow(identity: dict[str, Any]) -> list[str]:
 
 def _routing(record: EpochRecord) -> list[str]:
     routing = record.routing
-    lines = [f"Routing    version {routing.version} since epoch {routing.since}: {routing.units} units at "
-             f"{routing.sites} sites"]
+    lines = [
+        f"Routing    version {routing.version} since epoch {routing.since}: {routing.units} units at "
+        f"{routing.sites} sites"
+    ]
     for site in range(routing.sites):
         ranges = routing.ranges_of(site)
         shown = ", ".join(f"{a}" if b == a + 1 else f"{a}-{b - 1}" for a, b in ranges[:8])
-        lines.append(f"  site {site}: {sum(b - a for a, b in ranges)} units ({shown}{', …' if len(ranges) > 8 else ''})")
+        lines.append(
+            f"  site {site}: {sum(b - a for a, b in ranges)} units ({shown}{', …' if len(ranges) > 8 else ''})"
+        )
     return lines
 
 
@@ -105,10 +111,11 @@ def _history(records: list[EpochRecord]) -> list[str]:
 
 def _decision(d: dict[str, Any]) -> str:
     outcome = f"refused: {d['refused']}" if d["refused"] else "done"
-    return f"epoch {d['epoch']}: {d['policy']} {d['action']} unit {d['unit']} to site {d['site']} ({d['reason']}): {outcome}"
+    what = f"{d['policy']} {d['action']} unit {d['unit']} to site {d['site']} ({d['reason']})"
+    return f"epoch {d['epoch']}: {what}: {outcome}"
 
 
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  " + "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
 

@@ -25,7 +25,8 @@ class TimeScale(NamedTuple):
         return cls(earliest, max(0, (latest - earliest).bit_length() - 32))
 
     def ticks(self, times: np.ndarray) -> np.ndarray:
-        return ((times - self.base) >> self.shift).astype(np.uint64)
+        ticks: np.ndarray = ((times - self.base) >> self.shift).astype(np.uint64)
+        return ticks
 
 
 def order_key(hashes: np.ndarray, times: np.ndarray, scale: TimeScale) -> np.ndarray:

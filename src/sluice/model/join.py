@@ -147,12 +147,15 @@ class JoinSpec:
         for i, leg in enumerate(self.legs):
             stream, keys = self.stream_of(i), ", ".join(self.inputs[leg.input].keys)
             alias = f" as {leg.name!r}" if leg.name != stream.name else ""
-            lines.append(f"  {stream.name!r}{alias} on ({keys}), event time {stream.event_time!r}, delay "
-                         f"{in_words(stream.delay)}")
+            lines.append(
+                f"  {stream.name!r}{alias} on ({keys}), event time {stream.event_time!r}, delay "
+                f"{in_words(stream.delay)}"
+            )
         if len(self.legs) == 2:
             before, after = in_words(self.reach[1][0]), in_words(self.reach[0][1])
-            lines.append(f"  {self.legs[1].name!r} at most {before} earlier, at most {after} later than "
-                         f"{self.legs[0].name!r}")
+            lines.append(
+                f"  {self.legs[1].name!r} at most {before} earlier, at most {after} later than {self.legs[0].name!r}"
+            )
         else:
             lines.append(f"  all within {in_words(self.widest())} of the newest")
         if self.where:

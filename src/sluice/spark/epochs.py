@@ -100,14 +100,14 @@ class Epochs:
             if number < self.record.number:
                 raise CheckpointError(
                     f"Spark's part of checkpoint {self.settings.checkpoint} is at epoch {number}, the journal is at "
-                    f"{self.record.number}: some of the checkpoint was deleted or restored. Use a new checkpointLocation"
+                    f"{self.record.number}: part of it was deleted or restored. Use a new checkpointLocation"
                 )
             self.sink.deliver(self.record)
             return
         if number != self.record.number + 1:
             raise CheckpointError(
                 f"the journal of checkpoint {self.settings.checkpoint} ends at epoch {self.record.number}, Spark goes "
-                f"on at {number}: some of the checkpoint was deleted or restored. Use a new checkpointLocation"
+                f"on at {number}: part of it was deleted or restored. Use a new checkpointLocation"
             )
         begun = perf_counter()
         before = self._placed()
@@ -130,7 +130,7 @@ class Epochs:
             self.recent.append(record)
 
     def _placed(self) -> EpochRecord:
-        """The newest record under the routing that the next epoch has: the policy's, and of as many sites as there are."""
+        """The newest record under the routing of the next epoch: the policy's, or an even one if `sites` changed."""
         record, settings = self.record, self.settings
         if record.number < 0:
             return record

@@ -14,7 +14,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.errors import SluiceError
+from sluice import __version__
+from sluice.model.errors import FlowError, SluiceError
 from sluice.spark.epochs import Exchange, Report
 from sluice.spark.site import REPORT_DDL, SiteTask
 from sluice.spark.split import BLOBS_DDL, SplitTask
@@ -36,6 +37,7 @@ class Sites:
         for key, value in _SETTINGS.items():
             self.session.conf.set(key, value)
         self.session.conf.set("spark.sql.shuffle.partitions", count)
+        _check_workers(self.session, count)
         self.tokens = self._tokens()
         rows = self.session.createDataFrame([(t,) for t in self.tokens], "site int")
         self.anchor = rows.repartition(count, "site").cache()
@@ -91,3 +93,24 @@ class Sites:
 
         context.parallelize(range(slots), slots).mapPartitions(clean).count()
         close_workspaces(places, query)
+
+
+def _check_workers(session: SparkSession, tasks: int) -> None:
+    """See that the executors' Python has what a site needs, before the first epoch fails on it."""
+
+    def versions(_: Any) -> Any:
+        try:
+            import sluice
+            import sluice.spark.site  # with all that a site's task needs
+
+            yield "sluice " + sluice.__version__
+        except ImportError as problem:
+            yield str(problem)
+
+    context = session.sparkContext
+    for found in context.parallelize(range(tasks), tasks).mapPartitions(versions).collect():
+        if found != f"sluice {__version__}":
+            raise FlowError(
+                f"the executors' Python ({context.pythonExec}) cannot run this flow: {found}. Install "
+                f"sluice {__version__} there, or set PYSPARK_PYTHON to an interpreter that has it"
+            )

@@ -9,18 +9,18 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.model.errors import FlowError
 from sluice.model.join import JoinSpec
 from sluice.spark.epochs import Epochs, Settings, Sink
 from sluice.spark.exchange import Sites
 from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, console
 from sluice.spark.sources import Source, combined
-from sluice.state.storage import Storage, open_filesystem
+from sluice.state.storage import Storage
 from sluice.state.workspace import scratch
 
 SPARK = "spark"
@@ -67,19 +67,24 @@ class RunningQuery:
         temporary: bool,
     ) -> None:
         _use_this_python(spark)
-        self.spec, self.sources, self.settings, self.temporary = spec, sources, settings, temporary
         checkpoint = _absolute(settings.checkpoint)
-        formats = tuple(s.format for s in sources)
-        settings = Settings(**{**settings.__dict__, "checkpoint": checkpoint})
+        self.spec, self.sources, self.temporary = spec, sources, temporary
+        self.settings = replace(settings, checkpoint=checkpoint)
         self.sink = sink.build(spark, checkpoint, spec)
-        self.epochs = Epochs(flow, spec, formats, settings, self.sink)
-        self.query = self.epochs.recover(uuid.uuid4().hex[:16])
-        self.sites = Sites(spark, settings.sites)
-        frame = combined(spark, sources)
-        writer = frame.writeStream.foreachBatch(self._epoch).option("checkpointLocation", f"{checkpoint}/{SPARK}")
-        writer = writer.trigger(**trigger) if trigger else writer
-        writer = writer.queryName(name) if name else writer
-        self.spark_query = writer.start()
+        try:
+            self.epochs = Epochs(flow, spec, tuple(s.format for s in sources), self.settings, self.sink)
+            self.query = self.epochs.recover(uuid.uuid4().hex[:16])
+            self.sites = Sites(spark, settings.sites)
+            frame = combined(spark, sources)
+            writer = frame.writeStream.foreachBatch(self._epoch).option("checkpointLocation", f"{checkpoint}/{SPARK}")
+            writer = writer.trigger(**trigger) if trigger else writer
+            writer = writer.queryName(name) if name else writer
+            self.spark_query = writer.start()
+        except BaseException:
+            self._remove_temporary()
+            if hasattr(self, "sites"):
+                self.sites.close(self.settings.places, self.query)
+            raise
         self._closed = threading.Event()
         threading.Thread(target=self._close_when_over, name=f"sluice-{self.query}", daemon=True).start()
 
@@ -91,32 +96,30 @@ class RunningQuery:
         self._closed.wait()
 
     def wait(self, timeout: float | None) -> bool:
-        """Until the query has ended and everything is cleaned up; False if the time is over before. Raises its error."""
+        """Until the query has ended and everything is cleaned up; False if time runs out before. Raises its error."""
         try:
-            ended = self.spark_query.awaitTermination(timeout) if timeout is not None else None
-            if timeout is None:
-                self.spark_query.awaitTermination()
-            elif not ended:
-                return False
+            ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]  # seconds, also parts of one
         finally:
             if not self.spark_query.isActive:
                 self._closed.wait()
-        return True
+        return ended is not False
 
     def _close_when_over(self) -> None:
-        try:
+        with suppress(Exception):  # the user gets it from awaitTermination or exception(); here only the end matters
             self.spark_query.awaitTermination()
-        except Exception:  # the user gets it from awaitTermination or exception(); here only the end matters
-            pass
         try:
             self.sites.close(self.settings.places, self.query)
         finally:
-            if self.temporary:
-                if isinstance(self.sink, MemorySink):
-                    atexit.register(shutil.rmtree, self.settings.checkpoint, ignore_errors=True)
-                else:
-                    shutil.rmtree(self.settings.checkpoint, ignore_errors=True)
+            self._remove_temporary()
             self._closed.set()
+
+    def _remove_temporary(self) -> None:
+        if not self.temporary:
+            return
+        if isinstance(self.sink, MemorySink):  # its view is for looking at afterwards, too
+            atexit.register(shutil.rmtree, self.settings.checkpoint, ignore_errors=True)
+        else:
+            shutil.rmtree(self.settings.checkpoint, ignore_errors=True)
 
 
 def temporary_checkpoint() -> str:
@@ -127,16 +130,13 @@ def temporary_checkpoint() -> str:
 def _absolute(path: str) -> str:
     """A path every executor understands: local ones made absolute, URIs as they are."""
     if "://" in path or path.startswith("file:"):
-        try:
-            filesystem, inside = open_filesystem(path)
-        except Exception as problem:
-            raise FlowError(f"cannot open {path!r}: {problem}") from problem
-        return inside if Storage(path).local else path
+        storage = Storage(path)
+        return storage.root if storage.local else path
     return os.path.abspath(path)
 
 
 def _use_this_python(spark: SparkSession) -> None:
     """Have local executors run this interpreter, where Sluice is installed, unless the user chose another."""
     context = spark.sparkContext
-    if context.master.startswith("local") and not os.environ.get("PYSPARK_PYTHON"):
+    if str(context.master).startswith("local") and not os.environ.get("PYSPARK_PYTHON"):
         context.pythonExec = sys.executable

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.epoch import EpochRecord
 from sluice.spark.results import Staging
+from sluice.spark.sink_log import SinkLog
 from sluice.spark.types import spark_schema
 from sluice.state.storage import Storage
 
@@ -33,11 +34,15 @@ class NoopSink:
 
 
 class ParquetSink:
-    """Parts wait in a hidden directory of the output and are renamed into it when their epoch has committed."""
+    """Parts wait in a hidden directory of the output and are renamed into it when their epoch has committed.
+
+    Then they are listed for Spark's readers, which see all of an epoch's files from that moment, or none before.
+    """
 
     def __init__(self, path: str, compression: str) -> None:
         self.path, self.compression = path, compression
         self.storage = Storage(path)
+        self.log = SinkLog(self.storage)
 
     def open(self, query: str, record: EpochRecord | None) -> None:
         self.staging = Staging(self.path, f"_sluice-{query}", self.compression)
@@ -50,6 +55,7 @@ class ParquetSink:
     def deliver(self, record: EpochRecord) -> None:
         for part in record.parts:
             self.storage.move(f"{self.staging.directory}/{part.name}", part.name)
+        self.log.add(record.parts)
 
 
 class BatchSink:
@@ -94,9 +100,7 @@ class MemorySink(BatchSink):
         self.storage.make_dir(RESULTS)
         for entry in self.storage.files(RESULTS):
             epoch = int(entry.name.split("-")[1])
-            committed = record is not None and (
-                epoch < record.number or entry.name in {p.name for p in record.parts}
-            )
+            committed = record is not None and (epoch < record.number or entry.name in {p.name for p in record.parts})
             if committed:
                 self.shown.append(entry.name)
             else:
@@ -117,7 +121,9 @@ def console(rows: int, truncate: bool) -> Callable[[DataFrame, int], None]:
     """A function for BatchSink that prints an epoch's results as Spark's console sink does."""
 
     def show(frame: DataFrame, epoch: int) -> None:
-        print(f"-------------------------------------------\nEpoch: {epoch}\n-------------------------------------------")
+        print(
+            f"-------------------------------------------\nEpoch: {epoch}\n-------------------------------------------"
+        )
         frame.show(rows, truncate)
 
     return show

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
@@ -186,7 +187,7 @@ class _Split:
         order = np.argsort(sites, kind="stable")
         cuts = np.searchsorted(sites[order], np.arange(len(self.task.tokens) + 1))
         packed = packed.take(pa.array(order))
-        for site, (a, b) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+        for site, (a, b) in enumerate(pairwise(cuts)):
             if b > a:
                 yield self.task.tokens[site], number, [packed.slice(a, b - a).serialize()]
 

@@ -17,9 +17,7 @@ CROWDED = 8
 LARGEST = 256 << 20
 
 
-def choose_merge(
-    segments: Sequence[SegmentRef], keep_from: int | None, retention: int | None
-) -> Sequence[SegmentRef]:
+def choose_merge(segments: Sequence[SegmentRef], keep_from: int | None, retention: int | None) -> Sequence[SegmentRef]:
     """The segments of one input to merge in this epoch; none, most of the time. They come oldest first.
 
     >>> some = [SegmentRef(str(i), "f", 0, 100, 0, 1, i, i, i, 0, 0, 0, 1, 0) for i in range(5)]

@@ -29,7 +29,8 @@ class Layout:
 
     def times(self, rows: pa.RecordBatch) -> np.ndarray:
         """Event times as microseconds, without a copy."""
-        return rows.column(self.event_time).cast(pa.int64()).to_numpy()
+        times: np.ndarray = rows.column(self.event_time).cast(pa.int64()).to_numpy()
+        return times
 
 
 def sorted_run(layout: Layout, hashes: np.ndarray, rows: pa.RecordBatch) -> Run:

@@ -32,7 +32,7 @@ class Tiers:
     _sizes: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def begin(self, wanted: Iterable[str]) -> None:
-        """Look at what is here and let go of everything but `wanted`: leftovers of failed attempts, expired segments."""
+        """Look at what is here and let go of all but `wanted`: leftovers of failed attempts, expired segments."""
         keep = {name + SUFFIX for name in wanted}
         for tier, place in (("memory", self.memory), ("disk", self.disk)):
             self._sizes[tier] = {}

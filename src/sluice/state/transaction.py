@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sluice.kernels.probe import Run
-from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.model.routing import Ranges
+from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.state.compaction import choose_merge
 from sluice.state.segment import Layout, checksum, decode, encode, merged_run, parts
 from sluice.state.tiers import Tiers

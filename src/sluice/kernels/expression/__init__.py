@@ -1,11 +1,11 @@
 """Spark SQL expressions, compiled to run vectorised on Arrow with Spark 4's meaning (ANSI mode).
 
-    >>> import pyarrow as pa
-    >>> schema = pa.schema({"trades_price": pa.float64(), "quotes_ask": pa.float64()})
-    >>> condition = compile_condition("trades.price > quotes.ask", lambda stream, column: f"{stream}_{column}", schema)
-    >>> table = pa.table({"trades_price": [1.5, 2.5, None], "quotes_ask": [2.0, 2.0, 2.0]}, schema)
-    >>> condition.evaluate(table).to_pylist()
-    [False, True, None]
+>>> import pyarrow as pa
+>>> schema = pa.schema({"trades_price": pa.float64(), "quotes_ask": pa.float64()})
+>>> condition = compile_condition("trades.price > quotes.ask", lambda stream, column: f"{stream}_{column}", schema)
+>>> table = pa.table({"trades_price": [1.5, 2.5, None], "quotes_ask": [2.0, 2.0, 2.0]}, schema)
+>>> condition.evaluate(table).to_pylist()
+[False, True, None]
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def extreme(*values: Datum, less: Any, greatest: bool) -> Datum:
 
 
 def divide(divisor: Datum, dividend: Datum) -> Datum:
-    """Division of doubles, or the whole part of it for integers; the divisor comes first, as Spark looks there first."""
+    """Division, of integers to whole numbers; the divisor comes first, because Spark looks at it first."""
     return pc.divide_checked(dividend, divisor)
 
 
@@ -82,7 +82,8 @@ def decimal_divide(divisor: Datum, dividend: Datum, *, type_: pa.DataType) -> Da
 
 def division_digits(dividend: pa.DataType, divisor: pa.DataType, result: pa.DataType) -> int:
     """How many digits to lengthen the dividend by so that Arrow's quotient has one digit more than the result."""
-    return max(0, result.scale + 1 - (dividend.scale + divisor.precision - divisor.scale + 1))
+    natural: int = dividend.scale + divisor.precision - divisor.scale + 1
+    return max(0, int(result.scale) + 1 - natural)
 
 
 def decimal_remainder(divisor: Datum, dividend: Datum, *, type_: pa.DataType) -> Datum:

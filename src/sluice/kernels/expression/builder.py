@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from sqlglot import exp
 
 from sluice.kernels.expression.arithmetic import compare_floats, extreme, null_safe
 from sluice.kernels.expression.arrays import arrow
@@ -24,7 +23,7 @@ from sluice.kernels.expression.coercion import (
     spark_name,
     spark_type,
 )
-from sluice.kernels.expression.syntax import ELSEWHERE, Source
+from sluice.kernels.expression.syntax import ELSEWHERE, Source, Syntax
 from sluice.kernels.expression.tree import Call, Choice, Constant, EvaluationError, Kernel, Node, Rows
 
 
@@ -41,7 +40,7 @@ class Builder:
 
     def call(
         self,
-        at: exp.Expression,
+        at: Syntax,
         kernel: Kernel,
         arguments: Sequence[Node],
         type_: pa.DataType,
@@ -52,7 +51,7 @@ class Builder:
         node = Call(type_, kernel, tuple(arguments), self.source.quote(at), raises, strict)
         return self._folded(node) if all(isinstance(part, Constant) for part in arguments) else node
 
-    def arrow(self, at: exp.Expression, function: str, arguments: Sequence[Node], type_: pa.DataType) -> Node:
+    def arrow(self, at: Syntax, function: str, arguments: Sequence[Node], type_: pa.DataType) -> Node:
         """A call of Arrow's own function; the checked ones can raise."""
         return self.call(at, partial(arrow, function=function), arguments, type_, raises=function.endswith("_checked"))
 
@@ -62,7 +61,7 @@ class Builder:
         except EvaluationError:
             return node  # whether it raises depends on whether a row gets there
 
-    def cast(self, at: exp.Expression, node: Node, target: pa.DataType) -> Node:
+    def cast(self, at: Syntax, node: Node, target: pa.DataType) -> Node:
         if node.type == target:
             return node
         if node.type == NULL:
@@ -81,7 +80,7 @@ class Builder:
     def _shown(node: Constant) -> str:
         return repr(node.value.as_py()) if node.type == STRING else str(node.value.as_py())
 
-    def wanted(self, at: exp.Expression, node: Node, target: pa.DataType, accepts: Callable[[Any], bool]) -> Node:
+    def wanted(self, at: Syntax, node: Node, target: pa.DataType, accepts: Callable[[Any], bool]) -> Node:
         """The argument of a function as the type it takes, if Spark casts it there unasked and it is no text."""
         if node.type != NULL and not accepts(node.type):
             self.source.refuse(
@@ -89,10 +88,10 @@ class Builder:
             )
         return self.cast(at, node, target)
 
-    def boolean(self, at: exp.Expression, node: Node) -> Node:
+    def boolean(self, at: Syntax, node: Node) -> Node:
         return self.wanted(at, node, BOOLEAN, lambda type_: type_ == BOOLEAN)
 
-    def common(self, at: exp.Expression, nodes: Sequence[Node], *, promote_text: bool = True) -> list[Node]:
+    def common(self, at: Syntax, nodes: Sequence[Node], *, promote_text: bool = True) -> list[Node]:
         """The nodes in the type Spark finds for all of them."""
         type_: pa.DataType = NULL
         for node in nodes:
@@ -103,7 +102,7 @@ class Builder:
             type_ = wider
         return [self.cast(at, node, type_) for node in nodes]
 
-    def compare(self, at: exp.Expression, operation: str, left: Node, right: Node) -> Node:
+    def compare(self, at: Syntax, operation: str, left: Node, right: Node) -> Node:
         if not (is_ordered(left.type) and is_ordered(right.type)) or self._uncommon(left, right):
             names = f"{spark_name(left.type)} with {spark_name(right.type)}"
             self.source.refuse(at, f"cannot compare {names}; compare parts of them, or use CAST(... AS ...)")
@@ -125,20 +124,20 @@ class Builder:
             return partial(compare_floats, operation=operation)
         return partial(arrow, function=operation)
 
-    def extreme(self, at: exp.Expression, nodes: Sequence[Node], *, greatest: bool) -> Node:
+    def extreme(self, at: Syntax, nodes: Sequence[Node], *, greatest: bool) -> Node:
         nodes = self.common(at, nodes, promote_text=False)
         if not is_ordered(nodes[0].type) or nodes[0].type == NULL:
             self.source.refuse(at, f"cannot order {spark_name(nodes[0].type)}")
         kernel = partial(extreme, less=self._comparison("less", nodes[0].type), greatest=greatest)
         return self.call(at, kernel, nodes, nodes[0].type, strict=False)
 
-    def choice(self, at: exp.Expression, branches: Sequence[tuple[Node, Node]], otherwise: Node | None) -> Node:
+    def choice(self, at: Syntax, branches: Sequence[tuple[Node, Node]], otherwise: Node | None) -> Node:
         values = [value for _, value in branches]
         values = self.common(at, [*values, otherwise or self.constant(None, NULL)])
         conditions = [self.boolean(at, condition) for condition, _ in branches]
         return Choice(values[0].type, tuple(zip(conditions, values[:-1], strict=True)), values[-1])
 
-    def field(self, at: exp.Expression, node: Node, name: str) -> Node:
+    def field(self, at: Syntax, node: Node, name: str) -> Node:
         """A field of a struct, its name in any case as in Spark."""
         if not pa.types.is_struct(node.type):
             self.source.refuse(at, f"'{name}' is asked of {spark_name(node.type)}, which has no fields")
@@ -149,7 +148,7 @@ class Builder:
         kernel = partial(arrow, function="struct_field", options=pa.compute.StructFieldOptions(found))
         return self.conformed(at, self.call(at, kernel, [node], node.type[found[0]].type))
 
-    def conformed(self, at: exp.Expression, node: Node) -> Node:
+    def conformed(self, at: Syntax, node: Node) -> Node:
         """A stored value in the one Arrow type that stands for its Spark type."""
         type_ = spark_type(node.type, self.time_zone)
         if type_ is None:
@@ -158,10 +157,10 @@ class Builder:
             return node
         return self.call(at, partial(arrow, function="cast", options=pa.compute.CastOptions.safe(type_)), [node], type_)
 
-    def integral(self, at: exp.Expression, node: Node, target: pa.DataType) -> Node:
+    def integral(self, at: Syntax, node: Node, target: pa.DataType) -> Node:
         return self.wanted(at, node, target, is_integral)
 
-    def array(self, at: exp.Expression, node: Node) -> Node:
+    def array(self, at: Syntax, node: Node) -> Node:
         if not is_array(node.type):
             self.source.refuse(at, f"{spark_name(node.type)} is given where an array is expected")
         return node

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
 from functools import reduce
 
 import pyarrow as pa
 from sqlglot import exp
 
 from sluice.kernels.expression import operators
-from sluice.kernels.expression.builder import Builder
-from sluice.kernels.expression.coercion import (
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INT,
-    INTERVAL,
-    LOCAL_TIME,
-    LONG,
-    MAX_DIGITS,
-    NULL,
-    STRING,
-    BINARY,
-    BYTE,
-    SHORT,
-)
+from sluice.kernels.expression.coercion import BOOLEAN
 from sluice.kernels.expression.conditionals import CONDITIONALS, is_null
 from sluice.kernels.expression.lists import LISTS, element
+from sluice.kernels.expression.literals import Literals
 from sluice.kernels.expression.numeric import NUMERIC
-from sluice.kernels.expression.syntax import ELSEWHERE, Source, is_interval, read_interval
+from sluice.kernels.expression.syntax import ELSEWHERE, Source, Syntax, is_interval
 from sluice.kernels.expression.temporal import TEMPORAL, extract
 from sluice.kernels.expression.textual import TEXTUAL, concat, like, rlike, trimmed
 from sluice.kernels.expression.tree import Choice, Column, Junction, Node
@@ -38,7 +22,7 @@ from sluice.model.errors import FlowError
 
 Resolve = Callable[[str | None, str], str]
 FUNCTIONS = CONDITIONALS | NUMERIC | TEXTUAL | TEMPORAL | LISTS
-_COMPARISONS: dict[type[exp.Expression], str] = {
+_COMPARISONS: dict[type[Syntax], str] = {
     exp.EQ: "equal",
     exp.NEQ: "not_equal",
     exp.LT: "less",
@@ -47,7 +31,7 @@ _COMPARISONS: dict[type[exp.Expression], str] = {
     exp.GTE: "greater_equal",
     exp.NullSafeEQ: "null_safe",
 }
-_ARITHMETIC: dict[type[exp.Expression], str] = {
+_ARITHMETIC: dict[type[Syntax], str] = {
     exp.Add: "add",
     exp.Sub: "subtract",
     exp.Mul: "multiply",
@@ -55,13 +39,9 @@ _ARITHMETIC: dict[type[exp.Expression], str] = {
     exp.Mod: "remainder",
     exp.IntDiv: "div",
 }
-_TYPES = {
-    "TEXT": STRING, "BOOLEAN": BOOLEAN, "TINYINT": BYTE, "SMALLINT": SHORT, "INT": INT, "BIGINT": LONG,
-    "FLOAT": FLOAT, "DOUBLE": DOUBLE, "DATE": DATE, "TIMESTAMPNTZ": LOCAL_TIME, "BINARY": BINARY,
-}  # fmt: skip
 
 
-class Compiler(Builder):
+class Compiler(Literals):
     """Walks the syntax tree once, and remembers which columns it read."""
 
     def __init__(self, source: Source, resolve: Resolve, schema: pa.Schema, time_zone: str) -> None:
@@ -70,12 +50,12 @@ class Compiler(Builder):
         self.schema = schema
         self.columns: list[str] = []
 
-    def node(self, at: exp.Expression) -> Node:
+    def node(self, at: Syntax) -> Node:
         kind = type(at)
         if kind in _COMPARISONS:
             return self.compare(at, _COMPARISONS[kind], self.node(at.this), self.node(at.expression))
         if is_interval(at):
-            return self._interval(at)
+            return self.interval(at)
         if kind in _ARITHMETIC:
             return operators.binary(self, at, _ARITHMETIC[kind], self.node(at.this), self.node(at.expression))
         handler = _HANDLERS.get(kind)
@@ -83,10 +63,10 @@ class Compiler(Builder):
             self.source.refuse(at, f"this is not available in an expression; {ELSEWHERE}")
         return handler(self, at)
 
-    def _paren(self, at: exp.Expression) -> Node:
+    def _paren(self, at: Syntax) -> Node:
         return self.node(at.this)
 
-    def _column(self, at: exp.Expression) -> Node:
+    def _column(self, at: Syntax) -> Node:
         """A column by name, with or without its stream, and fields of it."""
         names = _names(at)
         if names is None:
@@ -103,7 +83,7 @@ class Compiler(Builder):
             node = self.field(at, node, name)
         return node
 
-    def _resolved(self, at: exp.Expression, names: list[str]) -> tuple[str, int]:
+    def _resolved(self, at: Syntax, names: list[str]) -> tuple[str, int]:
         """The physical column, and how many of the names it took."""
         tries = [(names[0], names[1], 2)] if len(names) > 1 else []
         failures = []
@@ -114,121 +94,52 @@ class Compiler(Builder):
                 failures.append(error)
         raise FlowError(f"{failures[0]}, in {self.source.quote(at)}") from failures[0]
 
-    def _column_type(self, at: exp.Expression, column: str) -> pa.DataType:
+    def _column_type(self, at: Syntax, column: str) -> pa.DataType:
         stored = self.schema.field(column).type
         return self.conformed(at, Column(stored, column)).type
 
-    def _literal(self, at: exp.Expression, sign: int = 1) -> Node:
-        if at.args.get("is_string"):
-            self._demand_plain_quotes(at)
-            return self.constant(at.this, STRING, literal=True)
-        digits = at.this
-        if "e" in digits.lower():
-            return self.constant(sign * float(digits), DOUBLE, literal=True)
-        number = sign * Decimal(digits)
-        if "." not in digits and -(2**63) <= number < 2**63:
-            type_ = INT if -(2**31) <= number < 2**31 else LONG
-            return self.constant(int(number), type_, literal=True)
-        scale = max(0, -int(number.as_tuple().exponent))
-        precision = max(len(number.as_tuple().digits), scale)
-        if precision > MAX_DIGITS:
-            self.source.refuse(at, f"a number has at most {MAX_DIGITS} digits")
-        return self.constant(number, pa.decimal128(precision, scale), literal=True)
-
-    def _demand_plain_quotes(self, at: exp.Expression) -> None:
-        """Our tokenizer takes '' and "" in any text for one quote, Spark only the one that delimits the text."""
-        written = self.source.text[at.meta["start"] : at.meta["end"] + 1] if "start" in at.meta else ""
-        other = {"'": '""', '"': "''"}.get(written[:1], "\0")
-        if other in written:
-            self.source.refuse(at, "delimit this text with the other kind of quotes")
-
-    def _raw_string(self, at: exp.Expression) -> Node:
-        return self.constant(at.this, STRING, literal=True)
-
-    def _negative(self, at: exp.Expression) -> Node:
+    def _negative(self, at: Syntax) -> Node:
         operand = at.this
-        if isinstance(operand, exp.Literal) and not operand.args.get("is_string"):
-            return self._literal(operand, -1)
-        if self._is_suffixed(operand):
-            return self._suffixed(operand, -1)
+        if isinstance(operand, exp.Literal) and not operand.is_string:
+            return self.number(operand, -1)
+        if self.is_suffixed(operand):
+            return self.suffixed(operand, -1)
         return operators.negated(self, at, self.node(operand))
 
-    def _is_suffixed(self, at: exp.Expression) -> bool:
-        """Whether this is a number like 5L, which sqlglot reads as a cast."""
-        number = at.this
-        if not (isinstance(at, exp.TryCast) and isinstance(number, exp.Literal) and "start" in number.meta):
-            return False
-        return not number.is_string and self.source.text[number.meta["start"] : number.meta["end"] + 1] != number.this
-
-    def _suffixed(self, at: exp.Expression, sign: int = 1) -> Node:
-        type_ = self._type(at)
-        plain = self._literal(at.this, sign)
-        value = self.cast(at, plain, type_)
-        return self.constant(value.evaluate(None).as_py(), type_, literal=True)  # type: ignore[arg-type]
-
-    def _type(self, at: exp.Expression) -> pa.DataType:
-        target = at.args["to"]
-        name = getattr(target.this, "name", "")
-        if name == "DECIMAL":
-            digits = [int(parameter.name) for parameter in target.expressions] or [10]
-            precision, scale = (*digits, 0)[:2]
-            if not 0 <= scale <= precision <= MAX_DIGITS or precision == 0:
-                self.source.refuse(at, f"decimal({precision},{scale}) is not a type")
-            return pa.decimal128(precision, scale)
-        if name in ("TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMP"):
-            return self.instant
-        if name not in _TYPES:
-            self.source.refuse(at, f"a cast to {target.sql()} is not available; {ELSEWHERE}")
-        return _TYPES[name]
-
-    def _cast(self, at: exp.Expression) -> Node:
+    def _cast(self, at: Syntax) -> Node:
         if at.args.get("safe") or at.args.get("format"):
             self.source.refuse(at, f"TRY_CAST and formats are not available; {ELSEWHERE}")
-        if self._is_suffixed(at):
-            return self._suffixed(at)
-        return self.cast(at, self.node(at.this), self._type(at))
+        if self.is_suffixed(at):
+            return self.suffixed(at)
+        return self.cast(at, self.node(at.this), self.named_type(at))
 
-    def _interval(self, at: exp.Expression) -> Node:
-        months, micros, whole_days = read_interval(self.source, at)
-        if months and micros:
-            self.source.refuse(at, "an interval cannot mix months with days")
-        if months:
-            return self.constant((months, 0, 0), operators.MONTHS)
-        return (operators.Days if whole_days else type(self.constant(0, INTERVAL)))(INTERVAL, pa.scalar(micros, INTERVAL))
-
-    def _boolean_constant(self, at: exp.Expression) -> Node:
-        return self.constant(at.this, BOOLEAN)
-
-    def _null(self, at: exp.Expression) -> Node:
-        return self.constant(None, NULL)
-
-    def _and(self, at: exp.Expression) -> Node:
+    def _and(self, at: Syntax) -> Node:
         return self._junction(at, False)
 
-    def _or(self, at: exp.Expression) -> Node:
+    def _or(self, at: Syntax) -> Node:
         return self._junction(at, True)
 
-    def _junction(self, at: exp.Expression, decided: bool) -> Node:
+    def _junction(self, at: Syntax, decided: bool) -> Node:
         left, right = (self.boolean(side, self.node(side)) for side in (at.this, at.expression))
         return Junction(BOOLEAN, left, right, decided)
 
-    def _not(self, at: exp.Expression) -> Node:
+    def _not(self, at: Syntax) -> Node:
         return self._inverted(at, self.boolean(at, self.node(at.this)))
 
-    def _inverted(self, at: exp.Expression, node: Node) -> Node:
+    def _inverted(self, at: Syntax, node: Node) -> Node:
         return self.arrow(at, "invert", [node], BOOLEAN)
 
-    def _is(self, at: exp.Expression) -> Node:
+    def _is(self, at: Syntax) -> Node:
         if isinstance(at.expression, exp.Null):
             return is_null(self, at, [self.node(at.this)])
         if not isinstance(at.expression, exp.Boolean):
             self.source.refuse(at, "IS takes NULL, TRUE or FALSE")
         return self.compare(at, "null_safe", self.boolean(at, self.node(at.this)), self.node(at.expression))
 
-    def _distinct(self, at: exp.Expression) -> Node:
+    def _distinct(self, at: Syntax) -> Node:
         return self._inverted(at, self.compare(at, "null_safe", self.node(at.this), self.node(at.expression)))
 
-    def _between(self, at: exp.Expression) -> Node:
+    def _between(self, at: Syntax) -> Node:
         if at.args.get("symmetric"):
             self.source.refuse(at, "BETWEEN SYMMETRIC is not available")
         value = self.node(at.this)
@@ -236,7 +147,7 @@ class Compiler(Builder):
         high = self.compare(at, "less_equal", value, self.node(at.args["high"]))
         return Junction(BOOLEAN, low, high, False)
 
-    def _in(self, at: exp.Expression) -> Node:
+    def _in(self, at: Syntax) -> Node:
         if not at.expressions or any(at.args.get(name) for name in ("query", "unnest", "field", "is_global")):
             self.source.refuse(at, "IN takes a list of values in parentheses")
         value, *options = self.common(at, [self.node(at.this), *map(self.node, at.expressions)])
@@ -247,21 +158,21 @@ class Compiler(Builder):
         # Spark does not look at the list for a null value.
         return Choice(BOOLEAN, ((is_null(self, at, [value]), self.constant(None, BOOLEAN)),), match)
 
-    def _like(self, at: exp.Expression, escape: str = "\\") -> Node:
+    def _like(self, at: Syntax, escape: str = "\\") -> Node:
         pattern = self.node(at.expression)
         result = like(self, at, self.node(at.this), pattern, escape, any_case=isinstance(at, exp.ILike))
         return self._inverted(at, result) if at.args.get("negate") else result
 
-    def _escape(self, at: exp.Expression) -> Node:
+    def _escape(self, at: Syntax) -> Node:
         escape = at.expression.this if isinstance(at.expression, exp.Literal) else ""
         if not isinstance(at.this, exp.Like | exp.ILike) or len(escape) != 1:
             self.source.refuse(at, "ESCAPE takes one character, after LIKE")
         return self._like(at.this, escape)
 
-    def _rlike(self, at: exp.Expression) -> Node:
+    def _rlike(self, at: Syntax) -> Node:
         return rlike(self, at, [self.node(at.this), self.node(at.expression)])
 
-    def _case(self, at: exp.Expression) -> Node:
+    def _case(self, at: Syntax) -> Node:
         subject = self.node(at.this) if at.this is not None else None
         branches = []
         for branch in at.args["ifs"]:
@@ -272,31 +183,31 @@ class Compiler(Builder):
         default = at.args.get("default")
         return self.choice(at, branches, self.node(default) if default is not None else None)
 
-    def _if(self, at: exp.Expression) -> Node:
+    def _if(self, at: Syntax) -> Node:
         parts = [at.args.get(name) for name in ("this", "true", "false")]
         return self._called(at, "if", [part for part in parts if part is not None])
 
-    def _pipes(self, at: exp.Expression) -> Node:
+    def _pipes(self, at: Syntax) -> Node:
         return concat(self, at, [self.node(at.this), self.node(at.expression)])
 
-    def _bracket(self, at: exp.Expression) -> Node:
+    def _bracket(self, at: Syntax) -> Node:
         if len(at.expressions) != 1:
             self.source.refuse(at, "an element is asked for by one index")
         return element(self, at, self.node(at.this), self.node(at.expressions[0]), from_one=False)
 
-    def _trim(self, at: exp.Expression) -> Node:
+    def _trim(self, at: Syntax) -> Node:
         characters = at.args.get("expression")
         side = str(at.args.get("position") or "BOTH").upper()
         return trimmed(self, at, side, self.node(at.this), self.node(characters) if characters else None)
 
-    def _extract(self, at: exp.Expression) -> Node:
+    def _extract(self, at: Syntax) -> Node:
         return extract(self, at, at.this.name, self.node(at.expression))
 
-    def _function(self, at: exp.Expression) -> Node:
+    def _function(self, at: Syntax) -> Node:
         name = at.this if isinstance(at.this, str) else at.this.name
         return self._called(at, name, at.expressions)
 
-    def _called(self, at: exp.Expression, name: str, arguments: list[exp.Expression]) -> Node:
+    def _called(self, at: Syntax, name: str, arguments: list[Syntax]) -> Node:
         function = FUNCTIONS.get(name.lower())
         if function is None:
             self.source.refuse(at, f"the function '{name}' is not available; {ELSEWHERE}")
@@ -305,7 +216,7 @@ class Compiler(Builder):
         return function.make(self, at, [self.node(argument) for argument in arguments])
 
 
-def _names(at: exp.Expression) -> list[str] | None:
+def _names(at: Syntax) -> list[str] | None:
     """The parts of a dotted name, unless something else than names is in it."""
     if isinstance(at, exp.Dot):
         before = _names(at.this)
@@ -315,14 +226,14 @@ def _names(at: exp.Expression) -> list[str] | None:
     return None
 
 
-_HANDLERS: dict[type[exp.Expression], Callable[[Compiler, exp.Expression], Node]] = {
+_HANDLERS: dict[type[Syntax], Callable[[Compiler, Syntax], Node]] = {
     exp.Paren: Compiler._paren,
     exp.Column: Compiler._column,
     exp.Dot: Compiler._column,
-    exp.Literal: Compiler._literal,
-    exp.RawString: Compiler._raw_string,
-    exp.Boolean: Compiler._boolean_constant,
-    exp.Null: Compiler._null,
+    exp.Literal: Compiler.literal,
+    exp.RawString: Compiler.raw_text,
+    exp.Boolean: Compiler.boolean_literal,
+    exp.Null: Compiler.null_literal,
     exp.Neg: Compiler._negative,
     exp.Cast: Compiler._cast,
     exp.TryCast: Compiler._cast,

@@ -5,52 +5,52 @@ from __future__ import annotations
 from functools import partial
 
 import pyarrow.compute as pc
-from sqlglot import exp
 
 from sluice.kernels.expression.arrays import arrow
 from sluice.kernels.expression.builder import Builder
 from sluice.kernels.expression.coercion import BOOLEAN, NULL
 from sluice.kernels.expression.signature import UNLIMITED, Arguments, as_double, taking
+from sluice.kernels.expression.syntax import Syntax
 from sluice.kernels.expression.tree import FirstValid, Node
 
 
-def coalesce(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def coalesce(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     options = build.common(at, arguments)
     return options[0] if len(options) == 1 else FirstValid(options[0].type, tuple(options))
 
 
-def if_else(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def if_else(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return build.choice(at, [(arguments[0], arguments[1])], arguments[2])
 
 
-def nvl2(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def nvl2(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return build.choice(at, [(is_not_null(build, at, arguments[:1]), arguments[1])], arguments[2])
 
 
-def nullif(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def nullif(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     same = build.compare(at, "equal", arguments[0], arguments[1])
     return build.choice(at, [(same, build.constant(None, NULL))], arguments[0])
 
 
-def is_null(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def is_null(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     kernel = partial(arrow, function="is_null", options=pc.NullOptions(nan_is_null=False))
     return build.call(at, kernel, arguments, BOOLEAN, strict=False)
 
 
-def is_not_null(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def is_not_null(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return build.call(at, partial(arrow, function="is_valid"), arguments, BOOLEAN, strict=False)
 
 
-def is_nan(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def is_nan(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     found = build.arrow(at, "is_nan", [as_double(build, at, arguments[0])], BOOLEAN)
     return FirstValid(BOOLEAN, (found, build.constant(False, BOOLEAN)))
 
 
-def greatest(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def greatest(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return build.extreme(at, arguments, greatest=True)
 
 
-def least(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def least(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return build.extreme(at, arguments, greatest=False)
 
 

@@ -8,7 +8,7 @@ computation started from the later one.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -24,12 +24,12 @@ from sluice.kernels.expression.tree import Datum
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 _CYCLE = 146_097 * DAY  # the Gregorian calendar, weekdays included, repeats every 400 years
-_TABLE_START = datetime(2037, 1, 1, tzinfo=UTC)
+_TABLE_START = datetime(2037, 1, 1, tzinfo=timezone.utc)
 _TABLE_YEARS = 463
 
 
 def _micros(moment: datetime) -> int:
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
 
 
 def fixed_offset(zone: str) -> int | None:
@@ -144,7 +144,7 @@ def truncated(moments: pa.Array, *, unit: str) -> pa.Array:
         size = {"second": SECOND, "millisecond": 1000, "microsecond": 1}[unit]
         return rebuilt(instants // size * size, valid(moments), moments.type)
     floor = pc.floor_temporal(local_time(moments), unit=unit)
-    if unit in ("hour", "minute"):
+    if unit in ("day", "hour", "minute"):
         return rebuilt(_instant_of(numbers(floor), zone, _offset_at(instants, zone)), valid(moments), moments.type)
     return midnight(date_of(floor), zone=zone)
 

@@ -6,26 +6,26 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from sqlglot import exp
 
 from sluice.kernels.expression.arrays import aligned, demand, numbers, valid
 from sluice.kernels.expression.builder import Builder
 from sluice.kernels.expression.coercion import INT, LONG, is_array, spark_name
 from sluice.kernels.expression.signature import Arguments, taking
+from sluice.kernels.expression.syntax import Syntax
 from sluice.kernels.expression.tree import Datum, Node
 
 
-def size(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def size(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     _demand_array(build, at, arguments[0])
     counted = build.arrow(at, "list_value_length", arguments, LONG if _is_large(arguments[0]) else INT)
     return build.cast(at, counted, INT)
 
 
-def element_at(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def element_at(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return element(build, at, arguments[0], arguments[1], from_one=True)
 
 
-def element(build: Builder, at: exp.Expression, array: Node, index: Node, *, from_one: bool) -> Node:
+def element(build: Builder, at: Syntax, array: Node, index: Node, *, from_one: bool) -> Node:
     """`array[index]`, which counts from 0, or element_at, which counts from 1 and backwards when negative."""
     _demand_array(build, at, array)
     kernel = partial(_element, from_one=from_one)
@@ -33,7 +33,7 @@ def element(build: Builder, at: exp.Expression, array: Node, index: Node, *, fro
     return build.conformed(at, build.call(at, kernel, arguments, array.type.value_type, raises=True))
 
 
-def _demand_array(build: Builder, at: exp.Expression, node: Node) -> None:
+def _demand_array(build: Builder, at: Syntax, node: Node) -> None:
     if not is_array(node.type):
         build.source.refuse(at, f"{spark_name(node.type)} is given where an array is expected")
 

@@ -9,34 +9,34 @@ from __future__ import annotations
 from functools import partial
 
 import pyarrow as pa
-from sqlglot import exp
 
 from sluice.kernels.expression import arithmetic, operators
 from sluice.kernels.expression.arrays import arrow
 from sluice.kernels.expression.builder import Builder
 from sluice.kernels.expression.coercion import DOUBLE, LONG, MAX_DIGITS, is_decimal, is_integral, is_numeric, spark_name
 from sluice.kernels.expression.signature import Arguments, as_double, literal, of_doubles, taking
+from sluice.kernels.expression.syntax import Syntax
 from sluice.kernels.expression.tree import Node
 
 
-def mod(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def mod(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return operators.binary(build, at, "remainder", arguments[0], arguments[1])
 
 
-def absolute(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def absolute(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     node = arguments[0] if is_numeric(arguments[0].type) else as_double(build, at, arguments[0])
     return build.arrow(at, "abs_checked" if is_integral(node.type) else "abs", [node], node.type)
 
 
-def floor(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def floor(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return _whole(build, at, arguments[0], upwards=False)
 
 
-def ceil(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def ceil(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return _whole(build, at, arguments[0], upwards=True)
 
 
-def _whole(build: Builder, at: exp.Expression, node: Node, *, upwards: bool) -> Node:
+def _whole(build: Builder, at: Syntax, node: Node, *, upwards: bool) -> Node:
     if is_integral(node.type):
         return build.cast(at, node, LONG)
     if not is_decimal(node.type):
@@ -49,7 +49,7 @@ def _whole(build: Builder, at: exp.Expression, node: Node, *, upwards: bool) -> 
     return build.cast(at, near, pa.decimal128(node.type.precision - node.type.scale + 1, 0))
 
 
-def rounded(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def rounded(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     node = arguments[0]
     digits = literal(build, at, arguments[1], "the number of digits") if len(arguments) == 2 else 0
     if not isinstance(digits, int) or abs(digits) > 15:
@@ -67,7 +67,7 @@ def rounded(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
     return build.call(at, partial(arithmetic.round_double, digits=digits), [node], DOUBLE)
 
 
-def log(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def log(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     kernel = arithmetic.logarithm if len(arguments) == 1 else arithmetic.logarithm_to_base
     return build.call(at, kernel, [as_double(build, at, node) for node in arguments], DOUBLE)
 

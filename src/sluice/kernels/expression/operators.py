@@ -6,7 +6,6 @@ from functools import partial
 from typing import NoReturn
 
 import pyarrow as pa
-from sqlglot import exp
 
 from sluice.kernels.expression import arithmetic, instants
 from sluice.kernels.expression.builder import Builder
@@ -14,8 +13,8 @@ from sluice.kernels.expression.coercion import (
     DATE,
     DOUBLE,
     INT,
-    INTERVAL,
     INTEGRALS,
+    INTERVAL,
     LOCAL_TIME,
     LONG,
     NULL,
@@ -31,14 +30,14 @@ from sluice.kernels.expression.coercion import (
     is_temporal,
     spark_name,
 )
+from sluice.kernels.expression.syntax import ELSEWHERE, Syntax
 from sluice.kernels.expression.tree import Constant, Node
-from sluice.kernels.expression.syntax import ELSEWHERE
 
 MONTHS = pa.month_day_nano_interval()  # Spark's year-month interval, which occurs only as a literal
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "remainder": "%", "div": "div"}
 
 
-def binary(build: Builder, at: exp.Expression, operation: str, left: Node, right: Node) -> Node:
+def binary(build: Builder, at: Syntax, operation: str, left: Node, right: Node) -> Node:
     """The node for `left operation right`."""
     if any(is_temporal(side.type) or side.type in (INTERVAL, MONTHS) for side in (left, right)):
         return _temporal(build, at, operation, left, right)
@@ -63,13 +62,13 @@ def binary(build: Builder, at: exp.Expression, operation: str, left: Node, right
     return build.arrow(at, f"{operation}_checked", [left, right], type_)
 
 
-def _refuse(build: Builder, at: exp.Expression, operation: str, left: Node, right: Node) -> NoReturn:
+def _refuse(build: Builder, at: Syntax, operation: str, left: Node, right: Node) -> NoReturn:
     names = f"{spark_name(left.type)} {_SIGNS[operation]} {spark_name(right.type)}"
     hint = "use CAST(... AS ...)" if STRING in (left.type, right.type) else ELSEWHERE
     build.source.refuse(at, f"{names} is not available; {hint}")
 
 
-def _without_null(build: Builder, at: exp.Expression, node: Node, other: Node) -> Node:
+def _without_null(build: Builder, at: Syntax, node: Node, other: Node) -> Node:
     return build.cast(at, node, other.type) if node.type == NULL else node
 
 
@@ -77,14 +76,14 @@ def _any_decimal(left: Node, right: Node) -> bool:
     return is_decimal(left.type) or is_decimal(right.type)
 
 
-def _as_decimal(build: Builder, at: exp.Expression, node: Node) -> Node:
+def _as_decimal(build: Builder, at: Syntax, node: Node) -> Node:
     """Spark gives an integer literal only the digits it has, any other integer all its type may have."""
     if isinstance(node, Constant) and node.literal and is_integral(node.type):
         return build.cast(at, node, pa.decimal128(len(str(abs(node.value.as_py()))), 0))
     return build.cast(at, node, decimal_for(node.type))
 
 
-def _floating(build: Builder, at: exp.Expression, operation: str, left: Node, right: Node) -> Node:
+def _floating(build: Builder, at: Syntax, operation: str, left: Node, right: Node) -> Node:
     if operation == "div":
         _refuse(build, at, operation, left, right)
     type_ = DOUBLE if operation == "divide" else common_type(left.type, right.type)
@@ -95,7 +94,7 @@ def _floating(build: Builder, at: exp.Expression, operation: str, left: Node, ri
     return build.arrow(at, operation, [left, right], type_)
 
 
-def _decimal(build: Builder, at: exp.Expression, operation: str, left: Node, right: Node) -> Node:
+def _decimal(build: Builder, at: Syntax, operation: str, left: Node, right: Node) -> Node:
     if operation == "div":
         _demand_digits(build, at, _shared_digits(left, right), 18)
         return build.call(at, arithmetic.decimal_whole_quotient, [right, left], LONG, raises=True)
@@ -116,18 +115,18 @@ def _decimal(build: Builder, at: exp.Expression, operation: str, left: Node, rig
 
 
 def _shared_digits(left: Node, right: Node) -> int:
-    scale = max(left.type.scale, right.type.scale)
-    return max(side.type.precision - side.type.scale for side in (left, right)) + scale
+    scale: int = max(left.type.scale, right.type.scale)
+    return scale + max(int(side.type.precision - side.type.scale) for side in (left, right))
 
 
-def _demand_digits(build: Builder, at: exp.Expression, digits: int, limit: int) -> None:
+def _demand_digits(build: Builder, at: Syntax, digits: int, limit: int) -> None:
     if digits > limit:
         build.source.refuse(
             at, "these decimals are too long to compute with exactly; use CAST(... AS decimal(p, s)) or double first"
         )
 
 
-def _temporal(build: Builder, at: exp.Expression, operation: str, left: Node, right: Node) -> Node:
+def _temporal(build: Builder, at: Syntax, operation: str, left: Node, right: Node) -> Node:
     if operation == "add" and (right.type in (INTERVAL, MONTHS) or is_temporal(right.type)):
         if left.type == right.type == INTERVAL:
             return build.arrow(at, "add_checked", [left, right], INTERVAL)
@@ -147,7 +146,7 @@ def _temporal(build: Builder, at: exp.Expression, operation: str, left: Node, ri
     _refuse(build, at, operation, left, right)
 
 
-def _moved(build: Builder, at: exp.Expression, moment: Node, by: Node, sign: int) -> Node:
+def _moved(build: Builder, at: Syntax, moment: Node, by: Node, sign: int) -> Node:
     """A date or timestamp later (or earlier) by days, an interval or months."""
     if by.type == MONTHS and isinstance(by, Constant):
         months = build.constant(sign * by.value.as_py().months, INT)
@@ -172,7 +171,7 @@ class Days(Constant):
     """An interval literal in days or weeks alone: added to a date it yields a date, others yield a timestamp."""
 
 
-def _difference(build: Builder, at: exp.Expression, left: Node, right: Node) -> Node:
+def _difference(build: Builder, at: Syntax, left: Node, right: Node) -> Node:
     if left.type == STRING or right.type == STRING:
         left, right = build.common(at, [left, right])
     if left.type == right.type == DATE:
@@ -186,7 +185,7 @@ def _any_instant(build: Builder, left: Node, right: Node) -> bool:
     return build.instant in (left.type, right.type)
 
 
-def negated(build: Builder, at: exp.Expression, node: Node) -> Node:
+def negated(build: Builder, at: Syntax, node: Node) -> Node:
     """Unary minus."""
     if node.type == NULL:
         return build.constant(None, DOUBLE)

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlglot import exp
-
 from sluice.kernels.expression.builder import Builder
 from sluice.kernels.expression.coercion import BOOLEAN, DATE, DOUBLE, STRING, is_numeric, is_temporal
+from sluice.kernels.expression.syntax import Syntax
 from sluice.kernels.expression.tree import Constant, Kernel, Node
 
 Arguments = Sequence[Node]
-Maker = Callable[[Builder, exp.Expression, Arguments], Node]
+Maker = Callable[[Builder, Syntax, Arguments], Node]
 UNLIMITED = 1_000
 
 
@@ -36,37 +35,37 @@ def taking(make: Maker, least: int, most: int | None = None) -> Function:
 
 
 def of_doubles(kernel: Kernel, count: int = 1) -> Function:
-    def make(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+    def make(build: Builder, at: Syntax, arguments: Arguments) -> Node:
         return build.call(at, kernel, [as_double(build, at, node) for node in arguments], DOUBLE)
 
     return taking(make, count)
 
 
 def of_texts(kernel: Kernel, count: int = 1, *, boolean: bool = False) -> Function:
-    def make(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+    def make(build: Builder, at: Syntax, arguments: Arguments) -> Node:
         texts = [as_text(build, at, node) for node in arguments]
         return build.call(at, kernel, texts, BOOLEAN if boolean else STRING)
 
     return taking(make, count)
 
 
-def as_double(build: Builder, at: exp.Expression, node: Node) -> Node:
+def as_double(build: Builder, at: Syntax, node: Node) -> Node:
     return build.wanted(at, node, DOUBLE, is_numeric)
 
 
-def as_text(build: Builder, at: exp.Expression, node: Node) -> Node:
+def as_text(build: Builder, at: Syntax, node: Node) -> Node:
     return build.cast(at, node, STRING)
 
 
-def as_date(build: Builder, at: exp.Expression, node: Node) -> Node:
+def as_date(build: Builder, at: Syntax, node: Node) -> Node:
     return build.wanted(at, node, DATE, is_temporal)
 
 
-def as_instant(build: Builder, at: exp.Expression, node: Node) -> Node:
+def as_instant(build: Builder, at: Syntax, node: Node) -> Node:
     return build.wanted(at, node, build.instant, is_temporal)
 
 
-def literal(build: Builder, at: exp.Expression, node: Node, what: str) -> Any:
+def literal(build: Builder, at: Syntax, node: Node, what: str) -> Any:
     """The value of an argument that must not differ from row to row."""
     if not isinstance(node, Constant) or node.value.as_py() is None:
         build.source.refuse(at, f"{what} must be a literal here")

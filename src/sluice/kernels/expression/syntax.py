@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias
 
 import sqlglot
 from sqlglot import exp
@@ -16,6 +16,13 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 
 from sluice.model.errors import FlowError
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr
+
+    Syntax: TypeAlias = Expr
+else:
+    Syntax = exp.Expression  # what older releases call a node
 
 ELSEWHERE = "compute it as a column of the stream first, with Spark's withColumn"
 
@@ -26,19 +33,19 @@ class SparkAsWritten(Spark):
     class Tokenizer(Spark.Tokenizer):
         STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012
 
-    class Parser(Spark.Parser):
-        FUNCTIONS = {}  # noqa: RUF012
-        NO_PAREN_FUNCTIONS = {}  # noqa: RUF012
-        FUNCTION_PARSERS = {  # noqa: RUF012
+    class Parser(Spark.Parser):  # type: ignore[valid-type, misc]
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parse
             for name, parse in Spark.Parser.FUNCTION_PARSERS.items()
             if name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
         }
 
 
-def _levels() -> dict[type[exp.Expression], int]:
+def _levels() -> dict[type[Syntax], int]:
     """How tightly Spark's operators bind, from OR to unary minus."""
-    groups: list[tuple[type[exp.Expression], ...]] = [
+    groups: list[tuple[type[Syntax], ...]] = [
         (exp.Or,),
         (exp.And,),
         (exp.Not,),
@@ -65,7 +72,7 @@ class Source:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    def fragment(self, node: exp.Expression) -> str:
+    def fragment(self, node: Syntax) -> str:
         """The part of the text a node was read from, as far as its positions tell."""
         places = [part.meta for part in node.walk() if "start" in part.meta]
         if not places:
@@ -77,7 +84,7 @@ class Source:
             start = self.text.rindex("(", 0, start)
         return self.text[start:end]
 
-    def quote(self, node: exp.Expression) -> str:
+    def quote(self, node: Syntax) -> str:
         """The fragment, and where it stands in the text when it is only a part of it."""
         fragment = self.fragment(node)
         if fragment.strip() == self.text.strip():
@@ -88,10 +95,10 @@ class Source:
         line, column = self.text.count("\n", 0, start) + 1, start - self.text.rfind("\n", 0, start)
         return f'"{fragment}" (line {line}, column {column} of "{self.text}")'
 
-    def refuse(self, node: exp.Expression, why: str) -> NoReturn:
+    def refuse(self, node: Syntax, why: str) -> NoReturn:
         raise FlowError(f"{why}, in {self.quote(node)}")
 
-    def parse(self) -> exp.Expression:
+    def parse(self) -> Syntax:
         if not self.text.strip():
             raise FlowError("the expression is empty")
         try:
@@ -104,35 +111,35 @@ class Source:
             self._vet(node)
         return tree
 
-    def _vet(self, node: exp.Expression) -> None:
-        level = _level(node)
-        if isinstance(node, exp.Binary) and level != _PRIMARY:
-            lowest = {"this": level, "expression": level + 1}
-            if level == _PREDICATE:
-                lowest = {"this": level + 1, "expression": level + 1}
-            if isinstance(node, exp.Escape):
-                lowest["this"] = level
-        elif level in (_PREDICATE, _LEVELS[exp.Neg]):
-            lowest = {name: level + (level == _PREDICATE) for name in ("this", "low", "high")}
-        else:
-            lowest = {"this": level} if isinstance(node, exp.Not) else {}
-        for name, least in lowest.items():
+    def _vet(self, node: Syntax) -> None:
+        for name, least in _least_levels(node).items():
             operand = node.args.get(name)
-            if isinstance(operand, exp.Expression) and _level(operand) < least and not _is_compound(node, name):
-                self.refuse(node, "Spark may read this in another order than it looks; put parentheses around its parts")
+            if operand is not None and _level(operand) < least and not _is_compound(name, operand):
+                self.refuse(node, "Spark groups this differently than it may look; put parentheses around its parts")
 
 
-def _level(node: exp.Expression) -> int:
+def _least_levels(node: Syntax) -> dict[str, int]:
+    """How tightly each operand must bind to be one without parentheses."""
+    level = _level(node)
+    if isinstance(node, exp.Not | exp.Neg | exp.BitwiseNot):
+        return {"this": level}
+    if isinstance(node, exp.Escape):
+        return {"this": level, "expression": _PRIMARY}
+    if level == _PREDICATE:
+        return dict.fromkeys(("this", "expression", "low", "high"), level + 1)
+    return {"this": level, "expression": level + 1} if level != _PRIMARY else {}
+
+
+def _level(node: Syntax) -> int:
     return _LEVELS.get(type(node), _PRIMARY)
 
 
-def _is_compound(node: exp.Expression, name: str) -> bool:
+def _is_compound(name: str, operand: Syntax) -> bool:
     """Whether the operand is one interval of several units: `INTERVAL 1 MINUTE 30 SECONDS` parses as a sum."""
-    operand = node.args[name]
     return name == "expression" and isinstance(operand, exp.Add) and is_interval(operand)
 
 
-def is_interval(node: exp.Expression) -> bool:
+def is_interval(node: Syntax) -> bool:
     if isinstance(node, exp.Add):
         return is_interval(node.this) and isinstance(node.expression, exp.Interval)
     return isinstance(node, exp.Interval)
@@ -146,7 +153,7 @@ _UNITS = {
 _TERM = re.compile(r"\s*([+-]?)\s*(\d+(?:\.\d*)?|\.\d+)\s+([a-z]+?)s?(?=\s|$)", re.IGNORECASE)
 
 
-def read_interval(source: Source, node: exp.Expression) -> tuple[int, int, bool]:
+def read_interval(source: Source, node: Syntax) -> tuple[int, int, bool]:
     """Months and microseconds of an interval literal, and whether it is given in days or weeks alone."""
     if isinstance(node, exp.Add):
         parts = [read_interval(source, side) for side in (node.this, node.expression)]

@@ -6,12 +6,22 @@ from functools import partial
 from typing import Any
 
 import pyarrow.compute as pc
-from sqlglot import exp
 
 from sluice.kernels.expression import instants
 from sluice.kernels.expression.builder import Builder
-from sluice.kernels.expression.coercion import DATE, INT, LONG, NULL, STRING, is_temporal, is_timestamp, spark_name
+from sluice.kernels.expression.coercion import (
+    DATE,
+    INT,
+    LOCAL_TIME,
+    LONG,
+    NULL,
+    STRING,
+    is_temporal,
+    is_timestamp,
+    spark_name,
+)
 from sluice.kernels.expression.signature import Arguments, Function, as_date, as_instant, literal, taking
+from sluice.kernels.expression.syntax import Syntax
 from sluice.kernels.expression.tree import Node
 
 _SUNDAY_IS_1 = pc.DayOfWeekOptions(count_from_zero=False, week_start=7)
@@ -38,7 +48,7 @@ _UNITS = {
 }  # fmt: skip
 
 
-def calendar_field(build: Builder, at: exp.Expression, name: str, node: Node) -> Node:
+def calendar_field(build: Builder, at: Syntax, name: str, node: Node) -> Node:
     """A part of a date or timestamp, as year(...) and EXTRACT(year FROM ...) give it."""
     if name not in _CLOCK:
         node = as_date(build, at, node)
@@ -48,7 +58,7 @@ def calendar_field(build: Builder, at: exp.Expression, name: str, node: Node) ->
     return build.call(at, partial(instants.calendar_field, field=function, options=options), [node], INT)
 
 
-def extract(build: Builder, at: exp.Expression, name: str, node: Node) -> Node:
+def extract(build: Builder, at: Syntax, name: str, node: Node) -> Node:
     if name.lower() not in ("year", "quarter", "month", "day", "hour", "minute"):
         build.source.refuse(at, f"EXTRACT({name} ...) is not available; functions like year() and second() are")
     return calendar_field(build, at, name.lower(), node)
@@ -58,7 +68,7 @@ def _field(name: str) -> Function:
     return taking(lambda build, at, arguments: calendar_field(build, at, name, arguments[0]), 1)
 
 
-def date_trunc(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def date_trunc(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     unit = _UNITS.get(str(literal(build, at, arguments[0], "the unit")).upper())
     if unit is None:
         build.source.refuse(at, f"the unit must be one of {', '.join(_UNITS)}")
@@ -66,56 +76,57 @@ def date_trunc(build: Builder, at: exp.Expression, arguments: Arguments) -> Node
     return build.call(at, partial(instants.truncated, unit=unit), [node], build.instant, raises=True)
 
 
-def datediff(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def datediff(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     dates = [as_date(build, at, node) for node in arguments]
     return build.call(at, partial(instants.days_between, type_=INT), dates, INT, raises=True)
 
 
-def date_add(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def date_add(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return _days_later(build, at, arguments, 1)
 
 
-def date_sub(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def date_sub(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return _days_later(build, at, arguments, -1)
 
 
-def _days_later(build: Builder, at: exp.Expression, arguments: Arguments, sign: int) -> Node:
+def _days_later(build: Builder, at: Syntax, arguments: Arguments, sign: int) -> Node:
     date, days = as_date(build, at, arguments[0]), _int(build, at, arguments[1])
     return build.call(at, partial(instants.add_days, sign=sign), [date, days], DATE, raises=True)
 
 
-def add_months(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def add_months(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     date, months = as_date(build, at, arguments[0]), _int(build, at, arguments[1])
     return build.call(at, instants.add_months, [date, months], DATE, raises=True)
 
 
-def _int(build: Builder, at: exp.Expression, node: Node) -> Node:
+def _int(build: Builder, at: Syntax, node: Node) -> Node:
     if node.type == LONG:
         build.source.refuse(at, "an int is expected, not a bigint; use CAST(... AS int)")
     return build.integral(at, node, INT)
 
 
-def to_date(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def to_date(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return build.wanted(at, arguments[0], DATE, lambda type_: is_temporal(type_) or type_ == STRING)
 
 
-def to_timestamp(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def to_timestamp(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return build.wanted(at, arguments[0], build.instant, lambda type_: is_temporal(type_) or type_ == STRING)
 
 
 def _epoch(micros: int, *, of_dates: bool = False) -> Function:
-    def make(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+    def make(build: Builder, at: Syntax, arguments: Arguments) -> Node:
         node = arguments[0]
         if not of_dates and node.type != NULL and not is_timestamp(node.type):
             build.source.refuse(at, f"{spark_name(node.type)} is given where timestamp is expected")
-        kernel = partial(instants.epoch, micros=micros, towards_zero=of_dates)
-        return build.call(at, kernel, [as_instant(build, at, node)], LONG)
+        if node.type != LOCAL_TIME:  # whose clock Spark takes for UTC's here
+            node = as_instant(build, at, node)
+        return build.call(at, partial(instants.epoch, micros=micros, towards_zero=of_dates), [node], LONG)
 
     return taking(make, 1)
 
 
 def _from_epoch(micros: int) -> Function:
-    def make(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+    def make(build: Builder, at: Syntax, arguments: Arguments) -> Node:
         kernel = partial(instants.from_epoch, micros=micros, zone=build.time_zone)
         return build.call(at, kernel, [build.integral(at, arguments[0], LONG)], build.instant, raises=True)
 

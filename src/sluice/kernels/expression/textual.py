@@ -6,23 +6,23 @@ from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlglot import exp
 
 from sluice.kernels.expression import text
 from sluice.kernels.expression.arrays import arrow
 from sluice.kernels.expression.builder import Builder
 from sluice.kernels.expression.coercion import BINARY, BOOLEAN, INT, STRING
 from sluice.kernels.expression.signature import UNLIMITED, Arguments, as_text, literal, of_texts, taking
+from sluice.kernels.expression.syntax import Syntax
 from sluice.kernels.expression.tree import Node
 
 
-def length(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def length(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     if arguments[0].type == BINARY:
         return build.arrow(at, "binary_length", arguments, INT)
     return build.arrow(at, "utf8_length", [as_text(build, at, arguments[0])], INT)
 
 
-def trimmed(build: Builder, at: exp.Expression, side: str, node: Node, characters: Node | None) -> Node:
+def trimmed(build: Builder, at: Syntax, side: str, node: Node, characters: Node | None) -> Node:
     """Text without the given characters (spaces, unless given) at one or both of its ends."""
     strip = " " if characters is None else str(literal(build, at, characters, "the characters to trim"))
     name = {"BOTH": "utf8_trim", "LEADING": "utf8_ltrim", "TRAILING": "utf8_rtrim"}[side]
@@ -30,19 +30,19 @@ def trimmed(build: Builder, at: exp.Expression, side: str, node: Node, character
     return build.call(at, kernel, [as_text(build, at, node)], STRING)
 
 
-def btrim(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def btrim(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return trimmed(build, at, "BOTH", arguments[0], arguments[1] if len(arguments) == 2 else None)
 
 
-def ltrim(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def ltrim(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return trimmed(build, at, "LEADING", arguments[0], None)
 
 
-def rtrim(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def rtrim(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return trimmed(build, at, "TRAILING", arguments[0], None)
 
 
-def substring(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def substring(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     bounds = [literal(build, at, node, "the position and length of a substring") for node in arguments[1:]]
     if not all(isinstance(bound, int) for bound in bounds):
         build.source.refuse(at, "the position and length of a substring must be whole numbers")
@@ -50,11 +50,11 @@ def substring(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
     return build.call(at, kernel, [as_text(build, at, arguments[0])], STRING)
 
 
-def concat(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def concat(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return build.call(at, text.joined, [as_text(build, at, node) for node in arguments], STRING)
 
 
-def rlike(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
+def rlike(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     pattern = str(literal(build, at, arguments[1], "the pattern"))
     try:
         regex, anchored = text.java_regex(pattern)
@@ -65,7 +65,7 @@ def rlike(build: Builder, at: exp.Expression, arguments: Arguments) -> Node:
     return build.call(at, kernel, [as_text(build, at, arguments[0])], BOOLEAN)
 
 
-def like(build: Builder, at: exp.Expression, node: Node, pattern: Node, escape: str, *, any_case: bool) -> Node:
+def like(build: Builder, at: Syntax, node: Node, pattern: Node, escape: str, *, any_case: bool) -> Node:
     template = str(literal(build, at, pattern, "the pattern"))
     try:
         regex = text.like_regex(template.lower() if any_case else template, escape)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from sluice.kernels.expression.coercion import spark_type
 from sluice.model.errors import SluiceError
 
-Datum = pa.Array | pa.Scalar
+Datum: TypeAlias = pa.Array | pa.Scalar
 Kernel = Callable[..., Datum]
 
 
