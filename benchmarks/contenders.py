@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,9 +26,11 @@ SLUICE = {
     "sluice-parquet": ["--sink", "parquet"],
     "sluice-cluster": ["--master", "local-cluster[2,1,2048]"],
 }
-# Micro-batches past filling the state that a slow peer is given; Sluice and DuckDB always get every file.
-COUNTED = {"spark-heap": 5, "spark-rocksdb": 3, "flink": 3, "flink-rocksdb": 1}
-TIMEOUT = 1200
+# Micro-batches past filling the state that a slow peer is given, on `uniform` and on the other workloads, to keep the
+# whole within half an hour; Sluice and DuckDB always get every file.
+COUNTED = {"spark-heap": (5, 3), "spark-rocksdb": (3, 1), "flink": (3, 1), "flink-rocksdb": (1, 1)}
+TIMEOUT = 1500
+LEAVING = 60  # seconds a contender has to close its session once its figures are out
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,9 @@ def line_up(w: Workload, peers: list[str]) -> list[str]:
 
 
 def files_given(w: Workload, contender: str) -> int:
-    return files_for(w, COUNTED[contender]) if contender in COUNTED and w.name != "trickle" else w.files
+    if contender not in COUNTED or w.name == "trickle":
+        return w.files
+    return files_for(w, COUNTED[contender][w.name != "uniform"])
 
 
 def flink_python() -> str | None:
@@ -102,18 +108,43 @@ def run(contender: str, w: Workload, home: Path, log: Path, count: bool) -> Resu
             command(contender, home, count), cwd=ROOT, env=env, text=True,
             stdout=subprocess.PIPE, stderr=stderr, start_new_session=True,
         )  # fmt: skip
-    failure = ""
     with Footprint(process.pid) as footprint:
-        try:
-            out, _ = process.communicate(timeout=TIMEOUT)
-        except subprocess.TimeoutExpired:
-            failure = f"stopped after {TIMEOUT} s"
-            os.killpg(process.pid, signal.SIGKILL)
-            out, _ = process.communicate()
-    lines = [line for line in out.splitlines() if line.startswith("{")]
-    if process.returncode and not failure:
-        last = [line for line in log.read_text().splitlines() if line.strip()][-1:] or ["no message"]
-        failure = f"{last[0].strip()[:160]} (see {log})"
-    figures = json.loads(lines[-1]) if lines and not failure else {}
-    seen = {"peak": footprint.peak, "cpu_seconds": footprint.cpu_seconds, "others": footprint.others}
-    return Result(contender, w.name, Workload.load(home).files, figures, failure=failure, **seen)
+        figures = awaited(process)
+    for left in (*home.glob("run-*"), *home.glob("csv/run-*")):
+        shutil.rmtree(left, ignore_errors=True)  # what a killed process could not clear away
+    return Result(
+        contender,
+        w.name,
+        Workload.load(home).files,
+        figures,
+        footprint.peak,
+        footprint.cpu_seconds,
+        footprint.others,
+        failure="" if figures else reason(process.returncode, log),
+    )
+
+
+def awaited(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The figures of the JSON line, empty when none came; the process and its children are gone afterwards."""
+    too_long = threading.Timer(TIMEOUT, end, [process])
+    too_long.start()
+    lines = (line for line in process.stdout or () if line.startswith("{"))
+    figures: dict[str, Any] = json.loads(next(lines, "{}"))
+    too_long.cancel()
+    try:
+        process.wait(LEAVING)
+    except subprocess.TimeoutExpired:
+        end(process)
+        process.wait()
+    return figures
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+
+
+def reason(code: int, log: Path) -> str:
+    if code == -signal.SIGKILL:
+        return f"killed: no figures within {TIMEOUT} s, or no memory left"
+    said = [line.strip() for line in log.read_text().splitlines() if line.strip()] or ["no message"]
+    return f"{said[-1][:160]} (all of it in {log})"

@@ -96,7 +96,7 @@ def main() -> int:
     report.breakdown(by_name)
     report.memory(by_name)
     found = verdicts(by_name)
-    report.closing(found)
+    report.closing(found, by_name)
     if args.json:
         write(args.json, results, found, head)
     return int(any(r.failure or "WRONG" in r.check for r in results))

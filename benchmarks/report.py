@@ -7,6 +7,7 @@ import platform
 import subprocess
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from benchmarks.bars import Results, Verdict
 from benchmarks.contenders import Result, flink_python
@@ -75,14 +76,23 @@ def line(result: Result) -> None:
         rates = f"{f['batch_seconds'] * 1000:>11,.0f} ms median epoch"
     else:
         rates = f"{f['warm_rate']:>11,.0f} rows/s warm {f['startup_rate']:>11,.0f} with start-up"
-    extra = "".join(f", {text} {f[name]:,.0f} rows/s" for name, text in EXTRAS.items() if name in f)
     results = "results not counted" if f.get("rows_out") is None else f"{f['rows_out']:,} results ({result.check})"
     late = f", {f['late_rows']:,} late rows" if f.get("late_rows") else ""
-    print(f"  {result.contender:<15} {rates}, {result.files} files, {results}{extra}{late}", flush=True)
+    print(f"  {result.contender:<15} {rates}, {result.files} files, {results}{aside(f)}{late}", flush=True)
 
 
 BUSY = 0.15  # share of the machine in other hands above which a run is not to be trusted
-EXTRAS = {"count_rate": "count only", "read_rate": "reading the CSV alone"}
+
+
+def aside(figures: dict[str, Any]) -> str:
+    """What else a contender measured, that its rate alone does not say."""
+    if "count_rate" in figures:
+        return f", counting only {figures['count_rate']:,.0f} rows/s"
+    if "read_rate" in figures:
+        parsing, whole = figures["read_rate"], figures["warm_rate"]
+        bare = f", the join less that about {1 / (1 / whole - 1 / parsing):,.0f}" if parsing > whole else ""
+        return f", reading the CSV alone {parsing:,.0f} rows/s{bare}"
+    return ""
 
 
 def settings(results: Results) -> None:
@@ -122,7 +132,7 @@ def memory(results: Results) -> None:
         )
 
 
-def closing(found: Sequence[Verdict]) -> None:
+def closing(found: Sequence[Verdict], results: Results) -> None:
     head = ["workload", "what", "Sluice", "other", "unit", "bar", "measured", ""]
     rows = [
         [v.workload, v.what, number(v.ours), number(v.theirs), v.unit, v.limit, f"{v.ratio:.2f}",
@@ -130,6 +140,9 @@ def closing(found: Sequence[Verdict]) -> None:
         for v in found
     ]  # fmt: skip
     table("Bars", head, rows)
+    for result in results.values():
+        if result.failure:
+            print(f"  not measured: {result.contender} on {result.workload} failed")
 
 
 def number(value: float) -> str:

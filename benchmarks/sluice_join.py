@@ -58,16 +58,16 @@ def main() -> None:
         seconds = time.monotonic() - begin
         progress = list(query.recentProgress)
         stored = spark.read.parquet(str(work / "results")).count() if args.sink == "parquet" else None
-    run = batches(progress, {p["batchId"]: p["numOutputRows"] for p in progress})
-    figures = streamed(run, w.fill_rows, seconds)
-    with_input = [p for p in progress if p["numInputRows"]]
-    counted = [with_input[i]["phaseSeconds"] for i in warm(run, w.fill_rows)]
-    report(
-        settings=f"{args.master}, {MEMORY} driver heap, {args.sites} sites, {args.source} source, {args.sink} sink",
-        phases={phase: median(epoch[phase] for epoch in counted) for phase in counted[0]},
-        late_rows=sum(p["lateRows"] for p in progress),
-        **(figures if stored is None else figures | {"rows_out": stored}),
-    )
+        run = batches(progress, {p["batchId"]: p["numOutputRows"] for p in progress})
+        figures = streamed(run, w.fill_rows, seconds)
+        with_input = [p for p in progress if p["numInputRows"]]
+        counted = [with_input[i]["phaseSeconds"] for i in warm(run, w.fill_rows)]
+        report(
+            settings=f"{args.master}, {MEMORY} driver heap, {args.sites} sites, {args.source} source, {args.sink} sink",
+            phases={phase: median(epoch[phase] for epoch in counted) for phase in counted[0]},
+            late_rows=sum(p["lateRows"] for p in progress),
+            **(figures if stored is None else figures | {"rows_out": stored}),
+        )
 
 
 if __name__ == "__main__":

@@ -67,13 +67,12 @@ def main() -> None:
         query.awaitTermination()
         seconds = time.monotonic() - begin
         progress = [json.loads(p.json) for p in query.recentProgress]
-    run = batches(progress, {p["batchId"]: p["sink"].get("numOutputRows", 0) for p in progress})
-    settings = [f"{key.removeprefix('spark.sql.')}={value.rsplit('.', 1)[-1]}" for key, value in conf.items()]
-    report(
-        settings=f"local[2], {MEMORY} heap, noop sink, {', '.join(settings)}",
-        all=[(round(b.rows / b.seconds), b.seconds) for b in run],
-        **streamed(run, w.fill_rows, seconds),
-    )
+        run = batches(progress, {p["batchId"]: p["sink"].get("numOutputRows", 0) for p in progress})
+        settings = [f"{key.removeprefix('spark.sql.')}={value.rsplit('.', 1)[-1]}" for key, value in conf.items()]
+        report(
+            settings=f"local[2], {MEMORY} heap, noop sink, {', '.join(settings)}",
+            **streamed(run, w.fill_rows, seconds),
+        )
 
 
 if __name__ == "__main__":

@@ -65,7 +65,8 @@ def keep_spark_inside(root: Path) -> None:
             link.symlink_to(entry)
     os.environ["SPARK_HOME"] = str(home)
     os.environ["TMPDIR"] = str(root / "tmp")
-    os.environ["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={root}/tmp -XX:-UsePerfData"
+    quick_to_start = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half the processor time of a run this short
+    os.environ["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={root}/tmp -XX:-UsePerfData {quick_to_start}"
 
 
 if __name__ == "__main__":

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from hypothesis import strategies as st
 
-try:
-    from sluice.kernels.expression import compile_condition
-except ImportError:
-    compile_condition = None
+from sluice.kernels.expression import compile_condition
 from sluice.model.join import Input, JoinSpec, Leg, Stream
 
 SECOND = 1_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections import Counter
@@ -141,8 +142,6 @@ class TestMemory:
         assert not any(path.startswith("/dev/shm") for path in kept)
         for path in kept:
             assert Path(path, "results").is_dir()
-            import shutil
-
             shutil.rmtree(path)
 
 
@@ -193,13 +192,14 @@ class TestForeachBatch:
         assert handed == [(0, 0, join.columns), (1, 2, join.columns)]
 
 
-class TestQuery:
-    @pytest.fixture(scope="class")
-    def ended(self, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-        """A query of three epochs that has ended by itself."""
-        root = inputs(tmp_path_factory.mktemp("ended"), 3)
-        return finish(joined(spark, root).writeStream.format("noop").queryName("ended"))
+@pytest.fixture(scope="module")
+def ended(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A query of three epochs that has ended by itself."""
+    root = inputs(tmp_path_factory.mktemp("ended"), 3)
+    return finish(joined(spark, root).writeStream.format("noop").queryName("ended"))
 
+
+class TestQuery:
     def test_progress(self, ended: Any) -> None:
         assert [p["batchId"] for p in ended.recentProgress] == [0, 1, 2]
         assert sum(p["numInputRows"] for p in ended.recentProgress) == sum(t.num_rows for t in A + B)
@@ -234,7 +234,14 @@ class TestQuery:
     def test_explain(self, ended: Any, capsys: pytest.CaptureFixture[str]) -> None:
         ended.explain()
         said = capsys.readouterr().out
-        for words in ("'a' on (k)", "event time 'ts'", "2 seconds", "Units: 8 at 2 sites", "static", "parquet files as Arrow"):
+        for words in (
+            "'a' on (k)",
+            "event time 'ts'",
+            "2 seconds",
+            "Units: 8 at 2 sites",
+            "static",
+            "parquet files as Arrow",
+        ):
             assert words in said
         assert "Last epoch: 2" in said
 
@@ -307,8 +314,8 @@ def test_processing_time_in_the_words_of_every_other_duration(spark: Any, tmp_pa
         query.stop()
 
 
-def test_an_advisory_limit_of_memory_is_kept(spark: Any, tmp_path: Path) -> None:
-    """With no room in memory all state is on disk, and the answer is the same."""
+def test_no_room_in_memory(spark: Any, tmp_path: Path) -> None:
+    """All state is on disk then, and the answer is the same."""
     inputs(tmp_path, 3)
     handed: list[Counter] = []
     writer = joined(spark, tmp_path).writeStream.foreachBatch(lambda frame, epoch: handed.append(rows_of(frame)))

@@ -68,7 +68,7 @@ LEFT, RIGHT = random_ticks(1, 2), random_ticks(2, 2)
 def test_every_way_to_read_gives_the_same_answer(spark: Any, tmp_path: Path, left: str, right: str) -> None:
     flow = Flow(spark)
     handles = []
-    for name, how, tables in (("left", left, LEFT), ("right", right, RIGHT)):
+    for name, how, tables in (("west", left, LEFT), ("east", right, RIGHT)):
         directory = arrive(tmp_path / name, *tables, format="parquet" if how == "rows" else how)
         if how == "rows":
             handles.append(flow.readStream(name, stream_of(spark, directory, TICKS), eventTime="ts"))
@@ -86,6 +86,18 @@ def test_every_way_to_read_gives_the_same_answer(spark: Any, tmp_path: Path, lef
     assert [p["numInputRows"] for p in query.recentProgress] == [80, 80]
     assert sum(p["nullRows"] for p in query.recentProgress) == 8
     assert sum(p["numOutputRows"] for p in query.recentProgress) == results.num_rows
+
+
+def test_many_files_of_one_stream_and_one_of_another_in_an_epoch(spark: Any, tmp_path: Path) -> None:
+    """There are more files than map tasks, so that a task gets rows of one stream and files of the other."""
+    west, east = random_ticks(6, 5), random_ticks(7, 1)
+    flow = Flow(spark)
+    rows = flow.readStream("west", spark.readStream.schema(TICKS).parquet(str(arrive(tmp_path / "west", *west))), "ts")
+    files = flow.readFiles("east", str(arrive(tmp_path / "east", *east)), eventTime="ts")
+    joined = rows.join(files, on="k", within="3 seconds")
+    results, query = run(joined, tmp_path)
+    assert [(s["name"], s["rows"]) for s in query.lastProgress["streams"]] == [("west", 200), ("east", 40)]
+    assert multiset(results) == multiset(batch_join(joined.spec, [pa.concat_tables(west), *east]))
 
 
 KINDS = pa.schema(
@@ -165,10 +177,14 @@ def test_key_types_that_differ_in_width_only(spark: Any, tmp_path: Path) -> None
 def test_a_stream_with_itself(spark: Any, tmp_path: Path) -> None:
     """Clock times without a zone as event times; the memory sink keeps them so."""
     tables = [t.set_column(1, "ts", t["ts"].cast(pa.timestamp("us"))) for t in LEFT]
-    earlier = Flow(spark).readFiles(
-        "ticks", str(arrive(tmp_path / "ticks", *tables)), eventTime="ts", maxFilesPerTrigger=1
-    ).alias("earlier")
-    joined = earlier.join(earlier.alias("later"), on="k", within=("0 seconds", "4 seconds"), where="earlier.v < later.v")
+    earlier = (
+        Flow(spark)
+        .readFiles("ticks", str(arrive(tmp_path / "ticks", *tables)), eventTime="ts", maxFilesPerTrigger=1)
+        .alias("earlier")
+    )
+    joined = earlier.join(
+        earlier.alias("later"), on="k", within=("0 seconds", "4 seconds"), where="earlier.v < later.v"
+    )
     writer = joined.writeStream.format("memory").queryName("with_itself").option("checkpointLocation", tmp_path / "ck")
     writer.options(**SPEED).trigger(availableNow=True).start().awaitTermination()
     view = spark.table("with_itself")
@@ -209,7 +225,10 @@ def test_column_names_of_every_kind(spark: Any, tmp_path: Path) -> None:
         else:
             handles.append(flow.readFiles(side, str(directory), eventTime="when"))
     joined = handles[0].join(
-        handles[1], on=["a.b", "select"], within="1 second", where="rows.`order by` >= files.`order by` AND rows.`it``s` > 1"
+        handles[1],
+        on=["a.b", "select"],
+        within="1 second",
+        where="rows.`order by` >= files.`order by` AND rows.`it``s` > 1",
     )
     handed: list[pa.Table] = []
     writer = joined.writeStream.foreachBatch(lambda frame, epoch: handed.append(frame.toArrow())).options(**SPEED)
@@ -239,7 +258,7 @@ def test_late_rows_empty_files_and_a_restart_with_other_sites(spark: Any, tmp_pa
     for first, last, sites in ((0, 2, 2), (2, 3, 3), (3, 4, 1)):
         flow = Flow(spark)
         handles = []
-        for name, delay, tables in (("left", "5 seconds", left), ("right", "8 seconds", right)):
+        for name, delay, tables in (("west", "5 seconds", left), ("east", "8 seconds", right)):
             directory = arrive(tmp_path / name, *tables[first:last])
             handles.append(
                 flow.readFiles(name, str(directory), eventTime="ts", delay=delay, schema=TICKS, maxFilesPerTrigger=1)

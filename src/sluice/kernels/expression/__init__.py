@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sluice.kernels.expression.coercion import BOOLEAN, spark_name
+from sluice.kernels.expression.instants import fixed_offset
 from sluice.kernels.expression.tree import EvaluationError, Node, Rows, spread
 from sluice.model.errors import FlowError
 
@@ -33,8 +34,15 @@ class Expression:
 
     def evaluate(self, table: pa.Table | pa.RecordBatch) -> pa.Array:
         """The value for each row of the table, which has at least the columns the expression reads."""
-        rows = Rows(table.num_rows, lambda name: _whole(table.column(name)))
-        return spread(self._root.evaluate(rows), table.num_rows)
+
+        def fetch(name: str) -> pa.Array:
+            return _whole(table.column(name))
+
+        try:
+            value = self._root.evaluate(Rows(table.num_rows, fetch, careful=False))
+        except EvaluationError:
+            value = self._root.evaluate(Rows(table.num_rows, fetch, careful=True))
+        return spread(value, table.num_rows)
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -77,8 +85,8 @@ def compile_condition(
 
 def _demand_zone(time_zone: str) -> None:
     try:
-        pa.array([0], pa.timestamp("us", time_zone)).cast(pa.timestamp("us", time_zone))
-        pa.compute.local_timestamp(pa.array([0], pa.timestamp("us", time_zone)))
+        if fixed_offset(time_zone) is None:
+            pa.compute.local_timestamp(pa.array([0], pa.timestamp("us", time_zone)))
     except pa.ArrowInvalid:
         advice = "use a region like 'Europe/Berlin' or an offset like '+02:00'"
         raise FlowError(f"the time zone {time_zone!r} is not known; {advice}") from None

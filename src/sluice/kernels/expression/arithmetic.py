@@ -22,6 +22,8 @@ WIDE_DIGITS = 76
 
 def compare_floats(left: Datum, right: Datum, *, operation: str) -> Datum:
     """A comparison of floats or doubles in Spark's order."""
+    if not (_has_nan(left) or _has_nan(right)):
+        return pc.call_function(operation, [left, right])
     if operation in ("greater", "greater_equal"):
         mirrored = {"greater": "less", "greater_equal": "less_equal"}
         return compare_floats(right, left, operation=mirrored[operation])
@@ -32,6 +34,19 @@ def compare_floats(left: Datum, right: Datum, *, operation: str) -> Datum:
     if operation == "less":
         return pc.or_(pc.less(left, right), pc.and_(pc.is_nan(right), pc.invert(pc.is_nan(left))))
     return pc.or_(pc.less_equal(left, right), pc.and_(pc.is_nan(right), pc.is_valid(left)))
+
+
+def _has_nan(value: Datum) -> bool:
+    return pc.any(pc.is_nan(value)).as_py() is True
+
+
+def member(values: pa.Array, *, options: pa.Array, unknown: bool) -> pa.Array:
+    """Spark's IN: null for a null, and for what is not found among options of which some are null."""
+    if pa.types.is_floating(values.type):
+        values, options = pc.add(values, 0.0), pc.add(options, 0.0)  # to which a negative zero is equal, too
+    found = pc.is_in(values, value_set=options)
+    undecided = pc.invert(found) if unknown else pc.is_null(values)
+    return pc.if_else(undecided, pa.scalar(None, pa.bool_()), found)
 
 
 def null_safe(left: Datum, right: Datum, *, equal: Any) -> Datum:
@@ -87,25 +102,28 @@ def division_digits(dividend: pa.DataType, divisor: pa.DataType, result: pa.Data
 
 
 def decimal_remainder(divisor: Datum, dividend: Datum, *, type_: pa.DataType) -> Datum:
-    by, of = _in_whole_units(divisor, dividend)
-    rest, present = np.fmod(of[0], np.where(by[0] == 0, 1, by[0])), of[1] & by[1]
-    scale = max(divisor.type.scale, dividend.type.scale)
-    return rescaled(unscaled_decimal(rest, present, pa.decimal128(18, scale)), type_=type_)
+    by, of = _alike(divisor, dividend)
+    return rescaled(pc.subtract(of, pc.multiply(_whole_quotient(by, of), by)), type_=type_)
 
 
-def decimal_whole_quotient(divisor: Datum, dividend: Datum) -> Datum:
-    by, of = _in_whole_units(divisor, dividend)
-    safe = np.where(by[0] == 0, 1, by[0])
-    return rebuilt((of[0] - np.fmod(of[0], safe)) // safe, of[1] & by[1], pa.int64())
+def decimal_div(divisor: Datum, dividend: Datum) -> Datum:
+    return pc.cast(_whole_quotient(*_alike(divisor, dividend)), pa.int64())
 
 
-def _in_whole_units(divisor: Datum, dividend: Datum) -> list[tuple[Any, Any]]:
+def _alike(divisor: Datum, dividend: Datum) -> list[Datum]:
+    """Both in one scale, zeros of the divisor as nulls."""
     _demand_divisor(divisor, dividend)
-    scale = max(divisor.type.scale, dividend.type.scale)
-    units = []
-    for array in aligned(divisor, dividend):
-        units.append((unscaled(array.cast(pa.decimal128(18, scale))), valid(array)))
-    return units
+    wide = pa.decimal256(shared_digits(divisor.type, dividend.type), max(divisor.type.scale, dividend.type.scale))
+    return [pc.cast(_without_zeros(divisor), wide), pc.cast(dividend, wide)]
+
+
+def _whole_quotient(by: Datum, of: Datum) -> Datum:
+    return pc.cast(pc.trunc(pc.divide(of, by)), pa.decimal256(of.type.precision, 0))
+
+
+def shared_digits(left: pa.DataType, right: pa.DataType) -> int:
+    """The digits it takes to hold both in one scale."""
+    return int(max(left.scale, right.scale) + max(left.precision - left.scale, right.precision - right.scale))
 
 
 def _demand_divisor(divisor: Datum, dividend: Datum) -> None:

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from sluice.kernels.expression.tree import Datum, EvaluationError
 
 
-def arrow(*values: Datum, function: str, options: Any = None) -> Datum:
-    """Arrow's compute function of that name; unlike the function itself, a partial of this can be pickled."""
-    return pc.call_function(function, list(values), options)
+def arrow(*values: Datum, function: str, **options: Any) -> Datum:
+    """Arrow's compute function of that name; Arrow's own objects for the options could not be pickled."""
+    return getattr(pc, function)(*values, **options)
 
 
 def aligned(*values: Datum) -> list[pa.Array]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sluice.kernels.expression.arithmetic import compare_floats, extreme, null_safe
+from sluice.kernels.expression.arithmetic import compare_floats, extreme, member, null_safe
 from sluice.kernels.expression.arrays import arrow
 from sluice.kernels.expression.casting import cast_kernel
 from sluice.kernels.expression.coercion import (
@@ -57,7 +57,7 @@ class Builder:
 
     def _folded(self, node: Node) -> Node:
         try:
-            return Constant(node.type, node.evaluate(Rows(1, lambda name: None)))
+            return Constant(node.type, node.evaluate(Rows(1, lambda name: None, careful=True)))
         except EvaluationError:
             return node  # whether it raises depends on whether a row gets there
 
@@ -124,6 +124,12 @@ class Builder:
             return partial(compare_floats, operation=operation)
         return partial(arrow, function=operation)
 
+    def member(self, at: Syntax, value: Node, options: Sequence[Constant]) -> Node:
+        """Whether the value is among constants of its type."""
+        known = [option.value for option in options if option.value.is_valid]
+        kernel = partial(member, options=pa.array(known, value.type), unknown=len(known) < len(options))
+        return self.call(at, kernel, [value], BOOLEAN)
+
     def extreme(self, at: Syntax, nodes: Sequence[Node], *, greatest: bool) -> Node:
         nodes = self.common(at, nodes, promote_text=False)
         if not is_ordered(nodes[0].type) or nodes[0].type == NULL:
@@ -145,7 +151,7 @@ class Builder:
         if len(found) != 1:
             names = ", ".join(field.name for field in node.type)
             self.source.refuse(at, f"there are {len(found) or 'no'} fields '{name}'; the fields are {names}")
-        kernel = partial(arrow, function="struct_field", options=pa.compute.StructFieldOptions(found))
+        kernel = partial(arrow, function="struct_field", indices=found)
         return self.conformed(at, self.call(at, kernel, [node], node.type[found[0]].type))
 
     def conformed(self, at: Syntax, node: Node) -> Node:
@@ -155,7 +161,7 @@ class Builder:
             self.source.refuse(at, f"values stored as {node.type} have no Spark type here; {ELSEWHERE}")
         if type_ == node.type:
             return node
-        return self.call(at, partial(arrow, function="cast", options=pa.compute.CastOptions.safe(type_)), [node], type_)
+        return self.call(at, partial(arrow, function="cast", target_type=type_), [node], type_)
 
     def integral(self, at: Syntax, node: Node, target: pa.DataType) -> Node:
         return self.wanted(at, node, target, is_integral)

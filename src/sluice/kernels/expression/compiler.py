@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from sluice.kernels.expression import operators
-from sluice.kernels.expression.coercion import BOOLEAN
+from sluice.kernels.expression.coercion import BOOLEAN, NULL, is_ordered
 from sluice.kernels.expression.conditionals import CONDITIONALS, is_null
 from sluice.kernels.expression.lists import LISTS, element
 from sluice.kernels.expression.literals import Literals
@@ -17,7 +17,7 @@ from sluice.kernels.expression.numeric import NUMERIC
 from sluice.kernels.expression.syntax import ELSEWHERE, Source, Syntax, is_interval
 from sluice.kernels.expression.temporal import TEMPORAL, extract
 from sluice.kernels.expression.textual import TEXTUAL, concat, like, rlike, trimmed
-from sluice.kernels.expression.tree import Choice, Column, Junction, Node
+from sluice.kernels.expression.tree import Choice, Column, Constant, Junction, Node
 from sluice.model.errors import FlowError
 
 Resolve = Callable[[str | None, str], str]
@@ -151,6 +151,9 @@ class Compiler(Literals):
         if not at.expressions or any(at.args.get(name) for name in ("query", "unnest", "field", "is_global")):
             self.source.refuse(at, "IN takes a list of values in parentheses")
         value, *options = self.common(at, [self.node(at.this), *map(self.node, at.expressions)])
+        constants = [option for option in options if isinstance(option, Constant)]
+        if len(constants) == len(options) > 1 and value.type not in (BOOLEAN, NULL) and is_ordered(value.type):
+            return self.member(at, value, constants)
         found = [self.compare(at, "equal", value, option) for option in options]
         match = reduce(lambda left, right: Junction(BOOLEAN, left, right, True), found)
         if not any(option.fallible for option in options):

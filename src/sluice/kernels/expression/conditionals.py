@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import pyarrow.compute as pc
-
 from sluice.kernels.expression.arrays import arrow
 from sluice.kernels.expression.builder import Builder
 from sluice.kernels.expression.coercion import BOOLEAN, NULL
@@ -33,7 +31,7 @@ def nullif(build: Builder, at: Syntax, arguments: Arguments) -> Node:
 
 
 def is_null(build: Builder, at: Syntax, arguments: Arguments) -> Node:
-    kernel = partial(arrow, function="is_null", options=pc.NullOptions(nan_is_null=False))
+    kernel = partial(arrow, function="is_null")
     return build.call(at, kernel, arguments, BOOLEAN, strict=False)
 
 

@@ -131,10 +131,10 @@ def date_of(moments: pa.Array) -> pa.Array:
     return rebuilt((numbers(local) // DAY).astype(np.int32), valid(local), DATE)
 
 
-def calendar_field(moments: pa.Array, *, field: str, options: Any = None) -> pa.Array:
+def calendar_field(moments: pa.Array, *, field: str, **options: Any) -> pa.Array:
     """A part of the calendar or the clock, as an int."""
     local = local_time(moments) if getattr(moments.type, "tz", None) else moments
-    return pc.call_function(field, [local], options).cast(pa.int32())
+    return getattr(pc, field)(local, **options).cast(pa.int32())
 
 
 def truncated(moments: pa.Array, *, unit: str) -> pa.Array:

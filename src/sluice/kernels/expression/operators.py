@@ -96,12 +96,12 @@ def _floating(build: Builder, at: Syntax, operation: str, left: Node, right: Nod
 
 def _decimal(build: Builder, at: Syntax, operation: str, left: Node, right: Node) -> Node:
     if operation == "div":
-        _demand_digits(build, at, _shared_digits(left, right), 18)
-        return build.call(at, arithmetic.decimal_whole_quotient, [right, left], LONG, raises=True)
+        _demand_digits(build, at, arithmetic.shared_digits(left.type, right.type), 37)
+        return build.call(at, arithmetic.decimal_div, [right, left], LONG, raises=True)
     digits, scale = decimal_result(operation, left.type, right.type)
     type_ = bounded_decimal(digits, scale)
     if operation == "remainder":
-        _demand_digits(build, at, _shared_digits(left, right), 18)
+        _demand_digits(build, at, arithmetic.shared_digits(left.type, right.type), 37)
         kernel = partial(arithmetic.decimal_remainder, type_=type_)
         return build.call(at, kernel, [right, left], type_, raises=True)
     if operation == "divide":
@@ -112,11 +112,6 @@ def _decimal(build: Builder, at: Syntax, operation: str, left: Node, right: Node
     _demand_digits(build, at, digits, arithmetic.WIDE_DIGITS)
     kernel = partial(arithmetic.decimal_arithmetic, operation=operation, type_=type_)
     return build.call(at, kernel, [left, right], type_, raises=type_.precision != digits)
-
-
-def _shared_digits(left: Node, right: Node) -> int:
-    scale: int = max(left.type.scale, right.type.scale)
-    return scale + max(int(side.type.precision - side.type.scale) for side in (left, right))
 
 
 def _demand_digits(build: Builder, at: Syntax, digits: int, limit: int) -> None:

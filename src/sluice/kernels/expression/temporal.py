@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import pyarrow.compute as pc
-
 from sluice.kernels.expression import instants
 from sluice.kernels.expression.builder import Builder
 from sluice.kernels.expression.coercion import (
@@ -24,21 +22,21 @@ from sluice.kernels.expression.signature import Arguments, Function, as_date, as
 from sluice.kernels.expression.syntax import Syntax
 from sluice.kernels.expression.tree import Node
 
-_SUNDAY_IS_1 = pc.DayOfWeekOptions(count_from_zero=False, week_start=7)
-_MONDAY_IS_0 = pc.DayOfWeekOptions(count_from_zero=True, week_start=1)
-_FIELDS: dict[str, tuple[str, Any]] = {
-    "year": ("year", None),
-    "quarter": ("quarter", None),
-    "month": ("month", None),
-    "day": ("day", None),
-    "dayofmonth": ("day", None),
-    "dayofyear": ("day_of_year", None),
+_SUNDAY_IS_1 = {"count_from_zero": False, "week_start": 7}
+_MONDAY_IS_0 = {"count_from_zero": True, "week_start": 1}
+_FIELDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "year": ("year", {}),
+    "quarter": ("quarter", {}),
+    "month": ("month", {}),
+    "day": ("day", {}),
+    "dayofmonth": ("day", {}),
+    "dayofyear": ("day_of_year", {}),
     "dayofweek": ("day_of_week", _SUNDAY_IS_1),
     "weekday": ("day_of_week", _MONDAY_IS_0),
-    "weekofyear": ("iso_week", None),
-    "hour": ("hour", None),
-    "minute": ("minute", None),
-    "second": ("second", None),
+    "weekofyear": ("iso_week", {}),
+    "hour": ("hour", {}),
+    "minute": ("minute", {}),
+    "second": ("second", {}),
 }
 _CLOCK = ("hour", "minute", "second")
 _UNITS = {
@@ -55,7 +53,7 @@ def calendar_field(build: Builder, at: Syntax, name: str, node: Node) -> Node:
     elif not is_timestamp(node.type):
         node = as_instant(build, at, node)
     function, options = _FIELDS[name]
-    return build.call(at, partial(instants.calendar_field, field=function, options=options), [node], INT)
+    return build.call(at, partial(instants.calendar_field, field=function, **options), [node], INT)
 
 
 def extract(build: Builder, at: Syntax, name: str, node: Node) -> Node:

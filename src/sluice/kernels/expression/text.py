@@ -16,26 +16,38 @@ _LINE_END = r"\n\r\x{85}\x{2028}\x{2029}"  # what Java's `.` does not match
 _QUANTIFIER = re.compile(r"(?:[*+?]|\{\d+(?:,\d*)?\})\??")
 
 
+_ARROW_SEARCH = {"startswith": "starts_with", "endswith": "ends_with", "contains": "match_substring"}
+
+
 class PatternError(ValueError):
     """The pattern is wrong, or means something in Java's regular expressions that RE2 cannot say."""
 
 
-def like_regex(pattern: str, escape: str) -> str:
-    """The regular expression for a LIKE pattern.
+def like_pattern(pattern: str, escape: str) -> tuple[str, str]:
+    """A LIKE pattern as one of Arrow's ways to search and what to search for.
 
-    >>> like_regex("a_c%", "\\\\")
-    '(?s)\\\\Aa.c.*\\\\z'
+    >>> like_pattern("ab%", "!"), like_pattern("a_c%", "!")
+    (('starts_with', 'ab'), ('match_substring_regex', '(?s)\\\\Aa.c.*\\\\z'))
     """
-    result, rest = [], iter(pattern)
+    pieces: list[str] = []
+    plain, shape, rest = "", "", iter(pattern)
     for character in rest:
         if character == escape:
             following = next(rest, None)
             if following is None or following not in ("%", "_", escape):
                 raise PatternError(f"the escape character {escape!r} must precede '%', '_' or itself")
-            result.append(_quoted(following))
-        else:
-            result.append({"%": ".*", "_": "."}.get(character) or _quoted(character))
-    return rf"(?s)\A{''.join(result)}\z"
+            character = following
+        elif character in "%_":
+            pieces.append(".*" if character == "%" else ".")
+            shape += character
+            continue
+        pieces.append(_quoted(character))
+        plain += character
+        shape += "" if shape.endswith("x") else "x"
+    simple = {"x%": "starts_with", "%x": "ends_with", "%x%": "match_substring", "x": "equal"}
+    if shape in simple:
+        return simple[shape], plain
+    return "match_substring_regex", rf"(?s)\A{''.join(pieces)}\z"
 
 
 def _quoted(character: str) -> str:
@@ -146,8 +158,16 @@ def slice_text(texts: pa.Array, *, position: int, length: int | None) -> pa.Arra
     return pc.utf8_slice_codeunits(texts, start=start, stop=stop)
 
 
+def found(texts: pa.Array, *, function: str, pattern: str) -> pa.Array:
+    if function == "equal":
+        return pc.equal(texts, pattern)
+    return getattr(pc, function)(texts, pattern=pattern)
+
+
 def search(texts: Datum, patterns: Datum, *, function: str) -> pa.Array:
     """Whether each text starts with, ends with or contains the pattern of its row."""
+    if isinstance(patterns, pa.Scalar) and patterns.is_valid:
+        return found(texts, function=_ARROW_SEARCH[function], pattern=patterns.as_py())
     texts, patterns = aligned(texts, patterns)
     present = valid(texts, patterns)
     left, right = (np.where(present, a.to_numpy(zero_copy_only=False), "") for a in (texts, patterns))

@@ -26,7 +26,7 @@ def trimmed(build: Builder, at: Syntax, side: str, node: Node, characters: Node 
     """Text without the given characters (spaces, unless given) at one or both of its ends."""
     strip = " " if characters is None else str(literal(build, at, characters, "the characters to trim"))
     name = {"BOTH": "utf8_trim", "LEADING": "utf8_ltrim", "TRAILING": "utf8_rtrim"}[side]
-    kernel = partial(arrow, function=name, options=pc.TrimOptions(strip))
+    kernel = partial(arrow, function=name, characters=strip)
     return build.call(at, kernel, [as_text(build, at, node)], STRING)
 
 
@@ -68,13 +68,13 @@ def rlike(build: Builder, at: Syntax, arguments: Arguments) -> Node:
 def like(build: Builder, at: Syntax, node: Node, pattern: Node, escape: str, *, any_case: bool) -> Node:
     template = str(literal(build, at, pattern, "the pattern"))
     try:
-        regex = text.like_regex(template.lower() if any_case else template, escape)
+        function, wanted = text.like_pattern(template.lower() if any_case else template, escape)
     except text.PatternError as error:
         build.source.refuse(at, f"the pattern {template!r} cannot be used: {error}")
     node = as_text(build, at, node)
     if any_case:
         node = build.call(at, partial(text.changed_case, upper=False), [node], STRING)
-    return build.call(at, partial(text.matches, regex=regex), [node], BOOLEAN)
+    return build.call(at, partial(text.found, function=function, pattern=wanted), [node], BOOLEAN)
 
 
 TEXTUAL = {

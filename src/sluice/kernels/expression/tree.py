@@ -1,8 +1,9 @@
 """What a compiled expression is made of, and how it gets its value on the rows of a table.
 
 A node yields an Arrow array as long as the rows, or a scalar that stands for every row. Spark decides row by row
-which parts of an expression it looks at: `a <> 0 AND b / a > 2` never divides by zero. So a part that can fail is
-evaluated only on the rows that reach it; a part that cannot is evaluated on all of them, which is faster.
+which parts of an expression it looks at: `a <> 0 AND b / a > 2` never divides by zero. Evaluating every part on all
+rows is faster, and gives the same result if nothing fails; if something does, the expression is evaluated once more,
+each part that can fail only on the rows that reach it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ class EvaluationError(SluiceError):
 class Rows:
     """The rows an expression is evaluated on; a column is fetched, and cut to the kept rows, when first read."""
 
-    def __init__(self, count: int, fetch: Callable[[str], pa.Array]) -> None:
+    def __init__(self, count: int, fetch: Callable[[str], pa.Array], *, careful: bool) -> None:
         self.count = count
+        self.careful = careful
         self._fetch = fetch
         self._columns: dict[str, pa.Array] = {}
 
@@ -41,7 +43,11 @@ class Rows:
         return self._columns[name]
 
     def where(self, keep: pa.Array) -> Rows:
-        return Rows(keep.true_count, lambda name: self.column(name).filter(keep))
+        return Rows(keep.true_count, lambda name: self.column(name).filter(keep), careful=self.careful)
+
+    def all_reach(self, node: Node) -> bool:
+        """Whether the node may be evaluated on all rows, though Spark would not look at it for some."""
+        return not (self.careful and node.fallible)
 
 
 def spread(value: Datum, count: int) -> pa.Array:
@@ -51,8 +57,10 @@ def spread(value: Datum, count: int) -> pa.Array:
 
 def scattered(value: Datum, keep: pa.Array) -> pa.Array:
     """Puts the values of the kept rows back in their places; the other rows are null."""
+    if isinstance(value, pa.Scalar):
+        return pc.if_else(keep, value, pa.scalar(None, value.type))
     kept = keep.to_numpy(zero_copy_only=False)
-    return spread(value, keep.true_count).take(pa.array(np.cumsum(kept) - 1, mask=~kept))
+    return value.take(pa.array(np.cumsum(kept) - 1, mask=~kept))
 
 
 @dataclass(frozen=True)
@@ -127,7 +135,7 @@ class Call(Node):
         return self._apply([pa.repeat(value, 1) for value in values])[0]
 
     def _reached(self, argument: Node, before: Sequence[Datum], rows: Rows) -> Datum:
-        if not (self.strict and argument.fallible and before):
+        if not (self.strict and before) or rows.all_reach(argument):
             return argument.evaluate(rows)
         keep = pa.repeat(True, rows.count)
         for value in before:
@@ -157,7 +165,7 @@ class Junction(Node):
     def evaluate(self, rows: Rows) -> Datum:
         combine = pc.or_kleene if self.decided else pc.and_kleene
         left = self.left.evaluate(rows)
-        if not self.right.fallible:
+        if rows.all_reach(self.right):
             return combine(left, self.right.evaluate(rows))
         undecided = spread(pc.fill_null(pc.not_equal(left, self.decided), True), rows.count)
         return combine(left, scattered(self.right.evaluate(rows.where(undecided)), undecided))
@@ -175,7 +183,7 @@ class Choice(Node):
         return [part for branch in self.branches for part in branch] + [self.otherwise]
 
     def evaluate(self, rows: Rows) -> Datum:
-        if not self.fallible:
+        if rows.all_reach(self):
             result = self.otherwise.evaluate(rows)
             for condition, value in reversed(self.branches):
                 met = pc.fill_null(condition.evaluate(rows), False)
@@ -205,9 +213,9 @@ class FirstValid(Node):
     def evaluate(self, rows: Rows) -> Datum:
         result = self.options[0].evaluate(rows)
         for option in self.options[1:]:
-            if option.fallible:
+            if rows.all_reach(option):
+                result = pc.coalesce(result, option.evaluate(rows))
+            else:
                 missing = spread(pc.is_null(result), rows.count)
                 result = pc.coalesce(result, scattered(option.evaluate(rows.where(missing)), missing))
-            else:
-                result = pc.coalesce(result, option.evaluate(rows))
         return result
