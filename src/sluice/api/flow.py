@@ -13,7 +13,7 @@ from sluice.api.stream import Joined, StreamHandle
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
 from sluice.model.join import HASH_COLUMN, ORDER_COLUMN, Stream
-from sluice.spark.files import FORMATS, FileOptions, infer_schema
+from sluice.spark.files import FORMATS, FileOptions, infer_schema, is_there
 from sluice.spark.sources import SPARK_FILE_OPTIONS, Source
 from sluice.spark.split import FileFormat
 from sluice.spark.types import arrow_schema, given_schema
@@ -70,11 +70,16 @@ class Flow:
             raise FlowError(f"stream {name!r} needs eventTime=, the column with the time of each row")
         tracking = {k: v for k, v in options.items() if k in SPARK_FILE_OPTIONS}
         reading = {k: _option_text(v) for k, v in options.items() if k not in SPARK_FILE_OPTIONS}
-        FileOptions.of(format, reading)
+        try:
+            FileOptions.of(format, reading)
+        except FlowError as problem:
+            raise FlowError(f"stream {name!r}: {problem}") from problem
         if schema is None:
             found = infer_schema(name, path, format, reading, str(options.get("pathGlobFilter", "*")))
         else:
             found = given_schema(name, schema)
+            if not is_there(path):
+                raise FlowError(f"stream {name!r}: there is no directory {path!r}; make it before the flow starts")
         source = Source(_stream(name, found, eventTime, delay), None, path, FileFormat(format, reading), tracking)
         return self._register(source)
 

@@ -70,7 +70,10 @@ def _keys_of(handle: StreamHandle, on: Keys, names: list[str]) -> tuple[str, ...
         mine: Any = on[handle.name]
     else:
         mine = on
-    keys = (mine,) if isinstance(mine, str) else tuple(mine)
+    named = [mine] if isinstance(mine, str) else list(mine) if isinstance(mine, (list, tuple)) else None
+    if named is None or not all(isinstance(k, str) for k in named):
+        raise FlowError(f"on= takes names of columns, one or a list, for stream {handle.name!r}; not {mine!r}")
+    keys = tuple(named)
     if not keys:
         raise FlowError("on= is empty; give at least one key column")
     for key in keys:

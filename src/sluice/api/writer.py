@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sluice.api.query import Query
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from sluice.api.flow import Flow
 
 SINKS = ("parquet", "memory", "console", "noop", "foreachBatch")
+COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4")
 OPTIONS = {
     "path": "directory for the parquet sink",
     "checkpointLocation": "directory for the flow's durable state",
@@ -80,12 +82,16 @@ class DataStreamWriter:
         self._name = name
         return self
 
-    def trigger(self, *, processingTime: str | None = None, availableNow: bool | None = None) -> DataStreamWriter:
+    def trigger(
+        self, *, processingTime: str | None = None, availableNow: bool | None = None, **others: Any
+    ) -> DataStreamWriter:
+        for other in others:
+            raise FlowError(f"there is no trigger {other!r} here; use processingTime='1 second' or availableNow=True")
         if (processingTime is None) == (availableNow is None):
             raise FlowError("trigger takes either processingTime='1 second' or availableNow=True")
         if processingTime is not None:
-            microseconds(processingTime, "trigger's processingTime")
-            self._trigger = {"processingTime": processingTime}
+            every = microseconds(processingTime, "trigger's processingTime")
+            self._trigger = {"processingTime": f"{every} microseconds"}  # Spark knows fewer units
         elif availableNow is not True:
             raise FlowError("trigger's availableNow must be True")
         else:
@@ -102,9 +108,8 @@ class DataStreamWriter:
         if path is not None:
             self.option("path", path)
         sink = self._sink()
-        temporary, checkpoint = self._checkpoint()
         settings = Settings(
-            checkpoint=checkpoint,
+            checkpoint="",
             sites=self._count("sites", self._flow.spark.sparkContext.defaultParallelism),
             partitions=self._count("partitions", 256),
             site_memory=size_in_bytes(self._options.get("siteMemory", "1g"), "siteMemory"),
@@ -115,6 +120,8 @@ class DataStreamWriter:
             raise FlowError(f"partitions ({settings.partitions}) must be at least sites ({settings.sites})")
         if settings.partitions > 65_536:
             raise FlowError(f"partitions ({settings.partitions}) must be at most 65536")
+        temporary, checkpoint = self._checkpoint()  # last: what has been refused leaves no directory behind
+        settings = replace(settings, checkpoint=checkpoint)
         sources = [self._flow.sources[s.name] for s in self._spec.streams]
         running = RunningQuery(
             self._flow.spark, self._flow.name, self._name, self._spec, sources, settings, sink, self._trigger, temporary
@@ -133,10 +140,13 @@ class DataStreamWriter:
         if kind == "memory" and not self._name:
             raise FlowError("the memory sink needs queryName(NAME), the name of the view with its results")
         rows = self._count("numRows", 20)
+        compression = str(self._options.get("compression", "snappy")).lower()
+        if compression not in COMPRESSIONS:
+            raise FlowError(f"option 'compression' must be one of {', '.join(COMPRESSIONS)}, not {compression!r}")
         return SinkChoice(
             kind=kind,
             path=self._options.get("path"),
-            compression=str(self._options.get("compression", "snappy")),
+            compression=compression,
             name=self._name,
             function=self._function,
             rows=rows,
@@ -158,7 +168,7 @@ class DataStreamWriter:
     def _count(self, option: str, default: int) -> int:
         value = self._options.get(option, default)
         try:
-            number = int(value)
+            number = int(str(value))
         except (TypeError, ValueError):
             number = 0
         if number < 1 or isinstance(value, bool):

@@ -45,6 +45,8 @@ class Journal:
                 f"checkpoint {self.storage.uri} has format {found.get('format')}, this version of Sluice reads format "
                 f"{FORMAT}; nothing was touched. Use the version that wrote it, or a new checkpointLocation"
             )
+        if not isinstance(found.get("id"), str):
+            raise CheckpointError(f"{self.storage.path(IDENTITY)} is damaged: it has no id")
         differences = differing({k: v for k, v in identity.items() if k != "id"}, found)
         if differences:
             raise CheckpointError(
@@ -67,10 +69,18 @@ class Journal:
     def numbers(self) -> list[int]:
         """The epochs on record, oldest first (only the newest `KEPT` stay)."""
         names = (e.name for e in self.storage.files(DIRECTORY))
-        return sorted(int(n.removesuffix(".json")) for n in names if n.endswith(".json"))
+        ours = [n for n in names if n.endswith(".json")]
+        foreign = [n for n in ours if not n.removesuffix(".json").isdecimal()]
+        if foreign:
+            raise CheckpointError(f"{self.storage.path(DIRECTORY)} holds {foreign[0]}, which no epoch has written")
+        return sorted(int(n.removesuffix(".json")) for n in ours)
 
     def read(self, number: int) -> EpochRecord:
         doc = self._parsed(_name(number))
+        if doc.get("format", FORMAT) != FORMAT:
+            raise CheckpointError(
+                f"{self.storage.path(_name(number))} has format {doc['format']}, this version of Sluice reads {FORMAT}"
+            )
         try:
             return EpochRecord.from_json(doc)
         except (KeyError, TypeError, ValueError) as problem:

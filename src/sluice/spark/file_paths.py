@@ -84,6 +84,14 @@ def find(path: str, name_filter: str = "*") -> Iterator[Place]:
             raise StorageError(f"cannot list {path!r}: {e}") from e
 
 
+def is_there(path: str) -> bool:
+    """Whether there is such a file or directory; a pattern may come to match later."""
+    if _WILD.search(path) or _BRACES.search(path):
+        return True
+    place = locate(path)
+    return bool(place.filesystem.get_file_info(place.inner).type != fs.FileType.NotFound)
+
+
 def _without_braces(pattern: str) -> list[str]:
     group = _BRACES.search(pattern)
     if group is None:

@@ -15,11 +15,11 @@ from pyarrow import types as kind
 from sluice.model.errors import FlowError, StorageError
 from sluice.spark.file_columnar import arrow_schema, parquet_schema, read_arrow, read_parquet
 from sluice.spark.file_options import FORMATS, FileOptions
-from sluice.spark.file_paths import Place, find, locate
+from sluice.spark.file_paths import Place, find, is_there, locate
 from sluice.spark.file_text import infer_text, read_text
 from sluice.spark.file_types import normal_schema, normal_type
 
-__all__ = ["FORMATS", "FileOptions", "infer_schema", "normal_schema", "normal_type", "read_file"]
+__all__ = ["FORMATS", "FileOptions", "infer_schema", "is_there", "normal_schema", "normal_type", "read_file"]
 
 _FILES_TO_INFER_FROM = 16
 

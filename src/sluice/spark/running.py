@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from sluice.model.errors import CheckpointError
 from sluice.model.join import JoinSpec
 from sluice.spark.epochs import Epochs, Settings, Sink
 from sluice.spark.exchange import Sites
@@ -73,6 +74,7 @@ class RunningQuery:
         self.sink = sink.build(spark, checkpoint, spec)
         try:
             self.epochs = Epochs(flow, spec, tuple(s.format for s in sources), self.settings, self.sink)
+            self._check_sparks_part()
             self.query = self.epochs.recover(uuid.uuid4().hex[:16])
             self.sites = Sites(spark, settings.sites)
             frame = combined(spark, sources)
@@ -81,7 +83,8 @@ class RunningQuery:
             writer = writer.queryName(name) if name else writer
             self.spark_query = writer.start()
         except BaseException:
-            self._remove_temporary()
+            if temporary:
+                shutil.rmtree(checkpoint, ignore_errors=True)
             if hasattr(self, "sites"):
                 self.sites.close(self.settings.places, self.query)
             raise
@@ -90,6 +93,15 @@ class RunningQuery:
 
     def _epoch(self, batch: DataFrame, number: int) -> None:
         self.epochs.run(number, self.sites.tokens, self.sites.exchange(batch))
+
+    def _check_sparks_part(self) -> None:
+        """Without its offsets Spark would count epochs and read files from the start again."""
+        storage = self.epochs.storage
+        if storage.files("journal") and not storage.files(f"{SPARK}/offsets"):
+            raise CheckpointError(
+                f"checkpoint {storage.uri} has a journal, but no {SPARK}/offsets: part of it was deleted or restored. "
+                "Use a new checkpointLocation"
+            )
 
     def stop(self) -> None:
         self.spark_query.stop()

@@ -65,13 +65,21 @@ class SplitTask:
         started = perf_counter()
         for batch in batches:
             waited = perf_counter() - started
-            if batch.num_rows:
-                split = splits[batch.column(STREAM_COLUMN)[0].as_py()]
-                split.seconds["crossing"] += waited
-                yield from split.take_in(batch)
+            for number, part in _by_stream(batch):
+                splits[number].seconds["crossing"] += waited * part.num_rows / batch.num_rows
+                yield from splits[number].take_in(part)
             started = perf_counter()
         for split in splits:
             yield from split.finish()
+
+
+def _by_stream(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The stretches of a batch that are of one stream: Spark fills batches across all partitions of a task."""
+    numbers = batch.column(STREAM_COLUMN).to_numpy()
+    cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for a, b in pairwise(cuts):
+        if b > a:
+            yield int(numbers[a]), batch.slice(a, b - a)
 
 
 class _Split:
