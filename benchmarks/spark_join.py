@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -56,9 +57,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("home", type=Path)
     parser.add_argument("provider", choices=["heap", "rocksdb"])
+    parser.add_argument("--files-per-trigger", type=int, help="another size of the micro-batches than the workload's")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="try another setting")
     args = parser.parse_args()
     w = Workload.load(args.home)
+    w = replace(w, files_per_trigger=args.files_per_trigger or w.files_per_trigger)
     conf = (HEAP if args.provider == "heap" else ROCKSDB) | dict(c.split("=", 1) for c in args.conf)
     begin = time.monotonic()
     with session("local[2]", conf) as spark, scratch(args.home) as work:
@@ -70,7 +73,8 @@ def main() -> None:
         run = batches(progress, {p["batchId"]: p["sink"].get("numOutputRows", 0) for p in progress})
         settings = [f"{key.removeprefix('spark.sql.')}={value.rsplit('.', 1)[-1]}" for key, value in conf.items()]
         report(
-            settings=f"local[2], {MEMORY} heap, noop sink, {', '.join(settings)}",
+            settings=f"local[2], {MEMORY} heap, noop sink, {w.files_per_trigger} files a stream per trigger, "
+            + ", ".join(settings),
             **streamed(run, w.fill_rows, seconds),
         )
 

@@ -37,9 +37,9 @@ class Workload:
     hot: bool = False  # 80 % of the rows on 20 % of the keys
     window_seconds: int = 30
     rows_per_second: int = 20_000
-    files: int = 40
+    files: int = 100
     rows_per_file: int = 100_000
-    files_per_trigger: int = 4
+    files_per_trigger: int = 10
 
     @property
     def rows_in(self) -> int:
@@ -74,7 +74,7 @@ WORKLOADS = {
         Workload("three", "three streams, every row within the window of the newest", streams="ABC"),
         # Ten times the window over ten times the keys: ten times the state, the same matches per row. The extra
         # files are needed to fill it: 6 M rows a side before the first epoch that counts.
-        Workload("big", "uniform with ten times the state", keys=10_000_000, window_seconds=300, files=80),
+        Workload("big", "uniform with ten times the state", keys=10_000_000, window_seconds=300, files=120),
         Workload(
             "trickle",
             "epochs of ten rows a stream",

@@ -73,6 +73,12 @@ class TestCompiled:
         expression = compiled(text, time_zone=NEW_YORK)
         assert pickle.loads(pickle.dumps(expression)).evaluate(TABLE).equals(expression.evaluate(TABLE))
 
+    def test_may_be_long_but_not_deep(self) -> None:
+        many = " OR ".join(f"trades.size = {number}" for number in range(1000))
+        assert pickle.loads(pickle.dumps(compiled(many))).evaluate(TABLE).to_pylist() == [True, True, True, None]
+        with pytest.raises(FlowError, match="nested too deeply"):
+            compiled("(" * 2000 + "1" + ")" * 2000)
+
     @pytest.mark.parametrize(
         "stored",
         [

@@ -63,9 +63,12 @@ def compile_expression(
 
     _demand_zone(time_zone)
     source = Source(text)
-    tree = source.parse()
-    compiler = Compiler(source, resolve, schema, time_zone)
-    root = compiler.node(tree)
+    try:
+        tree = source.parse()
+        compiler = Compiler(source, resolve, schema, time_zone)
+        root = compiler.node(tree)
+    except RecursionError:
+        raise FlowError(f'"{text[:200]} ..." is nested too deeply; split it up into columns of the stream') from None
     if pa.types.is_interval(root.type):
         source.refuse(tree, "an interval of months is no value of its own; add it to a date or timestamp")
     expression = Expression(text, tuple(compiler.columns), root.type, root)

@@ -16,7 +16,7 @@ from sluice.kernels.expression.coercion import (
     NULL,
     STRING,
     common_type,
-    is_array,
+    is_decimal,
     is_floating,
     is_integral,
     is_ordered,
@@ -102,7 +102,14 @@ class Builder:
             type_ = wider
         return [self.cast(at, node, type_) for node in nodes]
 
+    def short_literal(self, at: Syntax, node: Node, other: Node) -> Node:
+        """An integer literal beside a decimal, as a decimal of only the digits it has."""
+        if is_decimal(other.type) and isinstance(node, Constant) and node.literal and is_integral(node.type):
+            return self.cast(at, node, pa.decimal128(len(str(abs(node.value.as_py()))), 0))
+        return node
+
     def compare(self, at: Syntax, operation: str, left: Node, right: Node) -> Node:
+        left, right = self.short_literal(at, left, right), self.short_literal(at, right, left)
         if not (is_ordered(left.type) and is_ordered(right.type)) or self._uncommon(left, right):
             names = f"{spark_name(left.type)} with {spark_name(right.type)}"
             self.source.refuse(at, f"cannot compare {names}; compare parts of them, or use CAST(... AS ...)")
@@ -165,8 +172,3 @@ class Builder:
 
     def integral(self, at: Syntax, node: Node, target: pa.DataType) -> Node:
         return self.wanted(at, node, target, is_integral)
-
-    def array(self, at: Syntax, node: Node) -> Node:
-        if not is_array(node.type):
-            self.source.refuse(at, f"{spark_name(node.type)} is given where an array is expected")
-        return node

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
@@ -120,8 +119,11 @@ class Compiler(Literals):
         return self._junction(at, True)
 
     def _junction(self, at: Syntax, decided: bool) -> Node:
-        left, right = (self.boolean(side, self.node(side)) for side in (at.this, at.expression))
-        return Junction(BOOLEAN, left, right, decided)
+        operands, rest = [], at
+        while type(rest) is type(at):
+            operands.append(rest.expression)
+            rest = rest.this
+        return _joined([self.boolean(side, self.node(side)) for side in (rest, *reversed(operands))], decided)
 
     def _not(self, at: Syntax) -> Node:
         return self._inverted(at, self.boolean(at, self.node(at.this)))
@@ -155,7 +157,7 @@ class Compiler(Literals):
         if len(constants) == len(options) > 1 and value.type not in (BOOLEAN, NULL) and is_ordered(value.type):
             return self.member(at, value, constants)
         found = [self.compare(at, "equal", value, option) for option in options]
-        match = reduce(lambda left, right: Junction(BOOLEAN, left, right, True), found)
+        match = _joined(found, True)
         if not any(option.fallible for option in options):
             return match
         # Spark does not look at the list for a null value.
@@ -217,6 +219,14 @@ class Compiler(Literals):
         if not function.least <= len(arguments) <= function.most:
             self.source.refuse(at, f"'{name}' takes {function.arity()} arguments, not {len(arguments)}")
         return function.make(self, at, [self.node(argument) for argument in arguments])
+
+
+def _joined(conditions: Sequence[Node], decided: bool) -> Node:
+    """AND or OR of many conditions, in a tree that stays flat however many they are."""
+    if len(conditions) == 1:
+        return conditions[0]
+    half = len(conditions) // 2
+    return Junction(BOOLEAN, _joined(conditions[:half], decided), _joined(conditions[half:], decided), decided)
 
 
 def _names(at: Syntax) -> list[str] | None:

@@ -52,7 +52,9 @@ def binary(build: Builder, at: Syntax, operation: str, left: Node, right: Node) 
     if is_floating(left.type) or is_floating(right.type) or (operation == "divide" and not _any_decimal(left, right)):
         return _floating(build, at, operation, left, right)
     if _any_decimal(left, right):
-        return _decimal(build, at, operation, _as_decimal(build, at, left), _as_decimal(build, at, right))
+        left, right = build.short_literal(at, left, right), build.short_literal(at, right, left)
+        left, right = (build.cast(at, side, decimal_for(side.type)) for side in (left, right))
+        return _decimal(build, at, operation, left, right)
     type_ = LONG if operation == "div" else max(left.type, right.type, key=INTEGRALS.index)
     left, right = build.cast(at, left, type_), build.cast(at, right, type_)
     if operation == "remainder":
@@ -74,13 +76,6 @@ def _without_null(build: Builder, at: Syntax, node: Node, other: Node) -> Node:
 
 def _any_decimal(left: Node, right: Node) -> bool:
     return is_decimal(left.type) or is_decimal(right.type)
-
-
-def _as_decimal(build: Builder, at: Syntax, node: Node) -> Node:
-    """Spark gives an integer literal only the digits it has, any other integer all its type may have."""
-    if isinstance(node, Constant) and node.literal and is_integral(node.type):
-        return build.cast(at, node, pa.decimal128(len(str(abs(node.value.as_py()))), 0))
-    return build.cast(at, node, decimal_for(node.type))
 
 
 def _floating(build: Builder, at: Syntax, operation: str, left: Node, right: Node) -> Node:
