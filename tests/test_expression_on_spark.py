@@ -247,13 +247,12 @@ LEAVES = {
     "t": ["b", "c", "i > 1", "s = 'a'", "x < y", "day = ts", "s LIKE 'a%'", "NOT NULL", "o.x IS NULL"],
 }
 SHAPES = {
-    "n": ["<n> + <n>", "<n> - <n>", "<n> * <n>", "(<n> - <n>)", "(<n> + <n>) * 2", "<n> / nullif(<n>, 0)", "abs(<n>)"]
-    + ["-(<n>)", "greatest(<n>, <n>)", "least(<n>, <n>)", "coalesce(<n>, <n>)", "nullif(<n>, <n>)"]
-    + ["CASE WHEN <t> THEN <n> ELSE <n> END", "if((<n1>) <> 0, (<n>) / (<n1>), <n>)"],
-    "t": ["<t> AND <t>", "<t> OR <t>", "NOT <t> AND <t>", "(<t> OR <t>)", "(<t>) = (<t>)", "(<t>) <=> (<t>)"]
-    + ["NOT (<t>)", "(<t>) IS NULL", "<n> < <n>", "<n> <= <n>", "<n> = <n>", "<n> <> <n>", "<n> > <n>", "<n> <=> <n>"]
-    + ["<n> BETWEEN <n> AND <n>", "<n> IN (<n>, <n>)", "(<n1>) <> 0 AND (<n>) / (<n1>) > <n>"]
-    + ["(<n1>) = 0 OR (<n>) % (<n1>) > <n>"],
+    "n": split("""<n> + <n>; <n> - <n>; <n> * <n>; (<n> - <n>); (<n> + <n>) * 2; <n> / nullif(<n>, 0); abs(<n>); -(<n>)
+    greatest(<n>, <n>); least(<n>, <n>); coalesce(<n>, <n>); nullif(<n>, <n>); CASE WHEN <t> THEN <n> ELSE <n> END
+    if((<n1>) <> 0, (<n>) / (<n1>), <n>)"""),
+    "t": split("""<t> AND <t>; <t> OR <t>; NOT <t> AND <t>; (<t> OR <t>); (<t>) = (<t>); (<t>) <=> (<t>); NOT (<t>)
+    (<t>) IS NULL; <n> < <n>; <n> <= <n>; <n> = <n>; <n> <> <n>; <n> > <n>; <n> <=> <n>; <n> BETWEEN <n> AND <n>
+    <n> IN (<n>, <n>); (<n1>) <> 0 AND (<n>) / (<n1>) > <n>; (<n1>) = 0 OR (<n>) % (<n1>) > <n>"""),
 }
 
 

@@ -50,6 +50,10 @@ class Compiler(Literals):
         self.columns: list[str] = []
 
     def node(self, at: Syntax) -> Node:
+        node = self._node(at)
+        return self._inverted(at, node) if at.args.get("negate") else node
+
+    def _node(self, at: Syntax) -> Node:
         kind = type(at)
         if kind in _COMPARISONS:
             return self.compare(at, _COMPARISONS[kind], self.node(at.this), self.node(at.expression))
@@ -106,8 +110,8 @@ class Compiler(Literals):
         return operators.negated(self, at, self.node(operand))
 
     def _cast(self, at: Syntax) -> Node:
-        if at.args.get("safe") or at.args.get("format"):
-            self.source.refuse(at, f"TRY_CAST and formats are not available; {ELSEWHERE}")
+        if at.args.get("safe"):
+            self.source.refuse(at, f"TRY_CAST is not available; {ELSEWHERE}")
         if self.is_suffixed(at):
             return self.suffixed(at)
         return self.cast(at, self.node(at.this), self.named_type(at))
@@ -142,15 +146,13 @@ class Compiler(Literals):
         return self._inverted(at, self.compare(at, "null_safe", self.node(at.this), self.node(at.expression)))
 
     def _between(self, at: Syntax) -> Node:
-        if at.args.get("symmetric"):
-            self.source.refuse(at, "BETWEEN SYMMETRIC is not available")
         value = self.node(at.this)
         low = self.compare(at, "greater_equal", value, self.node(at.args["low"]))
         high = self.compare(at, "less_equal", value, self.node(at.args["high"]))
         return Junction(BOOLEAN, low, high, False)
 
     def _in(self, at: Syntax) -> Node:
-        if not at.expressions or any(at.args.get(name) for name in ("query", "unnest", "field", "is_global")):
+        if not at.expressions:
             self.source.refuse(at, "IN takes a list of values in parentheses")
         value, *options = self.common(at, [self.node(at.this), *map(self.node, at.expressions)])
         constants = [option for option in options if isinstance(option, Constant)]
@@ -164,15 +166,15 @@ class Compiler(Literals):
         return Choice(BOOLEAN, ((is_null(self, at, [value]), self.constant(None, BOOLEAN)),), match)
 
     def _like(self, at: Syntax, escape: str = "\\") -> Node:
-        pattern = self.node(at.expression)
-        result = like(self, at, self.node(at.this), pattern, escape, any_case=isinstance(at, exp.ILike))
-        return self._inverted(at, result) if at.args.get("negate") else result
+        value, pattern = self.node(at.this), self.node(at.expression)
+        return like(self, at, value, pattern, escape, any_case=isinstance(at, exp.ILike))
 
     def _escape(self, at: Syntax) -> Node:
         escape = at.expression.this if isinstance(at.expression, exp.Literal) else ""
         if not isinstance(at.this, exp.Like | exp.ILike) or len(escape) != 1:
             self.source.refuse(at, "ESCAPE takes one character, after LIKE")
-        return self._like(at.this, escape)
+        result = self._like(at.this, escape)
+        return self._inverted(at, result) if at.this.args.get("negate") else result
 
     def _rlike(self, at: Syntax) -> Node:
         return rlike(self, at, [self.node(at.this), self.node(at.expression)])

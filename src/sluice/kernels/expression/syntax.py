@@ -63,6 +63,12 @@ def _levels() -> dict[type[Syntax], int]:
 
 
 _LEVELS = _levels()
+# What a node may be made of. Anything else would change its meaning without our notice.
+_UNDERSTOOD = {
+    "this", "expression", "expressions", "low", "high", "ifs", "true", "false", "default", "negate", "to", "unit",
+    "position", "table", "db", "catalog", "quoted", "is_string", "safe", "_type", "nested", "fraction_in_string",
+}  # fmt: skip
+_UNPLACED = (exp.Boolean, exp.Null, exp.Interval, exp.Cast)  # for which sqlglot keeps no position in the text
 _PRIMARY, _PREDICATE = 99, _LEVELS[exp.Is]
 
 
@@ -72,28 +78,28 @@ class Source:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    def fragment(self, node: Syntax) -> str:
-        """The part of the text a node was read from, as far as its positions tell."""
-        places = [part.meta for part in node.walk() if "start" in part.meta]
+    def quote(self, node: Syntax) -> str:
+        """The part of the text a node was read from, and where it stands when it is not all of it."""
+        parts = list(node.walk())
+        places = [part.meta for part in parts if "start" in part.meta]
         if not places:
-            return node.sql(dialect=SparkAsWritten)
-        start, end = min(place["start"] for place in places), max(place["end"] for place in places) + 1
+            return f'"{self.text}"'
+        start, end = self._balanced(min(p["start"] for p in places), max(p["end"] for p in places) + 1)
+        shown = self.text[start:end]
+        if self.text.strip() == shown.strip():
+            return f'"{self.text}"'
+        if any(isinstance(part, _UNPLACED) for part in parts):
+            shown = node.sql(dialect=SparkAsWritten, normalize_functions=False)
+        line, column = self.text.count("\n", 0, start) + 1, start - self.text.rfind("\n", 0, start)
+        return f'"{shown}" (line {line}, column {column} of "{self.text}")'
+
+    def _balanced(self, start: int, end: int) -> tuple[int, int]:
+        """Takes in the parentheses that belong to the part; only names and literals have positions."""
         while self.text.count("(", start, end) > self.text.count(")", start, end) and ")" in self.text[end:]:
             end = self.text.index(")", end) + 1
         while self.text.count(")", start, end) > self.text.count("(", start, end) and "(" in self.text[:start]:
             start = self.text.rindex("(", 0, start)
-        return self.text[start:end]
-
-    def quote(self, node: Syntax) -> str:
-        """The fragment, and where it stands in the text when it is only a part of it."""
-        fragment = self.fragment(node)
-        if fragment.strip() == self.text.strip():
-            return f'"{fragment}"'
-        start = self.text.find(fragment)
-        if start < 0:
-            return f'"{fragment}" of "{self.text}"'
-        line, column = self.text.count("\n", 0, start) + 1, start - self.text.rfind("\n", 0, start)
-        return f'"{fragment}" (line {line}, column {column} of "{self.text}")'
+        return start, end
 
     def refuse(self, node: Syntax, why: str) -> NoReturn:
         raise FlowError(f"{why}, in {self.quote(node)}")
@@ -112,6 +118,8 @@ class Source:
         return tree
 
     def _vet(self, node: Syntax) -> None:
+        if any(value and name not in _UNDERSTOOD for name, value in node.args.items()):
+            self.refuse(node, f"this is not available in an expression; {ELSEWHERE}")
         for name, least in _least_levels(node).items():
             operand = node.args.get(name)
             if operand is not None and _level(operand) < least and not _is_compound(name, operand):
