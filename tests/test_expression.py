@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -72,6 +74,17 @@ class TestCompiled:
                   WHEN trades.info.floor.no IN (1, 3) THEN year(quotes.day) / 4 ELSE greatest(quotes.fee, 0) END"""
         expression = compiled(text, time_zone=NEW_YORK)
         assert pickle.loads(pickle.dumps(expression)).evaluate(TABLE).equals(expression.evaluate(TABLE))
+
+    def test_needs_no_parser_there(self) -> None:
+        texts = [
+            "quotes.day + INTERVAL 1 DAY",
+            "trades.tags[0] = 'x'",
+            "CAST(symbol AS timestamp)",
+            "length(symbol) = 1",
+        ]
+        sent = pickle.dumps([compiled(text) for text in texts])
+        there = "import pickle, sys; pickle.load(sys.stdin.buffer); sys.exit('sqlglot' in sys.modules)"
+        subprocess.run([sys.executable, "-c", there], input=sent, check=True, env={"PYTHONPATH": ":".join(sys.path)})
 
     def test_may_be_long_but_not_deep(self) -> None:
         many = " OR ".join(f"trades.size = {number}" for number in range(1000))

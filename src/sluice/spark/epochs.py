@@ -75,6 +75,8 @@ class Epochs:
         self.identity = {"name": name, "partitions": settings.partitions, **spec.identity()}
         self.recent: deque[EpochRecord] = deque(maxlen=100)
         self.lock = threading.Lock()
+        self.busy = threading.Lock()
+        self.closed = False
         self.record = EpochRecord(-1, (None,) * len(spec.streams), self._even(0, 0), ((),) * settings.sites)
 
     def recover(self, new_id: str) -> str:
@@ -86,16 +88,34 @@ class Epochs:
         last = self.journal.last()
         if last is not None:
             self.record = last
+        self._tidy(last)
+        return self.query
+
+    def close(self) -> None:
+        """Let no epoch run any more, and remove what failed attempts at the epochs left."""
+        with self.busy:
+            self.closed = True
+            last = self.journal.last()
+            if last is not None and last.number == self.record.number:  # else the checkpoint is somebody else's now
+                self._tidy(last)
+
+    def _tidy(self, last: EpochRecord | None) -> None:
         for name in self._listed(STATE) - self.record.files():
             self.storage.delete(name)
-        for name in self._listed("journal"):
-            if name.endswith(".tmp"):
-                self.storage.delete(name)
+        for directory in ("", "journal"):
+            for name in self._listed(directory):
+                if name.endswith(".tmp"):
+                    self.storage.delete(name)
         self.sink.open(self.query, last)
-        return self.query
 
     def run(self, number: int, tokens: tuple[int, ...], exchange: Exchange) -> None:
         """Process one epoch exactly once, however often it is asked for."""
+        with self.busy:
+            if self.closed:
+                raise CheckpointError("the query has ended")
+            self._run(number, tokens, exchange)
+
+    def _run(self, number: int, tokens: tuple[int, ...], exchange: Exchange) -> None:
         if number <= self.record.number:
             if number < self.record.number:
                 raise CheckpointError(
@@ -190,7 +210,7 @@ class Epochs:
         )
 
     def _listed(self, directory: str) -> set[str]:
-        return {f"{directory}/{entry.name}" for entry in self.storage.files(directory)}
+        return {f"{directory}/{entry.name}".lstrip("/") for entry in self.storage.files(directory)}
 
 
 def _phases(reports: list[Report], wall: float) -> dict[str, float]:

@@ -121,6 +121,7 @@ class RunningQuery:
             self.spark_query.awaitTermination()
         try:
             self.sites.close(self.settings.places, self.query)
+            self.epochs.close()
         finally:
             self._remove_temporary()
             self._closed.set()

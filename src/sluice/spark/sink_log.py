@@ -48,6 +48,12 @@ class SinkLog:
                 if old < number - EVERY:
                     self.storage.delete(_name(old))
 
+    def tidy(self) -> None:
+        """Remove drafts that a killed driver left."""
+        for entry in self.storage.files(DIRECTORY):
+            if entry.name.endswith(".tmp"):
+                self.storage.delete(f"{DIRECTORY}/{entry.name}")
+
     def _numbers(self) -> list[int]:
         names = (e.name.removesuffix(".compact") for e in self.storage.files(DIRECTORY))
         return sorted(int(n) for n in names if n.isdigit())

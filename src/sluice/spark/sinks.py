@@ -51,6 +51,7 @@ class ParquetSink:
         for entry in self.storage.files(self.staging.directory):
             if entry.name not in committed:
                 self.storage.delete(f"{self.staging.directory}/{entry.name}")
+        self.log.tidy()
 
     def deliver(self, record: EpochRecord) -> None:
         for part in record.parts:

@@ -58,3 +58,17 @@ def unscaled_decimal(values: Any, present: Any, type_: pa.DataType) -> pa.Array:
     words[:, 0], words[:, 1] = values, values >> 63
     bitmap = pa.array(present).buffers()[1] if not present.all() else None
     return pa.Array.from_buffers(type_, len(values), [bitmap, pa.py_buffer(words)])
+
+
+def element(lists: Datum, index: Datum, *, from_one: bool) -> pa.Array:
+    """The element of each list at the index of its row."""
+    lists, index = aligned(lists, index)
+    present, asked = valid(lists, index), numbers(index)
+    ends = lists.offsets.to_numpy().astype(np.int64)
+    count = np.diff(ends)
+    place = asked
+    if from_one:
+        demand(asked != 0, present, "elements are counted from 1")
+        place = np.where(asked > 0, asked - 1, count + asked)
+    demand((place >= 0) & (place < count), present, "the array is too short for the index")
+    return lists.values.take(pa.array(np.where(present, ends[:-1] + place, 0), mask=~present))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 
-from sluice.kernels.expression.arrays import aligned, demand, numbers, valid
+from sluice.kernels.expression import arrays
 from sluice.kernels.expression.builder import Builder
 from sluice.kernels.expression.coercion import INT, LONG, is_array, spark_name
 from sluice.kernels.expression.signature import Arguments, taking
 from sluice.kernels.expression.syntax import Syntax
-from sluice.kernels.expression.tree import Datum, Node
+from sluice.kernels.expression.tree import Node
 
 
 def size(build: Builder, at: Syntax, arguments: Arguments) -> Node:
@@ -28,7 +27,7 @@ def element_at(build: Builder, at: Syntax, arguments: Arguments) -> Node:
 def element(build: Builder, at: Syntax, array: Node, index: Node, *, from_one: bool) -> Node:
     """`array[index]`, which counts from 0, or element_at, which counts from 1 and backwards when negative."""
     _demand_array(build, at, array)
-    kernel = partial(_element, from_one=from_one)
+    kernel = partial(arrays.element, from_one=from_one)
     arguments = [array, build.integral(at, index, LONG)]
     return build.conformed(at, build.call(at, kernel, arguments, array.type.value_type, raises=True))
 
@@ -40,19 +39,6 @@ def _demand_array(build: Builder, at: Syntax, node: Node) -> None:
 
 def _is_large(node: Node) -> bool:
     return bool(pa.types.is_large_list(node.type))
-
-
-def _element(lists: Datum, index: Datum, *, from_one: bool) -> pa.Array:
-    lists, index = aligned(lists, index)
-    present, asked = valid(lists, index), numbers(index)
-    ends = lists.offsets.to_numpy().astype(np.int64)
-    count = np.diff(ends)
-    place = asked
-    if from_one:
-        demand(asked != 0, present, "elements are counted from 1")
-        place = np.where(asked > 0, asked - 1, count + asked)
-    demand((place >= 0) & (place < count), present, "the array is too short for the index")
-    return lists.values.take(pa.array(np.where(present, ends[:-1] + place, 0), mask=~present))
 
 
 LISTS = {

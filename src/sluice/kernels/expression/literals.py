@@ -24,9 +24,9 @@ from sluice.kernels.expression.coercion import (
     SHORT,
     STRING,
 )
-from sluice.kernels.expression.operators import MONTHS, Days
+from sluice.kernels.expression.operators import MONTHS
 from sluice.kernels.expression.syntax import ELSEWHERE, Syntax, read_interval
-from sluice.kernels.expression.tree import Constant, Node
+from sluice.kernels.expression.tree import Constant, Days, Node
 
 _TYPES = {
     "TEXT": STRING, "BOOLEAN": BOOLEAN, "TINYINT": BYTE, "SMALLINT": SHORT, "INT": INT, "BIGINT": LONG,

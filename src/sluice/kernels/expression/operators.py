@@ -31,7 +31,7 @@ from sluice.kernels.expression.coercion import (
     spark_name,
 )
 from sluice.kernels.expression.syntax import ELSEWHERE, Syntax
-from sluice.kernels.expression.tree import Constant, Node
+from sluice.kernels.expression.tree import Constant, Days, Node
 
 MONTHS = pa.month_day_nano_interval()  # Spark's year-month interval, which occurs only as a literal
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "remainder": "%", "div": "div"}
@@ -155,10 +155,6 @@ def _moved(build: Builder, at: Syntax, moment: Node, by: Node, sign: int) -> Nod
             by = build.arrow(at, "negate_checked", [by], INTERVAL)
         return build.call(at, instants.add_interval, [moment, by], moment.type, raises=True)
     _refuse(build, at, "add" if sign > 0 else "subtract", moment, by)
-
-
-class Days(Constant):
-    """An interval literal in days or weeks alone: added to a date it yields a date, others yield a timestamp."""
 
 
 def _difference(build: Builder, at: Syntax, left: Node, right: Node) -> Node:

@@ -102,6 +102,10 @@ class Constant(Node):
         return self.value
 
 
+class Days(Constant):
+    """An interval literal in days or weeks alone: added to a date it yields a date, others yield a timestamp."""
+
+
 @dataclass(frozen=True)
 class Call(Node):
     """A kernel over the values of the arguments.
