@@ -12,10 +12,8 @@ SECOND = 1_000_000
 TIME = pa.timestamp("us", "UTC")
 
 
-def stream(
-    name: str, key: pa.DataType = pa.int64(), delay: int | None = 0, payload: pa.DataType | None = None
-) -> Stream:
-    return Stream(name, pa.schema([("k", key), ("ts", TIME), ("v", payload or pa.int64())]), "ts", delay)
+def stream(name: str, key: pa.DataType | None = None, delay: int | None = 0) -> Stream:
+    return Stream(name, pa.schema([("k", key or pa.int64()), ("ts", TIME), ("v", pa.int64())]), "ts", delay)
 
 
 def join(

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -130,11 +131,8 @@ def test_a_failing_operation_fails_the_epoch_and_the_next_try_succeeds(before, f
                 failures += 1
                 raise OSError(28, "No space left on device")
 
-        with storage.watch(watcher):
-            try:
-                query.run(epoch_rows(KEEP), number=KEEP)
-            except (OSError, StorageError):
-                pass
+        with storage.watch(watcher), suppress(OSError, StorageError):
+            query.run(epoch_rows(KEEP), number=KEEP)
         query.close()
         query = started(root)
         for epoch in (KEEP, KEEP + 1):
