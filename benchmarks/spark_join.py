@@ -27,7 +27,7 @@ ROCKSDB = HEAP | {
     f"{STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{STORE}.rocksdb.changelogCheckpointing.enabled": "true",
     f"{STORE}.rocksdb.trackTotalNumberOfRows": "false",
-    "spark.sql.streaming.join.stateFormatVersion": "3",
+    "spark.sql.streaming.join.stateFormatVersion": "4",
 }
 
 

@@ -13,7 +13,7 @@ from sluice.policies import Policy, policy
 from sluice.spark.epochs import Epochs, Settings
 from sluice.spark.sinks import ParquetSink
 from sluice.spark.site import SiteTask
-from sluice.spark.split import SplitTask, row_column
+from sluice.spark.split import SplitTask
 from sluice.state.workspace import Places, close_workspaces
 
 EpochRows = list[pa.Table]
@@ -39,7 +39,8 @@ class DirectQuery:
         self.places = Places(str(root / "memory"), str(root / "disk"))
         settings = Settings(str(root / "checkpoint"), sites, partitions, memory, self.places, policy(wanted))
         self.tokens = tuple(range(100, 100 + sites))
-        self.epochs = Epochs(name, spec, (None,) * len(spec.streams), settings, ParquetSink(str(self.out), "snappy"))
+        reading = tuple(tuple(s.schema.names) for s in spec.streams)
+        self.epochs = Epochs(name, spec, reading, settings, ParquetSink(str(self.out), "snappy"))
         self.query = self.epochs.recover("0" * 16)
 
     @property
@@ -76,9 +77,8 @@ class DirectQuery:
         close_workspaces(self.places, self.query)
 
     def _sent(self, stream: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-        rows = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
         number = pa.array([stream] * batch.num_rows, pa.int32())
-        return pa.RecordBatch.from_arrays([number, rows], names=["stream", row_column(stream)])
+        return pa.RecordBatch.from_arrays([number, *batch.columns], names=["stream", *batch.schema.names])
 
     def _for(self, token: int, everything: pa.Table | None) -> pa.Table:
         if everything is None:

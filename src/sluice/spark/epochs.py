@@ -23,7 +23,7 @@ from sluice.model.state import RunRef, reassign
 from sluice.policies import Policy
 from sluice.spark.results import Staging
 from sluice.spark.site import SiteTask
-from sluice.spark.split import FileFormat, SplitTask
+from sluice.spark.split import Reading, SplitTask
 from sluice.state.storage import Storage
 from sluice.state.transaction import STATE
 from sluice.state.workspace import Places
@@ -64,12 +64,12 @@ class Epochs:
         self,
         name: str,
         spec: JoinSpec,
-        formats: tuple[FileFormat | None, ...],
+        reading: tuple[Reading, ...],
         settings: Settings,
         sink: Sink,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.spec, self.formats, self.settings, self.sink, self.clock = spec, formats, settings, sink, clock
+        self.spec, self.reading, self.settings, self.sink, self.clock = spec, reading, settings, sink, clock
         self.storage = Storage(settings.checkpoint)
         self.journal = Journal(self.storage)
         self.identity = {"name": name, "partitions": settings.partitions, **spec.identity()}
@@ -166,7 +166,7 @@ class Epochs:
 
     def _tasks(self, number: int, tokens: tuple[int, ...], before: EpochRecord) -> tuple[SplitTask, SiteTask]:
         late_below = watermarks(before.newest, tuple(s.delay for s in self.spec.streams))
-        split = SplitTask(self.spec, self.formats, before.routing, tokens, late_below)
+        split = SplitTask(self.spec, self.reading, before.routing, tokens, late_below)
         site = SiteTask(
             spec=self.spec,
             number=number,

@@ -20,7 +20,7 @@ from sluice.model.join import JoinSpec
 from sluice.spark.epochs import Epochs, Settings, Sink
 from sluice.spark.exchange import Sites
 from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, console
-from sluice.spark.sources import Source, combined
+from sluice.spark.sources import Source, combined, ways_to_read
 from sluice.state.storage import Storage
 from sluice.state.workspace import scratch
 
@@ -73,7 +73,7 @@ class RunningQuery:
         self.settings = replace(settings, checkpoint=checkpoint)
         self.sink = sink.build(spark, checkpoint, spec)
         try:
-            self.epochs = Epochs(flow, spec, tuple(s.format for s in sources), self.settings, self.sink)
+            self.epochs = Epochs(flow, spec, ways_to_read(sources), self.settings, self.sink)
             self._check_sparks_part()
             self.query = self.epochs.recover(uuid.uuid4().hex[:16])
             self.sites = Sites(spark, settings.sites)

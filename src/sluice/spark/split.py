@@ -40,9 +40,9 @@ class FileFormat:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-def row_column(stream: int) -> str:
-    """The struct column in which the rows of a `readStream` stream travel to the split."""
-    return f"rows{stream}"
+Slots = tuple[str, ...]
+"""The columns in which the columns of a `readStream` stream travel to the split, in the stream's order."""
+Reading = FileFormat | Slots
 
 
 def blob_schema(stream: Stream) -> pa.Schema:
@@ -54,7 +54,7 @@ class SplitTask:
     """What a map task of one epoch needs to know."""
 
     spec: JoinSpec
-    formats: tuple[FileFormat | None, ...]
+    reading: tuple[Reading, ...]
     routing: Routing
     tokens: tuple[int, ...]
     watermarks: Times
@@ -96,10 +96,10 @@ class _Split:
         self.seconds = {"crossing": 0.0, "read": 0.0, "split": 0.0}
 
     def take_in(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        form = self.task.formats[self.number]
-        if form is None:
-            rows = batch.column(row_column(self.number))
-            fields = [_conformed(column, f.type) for column, f in zip(rows.flatten(), self.stream.schema, strict=True)]
+        form = self.task.reading[self.number]
+        if not isinstance(form, FileFormat):
+            columns = (batch.column(slot) for slot in form)
+            fields = [_conformed(column, f.type) for column, f in zip(columns, self.stream.schema, strict=True)]
             yield from self._gather(pa.RecordBatch.from_arrays(fields, schema=self.stream.schema))
             return
         for path in batch.column(PATH_COLUMN).to_pylist():
