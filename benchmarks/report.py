@@ -54,11 +54,11 @@ def first_line(command: list[str]) -> str:
 
 
 def facts(title: str, values: dict[str, str]) -> None:
-    print(f"{title}: " + ", ".join(f"{name} {value}" for name, value in values.items()))
+    print(f"{title}: " + ", ".join(f"{name} {value}" for name, value in values.items()), flush=True)
 
 
 def opening(w: Workload) -> None:
-    print(f"\n{w.name}: {w.about}")
+    print(f"\n{w.name}: {w.about}", flush=True)
     print(
         f"  {len(w.streams)} streams x {w.files} files x {w.rows_per_file:,} rows, {w.keys:,} keys, "
         f"window {w.window_seconds} s = {w.state_rows:,} rows of state a side, "

@@ -99,6 +99,7 @@ class MemorySink(BatchSink):
 
     def open(self, query: str, record: EpochRecord | None) -> None:
         self.storage.make_dir(RESULTS)
+        self.shown = []
         for entry in self.storage.files(RESULTS):
             epoch = int(entry.name.split("-")[1])
             committed = record is not None and (epoch < record.number or entry.name in {p.name for p in record.parts})
