@@ -156,7 +156,7 @@ DIVISION = [
 DIVISION += ["if(i <> 0, n div i, NULL)", "if(d <> 0, e div d, NULL)", "if(i <> 0, 2.5 div i, NULL)"]
 LOGIC = r"""b AND c; b OR c; NOT b AND c OR i > 0; b IS TRUE; b IS NOT FALSE; b IS NULL; b < c; b <=> c
 i IN (1, 3, NULL); i NOT IN (1, 3); i IN (1, 2.5, n); s IN ('a', 'abc'); x IN (0D, 1.5D); f IN (0.1, 1.5)
-day IN ('2020-02-29', '1969-12-31'); i IN (1, 6 / i) OR i = 0; i BETWEEN -2 AND 3; i NOT BETWEEN -2 AND 3.5
+day IN ('2020-02-29', '1969-12-31'); i = 0 OR i IN (1, 6 / i); i BETWEEN -2 AND 3; i NOT BETWEEN -2 AND 3.5
 x BETWEEN y AND 100; day BETWEEN '2000-01-01' AND '2030-01-01'
 CASE WHEN i > 0 THEN 'pos' WHEN i < 0 THEN 'neg' ELSE 'zero' END; CASE WHEN b THEN i WHEN c THEN d END
 CASE i WHEN 1 THEN 'one' WHEN 2.0 THEN 'two' END; CASE WHEN i <> 0 THEN 10 / i WHEN b THEN 1 END
@@ -166,7 +166,7 @@ isnan(x); isnan(i); greatest(i, tiny, 3); least(x, y, 0D); greatest(x, y); great
 greatest(day, ts); least(ts, us, local); i IS DISTINCT FROM tiny; x IS NOT DISTINCT FROM y; digits = i
 digits < 2; number > 1.0; day_text = day; time_text > ts; time_text = local; day > ts; day <= local; ts = local
 '5' = i; b = 'true'; ts < '2020-03-08 02:30:00'; ts >= '2020-11-01 01:30:00' AND ts <= '2050-06-01T00:00:00Z'
-o.x = 1; o.city = 'a'; a[0]; a[i % 2] IS NULL OR i < 0; element_at(a, -1); size(a); i <> 0 AND b AND 6 % i = 0
+o.x = 1; o.city = 'a'; a[0]; i < 0 OR a[i % 2] IS NULL; element_at(a, -1); size(a); i <> 0 AND b AND 6 % i = 0
 i = 0 OR NOT b OR 6 % i = 0; -i + 3; -d; - x; -(-i); +i; abs(i); abs(x); abs(d); NULL = 1; 'lit'; 1.50
 -2147483648; 5L + 1.5; - (5) + 1.5; 1 + i * 2 - 3 % 2 > i AND NOT i = 5; i + 1 IN (2, 3) AND b
 s = "it's" OR s = 'it''s'; b = c IS NULL"""

@@ -30,7 +30,7 @@ class Expression:
     text: str
     columns: tuple[str, ...]
     type: pa.DataType
-    _root: Node = field(repr=False)
+    _root: Node = field(repr=False, compare=False)
 
     def evaluate(self, table: pa.Table | pa.RecordBatch) -> pa.Array:
         """The value for each row of the table, which has at least the columns the expression reads."""

@@ -66,6 +66,7 @@ def extreme(*values: Datum, less: Any, greatest: bool) -> Datum:
 
 def divide(divisor: Datum, dividend: Datum) -> Datum:
     """Division, of integers to whole numbers; the divisor comes first, because Spark looks at it first."""
+    _demand_divisor(divisor, dividend)  # Arrow would make an error of every zero, which takes long if there are many
     return pc.divide_checked(dividend, divisor)
 
 
