@@ -31,7 +31,8 @@ class TimeScale(NamedTuple):
 
 def order_key(hashes: np.ndarray, times: np.ndarray, scale: TimeScale) -> np.ndarray:
     """The 64-bit numbers by which a segment is sorted."""
-    return (hashes.astype(np.uint64) << _LOW) | scale.ticks(times)
+    order: np.ndarray = (hashes.astype(np.uint64) << _LOW) | scale.ticks(times)
+    return order
 
 
 def hash_part(order: np.ndarray) -> np.ndarray:
