@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sluice.model.errors import CheckpointError, FlowError, SluiceError, StorageError
+from sluice.model.version import VERSION
 
 if TYPE_CHECKING:
     from sluice.api.flow import Flow
 
 __all__ = ["CheckpointError", "Flow", "FlowError", "SluiceError", "StorageError"]
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice import __version__
 from sluice.model.errors import FlowError, SluiceError
+from sluice.model.version import VERSION
 from sluice.spark.epochs import Exchange, Report
 from sluice.spark.site import REPORT_DDL, SiteTask
 from sluice.spark.split import BLOBS_DDL, SplitTask
@@ -100,17 +100,17 @@ def _check_workers(session: SparkSession, tasks: int) -> None:
 
     def versions(_: Any) -> Any:
         try:
-            import sluice
-            import sluice.spark.site  # with all that a site's task needs
+            import sluice.spark.site  # noqa: F401  # with all that a site's task needs
+            from sluice.model.version import VERSION as THERE
 
-            yield "sluice " + sluice.__version__
+            yield THERE
         except ImportError as problem:
             yield str(problem)
 
     context = session.sparkContext
     for found in context.parallelize(range(tasks), tasks).mapPartitions(versions).collect():
-        if found != f"sluice {__version__}":
+        if found != VERSION:
             raise FlowError(
                 f"the executors' Python ({context.pythonExec}) cannot run this flow: {found}. Install "
-                f"sluice {__version__} there, or set PYSPARK_PYTHON to an interpreter that has it"
+                f"sluice {VERSION} there, or set PYSPARK_PYTHON to an interpreter that has it"
             )
