@@ -98,7 +98,7 @@ class Job:
             time.sleep(kill.delay)
         else:
             time.sleep(max(0.0, self.born + kill.delay - time.monotonic()))
-        assert self.running, f"the job ended before {kill}\n{self.tail()}"
+        assert self.running, self.ended_before(kill)
         if kill.whom == "driver and executors":  # one process group: Python, its JVM, and the executors' JVMs
             os.killpg(self.process.pid, signal.SIGKILL)
         elif kill.whom == "driver":  # the executors find out by themselves
@@ -108,7 +108,7 @@ class Job:
             self.wait_for("an executor", lambda: bool(self.executors()))
             for process in self.executors()[: 1 if kill.whom == "executor" else None]:
                 process.kill()
-            assert self.running, f"the job ended before {kill}\n{self.tail()}"
+            assert self.running, self.ended_before(kill)
         if kill.whom.startswith("driver"):
             self.process.wait()
 
@@ -126,9 +126,12 @@ class Job:
     def wait_for(self, what: str, condition: Callable[[], bool], ending: bool = False) -> None:
         deadline = time.monotonic() + PATIENCE
         while not condition():
-            assert self.running or ending, f"the job ended before there was {what}\n{self.tail()}"
+            assert self.running or ending, self.ended_before(what)
             assert time.monotonic() < deadline, f"no {what} in {PATIENCE} s\n{self.tail()}"
             time.sleep(0.02)
+
+    def ended_before(self, what: object) -> str:
+        return f"the job ended with {self.process.returncode} before {what}\n{self.tail()}"
 
     def tail(self) -> str:
         return self.log.read_text()[-6_000:]
