@@ -55,7 +55,8 @@ def build_join(handles: Sequence[StreamHandle], on: Keys | None, within: Within 
         twice = next(n for n in output.names if output.names.count(n) > 1)
         raise FlowError(f"two result columns would be named {twice!r}; rename a stream or a column")
     if where is not None:
-        condition = compile_condition(where, _resolver(handles), output)
+        zone = str(handles[0].flow.spark.conf.get("spark.sql.session.timeZone"))
+        condition = compile_condition(where, _resolver(handles), output, time_zone=zone)
         spec = JoinSpec(spec.streams, spec.inputs, spec.legs, kinds, reach, condition)
     return spec
 
