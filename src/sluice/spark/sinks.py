@@ -19,6 +19,7 @@ from sluice.spark.types import spark_schema
 from sluice.state.storage import Storage
 
 RESULTS = "results"
+SHOWN = f"{RESULTS}/shown"
 
 
 class NoopSink:
@@ -77,11 +78,11 @@ class BatchSink:
         self.function(self._frame([p.name for p in record.parts]), record.number)
         self._keep_only({p.name for p in record.parts})
 
-    def _frame(self, parts: list[str]) -> DataFrame:
+    def _frame(self, parts: list[str], directory: str = RESULTS) -> DataFrame:
         if not parts:
             return self.spark.createDataFrame([], self.schema)
         base = self.staging.uri if "://" in str(self.staging.uri) else "file://" + self.storage.root
-        return self.spark.read.schema(self.schema).parquet(*(f"{base}/{RESULTS}/{name}" for name in parts))
+        return self.spark.read.schema(self.schema).parquet(*(f"{base}/{directory}/{name}" for name in parts))
 
     def _keep_only(self, names: set[str]) -> None:
         for entry in self.storage.files(RESULTS):
@@ -98,25 +99,22 @@ class MemorySink(BatchSink):
         self.shown: list[str] = []
 
     def open(self, query: str, record: EpochRecord | None) -> None:
-        self.storage.make_dir(RESULTS)
-        self.shown = []
-        for entry in self.storage.files(RESULTS):
-            epoch = int(entry.name.split("-")[1])
-            committed = record is not None and (epoch < record.number or entry.name in {p.name for p in record.parts})
-            if committed:
-                self.shown.append(entry.name)
-            else:
-                self.storage.delete(f"{RESULTS}/{entry.name}")
+        self.storage.make_dir(SHOWN)
+        self._keep_only({p.name for p in record.parts} if record else set())
+        self.shown = sorted(entry.name for entry in self.storage.files(SHOWN))
         self._show()
 
     def deliver(self, record: EpochRecord) -> None:
+        """Only parts of committed epochs are ever moved to where the view looks."""
+        for part in record.parts:
+            self.storage.move(f"{RESULTS}/{part.name}", f"{SHOWN}/{part.name}")
         new = [p.name for p in record.parts if p.name not in self.shown]
         if new:
             self.shown += new
             self._show()
 
     def _show(self) -> None:
-        self._frame(self.shown).createOrReplaceTempView(self.name)
+        self._frame(self.shown, SHOWN).createOrReplaceTempView(self.name)
 
 
 def console(rows: int, truncate: bool) -> Callable[[DataFrame, int], None]:
