@@ -29,10 +29,10 @@ SLUICE = {
 # Micro-batches past filling the state that a slow peer is given, on `uniform` and on the other workloads, to keep the
 # whole near half an hour; Sluice always gets every file.
 COUNTED = {"spark-heap": (3, 1), "spark-rocksdb": (2, 1), "flink": (2, 1), "flink-rocksdb": (1, 1)}
-# The slowest get smaller micro-batches too: at 20 s and more each, what a micro-batch costs beside its rows is nothing.
+# The slowest get smaller micro-batches too, to bound the run; whether that costs them anything is not measured.
 # (Flink has none; the number only bounds its files.)
 PER_TRIGGER = {"spark-rocksdb": 4, "flink": 4, "flink-rocksdb": 4}
-# DuckDB matches keys before times, so more rows a key would slow it: it gets what suits it.
+# DuckDB matches keys before times, so more rows a key should slow it: it gets fewer files than Sluice.
 DUCKDB_FILES = 40
 TIMEOUT = 1500
 LEAVING = 60  # seconds a contender has to close its session once its figures are out
