@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,10 @@ SLUICE = {
     "sluice-parquet": ["--sink", "parquet"],
     "sluice-cluster": ["--master", "local-cluster[2,1,2048]"],
 }
-# Micro-batches past filling the state that a slow peer is given, on `uniform` and on the other workloads, to keep the
-# whole near half an hour; Sluice always gets every file.
-COUNTED = {"spark-heap": (3, 1), "spark-rocksdb": (2, 1), "flink": (2, 1), "flink-rocksdb": (1, 1)}
-# The slowest get smaller micro-batches too, to bound the run; whether that costs them anything is not measured.
-# (Flink has none; the number only bounds its files.)
-PER_TRIGGER = {"spark-rocksdb": 4, "flink": 4, "flink-rocksdb": 4}
-# DuckDB matches keys before times, so more rows a key should slow it: it gets fewer files than Sluice.
-DUCKDB_FILES = 40
+# Micro-batches of a slow peer that count, on `uniform` and on the other workloads. It gets the files that fill the state
+# and those, from the start of the same rows and as many a trigger as everybody: what a row costs it does not depend on
+# how many windows have gone by. Sluice and DuckDB get every file.
+COUNTED = {"spark-heap": (4, 2), "spark-rocksdb": (1, 1), "flink": (1, 1), "flink-rocksdb": (1, 1)}
 TIMEOUT = 1500
 LEAVING = 60  # seconds a contender has to close its session once its figures are out
 
@@ -71,11 +67,8 @@ def line_up(w: Workload, peers: list[str]) -> list[str]:
 
 
 def files_given(w: Workload, contender: str) -> int:
-    if contender == "duckdb":
-        return min(w.files, DUCKDB_FILES)
     if contender not in COUNTED or w.name == "trickle":
         return w.files
-    w = replace(w, files_per_trigger=PER_TRIGGER.get(contender, w.files_per_trigger))
     return files_for(w, COUNTED[contender][w.name != "uniform"])
 
 
@@ -99,8 +92,7 @@ def command(contender: str, home: Path, count: bool) -> list[str]:
         case "sluice":
             return [sys.executable, "-m", "benchmarks.sluice_join", str(home), *SLUICE[contender]]
         case "spark":
-            size = ["--files-per-trigger", str(PER_TRIGGER[contender])] if contender in PER_TRIGGER else []
-            return [sys.executable, "-m", "benchmarks.spark_join", str(home), variant, *size]
+            return [sys.executable, "-m", "benchmarks.spark_join", str(home), variant]
         case "flink":
             extra = ["--count"] if count else ["--runs", "2"]
             return [str(flink_python()), "-m", "benchmarks.flink_join", str(home / "csv"), variant or "heap", *extra]

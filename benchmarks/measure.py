@@ -14,7 +14,7 @@ from typing import Any
 
 # What every JVM may take; all contenders get the same.
 MEMORY = "8g" if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") > 14 << 30 else "4g"
-FIRST_BATCHES = 2  # never counted: they load code, compile and open the state
+FIRST_BATCHES = 1  # never counted: it loads code and opens the state
 
 
 @dataclass(frozen=True)

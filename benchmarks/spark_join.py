@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -57,11 +56,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("home", type=Path)
     parser.add_argument("provider", choices=["heap", "rocksdb"])
-    parser.add_argument("--files-per-trigger", type=int, help="another size of the micro-batches than the workload's")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="try another setting")
     args = parser.parse_args()
     w = Workload.load(args.home)
-    w = replace(w, files_per_trigger=args.files_per_trigger or w.files_per_trigger)
     conf = (HEAP if args.provider == "heap" else ROCKSDB) | dict(c.split("=", 1) for c in args.conf)
     begin = time.monotonic()
     with session("local[2]", conf) as spark, scratch(args.home) as work:

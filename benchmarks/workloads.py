@@ -106,4 +106,4 @@ def quick(w: Workload) -> Workload:
 def files_for(w: Workload, counted: int) -> int:
     """How many files a stream a slow contender gets: those that fill the state, then ``counted`` micro-batches."""
     filling = -(-w.state_rows // (w.rows_per_file * w.files_per_trigger))
-    return min(w.files, (max(filling, 2) + counted) * w.files_per_trigger)
+    return min(w.files, (filling + counted) * w.files_per_trigger)

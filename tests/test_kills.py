@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -158,7 +158,8 @@ def job(root: Path, files: int, *options: str, env: dict[str, str] | None = None
         yield running
     finally:
         for process in processes(root):
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 @cache

@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -26,6 +27,11 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
+# An executor lost in the middle of an epoch takes blobs with it. Spark makes them again, but not for sites that were
+# already through: two runs of a split may differ (in their timings, or because the user's stream does), so it gives up
+# the job. An epoch is all or nothing, and can be run again as a whole.
+_ATTEMPTS = 4
+_GIVEN_UP = ("with indeterminate output was failed and retried", "has failed the maximum allowable number of times")
 
 
 class Sites:
@@ -59,21 +65,29 @@ class Sites:
         """The exchange over one micro-batch."""
 
         def run(split: SplitTask, site: SiteTask) -> list[Report]:
-            def at_site(key: tuple[Any, ...], anchor: pa.Table, blobs: pa.Table) -> pa.Table:
-                return site(key[0].as_py(), blobs)
-
-            def map_side(batches: Any) -> Any:
-                return split(batches)
-
-            # as many map tasks as cores: every further one only adds its start-up and makes the blobs smaller
-            blobs = batch.coalesce(self.session.sparkContext.defaultParallelism).mapInArrow(map_side, BLOBS_DDL)
-            reports = self.anchor.groupBy("site").cogroup(blobs.groupBy("site")).applyInArrow(at_site, REPORT_DDL)
-            rows = reports.collect()
+            for attempt in range(_ATTEMPTS):
+                try:
+                    rows = self._job(batch, split, site).collect()
+                    break
+                except Py4JJavaError as failure:
+                    if attempt + 1 == _ATTEMPTS or not _beyond_retries(failure):
+                        raise
             if len(rows) != self.count:
                 raise SluiceError(f"{len(rows)} of {self.count} sites answered")
             return [json.loads(bytes(row["report"])) for row in rows]
 
         return run
+
+    def _job(self, batch: DataFrame, split: SplitTask, site: SiteTask) -> DataFrame:
+        def at_site(key: tuple[Any, ...], anchor: pa.Table, blobs: pa.Table) -> pa.Table:
+            return site(key[0].as_py(), blobs)
+
+        def map_side(batches: Any) -> Any:
+            return split(batches)
+
+        # as many map tasks as cores: every further one only adds its start-up and makes the blobs smaller
+        blobs = batch.coalesce(self.session.sparkContext.defaultParallelism).mapInArrow(map_side, BLOBS_DDL)
+        return self.anchor.groupBy("site").cogroup(blobs.groupBy("site")).applyInArrow(at_site, REPORT_DDL)
 
     def close(self, places: Places, query: str) -> None:
         """Let go of the pinned sites and remove the local tiers on every executor."""
@@ -93,6 +107,11 @@ class Sites:
 
         context.parallelize(range(slots), slots).mapPartitions(clean).count()
         close_workspaces(places, query)
+
+
+def _beyond_retries(failure: Py4JJavaError) -> bool:
+    """Whether the job ended because executors were lost, not because a task failed."""
+    return any(reason in str(failure.java_exception) for reason in _GIVEN_UP)
 
 
 def _check_workers(session: SparkSession, tasks: int) -> None:
