@@ -26,8 +26,8 @@ SLUICE = {
     "sluice-parquet": ["--sink", "parquet"],
     "sluice-cluster": ["--master", "local-cluster[2,1,2048]"],
 }
-# Micro-batches of a slow peer that count, on `uniform` and on the other workloads. It gets the files that fill the state
-# and those, from the start of the same rows and as many a trigger as everybody: what a row costs it does not depend on
+# Micro-batches of a slow peer that count, on `uniform` and on the other workloads. It gets the files that fill the
+# state and those: the first of the same rows, as many a trigger as everybody, since what a row costs does not depend on
 # how many windows have gone by. Sluice and DuckDB get every file.
 COUNTED = {"spark-heap": (4, 2), "spark-rocksdb": (1, 1), "flink": (1, 1), "flink-rocksdb": (1, 1)}
 TIMEOUT = 1500
