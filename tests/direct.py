@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +49,9 @@ class DirectQuery:
     def next(self) -> int:
         return self.epochs.record.number + 1
 
-    def run(self, rows: EpochRows, number: int | None = None) -> None:
+    def run(
+        self, rows: EpochRows, number: int | None = None, before_commit: Callable[[], object] = lambda: None
+    ) -> None:
         def exchange(split: SplitTask, site: SiteTask) -> list[dict]:
             blobs = []
             for task in range(self.map_tasks):
@@ -61,9 +65,8 @@ class DirectQuery:
             reports = []
             for token in self.tokens:
                 mine = self._for(token, everything)
-                import json
-
                 reports.append(json.loads(site(token, mine)["report"][0].as_py()))
+            before_commit()
             return reports
 
         self.epochs.run(self.next if number is None else number, self.tokens, exchange)

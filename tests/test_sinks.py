@@ -16,7 +16,7 @@ import pytest
 from arrivals import arrive, ticks, workspaces
 from oracle import batch_join, multiset
 
-from sluice import Flow
+from sluice import CheckpointError, Flow
 from sluice.cli.main import main
 from sluice.state.storage import watch
 
@@ -131,6 +131,27 @@ class TestMemory:
             assert rows_of(spark.table("pairs_seen")) == expected(spark, tmp_path, epochs)
             inputs(tmp_path, 1, first=epochs)
 
+    def test_a_part_of_a_failed_attempt_is_never_shown(self, spark: Any, tmp_path: Path) -> None:
+        inputs(tmp_path, 2)
+        writer = joined(spark, tmp_path).writeStream.format("memory").queryName("pairs_once")
+        seen = []
+
+        def fail(operation: str, path: str) -> None:
+            if operation == "put" and path.endswith("journal/000000000001.json") and not seen:
+                seen.append(path)
+                raise RuntimeError("the power went out")
+
+        writer.option("checkpointLocation", tmp_path / "ck")
+        with watch(fail), pytest.raises(Exception, match="the power went out"):
+            finish(writer)
+        part = next((tmp_path / "ck" / "results" / "shown").glob("*.parquet"))
+        stray = part.name.replace("part-000000000000", "part-000000000001")
+        shutil.copy(part, tmp_path / "ck" / "results" / stray)  # as if the attempt had been killed
+        finish(writer)
+        assert seen
+        assert rows_of(spark.table("pairs_once")) == expected(spark, tmp_path, 2)
+        assert not list((tmp_path / "ck" / "results").glob("*.parquet"))
+
     def test_without_a_checkpoint(self, spark: Any, tmp_path: Path) -> None:
         """Its results outlive the query, so that they can be looked at; they go with the process."""
         before = workspaces(spark)
@@ -139,7 +160,7 @@ class TestMemory:
         assert not query.isActive
         assert rows_of(spark.table("pairs_in_passing")) == expected(spark, tmp_path, 1)
         kept = workspaces(spark) - before
-        assert not any(path.startswith("/dev/shm") for path in kept)
+        assert kept and not any(path.startswith("/dev/shm") for path in kept)
         for path in kept:
             assert Path(path, "results").is_dir()
             shutil.rmtree(path)
@@ -303,13 +324,16 @@ def test_stop_in_the_middle_of_an_epoch(spark: Any, tmp_path: Path) -> None:
     assert sum(handed[-2:], Counter()) == expected(spark, tmp_path, 3) - expected(spark, tmp_path, 1)
 
 
-@pytest.mark.parametrize("every", ["200 ms", "1 sec", "0.5 seconds", "1 minute 1 second"])
-def test_processing_time_in_the_words_of_every_other_duration(spark: Any, tmp_path: Path, every: str) -> None:
+@pytest.mark.parametrize(("every", "micros"), [("200 ms", 200_000), ("1 minute 1 second", 61_000_000)])
+def test_processing_time_in_the_words_of_every_other_duration(
+    spark: Any, tmp_path: Path, every: str, micros: int
+) -> None:
     inputs(tmp_path, 1)
     writer = joined(spark, tmp_path).writeStream.format("noop").options(**SPEED).trigger(processingTime=every)
     query = writer.start()
     try:
         assert query.isActive
+        assert f"{micros} microseconds" in str(writer._trigger)
     finally:
         query.stop()
 
@@ -334,3 +358,34 @@ def test_a_failed_epoch_names_the_file(spark: Any, tmp_path: Path) -> None:
     query = join.writeStream.format("noop").options(**SPEED).trigger(availableNow=True).start()
     with pytest.raises(Exception, match=r"0001\.parquet"):
         query.awaitTermination()
+
+
+def test_a_query_started_again_takes_over_from_the_one_that_runs(spark: Any, tmp_path: Path) -> None:
+    """As in a notebook: the cell with start() is run again."""
+    inputs(tmp_path, 1)
+    handed: list[Counter] = []
+    writer = joined(spark, tmp_path).writeStream.foreachBatch(lambda frame, epoch: handed.append(rows_of(frame)))
+    writer = writer.options(**SPEED).option("checkpointLocation", tmp_path / "ck")
+    first = writer.start()
+    first.processAllAvailable()
+    second = writer.start()
+    assert not first.isActive and first.exception() is None
+    inputs(tmp_path, 2, first=1)
+    second.processAllAvailable()
+    second.stop()
+    assert sum(handed, Counter()) == expected(spark, tmp_path, 3)
+
+
+@pytest.mark.parametrize("lost", ["journal", "spark"])
+def test_a_checkpoint_with_a_part_missing_is_refused_untouched(spark: Any, tmp_path: Path, lost: str) -> None:
+    inputs(tmp_path, 2)
+    writer = joined(spark, tmp_path).writeStream.format("noop").option("checkpointLocation", tmp_path / "ck")
+    finish(writer)
+    (tmp_path / "ck" / lost).rename(tmp_path / "elsewhere")
+    before = sorted(p for p in (tmp_path / "ck").rglob("*") if p.is_file())
+    with pytest.raises(CheckpointError, match="part of it was deleted or restored"):
+        finish(writer)
+    assert sorted(p for p in (tmp_path / "ck").rglob("*") if p.is_file()) == before
+    (tmp_path / "elsewhere").rename(tmp_path / "ck" / lost)
+    inputs(tmp_path, 1, first=2)
+    finish(writer)

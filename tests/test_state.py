@@ -10,11 +10,14 @@ import pytest
 from direct import DirectQuery
 from hypothesis import given
 from hypothesis import strategies as st
+from oracle import batch_join, multiset
 from specs import SECOND, TIME, join, stream
 
 from sluice.model.routing import Routing
 from sluice.model.state import RunRef, SegmentRef, reassign
 from sluice.state.compaction import choose_merge
+from sluice.state.segment import Layout, merged_run, sorted_run
+from sluice.state.storage import watch
 
 A, B = stream("a"), stream("b")
 
@@ -137,3 +140,84 @@ def test_a_merge_never_exceeds_its_size(retention):
 
     big = [segment(str(i), length=LARGEST // 2) for i in range(30)]
     assert list(choose_merge(big, None, retention)) == []
+
+
+@given(st.data(), st.integers(1, 4), st.sampled_from([10, 10**9, 10**15]))
+def test_a_merged_run_is_in_the_order_of_its_own_scale(data, count, span):
+    """Also where an ancient row, which does not stay, had made the scale of the pieces a coarse one."""
+    layout = Layout(A.schema, "ts")
+    pieces, rows = [], []
+    for _ in range(count):
+        near = st.tuples(st.integers(0, 2), st.integers(0, 50))
+        ancient = st.tuples(st.integers(0, 2), st.integers(-span, -1))
+        some = data.draw(st.lists(near | ancient, min_size=1, max_size=20))
+        hashes, times = np.array([h for h, _ in some], np.uint32), np.array([t for _, t in some])
+        batch = pa.record_batch([hashes.astype(np.int64), pa.array(times, TIME), times], schema=A.schema)
+        pieces.append(sorted_run(layout, hashes, batch))
+        rows += some
+    keep_from = data.draw(st.sampled_from([None, 0]))
+    merged = merged_run(pieces, keep_from)
+    kept = sorted(row for row in rows if keep_from is None or row[1] >= keep_from)
+    assert np.all(merged.order[1:] >= merged.order[:-1])
+    assert list(zip(merged.hashes.tolist(), merged.times.tolist(), strict=True)) == kept
+
+
+def test_an_ancient_first_row_loses_nothing(tmp_path):
+    """It widens the run it is merged into and expires with the merge."""
+    spec = join([stream("a", delay=5 * SECOND), stream("b", delay=5 * SECOND)], 30 * SECOND)
+    rng = np.random.default_rng(1)
+
+    def some(epoch: int, rows: int) -> pa.Table:
+        times = 10**15 + epoch * 10 * SECOND + np.sort(rng.integers(0, 10 * SECOND, rows))
+        return pa.table([rng.integers(0, 20, rows), pa.array(times, TIME), np.arange(rows)], schema=A.schema)
+
+    ancient = pa.table([[1], pa.array([0], TIME), [0]], schema=A.schema)
+    idle = A.schema.empty_table()
+    a = [pa.concat_tables([ancient, some(0, 200)]), *(some(epoch, 200) for epoch in range(1, 12))]
+    b = [some(0, 1), *[idle] * 10, some(11, 300)]
+    query = DirectQuery(spec, tmp_path, sites=1)
+    for rows in zip(a, b, strict=True):
+        query.run(list(rows))
+    assert query.epochs.record.figures["lateRows"] == 0
+    expected = batch_join(spec, [pa.concat_tables(a), pa.concat_tables(b)])
+    assert multiset(query.results()) == multiset(expected)
+
+
+def test_fetched_state_stays_within_the_memory_given(tmp_path):
+    """Also in the first epoch after a restart, when all of it comes from the checkpoint."""
+    spec = join([A, B], 1000 * SECOND)
+    query = DirectQuery(spec, tmp_path, sites=1, memory=20_000)
+    for epoch in range(20):
+        query.run(ticking(epoch))
+    query.close()
+    query = DirectQuery(spec, tmp_path, sites=1, memory=20_000)
+    most = 0
+
+    def look(operation: str, path: str) -> None:
+        nonlocal most
+        most = max(most, sum(p.stat().st_size for p in everything_in(tmp_path / "memory")))
+
+    with watch(look):
+        query.run(ticking(20))
+    figures = query.epochs.record.figures["sites"][0]
+    assert figures["fetchedBytes"] > 40_000
+    added = max((tmp_path / "checkpoint" / "state").iterdir()).stat().st_size  # new rows and what was merged
+    assert 0 < most <= 20_000 + added
+
+
+def test_the_work_of_a_driver_that_takes_over_is_not_touched(tmp_path):
+    """Two drivers on one checkpoint: the older one ends, or a newer one starts, while the other is in an epoch."""
+    spec = join([A, B], 120 * SECOND)
+    first = DirectQuery(spec, tmp_path)
+    first.run(ticking(0))
+    second = DirectQuery(spec, tmp_path)
+    second.run(ticking(1), before_commit=first.epochs.close)
+    third = DirectQuery(spec, tmp_path)
+    third.run(ticking(2), before_commit=lambda: DirectQuery(spec, tmp_path))
+    expected = batch_join(spec, [pa.concat_tables([ticking(e)[0] for e in range(3)])] * 2)
+    assert multiset(third.results()) == multiset(expected)
+    last = DirectQuery(spec, tmp_path)
+    last.run(ticking(3))
+    state = {f"state/{p.name}" for p in (tmp_path / "checkpoint" / "state").iterdir()}
+    assert state == last.epochs.record.files()
+    last.close()

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 _LOW = np.uint64(32)
-_MASK = np.uint64(0xFFFF)
 
 
 class TimeScale(NamedTuple):

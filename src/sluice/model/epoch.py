@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,36 @@ from sluice.model.state import Manifest, RunRef
 
 Times = tuple[int | None, ...]
 """One event time (microseconds) a stream, None where no row was seen yet or the stream has no watermark."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try at a site's epoch, in one run of the query. Its files bear its name, so those of two never meet."""
+
+    number: int
+    site: int
+    run: str
+    token: str
+
+    def __str__(self) -> str:
+        return f"{self.number:012d}-{self.site:04d}-{self.run}-{self.token}"
+
+
+_ATTEMPT = re.compile(r"(?P<number>\d{12})-\d{4}-(?P<run>[0-9a-f]+)-[0-9a-f]+\.")
+
+
+def left_over(name: str, over: int, run: str) -> bool:
+    """Whether a file of an attempt can be removed, if no record names it: its epoch is over, or its run is ours.
+
+    Files of a later epoch may belong to a driver that is still at work, or that takes over from us.
+
+    >>> left_over("state/000000000007-0001-ab-cd.segments", over=7, run="12")
+    True
+    >>> left_over("state/000000000008-0001-ab-cd.segments", over=7, run="12")
+    False
+    """
+    found = _ATTEMPT.search(name)
+    return found is None or int(found["number"]) <= over or found["run"] == run
 
 
 @dataclass(frozen=True)

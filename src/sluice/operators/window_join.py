@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.kernels.hashing import keys_equal
-from sluice.kernels.probe import Run, pairs
+from sluice.kernels.probe import PAIRS_AT_ONCE, Run, pairs
 from sluice.model.join import JoinSpec
 
 Runs = Sequence[Run]
+BYTES_AT_ONCE = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,9 @@ class WindowJoin:
             runs.append(fresh)
         low, high = self._bounds(partial, leg)
         if not further:
+            at_once = self._results_at_once(partial, runs)
             for run in runs:
-                for which, found in pairs(run, partial.hashes, low, high):
+                for which, found in pairs(run, partial.hashes, low, high, at_once):
                     last = _Found([run], None, found, run.times[:0])
                     combined = {i: f.take(which) for i, f in partial.legs.items()} | {leg: last}
                     batch = self._materialise(combined)
@@ -95,6 +97,12 @@ class WindowJoin:
             return
         for grown in self._extended(partial, leg, runs, low, high):
             yield from self._grow(grown, start, further, new, old)
+
+    def _results_at_once(self, partial: _Partial, runs: list[Run]) -> int:
+        """How many results to make at a time: as many as fit a bounded number of bytes, for rows of average size."""
+        sides = [f.runs for f in partial.legs.values()] + [runs]
+        wide = sum(sum(r.rows.nbytes for r in side) / max(1, sum(len(r) for r in side)) for side in sides)
+        return max(1024, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1.0))))
 
     def _extended(
         self, partial: _Partial, leg: int, runs: list[Run], low: np.ndarray, high: np.ndarray

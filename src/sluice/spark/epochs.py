@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 
 from sluice.control.controller import decide
 from sluice.control.journal import Journal
-from sluice.model.epoch import EpochRecord, Part, watermarks
+from sluice.model.epoch import EpochRecord, Part, left_over, watermarks
 from sluice.model.errors import CheckpointError
 from sluice.model.join import JoinSpec
 from sluice.model.routing import Routing
@@ -28,6 +29,8 @@ from sluice.state.storage import Storage
 from sluice.state.transaction import STATE
 from sluice.state.workspace import Places
 
+TIDY_EVERY = 100
+"""Epochs after which the leavings of failed attempts are looked for again."""
 Report = dict[str, Any]
 Exchange = Callable[[SplitTask, SiteTask], list[Report]]
 """Runs one epoch's job: every source row through the split, every blob to its site; one report a site."""
@@ -41,8 +44,11 @@ class Sink(Protocol):
     def deliver(self, record: EpochRecord) -> None:
         """Show the results of a committed epoch; after a crash it is called again and must not show them twice."""
 
-    def open(self, query: str, record: EpochRecord | None) -> None:
-        """Get ready and remove what attempts that never committed have left; `record` is the newest committed epoch."""
+    def open(self, query: str) -> None:
+        """Get ready to take results."""
+
+    def tidy(self, record: EpochRecord, left_over: Callable[[str], bool]) -> None:
+        """Remove waiting parts that are left over, except those of `record`, the newest committed epoch."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,8 @@ class Epochs:
         self.lock = threading.Lock()
         self.busy = threading.Lock()
         self.closed = False
+        self.run_id = uuid.uuid4().hex[:8]
+        self.tidy_due = True
         self.record = EpochRecord(-1, (None,) * len(spec.streams), self._even(0, 0), ((),) * settings.sites)
 
     def recover(self, new_id: str) -> str:
@@ -85,10 +93,13 @@ class Epochs:
         identity = self.journal.claim({"id": new_id, **self.identity})
         self.storage.make_dir(STATE)
         self.query = str(identity["id"])
-        last = self.journal.last()
-        if last is not None:
-            self.record = last
-        self._tidy(last)
+        self.record = self.journal.last() or self.record
+        self.sink.open(self.query)
+        for directory in ("", "journal"):
+            for name in self._listed(directory):
+                if name.endswith(".tmp"):
+                    self.storage.delete(name)
+        self._tidy()
         return self.query
 
     def close(self) -> None:
@@ -97,16 +108,18 @@ class Epochs:
             self.closed = True
             last = self.journal.last()
             if last is not None and last.number == self.record.number:  # else the checkpoint is somebody else's now
-                self._tidy(last)
+                self._tidy()
 
-    def _tidy(self, last: EpochRecord | None) -> None:
+    def _tidy(self) -> None:
+        """Remove what failed attempts left, but nothing that another driver on this checkpoint may be writing."""
+
+        def over(name: str) -> bool:
+            return left_over(name, self.record.number, self.run_id)
+
         for name in self._listed(STATE) - self.record.files():
-            self.storage.delete(name)
-        for directory in ("", "journal"):
-            for name in self._listed(directory):
-                if name.endswith(".tmp"):
-                    self.storage.delete(name)
-        self.sink.open(self.query, last)
+            if over(name):
+                self.storage.delete(name)
+        self.sink.tidy(self.record, over)
 
     def run(self, number: int, tokens: tuple[int, ...], exchange: Exchange) -> None:
         """Process one epoch exactly once, however often it is asked for."""
@@ -143,6 +156,9 @@ class Epochs:
         for file in previous.files() - record.files():
             self.storage.delete(file)
         self.sink.deliver(record)
+        if self.tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
+            self._tidy()
+            self.tidy_due = False
         record.figures["seconds"]["commit"] = committed - exchanged
         record.figures["seconds"]["deliver"] = perf_counter() - committed
         record.figures["seconds"]["total"] = perf_counter() - begun
@@ -176,6 +192,7 @@ class Epochs:
             watermarks=late_below,
             checkpoint=self.settings.checkpoint,
             query=self.query,
+            run=self.run_id,
             places=self.settings.places,
             limit=self.settings.site_memory,
             staging=self.sink.staging,

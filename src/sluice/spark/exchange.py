@@ -8,10 +8,12 @@ site's partition, so sites and partitions are one to one.
 from __future__ import annotations
 
 import json
+import re
+import time
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -31,6 +33,7 @@ _SETTINGS = {
 # already through: two runs of a split may differ (in their timings, or because the user's stream does), so it gives up
 # the job. An epoch is all or nothing, and can be run again as a whole.
 _ATTEMPTS = 4
+_EXECUTOR_WAIT = 30.0
 _GIVEN_UP = ("with indeterminate output was failed and retried", "has failed the maximum allowable number of times")
 
 
@@ -43,6 +46,7 @@ class Sites:
         for key, value in _SETTINGS.items():
             self.session.conf.set(key, value)
         self.session.conf.set("spark.sql.shuffle.partitions", count)
+        _await_executors(self.session)
         _check_workers(self.session, count)
         self.tokens = self._tokens()
         rows = self.session.createDataFrame([(t,) for t in self.tokens], "site int")
@@ -91,27 +95,39 @@ class Sites:
 
     def close(self, places: Places, query: str) -> None:
         """Let go of the pinned sites and remove the local tiers on every executor."""
-        context = self.session.sparkContext
-        if context._jsc is None:  # the context was stopped: its executors, and with them the tiers, are gone
+        try:
+            if self.session.sparkContext._jsc is not None:  # else its executors, and with them the tiers, are gone
+                self._close_on_executors(places, query)
+        finally:
             close_workspaces(places, query)
-            return
+
+    def _close_on_executors(self, places: Places, query: str) -> None:
         self.anchor.unpersist()
+        context = self.session.sparkContext
         slots = max(context.defaultParallelism, self.count)
 
         def clean(_: Any) -> Any:
-            import time
-
             close_workspaces(places, query)
             time.sleep(0.1)  # so that no executor takes all these tasks
             return iter(())
 
         context.parallelize(range(slots), slots).mapPartitions(clean).count()
-        close_workspaces(places, query)
 
 
 def _beyond_retries(failure: Py4JJavaError) -> bool:
     """Whether the job ended because executors were lost, not because a task failed."""
     return any(reason in str(failure.java_exception) for reason in _GIVEN_UP)
+
+
+def _await_executors(session: SparkSession) -> None:
+    """Wait for the executors that were asked for, a little: sites are pinned to those that are there."""
+    context = session.sparkContext
+    conf, scheduler = context.getConf(), context._jsc.sc()
+    cluster = re.match(r"local-cluster\[\s*(\d+)", str(context.master))
+    wanted = int(cluster[1]) if cluster else int(conf.get("spark.executor.instances") or 0)
+    deadline = time.monotonic() + _EXECUTOR_WAIT
+    while scheduler.getExecutorMemoryStatus().size() - 1 < wanted and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def _check_workers(session: SparkSession, tasks: int) -> None:

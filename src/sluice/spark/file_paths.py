@@ -17,9 +17,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 from sluice.model.errors import StorageError
+from sluice.state.storage import HADOOP_NAMES
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*|$)", re.DOTALL)
-_HADOOP_NAMES = {"s3a": "s3", "s3n": "s3"}
 _WILD = re.compile(r"[*?\[]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
@@ -49,7 +49,7 @@ def locate(path: str) -> Place:
         return Place(fs.LocalFileSystem(use_mmap=True), inner, path)
     scheme = uri[1].lower()
     try:
-        filesystem, root = _remote(_HADOOP_NAMES.get(scheme, scheme), uri[2] or "")
+        filesystem, root = _remote(HADOOP_NAMES.get(scheme, scheme), uri[2] or "")
     except (pa.ArrowException, OSError) as e:
         raise StorageError(f"cannot reach {path!r}: {e}") from e
     return Place(filesystem, root.rstrip("/") + uri[3], path)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,6 +26,8 @@ from sluice.state.storage import Storage
 from sluice.state.workspace import scratch
 
 SPARK = "spark"
+_running: WeakValueDictionary[str, RunningQuery] = WeakValueDictionary()
+"""The query that this process runs on each checkpoint, also while it is being closed."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,14 @@ class RunningQuery:
         trigger: dict[str, Any],
         temporary: bool,
     ) -> None:
+        self._closed = threading.Event()
         _use_this_python(spark)
         checkpoint = _absolute(settings.checkpoint)
+        earlier = _running.get(checkpoint)
+        if (
+            earlier is not None and not earlier._closed.is_set()
+        ):  # Spark, too, ends the run before when a query is started again
+            earlier.stop()
         self.spec, self.sources, self.temporary = spec, sources, temporary
         self.settings = replace(settings, checkpoint=checkpoint)
         self.sink = sink.build(spark, checkpoint, spec)
@@ -88,19 +97,28 @@ class RunningQuery:
             if hasattr(self, "sites"):
                 self.sites.close(self.settings.places, self.query)
             raise
-        self._closed = threading.Event()
+        _running[checkpoint] = self
         threading.Thread(target=self._close_when_over, name=f"sluice-{self.query}", daemon=True).start()
 
     def _epoch(self, batch: DataFrame, number: int) -> None:
         self.epochs.run(number, self.sites.tokens, self.sites.exchange(batch))
 
     def _check_sparks_part(self) -> None:
-        """Without its offsets Spark would count epochs and read files from the start again."""
-        storage = self.epochs.storage
-        if storage.files("journal") and not storage.files(f"{SPARK}/offsets"):
+        """See that neither Spark's part of the checkpoint nor the journal lacks what the other has, before anything
+        is touched: without its offsets Spark would read files from the start again, without its journal all state
+        would be left over."""
+        storage, journal = self.epochs.storage, self.epochs.journal
+        numbers = journal.numbers()
+        if numbers and not storage.files(f"{SPARK}/offsets"):
             raise CheckpointError(
                 f"checkpoint {storage.uri} has a journal, but no {SPARK}/offsets: part of it was deleted or restored. "
                 "Use a new checkpointLocation"
+            )
+        ended = [int(e.name) for e in storage.files(f"{SPARK}/commits") if e.name.isdecimal()]
+        if ended and max(ended) > max(numbers, default=-1):
+            raise CheckpointError(
+                f"the journal of checkpoint {storage.uri} ends at epoch {max(numbers, default=-1)}, Spark's part of it "
+                f"at {max(ended)}: part of it was deleted or restored. Use a new checkpointLocation"
             )
 
     def stop(self) -> None:
@@ -121,23 +139,25 @@ class RunningQuery:
             self.spark_query.awaitTermination()
         try:
             self.sites.close(self.settings.places, self.query)
-            self.epochs.close()
         finally:
-            self._remove_temporary()
-            self._closed.set()
+            try:
+                self.epochs.close()
+            finally:
+                self._remove_temporary()
+                self._closed.set()
 
     def _remove_temporary(self) -> None:
         if not self.temporary:
             return
-        if isinstance(self.sink, MemorySink):  # its view is for looking at afterwards, too
-            atexit.register(shutil.rmtree, self.settings.checkpoint, ignore_errors=True)
-        else:
+        if not isinstance(self.sink, MemorySink):  # its view is for looking at afterwards, too
             shutil.rmtree(self.settings.checkpoint, ignore_errors=True)
 
 
 def temporary_checkpoint() -> str:
     """A directory for a query without a checkpointLocation; it goes with the query, or with this process."""
-    return scratch(uuid.uuid4().hex[:16])
+    directory = scratch(uuid.uuid4().hex[:16])
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
 
 
 def _absolute(path: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.model.epoch import EpochRecord
+from sluice.model.epoch import EpochRecord, Part
 from sluice.spark.results import Staging
 from sluice.spark.sink_log import SinkLog
 from sluice.spark.types import spark_schema
@@ -27,7 +27,10 @@ class NoopSink:
 
     staging = Staging(None)
 
-    def open(self, query: str, record: EpochRecord | None) -> None:
+    def open(self, query: str) -> None:
+        pass
+
+    def tidy(self, record: EpochRecord, left_over: Callable[[str], bool]) -> None:
         pass
 
     def deliver(self, record: EpochRecord) -> None:
@@ -45,14 +48,13 @@ class ParquetSink:
         self.storage = Storage(path)
         self.log = SinkLog(self.storage)
 
-    def open(self, query: str, record: EpochRecord | None) -> None:
+    def open(self, query: str) -> None:
         self.staging = Staging(self.path, f"_sluice-{query}", self.compression)
         self.storage.make_dir(self.staging.directory)
-        committed = {p.name for p in record.parts} if record else set()
-        for entry in self.storage.files(self.staging.directory):
-            if entry.name not in committed:
-                self.storage.delete(f"{self.staging.directory}/{entry.name}")
         self.log.tidy()
+
+    def tidy(self, record: EpochRecord, left_over: Callable[[str], bool]) -> None:
+        _remove_waiting(self.storage, self.staging.directory, record, left_over)
 
     def deliver(self, record: EpochRecord) -> None:
         for part in record.parts:
@@ -69,25 +71,25 @@ class BatchSink:
         self.spark, self.function, self.schema = spark, function, spark_schema(schema)
         self.storage = Storage(checkpoint)
         self.staging = Staging(checkpoint, RESULTS)
+        self.handed_over: tuple[Part, ...] = ()
 
-    def open(self, query: str, record: EpochRecord | None) -> None:
+    def open(self, query: str) -> None:
         self.storage.make_dir(RESULTS)
-        self._keep_only({p.name for p in record.parts} if record else set())
+
+    def tidy(self, record: EpochRecord, left_over: Callable[[str], bool]) -> None:
+        _remove_waiting(self.storage, RESULTS, record, left_over)
 
     def deliver(self, record: EpochRecord) -> None:
         self.function(self._frame([p.name for p in record.parts]), record.number)
-        self._keep_only({p.name for p in record.parts})
+        for part in self.handed_over:
+            self.storage.delete(f"{RESULTS}/{part.name}")
+        self.handed_over = record.parts
 
     def _frame(self, parts: list[str], directory: str = RESULTS) -> DataFrame:
         if not parts:
             return self.spark.createDataFrame([], self.schema)
         base = self.staging.uri if "://" in str(self.staging.uri) else "file://" + self.storage.root
         return self.spark.read.schema(self.schema).parquet(*(f"{base}/{directory}/{name}" for name in parts))
-
-    def _keep_only(self, names: set[str]) -> None:
-        for entry in self.storage.files(RESULTS):
-            if entry.name not in names:
-                self.storage.delete(f"{RESULTS}/{entry.name}")
 
 
 class MemorySink(BatchSink):
@@ -98,9 +100,8 @@ class MemorySink(BatchSink):
         self.name = name
         self.shown: list[str] = []
 
-    def open(self, query: str, record: EpochRecord | None) -> None:
+    def open(self, query: str) -> None:
         self.storage.make_dir(SHOWN)
-        self._keep_only({p.name for p in record.parts} if record else set())
         self.shown = sorted(entry.name for entry in self.storage.files(SHOWN))
         self._show()
 
@@ -115,6 +116,13 @@ class MemorySink(BatchSink):
 
     def _show(self) -> None:
         self._frame(self.shown, SHOWN).createOrReplaceTempView(self.name)
+
+
+def _remove_waiting(storage: Storage, directory: str, record: EpochRecord, left_over: Callable[[str], bool]) -> None:
+    committed = {p.name for p in record.parts}
+    for entry in storage.files(directory):
+        if entry.name not in committed and left_over(entry.name):
+            storage.delete(f"{directory}/{entry.name}")
 
 
 def console(rows: int, truncate: bool) -> Callable[[DataFrame, int], None]:

@@ -16,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from sluice.kernels.probe import Run
-from sluice.model.epoch import Times
+from sluice.model.epoch import Attempt, Times
+from sluice.model.errors import StorageError
 from sluice.model.join import JoinSpec
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest
@@ -26,7 +27,7 @@ from sluice.spark.split import FIGURES, blob_schema
 from sluice.state.segment import Layout, sorted_run
 from sluice.state.storage import Storage
 from sluice.state.tiers import Tiers
-from sluice.state.transaction import Epoch, Transaction
+from sluice.state.transaction import Transaction
 from sluice.state.workspace import Places, open_workspace
 
 REPORT = pa.schema([("site", pa.int32()), ("report", pa.binary())])
@@ -45,6 +46,7 @@ class SiteTask:
     watermarks: Times
     checkpoint: str
     query: str
+    run: str
     places: Places
     limit: int
     staging: Staging
@@ -62,7 +64,7 @@ class _SiteEpoch:
         self.seconds: dict[str, float] = {}
         self.streams = [spec.streams[i.stream] for i in spec.inputs]
         self.layouts = [Layout(s.schema, s.event_time) for s in self.streams]
-        self.epoch = Epoch(task.number, site, uuid.uuid4().hex[:8])
+        self.attempt = Attempt(task.number, site, task.run, uuid.uuid4().hex[:8])
 
     def run(self, blobs: pa.Table) -> dict[str, Any]:
         task, spec = self.task, self.task.spec
@@ -74,7 +76,7 @@ class _SiteEpoch:
             spans = [(r.earliest, r.latest) if r else None for r in new]
         with self._timing("open"):
             old = [transaction.runs(i, spec.reached(i, spans)) for i in range(len(new))]
-        name = f"part-{task.number:012d}-{self.site:04d}-{self.epoch.attempt}.parquet"
+        name = f"part-{self.attempt}.parquet"
         writer = PartWriter(task.staging, name, spec.output_schema())
         results = WindowJoin(spec).results(new, old)
         while True:
@@ -124,7 +126,7 @@ class _SiteEpoch:
         for place in places:
             place.make_dir()
         transaction = Transaction(
-            self.epoch,
+            self.attempt,
             Tiers(places[0], places[1], Storage(task.checkpoint), task.limit),
             self.layouts,
             units=task.routing.units,
@@ -151,8 +153,14 @@ class _SiteEpoch:
             if not parts:
                 runs.append(None)
                 continue
-            rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-            runs.append(sorted_run(layout, rows.column(0).to_numpy(), rows.remove_column(0)))
+            try:
+                rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+                runs.append(sorted_run(layout, rows.column(0).to_numpy(), rows.remove_column(0)))
+            except pa.ArrowInvalid as problem:
+                raise StorageError(
+                    f"an epoch brings site {self.site} more than 2 GB of one column ({problem}): take in less at a "
+                    "time, with maxFilesPerTrigger or its like, or use more sites"
+                ) from problem
         return runs, figures
 
     @contextmanager

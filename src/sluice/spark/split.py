@@ -142,15 +142,13 @@ class _Split:
         self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
         rows = self._in_time(rows)
         each = -(-rows.num_rows // pieces)
-        out = [
-            blobs
-            for start in range(0, rows.num_rows, max(each, 1))
-            for number, input_ in self.inputs
-            for blobs in self._routed(number, input_, rows.slice(start, each))
-        ]
-        self.seconds["split"] += perf_counter() - started
-        if out:
-            yield _blobs(out)
+        for start in range(0, rows.num_rows, max(each, 1)):
+            piece = rows.slice(start, each)
+            out = [blobs for number, input_ in self.inputs for blobs in self._routed(number, input_, piece)]
+            self.seconds["split"] += perf_counter() - started
+            if out:
+                yield _blobs(out)
+            started = perf_counter()
 
     def _in_time(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that have an event time and are not late; all are counted."""

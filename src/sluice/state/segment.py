@@ -42,21 +42,31 @@ def sorted_run(layout: Layout, hashes: np.ndarray, rows: pa.RecordBatch) -> Run:
 
 
 def _run(hashes: np.ndarray, times: np.ndarray, rows: pa.RecordBatch) -> Run:
-    earliest, latest = (int(times.min()), int(times.max())) if len(times) else (0, 0)
-    scale = TimeScale.spanning(earliest, latest)
+    scale = _scale(times)
+    earliest, latest = _span(times)
     return Run(order_key(hashes, times, scale), times, rows, scale, earliest, latest)
+
+
+def _scale(times: np.ndarray) -> TimeScale:
+    return TimeScale.spanning(*_span(times))
+
+
+def _span(times: np.ndarray) -> tuple[int, int]:
+    return (int(times.min()), int(times.max())) if len(times) else (0, 0)
 
 
 def merged_run(runs: list[Run], keep_from: int | None) -> Run:
     """Several runs as one, without the rows that can match nothing any more."""
-    earliest, latest = min(r.earliest for r in runs), max(r.latest for r in runs)
     times = np.concatenate([r.times for r in runs])
     hashes = np.concatenate([hash_part(r.order) for r in runs])
-    # already sorted pieces: numpy's stable sort of the 64-bit numbers merges them
-    order = np.argsort(order_key(hashes, times, TimeScale.spanning(earliest, latest)), kind="stable")
-    if keep_from is not None and earliest < keep_from:
-        order = order[times[order] >= keep_from]
-    rows = pa.concat_batches([r.rows for r in runs]).take(pa.array(order))
+    kept = np.arange(len(times)) if keep_from is None else np.flatnonzero(times >= keep_from)
+    times, hashes = times[kept], hashes[kept]
+    scale = _scale(times)  # of the rows that stay: by a coarser one they would not be in the order of their run
+    if scale.shift:  # rows of one tick, too, shall be in the order of time
+        order = np.lexsort((times, hashes))
+    else:  # already sorted pieces: numpy's stable sort of the 64-bit numbers merges them
+        order = np.argsort(order_key(hashes, times, scale), kind="stable")
+    rows = pa.concat_batches([r.rows for r in runs]).take(pa.array(kept[order]))
     return _run(hashes[order], times[order], rows)
 
 

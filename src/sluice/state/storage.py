@@ -18,6 +18,9 @@ from pyarrow import fs as arrow_fs
 
 from sluice.model.errors import StorageError
 
+OBJECT_STORES = ("s3", "gcs", "abfs")
+HADOOP_NAMES = {"s3a": "s3", "s3n": "s3"}
+"""Schemes that Spark's file systems and pyarrow's call differently."""
 Watcher = Callable[[str, str], None]
 _watchers: list[Watcher] = []
 
@@ -52,9 +55,6 @@ class Storage:
         except (OSError, ValueError, pa.ArrowException) as problem:
             raise StorageError(f"cannot open {uri!r}: {problem}") from problem
         self.local = isinstance(self.fs, arrow_fs.LocalFileSystem)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Storage, (self.uri,)
 
     def path(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}" if name else self.root
@@ -119,17 +119,22 @@ class Storage:
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Create a file with this content in one atomic step; False if it was there already.
 
-        On a local disk the step is a hard link, elsewhere a look and a put (one driver writes a checkpoint).
+        On a local disk the step is a hard link. Elsewhere it is a look (one driver writes a checkpoint), then on an
+        object store a put, which shows the whole object or none, and on other file systems a rename.
         """
         target = self.path(name)
+        draft = f"{target}.{uuid.uuid4().hex[:8]}.tmp"
         with self._doing("put", name):
             if not self.local:
                 if self.fs.get_file_info(target).type != arrow_fs.FileType.NotFound:
                     return False
-                with self.fs.open_output_stream(target) as out:
+                whole = self.fs.type_name in OBJECT_STORES
+                with self.fs.open_output_stream(target if whole else draft) as out:
                     out.write(data)
+                _about_to("finish", target)
+                if not whole:
+                    self.fs.move(draft, target)
                 return True
-            draft = f"{target}.{uuid.uuid4().hex[:8]}.tmp"
             try:
                 with open(draft, "xb") as file:
                     file.write(data)
@@ -188,5 +193,6 @@ def open_filesystem(uri: str) -> tuple[arrow_fs.FileSystem, str]:
         uri = "/" + uri.lstrip("/")
     if "://" not in uri:
         return arrow_fs.LocalFileSystem(), os.path.abspath(uri)
-    filesystem, path = arrow_fs.FileSystem.from_uri(uri)
+    scheme, rest = uri.split("://", 1)
+    filesystem, path = arrow_fs.FileSystem.from_uri(f"{HADOOP_NAMES.get(scheme, scheme)}://{rest}")
     return filesystem, path

@@ -7,6 +7,7 @@ bounded; this is the simple rule: the newest segments stay in memory, the oldest
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -31,15 +32,18 @@ class Tiers:
     spilled_bytes: int = 0
     _sizes: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def begin(self, wanted: Iterable[str]) -> None:
-        """Look at what is here and let go of all but `wanted`: leftovers of failed attempts, expired segments."""
+    def begin(self, wanted: Iterable[str], sparing: str = " ") -> None:
+        """Look at what is here and let go of all but `wanted`: leftovers of failed attempts, expired segments.
+
+        Names that begin with `sparing` stay too: they are of this epoch, perhaps of an attempt still at work.
+        """
         keep = {name + SUFFIX for name in wanted}
         for tier, place in (("memory", self.memory), ("disk", self.disk)):
             self._sizes[tier] = {}
             for entry in place.files():
                 if entry.name in keep:
                     self._sizes[tier][entry.name] = entry.size
-                else:
+                elif not entry.name.startswith(sparing):
                     place.delete(entry.name)
 
     def read(self, ref: SegmentRef) -> pa.Buffer:
@@ -47,18 +51,19 @@ class Tiers:
         name = ref.id + SUFFIX
         for tier, place in (("memory", self.memory), ("disk", self.disk)):
             if self._sizes[tier].get(name) == ref.length:
-                return place.map(name)
+                with suppress(StorageError):  # another attempt at this epoch has moved it
+                    return place.map(name)
         data = self.durable.read(ref.file, ref.offset, ref.length)
         if checksum(data) != ref.checksum:
             raise StorageError(f"segment {ref.id} in {self.durable.path(ref.file)} is damaged (its checksum differs)")
         self.fetched_bytes += ref.length
-        self.add(ref.id, data)
+        self.add(ref.id, data, room=self.limit - sum(self._sizes["memory"].values()))
         return data
 
-    def add(self, segment: str, data: pa.Buffer) -> None:
-        """Keep a segment, in memory if there is room on this host, else on disk."""
+    def add(self, segment: str, data: pa.Buffer, room: int | None = None) -> None:
+        """Keep a segment, in memory if there is room, else on disk. New ones need no room: older ones make it."""
         name = segment + SUFFIX
-        if len(data) <= self.limit:
+        if len(data) <= (self.limit if room is None else room):
             try:
                 self._sizes["memory"][name] = self.memory.write(name, [data])
                 return
@@ -77,9 +82,11 @@ class Tiers:
             if size <= room:
                 room -= size
                 continue
+            del self._sizes["memory"][name]
+            if self.memory.size(name) is None:
+                continue  # another attempt at this epoch has done it
             self._sizes["disk"][name] = self.disk.write(name, [self.memory.map(name)])
             self.memory.delete(name)
-            del self._sizes["memory"][name]
             self.spilled_bytes += size
 
     def usage(self, segments: Iterable[str]) -> dict[str, int]:

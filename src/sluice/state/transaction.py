@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
 from sluice.kernels.probe import Run
+from sluice.model.epoch import Attempt
 from sluice.model.routing import Ranges
 from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.state.compaction import choose_merge
@@ -17,27 +19,12 @@ from sluice.state.tiers import Tiers
 STATE = "state"
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """Which epoch a site is in, and which attempt at it: files of different attempts never meet."""
-
-    number: int
-    site: int
-    attempt: str
-
-    def file(self) -> str:
-        return f"{STATE}/{self.number:012d}-{self.site:04d}-{self.attempt}.segments"
-
-    def segment(self, count: int) -> str:
-        return f"{self.number}-{self.site}-{self.attempt}-{count}"
-
-
 class Transaction:
     """What an epoch does to a site's state. Until `commit` returns, the state of the epoch before is untouched."""
 
     def __init__(
         self,
-        epoch: Epoch,
+        attempt: Attempt,
         tiers: Tiers,
         layouts: Sequence[Layout],
         units: int,
@@ -45,15 +32,15 @@ class Transaction:
         keep_from: Sequence[int | None],
         retention: int | None,
     ) -> None:
-        self.epoch, self.tiers, self.layouts = epoch, tiers, layouts
+        self.attempt, self.tiers, self.layouts = attempt, tiers, layouts
         self.units, self.held, self.keep_from, self.retention = units, held, keep_from, retention
         self.merged_rows = 0
-        self._staged: list[tuple[SegmentRef, Run, object]] = []
+        self._staged: list[tuple[SegmentRef, pa.Buffer]] = []
         self._opened: dict[str, Run] = {}
 
     def begin(self, manifest: Manifest) -> None:
         """Start from the committed state; runs whose every row has expired are let go."""
-        self.tiers.begin(run.segment.id for run in manifest)
+        self.tiers.begin((run.segment.id for run in manifest), sparing=f"{self.attempt.number:012d}-")
         self._live = [run for run in manifest if not self._expired(run.segment)]
 
     def runs(self, input_: int, span: tuple[int, int] | None) -> list[Run]:
@@ -79,8 +66,8 @@ class Transaction:
         """Merge what is due, make the new segments durable in one file, settle the tiers; the state from now on."""
         for input_ in range(len(self.layouts)):
             self._merge(input_)
-        file, offset, refs, pieces = self.epoch.file(), 0, [], []
-        for ref, _, data in self._staged:
+        file, offset, refs, pieces = f"{STATE}/{self.attempt}.segments", 0, [], []
+        for ref, data in self._staged:
             refs.append(replace(ref, file=file, offset=offset))
             pieces.append(data)
             offset += ref.length
@@ -106,7 +93,7 @@ class Transaction:
 
     def _stage(self, input_: int, run: Run, level: int) -> None:
         data = encode(self.layouts[input_], run)
-        name = self.epoch.segment(len(self._staged))
+        name = f"{self.attempt}-{len(self._staged)}"
         self.tiers.add(name, data)
         sample = run.times[:: max(1, len(run) // 1000)]
         ref = SegmentRef(
@@ -125,7 +112,7 @@ class Transaction:
             units=sum(high - low for low, high in self.held),
             checksum=checksum(data),
         )
-        self._staged.append((ref, run, data))
+        self._staged.append((ref, data))
 
     def _open(self, run: RunRef) -> list[Run]:
         ref = run.segment

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,7 +112,9 @@ def _born(pid: int) -> int:
 
 
 def _pid_space() -> int:
+    """A number for the set of processes that a pid here is one of: the host, since it was booted, and the namespace."""
     try:
-        return os.stat("/proc/self/ns/pid").st_ino
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+        return zlib.crc32(f"{namespace} {Path('/proc/sys/kernel/random/boot_id').read_text()}".encode())
     except OSError:
         return 0
