@@ -59,7 +59,7 @@ def pairs(
     first = first[hit]
     count = np.searchsorted(run.order, to[hit], side="right") - first
     rows = hit if probes is None else probes[hit]
-    for which, found in _expand(first, count, at_once):
+    for which, found in expand(first, count, at_once):
         if run.scale.shift:
             times, probe = run.times[found], hit[which]
             exact = np.flatnonzero((times >= low[probe]) & (times <= high[probe]))
@@ -68,7 +68,9 @@ def pairs(
             yield rows[which], found
 
 
-def _expand(first: np.ndarray, count: np.ndarray, at_once: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def expand(
+    first: np.ndarray, count: np.ndarray, at_once: int = PAIRS_AT_ONCE
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """All (probe, position) of the ranges [first, first + count), at most `at_once` a chunk."""
     ends = np.cumsum(count)
     total = int(ends[-1])

@@ -20,7 +20,7 @@ from sluice.kernels.expression.instants import fixed_offset
 from sluice.kernels.expression.tree import EvaluationError, Node, Rows, spread
 from sluice.model.errors import FlowError
 
-__all__ = ["EvaluationError", "Expression", "compile_condition", "compile_expression"]
+__all__ = ["EvaluationError", "Expression", "compile_condition", "compile_expression", "split_alias"]
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,17 @@ def compile_condition(
     if expression.type != BOOLEAN:
         raise FlowError(f'a condition is true or false, but "{text}" yields {spark_name(expression.type)}')
     return expression
+
+
+def split_alias(text: str) -> tuple[str, str | None]:
+    """An expression and the name it is given by AS, if any.
+
+    >>> split_alias("price * 2 AS twice"), split_alias("CAST(price AS int)")
+    (('price * 2', 'twice'), ('CAST(price AS int)', None))
+    """
+    from sluice.kernels.expression.syntax import alias_at_end
+
+    return alias_at_end(text)
 
 
 def _demand_zone(time_zone: str) -> None:

@@ -43,6 +43,17 @@ class SparkAsWritten(Spark):
         }
 
 
+def alias_at_end(text: str) -> tuple[str, str | None]:
+    """The text before a last `AS name`, and that name."""
+    try:
+        tokens = SparkAsWritten().tokenize(text)
+    except TokenError:
+        return text, None  # the parser says what is wrong
+    if len(tokens) < 3 or tokens[-2].text.upper() != "AS":
+        return text, None
+    return text[: tokens[-2].start].rstrip(), tokens[-1].text
+
+
 def _levels() -> dict[type[Syntax], int]:
     """How tightly Spark's operators bind, from OR to unary minus."""
     groups: list[tuple[type[Syntax], ...]] = [

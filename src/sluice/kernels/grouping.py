@@ -1,0 +1,212 @@
+"""Which rows belong together: exact groups of equal keys, as Spark's GROUP BY sees them.
+
+Rows are brought together by a hash of their keys, and neighbours are then compared in full. Only the rows of hashes
+that different keys share are ordered once more, by a second hash and at last by the keys themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.kernels.expression.arrays import numbers, valid
+from sluice.kernels.hashing import hash_keys
+from sluice.kernels.order import sorting
+from sluice.kernels.wide import halves
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows cut into groups, numbered from 0; none is empty.
+
+    Row `order[i]` is the i-th when the rows lie group by group, in their old order inside each; `order` is None if
+    they lie so already. Group g's are those from `cuts[g]` to `cuts[g + 1]`.
+    """
+
+    order: np.ndarray | None
+    cuts: np.ndarray
+
+    @property
+    def count(self) -> int:
+        return len(self.cuts) - 1
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """How many rows each group has."""
+        return np.diff(self.cuts)
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """Each group's first row."""
+        return self.rows(self.cuts[:-1])
+
+    @cached_property
+    def ids(self) -> np.ndarray:
+        """Each row's group."""
+        together = self.spread(np.arange(self.count))
+        if self.order is None:
+            return together
+        ids = np.empty(len(together), dtype=np.int64)
+        ids[self.order] = together
+        return ids
+
+    def rows(self, places: np.ndarray) -> np.ndarray:
+        """The rows at these places of the order group by group."""
+        return places if self.order is None else self.order[places]
+
+    def gathered(self, values: np.ndarray) -> np.ndarray:
+        """The rows' values, group by group."""
+        return values if self.order is None else values[self.order]
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Each group's value, once for each of its rows, group by group."""
+        return np.repeat(values, self.sizes)
+
+    def reduced(self, ufunc: np.ufunc, gathered: np.ndarray) -> np.ndarray:
+        """One value a group from values that lie group by group."""
+        if self.count == 0:
+            return gathered[:0]
+        result: np.ndarray = ufunc.reduceat(gathered, self.cuts[:-1])
+        return result
+
+
+def group_rows(columns: Sequence[pa.Array], hashes: np.ndarray | None = None, *, rows: int | None = None) -> Groups:
+    """Groups the rows by the values of the key columns: null is a value, NaN equals NaN, and -0.0 equals 0.0.
+
+    `hashes` (uint32, equal for equal keys) are used for speed, not for the answer; the groups come in their order.
+    They may be those of only some of the columns. Without columns, all the `rows` are one group.
+
+    >>> groups = group_rows([pa.array(["b", "a", None, "b", None])])
+    >>> sorted(groups.first.tolist()), groups.sizes.sum(), bool(groups.ids[2] == groups.ids[4])
+    ([0, 1, 2], np.int64(5), True)
+    """
+    if not columns:
+        count = len(hashes) if hashes is not None else rows or 0
+        return Groups(None, np.array([0, count] if count else [0]))
+    words = [word for column in columns for word in _words(column)]
+    if hashes is None:
+        hashes = _hash_words(words)
+    order = _by_hash(hashes)
+    hashes, words = _at(hashes, order), [_at(word, order) for word in words]
+    new_hash = _changes([hashes])
+    new_key = new_hash | _changes(words)
+    shared = _where_keys_share_a_hash(new_hash, new_key)
+    if len(shared):
+        order = np.arange(len(hashes)) if order is None else order
+        again = _by_key(hashes[shared], [word[shared] for word in words])
+        order[shared] = order[shared[again]]
+        words = [_rearranged(word, shared, again) for word in words]
+        new_key = new_hash | _changes(words)
+    return Groups(order, np.append(np.flatnonzero(new_key), len(hashes)))
+
+
+def hash_group_keys(columns: Sequence[pa.Array], *, rows: int | None = None) -> np.ndarray:
+    """`hash_keys` for keys that may hold nulls; a key without nulls has the same hash as there.
+
+    Without columns, each of the `rows` has hash 0.
+    """
+    if not columns:
+        return np.zeros(rows or 0, dtype=np.uint32)
+    if not any(column.null_count for column in columns):
+        return hash_keys(columns) if len(columns[0]) else np.empty(0, dtype=np.uint32)
+    filled = [_filled(column) for column in columns]
+    hashes = hash_keys(filled)
+    some_null = np.flatnonzero(~valid(*columns))
+    nulls = pa.array(some_null)
+    marks = [column.take(nulls).is_null() for column in columns]
+    hashes[some_null] = hash_keys([*(column.take(nulls) for column in filled), *marks])
+    return hashes
+
+
+def _filled(column: pa.Array) -> pa.Array:
+    """The column with one and the same value in place of each null."""
+    if column.null_count == 0:
+        return column
+    kind, stand_in = column.type, pa.scalar(0, pa.int8())
+    if pa.types.is_fixed_size_binary(kind):
+        stand_in = pa.scalar(bytes(kind.byte_width), kind)
+    elif _is_text(kind):
+        stand_in = pa.scalar(b"", pa.binary())
+    elif pa.types.is_temporal(kind):
+        stand_in = pa.scalar(0, kind)
+    return column.fill_null(stand_in.cast(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(is_kind(kind) for is_kind in (*texts, pa.types.is_fixed_size_binary))
+
+
+def _words(column: pa.Array) -> list[np.ndarray]:
+    """Arrays of numbers that are all equal for two rows exactly if their keys are."""
+    kind = column.type
+    if _is_text(kind):
+        return [column.dictionary_encode(null_encoding="encode").indices.to_numpy()]
+    marks = [valid(column).view(np.uint8)] if column.null_count else []
+    if pa.types.is_floating(kind):
+        values = numbers(column).astype(np.float64) + 0.0  # makes a -0.0 a 0.0
+        values[np.isnan(values)] = np.nan
+        return [values.view(np.int64), *marks]
+    if pa.types.is_decimal(kind):
+        return [*halves(_filled(column)), *marks]
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    return [numbers(column), *marks]
+
+
+def _hash_words(words: Sequence[np.ndarray]) -> np.ndarray:
+    return hash_keys([pa.array(word) for word in words])
+
+
+def _by_hash(hashes: np.ndarray) -> np.ndarray | None:
+    """The stable order by hash; None if the rows are in it."""
+    if not np.any(hashes[1:] < hashes[:-1]):
+        return None
+    return sorting(hashes, np.zeros(len(hashes), dtype=np.int8))
+
+
+def _by_key(hashes: np.ndarray, words: Sequence[np.ndarray]) -> np.ndarray:
+    """A stable order by hash in which equal keys are neighbours."""
+    second = _hash_words(words)
+    none = np.zeros(len(hashes), dtype=np.int8)
+    order = sorting(second, none)
+    order = order[sorting(hashes[order], none)]
+    new_pair = _changes([hashes[order], second[order]])
+    new_key = new_pair | _changes([word[order] for word in words])
+    if len(_where_keys_share_a_hash(new_pair, new_key)):
+        order = np.lexsort((*words, hashes))
+    return order
+
+
+def _at(values: np.ndarray, order: np.ndarray | None) -> np.ndarray:
+    return values if order is None else values[order]
+
+
+def _rearranged(word: np.ndarray, places: np.ndarray, again: np.ndarray) -> np.ndarray:
+    word = word.copy()  # it may be a view of the caller's column
+    word[places] = word[places[again]]
+    return word
+
+
+def _changes(sorted_words: Sequence[np.ndarray]) -> np.ndarray:
+    """Whether each row differs from the one before it; the first does."""
+    changes = np.zeros(len(sorted_words[0]), dtype=bool)
+    changes[:1] = True
+    for word in sorted_words:
+        changes[1:] |= word[1:] != word[:-1]
+    return changes
+
+
+def _where_keys_share_a_hash(new_hash: np.ndarray, new_key: np.ndarray) -> np.ndarray:
+    """The rows, in order of their hashes, of those hashes under which there is more than one key."""
+    inside = new_key & ~new_hash
+    if not inside.any():
+        return np.empty(0, dtype=np.int64)
+    run = np.cumsum(new_hash) - 1
+    shared = np.zeros(run[-1] + 1, dtype=bool)
+    shared[run[inside]] = True
+    return np.flatnonzero(shared[run])
