@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sluice.model.join import JoinSpec
+from sluice.model.plan import Applied, OperatorSpec, Plan, Relation, plan_of
+from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
 from sluice.spark.epochs import Epochs, Settings
+from sluice.spark.sending import BLOBS
 from sluice.spark.sinks import ParquetSink
 from sluice.spark.site import SiteTask
 from sluice.spark.split import SplitTask
@@ -27,7 +29,7 @@ class DirectQuery:
 
     def __init__(
         self,
-        spec: JoinSpec,
+        plan: Plan | OperatorSpec,
         root: Path,
         sites: int = 2,
         partitions: int = 16,
@@ -36,13 +38,15 @@ class DirectQuery:
         wanted: str | Policy = "static",
         map_tasks: int = 2,
     ) -> None:
-        self.spec, self.root, self.map_tasks = spec, root, map_tasks
-        self.out = root / "out"
+        self.plan = plan if isinstance(plan, Plan) else single(plan)
+        self.root, self.map_tasks = root, map_tasks
+        self.outs = [root / ("out" if i == 0 else f"out{i}") for i in range(len(self.plan.outputs))]
         self.places = Places(str(root / "memory"), str(root / "disk"))
         settings = Settings(str(root / "checkpoint"), sites, partitions, memory, self.places, policy(wanted))
         self.tokens = tuple(range(100, 100 + sites))
-        reading = tuple(tuple(s.schema.names) for s in spec.streams)
-        self.epochs = Epochs(name, spec, reading, settings, ParquetSink(str(self.out), "snappy"))
+        reading = tuple(tuple(s.schema.names) for s in self.plan.sources)
+        sinks = [ParquetSink(str(out), "snappy") for out in self.outs]
+        self.epochs = Epochs(name, self.plan, reading, settings, sinks)
         self.query = self.epochs.recover("0" * 16)
 
     @property
@@ -61,19 +65,18 @@ class DirectQuery:
                     for batch in table.slice(cuts[task], cuts[task + 1] - cuts[task]).to_batches():
                         batches.append(self._sent(stream, batch))
                 blobs += list(split(iter(batches)))
-            everything = pa.Table.from_batches(blobs, blobs[0].schema) if blobs else None
-            reports = []
-            for token in self.tokens:
-                mine = self._for(token, everything)
-                reports.append(json.loads(site(token, mine)["report"][0].as_py()))
+            everything = pa.Table.from_batches(blobs, BLOBS)
+            for level in range(self.plan.levels):
+                mine = [everything.filter(pa.compute.equal(everything["site"], token)) for token in self.tokens]
+                everything = pa.concat_tables(site(level, t, b) for t, b in zip(self.tokens, mine, strict=True))
             before_commit()
-            return reports
+            return [json.loads(payload.as_py()) for payload in everything["payload"]]
 
         self.epochs.run(self.next if number is None else number, self.tokens, exchange)
 
-    def results(self) -> pa.Table:
-        files = sorted(self.out.glob("*.parquet"))
-        schema = self.spec.output_schema()
+    def results(self, output: int = 0) -> pa.Table:
+        files = sorted(self.outs[output].glob("*.parquet"))
+        schema = self.plan.outputs[output].schema
         return pa.concat_tables([pq.read_table(f) for f in files]) if files else schema.empty_table()
 
     def close(self) -> None:
@@ -83,7 +86,9 @@ class DirectQuery:
         number = pa.array([stream] * batch.num_rows, pa.int32())
         return pa.RecordBatch.from_arrays([number, *batch.columns], names=["stream", *batch.schema.names])
 
-    def _for(self, token: int, everything: pa.Table | None) -> pa.Table:
-        if everything is None:
-            return pa.table({"site": [], "input": [], "payload": []})
-        return everything.filter(pa.compute.equal(everything["site"], token))
+
+def single(spec: OperatorSpec) -> Plan:
+    """One operator over its own streams, all of its results to one sink."""
+    feeds = tuple(Relation(s, (), s) for s in spec.streams)
+    result = Stream("result", spec.output_schema(), spec.event_time, spec.delay)
+    return plan_of([Relation(Applied(spec, feeds), (), result)])

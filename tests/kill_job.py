@@ -1,4 +1,5 @@
-"""A flow as a program of its own, for tests that kill it: `kill_job.py ROOT` joins ROOT/a with ROOT/b into ROOT/out.
+"""A flow as a program of its own, for tests that kill it: `kill_job.py ROOT` joins ROOT/a with ROOT/b into ROOT/out,
+and groups the pairs into ROOT/bars.
 
 It goes on from ROOT/ck and ends once every file is processed. Whatever Spark itself writes (shuffles, logs, temporary
 files), which it cannot clean up when it is killed, stays inside ROOT.
@@ -41,11 +42,14 @@ def run(root: Path, master: str, sites: int, default_places: bool) -> None:
     spark = builder.getOrCreate()
     flow = Flow(spark, name="kills")
     a, b = (flow.readFiles(n, f"{root}/{n}", eventTime="ts", maxFilesPerTrigger=1) for n in ("a", "b"))
-    writer = a.join(b, on="k", within="20 seconds").writeStream.format("parquet")
-    writer.options(path=f"{root}/out", checkpointLocation=f"{root}/ck", sites=sites, siteMemory="64k")
+    pairs = a.join(b, on="k", within="20 seconds")
+    bars = pairs.groupBy("a_k").window("10 seconds", "5 seconds").agg(n=("*", "count"), total=("b_v", "sum"))
+    writer = pairs.writeStream.format("parquet").option("path", f"{root}/out")
+    writer.options(checkpointLocation=f"{root}/ck", sites=sites, siteMemory="64k")
     if not default_places:
         writer.options(memoryDir=f"{root}/mem", diskDir=f"{root}/disk")
-    writer.trigger(availableNow=True).start().awaitTermination()
+    also = bars.writeStream.format("parquet").option("path", f"{root}/bars")
+    flow.start(writer.trigger(availableNow=True), also).awaitTermination()
     spark.stop()
 
 

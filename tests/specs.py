@@ -6,7 +6,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from sluice.kernels.expression import compile_condition
-from sluice.model.join import Input, JoinSpec, Leg, Stream
+from sluice.model.join import JoinSpec, Leg
+from sluice.model.stream import Input, Stream
 
 SECOND = 1_000_000
 TIME = pa.timestamp("us", "UTC")

@@ -111,7 +111,7 @@ def assert_nothing_left(query: DirectQuery) -> None:
     files = {f"state/{p.name}" for p in (checkpoint / "state").iterdir()}
     assert files == query.epochs.record.files()
     assert not list(checkpoint.rglob("*.tmp"))
-    assert not list((query.out / f"_sluice-{query.query}").iterdir())
+    assert not list((query.outs[0] / f"_sluice-{query.query}").iterdir())
 
 
 def test_a_failing_operation_fails_the_epoch_and_the_next_try_succeeds(before, fast):

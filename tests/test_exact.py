@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from oracle import batch_join, multiset, on_time
 from specs import KEYS, SECOND, join, rows, self_join, stream
 
-from sluice.model.join import Input, JoinSpec, Leg, Stream
+from sluice.model.join import JoinSpec, Leg
+from sluice.model.stream import Input, Stream
 from sluice.model.view import ClusterView, Move
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -146,9 +147,9 @@ def test_nested_payload_and_nan_keys_survive(tmp_path):
 def test_equal_hashes_of_different_keys_are_told_apart(tmp_path, monkeypatch):
     import numpy as np
 
-    from sluice.spark import split
+    from sluice.operators import window_join
 
-    monkeypatch.setattr(split, "hash_keys", lambda columns: np.zeros(len(columns[0]), dtype=np.uint32))
+    monkeypatch.setattr(window_join, "hash_keys", lambda columns: np.zeros(len(columns[0]), dtype=np.uint32))
     a, b = stream("a", pa.string()), stream("b", pa.string())
     rows_a = pa.table([["x", "y", "z"], pa.array([1, 2, 3], pa.timestamp("us", "UTC")), [1, 2, 3]], schema=a.schema)
     query = DirectQuery(join([a, b]), tmp_path)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import psutil
 import pyarrow as pa
@@ -33,6 +34,7 @@ STREAMS = stream("a"), stream("b")
 SPEC = join(list(STREAMS), 20 * SECOND)
 ROWS, SPAN = 2_000, 5 * SECOND  # of a file
 PATIENCE = 300  # seconds for whatever must happen sooner or later
+OUTPUTS = ("out", "bars")
 SITES = (3, 4, 2)  # of the first start, the second, …
 
 
@@ -178,8 +180,22 @@ def rows(files: int) -> tuple[list[pa.Table], ...]:
 
 
 @cache
-def answer(files: int) -> Counter:
-    return multiset(batch_join(SPEC, [pa.concat_tables(tables) for tables in rows(files)]))
+def answers(files: int) -> tuple[Counter, Counter]:
+    """All pairs, and the groups of them whose windows the watermark has passed."""
+    tables = [pa.concat_tables(t) for t in rows(files)]
+    pairs = batch_join(SPEC, tables)
+    newest = min(max(t["ts"].cast(pa.int64()).to_pylist()) for t in tables)
+    length, slide = 10 * SECOND, 5 * SECOND
+    time = "greatest(epoch_us(a_ts), epoch_us(b_ts))"
+    with duckdb.connect() as db:
+        db.execute("SET TimeZone = 'UTC'")
+        bars = db.sql(
+            f"""SELECT a_k, make_timestamptz(s) AS window_start, make_timestamptz(s + {length}) AS window_end,
+                       count(*) AS n, CAST(sum(b_v) AS BIGINT) AS total
+                FROM (SELECT *, unnest(range({time} - {time} % {slide}, {time} - {length}, -{slide})) AS s FROM pairs)
+                WHERE s + {length} <= {newest} GROUP BY a_k, s"""
+        ).to_arrow_table()
+    return multiset(pairs), multiset(bars)
 
 
 def rows_on_record(root: Path) -> int:
@@ -197,14 +213,15 @@ def assert_right(root: Path, files: int) -> None:
     assert rows_on_record(root) == files * 2 * ROWS  # not so many in each epoch: Spark may catch up after a kill
     assert not any(r.figures["lateRows"] for r in found)
     assert sum(s["spilledBytes"] for r in found for s in r.figures["sites"]), "the disk tier was not used"
-    parts = sorted((root / "out").glob("*.parquet"))
-    assert multiset(pa.concat_tables([pq.read_table(p) for p in parts])) == answer(files)
-    assert sorted(listed(root)) == [p.name for p in parts]
+    for output, expected in zip(OUTPUTS, answers(files), strict=True):
+        parts = sorted((root / output).glob("*.parquet"))
+        assert multiset(pa.concat_tables([pq.read_table(p) for p in parts])) == expected
+        assert sorted(listed(root / output)) == [p.name for p in parts]
 
 
-def listed(root: Path) -> list[str]:
+def listed(output: Path) -> list[str]:
     """The files that Spark's readers take the output to consist of: the newest compact list, and those after it."""
-    lists = {int(p.stem): p for p in (root / "out" / "_spark_metadata").iterdir() if p.suffix != ".tmp"}
+    lists = {int(p.stem): p for p in (output / "_spark_metadata").iterdir() if p.suffix != ".tmp"}
     first = max((n for n, p in lists.items() if p.suffix == ".compact"), default=0)
     lines = [line for n, p in lists.items() if n >= first for line in p.read_text().splitlines()[1:]]
     return [Path(json.loads(line)["path"]).name for line in lines]
@@ -236,10 +253,12 @@ def durable_leftovers(root: Path) -> list[str]:
     """What must be gone when the query has ended in good order: everything the newest record does not refer to."""
     found = records(root)
     left = {f"state/{p.name}" for p in (root / "ck" / "state").iterdir()} ^ found[-1].files()
-    drafts = [*(root / "ck").rglob("*.tmp"), *(root / "out").rglob("*.tmp")]
+    drafts = [p for top in ("ck", *OUTPUTS) for p in (root / top).rglob("*.tmp")]
     left |= {str(p) for p in drafts if root / "ck" / "spark" not in p.parents}  # there Spark's own drafts may be
-    left |= {str(p) for p in (root / "out").glob("_sluice-*/*")}
-    left |= {p.name for p in (root / "out").glob("*.parquet")} ^ {p.name for r in found for p in r.parts}
+    for number, output in enumerate(OUTPUTS):
+        left |= {str(p) for p in (root / output).glob("_sluice-*/*")}
+        shown = {p.name for p in (root / output).glob("*.parquet")}
+        left |= shown ^ {p.name for r in found for p in r.parts_of(number)}
     return sorted(left)
 
 

@@ -59,7 +59,7 @@ def finish(writer: Any) -> Any:
 
 def expected(spark: Any, root: Path, epochs: int) -> Counter:
     tables = [pa.concat_tables(side[:epochs]) for side in (A, B)]
-    return multiset(batch_join(joined(spark, root).spec, tables))
+    return multiset(batch_join(joined(spark, root).relation.origin.spec, tables))
 
 
 def rows_of(frame: Any) -> Counter:
@@ -144,13 +144,13 @@ class TestMemory:
         writer.option("checkpointLocation", tmp_path / "ck")
         with watch(fail), pytest.raises(Exception, match="the power went out"):
             finish(writer)
-        part = next((tmp_path / "ck" / "results" / "shown").glob("*.parquet"))
+        part = next((tmp_path / "ck" / "results" / "0" / "shown").glob("*.parquet"))
         stray = part.name.replace("part-000000000000", "part-000000000001")
-        shutil.copy(part, tmp_path / "ck" / "results" / stray)  # as if the attempt had been killed
+        shutil.copy(part, tmp_path / "ck" / "results" / "0" / stray)  # as if the attempt had been killed
         finish(writer)
         assert seen
         assert rows_of(spark.table("pairs_once")) == expected(spark, tmp_path, 2)
-        assert not list((tmp_path / "ck" / "results").glob("*.parquet"))
+        assert not list((tmp_path / "ck" / "results" / "0").glob("*.parquet"))
 
     def test_without_a_checkpoint(self, spark: Any, tmp_path: Path) -> None:
         """Its results outlive the query, so that they can be looked at; they go with the process."""

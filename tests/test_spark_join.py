@@ -40,7 +40,7 @@ def run(joined: Any, root: Path, **options: Any) -> tuple[pa.Table, Any]:
     query = writer.option("checkpointLocation", root / "ck").start(str(root / "out"))
     query.awaitTermination()
     parts = [pq.read_table(p) for p in sorted((root / "out").glob("*.parquet"))]
-    return pa.concat_tables([joined.spec.output_schema().empty_table(), *parts]), query
+    return pa.concat_tables([pa.schema(joined.stream.shown).empty_table(), *parts]), query
 
 
 def stream_of(spark: Any, directory: Path, schema: str) -> Any:
@@ -79,7 +79,7 @@ def test_every_way_to_read_gives_the_same_answer(spark: Any, tmp_path: Path, lef
             )
     joined = handles[0].join(handles[1], on="k", within=("2 seconds", "3 seconds"))
     results, query = run(joined, tmp_path)
-    answer = batch_join(joined.spec, [pa.concat_tables(LEFT), pa.concat_tables(RIGHT)])
+    answer = batch_join(joined.relation.origin.spec, [pa.concat_tables(LEFT), pa.concat_tables(RIGHT)])
     assert multiset(results) == multiset(answer)
     assert answer.num_rows > 50
     assert [p["batchId"] for p in query.recentProgress] == [0, 1]
@@ -97,7 +97,7 @@ def test_many_files_of_one_stream_and_one_of_another_in_an_epoch(spark: Any, tmp
     joined = rows.join(files, on="k", within="3 seconds")
     results, query = run(joined, tmp_path)
     assert [(s["name"], s["rows"]) for s in query.lastProgress["streams"]] == [("west", 200), ("east", 40)]
-    assert multiset(results) == multiset(batch_join(joined.spec, [pa.concat_tables(west), *east]))
+    assert multiset(results) == multiset(batch_join(joined.relation.origin.spec, [pa.concat_tables(west), *east]))
 
 
 KINDS = pa.schema(
@@ -147,7 +147,7 @@ def test_keys_and_payload_of_every_kind(spark: Any, tmp_path: Path) -> None:
     arrow = flow.readFiles("arrow", str(arrive(tmp_path / "arrow", right)), eventTime="ts")
     joined = rows.join(arrow, on=["s", "d", "day", "b"], within="10 seconds")
     results, _ = run(joined, tmp_path)
-    answer = batch_join(joined.spec, [left, right])
+    answer = batch_join(joined.relation.origin.spec, [left, right])
     assert answer.num_rows > 10
     assert multiset(results) == multiset(answer)
     again = spark.read.parquet(str(tmp_path / "out"))
@@ -188,7 +188,7 @@ def test_a_stream_with_itself(spark: Any, tmp_path: Path) -> None:
     writer = joined.writeStream.format("memory").queryName("with_itself").option("checkpointLocation", tmp_path / "ck")
     writer.options(**SPEED).trigger(availableNow=True).start().awaitTermination()
     view = spark.table("with_itself")
-    answer = batch_join(joined.spec, [pa.concat_tables(tables)], "earlier.v < later.v")
+    answer = batch_join(joined.relation.origin.spec, [pa.concat_tables(tables)], "earlier.v < later.v")
     assert multiset(view.toArrow()) == multiset(answer)
     assert answer.num_rows > 50
     assert dict(view.dtypes)["later_ts"] == "timestamp_ntz"
@@ -205,7 +205,7 @@ def test_three_streams_with_a_condition(spark: Any, tmp_path: Path) -> None:
     where = "a.v + b.v > c.v AND a.k <> 'k0'"
     joined = flow.join(handles, on="k", within="2 seconds", where=where)
     results, _ = run(joined, tmp_path)
-    answer = batch_join(joined.spec, [pa.concat_tables(t) for t in sides.values()], where)
+    answer = batch_join(joined.relation.origin.spec, [pa.concat_tables(t) for t in sides.values()], where)
     assert multiset(results) == multiset(answer)
     assert answer.num_rows > 50
 
@@ -270,7 +270,7 @@ def test_late_rows_empty_files_and_a_restart_with_other_sites(spark: Any, tmp_pa
         assert set(query.routing().values()) == set(range(sites))
     on_time_left, late_left = on_time(left, "ts", 5 * SECOND)
     on_time_right, late_right = on_time(right, "ts", 8 * SECOND)
-    assert multiset(results) == multiset(batch_join(joined.spec, [on_time_left, on_time_right]))
+    assert multiset(results) == multiset(batch_join(joined.relation.origin.spec, [on_time_left, on_time_right]))
     assert results.num_rows > 3
     assert sum(counted) == late_left + late_right == 3
     assert inputs == [2, 2, 5, 2]

@@ -9,10 +9,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.api.joining import Keys, Within, build_join
-from sluice.api.stream import Joined, StreamHandle
+from sluice.api.query import Query
+from sluice.api.stream import StreamHandle, applied
+from sluice.api.writer import DataStreamWriter, start
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
-from sluice.model.join import HASH_COLUMN, ORDER_COLUMN, Stream
+from sluice.model.plan import Relation
+from sluice.model.stream import HIDDEN, Stream
 from sluice.spark.files import FORMATS, FileOptions, infer_schema, is_there
 from sluice.spark.sources import SPARK_FILE_OPTIONS, Source
 from sluice.spark.split import FileFormat
@@ -89,9 +92,26 @@ class Flow:
         on: Keys | None = None,
         within: Within | None = None,
         where: str | None = None,
-    ) -> Joined:
+    ) -> StreamHandle:
         """Join several streams: combinations of one row each with equal keys, all within `within` of the newest."""
-        return Joined(self, build_join(list(streams), on, within, where))
+        return applied(self, *build_join(list(streams), on, within, where))
+
+    def sql(self, text: str) -> StreamHandle:
+        """What a SQL query over the flow's streams describes: joins and windowed group-bys, see docs/sql.md."""
+        from sluice.api.sql import translate
+
+        handles = {name: self._handle(source) for name, source in self.sources.items()}
+        found: StreamHandle = translate(text, handles, self.join)
+        return found
+
+    def start(self, *writers: DataStreamWriter) -> Query:
+        """Start several writers as one query: every source is read once, what they share is computed once.
+
+        Its checkpoint, sites, trigger and policy may be said by any of the writers.
+        """
+        if not writers or not all(isinstance(w, DataStreamWriter) for w in writers):
+            raise FlowError("flow.start takes writers that are not started: flow.start(pairs.writeStream.format(…), …)")
+        return start(writers)
 
     def _check_name(self, name: str) -> None:
         if not isinstance(name, str) or not name.isidentifier():
@@ -101,7 +121,10 @@ class Flow:
 
     def _register(self, source: Source) -> StreamHandle:
         self.sources[source.stream.name] = source
-        return StreamHandle(self, source.stream.name, source.stream)
+        return self._handle(source)
+
+    def _handle(self, source: Source) -> StreamHandle:
+        return StreamHandle(self, source.stream.name, Relation(source.stream, (), source.stream))
 
 
 def _stream(name: str, schema: pa.Schema, event_time: str, delay: Any) -> Stream:
@@ -109,7 +132,7 @@ def _stream(name: str, schema: pa.Schema, event_time: str, delay: Any) -> Stream
     for column in schema.names:
         if column in seen:
             raise FlowError(f"stream {name!r} has two columns {column!r}; rename one")
-        if column in (HASH_COLUMN, ORDER_COLUMN):
+        if column in HIDDEN:
             raise FlowError(f"stream {name!r}: the column name {column!r} is taken by Sluice; rename it")
         seen.add(column)
     if event_time not in seen:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,7 +12,9 @@ from sluice.kernels.expression import compile_condition
 from sluice.kernels.hashing import is_hashable
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
-from sluice.model.join import Input, JoinSpec, Leg, Stream
+from sluice.model.join import JoinSpec, Leg
+from sluice.model.plan import Relation
+from sluice.model.stream import Input, Stream
 
 if TYPE_CHECKING:
     from sluice.api.stream import StreamHandle
@@ -20,13 +23,17 @@ Keys = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 Within = Any
 
 
-def build_join(handles: Sequence[StreamHandle], on: Keys | None, within: Within | None, where: str | None) -> JoinSpec:
-    """The join of these streams, checked."""
+def build_join(
+    handles: Sequence[StreamHandle], on: Keys | None, within: Within | None, where: str | None
+) -> tuple[JoinSpec, tuple[Relation, ...]]:
+    """The join of these streams, checked, and the relations it takes in."""
     if len(handles) < 2:
         raise FlowError("a join needs at least two streams")
     for handle in handles:
-        if not isinstance(getattr(handle, "stream", None), Stream):
+        if not isinstance(getattr(handle, "relation", None), Relation):
             raise FlowError(f"only streams of a flow can be joined, not {type(handle).__name__}")
+        if not handle.name:
+            raise FlowError("a result needs a name before it can be joined: result.alias('name')")
         if handle.flow is not handles[0].flow:
             raise FlowError(f"stream {handle.name!r} belongs to another Flow; register it in this one")
     names = [h.name for h in handles]
@@ -40,11 +47,12 @@ def build_join(handles: Sequence[StreamHandle], on: Keys | None, within: Within 
     keys = {h.name: _keys_of(h, on, names) for h in handles}
     kinds = _key_types(handles, keys)
     _check_event_times(handles)
-    streams = list({h.stream.name: h.stream for h in handles}.values())
+    relations = list(dict.fromkeys(h.relation for h in handles))
+    streams = [_named(r, handles) for r in relations]
     inputs: list[Input] = []
     legs = []
     for handle in handles:
-        wanted = Input([s.name for s in streams].index(handle.stream.name), keys[handle.name])
+        wanted = Input(relations.index(handle.relation), keys[handle.name])
         if wanted not in inputs:
             inputs.append(wanted)
         legs.append(Leg(handle.name, inputs.index(wanted)))
@@ -57,8 +65,15 @@ def build_join(handles: Sequence[StreamHandle], on: Keys | None, within: Within 
     if where is not None:
         zone = str(handles[0].flow.spark.conf.get("spark.sql.session.timeZone"))
         condition = compile_condition(where, _resolver(handles), output, time_zone=zone)
-        spec = JoinSpec(spec.streams, spec.inputs, spec.legs, kinds, reach, condition)
-    return spec
+        spec = replace(spec, where=condition)
+    return spec, tuple(relations)
+
+
+def _named(relation: Relation, handles: Sequence[StreamHandle]) -> Stream:
+    """A result is called by its alias, a registered stream by its own name."""
+    if isinstance(relation.origin, Stream):
+        return relation.stream
+    return replace(relation.stream, name=next(h.name for h in handles if h.relation is relation))
 
 
 def _keys_of(handle: StreamHandle, on: Keys, names: list[str]) -> tuple[str, ...]:
@@ -78,10 +93,9 @@ def _keys_of(handle: StreamHandle, on: Keys, names: list[str]) -> tuple[str, ...
     if not keys:
         raise FlowError("on= is empty; give at least one key column")
     for key in keys:
-        if key not in handle.stream.schema.names:
+        if key not in handle.columns:
             raise FlowError(
-                f"stream {handle.name!r} has no column {key!r} to join on; it has "
-                f"{', '.join(handle.stream.schema.names)}"
+                f"stream {handle.name!r} has no column {key!r} to join on; it has {', '.join(handle.columns)}"
             )
     return keys
 
@@ -155,11 +169,11 @@ def _check_event_times(handles: Sequence[StreamHandle]) -> None:
     def zoned(s: Stream) -> bool:
         return s.schema.field(s.event_time).type.tz is not None
 
-    first = handles[0].stream
+    first = handles[0]
     for handle in handles:
-        if zoned(handle.stream) != zoned(first):
+        if zoned(handle.stream) != zoned(first.stream):
             raise FlowError(
-                f"event times {first.name}.{first.event_time} and {handle.stream.name}.{handle.stream.event_time} "
+                f"event times {first.name}.{first.event_time} and {handle.name}.{handle.event_time} "
                 "cannot be compared: one is TIMESTAMP, the other TIMESTAMP_NTZ; cast one"
             )
 
@@ -186,7 +200,7 @@ def _resolver(handles: Sequence[StreamHandle]) -> Any:
                     return f"{handle.name}_{_column(handle, column)}"
             known = ", ".join(h.name for h in handles)
             raise FlowError(f"where= names {stream}.{column}, but this join has no stream {stream!r}; it joins {known}")
-        having = [h for h in handles if column.lower() in (n.lower() for n in h.stream.schema.names)]
+        having = [h for h in handles if column.lower() in (n.lower() for n in h.columns)]
         if not having:
             raise FlowError(f"where= names {column!r}, which is a column of none of the joined streams")
         if len(having) > 1:
@@ -198,7 +212,7 @@ def _resolver(handles: Sequence[StreamHandle]) -> Any:
 
 
 def _column(handle: StreamHandle, column: str) -> str:
-    names = handle.stream.schema.names
+    names = handle.columns
     if column in names:
         return column
     for name in names:

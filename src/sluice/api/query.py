@@ -56,7 +56,7 @@ class Query:
         """The progress of the last epochs, oldest first."""
         records = {r.number: r for r in self._records()}
         spark = [dict(p) for p in self._running.spark_query.recentProgress]
-        return [progress(p, records[p["batchId"]], self._running.spec) for p in spark if p["batchId"] in records]
+        return [progress(p, records[p["batchId"]], self._running.plan) for p in spark if p["batchId"] in records]
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
@@ -71,14 +71,14 @@ class Query:
     def explain(self) -> None:
         """Print what the query computes, where it stands and how it runs."""
         running, record = self._running, self._running.epochs.record
-        settings, spec = running.settings, running.spec
-        print("Window join\n" + spec.describe())
+        settings, plan = running.settings, running.plan
+        print(plan.describe())
         print(
             f"Units: {settings.partitions} at {settings.sites} sites, routing {record.routing.version} "
             f"since epoch {record.routing.since}, policy {settings.policy.name}"
         )
         print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {settings.checkpoint}")
-        for stream, source in zip(spec.streams, running.sources, strict=True):
+        for stream, source in zip(plan.sources, running.sources, strict=True):
             how = f"{source.format.format} files as Arrow from {source.path}" if source.format else "rows of Spark"
             print(f"Source {stream.name!r}: {how}")
         print(f"Last epoch: {record.number if record.number >= 0 else 'none yet'}")

@@ -1,33 +1,75 @@
-"""Streams as users hold them: they can be joined, and what comes out can be written."""
+"""Streams as users hold them: sources and results alike can be filtered, joined, grouped and written."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from sluice.api.grouping import GroupedStream
 from sluice.api.joining import Keys, Within, build_join
+from sluice.api.steps import condition, expression, selection
 from sluice.api.writer import DataStreamWriter
 from sluice.model.errors import FlowError
-from sluice.model.join import JoinSpec, Stream
+from sluice.model.plan import Applied, OperatorSpec, Relation
+from sluice.model.stream import TIME_COLUMN, Filter, Project, Step, Stream
 
 if TYPE_CHECKING:
     from sluice.api.flow import Flow
 
 
 class StreamHandle:
-    """A registered stream, under its own name or an alias."""
+    """A stream: registered in the flow, or the result of operators; under its own name or an alias."""
 
-    def __init__(self, flow: Flow, name: str, stream: Stream) -> None:
-        self.flow, self.name, self.stream = flow, name, stream
+    def __init__(self, flow: Flow, name: str, relation: Relation) -> None:
+        self.flow, self.name, self.relation = flow, name, relation
 
     @property
     def columns(self) -> list[str]:
-        return list(self.stream.schema.names)
+        return [f.name for f in self.relation.stream.shown]
+
+    @property
+    def stream(self) -> Stream:
+        return self.relation.stream
+
+    @property
+    def event_time(self) -> str:
+        """The column with the event time; of a join's result it is hidden, the greatest of its sides'."""
+        return self.relation.stream.event_time
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"stream {self.name!r}" if self.name else "this result"
 
     def alias(self, name: str) -> StreamHandle:
-        """The same stream under another name, for joining it with itself. It is still read and held once."""
+        """The same stream under another name: to join it with itself, or to name a result. It is read once."""
         if not isinstance(name, str) or not name.isidentifier():
             raise FlowError(f"an alias must be a plain word such as 'later', not {name!r}")
-        return StreamHandle(self.flow, name, self.stream)
+        return StreamHandle(self.flow, name, self.relation)
+
+    def filter(self, condition_: str) -> StreamHandle:
+        """The rows for which a Spark SQL condition is true, for example "price > 3"."""
+        return self._then(Filter(condition(self, condition_)), self.stream.schema)
+
+    where = filter
+
+    def select(self, *columns: str) -> StreamHandle:
+        """Columns and Spark SQL expressions, such as "price * size AS value"; the event time goes along."""
+        chosen = tuple(pair for text in columns for pair in selection(self, text))
+        return self._projected(chosen)
+
+    def withColumn(self, name: str, expression_: str) -> StreamHandle:
+        """All columns and one more, or one replaced, given by a Spark SQL expression."""
+        if not isinstance(name, str) or not name or name.startswith("__"):
+            raise FlowError(f"{name!r} cannot be the name of a column")
+        made = expression(self, expression_)
+        have = [(n, expression(self, _quoted(n))) for n in self.columns]
+        names = [n for n, _ in have]
+        if name in names:
+            return self._projected(tuple((n, made if n == name else e) for n, e in have))
+        return self._projected((*have, (name, made)))
 
     def join(
         self,
@@ -35,35 +77,58 @@ class StreamHandle:
         on: Keys | None = None,
         within: Within | None = None,
         where: str | None = None,
-    ) -> Joined:
+    ) -> StreamHandle:
         """Rows of both streams with equal keys whose event times differ by at most `within`.
 
         `within=("10 seconds", "30 seconds")`: the other stream's row is at most 10 s earlier and at most 30 s later.
         `where` is a further condition in Spark SQL, for example "trades.price > quotes.ask".
         """
-        return Joined(self.flow, build_join([self, other], on, within, where))
+        return applied(self.flow, *build_join([self, other], on, within, where))
 
-    def __repr__(self) -> str:
-        return f"Stream({self.name!r}: {', '.join(self.columns)})"
-
-
-class Joined:
-    """The result of a join: columns `<stream>_<column>` of every joined stream."""
-
-    def __init__(self, flow: Flow, spec: JoinSpec) -> None:
-        self.flow, self.spec = flow, spec
-
-    @property
-    def columns(self) -> list[str]:
-        return list(self.spec.output_schema().names)
+    def groupBy(self, *columns: str) -> GroupedStream:
+        """Groups of rows with equal values in these columns; without any, one group of all rows."""
+        return GroupedStream(self, columns)
 
     @property
     def writeStream(self) -> DataStreamWriter:
-        return DataStreamWriter(self.flow, self.spec)
+        return DataStreamWriter(self)
 
     def explain(self) -> None:
-        """Print what the join does."""
-        print("Window join\n" + self.spec.describe())
+        """Print what has to run for this stream."""
+        from sluice.model.plan import plan_of
+
+        print(plan_of([self.relation]).describe())
 
     def __repr__(self) -> str:
-        return f"Joined({', '.join(self.columns)})"
+        return f"Stream({self.name + ': ' if self.name else ''}{', '.join(self.columns)})"
+
+    def _projected(self, columns: tuple[tuple[str, Any], ...]) -> StreamHandle:
+        names = [name for name, _ in columns]
+        for name in names:
+            if names.count(name) > 1:
+                raise FlowError(f"{self.title} would have two columns {name!r}; name one of them with AS")
+        time = self.event_time
+        same = any(name == time and e.text.strip("` ") == time for name, e in columns)
+        fields = [pa.field(name, e.type) for name, e in columns]
+        if not same:
+            fields.insert(0, pa.field(TIME_COLUMN, self.stream.schema.field(time).type))
+        step = Project(columns, None if same or time == TIME_COLUMN else time)
+        return self._then(step, pa.schema(fields), time if same else TIME_COLUMN)
+
+    def _then(self, step: Step, schema: pa.Schema, event_time: str | None = None) -> StreamHandle:
+        stream = replace(self.stream, schema=schema, event_time=event_time or self.event_time)
+        return StreamHandle(self.flow, self.name, Relation(self.relation.origin, (*self.relation.steps, step), stream))
+
+
+def applied(flow: Flow, spec: OperatorSpec, feeds: tuple[Relation, ...]) -> StreamHandle:
+    """The result of an operator."""
+    schema = spec.output_schema()
+    if spec.event_time == TIME_COLUMN:
+        times = spec.streams[0]
+        schema = pa.schema([pa.field(TIME_COLUMN, times.schema.field(times.event_time).type), *schema])
+    stream = Stream("result", schema, spec.event_time, spec.delay)
+    return StreamHandle(flow, "", Relation(Applied(spec, feeds), (), stream))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sluice.api.query import Query
 from sluice.model.durations import microseconds, size_in_bytes
 from sluice.model.errors import FlowError
-from sluice.model.join import JoinSpec
+from sluice.model.plan import plan_of
+from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
 from sluice.spark.epochs import Settings
 from sluice.spark.running import RunningQuery, SinkChoice, temporary_checkpoint
 from sluice.state.workspace import Places
 
 if TYPE_CHECKING:
-    from sluice.api.flow import Flow
+    from sluice.api.stream import StreamHandle
 
 SINKS = ("parquet", "memory", "console", "noop", "foreachBatch")
 COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4")
@@ -32,19 +33,21 @@ OPTIONS = {
     "numRows": "rows the console sink prints",
     "truncate": "whether the console sink cuts long values",
 }
+OF_THE_QUERY = ("checkpointLocation", "sites", "partitions", "siteMemory", "memoryDir", "diskDir")
+"""Options of a query as a whole; the others are of one sink."""
 
 
 class DataStreamWriter:
     """Describes a continuous query; nothing runs before `start`."""
 
-    def __init__(self, flow: Flow, spec: JoinSpec) -> None:
-        self._flow, self._spec = flow, spec
+    def __init__(self, handle: StreamHandle) -> None:
+        self._handle = handle
         self._format: str | None = None
         self._options: dict[str, Any] = {}
         self._name: str | None = None
         self._trigger: dict[str, Any] = {}
         self._function: Callable[..., Any] | None = None
-        self._policy: Policy = policy("static")
+        self._policy: Policy | None = None
 
     def format(self, source: str) -> DataStreamWriter:
         if source not in SINKS or source == "foreachBatch":
@@ -73,7 +76,7 @@ class DataStreamWriter:
 
     def outputMode(self, mode: str) -> DataStreamWriter:
         if mode.lower() != "append":
-            raise FlowError(f"a join's results are appended; there is no output mode {mode!r} here")
+            raise FlowError(f"results are appended; there is no output mode {mode!r} here")
         return self
 
     def queryName(self, name: str) -> DataStreamWriter:
@@ -107,26 +110,7 @@ class DataStreamWriter:
         """Check everything, claim the checkpoint, and start the query."""
         if path is not None:
             self.option("path", path)
-        sink = self._sink()
-        settings = Settings(
-            checkpoint="",
-            sites=self._count("sites", self._flow.spark.sparkContext.defaultParallelism),
-            partitions=self._count("partitions", 256),
-            site_memory=size_in_bytes(self._options.get("siteMemory", "1g"), "siteMemory"),
-            places=Places(self._options.get("memoryDir"), self._options.get("diskDir")),
-            policy=self._policy,
-        )
-        if settings.partitions < settings.sites:
-            raise FlowError(f"partitions ({settings.partitions}) must be at least sites ({settings.sites})")
-        if settings.partitions > 65_536:
-            raise FlowError(f"partitions ({settings.partitions}) must be at most 65536")
-        temporary, checkpoint = self._checkpoint()  # last: what has been refused leaves no directory behind
-        settings = replace(settings, checkpoint=checkpoint)
-        sources = [self._flow.sources[s.name] for s in self._spec.streams]
-        running = RunningQuery(
-            self._flow.spark, self._flow.name, self._name, self._spec, sources, settings, sink, self._trigger, temporary
-        )
-        return Query(running)
+        return start([self])
 
     def _sink(self) -> SinkChoice:
         kind = self._format
@@ -153,24 +137,78 @@ class DataStreamWriter:
             truncate=str(self._options.get("truncate", True)).lower() != "false",
         )
 
-    def _checkpoint(self) -> tuple[bool, str]:
-        given = self._options.get("checkpointLocation")
-        if given:
-            return False, str(given)
-        if self._format == "parquet":
-            raise FlowError("the parquet sink needs option('checkpointLocation', DIRECTORY) to show no result twice")
-        if not str(self._flow.spark.sparkContext.master).startswith("local"):
-            raise FlowError(
-                "on a cluster a query needs option('checkpointLocation', DIRECTORY) that every executor can reach"
-            )
-        return True, temporary_checkpoint()
-
     def _count(self, option: str, default: int) -> int:
-        value = self._options.get(option, default)
-        try:
-            number = int(str(value))
-        except (TypeError, ValueError):
-            number = 0
-        if number < 1 or isinstance(value, bool):
-            raise FlowError(f"option {option!r} must be a whole number of at least 1, not {value!r}")
-        return number
+        return _whole_number(option, self._options.get(option, default))
+
+
+def start(writers: Sequence[DataStreamWriter]) -> Query:
+    """Start one query that feeds all these sinks and reads every source once.
+
+    What concerns the whole query (checkpoint, sites, memory, trigger, policy) may be said by any of the writers, by
+    several only if they agree.
+    """
+    flow = writers[0]._handle.flow
+    for writer in writers:
+        if writer._handle.flow is not flow:
+            raise FlowError("all writers of one query must be of one Flow")
+        if isinstance(writer._handle.relation.origin, Stream):
+            raise FlowError(
+                f"{writer._handle.title} has no join or group-by, so there is nothing for Sluice to do; write it with "
+                "Spark's own writeStream"
+            )
+    sinks = [w._sink() for w in writers]
+    said = {key: [w._options[key] for w in writers if key in w._options] for key in OF_THE_QUERY}
+    options = {key: _agreed(key, values) for key, values in said.items() if values}
+    trigger = _agreed("trigger", [w._trigger for w in writers if w._trigger]) or {}
+    name = _agreed("queryName", [w._name for w in writers if w._name and w._format != "memory"])
+    context = flow.spark.sparkContext
+    settings = Settings(
+        checkpoint="",
+        sites=_whole_number("sites", options.get("sites", context.defaultParallelism)),
+        partitions=_whole_number("partitions", options.get("partitions", 256)),
+        site_memory=size_in_bytes(options.get("siteMemory", "1g"), "siteMemory"),
+        places=Places(options.get("memoryDir"), options.get("diskDir")),
+        policy=_agreed("policy", [w._policy for w in writers if w._policy]) or policy("static"),
+    )
+    if settings.partitions < settings.sites:
+        raise FlowError(f"partitions ({settings.partitions}) must be at least sites ({settings.sites})")
+    if settings.partitions > 65_536:
+        raise FlowError(f"partitions ({settings.partitions}) must be at most 65536")
+    plan = plan_of([w._handle.relation for w in writers])
+    # last: what has been refused leaves no directory behind
+    temporary, checkpoint = _checkpoint(options.get("checkpointLocation"), sinks, str(context.master))
+    sources = [flow.sources[s.name] for s in plan.sources]
+    settings = replace(settings, checkpoint=checkpoint)
+    name = name or next((w._name for w in writers if w._name), None)
+    return Query(RunningQuery(flow.spark, flow.name, name, plan, sources, settings, sinks, trigger, temporary))
+
+
+def _checkpoint(given: Any, sinks: Sequence[SinkChoice], master: str) -> tuple[bool, str]:
+    """Whether the checkpoint goes with the query, and where it is."""
+    if given:
+        return False, str(given)
+    if any(sink.kind == "parquet" for sink in sinks):
+        raise FlowError("the parquet sink needs option('checkpointLocation', DIRECTORY) to show no result twice")
+    if not master.startswith("local"):
+        raise FlowError(
+            "on a cluster a query needs option('checkpointLocation', DIRECTORY) that every executor can reach"
+        )
+    return True, temporary_checkpoint()
+
+
+def _agreed(what: str, said: list[Any]) -> Any:
+    """The one thing that is said, None if nothing is."""
+    for other in said[1:]:
+        if other != said[0]:
+            raise FlowError(f"the writers of one query disagree on {what}: {said[0]!r} and {other!r}")
+    return said[0] if said else None
+
+
+def _whole_number(option: str, value: Any) -> int:
+    try:
+        number = int(str(value))
+    except (TypeError, ValueError):
+        number = 0
+    if number < 1 or isinstance(value, bool):
+        raise FlowError(f"option {option!r} must be a whole number of at least 1, not {value!r}")
+    return number

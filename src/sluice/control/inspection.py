@@ -37,7 +37,6 @@ def inspect(uri: str, epochs: int = 10) -> str:
 
 
 def _flow(identity: dict[str, Any]) -> list[str]:
-    join = identity["join"]
     delays = {s["name"]: in_words(s["delay"]) for s in identity["streams"]}
     lines = [f"Flow       {identity['name']!r}, checkpoint format {identity['format']}, id {identity['id']}"]
     for stream in identity["streams"]:
@@ -45,14 +44,8 @@ def _flow(identity: dict[str, Any]) -> list[str]:
         lines.append(
             f"Stream     {stream['name']}: {columns}; event time {stream['eventTime']}, delay {delays[stream['name']]}"
         )
-    sides = " with ".join(f"{leg['name']} on ({', '.join(leg['on'])})" for leg in join["legs"])
-    bounds = join["within"]
-    if len(bounds) == 2:
-        within = f"within {in_words(bounds[1][0])} before, {in_words(bounds[0][1])} after"
-    else:
-        within = f"within {in_words(max(max(b) for b in bounds))}"
-    where = f" where {join['where']}" if join["where"] else ""
-    return [*lines, f"Join       {sides}, {within}{where}"]
+    says = str(identity.get("says", "")).split("\n")
+    return [*lines, *(f"{'Operators' if i == 0 else '':<10} {line}" for i, line in enumerate(says))]
 
 
 def _routing(record: EpochRecord) -> list[str]:

@@ -9,7 +9,7 @@ from sluice.model.epoch import EpochRecord
 from sluice.model.errors import CheckpointError
 from sluice.state.storage import Storage
 
-FORMAT = 1
+FORMAT = 2
 IDENTITY = "flow.json"
 DIRECTORY = "journal"
 KEPT = 100
@@ -47,7 +47,7 @@ class Journal:
             )
         if not isinstance(found.get("id"), str):
             raise CheckpointError(f"{self.storage.path(IDENTITY)} is damaged: it has no id")
-        differences = differing({k: v for k, v in identity.items() if k != "id"}, found)
+        differences = differing({k: v for k, v in identity.items() if k not in ("id", "says")}, found)
         if differences:
             raise CheckpointError(
                 f"checkpoint {self.storage.uri} belongs to another flow: " + "; ".join(differences) + ". Nothing was "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,7 @@ class Attempt:
         return f"{self.number:012d}-{self.site:04d}-{self.run}-{self.token}"
 
 
-_ATTEMPT = re.compile(r"(?P<number>\d{12})-\d{4}-(?P<run>[0-9a-f]+)-[0-9a-f]+\.")
+_ATTEMPT = re.compile(r"(?P<number>\d{12})-\d{4}-(?P<run>[0-9a-f]+)-[0-9a-f]+[-.]")
 
 
 def left_over(name: str, over: int, run: str) -> bool:
@@ -45,11 +46,12 @@ def left_over(name: str, over: int, run: str) -> bool:
 
 @dataclass(frozen=True)
 class Part:
-    """A file with results of one epoch, written by one site."""
+    """A file with results of one epoch for one output, written by one site."""
 
     name: str
     rows: int
     bytes: int
+    output: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,16 @@ class EpochRecord:
         """The durable files that the state lies in."""
         return {run.segment.file for manifest in self.manifests for run in manifest}
 
+    def parts_of(self, output: int) -> tuple[Part, ...]:
+        return tuple(p for p in self.parts if p.output == output)
+
     def as_json(self) -> dict[str, Any]:
         return {
             "epoch": self.number,
             "newest": list(self.newest),
             "routing": self.routing.as_json(),
             "sites": [[run.as_json() for run in manifest] for manifest in self.manifests],
-            "parts": [[p.name, p.rows, p.bytes] for p in self.parts],
+            "parts": [[p.name, p.rows, p.bytes, p.output] for p in self.parts],
             "figures": self.figures,
             "decisions": list(self.decisions),
         }
@@ -90,6 +95,16 @@ class EpochRecord:
             figures=doc["figures"],
             decisions=tuple(doc["decisions"]),
         )
+
+
+def newest_of(before: Times, splits: Sequence[Mapping[str, Any]]) -> Times:
+    """The newest event times with an epoch's own rows seen, from the figures of its splits."""
+    newest = list(before)
+    for split in splits:
+        stream = split["stream"]
+        seen = [t for t in (newest[stream], split["newest"]) if t is not None]
+        newest[stream] = max(seen, default=None)
+    return tuple(newest)
 
 
 def watermarks(newest: Times, delays: tuple[int | None, ...]) -> Times:

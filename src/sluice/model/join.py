@@ -4,33 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import pyarrow as pa
 
 from sluice.model.durations import in_words
-
-HASH_COLUMN = "__hash"
-ORDER_COLUMN = "__order"
-"""Columns Sluice adds to a stream's own in the exchange and in segments."""
-
-
-@dataclass(frozen=True)
-class Stream:
-    """One source of rows: its columns, the column that is its event time, and how late a row may be (microseconds)."""
-
-    name: str
-    schema: pa.Schema
-    event_time: str
-    delay: int | None
-
-
-@dataclass(frozen=True)
-class Input:
-    """A stream as one operator takes it in: partitioned by these key columns. Its state is held once."""
-
-    stream: int
-    keys: tuple[str, ...]
+from sluice.model.stream import TIME_COLUMN, Expression, Input, Stream
 
 
 @dataclass(frozen=True)
@@ -39,18 +17,6 @@ class Leg:
 
     name: str
     input: int
-
-
-class Condition(Protocol):
-    """A compiled boolean expression over result columns."""
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-
-    def evaluate(self, table: pa.RecordBatch) -> pa.Array: ...
 
 
 @dataclass(frozen=True)
@@ -65,20 +31,38 @@ class JoinSpec:
     legs: tuple[Leg, ...]
     key_types: tuple[pa.DataType, ...]
     reach: tuple[tuple[int, ...], ...]
-    where: Condition | None = field(default=None)
+    where: Expression | None = field(default=None)
+    timed: bool = False
+    """Whether results carry their event time, the greatest of their rows', in a hidden column."""
+
+    @property
+    def event_time(self) -> str:
+        return TIME_COLUMN
+
+    @property
+    def delay(self) -> int | None:
+        """How far behind its newest row a result's event time may lie."""
+        delays = [s.delay for s in self.streams]
+        return None if None in delays else max(d for d in delays if d is not None)
 
     def stream_of(self, leg: int) -> Stream:
         return self.streams[self.inputs[self.legs[leg].input].stream]
 
     def output_schema(self) -> pa.Schema:
         """Every column of every leg, named `<leg>_<column>`."""
-        return pa.schema(
-            [
-                pa.field(f"{leg.name}_{column.name}", column.type)
-                for i, leg in enumerate(self.legs)
-                for column in self.stream_of(i).schema
-            ]
-        )
+        columns = [
+            pa.field(f"{leg.name}_{column.name}", column.type)
+            for i, leg in enumerate(self.legs)
+            for column in self.stream_of(i).shown
+        ]
+        first = self.stream_of(0)
+        hidden = [pa.field(TIME_COLUMN, first.schema.field(first.event_time).type)] if self.timed else []
+        return pa.schema([*hidden, *columns])
+
+    def watermark(self, watermarks: tuple[int | None, ...]) -> int | None:
+        """Below which event time no result will come any more: each has a new row, and so one at least as new."""
+        known = [w for w in watermarks if w is not None]
+        return min(known) if len(known) == len(watermarks) else None
 
     def keep_from(self, input_: int, watermarks: tuple[int | None, ...]) -> int | None:
         """The event time below which no row of this input can match a row still to come; None keeps everything.
@@ -123,27 +107,17 @@ class JoinSpec:
     def identity(self) -> dict[str, object]:
         """What must be the same for a checkpoint to be continued."""
         return {
-            "streams": [
-                {"name": s.name, "columns": columns_of(s.schema), "eventTime": s.event_time, "delay": s.delay}
-                for s in self.streams
+            "join": [
+                {"name": leg.name, "stream": self.inputs[leg.input].stream, "on": list(self.inputs[leg.input].keys)}
+                for leg in self.legs
             ],
-            "join": {
-                "legs": [
-                    {
-                        "name": leg.name,
-                        "stream": self.stream_of(i).name,
-                        "on": list(self.inputs[leg.input].keys),
-                    }
-                    for i, leg in enumerate(self.legs)
-                ],
-                "within": [list(row) for row in self.reach],
-                "where": self.where.text if self.where else None,
-            },
+            "within": [list(row) for row in self.reach],
+            "where": self.where.text if self.where else None,
         }
 
     def describe(self) -> str:
         """The join in a few lines for `explain`."""
-        lines = []
+        lines = ["Window join"]
         for i, leg in enumerate(self.legs):
             stream, keys = self.stream_of(i), ", ".join(self.inputs[leg.input].keys)
             alias = f" as {leg.name!r}" if leg.name != stream.name else ""
@@ -161,8 +135,3 @@ class JoinSpec:
         if self.where:
             lines.append(f"  where {self.where.text}")
         return "\n".join(lines)
-
-
-def columns_of(schema: pa.Schema) -> list[list[str]]:
-    """A schema's columns as names and types, for identities and messages."""
-    return [[f.name, str(f.type)] for f in schema]

@@ -14,9 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.kernels.hashing import keys_equal
+from sluice.kernels.hashing import hash_keys, keys_equal
 from sluice.kernels.probe import PAIRS_AT_ONCE, Run, pairs
+from sluice.model.epoch import Times
 from sluice.model.join import JoinSpec
+from sluice.model.stream import TIME_COLUMN, Stream
+from sluice.operators.seam import Outgoing, State, Stored
 
 Runs = Sequence[Run]
 BYTES_AT_ONCE = 256 << 20
@@ -58,11 +61,50 @@ class _Partial:
 
 
 class WindowJoin:
-    """Joins the rows of one epoch at one site. It keeps nothing: state comes in as runs."""
+    """The join as an operator: rows cross the exchange as they are, and are kept until nothing can match them."""
 
     def __init__(self, spec: JoinSpec) -> None:
         self.spec = spec
         self.schema = spec.output_schema()
+        self.retention = spec.retention()
+
+    def _stream(self, input_: int) -> Stream:
+        return self.spec.streams[self.spec.inputs[input_].stream]
+
+    def crossing(self, input_: int) -> pa.Schema:
+        return self._stream(input_).schema
+
+    def stored(self, input_: int) -> Stored:
+        return Stored(self._stream(input_).schema, self._stream(input_).event_time)
+
+    def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
+        """Rows with a null in their key match nothing and stay behind."""
+        names = self.spec.inputs[input_].keys
+        keys = [rows.column(k) for k in names]
+        before = rows.num_rows
+        if any(k.null_count for k in keys):
+            valid = pc.is_valid(keys[0])
+            for key in keys[1:]:
+                valid = pc.and_(valid, pc.is_valid(key))
+            rows = rows.filter(valid)
+            keys = [rows.column(k) for k in names]
+        kinds = zip(keys, self.spec.key_types, strict=True)
+        return Outgoing(hash_keys([_conformed(k, t) for k, t in kinds]), rows, before - rows.num_rows)
+
+    def keep_from(self, input_: int, before: Times, after: Times) -> int | None:
+        return self.spec.keep_from(input_, before)
+
+    def compacted(self, input_: int, run: Run, after: Times) -> Run:
+        return run
+
+    def epoch(
+        self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
+    ) -> Iterator[pa.RecordBatch]:
+        spans = [(r.earliest, r.latest) if r else None for r in new]
+        yield from self.results(new, [state.runs(i, self.spec.reached(i, spans)) for i in range(len(new))])
+        for i, run in enumerate(new):
+            if run is not None:
+                state.stage(i, run)
 
     def results(self, new: Sequence[Run | None], old: Sequence[Runs]) -> Iterator[pa.RecordBatch]:
         """The epoch's results, given each input's new rows and the runs of its state."""
@@ -156,7 +198,10 @@ class WindowJoin:
     def _materialise(self, combined: dict[int, _Found]) -> pa.RecordBatch:
         """Result rows of combinations with equal hashes: keys are compared in full, then the extra condition."""
         batches = [combined[i].rows() for i in range(len(self.spec.legs))]
-        columns = [c for batch in batches for c in batch.columns]
+        columns = [c for b in batches for n, c in zip(b.schema.names, b.columns, strict=True) if n != TIME_COLUMN]
+        if self.spec.timed:
+            times = [b.column(self.spec.stream_of(i).event_time).cast(pa.int64()) for i, b in enumerate(batches)]
+            columns = [pc.max_element_wise(*times).cast(self.schema.field(TIME_COLUMN).type), *columns]
         result = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         keep: pa.Array | None = None
         keys = [self._keys(i, batches[i]) for i in range(len(batches))]
@@ -173,7 +218,9 @@ class WindowJoin:
 
     def _keys(self, leg: int, batch: pa.RecordBatch) -> list[pa.Array]:
         names = self.spec.inputs[self.spec.legs[leg].input].keys
-        return [
-            column if column.type == kind else column.cast(kind)
-            for column, kind in zip((batch.column(n) for n in names), self.spec.key_types, strict=True)
-        ]
+        columns = (batch.column(n) for n in names)
+        return [_conformed(c, kind) for c, kind in zip(columns, self.spec.key_types, strict=True)]
+
+
+def _conformed(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column if column.type == kind else column.cast(kind)

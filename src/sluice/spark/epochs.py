@@ -9,16 +9,16 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Protocol
 
 from sluice.control.controller import decide
 from sluice.control.journal import Journal
-from sluice.model.epoch import EpochRecord, Part, left_over, watermarks
+from sluice.model.epoch import EpochRecord, Part, left_over, newest_of, watermarks
 from sluice.model.errors import CheckpointError
-from sluice.model.join import JoinSpec
+from sluice.model.plan import Plan
 from sluice.model.routing import Routing
 from sluice.model.state import RunRef, reassign
 from sluice.policies import Policy
@@ -33,7 +33,7 @@ TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
 Report = dict[str, Any]
 Exchange = Callable[[SplitTask, SiteTask], list[Report]]
-"""Runs one epoch's job: every source row through the split, every blob to its site; one report a site."""
+"""Runs one epoch's job: every source row through the split, every blob to its site; one report a site and level."""
 
 
 class Sink(Protocol):
@@ -41,14 +41,14 @@ class Sink(Protocol):
 
     staging: Staging
 
-    def deliver(self, record: EpochRecord) -> None:
+    def deliver(self, number: int, parts: tuple[Part, ...]) -> None:
         """Show the results of a committed epoch; after a crash it is called again and must not show them twice."""
 
     def open(self, query: str) -> None:
         """Get ready to take results."""
 
-    def tidy(self, record: EpochRecord, left_over: Callable[[str], bool]) -> None:
-        """Remove waiting parts that are left over, except those of `record`, the newest committed epoch."""
+    def tidy(self, parts: tuple[Part, ...], left_over: Callable[[str], bool]) -> None:
+        """Remove waiting parts that are left over, except `parts`, those of the newest committed epoch."""
 
 
 @dataclass(frozen=True)
@@ -69,23 +69,23 @@ class Epochs:
     def __init__(
         self,
         name: str,
-        spec: JoinSpec,
+        plan: Plan,
         reading: tuple[Reading, ...],
         settings: Settings,
-        sink: Sink,
+        sinks: Sequence[Sink],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.spec, self.reading, self.settings, self.sink, self.clock = spec, reading, settings, sink, clock
+        self.plan, self.reading, self.settings, self.sinks, self.clock = plan, reading, settings, sinks, clock
         self.storage = Storage(settings.checkpoint)
         self.journal = Journal(self.storage)
-        self.identity = {"name": name, "partitions": settings.partitions, **spec.identity()}
+        self.identity = {"name": name, "partitions": settings.partitions, "says": plan.describe(), **plan.identity()}
         self.recent: deque[EpochRecord] = deque(maxlen=100)
         self.lock = threading.Lock()
         self.busy = threading.Lock()
         self.closed = False
         self.run_id = uuid.uuid4().hex[:8]
         self.tidy_due = True
-        self.record = EpochRecord(-1, (None,) * len(spec.streams), self._even(0, 0), ((),) * settings.sites)
+        self.record = EpochRecord(-1, (None,) * len(plan.sources), self._even(0, 0), ((),) * settings.sites)
 
     def recover(self, new_id: str) -> str:
         """Claim the checkpoint, go to its newest epoch, and remove what did not become part of it. Returns its id."""
@@ -94,7 +94,8 @@ class Epochs:
         self.storage.make_dir(STATE)
         self.query = str(identity["id"])
         self.record = self.journal.last() or self.record
-        self.sink.open(self.query)
+        for sink in self.sinks:
+            sink.open(self.query)
         for directory in ("", "journal"):
             for name in self._listed(directory):
                 if name.endswith(".tmp"):
@@ -119,7 +120,8 @@ class Epochs:
         for name in self._listed(STATE) - self.record.files():
             if over(name):
                 self.storage.delete(name)
-        self.sink.tidy(self.record, over)
+        for output, sink in enumerate(self.sinks):
+            sink.tidy(self.record.parts_of(output), over)
 
     def run(self, number: int, tokens: tuple[int, ...], exchange: Exchange) -> None:
         """Process one epoch exactly once, however often it is asked for."""
@@ -135,7 +137,7 @@ class Epochs:
                     f"Spark's part of checkpoint {self.settings.checkpoint} is at epoch {number}, the journal is at "
                     f"{self.record.number}: part of it was deleted or restored. Use a new checkpointLocation"
                 )
-            self.sink.deliver(self.record)
+            self._deliver(self.record)
             return
         if number != self.record.number + 1:
             raise CheckpointError(
@@ -145,7 +147,7 @@ class Epochs:
         begun = perf_counter()
         before = self._placed()
         split, site = self._tasks(number, tokens, before)
-        reports = sorted(exchange(split, site), key=lambda r: r["site"])
+        reports = sorted(exchange(split, site), key=lambda r: (r["site"], r["level"]))
         exchanged = perf_counter()
         record = self._record(number, before, reports)
         record.figures["seconds"] = _phases(reports, exchanged - begun)
@@ -155,7 +157,7 @@ class Epochs:
         previous, self.record = self.record, record
         for file in previous.files() - record.files():
             self.storage.delete(file)
-        self.sink.deliver(record)
+        self._deliver(record)
         if self.tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
             self._tidy()
             self.tidy_due = False
@@ -164,6 +166,10 @@ class Epochs:
         record.figures["seconds"]["total"] = perf_counter() - begun
         with self.lock:
             self.recent.append(record)
+
+    def _deliver(self, record: EpochRecord) -> None:
+        for output, sink in enumerate(self.sinks):
+            sink.deliver(record.number, record.parts_of(output))
 
     def _placed(self) -> EpochRecord:
         """The newest record under the routing of the next epoch: the policy's, or an even one if `sites` changed."""
@@ -181,43 +187,45 @@ class Epochs:
         return Routing.even(self.settings.partitions, self.settings.sites, version, since)
 
     def _tasks(self, number: int, tokens: tuple[int, ...], before: EpochRecord) -> tuple[SplitTask, SiteTask]:
-        late_below = watermarks(before.newest, tuple(s.delay for s in self.spec.streams))
-        split = SplitTask(self.spec, self.reading, before.routing, tokens, late_below)
+        late_below = watermarks(before.newest, tuple(s.delay for s in self.plan.sources))
+        split = SplitTask(self.plan, self.reading, before.routing, tokens, late_below)
         site = SiteTask(
-            spec=self.spec,
+            plan=self.plan,
             number=number,
             routing=before.routing,
             tokens=tokens,
             manifests=before.manifests,
-            watermarks=late_below,
+            newest=before.newest,
             checkpoint=self.settings.checkpoint,
             query=self.query,
             run=self.run_id,
             places=self.settings.places,
             limit=self.settings.site_memory,
-            staging=self.sink.staging,
+            staging=tuple(sink.staging for sink in self.sinks),
         )
         return split, site
 
     def _record(self, number: int, before: EpochRecord, reports: list[Report]) -> EpochRecord:
-        newest = list(before.newest)
         splits = [s for r in reports for s in r["splits"]]
-        streams = [{"name": s.name, "rows": 0, "late": 0, "nulls": 0} for s in self.spec.streams]
+        streams = [{"name": s.name, "rows": 0, "late": 0, "nulls": 0} for s in self.plan.sources]
         for split in splits:
-            stream = split["stream"]
-            seen = [t for t in (newest[stream], split["newest"]) if t is not None]
-            newest[stream] = max(seen, default=None)
             for count in ("rows", "late", "nulls"):
-                streams[stream][count] += split[count]
+                streams[split["stream"]][count] += split[count]
+        by_site = [[r for r in reports if r["site"] == site] for site in range(before.routing.sites)]
         return EpochRecord(
             number=number,
-            newest=tuple(newest),
+            newest=newest_of(before.newest, splits),
             routing=before.routing,
-            manifests=tuple(tuple(RunRef.from_json(run) for run in r["runs"]) for r in reports),
-            parts=tuple(Part(*p) for r in reports for p in r["parts"]),
+            manifests=tuple(tuple(RunRef.from_json(run) for r in mine for run in r["runs"]) for mine in by_site),
+            parts=tuple(
+                Part(p[0], p[1], p[2], int(output))
+                for r in reports
+                for output, some in r["parts"].items()
+                for p in some
+            ),
             figures={
                 "streams": streams,
-                "sites": [r["figures"] for r in reports],
+                "sites": [_summed([r["figures"] for r in mine]) for mine in by_site],
                 "rowsIn": sum(s["rows"] for s in splits),
                 "rowsOut": sum(r["figures"]["rowsOut"] for r in reports),
                 "lateRows": sum(s["late"] for s in splits),
@@ -228,6 +236,19 @@ class Epochs:
 
     def _listed(self, directory: str) -> set[str]:
         return {f"{directory}/{entry.name}".lstrip("/") for entry in self.storage.files(directory)}
+
+
+def _summed(levels: list[dict[str, Any]]) -> dict[str, Any]:
+    """A site's figures over all its levels."""
+    out = dict(levels[0])
+    for other in levels[1:]:
+        for name, value in other.items():
+            if name in ("operators", "seconds"):
+                mine = out[name]
+                out[name] = mine | {k: v + mine.get(k, 0.0) if name == "seconds" else v for k, v in value.items()}
+            elif name not in ("site", "units"):
+                out[name] += value
+    return out
 
 
 def _phases(reports: list[Report], wall: float) -> dict[str, float]:

@@ -20,8 +20,9 @@ from pyspark.sql import functions as F
 from sluice.model.errors import FlowError, SluiceError
 from sluice.model.version import VERSION
 from sluice.spark.epochs import Exchange, Report
-from sluice.spark.site import REPORT_DDL, SiteTask
-from sluice.spark.split import BLOBS_DDL, SplitTask
+from sluice.spark.sending import BLOBS_DDL
+from sluice.spark.site import SiteTask
+from sluice.spark.split import SplitTask
 from sluice.state.workspace import Places, close_workspaces
 
 _SETTINGS = {
@@ -76,22 +77,28 @@ class Sites:
                 except Py4JJavaError as failure:
                     if attempt + 1 == _ATTEMPTS or not _beyond_retries(failure):
                         raise
-            if len(rows) != self.count:
-                raise SluiceError(f"{len(rows)} of {self.count} sites answered")
-            return [json.loads(bytes(row["report"])) for row in rows]
+            if len(rows) != self.count * site.plan.levels:
+                raise SluiceError(f"{len(rows)} of {self.count * site.plan.levels} reports of sites arrived")
+            return [json.loads(bytes(row["payload"])) for row in rows]
 
         return run
 
     def _job(self, batch: DataFrame, split: SplitTask, site: SiteTask) -> DataFrame:
-        def at_site(key: tuple[Any, ...], anchor: pa.Table, blobs: pa.Table) -> pa.Table:
-            return site(key[0].as_py(), blobs)
+        def at_level(level: int) -> Any:
+            def at_site(key: tuple[Any, ...], anchor: pa.Table, blobs: pa.Table) -> pa.Table:
+                return site(level, key[0].as_py(), blobs)
+
+            return at_site
 
         def map_side(batches: Any) -> Any:
             return split(batches)
 
         # as many map tasks as cores: every further one only adds its start-up and makes the blobs smaller
         blobs = batch.coalesce(self.session.sparkContext.defaultParallelism).mapInArrow(map_side, BLOBS_DDL)
-        return self.anchor.groupBy("site").cogroup(blobs.groupBy("site")).applyInArrow(at_site, REPORT_DDL)
+        for level in range(site.plan.levels):
+            together = self.anchor.groupBy("site").cogroup(blobs.groupBy("site"))
+            blobs = together.applyInArrow(at_level(level), BLOBS_DDL)
+        return blobs
 
     def close(self, places: Places, query: str) -> None:
         """Let go of the pinned sites and remove the local tiers on every executor."""

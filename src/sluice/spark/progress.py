@@ -6,14 +6,14 @@ from datetime import datetime, timezone
 from typing import Any
 
 from sluice.model.epoch import EpochRecord, watermarks
-from sluice.model.join import JoinSpec
+from sluice.model.plan import Plan
 
 
-def progress(spark: dict[str, Any], record: EpochRecord, spec: JoinSpec) -> dict[str, Any]:
+def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str, Any]:
     """`numInputRows` and the rates count rows, on every read path; `phaseSeconds` says where the time went."""
     figures = record.figures
     duration = spark.get("durationMs", {}).get("triggerExecution", 0) / 1000
-    marks = watermarks(record.newest, tuple(s.delay for s in spec.streams))
+    marks = watermarks(record.newest, tuple(s.delay for s in plan.sources))
     return {
         **{k: v for k, v in spark.items() if k not in ("sources", "sink", "stateOperators", "eventTime")},
         "numInputRows": figures["rowsIn"],
@@ -22,10 +22,21 @@ def progress(spark: dict[str, Any], record: EpochRecord, spec: JoinSpec) -> dict
         "lateRows": figures["lateRows"],
         "nullRows": figures["nullRows"],
         "streams": figures["streams"],
-        "watermarks": {s.name: _iso(m) for s, m in zip(spec.streams, marks, strict=True)},
+        "watermarks": {s.name: _iso(m) for s, m in zip(plan.sources, marks, strict=True)},
+        "operators": _operators(figures["sites"], plan),
         "phaseSeconds": _phases(figures, duration),
-        "sites": [{k: v for k, v in site.items() if k != "seconds"} for site in figures["sites"]],
+        "sites": [{k: v for k, v in site.items() if k not in ("seconds", "operators")} for site in figures["sites"]],
     }
+
+
+def _operators(sites: list[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
+    """What went into each operator (rows, or partial aggregates where it combines them early) and came out of it."""
+    out = []
+    for number, node in enumerate(plan.nodes):
+        counts = [site["operators"].get(str(number), [0, 0]) for site in sites]
+        rows_in, rows_out = (sum(c[i] for c in counts) for i in (0, 1))
+        out.append({"operator": node.spec.describe().split("\n")[0], "rowsIn": rows_in, "rowsOut": rows_out})
+    return out
 
 
 def _phases(figures: dict[str, Any], duration: float) -> dict[str, float]:

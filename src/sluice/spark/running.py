@@ -8,16 +8,17 @@ import shutil
 import sys
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.errors import CheckpointError
-from sluice.model.join import JoinSpec
+from sluice.model.plan import Plan
 from sluice.spark.epochs import Epochs, Settings, Sink
 from sluice.spark.exchange import Sites
 from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, console
@@ -42,16 +43,15 @@ class SinkChoice:
     rows: int
     truncate: bool
 
-    def build(self, spark: SparkSession, checkpoint: str, spec: JoinSpec) -> Sink:
-        schema = spec.output_schema()
+    def build(self, spark: SparkSession, checkpoint: str, output: int, schema: pa.Schema) -> Sink:
         if self.kind == "parquet":
             return ParquetSink(_absolute(str(self.path)), self.compression)
         if self.kind == "memory":
-            return MemorySink(spark, checkpoint, schema, str(self.name))
+            return MemorySink(spark, checkpoint, output, schema, str(self.name))
         if self.kind == "console":
-            return BatchSink(spark, checkpoint, schema, console(self.rows, self.truncate))
+            return BatchSink(spark, checkpoint, output, schema, console(self.rows, self.truncate))
         if self.function is not None:
-            return BatchSink(spark, checkpoint, schema, self.function)
+            return BatchSink(spark, checkpoint, output, schema, self.function)
         return NoopSink()
 
 
@@ -63,10 +63,10 @@ class RunningQuery:
         spark: SparkSession,
         flow: str,
         name: str | None,
-        spec: JoinSpec,
+        plan: Plan,
         sources: list[Source],
         settings: Settings,
-        sink: SinkChoice,
+        sinks: Sequence[SinkChoice],
         trigger: dict[str, Any],
         temporary: bool,
     ) -> None:
@@ -78,11 +78,14 @@ class RunningQuery:
             earlier is not None and not earlier._closed.is_set()
         ):  # Spark, too, ends the run before when a query is started again
             earlier.stop()
-        self.spec, self.sources, self.temporary = spec, sources, temporary
+        self.plan, self.sources, self.temporary = plan, sources, temporary
         self.settings = replace(settings, checkpoint=checkpoint)
-        self.sink = sink.build(spark, checkpoint, spec)
+        self.sinks = [
+            sink.build(spark, checkpoint, i, output.schema)
+            for i, (sink, output) in enumerate(zip(sinks, plan.outputs, strict=True))
+        ]
         try:
-            self.epochs = Epochs(flow, spec, ways_to_read(sources), self.settings, self.sink)
+            self.epochs = Epochs(flow, plan, ways_to_read(sources), self.settings, self.sinks)
             self._check_sparks_part()
             self.query = self.epochs.recover(uuid.uuid4().hex[:16])
             self.sites = Sites(spark, settings.sites)
@@ -149,7 +152,7 @@ class RunningQuery:
     def _remove_temporary(self) -> None:
         if not self.temporary:
             return
-        if not isinstance(self.sink, MemorySink):  # its view is for looking at afterwards, too
+        if not any(isinstance(sink, MemorySink) for sink in self.sinks):  # a view is for looking at afterwards, too
             shutil.rmtree(self.settings.checkpoint, ignore_errors=True)
 
 

@@ -12,14 +12,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.model.epoch import EpochRecord, Part
+from sluice.model.epoch import Part
 from sluice.spark.results import Staging
 from sluice.spark.sink_log import SinkLog
 from sluice.spark.types import spark_schema
 from sluice.state.storage import Storage
 
 RESULTS = "results"
-SHOWN = f"{RESULTS}/shown"
 
 
 class NoopSink:
@@ -30,10 +29,10 @@ class NoopSink:
     def open(self, query: str) -> None:
         pass
 
-    def tidy(self, record: EpochRecord, left_over: Callable[[str], bool]) -> None:
+    def tidy(self, parts: tuple[Part, ...], left_over: Callable[[str], bool]) -> None:
         pass
 
-    def deliver(self, record: EpochRecord) -> None:
+    def deliver(self, number: int, parts: tuple[Part, ...]) -> None:
         pass
 
 
@@ -53,39 +52,46 @@ class ParquetSink:
         self.storage.make_dir(self.staging.directory)
         self.log.tidy()
 
-    def tidy(self, record: EpochRecord, left_over: Callable[[str], bool]) -> None:
-        _remove_waiting(self.storage, self.staging.directory, record, left_over)
+    def tidy(self, parts: tuple[Part, ...], left_over: Callable[[str], bool]) -> None:
+        _remove_waiting(self.storage, self.staging.directory, parts, left_over)
 
-    def deliver(self, record: EpochRecord) -> None:
-        for part in record.parts:
+    def deliver(self, number: int, parts: tuple[Part, ...]) -> None:
+        for part in parts:
             self.storage.move(f"{self.staging.directory}/{part.name}", part.name)
-        self.log.add(record.parts)
+        self.log.add(parts)
 
 
 class BatchSink:
     """Hands every epoch's results to a function as a DataFrame, with the epoch's number."""
 
     def __init__(
-        self, spark: SparkSession, checkpoint: str, schema: pa.Schema, function: Callable[[DataFrame, int], Any]
+        self,
+        spark: SparkSession,
+        checkpoint: str,
+        output: int,
+        schema: pa.Schema,
+        function: Callable[[DataFrame, int], Any],
     ) -> None:
         self.spark, self.function, self.schema = spark, function, spark_schema(schema)
         self.storage = Storage(checkpoint)
-        self.staging = Staging(checkpoint, RESULTS)
+        self.directory = f"{RESULTS}/{output}"
+        self.staging = Staging(checkpoint, self.directory)
         self.handed_over: tuple[Part, ...] = ()
 
     def open(self, query: str) -> None:
-        self.storage.make_dir(RESULTS)
+        self.storage.make_dir(self.directory)
 
-    def tidy(self, record: EpochRecord, left_over: Callable[[str], bool]) -> None:
-        _remove_waiting(self.storage, RESULTS, record, left_over)
+    def tidy(self, parts: tuple[Part, ...], left_over: Callable[[str], bool]) -> None:
+        _remove_waiting(self.storage, self.directory, parts, left_over)
 
-    def deliver(self, record: EpochRecord) -> None:
-        self.function(self._frame([p.name for p in record.parts]), record.number)
+    def deliver(self, number: int, parts: tuple[Part, ...]) -> None:
+        self.function(self._frame([p.name for p in parts], self.directory), number)
         for part in self.handed_over:
-            self.storage.delete(f"{RESULTS}/{part.name}")
-        self.handed_over = record.parts
+            if part not in parts:
+                self.storage.delete(f"{self.directory}/{part.name}")
+        self.handed_over = parts
 
-    def _frame(self, parts: list[str], directory: str = RESULTS) -> DataFrame:
+    def _frame(self, parts: list[str], directory: str) -> DataFrame:
         if not parts:
             return self.spark.createDataFrame([], self.schema)
         base = self.staging.uri if "://" in str(self.staging.uri) else "file://" + self.storage.root
@@ -95,31 +101,34 @@ class BatchSink:
 class MemorySink(BatchSink):
     """All results so far as a temporary view named after the query."""
 
-    def __init__(self, spark: SparkSession, checkpoint: str, schema: pa.Schema, name: str) -> None:
-        super().__init__(spark, checkpoint, schema, lambda frame, epoch: None)
+    def __init__(self, spark: SparkSession, checkpoint: str, output: int, schema: pa.Schema, name: str) -> None:
+        super().__init__(spark, checkpoint, output, schema, lambda frame, epoch: None)
         self.name = name
+        self.view = f"{self.directory}/shown"
         self.shown: list[str] = []
 
     def open(self, query: str) -> None:
-        self.storage.make_dir(SHOWN)
-        self.shown = sorted(entry.name for entry in self.storage.files(SHOWN))
+        self.storage.make_dir(self.view)
+        self.shown = sorted(entry.name for entry in self.storage.files(self.view))
         self._show()
 
-    def deliver(self, record: EpochRecord) -> None:
+    def deliver(self, number: int, parts: tuple[Part, ...]) -> None:
         """Only parts of committed epochs are ever moved to where the view looks."""
-        for part in record.parts:
-            self.storage.move(f"{RESULTS}/{part.name}", f"{SHOWN}/{part.name}")
-        new = [p.name for p in record.parts if p.name not in self.shown]
+        for part in parts:
+            self.storage.move(f"{self.directory}/{part.name}", f"{self.view}/{part.name}")
+        new = [p.name for p in parts if p.name not in self.shown]
         if new:
             self.shown += new
             self._show()
 
     def _show(self) -> None:
-        self._frame(self.shown, SHOWN).createOrReplaceTempView(self.name)
+        self._frame(self.shown, self.view).createOrReplaceTempView(self.name)
 
 
-def _remove_waiting(storage: Storage, directory: str, record: EpochRecord, left_over: Callable[[str], bool]) -> None:
-    committed = {p.name for p in record.parts}
+def _remove_waiting(
+    storage: Storage, directory: str, parts: tuple[Part, ...], left_over: Callable[[str], bool]
+) -> None:
+    committed = {p.name for p in parts}
     for entry in storage.files(directory):
         if entry.name not in committed and left_over(entry.name):
             storage.delete(f"{directory}/{entry.name}")

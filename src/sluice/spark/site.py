@@ -1,6 +1,6 @@
-"""The second half of an epoch's job: a site joins the new rows with its state, keeps them, and reports.
+"""The second half of an epoch's job: a site takes in new rows, brings its operators' state up to date, and reports.
 
-Runs in the Spark task of the site, in whichever Python worker of its executor it lands.
+Runs in the Spark task of the site, one a level of operators, in whichever Python worker of its executor it lands.
 """
 
 from __future__ import annotations
@@ -16,152 +16,196 @@ from typing import Any
 import pyarrow as pa
 
 from sluice.kernels.probe import Run
-from sluice.model.epoch import Attempt, Times
+from sluice.model.epoch import Attempt, Times, newest_of, watermarks
 from sluice.model.errors import StorageError
-from sluice.model.join import JoinSpec
+from sluice.model.plan import Plan
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest
-from sluice.operators.window_join import WindowJoin
+from sluice.model.stream import applied
+from sluice.operators import operator
 from sluice.spark.results import PartWriter, Staging
-from sluice.spark.split import FIGURES, blob_schema
+from sluice.spark.sending import BLOBS, FIGURES, REPORT, Blob, blob_schema, document, in_batches, senders
 from sluice.state.segment import Layout, sorted_run
 from sluice.state.storage import Storage
 from sluice.state.tiers import Tiers
-from sluice.state.transaction import Transaction
+from sluice.state.transaction import Keeping, Transaction
 from sluice.state.workspace import Places, open_workspace
-
-REPORT = pa.schema([("site", pa.int32()), ("report", pa.binary())])
-REPORT_DDL = "site int, report binary"
 
 
 @dataclass(frozen=True)
 class SiteTask:
     """What the sites need to know for one epoch."""
 
-    spec: JoinSpec
+    plan: Plan
     number: int
     routing: Routing
     tokens: tuple[int, ...]
     manifests: tuple[Manifest, ...]
-    watermarks: Times
+    newest: Times
     checkpoint: str
     query: str
     run: str
     places: Places
     limit: int
-    staging: Staging
+    staging: tuple[Staging, ...]
 
-    def __call__(self, token: int, blobs: pa.Table) -> pa.Table:
+    def __call__(self, level: int, token: int, blobs: pa.Table) -> pa.Table:
+        """One level's work of the site: blobs in, blobs for the levels above and a report out."""
         pa.set_cpu_count(1)
-        site = self.tokens.index(token)
-        report = _SiteEpoch(self, site).run(blobs)
-        return pa.table([[token], [json.dumps(report).encode()]], schema=REPORT)
+        site = _SiteEpoch(self, self.tokens.index(token), level)
+        return pa.Table.from_batches(in_batches(site.run(blobs)), BLOBS)
 
 
 class _SiteEpoch:
-    def __init__(self, task: SiteTask, site: int) -> None:
-        self.task, self.site, spec = task, site, task.spec
+    def __init__(self, task: SiteTask, site: int, level: int) -> None:
+        self.task, self.site, self.level, self.plan = task, site, level, task.plan
+        self.token = task.tokens[site]
+        self.last = level == task.plan.levels - 1
         self.seconds: dict[str, float] = {}
-        self.streams = [spec.streams[i.stream] for i in spec.inputs]
-        self.layouts = [Layout(s.schema, s.event_time) for s in self.streams]
-        self.attempt = Attempt(task.number, site, task.run, uuid.uuid4().hex[:8])
+        self.nodes = [n for n, node in enumerate(self.plan.nodes) if node.level == level]
+        self.operators = {n: operator(self.plan.nodes[n].spec) for n in self.nodes}
+        self.local = {g: (n, i) for n in self.nodes for i, g in enumerate(self.plan.inputs_of(n))}
+        self.layouts = {g: Layout(*_stored(self.operators[n].stored(i))) for g, (n, i) in self.local.items()}
+        self.attempt = Attempt(task.number, site, task.run, f"{level}{uuid.uuid4().hex[:8]}")
+        self.rows_in = self.probed = 0
+        self.rows: dict[int, list[int]] = {}
 
-    def run(self, blobs: pa.Table) -> dict[str, Any]:
-        task, spec = self.task, self.task.spec
+    def run(self, blobs: pa.Table) -> Iterator[Blob]:
         begun = perf_counter()
+        with self._timing("sort"):
+            new, splits, passing = self._unpack(blobs)
+        delays = tuple(s.delay for s in self.plan.sources)
+        self.before = watermarks(self.task.newest, delays)
+        self.after = watermarks(newest_of(self.task.newest, splits), delays)
         with self._timing("open"):
             transaction = self._begin()
-        with self._timing("sort"):
-            new, figures = self._unpack(blobs)
-            spans = [(r.earliest, r.latest) if r else None for r in new]
-        with self._timing("open"):
-            old = [transaction.runs(i, spec.reached(i, spans)) for i in range(len(new))]
-        name = f"part-{self.attempt}.parquet"
-        writer = PartWriter(task.staging, name, spec.output_schema())
-        results = WindowJoin(spec).results(new, old)
+        writers = {
+            i: PartWriter(staging, f"part-{self.attempt}-{i}.parquet", output.schema)
+            for i, (output, staging) in enumerate(zip(self.plan.outputs, self.task.staging, strict=True))
+            if output.feed.origin - len(self.plan.sources) in self.nodes
+        }
+        for node in self.nodes:
+            yield from self._operate(node, new, transaction, writers)
+        with self._timing("sink"):
+            parts = {i: [[p.name, p.rows, p.bytes] for p in writer.close()] for i, writer in writers.items()}
+        with self._timing("durable"):
+            manifest = transaction.commit()
+        yield from passing
+        if not self.last:
+            yield from (document(self.token, FIGURES, figures) for figures in splits)
+        report = {
+            "site": self.site,
+            "level": self.level,
+            "runs": [run.as_json() for run in manifest],
+            "parts": parts,
+            "splits": splits if self.site == 0 and self.level == 0 else [],
+            "figures": self._figures(transaction, manifest, writers, begun),
+        }
+        yield document(self.token, REPORT, report)
+
+    def _operate(
+        self, node: int, new: dict[int, Run], transaction: Transaction, writers: dict[int, PartWriter]
+    ) -> Iterator[Blob]:
+        """One operator's epoch: its results go to sinks and to the operators above."""
+        origin = self.plan.origin_of(node)
+        sinks = [(o.feed.steps, o.schema.names, i) for i, o in enumerate(self.plan.outputs) if o.feed.origin == origin]
+        onward = senders(self.plan, origin, self.task.routing, self.task.tokens)
+        inputs = self.plan.inputs_of(node)
+        mine = [new.get(i) for i in inputs]
+        before, after = (self.plan.watermarks_at(node, marks) for marks in (self.before, self.after))
+        state = _NodeState(self, transaction, inputs[0])
+        results = self.operators[node].epoch(self.task.number, mine, state, before, after)
+        counts = self.rows[node] = [sum(len(run) for run in mine if run is not None), 0]
         while True:
             with self._timing("kernel"):
                 batch = next(results, None)
             if batch is None:
-                break
+                return
+            counts[1] += batch.num_rows
             with self._timing("sink"):
-                writer.add(batch)
-        with self._timing("sink"):
-            parts = writer.close()
-        with self._timing("durable"):
-            for i, run in enumerate(new):
-                if run is not None:
-                    transaction.stage(i, run)
-            manifest = transaction.commit()
+                for steps, names, i in sinks:
+                    writers[i].add(applied(steps, batch).select(names))
+            with self._timing("split"):
+                blobs = [blob for sender in onward for blob in sender.blobs(batch)]
+            yield from blobs
+
+    def _figures(
+        self, transaction: Transaction, manifest: Manifest, writers: dict[int, PartWriter], begun: float
+    ) -> dict[str, Any]:
         segments = [run.segment.id for run in manifest]
         local = transaction.tiers.usage(segments)
         return {
             "site": self.site,
-            "runs": [run.as_json() for run in manifest],
-            "parts": [[p.name, p.rows, p.bytes] for p in parts],
-            "splits": figures,
-            "figures": {
-                "site": self.site,
-                "units": sum(high - low for low, high in task.routing.ranges_of(self.site)),
-                "rowsIn": sum(len(r) for r in new if r is not None),
-                "rowsOut": writer.rows,
-                "rows": round(sum(run.segment.rows * run.share for run in manifest)),
-                "segments": len(segments),
-                "probed": sum(len(o) for o in old),
-                "memoryBytes": local["memory"],
-                "diskBytes": local["disk"],
-                "durableBytes": round(sum(run.segment.length * run.share for run in manifest)),
-                "spilledBytes": transaction.tiers.spilled_bytes,
-                "fetchedBytes": transaction.tiers.fetched_bytes,
-                "mergedRows": transaction.merged_rows,
-                "busySeconds": round(perf_counter() - begun, 6),
-                "seconds": {k: round(v, 6) for k, v in self.seconds.items()},
-            },
+            "units": sum(high - low for low, high in self.task.routing.ranges_of(self.site)),
+            "rowsIn": self.rows_in,
+            "rowsOut": sum(w.rows for w in writers.values()),
+            "rows": round(sum(run.segment.rows * run.share for run in manifest)),
+            "segments": len(segments),
+            "probed": self.probed,
+            "memoryBytes": local["memory"],
+            "diskBytes": local["disk"],
+            "durableBytes": round(sum(run.segment.length * run.share for run in manifest)),
+            "spilledBytes": transaction.tiers.spilled_bytes,
+            "fetchedBytes": transaction.tiers.fetched_bytes,
+            "mergedRows": transaction.merged_rows,
+            "busySeconds": round(perf_counter() - begun, 6),
+            "operators": self.rows,
+            "seconds": {k: round(v, 6) for k, v in self.seconds.items()},
         }
 
     def _begin(self) -> Transaction:
-        task, spec = self.task, self.task.spec
+        task = self.task
         memory, disk = open_workspace(task.places, task.query)
-        places = [Storage(f"{root}/site-{self.site:04d}") for root in (memory, disk)]
+        places = [Storage(f"{root}/site-{self.site:04d}-{self.level}") for root in (memory, disk)]
         for place in places:
             place.make_dir()
+        limit = task.limit // self.plan.levels
         transaction = Transaction(
             self.attempt,
-            Tiers(places[0], places[1], Storage(task.checkpoint), task.limit),
+            Tiers(places[0], places[1], Storage(task.checkpoint), limit),
             self.layouts,
+            {g: self._keeping(g) for g in self.layouts},
             units=task.routing.units,
             held=task.routing.ranges_of(self.site),
-            keep_from=[spec.keep_from(i, task.watermarks) for i in range(len(spec.inputs))],
-            retention=spec.retention(),
         )
-        transaction.begin(task.manifests[self.site])
+        transaction.begin(tuple(run for run in task.manifests[self.site] if run.segment.input in self.layouts))
         return transaction
 
-    def _unpack(self, blobs: pa.Table) -> tuple[list[Run | None], list[dict[str, Any]]]:
-        """The new rows of every input, sorted, and the figures of the splits (they come to the first site)."""
-        batches: list[list[pa.RecordBatch]] = [[] for _ in self.streams]
-        figures = []
-        schemas = [blob_schema(s) for s in self.streams]
+    def _keeping(self, input_: int) -> Keeping:
+        """How long rows of an input are needed, and how merged runs get smaller, as its operator says."""
+        node, i = self.local[input_]
+        mine = self.operators[node]
+        before, after = (self.plan.watermarks_at(node, marks) for marks in (self.before, self.after))
+        return Keeping(mine.keep_from(i, before, after), mine.retention, lambda run: mine.compacted(i, run, after))
+
+    def _unpack(self, blobs: pa.Table) -> tuple[dict[int, Run], list[dict[str, Any]], list[Blob]]:
+        """The new rows of this level's inputs, sorted; the figures of the splits; and what goes to levels above."""
+        batches: dict[int, list[pa.RecordBatch]] = {}
+        figures: list[dict[str, Any]] = []
+        passing: list[Blob] = []
+        schemas = {g: blob_schema(self.operators[n].crossing(i)) for g, (n, i) in self.local.items()}
         for chunk in blobs.to_batches():
             for number, payload in zip(chunk.column("input").to_pylist(), chunk.column("payload"), strict=True):
                 if number == FIGURES:
                     figures.append(json.loads(payload.as_py()))
+                elif number in schemas:
+                    batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[number])
+                    batches.setdefault(number, []).append(batch)
                 else:
-                    batches[number].append(pa.ipc.read_record_batch(payload.as_buffer(), schemas[number]))
-        runs: list[Run | None] = []
-        for layout, parts in zip(self.layouts, batches, strict=True):
-            if not parts:
-                runs.append(None)
-                continue
-            try:
-                rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-                runs.append(sorted_run(layout, rows.column(0).to_numpy(), rows.remove_column(0)))
-            except pa.ArrowInvalid as problem:
-                raise StorageError(
-                    f"an epoch brings site {self.site} more than 2 GB of one column ({problem}): take in less at a "
-                    "time, with maxFilesPerTrigger or its like, or use more sites"
-                ) from problem
-        return runs, figures
+                    passing.append((self.token, number, payload.as_buffer()))
+        figures.sort(key=lambda f: f["stream"])
+        return {number: self._run(number, parts) for number, parts in batches.items()}, figures, passing
+
+    def _run(self, number: int, parts: list[pa.RecordBatch]) -> Run:
+        try:
+            rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+            self.rows_in += rows.num_rows
+            return sorted_run(self.layouts[number], rows.column(0).to_numpy(), rows.remove_column(0))
+        except pa.ArrowInvalid as problem:
+            raise StorageError(
+                f"an epoch brings site {self.site} more than 2 GB of one column ({problem}): take in less at a "
+                "time, with maxFilesPerTrigger or its like, or use more sites"
+            ) from problem
 
     @contextmanager
     def _timing(self, phase: str) -> Iterator[None]:
@@ -169,4 +213,36 @@ class _SiteEpoch:
         try:
             yield
         finally:
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + perf_counter() - started
+            self.add(phase, perf_counter() - started)
+
+    def add(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+
+@dataclass(frozen=True)
+class _NodeState:
+    """One operator's part of the site's state; opening segments counts as opening, not as the operator's work."""
+
+    site: _SiteEpoch
+    transaction: Transaction
+    first: int
+
+    def runs(self, input_: int, span: tuple[int, int] | None) -> list[Run]:
+        started = perf_counter()
+        found = self.transaction.runs(self.first + input_, span)
+        took = perf_counter() - started
+        self.site.add("open", took)
+        self.site.add("kernel", -took)
+        self.site.probed += len(found)
+        return found
+
+    def stage(self, input_: int, run: Run) -> None:
+        started = perf_counter()
+        self.transaction.stage(self.first + input_, run)
+        took = perf_counter() - started
+        self.site.add("durable", took)
+        self.site.add("kernel", -took)
+
+
+def _stored(stored: Any) -> tuple[pa.Schema, str]:
+    return stored.schema, stored.time

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
-from sluice.model.join import Stream
+from sluice.model.stream import Stream
 from sluice.spark.split import PATH_COLUMN, STREAM_COLUMN, FileFormat, Reading
 
 SPARK_FILE_OPTIONS = (

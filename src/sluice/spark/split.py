@@ -6,7 +6,6 @@ routed and packed. The blobs are the only thing that crosses the exchange.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,17 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.kernels.hashing import hash_keys
 from sluice.model.epoch import Times
 from sluice.model.errors import StorageError
-from sluice.model.join import HASH_COLUMN, Input, JoinSpec, Stream
-from sluice.model.routing import Routing, unit_of
+from sluice.model.plan import Plan
+from sluice.model.routing import Routing
 from sluice.spark.files import read_file
+from sluice.spark.sending import FIGURES, document, in_batches, senders
 
-BLOBS = pa.schema([("site", pa.int32()), ("input", pa.int32()), ("payload", pa.binary())])
-BLOBS_DDL = "site int, input int, payload binary"
-FIGURES = -1
-"""Input number of the blobs that carry a split's figures instead of rows; they go to the first site."""
 STREAM_COLUMN, PATH_COLUMN = "stream", "path"
 ROWS_AT_ONCE, BYTES_AT_ONCE = 1 << 19, 128 << 20
 
@@ -45,15 +40,11 @@ Slots = tuple[str, ...]
 Reading = FileFormat | Slots
 
 
-def blob_schema(stream: Stream) -> pa.Schema:
-    return pa.schema([pa.field(HASH_COLUMN, pa.uint32()), *stream.schema])
-
-
 @dataclass(frozen=True)
 class SplitTask:
     """What a map task of one epoch needs to know."""
 
-    spec: JoinSpec
+    plan: Plan
     reading: tuple[Reading, ...]
     routing: Routing
     tokens: tuple[int, ...]
@@ -61,7 +52,7 @@ class SplitTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pa.set_cpu_count(1)
-        splits = [_Split(self, i) for i in range(len(self.spec.streams))]
+        splits = [_Split(self, i) for i in range(len(self.plan.sources))]
         started = perf_counter()
         for batch in batches:
             waited = perf_counter() - started
@@ -86,9 +77,8 @@ class _Split:
     """One stream's rows in one map task: gathered until there are enough for large blobs."""
 
     def __init__(self, task: SplitTask, stream: int) -> None:
-        self.task, self.number, self.stream = task, stream, task.spec.streams[stream]
-        self.inputs = [(i, x) for i, x in enumerate(task.spec.inputs) if x.stream == stream]
-        self.owners = np.array(task.routing.owners, dtype=np.uint16)
+        self.task, self.number, self.stream = task, stream, task.plan.sources[stream]
+        self.senders = senders(task.plan, stream, task.routing, task.tokens)
         self.waiting: list[pa.RecordBatch] = []
         self.waiting_rows = self.waiting_bytes = 0
         self.rows = self.late = self.nulls = 0
@@ -114,14 +104,15 @@ class _Split:
     def finish(self) -> Iterator[pa.RecordBatch]:
         yield from self._flush()
         if self.rows:
-            yield _blobs([(self.task.tokens[0], FIGURES, [_buffer(self._figures())])])
+            figures = self._figures()
+            yield from in_batches(document(token, FIGURES, figures) for token in self.task.tokens)
 
     def _figures(self) -> dict[str, Any]:
         return {
             "stream": self.number,
             "rows": self.rows,
             "late": self.late,
-            "nulls": self.nulls,
+            "nulls": self.nulls + sum(s.dropped for s in self.senders),
             "newest": self.newest,
             "seconds": self.seconds,
         }
@@ -144,10 +135,9 @@ class _Split:
         each = -(-rows.num_rows // pieces)
         for start in range(0, rows.num_rows, max(each, 1)):
             piece = rows.slice(start, each)
-            out = [blobs for number, input_ in self.inputs for blobs in self._routed(number, input_, piece)]
+            out = list(in_batches(blob for sender in self.senders for blob in sender.blobs(piece)))
             self.seconds["split"] += perf_counter() - started
-            if out:
-                yield _blobs(out)
+            yield from out
             started = perf_counter()
 
     def _in_time(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -170,33 +160,6 @@ class _Split:
             rows = rows.filter(pa.array(in_time))
         return rows
 
-    def _routed(self, number: int, input_: Input, rows: pa.RecordBatch) -> Iterator[tuple[int, int, list[pa.Buffer]]]:
-        """One blob a site with the rows of its units."""
-        keys = [rows.column(k) for k in input_.keys]
-        if any(k.null_count for k in keys):
-            valid = pc.is_valid(keys[0])
-            for key in keys[1:]:
-                valid = pc.and_(valid, pc.is_valid(key))
-            rows = rows.filter(valid)
-            self.nulls += len(valid) - rows.num_rows
-            keys = [rows.column(k) for k in input_.keys]
-        if rows.num_rows == 0:
-            return
-        hashes = hash_keys([_conformed(k, t) for k, t in zip(keys, self.task.spec.key_types, strict=True)])
-        packed = pa.RecordBatch.from_arrays([pa.array(hashes), *rows.columns], schema=blob_schema(self.stream))
-        if len(self.task.tokens) == 1:
-            yield self.task.tokens[0], number, [packed.serialize()]
-            return
-        sites = self.owners[unit_of(hashes, len(self.owners))]
-        if len(self.task.tokens) <= 256:
-            sites = sites.astype(np.uint8)
-        order = np.argsort(sites, kind="stable")
-        cuts = np.searchsorted(sites[order], np.arange(len(self.task.tokens) + 1))
-        packed = packed.take(pa.array(order))
-        for site, (a, b) in enumerate(pairwise(cuts)):
-            if b > a:
-                yield self.task.tokens[site], number, [packed.slice(a, b - a).serialize()]
-
 
 def _refuse_glob_characters(stream: str, path: str) -> None:
     if any(c in path for c in "*?[]{}"):
@@ -208,23 +171,3 @@ def _refuse_glob_characters(stream: str, path: str) -> None:
 
 def _conformed(column: pa.Array, type_: pa.DataType) -> pa.Array:
     return column if column.type == type_ else column.cast(type_)
-
-
-def _buffer(doc: dict[str, Any]) -> pa.Buffer:
-    return pa.py_buffer(json.dumps(doc).encode())
-
-
-def _blobs(blobs: list[tuple[int, int, list[pa.Buffer]]]) -> pa.RecordBatch:
-    """Blobs as a batch for the exchange, their bytes copied once."""
-    sink = pa.BufferOutputStream()
-    offsets = [0]
-    for _, _, pieces in blobs:
-        for piece in pieces:
-            sink.write(piece)
-        offsets.append(sink.tell())
-    data = [None, pa.py_buffer(np.array(offsets, dtype=np.int32)), sink.getvalue()]
-    payload = pa.Array.from_buffers(pa.binary(), len(blobs), data)
-    return pa.RecordBatch.from_arrays(
-        [pa.array([b[0] for b in blobs], pa.int32()), pa.array([b[1] for b in blobs], pa.int32()), payload],
-        schema=BLOBS,
-    )

@@ -17,7 +17,9 @@ CROWDED = 8
 LARGEST = 256 << 20
 
 
-def choose_merge(segments: Sequence[SegmentRef], keep_from: int | None, retention: int | None) -> Sequence[SegmentRef]:
+def choose_merge(
+    segments: Sequence[SegmentRef], keep_from: int | None, retention: int | None, largest: int = LARGEST
+) -> Sequence[SegmentRef]:
     """The segments of one input to merge in this epoch; none, most of the time. They come oldest first.
 
     >>> some = [SegmentRef(str(i), "f", 0, 100, 0, 1, i, i, i, 0, 0, 0, 1, 0) for i in range(5)]
@@ -32,17 +34,17 @@ def choose_merge(segments: Sequence[SegmentRef], keep_from: int | None, retentio
         group = [s for s in segments if s.level == level]
         groups = [group[i : i + FAN_IN] for i in range(len(group) - FAN_IN + 1)]
         for chosen in groups:
-            if _small(chosen) and (retention is None or _span(chosen) * 2 <= retention):
+            if _small(chosen, largest) and (retention is None or _span(chosen) * 2 <= retention):
                 return chosen
         if len(group) >= CROWDED:
             for chosen in groups:
-                if _small(chosen):
+                if _small(chosen, largest):
                     return chosen
     return []
 
 
-def _small(segments: Sequence[SegmentRef]) -> bool:
-    return sum(s.length for s in segments) <= LARGEST
+def _small(segments: Sequence[SegmentRef], largest: int) -> bool:
+    return sum(s.length for s in segments) <= largest
 
 
 def _span(segments: Sequence[SegmentRef]) -> int:

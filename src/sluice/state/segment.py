@@ -11,9 +11,9 @@ import pyarrow as pa
 from sluice.kernels.order import TimeScale, hash_part, order_key, sorting
 from sluice.kernels.probe import Run
 from sluice.model.errors import StorageError
-from sluice.model.join import ORDER_COLUMN
 from sluice.model.routing import Ranges, first_hash
 from sluice.model.state import SegmentRef
+from sluice.model.stream import ORDER_COLUMN
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,9 @@ def merged_run(runs: list[Run], keep_from: int | None) -> Run:
     kept = np.arange(len(times)) if keep_from is None else np.flatnonzero(times >= keep_from)
     times, hashes = times[kept], hashes[kept]
     scale = _scale(times)  # of the rows that stay: by a coarser one they would not be in the order of their run
-    if scale.shift:  # rows of one tick, too, shall be in the order of time
-        order = np.lexsort((times, hashes))
-    else:  # already sorted pieces: numpy's stable sort of the 64-bit numbers merges them
-        order = np.argsort(order_key(hashes, times, scale), kind="stable")
+    # already sorted pieces: numpy's stable sort of the 64-bit numbers merges them, unless one tick holds many times
+    key = order_key(hashes, times, scale)
+    order = np.lexsort((times, hashes)) if scale.shift else np.argsort(key, kind="stable")
     rows = pa.concat_batches([r.rows for r in runs]).take(pa.array(kept[order]))
     return _run(hashes[order], times[order], rows)
 

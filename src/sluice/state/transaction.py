@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,24 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch import Attempt
 from sluice.model.routing import Ranges
 from sluice.model.state import Manifest, RunRef, SegmentRef
-from sluice.state.compaction import choose_merge
+from sluice.state.compaction import LARGEST, choose_merge
 from sluice.state.segment import Layout, checksum, decode, encode, merged_run, parts
 from sluice.state.tiers import Tiers
 
 STATE = "state"
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What may leave the state of an input: rows below `keep_from`, and what `compacted` takes out of merged runs.
+
+    `retention` is for how long rows are needed at most, in the state's time; None is for good.
+    """
+
+    keep_from: int | None
+    retention: int | None
+    compacted: Callable[[Run], Run]
+    largest: int = LARGEST
 
 
 class Transaction:
@@ -26,14 +39,13 @@ class Transaction:
         self,
         attempt: Attempt,
         tiers: Tiers,
-        layouts: Sequence[Layout],
+        layouts: Mapping[int, Layout],
+        keeping: Mapping[int, Keeping],
         units: int,
         held: Ranges,
-        keep_from: Sequence[int | None],
-        retention: int | None,
     ) -> None:
-        self.attempt, self.tiers, self.layouts = attempt, tiers, layouts
-        self.units, self.held, self.keep_from, self.retention = units, held, keep_from, retention
+        self.attempt, self.tiers, self.layouts, self.keeping = attempt, tiers, layouts, keeping
+        self.units, self.held = units, held
         self.merged_rows = 0
         self._staged: list[tuple[SegmentRef, pa.Buffer]] = []
         self._opened: dict[str, Run] = {}
@@ -56,7 +68,7 @@ class Transaction:
 
     def stage(self, input_: int, run: Run) -> None:
         """Add the epoch's new rows of one input to the state, except those that can match nothing any more."""
-        keep_from = self.keep_from[input_]
+        keep_from = self.keeping[input_].keep_from
         if keep_from is not None and len(run) and run.earliest < keep_from:
             run = merged_run([run], keep_from)
         if len(run):
@@ -64,7 +76,7 @@ class Transaction:
 
     def commit(self) -> Manifest:
         """Merge what is due, make the new segments durable in one file, settle the tiers; the state from now on."""
-        for input_ in range(len(self.layouts)):
+        for input_ in self.layouts:
             self._merge(input_)
         file, offset, refs, pieces = f"{STATE}/{self.attempt}.segments", 0, [], []
         for ref, data in self._staged:
@@ -79,15 +91,18 @@ class Transaction:
 
     def _merge(self, input_: int) -> None:
         mine = sorted((r for r in self._live if r.segment.input == input_), key=lambda r: r.segment.latest)
-        chosen = choose_merge([r.segment for r in mine], self.keep_from[input_], self.retention)
+        keeping = self.keeping[input_]
+        chosen = choose_merge([r.segment for r in mine], keeping.keep_from, keeping.retention, keeping.largest)
         if not chosen:
             return
         ids = {s.id for s in chosen}
         pieces = [part for run in mine if run.segment.id in ids for part in self._open(run)]
         self._live = [run for run in self._live if run.segment.id not in ids]
         if pieces:
-            merged = merged_run(pieces, self.keep_from[input_])
+            merged = merged_run(pieces, keeping.keep_from)
             self.merged_rows += len(merged)
+            if len(merged):
+                merged = keeping.compacted(merged)
             if len(merged):
                 self._stage(input_, merged, level=max(s.level for s in chosen) + 1)
 
@@ -121,5 +136,5 @@ class Transaction:
         return parts(self._opened[ref.id], run.units, self.units)
 
     def _expired(self, segment: SegmentRef) -> bool:
-        keep_from = self.keep_from[segment.input]
+        keep_from = self.keeping[segment.input].keep_from
         return keep_from is not None and segment.latest < keep_from

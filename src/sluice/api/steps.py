@@ -1,0 +1,75 @@
+"""Spark SQL texts of `filter`, `select` and `withColumn`, compiled over a stream's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sluice.kernels.expression import Expression, compile_condition, compile_expression, split_alias
+from sluice.model.errors import FlowError
+
+if TYPE_CHECKING:
+    from sluice.api.stream import StreamHandle
+
+
+def condition(handle: StreamHandle, text: str) -> Expression:
+    return compile_condition(_text(text), resolver(handle), _schema(handle), time_zone=_zone(handle))
+
+
+def expression(handle: StreamHandle, text: str) -> Expression:
+    return compile_expression(_text(text), resolver(handle), _schema(handle), time_zone=_zone(handle))
+
+
+def selection(handle: StreamHandle, text: str) -> list[tuple[str, Expression]]:
+    """The columns that one entry of `select` stands for: `*`, a column, or an expression with a name."""
+    if _text(text).strip() == "*":
+        return [pair for name in handle.columns for pair in selection(handle, f"`{name.replace('`', '``')}`")]
+    inner, name = split_alias(text)
+    found = expression(handle, inner)
+    if name is None:
+        plain = [c for c in found.columns if _is_plain(inner, c)]
+        if not plain:
+            raise FlowError(f"select: the expression {text!r} needs a name: {text} AS name")
+        name = plain[0]
+    if name.startswith("__"):
+        raise FlowError(f"select: {name!r} cannot be the name of a column")
+    return [(name, found)]
+
+
+def resolver(handle: StreamHandle) -> Callable[[str | None, str], str]:
+    """Names in a text → the stream's columns."""
+
+    def resolve(stream: str | None, column: str) -> str:
+        if stream is not None and stream.lower() != handle.name.lower():
+            raise FlowError(f"{stream}.{column} is not a column of {handle.title}; it has {', '.join(handle.columns)}")
+        if column in handle.columns:
+            return column
+        for name in handle.columns:
+            if name.lower() == column.lower():
+                return name
+        raise FlowError(f"{handle.title} has no column {column!r}; it has {', '.join(handle.columns)}")
+
+    return resolve
+
+
+def _is_plain(text: str, column: str) -> bool:
+    """Whether a text is nothing but a column's name, perhaps in backticks and with its stream's."""
+    written = text.strip().lower()
+    ways = (column.lower(), f"`{column.lower().replace('`', '``')}`")
+    return written in ways or written.split(".", 1)[-1] in ways
+
+
+def _schema(handle: StreamHandle) -> pa.Schema:
+    return pa.schema(handle.stream.shown)
+
+
+def _zone(handle: StreamHandle) -> str:
+    return str(handle.flow.spark.conf.get("spark.sql.session.timeZone"))
+
+
+def _text(text: str) -> str:
+    if not isinstance(text, str):
+        raise FlowError(f"expressions are given as Spark SQL text, such as 'price > 3', not as {type(text).__name__}")
+    return text

@@ -1,0 +1,131 @@
+"""What windowed group-bys are, as values: over each group's newest rows, and over windows of event time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+import pyarrow as pa
+
+from sluice.model.aggregate import Aggregate, result_type
+from sluice.model.durations import in_words
+from sluice.model.stream import Input, Stream
+
+WINDOW_START, WINDOW_END = "window_start", "window_end"
+
+
+@dataclass(frozen=True)
+class GroupBy:
+    """What both kinds share: one stream, its group columns and the aggregates."""
+
+    stream: Stream
+    keys: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        return (self.stream,)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return (Input(0, self.keys),)
+
+    @property
+    def time_type(self) -> pa.DataType:
+        return self.stream.schema.field(self.stream.event_time).type
+
+    def watermark(self, watermarks: tuple[int | None, ...]) -> int | None:
+        """Results come in the order of event time, up to the watermark."""
+        return watermarks[0]
+
+    def _schema(self, times: list[str]) -> pa.Schema:
+        groups = [self.stream.schema.field(k) for k in self.keys]
+        results = [pa.field(a.name, self._type(a)) for a in self.aggregates]
+        return pa.schema([*groups, *(pa.field(name, self.time_type) for name in times), *results])
+
+    def _type(self, aggregate: Aggregate) -> pa.DataType:
+        kind = self.stream.schema.field(aggregate.column).type if aggregate.column else None
+        return result_type(aggregate.function, kind)
+
+    def _parts(self) -> dict[str, object]:
+        return {
+            "groupBy": list(self.keys),
+            "aggregates": [[a.name, a.function, a.column] for a in self.aggregates],
+        }
+
+    def _describe(self, over: str) -> str:
+        groups = f"by ({', '.join(self.keys)})" if self.keys else "of all rows"
+        shown = ", ".join(f"{a.function}({a.column or '*'}) as {a.name}" for a in self.aggregates)
+        return (
+            f"Group-by {groups} of {self.stream.name!r}, event time {self.stream.event_time!r}, delay "
+            f"{in_words(self.stream.delay)}\n  over {over}\n  {shown}"
+        )
+
+
+@dataclass(frozen=True)
+class LastRows(GroupBy):
+    """For every row, aggregates over its group's newest `count` rows up to and including it.
+
+    Rows are in the order of event time, rows of one time in the order of arrival. A row's turn comes when no earlier
+    one can arrive any more: at once if the stream's delay is zero.
+    """
+
+    count: int
+
+    @property
+    def event_time(self) -> str:
+        return self.stream.event_time
+
+    @property
+    def delay(self) -> int | None:
+        return self.stream.delay
+
+    def output_schema(self) -> pa.Schema:
+        """The group columns, the row's event time, the aggregates."""
+        times = [] if self.event_time in self.keys else [self.event_time]
+        return self._schema(times)
+
+    def identity(self) -> dict[str, object]:
+        return {**self._parts(), "last": self.count}
+
+    def describe(self) -> str:
+        return self._describe(f"the newest {self.count:,} rows up to each row")
+
+
+@dataclass(frozen=True)
+class TimeWindows(GroupBy):
+    """Aggregates over windows [start, start + length) of event time, one starting every `slide` (microseconds).
+
+    A window's result comes once, when the watermark reaches its end.
+    """
+
+    length: int
+    slide: int
+
+    @property
+    def event_time(self) -> str:
+        return WINDOW_END
+
+    @property
+    def delay(self) -> int | None:
+        return None if self.stream.delay is None else self.stream.delay + self.length
+
+    @property
+    def pane(self) -> int:
+        """Windows are put together from panes: stretches that every window holds whole or not at all."""
+        return gcd(self.length, self.slide)
+
+    def output_schema(self) -> pa.Schema:
+        """The group columns, the window's start and end, the aggregates."""
+        return self._schema([WINDOW_START, WINDOW_END])
+
+    def keep_from(self, watermark: int | None) -> int | None:
+        """The pane below which no window can still be waited for."""
+        return None if watermark is None else watermark - self.length + 1
+
+    def identity(self) -> dict[str, object]:
+        return {**self._parts(), "window": [self.length, self.slide]}
+
+    def describe(self) -> str:
+        sliding = "" if self.slide == self.length else f", one every {in_words(self.slide)}"
+        return self._describe(f"windows of {in_words(self.length)}{sliding}")

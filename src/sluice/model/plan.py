@@ -1,0 +1,159 @@
+"""A flow's operators in the order they run: which rows each takes in, and which rows each sink gets.
+
+Operators stand on levels: those of one level take rows of sources and of lower levels. A level is one exchange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from sluice.model.epoch import Times
+from sluice.model.group_by import LastRows, TimeWindows
+from sluice.model.join import JoinSpec
+from sluice.model.stream import Input, Step, Stream, columns_of
+
+OperatorSpec = JoinSpec | LastRows | TimeWindows
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Rows on their way to an operator or a sink: those of an origin, after stateless steps.
+
+    Origins are numbered: the sources first, then the operators.
+    """
+
+    origin: int
+    steps: tuple[Step, ...] = ()
+
+    def identity(self) -> dict[str, object]:
+        return {"origin": self.origin, "steps": [step.identity() for step in self.steps]}
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operator in its place: a feed for each of its streams."""
+
+    spec: OperatorSpec
+    feeds: tuple[Feed, ...]
+    level: int
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a sink gets."""
+
+    feed: Feed
+    schema: pa.Schema
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sources, operators (each after those it takes rows from), and what the sinks get."""
+
+    sources: tuple[Stream, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Output, ...]
+
+    @cached_property
+    def inputs(self) -> tuple[tuple[int, Input], ...]:
+        """All operators' inputs, with the number of their operator. Blobs and segments carry the position in here."""
+        return tuple((n, i) for n, node in enumerate(self.nodes) for i in node.spec.inputs)
+
+    @property
+    def levels(self) -> int:
+        return 1 + max(node.level for node in self.nodes)
+
+    def level_of(self, input_: int) -> int:
+        return self.nodes[self.inputs[input_][0]].level
+
+    def inputs_of(self, node: int) -> range:
+        """The positions of an operator's inputs."""
+        first = sum(len(n.spec.inputs) for n in self.nodes[:node])
+        return range(first, first + len(self.nodes[node].spec.inputs))
+
+    def origin_of(self, node: int) -> int:
+        return len(self.sources) + node
+
+    def watermarks(self, sources: Times) -> Times:
+        """Every origin's watermark, given those of the sources."""
+        known = list(sources)
+        for node in self.nodes:
+            known.append(node.spec.watermark(tuple(known[f.origin] for f in node.feeds)))
+        return tuple(known)
+
+    def watermarks_at(self, node: int, sources: Times) -> Times:
+        """The watermarks of an operator's streams."""
+        known = self.watermarks(sources)
+        return tuple(known[f.origin] for f in self.nodes[node].feeds)
+
+    def identity(self) -> dict[str, object]:
+        """What must be the same for a checkpoint to be continued."""
+        return {
+            "streams": [
+                {"name": s.name, "columns": columns_of(s.schema), "eventTime": s.event_time, "delay": s.delay}
+                for s in self.sources
+            ],
+            "operators": [{**n.spec.identity(), "feeds": [f.identity() for f in n.feeds]} for n in self.nodes],
+            "outputs": [o.feed.identity() for o in self.outputs],
+        }
+
+    def describe(self) -> str:
+        """All operators for `explain`."""
+        return "\n".join(n.spec.describe() for n in self.nodes)
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """Rows as users hold them: those of a source or of an operator, after stateless steps; `stream` describes them."""
+
+    origin: Stream | Applied
+    steps: tuple[Step, ...]
+    stream: Stream
+
+
+@dataclass(frozen=True, eq=False)
+class Applied:
+    """An operator with the relations it takes in, one for each of its streams."""
+
+    spec: OperatorSpec
+    feeds: tuple[Relation, ...]
+
+
+def plan_of(outputs: Sequence[Relation]) -> Plan:
+    """What has to run for these relations to be written; what they share runs once."""
+    sources: list[Stream] = []
+    applied: list[Applied] = []
+
+    def visit(relation: Relation) -> None:
+        origin = relation.origin
+        if isinstance(origin, Stream):
+            if origin not in sources:
+                sources.append(origin)
+        elif origin not in applied:
+            for feed in origin.feeds:
+                visit(feed)
+            applied.append(origin)
+
+    for output in outputs:
+        visit(output)
+
+    def feed_of(relation: Relation) -> Feed:
+        origin = relation.origin
+        at = sources.index(origin) if isinstance(origin, Stream) else len(sources) + applied.index(origin)
+        return Feed(at, relation.steps)
+
+    taken = {id(feed.origin) for a in applied for feed in a.feeds}
+    nodes: list[Node] = []
+    for each in applied:
+        feeds = tuple(feed_of(f) for f in each.feeds)
+        below = [nodes[f.origin - len(sources)].level for f in feeds if f.origin >= len(sources)]
+        spec = each.spec
+        if isinstance(spec, JoinSpec) and id(each) in taken:
+            spec = replace(spec, timed=True)
+        nodes.append(Node(spec, feeds, 1 + max(below, default=-1)))
+    shown = tuple(Output(feed_of(r), pa.schema(r.stream.shown)) for r in outputs)
+    return Plan(tuple(sources), tuple(nodes), shown)

@@ -1,0 +1,249 @@
+"""Group-by over each group's newest rows: a result for every row.
+
+State is the rows themselves, in runs like a join's. An epoch looks up the predecessors of its new rows, newest runs
+first, and stops where a group has enough; nothing else of the state is read or written. What newer rows have pushed out
+of every window to come goes when runs are merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.kernels.aggregation import Aggregation
+from sluice.kernels.grouping import group_rows, hash_group_keys
+from sluice.kernels.order import TimeScale, hash_part, order_key
+from sluice.kernels.probe import Run, expand
+from sluice.kernels.rolling import rolling
+from sluice.model.epoch import Times
+from sluice.model.group_by import LastRows
+from sluice.operators.seam import Outgoing, State, Stored
+
+SEQUENCE = "__sequence"
+"""Column with a row's place in the order of arrival, which decides between rows of one time."""
+ROWS_AT_ONCE = 1 << 22
+"""Rows, predecessors included, that are aggregated at a time."""
+_ALWAYS = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
+_HASH = np.uint64(32)
+_TICKS = np.uint64(0xFFFFFFFF)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Some rows with their hashes, times and places in the order of arrival."""
+
+    hashes: np.ndarray
+    times: np.ndarray
+    rows: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def take(self, at: np.ndarray) -> _Rows:
+        return _Rows(self.hashes[at], self.times[at], self.rows.take(pa.array(at)))
+
+    @property
+    def sequence(self) -> np.ndarray:
+        numbers: np.ndarray = self.rows.column(SEQUENCE).to_numpy()
+        return numbers
+
+
+class LastRowsGroupBy:
+    """The group-by as an operator; it keeps the columns it needs of the newest rows of every group."""
+
+    def __init__(self, spec: LastRows) -> None:
+        self.spec, self.schema = spec, spec.output_schema()
+        self.retention: int | None = None
+        self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
+        wanted = [*spec.keys, spec.stream.event_time, *(a.column for a in spec.aggregates if a.column)]
+        self.needed = pa.schema([spec.stream.schema.field(name) for name in dict.fromkeys(wanted)])
+        self.kept = spec.count - 1
+
+    def crossing(self, input_: int) -> pa.Schema:
+        return self.needed
+
+    def stored(self, input_: int) -> Stored:
+        return Stored(self.needed.append(pa.field(SEQUENCE, pa.int64())), self.spec.stream.event_time)
+
+    def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
+        rows = rows.select(self.needed.names)
+        return Outgoing(hash_group_keys([rows.column(k) for k in self.spec.keys], rows=rows.num_rows), rows)
+
+    def keep_from(self, input_: int, before: Times, after: Times) -> int | None:
+        return None
+
+    def compacted(self, input_: int, run: Run, after: Times) -> Run:
+        """Without the rows that are in no window still to come."""
+        kept = self._kept(_Rows(run.hashes, run.times, run.rows), after[0])
+        if len(kept) == len(run) and np.array_equal(kept, np.arange(len(run))):
+            return run
+        return _run(_Rows(run.hashes, run.times, run.rows).take(kept))
+
+    def epoch(
+        self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
+    ) -> Iterator[pa.RecordBatch]:
+        fresh = self._numbered(new[0], number) if new[0] is not None else None
+        done, now = before[0], after[0]
+        if now is not None:
+            runs = state.runs(0, _ALWAYS)
+            due = [_between(run, done, now) for run in runs if done is not None and run.latest > done]
+            if fresh is not None:
+                due.append(fresh.take(np.flatnonzero(fresh.times <= now)))
+            turn = _together([d for d in due if len(d)])
+            if turn is not None:
+                yield from self._results(turn, runs, done)
+        if fresh is not None:
+            kept = fresh.take(self._kept(fresh, now))
+            if len(kept):
+                state.stage(0, _run(kept))
+
+    def _numbered(self, run: Run, epoch: int) -> _Rows:
+        sequence = (np.int64(epoch) << np.int64(32)) + np.arange(len(run))
+        rows = pa.RecordBatch.from_arrays([*run.rows.columns, pa.array(sequence)], schema=self.stored(0).schema)
+        return _Rows(run.hashes, run.times, rows)
+
+    def _kept(self, some: _Rows, now: int | None) -> np.ndarray:
+        """Positions, in order, of the rows that windows to come may hold: those still to have their turn, and of the
+        others the newest of each group. Groups that share a hash all stay."""
+        order = _in_order(some.hashes, some.times, some.sequence)
+        hashes, times = some.hashes[order], some.times[order]
+        new_hash = _changes(hashes)
+        shared = np.zeros(int(new_hash.sum()), dtype=bool)
+        number = np.cumsum(new_hash) - 1
+        shared[number[self._differing(some, order) & ~new_hash]] = True
+        done = np.ones(len(order), dtype=bool) if now is None else times <= now
+        count = np.bincount(number[done], minlength=len(shared))
+        rank = np.arange(len(order)) - np.flatnonzero(new_hash)[number]  # rows of a hash that are done come first
+        keep = ~done | (rank >= count[number] - self.kept) | shared[number]
+        kept: np.ndarray = order[keep]
+        return kept
+
+    def _results(self, turn: _Rows, runs: list[Run], done: int | None) -> Iterator[pa.RecordBatch]:
+        """Results for rows whose turn it is, hashes in order, as many at a time as bound the work."""
+        turn = turn.take(np.argsort(turn.hashes, kind="stable"))
+        starts = np.flatnonzero(_changes(turn.hashes))
+        sizes = np.diff(np.append(starts, len(turn))) + self.kept
+        which = np.cumsum(sizes) // ROWS_AT_ONCE
+        cuts = [0, *starts[np.flatnonzero(np.diff(which)) + 1].tolist(), len(turn)]
+        for a, b in pairwise(cuts):
+            yield self._aggregated(turn.take(np.arange(a, b)), runs, done)
+
+    def _aggregated(self, turn: _Rows, runs: list[Run], done: int | None) -> pa.RecordBatch:
+        hashes = turn.hashes[_changes(turn.hashes)]
+        before = self._predecessors(hashes, runs, done, self.kept)
+        everything = _together([*before, turn])
+        assert everything is not None
+        order = _in_order(everything.hashes, everything.times, everything.sequence)
+        differing = self._differing(everything, order)
+        sorted_hashes = everything.hashes[order]
+        shared = np.unique(sorted_hashes[differing & ~_changes(sorted_hashes)])
+        if len(shared):  # groups with one hash: what was found may be of the other group, so look at all of it
+            again = self._predecessors(shared, runs, done, None)
+            alone = [piece.take(np.flatnonzero(~np.isin(piece.hashes, shared))) for piece in before]
+            everything = _together([*alone, *again, turn])
+            assert everything is not None
+            keys = [everything.rows.column(k) for k in self.spec.keys]
+            ids = group_rows(keys, everything.hashes, rows=len(everything)).ids
+            order = np.lexsort((everything.sequence, everything.times, ids))
+            starts = np.flatnonzero(_changes(ids[order]))
+        else:
+            starts = np.flatnonzero(_changes(sorted_hashes))
+        wanted = np.flatnonzero(order >= len(everything) - len(turn))
+        rows = everything.rows.take(pa.array(order))
+        found = rolling(self.aggregation, rows, np.append(starts, len(order)), wanted, self.spec.count)
+        at = pa.array(wanted)
+        head = [rows.column(f.name).take(at) for f in self._head()]
+        return pa.RecordBatch.from_arrays([*head, *found.columns], schema=self.schema)
+
+    def _head(self) -> list[pa.Field]:
+        return [f for f in self.schema][: len(self.schema) - len(self.spec.aggregates)]
+
+    def _predecessors(self, hashes: np.ndarray, runs: list[Run], done: int | None, count: int | None) -> list[_Rows]:
+        """Of each hash the newest `count` rows (None: all) that have had their turn, and perhaps some older ones."""
+        if done is None or count == 0:
+            return []
+        found = []
+        have = np.zeros(len(hashes), dtype=np.int64)
+        floor: int | None = None
+        for run in sorted(runs, key=lambda r: r.latest, reverse=True):
+            if run.earliest > done:
+                continue
+            upper = hashes.astype(np.uint64) << _HASH
+            low = np.searchsorted(run.order, upper)
+            coarse = run.latest > done and run.scale.shift > 0
+            ticks = _TICKS if run.latest <= done else np.uint64((done - run.scale.base) >> run.scale.shift)
+            high = np.searchsorted(run.order, upper | ticks, side="right")
+            if count is None or coarse:
+                take = high - low
+            else:
+                # older than all that was found: only what is still missing; else it may push out what was found
+                older = floor is not None and run.latest < floor
+                take = np.minimum(high - low, np.maximum(count - have, 0) if older else count)
+            floor = run.earliest if floor is None else min(floor, run.earliest)
+            some = np.flatnonzero(take)
+            if len(some) == 0:
+                continue
+            at = np.concatenate([places for _, places in expand(high[some] - take[some], take[some])])
+            if coarse:
+                at = at[run.times[at] <= done]
+                take = np.bincount(np.searchsorted(hashes, hash_part(run.order[at])), minlength=len(hashes))
+            have += take
+            found.append(_Rows(hash_part(run.order[at]), run.times[at], run.rows.take(pa.array(at))))
+        return found[::-1]
+
+    def _differing(self, some: _Rows, order: np.ndarray) -> np.ndarray:
+        """Whether each row, in this order, has other keys than the one before it."""
+        keys = [some.rows.column(k).take(pa.array(order)) for k in self.spec.keys]
+        differing = np.zeros(len(order), dtype=bool)
+        if len(order) and keys:
+            groups = group_rows(keys, np.cumsum(_changes(some.hashes[order])).astype(np.uint32))
+            differing = _changes(groups.ids)
+        return differing
+
+
+def _between(run: Run, done: int, now: int) -> _Rows:
+    """The rows that had to wait until now."""
+    at = np.flatnonzero((run.times > done) & (run.times <= now))
+    return _Rows(hash_part(run.order)[at], run.times[at], run.rows.take(pa.array(at)))
+
+
+def _together(pieces: list[_Rows]) -> _Rows | None:
+    if len(pieces) < 2:
+        return pieces[0] if pieces else None
+    return _Rows(
+        np.concatenate([p.hashes for p in pieces]),
+        np.concatenate([p.times for p in pieces]),
+        pa.concat_batches([p.rows for p in pieces]),
+    )
+
+
+def _in_order(hashes: np.ndarray, times: np.ndarray, sequence: np.ndarray) -> np.ndarray:
+    """The order by hash, time and arrival. The pieces are sorted already, which a stable sort of one number uses."""
+    if len(times) == 0:
+        return np.arange(0)
+    scale = TimeScale.spanning(int(times.min()), int(times.max()))
+    if scale.shift == 0:
+        key = order_key(hashes, times, scale)
+        order = np.argsort(key, kind="stable")
+        key, arrived = key[order], sequence[order]
+        if not np.any((key[1:] == key[:-1]) & (arrived[1:] < arrived[:-1])):
+            return order
+    return np.lexsort((sequence, times, hashes))
+
+
+def _run(some: _Rows) -> Run:
+    """Rows in order as a run."""
+    earliest, latest = int(some.times.min()), int(some.times.max())
+    scale = TimeScale.spanning(earliest, latest)
+    return Run(order_key(some.hashes, some.times, scale), some.times, some.rows, scale, earliest, latest)
+
+
+def _changes(values: np.ndarray) -> np.ndarray:
+    """Whether each value differs from the one before it; the first does."""
+    changes = np.ones(len(values), dtype=bool)
+    changes[1:] = values[1:] != values[:-1]
+    return changes

@@ -1,0 +1,72 @@
+"""What the engine asks of an operator, and what an operator may ask of its state.
+
+An operator is a pure state transition: new rows and state in, results and new state out. It knows nothing of sites,
+files or Spark. Its inputs are numbered from 0; `before` and `after` are the watermarks of its streams before the epoch
+and after it, that is, with the epoch's own rows seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.kernels.probe import Run
+from sluice.model.epoch import Times
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """An input's rows as they cross the exchange, with their key hashes; `dropped` is how many can have no effect."""
+
+    hashes: np.ndarray
+    rows: pa.RecordBatch
+    dropped: int = 0
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The columns of an input's state, and which of them is the time that state is ordered by and expires by."""
+
+    schema: pa.Schema
+    time: str
+
+
+class State(Protocol):
+    """An operator's state at one site in one epoch."""
+
+    def runs(self, input_: int, span: tuple[int, int] | None) -> list[Run]:
+        """The runs with rows inside a span of time, as they were before the epoch; none without a span."""
+
+    def stage(self, input_: int, run: Run) -> None:
+        """Add a run to the state."""
+
+
+class Operator(Protocol):
+    """A stateful step."""
+
+    schema: pa.Schema
+    retention: int | None
+    """For how long, in its state's time, rows may be needed; None is for good."""
+
+    def crossing(self, input_: int) -> pa.Schema:
+        """The columns that cross the exchange."""
+
+    def stored(self, input_: int) -> Stored: ...
+
+    def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
+        """What of an input's rows has to reach the sites; runs before the exchange."""
+
+    def keep_from(self, input_: int, before: Times, after: Times) -> int | None:
+        """The time below which rows of the state have become useless; None keeps everything."""
+
+    def compacted(self, input_: int, run: Run, after: Times) -> Run:
+        """A merged run with fewer rows that mean the same."""
+
+    def epoch(
+        self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
+    ) -> Iterator[pa.RecordBatch]:
+        """The epoch's results; the new state is staged before the last of them."""

@@ -1,0 +1,303 @@
+"""Windowed group-bys and chains of operators equal the batch query: random streams, epoch cuts, delays, restarts."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from direct import DirectQuery
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import multiset, on_time
+from specs import KEYS, SECOND, TIME
+from test_exact import Wanderer
+
+from sluice.api.stream import StreamHandle
+from sluice.model.errors import FlowError
+from sluice.model.plan import Relation, plan_of
+from sluice.model.stream import Stream
+from sluice.operators import last_rows, time_windows
+
+FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+EVERYTHING = {
+    "n": ("*", "count"),
+    "have": ("v", "count"),
+    "total": ("v", "sum"),
+    "mean": ("v", "avg"),
+    "low": ("v", "min"),
+    "high": ("w", "max"),
+    "sd": ("w", "stddev"),
+    "spread": ("w", "var_pop"),
+    "oldest": ("w", "first"),
+    "newest": ("v", "last"),
+}
+FLOW = SimpleNamespace(spark=SimpleNamespace(conf=SimpleNamespace(get=lambda key: "UTC")), name="flow")
+"""In place of a Flow, which needs a Spark session: all that building a stream asks of it is the time zone."""
+
+
+def source(name: str, key: pa.DataType | None = None, delay: int | None = 0) -> StreamHandle:
+    schema = pa.schema([("k", key or pa.int64()), ("ts", TIME), ("v", pa.int64()), ("w", pa.float64())])
+    stream = Stream(name, schema, "ts", delay)
+    return StreamHandle(FLOW, name, Relation(stream, (), stream))  # type: ignore[arg-type]
+
+
+@st.composite
+def rows(draw: st.DrawFn, handle: StreamHandle, values: Any, around: int, spread: int) -> pa.Table:
+    """Rows of an epoch: no two at one time, so that their order is theirs alone. Later epochs may repeat a time."""
+    times = draw(st.lists(st.integers(max(0, around - spread), around + spread), max_size=12, unique=True))
+    count = len(times)
+    some = st.lists(st.one_of(st.none(), values, values), min_size=count, max_size=count)
+    numbers = st.lists(st.one_of(st.none(), st.integers(-3, 3)), min_size=count, max_size=count)
+    floats = st.lists(st.one_of(st.none(), st.sampled_from([0.5, 1e9, -2.25])), min_size=count, max_size=count)
+    columns = [draw(some), times, draw(numbers), draw(floats)]
+    fields = handle.stream.schema
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, fields, strict=True)], schema=fields)
+
+
+Oracle = Callable[[duckdb.DuckDBPyConnection, dict[str, int]], str]
+
+
+def check(
+    data: st.DataObject, results: list[StreamHandle], sources: list[tuple[StreamHandle, Any]], oracles: list[Oracle]
+) -> None:
+    """Random epochs through the engine, restarted at will; each output equals its SQL over the rows on time.
+
+    The SQL sees the streams by name, with the number of a row's epoch, and gets the final watermarks.
+    """
+    plan = plan_of([r.relation for r in results])
+    step = data.draw(st.sampled_from([1, SECOND, 50 * 60 * SECOND]))
+    spread = data.draw(st.sampled_from([3, 2 * SECOND, 100 * 60 * SECOND]))
+    partitions, memory = data.draw(st.sampled_from([4, 7])), data.draw(st.sampled_from([0, 3000, 1 << 30]))
+    wander = data.draw(st.booleans())
+    seen: dict[str, list[pa.Table]] = {handle.name: [] for handle, _ in sources}
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+
+        def start() -> DirectQuery:
+            sites = data.draw(st.integers(1, 3))
+            return DirectQuery(
+                plan, Path(directory), sites, partitions, memory, wanted=Wanderer(sites, sites) if wander else "static"
+            )
+
+        query = start()
+        for epoch in range(data.draw(st.integers(1, 6))):
+            new = {h.name: data.draw(rows(h, values, epoch * step, spread)) for h, values in sources}
+            for name, table in new.items():
+                seen[name].append(table)
+            query.run([new[s.name] for s in plan.sources])
+            if data.draw(st.integers(0, 3)) == 0:
+                query.close()
+                query = start()
+        with duckdb.connect() as db:
+            db.execute("SET TimeZone = 'UTC'")
+            marks = {}
+            for handle, _ in sources:
+                numbered = [
+                    t.append_column("epoch", pa.array([i] * len(t), pa.int64()))
+                    for i, t in enumerate(seen[handle.name])
+                ]
+                good, _late = on_time(numbered, "ts", handle.stream.delay)
+                db.register(handle.name, good)
+                times = [t for e in seen[handle.name] for t in e["ts"].cast(pa.int64()).to_pylist()]
+                marks[handle.name] = max(times, default=-(10**18)) - handle.stream.delay
+            for output, oracle in enumerate(oracles):
+                expected = db.sql(oracle(db, marks)).to_arrow_table()
+                assert rounded(query.results(output)) == rounded(expected)
+        query.close()
+
+
+def rounded(table: pa.Table) -> Counter:
+    """Floats to nine digits: sums of few numbers, in any order."""
+    return Counter(
+        {tuple(float(f"{v:.9g}") if isinstance(v, float) else v for v in row): n for row, n in multiset(table).items()}
+    )
+
+
+FUNCTIONS = {"variance": "var_samp", "stddev": "stddev_samp"}
+
+
+def sql(aggregates: dict[str, tuple[str, str]], over: str = "", order: str = "ORDER BY ts, epoch") -> str:
+    """Aggregates in DuckDB's words; its sum of integers has another type, its avg is a double as here."""
+    out = []
+    for name, (column, function) in aggregates.items():
+        inside = f"{column} {order}" if function in ("first", "last") and not over else column
+        called = {"first": "first_value", "last": "last_value"}.get(function, function) if over else function
+        call = f"{FUNCTIONS.get(called, called)}({inside}) {over}"
+        out.append(f"CAST({call} AS BIGINT) AS {name}" if (column, function) == ("v", "sum") else f"{call} AS {name}")
+    return ", ".join(out)
+
+
+def last_of(name: str, count: int, aggregates: dict[str, tuple[str, str]], mark: int, keys: str = "k") -> str:
+    over = f"OVER (PARTITION BY {keys} ORDER BY ts, epoch ROWS BETWEEN {count - 1} PRECEDING AND CURRENT ROW)"
+    inner = f"SELECT {keys}, ts, {sql(aggregates, over)} FROM {name}"
+    return f"SELECT * FROM ({inner}) WHERE epoch_us(ts) <= {mark}"
+
+
+def windows_of(
+    name: str, length: int, slide: int, aggregates: dict[str, tuple[str, str]], mark: int, keys: str = "k, "
+) -> str:
+    """Every row once for each window it lies in, then a plain group-by."""
+    first = f"epoch_us(ts) - epoch_us(ts) % {slide}"
+    starts = f"unnest(range({first}, epoch_us(ts) - {length}, -{slide}))"
+    exploded = f"SELECT *, {starts} AS s FROM {name}"
+    times = f"make_timestamptz(s) AS window_start, make_timestamptz(s + {length}) AS window_end"
+    return f"SELECT {keys}{times}, {sql(aggregates)} FROM ({exploded}) WHERE s + {length} <= {mark} GROUP BY {keys} s"
+
+
+delays = st.sampled_from([0, 2, SECOND, 60 * SECOND])
+
+
+@given(st.data(), st.sampled_from(sorted(KEYS)), st.integers(1, 6), delays)
+def test_the_newest_rows_of_each_group(data, kind, count, delay):
+    key, values = KEYS[kind]
+    a = source("a", key, delay)
+    result = a.groupBy("k").last(count).agg(**EVERYTHING)
+    check(data, [result], [(a, values)], [lambda db, marks: last_of("a", count, EVERYTHING, marks["a"])])
+
+
+@given(st.data(), st.sampled_from([(10, 10), (10, 5), (10, 4), (3, 7), (60, 10)]), st.sampled_from([1, SECOND]), delays)
+def test_windows_of_event_time(data, window, unit, delay):
+    length, slide = (w * unit for w in window)
+    a = source("a", pa.string(), delay)
+    result = a.groupBy("k").window(f"{length} microseconds", f"{slide} microseconds").agg(**EVERYTHING)
+    oracle = lambda db, marks: windows_of("a", length, slide, EVERYTHING, marks["a"])  # noqa: E731
+    check(data, [result], [(a, KEYS["string"][1])], [oracle])
+
+
+@given(st.data(), delays)
+def test_one_group_of_all_rows(data, delay):
+    a = source("a", delay=delay)
+    some = {"n": ("*", "count"), "total": ("v", "sum")}
+    results = [a.groupBy().last(3).agg(**some), a.groupBy().window("5 seconds").agg(**some)]
+    check(
+        data,
+        results,
+        [(a, KEYS["long"][1])],
+        [
+            lambda db, m: (
+                f"SELECT * EXCLUDE (one) FROM ({last_of('(SELECT *, 1 AS one FROM a)', 3, some, m['a'], 'one')})"
+            ),
+            lambda db, m: windows_of("a", 5 * SECOND, 5 * SECOND, some, m["a"], ""),
+        ],
+    )
+
+
+@given(st.data(), delays)
+def test_groups_that_share_a_hash(data, delay):
+    """All groups under one hash: every lookup meets rows of other groups."""
+    with pytest.MonkeyPatch.context() as patch:
+        same = lambda columns, *, rows=None: last_rows.np.zeros(rows or len(columns[0]), dtype="uint32")  # noqa: E731
+        patch.setattr(last_rows, "hash_group_keys", same)
+        patch.setattr(time_windows, "hash_group_keys", same)
+        a = source("a", pa.string(), delay)
+        some = {"n": ("*", "count"), "total": ("v", "sum")}
+        results = [a.groupBy("k").last(2).agg(**some), a.groupBy("k").window("5 seconds").agg(**some)]
+        oracles = [
+            lambda db, m: last_of("a", 2, some, m["a"]),
+            lambda db, m: windows_of("a", 5 * SECOND, 5 * SECOND, some, m["a"]),
+        ]
+        check(data, results, [(a, KEYS["string"][1])], oracles)
+
+
+@given(st.data(), st.integers(0, 20), delays)
+def test_a_join_then_windows_and_the_newest_rows(data, within, delay):
+    a, b = source("a", delay=delay), source("b", delay=delay)
+    pairs = a.join(b, on="k", within=f"{within} seconds", where="a.v >= b.v").filter("b_w IS NOT NULL")
+    some = {"n": ("*", "count"), "total": ("a_v", "sum")}
+    results = [
+        pairs,
+        pairs.groupBy("a_k").window("10 seconds", "5 seconds").agg(**some),
+    ]
+    joined = f"""
+        SELECT a.k AS a_k, a.ts AS a_ts, a.v AS a_v, a.w AS a_w, b.k AS b_k, b.ts AS b_ts, b.v AS b_v, b.w AS b_w
+        FROM a JOIN b ON a.k = b.k AND abs(epoch_us(a.ts) - epoch_us(b.ts)) <= {within * SECOND} AND a.v >= b.v
+        WHERE b.w IS NOT NULL"""
+
+    def grouped(db: duckdb.DuckDBPyConnection, marks: dict[str, int]) -> str:
+        timed = f"(SELECT *, greatest(a_ts, b_ts) AS ts, a_k AS k, a_v AS v FROM ({joined}))"
+        named = {"n": ("*", "count"), "total": ("v", "sum")}
+        return windows_of(timed, 10 * SECOND, 5 * SECOND, named, min(marks.values()))
+
+    values = st.integers(0, 2)
+    check(data, results, [(a, values), (b, values)], [lambda db, m: joined, grouped])
+
+
+@given(st.data(), delays)
+def test_a_group_by_joined_and_grouped_again(data, delay):
+    """Three deep: windows of one stream, joined with another stream, the newest rows of the result."""
+    a, b = source("a", delay=delay), source("b", delay=delay)
+    bars = a.groupBy("k").window("4 seconds").agg(high=("v", "max"), n=("*", "count")).alias("bars")
+    near = bars.join(b.filter("v IS NOT NULL"), on="k", within=("6 seconds", "2 seconds"))
+    chosen = near.select("bars_k AS k", "bars_n * 2 AS twice", "b_v AS v")
+    results = [chosen, chosen.groupBy("k").window("3 seconds").agg(total=("twice", "sum"), low=("v", "min"))]
+    first = {"high": ("v", "max"), "n": ("*", "count")}
+
+    def joined(db: duckdb.DuckDBPyConnection, marks: dict[str, int]) -> str:
+        bars = windows_of("a", 4 * SECOND, 4 * SECOND, first, marks["a"])
+        return f"""
+            SELECT bars.k, bars.n * 2 AS twice, b.v, greatest(window_end, b.ts) AS ts
+            FROM ({bars}) bars JOIN b ON bars.k = b.k AND b.v IS NOT NULL
+             AND epoch_us(b.ts) - epoch_us(window_end) BETWEEN {-6 * SECOND} AND {2 * SECOND}"""
+
+    def grouped(db: duckdb.DuckDBPyConnection, marks: dict[str, int]) -> str:
+        names = {"total": ("twice", "sum"), "low": ("v", "min")}
+        return windows_of(f"({joined(db, marks)})", 3 * SECOND, 3 * SECOND, names, min(marks.values()))
+
+    values = st.integers(0, 2)
+    oracles = [lambda db, m: f"SELECT * EXCLUDE (ts) FROM ({joined(db, m)})", grouped]
+    check(data, results, [(a, values), (b, values)], oracles)
+
+
+def test_state_of_the_newest_rows_does_not_grow(tmp_path):
+    """What newer rows have pushed out goes when runs are merged; no epoch reads more than it needs."""
+    a = source("a")
+    result = a.groupBy("k").last(5).agg(n=("*", "count"))
+    query = DirectQuery(plan_of([result.relation]), tmp_path, sites=1)
+    for epoch in range(150):
+        times = [epoch * SECOND + i for i in range(200)]
+        table = [[i % 20 for i in range(200)], pa.array(times, TIME), range(200), [0.0] * 200]
+        query.run([pa.table([pa.array(c) for c in table], schema=a.stream.schema)])
+    figures = query.epochs.record.figures["sites"][0]
+    assert figures["rows"] <= 4 * 20 * figures["segments"]
+    assert figures["segments"] <= 16
+    assert query.results()["n"].to_pylist().count(5) == 150 * 200 - 4 * 20
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda a: a.groupBy("nope").last(3), r"stream 'a' has no column 'nope' to group by; it has k, ts, v, w"),
+        (lambda a: a.groupBy("k").last(0), "last takes a whole number of rows, at least 1, not 0"),
+        (lambda a: a.groupBy("k").window("0 seconds"), "must be longer than nothing"),
+        (lambda a: a.groupBy("k").agg(n=("*", "count")), r"needs a window: groupBy\(...\).last\(100\)"),
+        (lambda a: a.groupBy("k").last(3).agg(), "agg needs at least one aggregate"),
+        (lambda a: a.groupBy("k").last(3).agg(n="count"), r"aggregate 'n' must be \(column, function\)"),
+        (lambda a: a.groupBy("k").last(3).agg(n=("v", "median")), "there is no function 'median'; known: count, sum"),
+        (lambda a: a.groupBy("k").last(3).agg(k=("v", "sum")), "cannot be named 'k'"),
+        (lambda a: a.groupBy("k").last(3).agg(n=("*", "sum")), r"only count takes '\*'"),
+        (lambda a: a.groupBy("k").last(3).agg(n=("x", "sum")), "has no column 'x' to compute 'n' from"),
+        (lambda a: a.groupBy("k").last(3).agg(n=("ts", "sum")), "sum does not take column 'ts' of stream 'a'"),
+        (lambda a: a.groupBy("k", "K").last(3), "groupBy names 'k' twice"),
+        (lambda a: source("b", delay=None).groupBy("k"), "stream 'b' has delay=None"),
+        (lambda a: a.filter("v"), 'a condition is true or false, but "v" yields'),
+        (lambda a: a.filter("b.v > 1"), "b.v is not a column of stream 'a'"),
+        (lambda a: a.select("v * 2"), r"the expression 'v \* 2' needs a name"),
+        (lambda a: a.select("v", "w AS v"), "would have two columns 'v'"),
+        (lambda a: a.withColumn("__time", "v"), "'__time' cannot be the name of a column"),
+        (lambda a: a.select("nope"), "stream 'a' has no column 'nope'"),
+        (
+            lambda a: a.groupBy("k").last(3).agg(n=("*", "count")).join(a, on="k", within="1 second"),
+            r"a result needs a name before it can be joined: result.alias\('name'\)",
+        ),
+    ],
+)
+def test_mistakes_are_named_in_the_users_words(build, words):
+    with pytest.raises(FlowError, match=words):
+        build(source("a"))
