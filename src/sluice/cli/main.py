@@ -7,26 +7,90 @@ import sys
 from collections.abc import Sequence
 
 from sluice import SluiceError, __version__
+from sluice.cli.new import new
+from sluice.cli.run import Run, run, setting
 from sluice.control.inspection import inspect
+from sluice.dashboard.report import report_checkpoint
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0 if all went well, 2 if what was asked for cannot be done."""
-    parser = argparse.ArgumentParser(prog="sluice", description="Adaptive stateful streaming for PySpark.")
-    parser.add_argument("--version", action="version", version=f"sluice {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    looking = commands.add_parser("inspect", help="show a checkpoint: epochs, routing, state by tier, the last epochs")
-    looking.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")
-    looking.add_argument("--epochs", type=_positive, default=10, help="how many of the last epochs to list (10)")
-    chosen = parser.parse_args(arguments)
+    """Run the command; 0 if all went well, 1 if a query failed, 2 if what was asked for cannot be done."""
+    given, passed_on = _divided(list(sys.argv[1:] if arguments is None else arguments))
+    chosen = _parser().parse_args(given)
     try:
-        print(inspect(chosen.checkpoint, chosen.epochs))
+        match chosen.command:
+            case "inspect":
+                print(inspect(chosen.checkpoint, chosen.epochs))
+            case "report":
+                report_checkpoint(chosen.checkpoint, chosen.output)
+                print(f"wrote {chosen.output}")
+            case "new":
+                print(new(chosen.directory))
+            case "run":
+                return run(_run(chosen, passed_on))
     except SluiceError as problem:
         print(f"sluice: {problem}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         return 0
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sluice", description="Adaptive stateful streaming for PySpark.")
+    parser.add_argument("--version", action="version", version=f"sluice {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    making = commands.add_parser("new", help="write a small project that runs")
+    making.add_argument("directory", help="where to; it must be new or empty")
+
+    running = commands.add_parser(
+        "run",
+        help="run a file that defines a flow",
+        usage="sluice run [options] FILE [-- ARGS]",
+        description="Run the queries that FILE's define(spark) returns, or define(spark, args) with the ARGS after --.",
+    )
+    running.add_argument("file", metavar="FILE", help="a Python file with a function define(spark)")
+    running.add_argument("--master", help="Spark's master, such as local[4], yarn or spark://host:7077 (local[*])")
+    running.add_argument("--name", help="name of the Spark application (the file's)")
+    running.add_argument("--policy", help="how state is placed while the queries run, such as static")
+    running.add_argument("--checkpoint", metavar="DIR", help="checkpointLocation; several queries get a directory each")
+    running.add_argument("--available-now", action="store_true", help="process what is there, then end")
+    running.add_argument("--report", metavar="FILE", help="write an HTML report when the queries have ended")
+    running.add_argument(
+        "--conf", type=setting, action="append", default=[], metavar="KEY=VALUE", help="a Spark setting; repeatable"
+    )
+
+    looking = commands.add_parser("inspect", help="show a checkpoint: epochs, routing, state by tier, the last epochs")
+    looking.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")
+    looking.add_argument("--epochs", type=_positive, default=10, help="how many of the last epochs to list (10)")
+
+    reporting = commands.add_parser("report", help="write a checkpoint's epochs as an HTML file with plots")
+    reporting.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")
+    reporting.add_argument("-o", "--output", default="report.html", metavar="FILE", help="the file (report.html)")
+    return parser
+
+
+def _run(chosen: argparse.Namespace, passed_on: list[str]) -> Run:
+    return Run(
+        file=chosen.file,
+        arguments=tuple(passed_on),
+        master=chosen.master,
+        name=chosen.name,
+        policy=chosen.policy,
+        checkpoint=chosen.checkpoint,
+        conf=dict(chosen.conf),
+        available_now=chosen.available_now,
+        report=chosen.report,
+    )
+
+
+def _divided(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """What is for `sluice run`, and what comes after `--`, for the flow."""
+    if arguments[:1] != ["run"] or "--" not in arguments:
+        return arguments, []
+    at = arguments.index("--")
+    return arguments[:at], arguments[at + 1 :]
 
 
 def _positive(text: str) -> int:

@@ -1,0 +1,223 @@
+"""`sluice run`: a file that defines a flow becomes running queries, shown until they end; nothing is left behind."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from sluice.cli.flow_file import Writer, flow_file, last_words
+from sluice.dashboard.report import report_checkpoint
+from sluice.dashboard.terminal import watch_all
+from sluice.model.errors import FlowError, SluiceError
+from sluice.policies import policy
+
+LOCAL = "local[*]"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was asked for on the command line."""
+
+    file: str
+    arguments: tuple[str, ...] = ()
+    master: str | None = None
+    name: str | None = None
+    policy: str | None = None
+    checkpoint: str | None = None
+    conf: dict[str, str] = field(default_factory=dict)
+    available_now: bool = False
+    report: str | None = None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A query about to start: its writer, what tells it from the others, and its checkpoint if it has one."""
+
+    writer: Writer
+    label: str
+    checkpoint: str | None
+
+
+Session = Callable[[Run, str], Any]
+"""Starts Spark for a run, with a directory for what Spark would else leave in the working directory."""
+
+
+def setting(text: str) -> tuple[str, str]:
+    """A Spark setting from the command line.
+
+    >>> setting("spark.executor.memory=2g")
+    ('spark.executor.memory', '2g')
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a Spark setting; write for example spark.executor.memory=2g")
+    return key, value
+
+
+def run(wanted: Run, session: Session | None = None) -> int:
+    """Run the file; 0 when all queries ended well or were stopped by Ctrl-C, 1 if one failed."""
+    if wanted.policy is not None:
+        policy(wanted.policy)
+    if wanted.report and not os.path.isdir(os.path.dirname(os.path.abspath(wanted.report))):
+        raise FlowError(f"there is no directory for the report {wanted.report}")
+    with (
+        flow_file(wanted.file, wanted.arguments) as (module, define),
+        tempfile.TemporaryDirectory(prefix="sluice-run-", ignore_cleanup_errors=True) as scratch,
+        _terminated_as_interrupted(),
+    ):
+        spark = None
+        try:
+            spark = (session or _session)(wanted, scratch)
+            _send_by_value(module)
+            planned = _planned(define(spark), wanted, scratch, _is_local(spark))
+            return _run(planned, wanted)
+        except KeyboardInterrupt:  # before there was a query to stop, or while it was being stopped
+            print("sluice: interrupted", file=sys.stderr)
+            return 1
+        finally:
+            if spark is not None:
+                spark.stop()
+
+
+def _run(planned: Sequence[Planned], wanted: Run) -> int:
+    failed: Exception | None = None
+    queries = _started(planned)
+    try:
+        watch_all(queries)
+    except Exception as problem:  # the query's own error, whatever it is
+        failed = problem
+        print(f"sluice: a query failed: {last_words(problem)}", file=sys.stderr)
+    if wanted.report:
+        try:
+            _report(planned, wanted.report)
+        except SluiceError as problem:
+            if not failed:
+                raise
+            print(f"sluice: there is no report: {problem}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _report(planned: Sequence[Planned], path: str) -> None:
+    """One file a query; of several, each with the query's name in the file's."""
+    stem, ending = os.path.splitext(path)
+    for one in planned:
+        if one.checkpoint:
+            target = path if len(planned) == 1 else f"{stem}-{one.label}{ending}"
+            report_checkpoint(one.checkpoint, target)
+            print(f"wrote {target}", file=sys.stderr)
+
+
+def _started(planned: Sequence[Planned]) -> list[Any]:
+    """All queries started, or none: if one is refused, those before it are stopped."""
+    queries: list[Any] = []
+    try:
+        for one in planned:
+            queries.append(one.writer.start())
+    except BaseException as problem:
+        for query in queries:
+            with suppress(Exception):
+                query.stop()
+        if isinstance(problem, SluiceError) or not isinstance(problem, Exception):
+            raise
+        raise FlowError(f"query {one.label!r} cannot start: {last_words(problem)}") from problem
+    return queries
+
+
+def _planned(writers: Sequence[Writer], wanted: Run, scratch: str, local: bool) -> list[Planned]:
+    """Apply the command line to what the file says; the command line wins."""
+    labels = [_label(w, n) for n, w in enumerate(writers, 1)]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise FlowError(f"two queries are called {label!r}; give each its own queryName")
+    planned = []
+    for writer, label in zip(writers, labels, strict=True):
+        if wanted.policy is not None:
+            writer.policy(wanted.policy)
+        if wanted.available_now:
+            writer.trigger(availableNow=True)
+        checkpoint = _given(writer, "_options", {}).get("checkpointLocation")
+        if wanted.checkpoint:
+            checkpoint = f"{wanted.checkpoint.rstrip('/')}/{label}" if len(writers) > 1 else wanted.checkpoint
+        elif not checkpoint and wanted.report and local:
+            checkpoint = os.path.join(scratch, "checkpoints", label)  # the report is made of it, then it goes
+        if checkpoint:
+            writer.option("checkpointLocation", checkpoint)
+        planned.append(Planned(writer, label, checkpoint and str(checkpoint)))
+    return planned
+
+
+def _label(writer: Writer, number: int) -> str:
+    """A name that can be part of a path: the query's own, else its number."""
+    name = _given(writer, "_name", None)
+    return re.sub(r"[^\w.-]+", "_", str(name)).lstrip(".") or f"query-{number}" if name else f"query-{number}"
+
+
+def _given(writer: Writer, what: str, default: Any) -> Any:
+    return getattr(writer, what, default)
+
+
+def _session(wanted: Run, scratch: str) -> Any:
+    """A Spark session as the command line asks for it, quiet enough to read the progress beside it."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", wanted.conf.get("spark.pyspark.python", sys.executable))
+    master = wanted.master or wanted.conf.get("spark.master", LOCAL)
+    settings = {
+        "spark.master": master,
+        "spark.app.name": wanted.name or os.path.splitext(os.path.basename(wanted.file))[0],
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    if master.startswith("local"):
+        settings["spark.sql.warehouse.dir"] = os.path.join(scratch, "warehouse")
+    given = {k: v for k, v in wanted.conf.items() if not (wanted.master and k == "spark.master")}
+    builder = SparkSession.builder
+    for key, value in {**settings, **given}.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, OSError, RuntimeError) as problem:
+        raise FlowError(f"Spark does not start with master {master}: {last_words(problem)}") from problem
+    except Exception as problem:
+        if type(problem).__module__.partition(".")[0] != "py4j":
+            raise
+        raise FlowError(f"Spark does not start with master {master}: {last_words(problem)}") from problem
+
+
+def _is_local(spark: Any) -> bool:
+    return str(spark.sparkContext.master).startswith("local")
+
+
+def _send_by_value(module: ModuleType) -> None:
+    """Functions of the file that Spark sends to executors travel whole: the file is no module there."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(module)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Being told to end (SIGTERM) ends the queries as cleanly as Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,227 @@
+"""A run as one HTML file: the summary, plots over the epochs, decisions, the last epochs, the streams and operators.
+
+It opens without a network: the style sheet and the plots are inside, there is no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from sluice.control.journal import FORMAT, Journal
+from sluice.dashboard import plot, series
+from sluice.dashboard.quantity import BYTES, ROWS, ROWS_PER_SECOND, SECONDS
+from sluice.model.durations import in_words
+from sluice.model.epoch import EpochRecord
+from sluice.model.errors import CheckpointError, StorageError
+from sluice.state.storage import Storage
+
+LISTED = 25
+
+
+def report_checkpoint(uri: str, path: str) -> None:
+    """Write the report of the checkpoint at `uri`; the checkpoint is only read, its query may be running."""
+    identity, records = read_checkpoint(uri)
+    write_report(records, identity, path)
+
+
+def read_checkpoint(uri: str) -> tuple[dict[str, Any], list[EpochRecord]]:
+    """The identity and the epochs on record of a checkpoint."""
+    journal = Journal(Storage(uri))
+    identity = journal.identity()
+    if identity is None:
+        raise CheckpointError(f"{uri} holds no Sluice checkpoint (there is no flow.json in it)")
+    if identity.get("format") != FORMAT:
+        raise CheckpointError(f"{uri} has format {identity.get('format')}; this version of Sluice reads {FORMAT}")
+    records = []
+    for number in journal.numbers():
+        try:
+            records.append(journal.read(number))
+        except StorageError:
+            if number in journal.numbers():  # else a running query has deleted it, as it does with its oldest
+                raise
+    return identity, records
+
+
+def write_report(records: Sequence[EpochRecord], identity: Mapping[str, Any], path: str) -> None:
+    """Write the report of these epochs, oldest first, of the flow with this identity."""
+    page = _page(list(records), identity)
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page)
+    except OSError as problem:
+        raise StorageError(f"cannot write the report to {path}: {problem.strerror or problem}") from problem
+
+
+def _page(records: list[EpochRecord], identity: Mapping[str, Any]) -> str:
+    name = str(identity.get("name", "flow"))
+    style = files("sluice.dashboard").joinpath("report.css").read_text(encoding="utf-8")
+    sections = [_header(name, records), _tiles(records)]
+    if records:
+        sections.append(_plots(records))
+    decisions = [d for r in records for d in r.decisions]
+    if decisions:
+        sections.append("<h2>Decisions</h2>" + _decisions(decisions))
+    if records:
+        sections.append("<h2>Sites after the last epoch</h2>" + _sites(records[-1]))
+        sections.append(f"<h2>Last epochs</h2>{_epochs(records[-LISTED:])}")
+    sections.append("<h2>Streams</h2>" + _streams(identity))
+    sections.append("<h2>Operators</h2>" + _operators(identity))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(name)}: Sluice report</title>\n<style>\n{style}</style></head>\n<body>\n"
+        + "\n".join(sections)
+        + "\n</body></html>\n"
+    )
+
+
+def _header(name: str, records: list[EpochRecord]) -> str:
+    if not records:
+        told = "no epoch has committed yet"
+    else:
+        first, last = records[0], records[-1]
+        told = f"epochs {first.number:,} to {last.number:,}" if len(records) > 1 else f"epoch {last.number:,}"
+        if first.number > 0:
+            told += " (the journal keeps the last ones)"
+        told += f", committed {_when(first)}" + (f" to {_when(last)}" if len(records) > 1 else "")
+    return f"<header><h1>{escape(name)}</h1><p>{escape(told)}</p></header>"
+
+
+def _tiles(records: list[EpochRecord]) -> str:
+    s = series.summary(records)
+    took = sum(series.epoch_seconds(r) for r in records)
+    tiles = [
+        ("Epochs", f"{len(records):,}", f"{SECONDS.text(took)} in all"),
+        ("Rows in", ROWS.text(s.rows_in), f"{s.rows_in:,}"),
+        ("Results", ROWS.text(s.rows_out), f"{s.rows_out:,}"),
+        ("Late rows, dropped", ROWS.text(s.late), f"{_share(s.late, s.rows_in)} of the rows in"),
+        ("Rows in per second", ROWS.text(s.rows_per_second), "median of the epochs"),
+        ("State, rows", ROWS.text(s.state_rows), f"{s.state_rows:,} after the last epoch"),
+        ("State, bytes", BYTES.text(s.state_bytes), "after the last epoch, durable"),
+    ]
+    return (
+        '<dl class="tiles">'
+        + "".join(
+            f"<div><dt>{escape(what)}</dt><dd>{escape(value)}</dd><small>{escape(more)}</small></div>"
+            for what, value, more in tiles
+        )
+        + "</dl>"
+    )
+
+
+def _plots(records: list[EpochRecord]) -> str:
+    epochs = [r.number for r in records]
+    plots = [
+        plot.stack("Rows in per second", epochs, series.by_stream(records, "rows", True), ROWS_PER_SECOND),
+        plot.lines("Results per second", epochs, [series.results_per_second(records)], ROWS_PER_SECOND),
+        plot.stack(
+            "Epoch time by phase",
+            epochs,
+            series.by_phase(records),
+            SECONDS,
+            "exchange is what Spark does around the tasks: planning, scheduling, shuffling",
+        ),
+        plot.stack(
+            "State by tier",
+            epochs,
+            series.by_tier(records),
+            BYTES,
+            "memory and disk are local; durable is the checkpoint's copy of all of it",
+        ),
+        plot.by_site("State rows by site", epochs, series.by_site(records, "rows"), ROWS),
+        plot.by_site("Busy time by site", epochs, series.by_site(records, "busySeconds"), SECONDS),
+        plot.stack("Late rows", epochs, series.by_stream(records, "late"), ROWS, "dropped and counted"),
+    ]
+    return f'<h2>Over the epochs</h2><div class="plots">{"".join(plots)}</div>'
+
+
+def _decisions(decisions: list[dict[str, Any]]) -> str:
+    rows = [
+        (
+            str(d.get("epoch", "")),
+            str(d.get("policy", "")),
+            f"{d.get('action', '')} unit {d.get('unit', '?')} to site {d.get('site', '?')}",
+            str(d.get("reason", "")),
+            f"refused: {d['refused']}" if d.get("refused") else "done",
+        )
+        for d in decisions
+    ]
+    return _table(("epoch", "policy", "action", "reason", "outcome"), rows, words=True)
+
+
+def _sites(record: EpochRecord) -> str:
+    rows = [
+        (
+            str(s.get("site", "")),
+            f"{s.get('units', 0):,}",
+            f"{s.get('rows', 0):,}",
+            f"{s.get('segments', 0):,}",
+            *(BYTES.text(s.get(figure, 0)) for figure in series.TIERS.values()),
+            SECONDS.text(s.get("busySeconds", 0.0)),
+        )
+        for s in series.sites_of(record)
+    ]
+    return _table(("site", "units", "state rows", "segments", *series.TIERS, "busy"), rows)
+
+
+def _epochs(records: list[EpochRecord]) -> str:
+    rows = []
+    for record in reversed(records):
+        figures, sites = record.figures, series.sites_of(record)
+        rows.append(
+            (
+                f"{record.number:,}",
+                f"{figures.get('rowsIn', 0):,}",
+                f"{figures.get('rowsOut', 0):,}",
+                f"{figures.get('lateRows', 0):,}",
+                f"{sum(s.get('rows', 0) for s in sites):,}",
+                f"{sum(s.get('mergedRows', 0) for s in sites):,}",
+                BYTES.text(sum(s.get("spilledBytes", 0) for s in sites)),
+                BYTES.text(sum(s.get("fetchedBytes", 0) for s in sites)),
+                SECONDS.text(series.epoch_seconds(record)),
+                _when(record),
+            )
+        )
+    head = ("epoch", "rows in", "results", "late", "state rows", "merged", "spilled", "fetched", "time", "committed")
+    return _table(head, rows)
+
+
+def _streams(identity: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            str(s.get("name", "")),
+            str(s.get("eventTime", "")),
+            in_words(s.get("delay")),
+            ", ".join(f"{column} {kind}" for column, kind in s.get("columns", [])),
+        )
+        for s in identity.get("streams", [])
+    ]
+    return _table(("stream", "event time", "delay", "columns"), rows, words=True)
+
+
+def _operators(identity: Mapping[str, Any]) -> str:
+    says = escape(str(identity.get("says", "")))
+    return f"<pre>{says}</pre><p>{escape(str(identity.get('partitions', '-')))} units</p>"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> str:
+    kind = "table words" if words else "table"
+    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="{kind}"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _share(part: int, whole: int) -> str:
+    share = 100 * part / whole if whole else 0.0
+    return "less than 0.01 %" if 0 < share < 0.01 else f"{share:.2g} %"
+
+
+def _when(record: EpochRecord) -> str:
+    seconds = record.figures.get("committedAt")
+    if seconds is None:
+        return "-"
+    return datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

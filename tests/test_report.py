@@ -1,0 +1,397 @@
+"""The report and the terminal view: everything that was measured is shown, whatever its size, and nothing is trusted.
+
+Real checkpoints are written by the engine without Spark. Where a running query is watched it is a fake with the part
+of Query's face that `watch` uses: the real one needs Spark.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from direct import DirectQuery
+from hypothesis import given
+from hypothesis import strategies as st
+from specs import SECOND, TIME, join, stream
+
+from sluice import CheckpointError, StorageError
+from sluice.cli.main import main
+from sluice.control.journal import FORMAT
+from sluice.dashboard import plot, series
+from sluice.dashboard.panel import Look, Seen, panel
+from sluice.dashboard.quantity import BYTES, ROWS, ROWS_PER_SECOND, SECONDS, Quantity
+from sluice.dashboard.report import read_checkpoint, write_report
+from sluice.dashboard.series import Series
+from sluice.dashboard.terminal import watch, watch_all
+from sluice.model.epoch import EpochRecord
+from sluice.model.routing import Routing
+
+EMPTY = {"area", "base", "br", "col", "hr", "img", "input", "link", "meta"}
+HOSTILE = "</style><script>alert(1)</script>\"'&amp;"
+IDENTITY = {
+    "format": FORMAT,
+    "id": "0" * 16,
+    "name": "desk",
+    "partitions": 128,
+    "streams": [{"name": "trades", "columns": [["symbol", "string"]], "eventTime": "ts", "delay": 5 * SECOND}],
+    "says": "Window join\n  'trades' on (symbol)",
+}
+
+
+def record(number: int, sites: int = 2, rows: int = 100, **more: Any) -> EpochRecord:
+    figures = {
+        "streams": [{"name": "trades", "rows": rows, "late": 3, "nulls": 0}],
+        "sites": [
+            {
+                "site": s,
+                "units": 2,
+                "rows": 1000 + s,
+                "segments": 4,
+                "memoryBytes": 2048,
+                "diskBytes": 1024,
+                "durableBytes": 3072,
+                "spilledBytes": 0,
+                "fetchedBytes": 0,
+                "mergedRows": 0,
+                "busySeconds": 0.25,
+            }
+            for s in range(sites)
+        ],
+        "rowsIn": rows,
+        "rowsOut": 2 * rows,
+        "lateRows": 3,
+        "seconds": {"read": 0.2, "open": 0.1, "sort": 0.1, "kernel": 0.2, "sink": 0.1, "durable": 0.1, "job": 2.0},
+        "committedAt": 1_794_711_267.0 + number,
+    }
+    return EpochRecord(number, (None,), Routing.even(128, sites), ((),) * sites, (), figures, **more)
+
+
+class Tags(HTMLParser):
+    """Every tag is closed by its own end tag; keeps what could load or run something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.names: set[str] = set()
+        self.addresses: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.addresses += [str(v) for k, v in attrs if k in ("src", "href", "xlink:href") or k.startswith("on")]
+        if tag not in EMPTY and not self.get_starttag_text().endswith("/>"):  # type: ignore[union-attr]
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(path: Path) -> Tags:
+    """A page that is well formed, loads nothing and runs nothing."""
+    text = path.read_text(encoding="utf-8")
+    tags = Tags()
+    tags.feed(text)
+    tags.close()
+    assert tags.open == []
+    assert not tags.addresses
+    assert not tags.names & {"script", "link", "img", "iframe", "object"}
+    assert "url(" not in text and "@import" not in text
+    for picture in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        ET.fromstring(picture)
+    return tags
+
+
+class TestPage:
+    @pytest.mark.parametrize(("epochs", "sites"), [(0, 1), (1, 1), (2, 3), (16, 8), (100, 64)])
+    def test_any_number_of_epochs_and_sites(self, tmp_path: Path, epochs: int, sites: int) -> None:
+        path = tmp_path / "report.html"
+        write_report([record(n, sites) for n in range(epochs)], IDENTITY, str(path))
+        page = read(path)
+        assert "desk" in page.text
+        assert ("no epoch has committed yet" in page.text) == (epochs == 0)
+        assert path.stat().st_size < 1_000_000
+
+    def test_the_summary_adds_the_epochs_up(self, tmp_path: Path) -> None:
+        write_report([record(n, rows=100 * (n + 1)) for n in range(3)], IDENTITY, str(tmp_path / "r.html"))
+        tiles = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", (tmp_path / "r.html").read_text())
+        assert dict(tiles) == {
+            "Epochs": "3",
+            "Rows in": "600",
+            "Results": "1.2 k",
+            "Late rows, dropped": "9",
+            "Rows in per second": "100",
+            "State, rows": "2 k",
+            "State, bytes": "6 KiB",
+        }
+
+    def test_decisions_and_refusals_are_told_with_their_reasons(self, tmp_path: Path) -> None:
+        decision = {"epoch": 1, "policy": "hybrid", "action": "move", "unit": 17, "site": 1, "reason": "site 0 is full"}
+        decisions = ({**decision, "refused": None}, {**decision, "refused": "there is no site 1"})
+        write_report([record(1, decisions=decisions)], IDENTITY, str(tmp_path / "r.html"))
+        text = read(tmp_path / "r.html").text
+        assert "move unit 17 to site 1" in text and "site 0 is full" in text
+        assert "refused: there is no site 1" in text
+
+    def test_what_a_user_named_is_text_and_nothing_else(self, tmp_path: Path) -> None:
+        one = record(0, decisions=({"reason": HOSTILE, "refused": HOSTILE, "policy": HOSTILE, "unit": HOSTILE},))
+        one.figures["streams"][0]["name"] = HOSTILE
+        one.figures["seconds"][HOSTILE] = 0.1
+        identity = {
+            **IDENTITY,
+            "name": HOSTILE,
+            "streams": [{"name": HOSTILE, "columns": [[HOSTILE, HOSTILE]], "eventTime": HOSTILE, "delay": None}],
+            "says": HOSTILE,
+        }
+        write_report([one], identity, str(tmp_path / "r.html"))
+        page = read(tmp_path / "r.html")
+        assert page.text.count("alert(1)") >= 8
+
+    def test_figures_that_are_not_there_count_nothing(self, tmp_path: Path) -> None:
+        bare = EpochRecord(0, (), Routing.even(2, 1), ((),))
+        write_report([bare, record(1)], {}, str(tmp_path / "r.html"))
+        read(tmp_path / "r.html")
+
+    def test_a_file_that_cannot_be_written_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(StorageError, match=r"cannot write the report to .*nowhere.*No such file"):
+            write_report([], IDENTITY, str(tmp_path / "nowhere" / "r.html"))
+
+
+class TestCommand:
+    @pytest.fixture
+    def checkpoint(self, tmp_path: Path) -> Path:
+        """Three epochs of a real join."""
+        spec = join([stream("a"), stream("b")])
+        query = DirectQuery(spec, tmp_path)
+        for number in range(3):
+            at = [(number * 10 + i) * SECOND for i in range(10)]
+            rows = pa.table(
+                [pa.array([1] * 10), pa.array(at, TIME), pa.array(range(10))], schema=spec.streams[0].schema
+            )
+            query.run([rows, rows])
+        query.close()
+        return tmp_path / "checkpoint"
+
+    def test_a_checkpoint_becomes_a_page(
+        self, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        out = tmp_path / "out.html"
+        assert main(["report", str(checkpoint), "-o", str(out)]) == 0
+        assert str(out) in capsys.readouterr().out
+        text = read(out).text
+        assert "epochs 0 to 2" in text
+        assert "at most 30 seconds earlier, at most 30 seconds later than" in text
+
+    def test_the_file_is_report_html_unless_given(
+        self, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert main(["report", str(checkpoint)]) == 0
+        read(tmp_path / "report.html")
+
+    def test_a_record_that_went_while_it_was_read_is_left_out(
+        self, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answers = iter([[-1, 0, 1, 2], [0, 1, 2]])
+        monkeypatch.setattr("sluice.control.journal.Journal.numbers", lambda self: next(answers))
+        assert [r.number for r in read_checkpoint(str(checkpoint))[1]] == [0, 1, 2]
+
+    def test_a_record_that_cannot_be_read_is_an_error(self, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("sluice.control.journal.Journal.numbers", lambda self: [0, 1, 2, 3])
+        with pytest.raises(StorageError, match=r"000000000003\.json"):
+            read_checkpoint(str(checkpoint))
+
+    def test_no_checkpoint_no_report(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["report", str(tmp_path), "-o", str(tmp_path / "r.html")]) == 2
+        assert "holds no Sluice checkpoint" in capsys.readouterr().err
+        assert not (tmp_path / "r.html").exists()
+
+    def test_another_format_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "flow.json").write_text('{"format": 99}')
+        with pytest.raises(CheckpointError, match="has format 99"):
+            read_checkpoint(str(tmp_path))
+
+
+class TestSeries:
+    def test_phases_add_up_to_the_epoch(self) -> None:
+        one = record(0)
+        assert sum(series.phases(one.figures).values()) == pytest.approx(2.0)
+        one.figures["seconds"] |= {"commit": 0.5, "deliver": 0.25, "total": 2.75}
+        assert sum(series.phases(one.figures).values()) == pytest.approx(series.epoch_seconds(one))
+
+    def test_sites_may_come_and_go(self) -> None:
+        columns = series.by_site([record(0, 1), record(1, 3), record(2, 2)], "rows")
+        assert [s.values for s in columns] == [[1000, 1000, 1000], [None, 1001, 1001], [None, 1002, None]]
+
+    def test_a_phase_added_later_is_shown(self) -> None:
+        one = record(0)
+        one.figures["seconds"]["combine"] = 0.3
+        assert "combine" in [s.name for s in series.by_phase([one])]
+
+
+numbers = st.one_of(st.just(0.0), st.floats(1e-6, 1e15), st.integers(0, 10**15))
+
+
+class TestPlots:
+    @given(st.sampled_from([ROWS, ROWS_PER_SECOND, BYTES, SECONDS]), numbers)
+    def test_marks_are_round_few_and_reach_the_top(self, quantity: Quantity, top: float) -> None:
+        marks = quantity.marks(top)
+        values, texts = [m[0] for m in marks], [m[1] for m in marks]
+        assert values[0] == 0 and values == sorted(values) and values[-1] >= top * (1 - 1e-9)
+        assert 2 <= len(marks) <= 6
+        assert len(set(texts)) == len(texts)
+
+    @given(st.sampled_from([ROWS, BYTES, SECONDS]), numbers)
+    def test_a_number_is_short(self, quantity: Quantity, value: float) -> None:
+        if value < 9e14 and quantity is not SECONDS:
+            assert len(quantity.text(value)) <= 12
+
+    @given(
+        st.sampled_from([plot.stack, plot.lines, plot.heat, plot.by_site]),
+        st.integers(0, 12).flatmap(
+            lambda n: st.lists(st.lists(st.one_of(st.none(), numbers), min_size=n, max_size=n), max_size=10)
+        ),
+    )
+    def test_everything_drawn_lies_inside_the_picture(self, draw: Any, columns: list[list[float | None]]) -> None:
+        epochs = list(range(len(columns[0]) if columns else 0))
+        page = draw("title", epochs, [Series(f"s{i}", c) for i, c in enumerate(columns)], ROWS)
+        picture = ET.fromstring(re.search(r"<svg.*</svg>", page, re.DOTALL)[0])  # type: ignore[index]
+        for path in picture.iter("path"):
+            for x, y in re.findall(r"[ML](\S+?) ([^MLhHvVz]+)", path.get("d", "")):
+                assert 0 <= float(x) <= plot.WIDTH and 0 <= float(y) <= plot.HEIGHT
+        assert "nan" not in page and "inf" not in page
+
+    def test_parts_of_a_bar_stand_on_each_other(self) -> None:
+        page = plot.stack("t", [0], [Series("a", [30.0]), Series("b", [70.0])], ROWS)
+        (low_a, high_a), (low_b, high_b) = (
+            (float(a), float(b)) for a, b in re.findall(r'class="fill c\d" d="M\S+ (\S+?)h[^V]*V(\S+?)h', page)
+        )
+        assert high_a == low_b
+        assert (low_b - high_b) / (low_a - high_a) == pytest.approx(70 / 30, abs=0.05)
+
+    def test_many_sites_become_a_heat_map(self) -> None:
+        columns = [Series(f"site {i}", [1.0]) for i in range(9)]
+        assert "heat" not in plot.by_site("t", [0], columns[:8], ROWS)
+        assert "heat" in plot.by_site("t", [0], columns, ROWS)
+
+
+def progress(epoch: int, sites: int = 2, **more: Any) -> dict[str, Any]:
+    return {
+        "batchId": epoch,
+        "numInputRows": 1000,
+        "processedRowsPerSecond": 2000.0,
+        "numOutputRows": 3000,
+        "lateRows": 2,
+        "durationMs": {"triggerExecution": 500},
+        "phaseSeconds": {"read": 0.1, "exchange": 0.3, "kernel": 0.1},
+        "sites": record(0, sites).figures["sites"],
+        **more,
+    }
+
+
+class FakeQuery:
+    """Stands for a Query: each wait adds an epoch; ends, fails or is interrupted after some."""
+
+    def __init__(self, epochs: int, name: str | None = None, ends: BaseException | None = None, sites: int = 2) -> None:
+        self.epochs, self.name, self.ends, self.sites = epochs, name, ends, sites
+        self.recentProgress: list[dict[str, Any]] = []
+        self.stopped = False
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:
+        if len(self.recentProgress) == self.epochs:
+            if self.ends is not None:
+                raise self.ends
+            return True
+        self.recentProgress.append(progress(len(self.recentProgress), self.sites))
+        return len(self.recentProgress) == self.epochs and self.ends is None
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal, and what is on its screen."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def screen(self) -> list[str]:
+        lines: list[str] = [""]
+        for piece in re.split(r"(\x1b\[\d+F\x1b\[J|\n)", self.getvalue()):
+            if piece == "\n":
+                lines.append("")
+            elif piece.endswith("\x1b[J"):
+                del lines[len(lines) - 1 - int(piece[2 : piece.index("F")]) :]
+                lines.append("")
+            else:
+                lines[-1] += re.sub(r"\x1b\[[0-9;]*m", "", piece)
+        return lines
+
+
+class TestWatching:
+    def test_a_line_an_epoch_where_there_is_no_terminal(self) -> None:
+        out = io.StringIO()
+        seen = watch(FakeQuery(3), out)
+        heading, *lines = out.getvalue().splitlines()
+        assert "rows in" in heading
+        assert [line.split()[0] for line in lines] == ["0", "1", "2"]
+        assert "\x1b" not in out.getvalue()
+        assert (seen.epochs, seen.rows_in, seen.results, seen.late) == (3, 3000, 9000, 6)
+
+    def test_a_terminal_is_drawn_in_place(self) -> None:
+        out = Terminal()
+        watch(FakeQuery(5, "desk", sites=3), out)
+        screen = out.screen()
+        assert [line for line in screen if line.startswith("desk")] == ["desk: epoch 4"]
+        assert sum("busy" in line for line in screen) == 3
+        assert any("15,000, 3,000 of them new; 10 late rows" in line for line in screen)
+
+    def test_several_queries_are_told_apart(self) -> None:
+        out = io.StringIO()
+        seen = watch_all([FakeQuery(2, "bars"), FakeQuery(3)], out)
+        assert [s.epochs for s in seen] == [2, 3]
+        assert out.getvalue().count("[bars]") == 2 and out.getvalue().count("[query 2]") == 3
+        screen = Terminal()
+        watch_all([FakeQuery(2, "bars"), FakeQuery(3)], screen)
+        assert {"bars: epoch 1", "query 2: epoch 2"} <= set(screen.screen())
+
+    @pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+    def test_ctrl_c_stops_the_query(self, stream: type[io.StringIO]) -> None:
+        query = FakeQuery(2, ends=KeyboardInterrupt())
+        out = stream()
+        assert watch(query, out).epochs == 2
+        assert query.stopped
+        assert "stopping" in out.getvalue()
+
+    def test_a_failing_query_takes_the_others_with_it(self) -> None:
+        good, bad = FakeQuery(1000), FakeQuery(1, ends=ValueError("no space"))
+        with pytest.raises(ValueError, match="no space"):
+            watch_all([good, bad], io.StringIO())
+        assert good.stopped and bad.stopped
+
+    @given(
+        st.integers(40, 200), st.integers(8, 60), st.booleans(), st.booleans(), st.integers(0, 64), st.integers(0, 120)
+    )
+    def test_it_fits_the_terminal(
+        self, columns: int, rows: int, colour: bool, blocks: bool, sites: int, epochs: int
+    ) -> None:
+        seen = Seen("desk" * 30)
+        for epoch in range(epochs):
+            seen.add(progress(epoch, sites, numOutputRows=10**9))
+        lines = panel(seen, Look(columns, rows, colour, blocks))
+        assert len(lines) <= rows
+        for line in lines:
+            assert len(re.sub(r"\x1b\[[0-9;]*m", "", line)) < columns
+            assert "\n" not in line
+            assert blocks or not colour or "█" not in line
