@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from sluice.api.stream import StreamHandle
 from sluice.kernels.expression import compile_condition
 from sluice.model.join import JoinSpec, Leg
+from sluice.model.plan import Relation
 from sluice.model.stream import Input, Stream
 
 SECOND = 1_000_000
 TIME = pa.timestamp("us", "UTC")
+
+
+FLOW = SimpleNamespace(spark=SimpleNamespace(conf=SimpleNamespace(get=lambda key: "UTC")), name="flow")
+"""In place of a Flow, which needs a Spark session: all that building a stream asks of it is the time zone."""
+
+
+def handle(s: Stream) -> StreamHandle:
+    """A stream as users hold it."""
+    return StreamHandle(FLOW, s.name, Relation(s, (), s))  # type: ignore[arg-type]
 
 
 def stream(name: str, key: pa.DataType | None = None, delay: int | None = 0) -> Stream:

@@ -167,12 +167,12 @@ def test_state_ten_times_the_memory_is_still_used(tmp_path, hot):
     spec = join([a, b], 200 * SECOND)
 
     def some(epoch: int) -> pa.Table:
-        n = 2000
-        keys = np.where(rng.random(n) < 0.02, 1, rng.integers(0, 100_000, n)) if hot else rng.integers(0, 5000, n)
+        n = 600
+        keys = np.where(rng.random(n) < 0.02, 1, rng.integers(0, 100_000, n)) if hot else rng.integers(0, 3000, n)
         times = epoch * 10 * SECOND + np.sort(rng.integers(0, 10 * SECOND, n))
         return pa.table([keys, pa.array(times, pa.timestamp("us", "UTC")), rng.integers(0, 9, n)], schema=a.schema)
 
-    limit = 60_000
+    limit = 18_000
     query = DirectQuery(spec, tmp_path, memory=limit)
     seen: list[list[pa.Table]] = [[], []]
     peak = 0

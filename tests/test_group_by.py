@@ -7,7 +7,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -17,12 +16,12 @@ from direct import DirectQuery
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import multiset, on_time
-from specs import KEYS, SECOND, TIME
+from specs import KEYS, SECOND, TIME, handle
 from test_exact import Wanderer
 
 from sluice.api.stream import StreamHandle
 from sluice.model.errors import FlowError
-from sluice.model.plan import Relation, plan_of
+from sluice.model.plan import plan_of
 from sluice.model.stream import Stream
 from sluice.operators import last_rows, time_windows
 
@@ -39,18 +38,15 @@ EVERYTHING = {
     "oldest": ("w", "first"),
     "newest": ("v", "last"),
 }
-FLOW = SimpleNamespace(spark=SimpleNamespace(conf=SimpleNamespace(get=lambda key: "UTC")), name="flow")
-"""In place of a Flow, which needs a Spark session: all that building a stream asks of it is the time zone."""
 
 
 def source(name: str, key: pa.DataType | None = None, delay: int | None = 0) -> StreamHandle:
     schema = pa.schema([("k", key or pa.int64()), ("ts", TIME), ("v", pa.int64()), ("w", pa.float64())])
-    stream = Stream(name, schema, "ts", delay)
-    return StreamHandle(FLOW, name, Relation(stream, (), stream))  # type: ignore[arg-type]
+    return handle(Stream(name, schema, "ts", delay))
 
 
 @st.composite
-def rows(draw: st.DrawFn, handle: StreamHandle, values: Any, around: int, spread: int) -> pa.Table:
+def rows(draw: st.DrawFn, origin: StreamHandle, values: Any, around: int, spread: int) -> pa.Table:
     """Rows of an epoch: no two at one time, so that their order is theirs alone. Later epochs may repeat a time."""
     times = draw(st.lists(st.integers(max(0, around - spread), around + spread), max_size=12, unique=True))
     count = len(times)
@@ -58,7 +54,7 @@ def rows(draw: st.DrawFn, handle: StreamHandle, values: Any, around: int, spread
     numbers = st.lists(st.one_of(st.none(), st.integers(-3, 3)), min_size=count, max_size=count)
     floats = st.lists(st.one_of(st.none(), st.sampled_from([0.5, 1e9, -2.25])), min_size=count, max_size=count)
     columns = [draw(some), times, draw(numbers), draw(floats)]
-    fields = handle.stream.schema
+    fields = origin.stream.schema
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, fields, strict=True)], schema=fields)
 
 
