@@ -1,4 +1,4 @@
-"""Two skewed streams joined while they arrive, then the answer held against a batch join of the same rows.
+"""Two skewed streams joined and grouped while they arrive, then held against batch queries over the same rows.
 
     make demo                                  # or: python examples/demo.py --help
 
@@ -16,7 +16,6 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +24,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from sluice import Flow
+from sluice.dashboard.panel import Seen
+from sluice.dashboard.report import report_checkpoint
+from sluice.dashboard.terminal import watch
 
 SYMBOLS, HOT = 100_000, 20_000
 SECONDS_PER_FILE = 10  # of event time
-DELAY, WITHIN = 5, 10  # seconds
+DELAY, WITHIN, BAR = 5, 10, 30  # seconds
 FILES_PER_EPOCH = 3
 LATE_PER_FILE = 10
 SECOND = 1_000_000  # event times are microseconds
@@ -80,8 +82,8 @@ def rows_of(stream: str, ids: np.ndarray, at: np.ndarray, rng: np.random.Generat
     return pa.table(dict(zip(COLUMNS[stream], values, strict=True)))
 
 
-def run(spark: SparkSession, home: Path, site_memory: str) -> list[dict[str, Any]]:
-    """The join itself; returns the progress of every epoch."""
+def run(spark: SparkSession, home: Path, site_memory: str) -> Seen:
+    """The join and a group-by of its results, as one query; returns what was seen of it."""
     flow = Flow(spark, name="demo")
     trades, quotes = (
         flow.readFiles(
@@ -95,46 +97,23 @@ def run(spark: SparkSession, home: Path, site_memory: str) -> list[dict[str, Any
         for stream in COLUMNS
     )
     pairs = trades.join(quotes, on="symbol", within=f"{WITHIN} seconds")
-    query = (
+    bars = (
+        pairs.withColumn("spread", "quotes_ask - quotes_bid")
+        .groupBy("trades_symbol")
+        .window(f"{BAR} seconds")
+        .agg(pairs=("*", "count"), shares=("trades_size", "sum"), spread=("spread", "avg"))
+    )
+    query = flow.start(
         pairs.writeStream.format("parquet")
         .option("path", str(home / "out"))
         .option("checkpointLocation", str(home / "checkpoint"))
         .option("sites", 2)
         .option("partitions", 64)
         .option("siteMemory", site_memory)
-        .trigger(availableNow=True)
-        .start()
+        .trigger(availableNow=True),
+        bars.writeStream.format("parquet").option("path", str(home / "bars")),
     )
-    seen: list[dict[str, Any]] = []
-    print(f"{'epoch':>5} {'rows in':>8} {'rows/s':>8} {'results':>9} {'late':>5}   state by site: rows, memory + disk")
-    ended = False
-    while not ended:
-        ended = query.awaitTermination(0.25)
-        for progress in query.recentProgress[-10:]:
-            if not seen or progress["batchId"] > seen[-1]["batchId"]:
-                seen.append(progress)
-                print(progress_line(progress), flush=True)
-    return seen
-
-
-def progress_line(p: dict[str, Any]) -> str:
-    sites = "   ".join(
-        f"{s['site']}: {s['rows']:,}, {in_bytes(s['memoryBytes'])} + {in_bytes(s['diskBytes'])}" for s in p["sites"]
-    )
-    return (
-        f"{p['batchId']:>5} {p['numInputRows']:>8,} {p['processedRowsPerSecond']:>8,.0f} "
-        f"{p['numOutputRows']:>9,} {p['lateRows']:>5}   {sites}"
-    )
-
-
-def in_bytes(size: float) -> str:
-    if size < 1024:
-        return f"{size:.0f} B"
-    for unit in ("KiB", "MiB"):
-        size /= 1024
-        if size < 1024:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1024:.1f} GiB"
+    return watch(query, sys.stdout)
 
 
 # The check. One text for DuckDB and for Spark SQL: both read the views trades, quotes, late and results.
@@ -155,25 +134,52 @@ DIFFERENCE = f"""
 def compare(spark: SparkSession, home: Path, planted: Planted) -> tuple[str, tuple[int, ...]]:
     """Who joined, and: rows got, rows wanted, rows missing, rows too many; as multisets of whole rows."""
     late = pa.table({"trade_id": pa.array(planted.late, pa.int64())})
-    pq.write_table(late, home / "late.parquet")
-    where = {"trades": "trades", "quotes": "quotes", "results": "out", "late": "late.parquet"}
+    (home / "late").mkdir()
+    pq.write_table(late, home / "late" / "late.parquet")
+    where = {"trades": "trades", "quotes": "quotes", "results": "out", "late": "late"}
+    return asked(spark, {view: home / place for view, place in where.items()}, DIFFERENCE)
+
+
+def asked(spark: SparkSession, views: dict[str, Path], query: str) -> tuple[str, tuple[int, ...]]:
+    """A query with one row of numbers over Parquet directories, and who answered it."""
     try:
         import duckdb
     except ImportError:
-        for view, place in where.items():
-            spark.read.parquet(str(home / place)).createOrReplaceTempView(view)
-        return "Spark SQL", tuple(spark.sql(DIFFERENCE).first())
+        for view, place in views.items():
+            spark.read.parquet(str(place)).createOrReplaceTempView(view)
+        return "Spark SQL", tuple(spark.sql(query).first())
     with duckdb.connect() as db:
-        for view, place in where.items():
-            parts = str(home / place) if place.endswith(".parquet") else str(home / place / "*.parquet")
-            db.read_parquet(parts).create_view(view)
-        return "DuckDB", db.sql(DIFFERENCE).fetchall()[0]
+        for view, place in views.items():
+            db.read_parquet(str(place / "*.parquet")).create_view(view)
+        return "DuckDB", db.sql(query).fetchall()[0]
+
+
+def compare_bars(spark: SparkSession, home: Path) -> tuple[str, tuple[int, ...]]:
+    """The same for the bars; averages to nine digits, since a batch query adds the numbers in another order."""
+    time_ = "CASE WHEN trades_ts > quotes_ts THEN trades_ts ELSE quotes_ts END"
+    second = f"CAST(floor(date_part('epoch', {time_}) / {BAR}) AS BIGINT) * {BAR}"
+    ends = "SELECT CAST(date_part('epoch', max(window_end)) AS BIGINT) FROM bars"
+    wanted = f"""
+        SELECT trades_symbol, {second} AS start, count(*) AS pairs, CAST(sum(trades_size) AS BIGINT) AS shares,
+               round(avg(quotes_ask - quotes_bid), 9) AS spread
+        FROM results GROUP BY 1, 2 HAVING {second} + {BAR} <= ({ends})"""
+    got = """
+        SELECT trades_symbol, CAST(date_part('epoch', window_start) AS BIGINT) AS start, pairs, shares,
+               round(spread, 9) AS spread FROM bars"""
+    return asked(
+        spark,
+        {"results": home / "out", "bars": home / "bars"},
+        f"""SELECT (SELECT count(*) FROM bars),
+                   (SELECT count(*) FROM ({wanted} EXCEPT ALL {got})),
+                   (SELECT count(*) FROM ({got} EXCEPT ALL {wanted}))""",
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--files", type=int, default=24, help="files in each stream (default %(default)s)")
     parser.add_argument("--rows", type=int, default=25_000, help="rows in each file (default %(default)s)")
+    parser.add_argument("--report", default="demo-report.html", help="where the page goes (default %(default)s)")
     parser.add_argument("--site-memory", default="256m", help="memory of a site before it spills (default %(default)s)")
     args = parser.parse_args()
     if args.files < 4 * FILES_PER_EPOCH or args.rows < LATE_PER_FILE:
@@ -190,9 +196,8 @@ def main() -> int:
         spark = session()
         began = time.perf_counter()
         seen = run(spark, home, args.site_memory)
-        took = time.perf_counter() - began
-        dropped = sum(p["lateRows"] for p in seen)
-        print(f"\n{len(seen)} epochs in {took:.1f} s; {dropped:,} late rows dropped, {len(planted.late):,} planted")
+        took, dropped = time.perf_counter() - began, seen.late
+        print(f"\n{seen.epochs} epochs in {took:.1f} s; {dropped:,} late rows dropped, {len(planted.late):,} planted")
         by, (got, wanted, missing, surplus) = compare(spark, home, planted)
         print(f"Sluice has {got:,} results, {by}'s batch join of the same rows {wanted:,}")
         exact = missing == surplus == 0 and dropped == len(planted.late) and wanted > 0
@@ -200,6 +205,14 @@ def main() -> int:
             print("EXACT: the same rows, each as often")
         else:
             print(f"WRONG: {missing:,} rows missing, {surplus:,} rows too many, late rows {dropped:,}")
+        by, (bars, missing, surplus) = compare_bars(spark, home)
+        if missing or surplus or not bars:
+            print(f"WRONG: of {bars:,} bars {missing:,} are missing, {surplus:,} too many")
+            exact = False
+        else:
+            print(f"EXACT: so are the {bars:,} bars of {BAR} seconds, a group-by of those results")
+        report_checkpoint(str(home / "checkpoint"), args.report)
+        print(f"What happened, as a page: {os.path.abspath(args.report)}")
         return 0 if exact else 1
     finally:
         if spark is not None:

@@ -17,7 +17,7 @@ SECOND = 1_000_000
 TIME = pa.timestamp("us", "UTC")
 
 
-FLOW = SimpleNamespace(spark=SimpleNamespace(conf=SimpleNamespace(get=lambda key: "UTC")), name="flow")
+FLOW = SimpleNamespace(spark=SimpleNamespace(conf=SimpleNamespace(get=lambda key: "UTC")), name="flow", sources={})
 """In place of a Flow, which needs a Spark session: all that building a stream asks of it is the time zone."""
 
 

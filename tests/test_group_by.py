@@ -251,6 +251,25 @@ def test_a_group_by_joined_and_grouped_again(data, delay):
     check(data, results, [(a, values), (b, values)], oracles)
 
 
+@given(st.data(), delays)
+def test_the_newest_rows_of_a_join_in_windows(data, delay):
+    """The event time is hidden all the way: that of the pair, the greatest of its rows'."""
+    a, b = source("a", delay=delay), source("b", delay=delay)
+    pairs = a.join(b, on="k", within="5 seconds").select("a_k AS k", "b_v AS v")
+    counted = pairs.groupBy("k").last(1000).agg(n=("*", "count"))
+    result = counted.groupBy("k").window("2 seconds").agg(most=("n", "max"), rows=("*", "count"))
+
+    def oracle(db: duckdb.DuckDBPyConnection, marks: dict[str, int]) -> str:
+        joined = f"""SELECT a.k, greatest(a.ts, b.ts) AS ts, 0 AS epoch FROM a JOIN b
+            ON a.k = b.k AND abs(epoch_us(a.ts) - epoch_us(b.ts)) <= {5 * SECOND}"""
+        counted = f"SELECT *, row_number() OVER (PARTITION BY k ORDER BY ts) AS n FROM ({joined})"
+        names = {"most": ("n", "max"), "rows": ("*", "count")}
+        return windows_of(f"({counted})", 2 * SECOND, 2 * SECOND, names, min(marks.values()))
+
+    values = st.integers(0, 2)
+    check(data, [result], [(a, values), (b, values)], [oracle])
+
+
 def test_state_of_the_newest_rows_does_not_grow(tmp_path):
     """What newer rows have pushed out goes when runs are merged; no epoch reads more than it needs."""
     a = source("a")

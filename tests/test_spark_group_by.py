@@ -116,6 +116,31 @@ def test_one_query_with_a_join_its_groups_and_the_newest_rows(spark: Any, tmp_pa
         assert (got - batch(wanted), batch(wanted) - got) == (Counter(), Counter())
 
 
+def test_what_arrow_cannot_evaluate_is_computed_by_spark(
+    spark: Any, tmp_path: Path, flow: Flow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On both read paths, and it is said. Rows that the filter drops still move the watermark."""
+    results = []
+    for name in ("trades", "quotes"):
+        stream = flow.sql(f"SELECT * FROM {name}").filter("soundex(k) = 'K000'").withColumn("v2", "v * 2")
+        results.append(stream.filter("levenshtein(k, 'k1') = 0").groupBy("k").last(2).agg(total=("v2", "sum")))
+        results[-1].explain()
+    said = capsys.readouterr().out
+    assert "Source 'quotes' is read as rows of Spark, which computes soundex(k) = 'K000'" in said
+    found, query = written(tmp_path, flow, *results)
+    for got, name, tables in zip(found, ("trades", "quotes"), (TRADES, QUOTES), strict=True):
+        mark = max(tables[-1]["ts"].cast(pa.int64()).to_pylist()) - 10**6
+        assert got == batch(
+            f"""SELECT * FROM (SELECT k, ts, CAST(sum(v * 2) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 1 PRECEDING
+                AND CURRENT ROW) AS BIGINT) AS total FROM {name} WHERE k = 'k1') WHERE epoch_us(ts) <= {mark}"""
+        )
+    query.explain()
+    assert "which computes" in capsys.readouterr().out
+    for wrong in ("sum(v) > 1", "explode(array(1, 2)) = 1", "soundex(nope) = ''"):
+        with pytest.raises(FlowError):
+            flow.sql("SELECT * FROM trades").filter(wrong)
+
+
 def test_what_writers_of_one_query_may_not_do(spark: Any, tmp_path: Path, flow: Flow) -> None:
     trades = flow.sql("SELECT * FROM trades")
     with pytest.raises(FlowError, match="stream 'trades' has no join or group-by"):

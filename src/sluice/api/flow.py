@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,6 +68,8 @@ class Flow:
         as `header` for CSV, belong to the format. Without `schema` the columns are those of a file already there.
         """
         self._check_name(name)
+        if "://" not in path and not path.startswith("file:"):
+            path = os.path.abspath(path)  # Spark would look from where its JVM was started
         if format not in FORMATS:
             raise FlowError(f"stream {name!r}: there is no file format {format!r}; known: {', '.join(FORMATS)}")
         if not eventTime:

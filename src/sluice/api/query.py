@@ -79,8 +79,7 @@ class Query:
         )
         print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {settings.checkpoint}")
         for stream, source in zip(plan.sources, running.sources, strict=True):
-            how = f"{source.format.format} files as Arrow from {source.path}" if source.format else "rows of Spark"
-            print(f"Source {stream.name!r}: {how}")
+            print(f"Source {stream.name!r}: {source.how}")
         print(f"Last epoch: {record.number if record.number >= 0 else 'none yet'}")
 
     def _records(self) -> list[EpochRecord]:

@@ -3,23 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sluice.kernels.expression import Expression, compile_condition, compile_expression, split_alias
+from sluice.kernels.expression import compile_condition, compile_expression, split_alias
 from sluice.model.errors import FlowError
+from sluice.model.stream import BySpark, Expression, Project, Stream
+from sluice.spark.sources import analysed, can_be_rows
 
 if TYPE_CHECKING:
     from sluice.api.stream import StreamHandle
 
 
 def condition(handle: StreamHandle, text: str) -> Expression:
-    return compile_condition(_text(text), resolver(handle), _schema(handle), time_zone=_zone(handle))
+    return _compiled(compile_condition, handle, text, pa.bool_())
 
 
 def expression(handle: StreamHandle, text: str) -> Expression:
-    return compile_expression(_text(text), resolver(handle), _schema(handle), time_zone=_zone(handle))
+    return _compiled(compile_expression, handle, text, None)
+
+
+def _compiled(compile_: Callable[..., Expression], handle: StreamHandle, text: str, kind: Any) -> Expression:
+    """The expression for Arrow; or, where Arrow has nothing for it and the rows may come from Spark, by Spark."""
+    try:
+        return compile_(_text(text), resolver(handle), _schema(handle), time_zone=_zone(handle))
+    except FlowError:
+        found = _by_spark(handle, text)
+        if found is None or kind not in (None, found.type):
+            raise
+        return found
+
+
+def _by_spark(handle: StreamHandle, text: str) -> BySpark | None:
+    """The expression over a source's own columns, if Spark understands it; an operator's results never are its rows."""
+    origin = handle.relation.origin
+    source = handle.flow.sources.get(origin.name) if isinstance(origin, Stream) else None
+    if not isinstance(origin, Stream) or source is None or not can_be_rows(source):
+        return None
+    names = {f.name for f in origin.shown}
+    for step in handle.relation.steps:
+        if isinstance(step, Project):
+            names &= {name for name, e in step.columns if e.columns == (name,) and _is_plain(e.text, name)}
+    kind = analysed(handle.flow.spark, pa.schema([f for f in origin.shown if f.name in names]), text)
+    return None if kind is None else BySpark(text, kind)
 
 
 def selection(handle: StreamHandle, text: str) -> list[tuple[str, Expression]]:

@@ -12,7 +12,7 @@ from sluice.api.joining import Keys, Within, build_join
 from sluice.api.steps import condition, expression, selection
 from sluice.api.writer import DataStreamWriter
 from sluice.model.errors import FlowError
-from sluice.model.plan import Applied, OperatorSpec, Relation
+from sluice.model.plan import Applied, OperatorSpec, Relation, plan_of
 from sluice.model.stream import TIME_COLUMN, Filter, Project, Step, Stream
 
 if TYPE_CHECKING:
@@ -95,9 +95,11 @@ class StreamHandle:
 
     def explain(self) -> None:
         """Print what has to run for this stream."""
-        from sluice.model.plan import plan_of
-
-        print(plan_of([self.relation]).describe())
+        plan = plan_of([self.relation])
+        print(plan.describe())
+        for number, source in enumerate(plan.sources):
+            for each in plan.by_spark(number):
+                print(f"Source {source.name!r} is read as rows of Spark, which computes {each.text}")
 
     def __repr__(self) -> str:
         return f"Stream({self.name + ': ' if self.name else ''}{', '.join(self.columns)})"
@@ -123,7 +125,7 @@ class StreamHandle:
 def applied(flow: Flow, spec: OperatorSpec, feeds: tuple[Relation, ...]) -> StreamHandle:
     """The result of an operator."""
     schema = spec.output_schema()
-    if spec.event_time == TIME_COLUMN:
+    if spec.event_time == TIME_COLUMN and TIME_COLUMN not in schema.names:
         times = spec.streams[0]
         schema = pa.schema([pa.field(TIME_COLUMN, times.schema.field(times.event_time).type), *schema])
     stream = Stream("result", schema, spec.event_time, spec.delay)

@@ -13,7 +13,9 @@ from sluice.model.plan import plan_of
 from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
 from sluice.spark.epochs import Settings
+from sluice.spark.exchange import await_executors
 from sluice.spark.running import RunningQuery, SinkChoice, temporary_checkpoint
+from sluice.spark.sources import computed_by_spark
 from sluice.state.workspace import Places
 
 if TYPE_CHECKING:
@@ -162,6 +164,7 @@ def start(writers: Sequence[DataStreamWriter]) -> Query:
     trigger = _agreed("trigger", [w._trigger for w in writers if w._trigger]) or {}
     name = _agreed("queryName", [w._name for w in writers if w._name and w._format != "memory"])
     context = flow.spark.sparkContext
+    await_executors(flow.spark)  # before they are counted
     settings = Settings(
         checkpoint="",
         sites=_whole_number("sites", options.get("sites", context.defaultParallelism)),
@@ -178,6 +181,9 @@ def start(writers: Sequence[DataStreamWriter]) -> Query:
     # last: what has been refused leaves no directory behind
     temporary, checkpoint = _checkpoint(options.get("checkpointLocation"), sinks, str(context.master))
     sources = [flow.sources[s.name] for s in plan.sources]
+    wanted = [plan.by_spark(i) for i in range(len(sources))]
+    sources = [computed_by_spark(flow.spark, s, w) if w else s for s, w in zip(sources, wanted, strict=True)]
+    plan = replace(plan, sources=tuple(s.stream for s in sources))
     settings = replace(settings, checkpoint=checkpoint)
     name = name or next((w._name for w in writers if w._name), None)
     return Query(RunningQuery(flow.spark, flow.name, name, plan, sources, settings, sinks, trigger, temporary))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sluice.model.epoch import Times
 from sluice.model.group_by import LastRows, TimeWindows
 from sluice.model.join import JoinSpec
-from sluice.model.stream import Input, Step, Stream, columns_of
+from sluice.model.stream import BySpark, Filter, Input, Step, Stream, columns_of
 
 OperatorSpec = JoinSpec | LastRows | TimeWindows
 
@@ -89,6 +89,12 @@ class Plan:
         """The watermarks of an operator's streams."""
         known = self.watermarks(sources)
         return tuple(known[f.origin] for f in self.nodes[node].feeds)
+
+    def by_spark(self, source: int) -> list[BySpark]:
+        """The expressions that Spark has to compute for what is taken from a source."""
+        steps = [s for n in self.nodes for f in n.feeds if f.origin == source for s in f.steps]
+        found = [e for s in steps for e in ([s.condition] if isinstance(s, Filter) else [e for _, e in s.columns])]
+        return list(dict.fromkeys(e for e in found if isinstance(e, BySpark)))
 
     def identity(self) -> dict[str, object]:
         """What must be the same for a checkpoint to be continued."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +13,8 @@ ORDER_COLUMN = "__order"
 TIME_COLUMN = "__time"
 """Columns Sluice adds to a stream's own: in the exchange, in segments, and for the event time of a result."""
 HIDDEN = (HASH_COLUMN, ORDER_COLUMN, TIME_COLUMN)
+BY_SPARK = "__spark_"
+"""Beginning of the names of columns that Spark computes for expressions Arrow cannot evaluate."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,25 @@ class Expression(Protocol):
 
 
 @dataclass(frozen=True)
+class BySpark:
+    """An expression that Spark computes on the rows of a source, into a hidden column that then goes along."""
+
+    text: str
+    type: pa.DataType
+
+    @property
+    def name(self) -> str:
+        return f"{BY_SPARK}{zlib.crc32(self.text.encode()):08x}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def evaluate(self, table: pa.RecordBatch) -> pa.Array:
+        return table.column(self.name)
+
+
+@dataclass(frozen=True)
 class Filter:
     """Keeps the rows for which the condition is true."""
 
@@ -67,21 +89,20 @@ class Filter:
 
 @dataclass(frozen=True)
 class Project:
-    """Makes each row anew from expressions. The event time goes along, hidden, unless a column still is it.
+    """Makes each row anew from expressions; hidden columns go along.
 
-    `time` is the column to take it from; a hidden one is kept wherever there is one.
+    `time` is the column with the event time, where none of the new ones is it: it becomes a hidden one.
     """
 
     columns: tuple[tuple[str, Expression], ...]
     time: str | None = None
 
     def apply(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        names = [name for name, _ in self.columns]
-        arrays = [expression.evaluate(rows) for _, expression in self.columns]
-        hidden = TIME_COLUMN if TIME_COLUMN in rows.schema.names else self.time
-        if hidden is not None:
-            names, arrays = [TIME_COLUMN, *names], [rows.column(hidden), *arrays]
-        return pa.RecordBatch.from_arrays(arrays, names=names)
+        made = {name: expression.evaluate(rows) for name, expression in self.columns}
+        hidden = {n: rows.column(n) for n in rows.schema.names if n == TIME_COLUMN or n.startswith(BY_SPARK)}
+        if self.time is not None:
+            hidden.setdefault(TIME_COLUMN, rows.column(self.time))
+        return pa.RecordBatch.from_pydict(hidden | made)
 
     def identity(self) -> object:
         return {"select": [[name, expression.text] for name, expression in self.columns]}

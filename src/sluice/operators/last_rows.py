@@ -7,6 +7,7 @@ of every window to come goes when runs are merged.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -58,6 +59,7 @@ class LastRowsGroupBy:
     def __init__(self, spec: LastRows) -> None:
         self.spec, self.schema = spec, spec.output_schema()
         self.retention: int | None = None
+        self.largest_merge = sys.maxsize
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
         wanted = [*spec.keys, spec.stream.event_time, *(a.column for a in spec.aggregates if a.column)]
         self.needed = pa.schema([spec.stream.schema.field(name) for name in dict.fromkeys(wanted)])

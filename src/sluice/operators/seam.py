@@ -17,6 +17,9 @@ import pyarrow as pa
 from sluice.kernels.probe import Run
 from sluice.model.epoch import Times
 
+USUAL_MERGE = 256 << 20
+"""A merge of more would hold an epoch up for long."""
+
 
 @dataclass(frozen=True)
 class Outgoing:
@@ -51,6 +54,8 @@ class Operator(Protocol):
     schema: pa.Schema
     retention: int | None
     """For how long, in its state's time, rows may be needed; None is for good."""
+    largest_merge: int
+    """Bytes up to which runs of its state are merged: where rows go only in merges, whatever it takes."""
 
     def crossing(self, input_: int) -> pa.Schema:
         """The columns that cross the exchange."""

@@ -19,7 +19,7 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch import Times
 from sluice.model.group_by import TimeWindows
 from sluice.model.stream import TIME_COLUMN
-from sluice.operators.seam import Outgoing, State, Stored
+from sluice.operators.seam import USUAL_MERGE, Outgoing, State, Stored
 
 ROWS_AT_ONCE = 1 << 21
 """Partials that are merged at a time."""
@@ -31,6 +31,7 @@ class TimeWindowsGroupBy:
     def __init__(self, spec: TimeWindows) -> None:
         self.spec, self.schema = spec, spec.output_schema()
         self.retention = spec.delay
+        self.largest_merge = USUAL_MERGE
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
         keys = [pa.field(f"key{i}", spec.stream.schema.field(k).type) for i, k in enumerate(spec.keys)]
         self.partials = pa.schema([*keys, pa.field(TIME_COLUMN, pa.int64()), *self.aggregation.partial_schema])

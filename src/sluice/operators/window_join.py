@@ -19,7 +19,7 @@ from sluice.kernels.probe import PAIRS_AT_ONCE, Run, pairs
 from sluice.model.epoch import Times
 from sluice.model.join import JoinSpec
 from sluice.model.stream import TIME_COLUMN, Stream
-from sluice.operators.seam import Outgoing, State, Stored
+from sluice.operators.seam import USUAL_MERGE, Outgoing, State, Stored
 
 Runs = Sequence[Run]
 BYTES_AT_ONCE = 256 << 20
@@ -67,6 +67,7 @@ class WindowJoin:
         self.spec = spec
         self.schema = spec.output_schema()
         self.retention = spec.retention()
+        self.largest_merge = USUAL_MERGE
 
     def _stream(self, input_: int) -> Stream:
         return self.spec.streams[self.spec.inputs[input_].stream]

@@ -47,7 +47,6 @@ class Sites:
         for key, value in _SETTINGS.items():
             self.session.conf.set(key, value)
         self.session.conf.set("spark.sql.shuffle.partitions", count)
-        _await_executors(self.session)
         _check_workers(self.session, count)
         self.tokens = self._tokens()
         rows = self.session.createDataFrame([(t,) for t in self.tokens], "site int")
@@ -126,7 +125,7 @@ def _beyond_retries(failure: Py4JJavaError) -> bool:
     return any(reason in str(failure.java_exception) for reason in _GIVEN_UP)
 
 
-def _await_executors(session: SparkSession) -> None:
+def await_executors(session: SparkSession) -> None:
     """Wait for the executors that were asked for, a little: sites are pinned to those that are there."""
     context = session.sparkContext
     conf, scheduler = context.getConf(), context._jsc.sc()

@@ -36,6 +36,7 @@ class Sender:
     def __init__(self, plan: Plan, node: int, stream: int, routing: Routing, tokens: tuple[int, ...]) -> None:
         spec = plan.nodes[node].spec
         self.steps = plan.nodes[node].feeds[stream].steps
+        self.columns = spec.streams[stream].schema.names
         self.operator = operator(spec)
         self.inputs = [
             (plan.inputs_of(node)[i], i, blob_schema(self.operator.crossing(i)))
@@ -47,7 +48,7 @@ class Sender:
         self.dropped = 0
 
     def blobs(self, rows: pa.RecordBatch) -> Iterator[Blob]:
-        rows = applied(self.steps, rows)
+        rows = applied(self.steps, rows).select(self.columns)
         if rows.num_rows == 0:
             return
         for number, local, schema in self.inputs:

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -176,7 +177,8 @@ class _SiteEpoch:
         node, i = self.local[input_]
         mine = self.operators[node]
         before, after = (self.plan.watermarks_at(node, marks) for marks in (self.before, self.after))
-        return Keeping(mine.keep_from(i, before, after), mine.retention, lambda run: mine.compacted(i, run, after))
+        compacted = partial(mine.compacted, i, after=after)
+        return Keeping(mine.keep_from(i, before, after), mine.retention, compacted, mine.largest_merge)
 
     def _unpack(self, blobs: pa.Table) -> tuple[dict[int, Run], list[dict[str, Any]], list[Blob]]:
         """The new rows of this level's inputs, sorted; the figures of the splits; and what goes to levels above."""

@@ -7,16 +7,20 @@ Spark tracks the files, and only the split reads them, as Arrow.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
+import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
-from sluice.model.stream import Stream
+from sluice.model.errors import FlowError
+from sluice.model.stream import BySpark, Stream
 from sluice.spark.split import PATH_COLUMN, STREAM_COLUMN, FileFormat, Reading
+from sluice.spark.types import arrow_schema, spark_schema
 
 SPARK_FILE_OPTIONS = (
     "maxFilesPerTrigger",
@@ -29,6 +33,7 @@ SPARK_FILE_OPTIONS = (
     "cleanSource",
     "sourceArchiveDir",
 )
+_SPARK_READS = ("parquet", "csv", "json")
 _FILES = "path string, modificationTime timestamp, length long, content binary"
 
 
@@ -41,6 +46,44 @@ class Source:
     path: str | None = None
     format: FileFormat | None = None
     options: Mapping[str, Any] | None = None
+    computed: tuple[str, ...] = ()
+    """Expressions that Spark computes because Arrow cannot; the source is read as rows for their sake."""
+
+    @property
+    def how(self) -> str:
+        """How it is read, in words."""
+        if self.format is not None:
+            return f"{self.format.format} files as Arrow from {self.path}"
+        return "rows of Spark" + (f", which computes {'; '.join(self.computed)}" if self.computed else "")
+
+
+def can_be_rows(source: Source) -> bool:
+    """Whether Spark itself can read the source."""
+    return source.frame is not None or (source.format is not None and source.format.format in _SPARK_READS)
+
+
+def analysed(spark: SparkSession, schema: pa.Schema, text: str) -> pa.DataType | None:
+    """The type Spark gives an expression over these columns, None if it understands it no more than we do."""
+    try:
+        # inside a struct and beside the others, where neither an aggregate nor explode() is taken for a value
+        empty = spark.createDataFrame([], spark_schema(schema)).withColumn("x", F.struct(F.expr(text).alias("y")))
+        return arrow_schema("", empty.select("x.y").schema).field("y").type
+    except (PySparkException, FlowError):
+        return None
+
+
+def computed_by_spark(spark: SparkSession, source: Source, expressions: list[BySpark]) -> Source:
+    """The source with columns that Spark computes; files are then read by Spark, as rows."""
+    frame = source.frame
+    if frame is None:
+        assert source.format is not None
+        reader = spark.readStream.format(source.format.format).schema(spark_schema(source.stream.schema))
+        options = dict(source.format.options) | dict(source.options or {})
+        frame = reader.options(**options).load(source.path)
+    fields = [pa.field(e.name, e.type) for e in expressions]
+    frame = frame.select("*", *(F.expr(e.text).alias(e.name) for e in expressions))
+    stream = replace(source.stream, schema=pa.schema([*source.stream.schema, *fields]))
+    return Source(stream, frame=frame, computed=tuple(e.text for e in expressions))
 
 
 def ways_to_read(sources: list[Source]) -> tuple[Reading, ...]:

@@ -2,7 +2,7 @@
 
 Runs are merged `FAN_IN` at a time, one merge an input and epoch: so the work is spread over epochs and a run moves up a
 level each time. A merged run may span at most half the time that state is kept, so that it can leave as a whole soon
-after its newest row has expired, and it has at most `LARGEST` bytes, so that no merge holds an epoch up for long.
+after its newest row has expired, and it has at most `largest` bytes, so that no merge holds an epoch up for long.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from sluice.model.state import SegmentRef
 FAN_IN = 4
 CROWDED = 8
 """So many runs of one level are merged even where the merged run spans a long time (an idle stream keeps state)."""
-LARGEST = 256 << 20
 
 
 def choose_merge(
-    segments: Sequence[SegmentRef], keep_from: int | None, retention: int | None, largest: int = LARGEST
+    segments: Sequence[SegmentRef], keep_from: int | None, retention: int | None, largest: int
 ) -> Sequence[SegmentRef]:
     """The segments of one input to merge in this epoch; none, most of the time. They come oldest first.
 
     >>> some = [SegmentRef(str(i), "f", 0, 100, 0, 1, i, i, i, 0, 0, 0, 1, 0) for i in range(5)]
-    >>> [s.id for s in choose_merge(some, None, retention=1000)]
+    >>> [s.id for s in choose_merge(some, None, retention=1000, largest=10_000)]
     ['0', '1', '2', '3']
     """
     for segment in segments:

@@ -12,7 +12,7 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch import Attempt
 from sluice.model.routing import Ranges
 from sluice.model.state import Manifest, RunRef, SegmentRef
-from sluice.state.compaction import LARGEST, choose_merge
+from sluice.state.compaction import choose_merge
 from sluice.state.segment import Layout, checksum, decode, encode, merged_run, parts
 from sluice.state.tiers import Tiers
 
@@ -29,7 +29,7 @@ class Keeping:
     keep_from: int | None
     retention: int | None
     compacted: Callable[[Run], Run]
-    largest: int = LARGEST
+    largest: int
 
 
 class Transaction:
