@@ -24,7 +24,7 @@ test-slow: setup ## the long tests: kills and soak
 
 bench: setup ## Sluice beside Spark's own join, Flink and DuckDB; ARGS="--help" lists the choices
 	@scripts/flink.sh
-	@$(RUN) python -m benchmarks.join $(ARGS)
+	@$(RUN) python -m benchmarks.run $(ARGS)
 
 lint: setup ## ruff, mypy and the import contracts
 	@$(RUN) ruff check .

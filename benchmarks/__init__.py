@@ -1,1 +1,1 @@
-"""Sluice beside its peers on the same rows: ``python -m benchmarks.join`` from the project's root."""
+"""Sluice beside its peers on the same rows: ``python -m benchmarks.run`` from the project's root."""

@@ -9,6 +9,13 @@ from benchmarks.contenders import Result
 
 # Sluice's warm rate over the peer's: the bar, and what is aimed for.
 RATIOS = {"spark-rocksdb": (20.0, 40.0), "spark-heap": (7.0, 15.0), "flink": (10.0, 25.0), "duckdb": (0.12, 0.3)}
+# The same for group-bys, by workload; what has no bar here is shown as a ratio only.
+GROUP_RATIOS: dict[str, dict[str, float | None]] = {
+    "sliding": {"spark-heap": 1.5, "spark-rocksdb": 1.5, "flink": 2.0, "duckdb": None},
+    "last": {"spark-pandas": 10.0, "flink": 3.0, "duckdb": None},
+    "joined-groups": {"spark-heap": None, "flink": None, "duckdb": None},
+}
+MILLION_GROUPS = 1.3
 STREAM_SHARE = 0.5
 TENFOLD_STATE = 1.3
 NEARLY_EMPTY = 1.0
@@ -25,7 +32,7 @@ class Verdict:
     ours: float
     theirs: float
     unit: str
-    bar: float
+    bar: float | None
     aim: float | None = None
     at_most: bool = False
 
@@ -34,11 +41,15 @@ class Verdict:
         return self.ours / self.theirs
 
     @property
-    def met(self) -> bool:
+    def met(self) -> bool | None:
+        if self.bar is None:
+            return None
         return self.ratio <= self.bar if self.at_most else self.ratio >= self.bar
 
     @property
     def limit(self) -> str:
+        if self.bar is None:
+            return "none"
         sign = "<=" if self.at_most else ">="
         return f"{sign} {self.bar:g}" + (f" (aim {self.aim:g})" if self.aim else "")
 
@@ -46,12 +57,20 @@ class Verdict:
 def verdicts(results: Results) -> list[Verdict]:
     """Every bar for which both sides were measured."""
     found = []
+    bar: float | None
+    aim: float | None
     for workload, contender in results:
         ours = rate(results, workload, "sluice")
         theirs = rate(results, workload, contender)
-        if ours and theirs and contender in RATIOS and workload not in ("big", "trickle"):
+        if not ours or not theirs:
+            continue
+        if contender in GROUP_RATIOS.get(workload, {}):
+            bar, aim = GROUP_RATIOS[workload][contender], None
+        elif contender in RATIOS and workload not in ("big", "trickle"):
             bar, aim = RATIOS[contender]
-            found.append(Verdict(workload, f"sluice / {contender}", ours, theirs, "rows/s", bar, aim))
+        else:
+            continue
+        found.append(Verdict(workload, f"sluice / {contender}", ours, theirs, "rows/s", bar, aim))
     files, stream = rate(results, "uniform", "sluice"), rate(results, "uniform", "sluice-stream")
     if files and stream:
         found.append(Verdict("uniform", "readStream / readFiles", stream, files, "rows/s", STREAM_SHARE))
@@ -59,6 +78,11 @@ def verdicts(results: Results) -> list[Verdict]:
     if big and files:
         cost = "cost of a row, tenfold state"
         found.append(Verdict("big", cost, 1e6 / big, 1e6 / files, "µs/row", TENFOLD_STATE, at_most=True))
+    for kind in ("sliding", "last"):
+        many, few = rate(results, f"{kind}-1m", "sluice"), rate(results, f"{kind}-10k", "sluice")
+        if many and few:
+            cost = "cost of a row, 1 M groups / 10 k"
+            found.append(Verdict(f"{kind}-1m", cost, 1e6 / many, 1e6 / few, "µs/row", MILLION_GROUPS, at_most=True))
     ours, theirs = epoch(results, "sluice"), epoch(results, "spark-heap")
     if ours and theirs:
         what = "nearly empty epoch / spark-heap"

@@ -18,7 +18,7 @@ from benchmarks.footprint import NOTHING, Footprint, Sample
 from benchmarks.workloads import Workload, files_for
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS = ("spark-heap", "spark-rocksdb", "flink", "duckdb")
+PEERS = ("spark-heap", "spark-rocksdb", "spark-pandas", "flink", "duckdb")
 EXTRA_PEERS = ("flink-rocksdb",)
 SLUICE = {
     "sluice": [],
@@ -30,6 +30,16 @@ SLUICE = {
 # state and those: the first of the same rows, as many a trigger as everybody, since what a row costs does not depend on
 # how many windows have gone by. Sluice and DuckDB get every file.
 COUNTED = {"spark-heap": (4, 2), "spark-rocksdb": (1, 1), "flink": (1, 1), "flink-rocksdb": (1, 1)}
+# Micro-batches that the peers of `last` get: they would take too long to fill its state, and less state is less work.
+UNFILLED = 2
+# Who takes part in which operation: `transformWithStateInPandas` stands in for the operator that Spark does not have.
+OPERATIONS = {
+    "join": ("spark-heap", "spark-rocksdb", "flink", "flink-rocksdb", "duckdb"),
+    "sliding": ("spark-heap", "spark-rocksdb", "flink", "flink-rocksdb", "duckdb"),
+    "last": ("spark-pandas", "flink", "flink-rocksdb", "duckdb"),
+    "joined-groups": ("spark-heap", "flink", "flink-rocksdb", "duckdb"),
+}
+ALONE = ("sliding-10k", "sliding-1m", "last-10k", "last-1m")  # Sluice beside itself
 TIMEOUT = 1500
 LEAVING = 60  # seconds a contender has to close its session once its figures are out
 
@@ -45,16 +55,22 @@ class Result:
     peak: Sample = NOTHING
     cpu_seconds: float = 0.0
     others: float = 0.0
-    expected: int | None = None
+    expected: tuple[int, int | None] | None = None
     failure: str = ""
 
     @property
     def check(self) -> str:
-        """Whether the number of results is DuckDB's over the same files."""
-        found = self.figures.get("rows_out")
-        if found is None or self.expected is None:
+        """Whether the number of results, and the total where there is one, are DuckDB's over the same files."""
+        rows, total = self.figures.get("rows_out"), self.figures.get("total")
+        if rows is None or self.expected is None:
             return "not counted"
-        return "agrees" if found == self.expected else f"WRONG, DuckDB has {self.expected:,}"
+        if rows != self.expected[0]:
+            return f"WRONG, DuckDB has {self.expected[0]:,}"
+        if total is None or self.expected[1] is None:
+            return "agrees"
+        if total != self.expected[1]:
+            return f"WRONG, total {total:,} is not {self.expected[1]:,}"
+        return "agrees, total too"
 
 
 def line_up(w: Workload, peers: list[str]) -> list[str]:
@@ -63,10 +79,22 @@ def line_up(w: Workload, peers: list[str]) -> list[str]:
         return ["sluice", *(p for p in peers if p == "spark-heap")]
     if w.name == "big":
         return ["sluice", *(p for p in peers if p == "duckdb")]
-    return [*(SLUICE if w.name == "uniform" else ["sluice"]), *peers]
+    if w.name in ALONE:
+        return ["sluice"]
+    ours = [*SLUICE] if w.name == "uniform" else ["sluice"] if w.operation == "join" else ["sluice", "sluice-parquet"]
+    return [*ours, *(p for p in peers if p in OPERATIONS[w.operation])]
+
+
+def complete_until(w: Workload, contender: str) -> int:
+    """Event time up to which a contender's results are complete once it has read all rows."""
+    if w.operation == "joined-groups" and contender.startswith("spark"):
+        return w.newest - w.window_seconds * 1_000_000  # Spark holds the watermark back by the width of the join
+    return w.newest
 
 
 def files_given(w: Workload, contender: str) -> int:
+    if w.operation == "last" and contender.startswith(("spark", "flink")):
+        return min(w.files, UNFILLED * w.files_per_trigger)
     if contender not in COUNTED or w.name == "trickle":
         return w.files
     return files_for(w, COUNTED[contender][w.name != "uniform"])
@@ -83,20 +111,31 @@ def missing(contender: str) -> str:
     if contender.startswith("flink") and flink_python() is None:
         return "no Flink interpreter: set SLUICE_FLINK_PYTHON or install flink-requirements.txt into .venv-flink"
     module = {"duckdb": "duckdb", "spark": "pyspark"}.get(contender.split("-")[0])
-    return f"the package {module} is not installed" if module and find_spec(module) is None else ""
+    if module and find_spec(module) is None:
+        return f"the package {module} is not installed"
+    if contender == "spark-pandas" and not protobuf():
+        return "the package protobuf is not installed, which transformWithStateInPandas needs"
+    return ""
 
 
-def command(contender: str, home: Path, count: bool) -> list[str]:
+def protobuf() -> bool:
+    try:
+        return find_spec("google.protobuf.descriptor") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def command(contender: str, w: Workload, home: Path, count: bool) -> list[str]:
     kind, _, variant = contender.partition("-")
     match kind:
         case "sluice":
-            return [sys.executable, "-m", "benchmarks.sluice_join", str(home), *SLUICE[contender]]
+            return [sys.executable, "-m", "benchmarks.sluice_job", str(home), *SLUICE[contender]]
         case "spark":
-            return [sys.executable, "-m", "benchmarks.spark_join", str(home), variant]
+            return [sys.executable, "-m", "benchmarks.spark_peer", str(home), variant]
         case "flink":
-            extra = ["--count"] if count else ["--runs", "2"]
-            return [str(flink_python()), "-m", "benchmarks.flink_join", str(home / "csv"), variant or "heap", *extra]
-    return [sys.executable, "-m", "benchmarks.duckdb_join", str(home)]
+            extra = ["--runs", "3" if w.name == "uniform" else "2", *(["--count"] if count else [])]
+            return [str(flink_python()), "-m", "benchmarks.flink_peer", str(home / "csv"), variant or "heap", *extra]
+    return [sys.executable, "-m", "benchmarks.duckdb_peer", str(home)]
 
 
 def run(contender: str, w: Workload, home: Path, log: Path, count: bool) -> Result:
@@ -106,7 +145,7 @@ def run(contender: str, w: Workload, home: Path, log: Path, count: bool) -> Resu
     env = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
     with open(log, "w") as stderr:
         process = subprocess.Popen(
-            command(contender, home, count), cwd=ROOT, env=env, text=True,
+            command(contender, w, home, count), cwd=ROOT, env=env, text=True,
             stdout=subprocess.PIPE, stderr=stderr, start_new_session=True,
         )  # fmt: skip
     with Footprint(process.pid) as footprint:

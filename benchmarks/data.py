@@ -3,7 +3,8 @@
     python -m benchmarks.data uniform --quick     # prints the directory
 
 Event times have microsecond type and UTC, and lie on whole milliseconds: Flink's row time holds no more, and so
-every contender joins exactly the same rows.
+every contender joins exactly the same rows. In a stream to be grouped no group has two rows at one time, so that
+which rows are its newest does not depend on how contenders order equal times.
 """
 
 from __future__ import annotations
@@ -21,11 +22,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from benchmarks.workloads import WORKLOADS, Workload, quick
+from benchmarks.workloads import FIRST_EVENT, WORKLOADS, Workload, quick
 
 CACHE = Path(__file__).resolve().parent.parent / ".bench"
 FIRST_ARRIVAL = 1_700_000_000  # modification time of the first file; each later file arrives a second later
-FIRST_EVENT = 1_704_067_200_000_000  # 2024-01-01: an event at zero would be late to Spark's first watermark
 CSV_PARTS = 2  # one per Flink reader, so that each reader sees its rows in event-time order
 
 
@@ -95,19 +95,32 @@ def rows(w: Workload, stream: int, number: int) -> pa.Table:
     rng = np.random.default_rng([7, stream, number])
     n = w.rows_per_file
     at = FIRST_EVENT + np.arange(number * n, (number + 1) * n) * 1000 // w.rows_per_second * 1000
-    columns = {"key": keys(w, rng), "ts": pa.array(at, pa.timestamp("us", tz="UTC"))}
+    columns = {"key": keys(w, rng, at), "ts": pa.array(at, pa.timestamp("us", tz="UTC"))}
     for name, _ in w.columns[2:]:
         columns[name] = payload(name, rng, at)
     return pa.table(columns)
 
 
-def keys(w: Workload, rng: np.random.Generator) -> pa.Array:
+def keys(w: Workload, rng: np.random.Generator, at: np.ndarray) -> pa.Array:
     n = w.rows_per_file
     drawn = rng.integers(0, w.keys, n)
+    if w.operation in ("sliding", "last"):
+        drawn = apart(w, rng, at, drawn)
     if w.hot:
         border = w.keys // 5
         drawn = np.where(rng.random(n) < 0.8, drawn % border, border + drawn % (w.keys - border))
     return pa.array(drawn) if w.columns[0][1] == "long" else text("user-", drawn, 9)
+
+
+def apart(w: Workload, rng: np.random.Generator, at: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Keys drawn again until none occurs twice at one time. Files end on whole milliseconds."""
+    moment = (at - at[0]) // 1000
+    while True:
+        _, first_seen = np.unique(moment * w.keys + drawn, return_index=True)
+        again = np.setdiff1d(np.arange(len(drawn)), first_seen)
+        if not len(again):
+            return drawn
+        drawn[again] = rng.integers(0, w.keys, len(again))
 
 
 def payload(name: str, rng: np.random.Generator, at: np.ndarray) -> pa.Array:
@@ -115,6 +128,8 @@ def payload(name: str, rng: np.random.Generator, at: np.ndarray) -> pa.Array:
     match name:
         case "v":
             return pa.array(rng.random(n).round(6))
+        case "q":
+            return pa.array(rng.integers(1, 1000, n), pa.int32())
         case "id":
             return pa.array(rng.integers(0, 1 << 62, n))
         case "quantity":

@@ -59,9 +59,15 @@ def facts(title: str, values: dict[str, str]) -> None:
 
 def opening(w: Workload) -> None:
     print(f"\n{w.name}: {w.about}", flush=True)
+    streams = f"{len(w.streams)} stream{'s' * (len(w.streams) > 1)}"
+    if w.operation == "last":
+        window = f"newest {w.last:,} rows of each = {w.state_rows:,} rows of state"
+    elif w.operation == "sliding":
+        window = f"window {w.window_seconds} s every {w.slide_seconds} s = {w.state_rows:,} rows"
+    else:
+        window = f"window {w.window_seconds} s = {w.state_rows:,} rows of state a side"
     print(
-        f"  {len(w.streams)} streams x {w.files} files x {w.rows_per_file:,} rows, {w.keys:,} keys, "
-        f"window {w.window_seconds} s = {w.state_rows:,} rows of state a side, "
+        f"  {streams} x {w.files} files x {w.rows_per_file:,} rows, {w.keys:,} keys, {window}, "
         f"{w.files_per_trigger} files a stream per trigger"
     )
 
@@ -90,17 +96,20 @@ def aside(figures: dict[str, Any]) -> str:
         return f", counting only {figures['count_rate']:,.0f} rows/s"
     if "read_rate" in figures:
         parsing, whole = figures["read_rate"], figures["warm_rate"]
-        bare = f", the join less that about {1 / (1 / whole - 1 / parsing):,.0f}" if parsing > whole else ""
+        bare = f", the rest about {1 / (1 / whole - 1 / parsing):,.0f}" if parsing > whole else ""
         return f", reading the CSV alone {parsing:,.0f} rows/s{bare}"
     return ""
 
 
 def settings(results: Results) -> None:
     print("\nSettings")
-    seen = {r.contender: r.figures["settings"] for r in results.values() if r.figures}
-    for contender, text in seen.items():
-        print(f"  {contender:<15} {text}")
-    if any(name.startswith("flink") for name in seen):
+    seen: dict[tuple[str, str], list[str]] = {}
+    for r in results.values():
+        if r.figures:
+            seen.setdefault((r.contender, r.figures["settings"]), []).append(r.workload)
+    for (contender, text), workloads in seen.items():
+        print(f"  {contender:<15} {text} ({', '.join(workloads)})")
+    if any(contender.startswith("flink") for contender, _ in seen):
         print("  Flink reads CSV: its PyPI package has no Parquet reader. All others read Parquet.")
 
 
@@ -136,7 +145,7 @@ def closing(found: Sequence[Verdict], results: Results) -> None:
     head = ["workload", "what", "Sluice", "other", "unit", "bar", "measured", ""]
     rows = [
         [v.workload, v.what, number(v.ours), number(v.theirs), v.unit, v.limit, f"{v.ratio:.2f}",
-         "met" if v.met else "MISSED"]
+         {True: "met", False: "MISSED", None: ""}[v.met]]
         for v in found
     ]  # fmt: skip
     table("Bars", head, rows)

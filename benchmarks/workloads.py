@@ -1,4 +1,4 @@
-"""What is joined: the streams, keys, windows and sizes of every workload.
+"""What is joined and grouped: the streams, keys, windows and sizes of every workload.
 
 Only the standard library is imported here, because Flink's own interpreter reads this file too.
 """
@@ -8,8 +8,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
+FIRST_EVENT = 1_704_067_200_000_000  # 2024-01-01: an event at zero would be late to Spark's first watermark
 NARROW = (("key", "long"), ("ts", "timestamp"), ("v", "double"))
+GROUPED = (*NARROW, ("q", "int"))
 WIDE = (
     ("key", "string"),
     ("ts", "timestamp"),
@@ -23,6 +26,21 @@ WIDE = (
     ("session", "string"),
     ("note", "string"),
 )
+# Result columns of the group-bys: (column, function). `total` is whole numbers, so that its sum is the same whoever
+# adds it up: with the number of results it is what every contender is checked by.
+AGGREGATES = {
+    "sliding": {
+        "n": ("*", "count"),
+        "total": ("q", "sum"),
+        "mean": ("v", "avg"),
+        "low": ("v", "min"),
+        "high": ("v", "max"),
+        "spread": ("v", "stddev"),
+    },
+    "last": {"mean": ("v", "avg"), "spread": ("v", "stddev"), "high": ("v", "max"), "total": ("q", "sum")},
+    "joined-groups": {"total": ("*", "count"), "mean": ("A_v", "avg")},
+}
+BUCKETS = 1000  # groups of `joined-groups`: the key modulo this
 
 
 @dataclass(frozen=True)
@@ -31,11 +49,14 @@ class Workload:
 
     name: str
     about: str
+    operation: str = "join"  # or a name of AGGREGATES
     streams: str = "AB"
     columns: tuple[tuple[str, str], ...] = NARROW
     keys: int = 1_000_000
     hot: bool = False  # 80 % of the rows on 20 % of the keys
-    window_seconds: int = 30
+    window_seconds: int = 30  # of the join; of `sliding`; of `joined-groups` for both its steps
+    slide_seconds: int = 10
+    last: int = 0  # rows of a group that `last` aggregates over
     rows_per_second: int = 20_000
     files: int = 100
     rows_per_file: int = 100_000
@@ -47,13 +68,24 @@ class Workload:
 
     @property
     def state_rows(self) -> int:
-        """Rows that a full window holds, on one side."""
+        """Rows that a full window holds, on one side; of `last`, all groups' newest rows."""
+        if self.operation == "last":
+            return self.keys * self.last
         return self.window_seconds * self.rows_per_second
 
     @property
     def fill_rows(self) -> int:
         """Rows of all streams together that must have been read before the state is full."""
         return len(self.streams) * self.state_rows
+
+    @property
+    def aggregates(self) -> dict[str, tuple[str, str]]:
+        return AGGREGATES[self.operation]
+
+    @property
+    def newest(self) -> int:
+        """Event time of the last row, in microseconds: every result up to it can be given."""
+        return FIRST_EVENT + (self.files * self.rows_per_file - 1) * 1000 // self.rows_per_second * 1000
 
     def save(self, directory: Path) -> None:
         (directory / "workload.json").write_text(json.dumps(asdict(self)))
@@ -62,6 +94,12 @@ class Workload:
     def load(directory: Path) -> Workload:
         read = json.loads((directory / "workload.json").read_text())
         return Workload(**(read | {"columns": tuple((name, kind) for name, kind in read["columns"])}))
+
+
+def grouped(name: str, about: str, operation: str, **fields: Any) -> Workload:
+    """A group-by of one stream, which has as many rows in a trigger as the two of a join."""
+    usual: dict[str, Any] = {"streams": "A", "columns": GROUPED, "window_seconds": 60, "rows_per_second": 40_000}
+    return Workload(name, about, operation, **(usual | {"rows_per_file": 200_000} | fields))
 
 
 WORKLOADS = {
@@ -85,6 +123,21 @@ WORKLOADS = {
             rows_per_file=10,
             files_per_trigger=1,
         ),
+        # Four rows a group and slide, so one result for four rows.
+        grouped("sliding", "one stream, 100 k groups, 60 s windows sliding by 10 s", "sliding", keys=100_000),
+        grouped("last", "the same rows, over the newest 100 of each group", "last", keys=100_000, last=100),
+        # One-sided, so that a result's event time is A's for everybody; as wide as `uniform` in all.
+        Workload(
+            "joined-groups",
+            f"two streams joined, then windows of the result for {BUCKETS:,} groups",
+            operation="joined-groups",
+            window_seconds=60,
+        ),
+        # Two rows a group and slide in both, so one result for two rows, whatever the number of groups.
+        grouped("sliding-10k", "sliding, 10 k groups", "sliding", keys=10_000, rows_per_second=2_000, files=120),
+        grouped("sliding-1m", "sliding, 1 M groups", "sliding", keys=1_000_000, rows_per_second=200_000, files=120),
+        grouped("last-10k", "the newest 10 rows of 10 k groups", "last", keys=10_000, last=10),
+        grouped("last-1m", "the newest 10 rows of 1 M groups", "last", keys=1_000_000, last=10),
     )
 }
 

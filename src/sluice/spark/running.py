@@ -78,7 +78,7 @@ class RunningQuery:
             earlier is not None and not earlier._closed.is_set()
         ):  # Spark, too, ends the run before when a query is started again
             earlier.stop()
-        self.plan, self.sources, self.temporary = plan, sources, temporary
+        self.plan, self.sources, self.temporary, self.trigger = plan, sources, temporary, trigger
         self.settings = replace(settings, checkpoint=checkpoint)
         self.sinks = [
             sink.build(spark, checkpoint, i, output.schema)

@@ -1,9 +1,9 @@
-"""Sluice's join against its peers on the same rows: everything in sequence, then the bars.
+"""Sluice against its peers on the same rows: everything in sequence, then the bars.
 
-    python -m benchmarks.join --quick
-    python -m benchmarks.join --only uniform,big --peers spark-heap,duckdb --json figures.json
+    python -m benchmarks.run --quick
+    python -m benchmarks.run --only uniform,sliding --peers spark-heap,duckdb --json figures.json
 
-Ends with an error when a contender failed or found another number of results than DuckDB.
+Ends with an error when a contender failed or found other results than DuckDB.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from benchmarks import contenders, data, report
 from benchmarks.bars import Verdict, verdicts
 from benchmarks.contenders import EXTRA_PEERS, PEERS, Result
 from benchmarks.workloads import WORKLOADS, Workload, quick
+
+# Workloads on which Flink runs once more to count its results; on the others that would take long and show no more.
+COUNTED_ONCE = ("uniform", "sliding", "last", "joined-groups")
 
 
 def chosen(text: str, allowed: tuple[str, ...]) -> list[str]:
@@ -42,30 +45,32 @@ def arguments() -> argparse.Namespace:
 
 
 def compete(w: Workload, names: list[str], cache: Path, every_count: bool) -> list[Result]:
-    """All contenders on one workload, each checked against DuckDB's number of results over the same files."""
+    """All contenders on one workload, each checked against DuckDB's results over the same files."""
     report.opening(w)
     whole = data.prepare(w, cache)
-    expected: dict[Path, int | None] = {}
+    expected: dict[tuple[Path, int], tuple[int, int | None] | None] = {}
     results = []
     for name in names:
         home = data.first(whole, contenders.files_given(w, name))
         if name.startswith("flink"):
             data.as_csv(home)
-        if home not in expected:
-            expected[home] = count(home)
+        part = Workload.load(home)
+        check = home, contenders.complete_until(part, name)
+        if check not in expected:
+            expected[check] = right_results(*check)
         log = cache / "logs" / f"{w.name}-{name}.log"
-        result = contenders.run(name, w, home, log, count=every_count or w.name == "uniform")
-        results.append(replace(result, expected=expected[home]))
+        result = contenders.run(name, w, home, log, count=every_count or w.name in COUNTED_ONCE)
+        results.append(replace(result, expected=expected[check]))
         report.line(results[-1])
     return results
 
 
-def count(home: Path) -> int | None:
+def right_results(home: Path, until: int) -> tuple[int, int | None] | None:
     if contenders.missing("duckdb"):
         return None
-    from benchmarks.duckdb_join import count_results
+    from benchmarks.duckdb_peer import expected
 
-    return count_results(home)
+    return expected(home, until)
 
 
 def write(path: Path, results: list[Result], found: list[Verdict], head: dict[str, dict[str, str]]) -> None:

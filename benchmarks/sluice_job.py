@@ -1,6 +1,6 @@
-"""Sluice's join over a prepared directory; prints one JSON line.
+"""A workload on Sluice, over a prepared directory; prints one JSON line.
 
-    python -m benchmarks.sluice_join DIRECTORY [--source stream] [--sink parquet] [--master 'local-cluster[2,1,2048]']
+    python -m benchmarks.sluice_job DIRECTORY [--source stream] [--sink parquet] [--master 'local-cluster[2,1,2048]']
 
 Epochs that count are those that began on a full state; the phases are their medians.
 """
@@ -14,14 +14,15 @@ from statistics import median
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from benchmarks.measure import MEMORY, batches, report, streamed, warm
 from benchmarks.session import schema, scratch, session
-from benchmarks.workloads import Workload
+from benchmarks.workloads import BUCKETS, Workload
 from sluice import Flow
 
 
-def joined(spark: SparkSession, w: Workload, home: Path, source: str) -> Any:
+def results(spark: SparkSession, w: Workload, home: Path, source: str) -> Any:
     flow = Flow(spark, name=w.name)
 
     def stream(name: str) -> Any:
@@ -32,10 +33,28 @@ def joined(spark: SparkSession, w: Workload, home: Path, source: str) -> Any:
         return flow.readStream(name, read.parquet(path), eventTime="ts")
 
     streams = [stream(name) for name in w.streams]
-    within = f"{w.window_seconds} seconds"
+    within, slide = f"{w.window_seconds} seconds", f"{w.slide_seconds} seconds"
+    match w.operation:
+        case "sliding":
+            return streams[0].groupBy("key").window(within, slide).agg(**w.aggregates)
+        case "last":
+            return streams[0].groupBy("key").last(w.last).agg(**w.aggregates)
+        case "joined-groups":
+            pairs = streams[0].join(streams[1], on="key", within=(within, "0 seconds"))
+            buckets = pairs.withColumn("bucket", f"A_key % {BUCKETS}").groupBy("bucket")
+            return buckets.window(within, slide).agg(**w.aggregates)
     if len(streams) == 2:
         return streams[0].join(streams[1], on="key", within=within)
     return flow.join(streams, on="key", within=within)
+
+
+def stored(spark: SparkSession, w: Workload, path: str) -> dict[str, int]:
+    """What the stored results are checked by."""
+    rows = spark.read.parquet(path)
+    if w.operation == "join":
+        return {"rows_out": rows.count()}
+    (row,) = rows.agg(F.count(F.lit(1)), F.sum("total")).collect()
+    return {"rows_out": row[0], "total": row[1]}
 
 
 def main() -> None:
@@ -49,7 +68,7 @@ def main() -> None:
     w = Workload.load(args.home)
     begin = time.monotonic()
     with session(args.master, {}) as spark, scratch(args.home) as work:
-        writer = joined(spark, w, args.home, args.source).writeStream.format(args.sink)
+        writer = results(spark, w, args.home, args.source).writeStream.format(args.sink)
         if args.sink == "parquet":
             writer = writer.option("path", str(work / "results"))
         writer = writer.option("checkpointLocation", str(work / "checkpoint")).option("sites", args.sites)
@@ -57,7 +76,7 @@ def main() -> None:
         query.awaitTermination()
         seconds = time.monotonic() - begin
         progress = list(query.recentProgress)
-        stored = spark.read.parquet(str(work / "results")).count() if args.sink == "parquet" else None
+        found = stored(spark, w, str(work / "results")) if args.sink == "parquet" else {}
         run = batches(progress, {p["batchId"]: p["numOutputRows"] for p in progress})
         figures = streamed(run, w.fill_rows, seconds)
         with_input = [p for p in progress if p["numInputRows"]]
@@ -66,7 +85,7 @@ def main() -> None:
             settings=f"{args.master}, {MEMORY} driver heap, {args.sites} sites, {args.source} source, {args.sink} sink",
             phases={phase: median(epoch[phase] for epoch in counted) for phase in counted[0]},
             late_rows=sum(p["lateRows"] for p in progress),
-            **(figures if stored is None else figures | {"rows_out": stored}),
+            **(figures | found),
         )
 
 

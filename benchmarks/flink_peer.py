@@ -1,9 +1,9 @@
-"""Flink SQL's interval join over CSV of the same rows; prints one JSON line.
+"""A workload in Flink SQL, over CSV of the same rows; prints one JSON line.
 
-    python -m benchmarks.flink_join CSV_DIRECTORY heap|rocksdb      # with the interpreter that has apache-flink
+    python -m benchmarks.flink_peer CSV_DIRECTORY heap|rocksdb      # with the interpreter that has apache-flink
 
-The PyPI package reads Parquet only with a further jar, so Flink gets CSV. What parsing costs is measured beside the
-join (`read_rate`: the same files straight to the blackhole). The job runs several times in one JVM: the first run is
+The PyPI package reads Parquet only with a further jar, so Flink gets CSV. What parsing costs is measured beside
+it (`read_rate`: the same files straight to the blackhole). The job runs several times in one JVM: the first run is
 the rate with start-up, the median of the later ones is warm.
 """
 
@@ -14,9 +14,11 @@ import os
 import shutil
 import tempfile
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
 
+from benchmarks.flink_queries import checked, results, sql_type, views
 from benchmarks.measure import MEMORY, report
 from benchmarks.workloads import Workload
 
@@ -24,8 +26,9 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", f"-Xmx{MEMORY}")  # the whole cluster
 
 from pyflink.table import EnvironmentSettings, TableEnvironment  # type: ignore[import-not-found]
 
-TYPES = {"long": "BIGINT", "timestamp": "TIMESTAMP(3)"}
-# State on the heap needs no managed memory; RocksDB lives in it.
+# Rows of one millisecond come one after the other, so the time is up to just before the newest row's.
+WATERMARK = "WATERMARK FOR ts AS ts - INTERVAL '0.001' SECOND"
+# State on the heap needs no managed memory; RocksDB lives in it, and windows buffer their rows there.
 BACKENDS = {
     "heap": {"state.backend.type": "hashmap", "taskmanager.memory.managed.size": "0"},
     "rocksdb": {
@@ -34,6 +37,7 @@ BACKENDS = {
         "execution.checkpointing.incremental": "true",
     },
 }
+BUFFERS = {"taskmanager.memory.managed.size": "1g"}
 SETTINGS = {
     "parallelism.default": "2",
     "pipeline.object-reuse": "true",
@@ -45,10 +49,6 @@ SETTINGS = {
 }
 
 
-def sql_type(kind: str) -> str:
-    return TYPES.get(kind, kind.upper())
-
-
 def environment(w: Workload, home: Path, settings: dict[str, str]) -> TableEnvironment:
     env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     for key, value in settings.items():
@@ -56,30 +56,14 @@ def environment(w: Workload, home: Path, settings: dict[str, str]) -> TableEnvir
     columns = ", ".join(f"`{name}` {sql_type(kind)}" for name, kind in w.columns)
     for stream in w.streams:
         env.execute_sql(
-            f"CREATE TABLE {stream} ({columns}, WATERMARK FOR ts AS ts) "
+            f"CREATE TABLE {stream} ({columns}, {WATERMARK}) "
             f"WITH ('connector'='filesystem', 'path'='{home / stream}', 'format'='csv')"
         )
-    results = ", ".join(f"{s}_{name} {sql_type(kind)}" for s in w.streams for name, kind in w.columns)
-    env.execute_sql(f"CREATE TABLE results ({results}) WITH ('connector'='blackhole')")
+    for view in views(w):
+        env.execute_sql(view)
+    env.execute_sql(f"CREATE TABLE results ({results(w)[0]}) WITH ('connector'='blackhole')")
     env.execute_sql(f"CREATE TABLE nowhere ({columns}) WITH ('connector'='blackhole')")
     return env
-
-
-def join(w: Workload) -> str:
-    def near(left: str, right: str) -> str:
-        width = f"INTERVAL '{w.window_seconds}' SECOND"
-        return f"{left} BETWEEN {right} - {width} AND {right} + {width}"
-
-    pairs = f"FROM A JOIN B ON A.`key` = B.`key` AND {near('A.ts', 'B.ts')}"
-    if w.streams == "AB":
-        return pairs
-    return f"{pairs} JOIN C ON A.`key` = C.`key` AND {near('A.ts', 'C.ts')} AND {near('B.ts', 'C.ts')}"
-
-
-def every_column(w: Workload) -> str:
-    """Output columns; a result may hold one row time, so each becomes a plain timestamp."""
-    plain = {"timestamp": "CAST({} AS TIMESTAMP(3))"}
-    return ", ".join(plain.get(kind, "{}").format(f"{s}.`{name}`") for s in w.streams for name, kind in w.columns)
 
 
 def timed(env: TableEnvironment, statement: str) -> float:
@@ -88,13 +72,15 @@ def timed(env: TableEnvironment, statement: str) -> float:
     return time.monotonic() - begin
 
 
-def counted(env: TableEnvironment, w: Workload) -> int:
-    """Number of results, by a running count whose updates are batched so that few of them reach Python."""
+def counted(env: TableEnvironment, w: Workload) -> dict[str, int]:
+    """What the results are checked by: running sums whose updates are batched so that few of them reach Python."""
     env.get_config().set("table.exec.mini-batch.enabled", "true")
     env.get_config().set("table.exec.mini-batch.allow-latency", "10 s")
     env.get_config().set("table.exec.mini-batch.size", "1000000")
-    with env.execute_sql(f"SELECT COUNT(*) {join(w)}").collect() as updates:
-        return max(int(row[0]) for row in updates)
+    until = datetime.fromtimestamp(w.newest / 1e6, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    with env.execute_sql(checked(w, until)).collect() as updates:
+        last = max((list(row) for row in updates), key=lambda row: int(row[0]))
+    return dict(zip(("rows_out", "total"), map(int, last)))  # noqa: B905 (a join has no total)
 
 
 def main() -> None:
@@ -106,30 +92,31 @@ def main() -> None:
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="try another setting")
     args = parser.parse_args()
     w = Workload.load(args.home)
-    settings = SETTINGS | BACKENDS[args.backend] | dict(c.split("=", 1) for c in args.conf)
+    buffers = BUFFERS if w.operation in ("sliding", "joined-groups") and args.backend == "heap" else {}
+    settings = SETTINGS | BACKENDS[args.backend] | buffers | dict(c.split("=", 1) for c in args.conf)
     checkpoints = tempfile.mkdtemp(prefix="run-", dir=args.home)
     try:
         begin = time.monotonic()
         env = environment(w, args.home.resolve(), settings | {"execution.checkpointing.dir": f"file://{checkpoints}"})
-        insert = f"INSERT INTO results SELECT {every_column(w)} {join(w)}"
+        insert = f"INSERT INTO results {results(w)[1]}"
         timed(env, insert)
         startup = time.monotonic() - begin
         later = [timed(env, insert) for _ in range(args.runs - 1)]
         names = ", ".join(f"`{name}`" for name, _ in w.columns)
         union = " UNION ALL ".join(f"SELECT {names} FROM {stream}" for stream in w.streams)
         reading = timed(env, f"INSERT INTO nowhere {union}")
-        rows_out = counted(env, w) if args.count else None
+        found = counted(env, w) if args.count else {}
     finally:
         shutil.rmtree(checkpoints, ignore_errors=True)
     report(
         settings=f"{MEMORY} JVM, reads CSV, blackhole sink, "
         + ", ".join(f"{key}={value}" for key, value in settings.items()),
         rows_in=w.rows_in,
-        rows_out=rows_out,
         warm_rate=w.rows_in / median(later),
         startup_rate=w.rows_in / startup,
         read_rate=w.rows_in / reading,
         runs=[round(s, 2) for s in later],
+        **found,
     )
 
 

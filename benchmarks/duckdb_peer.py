@@ -1,6 +1,6 @@
-"""DuckDB joining all rows at once, the ceiling without streaming or durable state; prints one JSON line.
+"""DuckDB over all rows at once, the ceiling without streaming or durable state; prints one JSON line.
 
-    python -m benchmarks.duckdb_join DIRECTORY
+    python -m benchmarks.duckdb_peer DIRECTORY
 
 Each query runs several times over the Parquet files; the median counts.
 """
@@ -15,26 +15,19 @@ from typing import Any
 
 import duckdb
 
+from benchmarks.duckdb_queries import relation
 from benchmarks.measure import report
 from benchmarks.workloads import Workload
 
-RUNS = 5
+RUNS = {"join": 5}
+FEWER = 3  # runs of a group-by, which takes longer
 WEIGHT = {"string": "strlen({})", "timestamp": "epoch_us({})", "date": "epoch({})", "boolean": "{}::INT"}
-
-
-def tail(w: Workload, home: Path) -> str:
-    """The join after its SELECT list; windows compared as whole microseconds, which DuckDB does fastest."""
-    width = w.window_seconds * 1_000_000
-    clauses = [f"'{home}/{w.streams[0]}/*.parquet' {w.streams[0]}"]
-    for i, stream in enumerate(w.streams[1:], 1):
-        near = [f"epoch_us({stream}.ts) - epoch_us({s}.ts) BETWEEN -{width} AND {width}" for s in w.streams[:i]]
-        on = " AND ".join([f"{stream}.key = {w.streams[0]}.key", *near])
-        clauses.append(f"JOIN '{home}/{stream}/*.parquet' {stream} ON {on}")
-    return " ".join(clauses)
 
 
 def every_column(w: Workload) -> str:
     """A sum over each output column, so that all of them have to be produced."""
+    if w.operation != "join":
+        return ", ".join(["count(*)", "sum(total)", *(f"sum({name})" for name in w.aggregates)])
     sums = [f"sum({WEIGHT.get(kind, '{}').format(f'{s}.{name}')})" for s in w.streams for name, kind in w.columns]
     return ", ".join(["count(*)", *sums])
 
@@ -52,11 +45,13 @@ def connect() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config={"threads": 2})
 
 
-def count_results(home: Path) -> int:
-    """Number of results that every contender must find over these files."""
+def expected(home: Path, until: int | None) -> tuple[int, int | None]:
+    """Number of results that every contender must find over these files, and of a group-by the sum of `total`."""
+    w = Workload.load(home)
+    checked = "count(*), NULL" if w.operation == "join" else "count(*), sum(total)"
     with connect() as connection:
-        _, row = timed(connection, f"SELECT count(*) FROM {tail(Workload.load(home), home)}", 1)
-    return int(row[0])
+        _, row = timed(connection, f"SELECT {checked} FROM {relation(w, home, until)}", 1)
+    return int(row[0]), None if row[1] is None else int(row[1])
 
 
 def main() -> None:
@@ -64,17 +59,19 @@ def main() -> None:
     parser.add_argument("home", type=Path)
     args = parser.parse_args()
     w = Workload.load(args.home)
-    source = tail(w, args.home)
+    source = relation(w, args.home)
+    runs = RUNS.get(w.operation, FEWER)
     with connect() as connection:
-        counting, _ = timed(connection, f"SELECT count(*) FROM {source}", RUNS)
-        took, row = timed(connection, f"SELECT {every_column(w)} FROM {source}", RUNS)
+        if w.operation == "join":
+            counting, _ = timed(connection, f"SELECT count(*) FROM {source}", runs)
+        took, row = timed(connection, f"SELECT {every_column(w)} FROM {source}", runs)
     report(
-        settings=f"2 threads, Parquet, all rows at once, a sum over every output column, median of {RUNS}",
+        settings=f"2 threads, Parquet, all rows at once, a sum over every output column, median of {runs}",
         rows_in=w.rows_in,
         rows_out=row[0],
         warm_rate=w.rows_in / median(took),
         startup_rate=w.rows_in / took[0],
-        count_rate=w.rows_in / median(counting),
+        **({"count_rate": w.rows_in / median(counting)} if w.operation == "join" else {"total": int(row[1])}),
     )
 
 
