@@ -96,6 +96,7 @@ def combined(spark: SparkSession, sources: list[Source]) -> DataFrame:
     """All sources as one streaming DataFrame of (stream, path, slots)."""
     slots = _slots(sources)
     kinds = dict(slot for mine in slots for slot in mine)
+    any_files = any(source.frame is None for source in sources)  # every column that crosses costs, an empty one too
     parts = []
     for number, source in enumerate(sources):
         if source.frame is not None:
@@ -104,7 +105,8 @@ def combined(spark: SparkSession, sources: list[Source]) -> DataFrame:
         else:
             reader = spark.readStream.format("binaryFile").schema(_FILES)
             frame, path, mine = reader.options(**dict(source.options or {})).load(source.path), F.col("path"), {}
-        columns = [F.lit(number).alias(STREAM_COLUMN), path.alias(PATH_COLUMN)]
+        columns = [F.lit(number).alias(STREAM_COLUMN)]
+        columns += [path.alias(PATH_COLUMN)] if any_files else []
         columns += [mine.get(name, F.lit(None).cast(kind)).alias(name) for name, kind in kinds.items()]
         parts.append(frame.select(*columns))
     return reduce(DataFrame.unionByName, parts)
