@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 from direct import DirectQuery
@@ -270,6 +271,55 @@ def test_the_newest_rows_of_a_join_in_windows(data, delay):
     check(data, [result], [(a, values), (b, values)], [oracle])
 
 
+@given(st.data(), st.integers(1, 3), st.sampled_from([0, 3, 50]), st.booleans())
+def test_many_epochs_and_merges(data, count, delay, one_hash):
+    """Three levels of merges, with rows that wait, ancient rows, and perhaps all groups under one hash."""
+    a = source("a", delay=delay)
+    some = {"n": ("*", "count"), "total": ("v", "sum")}
+    results = [a.groupBy("k").last(count).agg(**some), a.groupBy("k").window("10 microseconds").agg(**some)]
+    plan = plan_of([r.relation for r in results])
+    seed = data.draw(st.integers(0, 1000))
+    rng = np.random.default_rng(seed)
+    seen = []
+    with tempfile.TemporaryDirectory(dir=FAST) as directory, pytest.MonkeyPatch.context() as patch:
+        if one_hash:
+            same = lambda columns, *, rows=None: np.zeros(rows or len(columns[0]), dtype="uint32")  # noqa: E731
+            patch.setattr(last_rows, "hash_group_keys", same)
+            patch.setattr(time_windows, "hash_group_keys", same)
+        query = DirectQuery(plan, Path(directory), sites=2, partitions=4)
+        for epoch in range(26):
+            size = int(rng.integers(0, 6))
+            times = rng.choice(np.arange(epoch * 7, epoch * 7 + 40), size, replace=False)
+            if epoch == 0 and size:
+                times[0] = -(10**10)  # a span of more than 71 minutes
+            table = [rng.integers(0, 4, size), pa.array(times, TIME), rng.integers(0, 9, size), np.zeros(size)]
+            seen.append(pa.table(table, schema=a.stream.schema))
+            query.run([seen[-1]])
+        with duckdb.connect() as db:
+            db.execute("SET TimeZone = 'UTC'")
+            numbered = [t.append_column("epoch", pa.array([i] * len(t), pa.int64())) for i, t in enumerate(seen)]
+            db.register("a", on_time(numbered, "ts", delay)[0])
+            times = [t for table in seen for t in table["ts"].cast(pa.int64()).to_pylist()]
+            mark = max(times, default=-(10**18)) - delay
+            for output, text in enumerate((last_of("a", count, some, mark), windows_of("a", 10, 10, some, mark))):
+                assert rounded(query.results(output)) == rounded(db.sql(text).to_arrow_table())
+        figures = query.epochs.record.figures["sites"]
+        assert sum(s["rows"] for s in figures) < 26 * 6
+        query.close()
+
+
+@given(st.lists(st.integers(-300, 300), min_size=1, max_size=20), st.integers(1, 60), st.integers(1, 25), st.data())
+def test_the_ends_of_windows_that_hold_a_pane(starts, length, slide, data):
+    spec = source("a").groupBy("k").window(f"{length} us", f"{slide} us").agg(n=("*", "count")).relation.origin.spec
+    panes = np.unique([s - s % spec.pane for s in starts])
+    now = data.draw(st.integers(-300, 400))
+    done = data.draw(st.none() | st.integers(-400, now))
+    found = time_windows.TimeWindowsGroupBy(spec)._ends(panes.astype(np.int64), done, now)
+    ends = {i * slide + length for i in range(-700, 700)}
+    holding = {e for e in ends if any(e - length <= p < e for p in panes) and e <= now and (done is None or e > done)}
+    assert found.tolist() == sorted(holding)
+
+
 def test_state_of_the_newest_rows_does_not_grow(tmp_path):
     """What newer rows have pushed out goes when runs are merged; no epoch reads more than it needs."""
     a = source("a")
@@ -285,6 +335,13 @@ def test_state_of_the_newest_rows_does_not_grow(tmp_path):
     assert query.results()["n"].to_pylist().count(5) == 150 * 200 - 4 * 20
 
 
+def test_the_event_time_stays_a_column_under_any_spelling():
+    a = source("a")
+    for spelling in ("ts", "a.ts", "TS", "`ts`"):
+        assert a.select("k", spelling).groupBy("k").last(2).agg(n=("*", "count")).columns == ["k", "ts", "n"]
+    assert a.select("k").groupBy("k").last(2).agg(n=("*", "count")).columns == ["k", "n"]
+
+
 @pytest.mark.parametrize(
     ("build", "words"),
     [
@@ -295,7 +352,11 @@ def test_state_of_the_newest_rows_does_not_grow(tmp_path):
         (lambda a: a.groupBy("k").last(3).agg(), "agg needs at least one aggregate"),
         (lambda a: a.groupBy("k").last(3).agg(n="count"), r"aggregate 'n' must be \(column, function\)"),
         (lambda a: a.groupBy("k").last(3).agg(n=("v", "median")), "there is no function 'median'; known: count, sum"),
-        (lambda a: a.groupBy("k").last(3).agg(k=("v", "sum")), "cannot be named 'k'"),
+        (lambda a: a.groupBy("k").last(3).agg(K=("v", "sum")), "cannot be named 'K'"),
+        (
+            lambda a: a.withColumn("window_end", "ts").groupBy("window_end").window("1 hour"),
+            "the result of a window has a column 'window_end' of its own",
+        ),
         (lambda a: a.groupBy("k").last(3).agg(n=("*", "sum")), r"only count takes '\*'"),
         (lambda a: a.groupBy("k").last(3).agg(n=("x", "sum")), "has no column 'x' to compute 'n' from"),
         (lambda a: a.groupBy("k").last(3).agg(n=("ts", "sum")), "sum does not take column 'ts' of stream 'a'"),

@@ -136,6 +136,8 @@ def test_what_arrow_cannot_evaluate_is_computed_by_spark(
         )
     query.explain()
     assert "which computes" in capsys.readouterr().out
+    guarded = flow.sql("SELECT * FROM trades").filter("v <> 0").filter("soundex(trades.k) <> '' AND 1 % v = 0")
+    assert "CASE WHEN (v <> 0) THEN" in guarded.relation.steps[-1].condition.sql
     for wrong in ("sum(v) > 1", "explode(array(1, 2)) = 1", "soundex(nope) = ''"):
         with pytest.raises(FlowError):
             flow.sql("SELECT * FROM trades").filter(wrong)
@@ -149,6 +151,10 @@ def test_what_writers_of_one_query_may_not_do(spark: Any, tmp_path: Path, flow: 
     one, other = (counts.writeStream.format("noop").option("sites", n) for n in (1, 2))
     with pytest.raises(FlowError, match="the writers of one query disagree on sites: 1 and 2"):
         flow.start(one, other)
+    for kind, options in (("parquet", {"path": tmp_path / "out"}), ("memory", {})):
+        one, other = (counts.writeStream.format(kind).options(**options).queryName("twice") for _ in range(2))
+        with pytest.raises(FlowError, match="two writers of this query have the"):
+            flow.start(one, other)
     with pytest.raises(FlowError, match=r"flow\.start takes writers"):
         flow.start(counts)  # type: ignore[arg-type]
 

@@ -51,6 +51,9 @@ class GroupedStream:
         every = long if slide is None else microseconds(slide, "window's slide")
         if long < 1 or every < 1:
             raise FlowError("a window's length and slide must be longer than nothing")
+        for key in self.keys:
+            if key.lower() in (WINDOW_START, WINDOW_END):
+                raise FlowError(f"the result of a window has a column {key!r} of its own; rename yours to group by it")
         taken = (*self.keys, WINDOW_START, WINDOW_END)
         return WindowedStream(
             self, taken, lambda aggregates: TimeWindows(self.handle.stream, self.keys, aggregates, long, every)
@@ -80,7 +83,7 @@ class WindowedStream:
 
 
 def _aggregate(handle: StreamHandle, name: str, given: Any, taken: tuple[str, ...]) -> Aggregate:
-    if name in taken or name.startswith("__"):
+    if name.lower() in (t.lower() for t in taken) or name.startswith("__"):
         raise FlowError(f"an aggregate cannot be named {name!r}: the result has that column already")
     if not isinstance(given, (tuple, list)) or len(given) != 2 or not all(isinstance(g, str) for g in given):
         raise FlowError(f"aggregate {name!r} must be (column, function), such as ('price', 'avg'), not {given!r}")
@@ -102,6 +105,8 @@ def _aggregate(handle: StreamHandle, name: str, given: Any, taken: tuple[str, ..
 
 
 def _column(handle: StreamHandle, column: str, purpose: str) -> str:
+    if column in handle.columns:
+        return column
     for name in handle.columns:
         if isinstance(column, str) and name.lower() == column.lower():
             return name

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sluice.kernels.expression import compile_condition, compile_expression, split_alias
+from sluice.kernels.expression import ELSEWHERE, compile_condition, compile_expression, split_alias
 from sluice.model.errors import FlowError
 from sluice.model.stream import BySpark, Expression, Project, Stream
 from sluice.spark.sources import analysed, can_be_rows
@@ -28,8 +28,8 @@ def _compiled(compile_: Callable[..., Expression], handle: StreamHandle, text: s
     """The expression for Arrow; or, where Arrow has nothing for it and the rows may come from Spark, by Spark."""
     try:
         return compile_(_text(text), resolver(handle), _schema(handle), time_zone=_zone(handle))
-    except FlowError:
-        found = _by_spark(handle, text)
+    except FlowError as problem:
+        found = _by_spark(handle, text) if ELSEWHERE in str(problem) else None
         if found is None or kind not in (None, found.type):
             raise
         return found
@@ -41,12 +41,16 @@ def _by_spark(handle: StreamHandle, text: str) -> BySpark | None:
     source = handle.flow.sources.get(origin.name) if isinstance(origin, Stream) else None
     if not isinstance(origin, Stream) or source is None or not can_be_rows(source):
         return None
-    names = {f.name for f in origin.shown}
+    names, passed = {f.name for f in origin.shown}, []
     for step in handle.relation.steps:
         if isinstance(step, Project):
-            names &= {name for name, e in step.columns if e.columns == (name,) and _is_plain(e.text, name)}
-    kind = analysed(handle.flow.spark, pa.schema([f for f in origin.shown if f.name in names]), text)
-    return None if kind is None else BySpark(text, kind)
+            names &= {name for name, e in step.columns if e.columns == (name,) and is_plain(e.text, name)}
+        else:
+            passed.append(step.condition)
+    # only for rows that pass the filters before it, as far as they are conditions on the same columns
+    guards = tuple(c.text for c in passed if isinstance(c, BySpark) or set(c.columns) <= names)
+    kind = analysed(handle.flow.spark, handle.name, pa.schema([f for f in origin.shown if f.name in names]), text)
+    return None if kind is None else BySpark(text, kind, guards, handle.name)
 
 
 def selection(handle: StreamHandle, text: str) -> list[tuple[str, Expression]]:
@@ -56,7 +60,7 @@ def selection(handle: StreamHandle, text: str) -> list[tuple[str, Expression]]:
     inner, name = split_alias(text)
     found = expression(handle, inner)
     if name is None:
-        plain = [c for c in found.columns if _is_plain(inner, c)]
+        plain = [c for c in found.columns if is_plain(inner, c)]
         if not plain:
             raise FlowError(f"select: the expression {text!r} needs a name: {text} AS name")
         name = plain[0]
@@ -81,7 +85,7 @@ def resolver(handle: StreamHandle) -> Callable[[str | None, str], str]:
     return resolve
 
 
-def _is_plain(text: str, column: str) -> bool:
+def is_plain(text: str, column: str) -> bool:
     """Whether a text is nothing but a column's name, perhaps in backticks and with its stream's."""
     written = text.strip().lower()
     ways = (column.lower(), f"`{column.lower().replace('`', '``')}`")

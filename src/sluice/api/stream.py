@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sluice.api.grouping import GroupedStream
 from sluice.api.joining import Keys, Within, build_join
-from sluice.api.steps import condition, expression, selection
+from sluice.api.steps import condition, expression, is_plain, selection
 from sluice.api.writer import DataStreamWriter
 from sluice.model.errors import FlowError
 from sluice.model.plan import Applied, OperatorSpec, Relation, plan_of
@@ -110,7 +110,7 @@ class StreamHandle:
             if names.count(name) > 1:
                 raise FlowError(f"{self.title} would have two columns {name!r}; name one of them with AS")
         time = self.event_time
-        same = any(name == time and e.text.strip("` ") == time for name, e in columns)
+        same = any(name == time and e.columns == (time,) and is_plain(e.text, time) for name, e in columns)
         fields = [pa.field(name, e.type) for name, e in columns]
         if not same:
             fields.insert(0, pa.field(TIME_COLUMN, self.stream.schema.field(time).type))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -131,7 +132,7 @@ class DataStreamWriter:
             raise FlowError(f"option 'compression' must be one of {', '.join(COMPRESSIONS)}, not {compression!r}")
         return SinkChoice(
             kind=kind,
-            path=self._options.get("path"),
+            path=str(self._options["path"]) if kind == "parquet" else None,
             compression=compression,
             name=self._name,
             function=self._function,
@@ -159,6 +160,7 @@ def start(writers: Sequence[DataStreamWriter]) -> Query:
                 "Spark's own writeStream"
             )
     sinks = [w._sink() for w in writers]
+    _refuse_shared(sinks)
     said = {key: [w._options[key] for w in writers if key in w._options] for key in OF_THE_QUERY}
     options = {key: _agreed(key, values) for key, values in said.items() if values}
     trigger = _agreed("trigger", [w._trigger for w in writers if w._trigger]) or {}
@@ -183,10 +185,21 @@ def start(writers: Sequence[DataStreamWriter]) -> Query:
     sources = [flow.sources[s.name] for s in plan.sources]
     wanted = [plan.by_spark(i) for i in range(len(sources))]
     sources = [computed_by_spark(flow.spark, s, w) if w else s for s, w in zip(sources, wanted, strict=True)]
-    plan = replace(plan, sources=tuple(s.stream for s in sources))
+    zone = str(flow.spark.conf.get("spark.sql.session.timeZone")) if plan.has_expressions else ""
+    plan = replace(plan, sources=tuple(s.stream for s in sources), time_zone=zone)
     settings = replace(settings, checkpoint=checkpoint)
     name = name or next((w._name for w in writers if w._name), None)
     return Query(RunningQuery(flow.spark, flow.name, name, plan, sources, settings, sinks, trigger, temporary))
+
+
+def _refuse_shared(sinks: Sequence[SinkChoice]) -> None:
+    """Two sinks of one query cannot share a directory or a view."""
+    paths = [os.path.abspath(s.path) if "://" not in s.path else s.path.rstrip("/") for s in sinks if s.path]
+    views = [str(s.name).lower() for s in sinks if s.kind == "memory"]
+    for what, names in (("path", paths), ("queryName", views)):
+        for name in names:
+            if names.count(name) > 1:
+                raise FlowError(f"two writers of this query have the {what} {name!r}; give each its own")
 
 
 def _checkpoint(given: Any, sinks: Sequence[SinkChoice], master: str) -> tuple[bool, str]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from sluice.model.epoch import EpochRecord
+from sluice.model.phases import PHASES, phases
 
 Values = list[float | None]
 """One value an epoch; None where there is none, such as a site that did not exist yet."""
 
 TIERS = {"memory": "memoryBytes", "disk": "diskBytes", "durable": "durableBytes"}
-PHASES = ("read", "crossing", "split", "exchange", "kernel", "durable", "sink", "commit")
-_WALL = ("job", "commit", "deliver", "total")
-_PART_OF = {"open": "kernel", "sort": "kernel"}
 
 
 @dataclass(frozen=True)
@@ -94,21 +92,6 @@ def by_phase(records: Sequence[EpochRecord]) -> list[Series]:
     names = [*PHASES, *dict.fromkeys(p for e in epochs for p in e if p not in PHASES)]
     found = [Series(name, [e.get(name, 0.0) for e in epochs]) for name in names]
     return [s for s in found if any(s.values)]
-
-
-def phases(figures: Mapping[str, Any]) -> dict[str, float]:
-    """Where an epoch's time went. Tasks work side by side, so their seconds are divided by how many sites did it; what
-    no phase accounts for is Spark's part: planning, scheduling, and the exchange of blobs."""
-    seconds, tasks = figures.get("seconds", {}), max(1, len(figures.get("sites", [])))
-    out: dict[str, float] = {}
-    for phase, value in seconds.items():
-        if phase not in _WALL:
-            name = _PART_OF.get(phase, phase)
-            out[name] = out.get(name, 0.0) + value / tasks
-    out["exchange"] = max(0.0, seconds.get("job", 0.0) - sum(out.values()))
-    out["sink"] = out.get("sink", 0.0) + seconds.get("deliver", 0.0)
-    out["commit"] = seconds.get("commit", 0.0)
-    return out
 
 
 def sites_of(record: EpochRecord) -> list[dict[str, Any]]:

@@ -54,3 +54,10 @@ def sorting(hashes: np.ndarray, times: np.ndarray) -> np.ndarray:
     high = (hashes >> np.uint32(16)).astype(np.uint16)[low]
     order: np.ndarray = low[np.argsort(high, kind="stable")]
     return order if by_time is None else by_time[order]
+
+
+def changes(values: np.ndarray) -> np.ndarray:
+    """Whether each value differs from the one before it; the first does."""
+    found = np.ones(len(values), dtype=bool)
+    found[1:] = values[1:] != values[:-1]
+    return found

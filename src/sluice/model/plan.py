@@ -57,6 +57,8 @@ class Plan:
     sources: tuple[Stream, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Output, ...]
+    time_zone: str = ""
+    """In which expressions read the clock; empty where there are none."""
 
     @cached_property
     def inputs(self) -> tuple[tuple[int, Input], ...]:
@@ -90,6 +92,11 @@ class Plan:
         known = self.watermarks(sources)
         return tuple(known[f.origin] for f in self.nodes[node].feeds)
 
+    @property
+    def has_expressions(self) -> bool:
+        feeds = [*(f for n in self.nodes for f in n.feeds), *(o.feed for o in self.outputs)]
+        return any(f.steps for f in feeds) or any(isinstance(n.spec, JoinSpec) and n.spec.where for n in self.nodes)
+
     def by_spark(self, source: int) -> list[BySpark]:
         """The expressions that Spark has to compute for what is taken from a source."""
         steps = [s for n in self.nodes for f in n.feeds if f.origin == source for s in f.steps]
@@ -105,6 +112,7 @@ class Plan:
             ],
             "operators": [{**n.spec.identity(), "feeds": [f.identity() for f in n.feeds]} for n in self.nodes],
             "outputs": [o.feed.identity() for o in self.outputs],
+            "timeZone": self.time_zone,
         }
 
     def describe(self) -> str:

@@ -57,14 +57,25 @@ class Expression(Protocol):
 
 @dataclass(frozen=True)
 class BySpark:
-    """An expression that Spark computes on the rows of a source, into a hidden column that then goes along."""
+    """An expression that Spark computes on the rows of a source, into a hidden column that then goes along.
+
+    It is computed where all `guards`, conditions that the rows have to pass before, are true. `scope` is the name that
+    the stream has in it.
+    """
 
     text: str
     type: pa.DataType
+    guards: tuple[str, ...]
+    scope: str
+
+    @property
+    def sql(self) -> str:
+        guard = " AND ".join(f"({g})" for g in self.guards)
+        return f"CASE WHEN {guard} THEN {self.text} END" if guard else self.text
 
     @property
     def name(self) -> str:
-        return f"{BY_SPARK}{zlib.crc32(self.text.encode()):08x}"
+        return f"{BY_SPARK}{zlib.crc32(f'{self.scope} {self.sql}'.encode()):08x}"
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ of every window to come goes when runs are merged.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,12 +16,12 @@ import pyarrow as pa
 
 from sluice.kernels.aggregation import Aggregation
 from sluice.kernels.grouping import group_rows, hash_group_keys
-from sluice.kernels.order import TimeScale, hash_part, order_key
+from sluice.kernels.order import TimeScale, changes, hash_part, order_key
 from sluice.kernels.probe import Run, expand
 from sluice.kernels.rolling import rolling
 from sluice.model.epoch import Times
 from sluice.model.group_by import LastRows
-from sluice.operators.seam import Outgoing, State, Stored
+from sluice.operators.seam import LARGE_MERGE, Outgoing, State, Stored
 
 SEQUENCE = "__sequence"
 """Column with a row's place in the order of arrival, which decides between rows of one time."""
@@ -59,7 +58,7 @@ class LastRowsGroupBy:
     def __init__(self, spec: LastRows) -> None:
         self.spec, self.schema = spec, spec.output_schema()
         self.retention: int | None = None
-        self.largest_merge = sys.maxsize
+        self.largest_merge = LARGE_MERGE
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
         wanted = [*spec.keys, spec.stream.event_time, *(a.column for a in spec.aggregates if a.column)]
         self.needed = pa.schema([spec.stream.schema.field(name) for name in dict.fromkeys(wanted)])
@@ -80,10 +79,15 @@ class LastRowsGroupBy:
 
     def compacted(self, input_: int, run: Run, after: Times) -> Run:
         """Without the rows that are in no window still to come."""
-        kept = self._kept(_Rows(run.hashes, run.times, run.rows), after[0])
-        if len(kept) == len(run) and np.array_equal(kept, np.arange(len(run))):
+        some = _Rows(run.hashes, run.times, run.rows)
+        kept = self._kept(some, after[0])
+        if np.array_equal(kept, np.arange(len(run))):
             return run
-        return _run(_Rows(run.hashes, run.times, run.rows).take(kept))
+        return (
+            _run(some.take(kept))
+            if len(kept)
+            else Run(run.order[:0], run.times[:0], run.rows.slice(0, 0), run.scale, run.earliest, run.latest)
+        )
 
     def epoch(
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
@@ -110,24 +114,31 @@ class LastRowsGroupBy:
 
     def _kept(self, some: _Rows, now: int | None) -> np.ndarray:
         """Positions, in order, of the rows that windows to come may hold: those still to have their turn, and of the
-        others the newest of each group. Groups that share a hash all stay."""
+        others the newest of each group."""
         order = _in_order(some.hashes, some.times, some.sequence)
-        hashes, times = some.hashes[order], some.times[order]
-        new_hash = _changes(hashes)
-        shared = np.zeros(int(new_hash.sum()), dtype=bool)
-        number = np.cumsum(new_hash) - 1
-        shared[number[self._differing(some, order) & ~new_hash]] = True
-        done = np.ones(len(order), dtype=bool) if now is None else times <= now
-        count = np.bincount(number[done], minlength=len(shared))
-        rank = np.arange(len(order)) - np.flatnonzero(new_hash)[number]  # rows of a hash that are done come first
-        keep = ~done | (rank >= count[number] - self.kept) | shared[number]
-        kept: np.ndarray = order[keep]
-        return kept
+        done = np.zeros(len(order), dtype=bool) if now is None else some.times[order] <= now
+        ids = self._groups(some, order)
+        if np.array_equal(changes(ids), changes(some.hashes[order])):
+            kept: np.ndarray = order[self._newest(ids, done)]
+            return kept
+        apart = np.argsort(ids, kind="stable")  # groups that share a hash lie mixed
+        keep = np.empty(len(order), dtype=bool)
+        keep[apart] = self._newest(ids[apart], done[apart])
+        return order[keep]
+
+    def _newest(self, ids: np.ndarray, done: np.ndarray) -> np.ndarray:
+        """Which rows to keep, given those of each group side by side and in order: those that are done come first."""
+        new = changes(ids)
+        number = np.cumsum(new) - 1
+        count = np.bincount(number[done], minlength=int(new.sum()))
+        rank = np.arange(len(ids)) - np.flatnonzero(new)[number]
+        newest: np.ndarray = ~done | (rank >= count[number] - self.kept)
+        return newest
 
     def _results(self, turn: _Rows, runs: list[Run], done: int | None) -> Iterator[pa.RecordBatch]:
         """Results for rows whose turn it is, hashes in order, as many at a time as bound the work."""
         turn = turn.take(np.argsort(turn.hashes, kind="stable"))
-        starts = np.flatnonzero(_changes(turn.hashes))
+        starts = np.flatnonzero(changes(turn.hashes))
         sizes = np.diff(np.append(starts, len(turn))) + self.kept
         which = np.cumsum(sizes) // ROWS_AT_ONCE
         cuts = [0, *starts[np.flatnonzero(np.diff(which)) + 1].tolist(), len(turn)]
@@ -135,14 +146,13 @@ class LastRowsGroupBy:
             yield self._aggregated(turn.take(np.arange(a, b)), runs, done)
 
     def _aggregated(self, turn: _Rows, runs: list[Run], done: int | None) -> pa.RecordBatch:
-        hashes = turn.hashes[_changes(turn.hashes)]
+        hashes = turn.hashes[changes(turn.hashes)]
         before = self._predecessors(hashes, runs, done, self.kept)
         everything = _together([*before, turn])
         assert everything is not None
         order = _in_order(everything.hashes, everything.times, everything.sequence)
-        differing = self._differing(everything, order)
         sorted_hashes = everything.hashes[order]
-        shared = np.unique(sorted_hashes[differing & ~_changes(sorted_hashes)])
+        shared = np.unique(sorted_hashes[changes(self._groups(everything, order)) & ~changes(sorted_hashes)])
         if len(shared):  # groups with one hash: what was found may be of the other group, so look at all of it
             again = self._predecessors(shared, runs, done, None)
             alone = [piece.take(np.flatnonzero(~np.isin(piece.hashes, shared))) for piece in before]
@@ -151,9 +161,9 @@ class LastRowsGroupBy:
             keys = [everything.rows.column(k) for k in self.spec.keys]
             ids = group_rows(keys, everything.hashes, rows=len(everything)).ids
             order = np.lexsort((everything.sequence, everything.times, ids))
-            starts = np.flatnonzero(_changes(ids[order]))
+            starts = np.flatnonzero(changes(ids[order]))
         else:
-            starts = np.flatnonzero(_changes(sorted_hashes))
+            starts = np.flatnonzero(changes(sorted_hashes))
         wanted = np.flatnonzero(order >= len(everything) - len(turn))
         rows = everything.rows.take(pa.array(order))
         found = rolling(self.aggregation, rows, np.append(starts, len(order)), wanted, self.spec.count)
@@ -197,14 +207,13 @@ class LastRowsGroupBy:
             found.append(_Rows(hash_part(run.order[at]), run.times[at], run.rows.take(pa.array(at))))
         return found[::-1]
 
-    def _differing(self, some: _Rows, order: np.ndarray) -> np.ndarray:
-        """Whether each row, in this order, has other keys than the one before it."""
+    def _groups(self, some: _Rows, order: np.ndarray) -> np.ndarray:
+        """The group of each row, in this order, in which rows of one hash lie side by side."""
+        number = np.cumsum(changes(some.hashes[order]))
+        if len(order) == 0 or not self.spec.keys:
+            return number
         keys = [some.rows.column(k).take(pa.array(order)) for k in self.spec.keys]
-        differing = np.zeros(len(order), dtype=bool)
-        if len(order) and keys:
-            groups = group_rows(keys, np.cumsum(_changes(some.hashes[order])).astype(np.uint32))
-            differing = _changes(groups.ids)
-        return differing
+        return group_rows(keys, number.astype(np.uint32)).ids
 
 
 def _between(run: Run, done: int, now: int) -> _Rows:
@@ -242,10 +251,3 @@ def _run(some: _Rows) -> Run:
     earliest, latest = int(some.times.min()), int(some.times.max())
     scale = TimeScale.spanning(earliest, latest)
     return Run(order_key(some.hashes, some.times, scale), some.times, some.rows, scale, earliest, latest)
-
-
-def _changes(values: np.ndarray) -> np.ndarray:
-    """Whether each value differs from the one before it; the first does."""
-    changes = np.ones(len(values), dtype=bool)
-    changes[1:] = values[1:] != values[:-1]
-    return changes

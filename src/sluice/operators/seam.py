@@ -17,8 +17,8 @@ import pyarrow as pa
 from sluice.kernels.probe import Run
 from sluice.model.epoch import Times
 
-USUAL_MERGE = 256 << 20
-"""A merge of more would hold an epoch up for long."""
+USUAL_MERGE, LARGE_MERGE = 256 << 20, 3 << 29
+"""A merge of more bytes would hold an epoch up for long; and at 2 GB a column of text is full."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Operator(Protocol):
     retention: int | None
     """For how long, in its state's time, rows may be needed; None is for good."""
     largest_merge: int
-    """Bytes up to which runs of its state are merged: where rows go only in merges, whatever it takes."""
+    """Bytes up to which runs of its state are merged: more where it is merges that make the state smaller."""
 
     def crossing(self, input_: int) -> pa.Schema:
         """The columns that cross the exchange."""

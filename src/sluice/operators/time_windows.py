@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from sluice.kernels.aggregation import Aggregation
 from sluice.kernels.grouping import group_rows, hash_group_keys
-from sluice.kernels.order import hash_part
+from sluice.kernels.order import changes, hash_part
 from sluice.kernels.probe import Run
 from sluice.model.epoch import Times
 from sluice.model.group_by import TimeWindows
 from sluice.model.stream import TIME_COLUMN
-from sluice.operators.seam import USUAL_MERGE, Outgoing, State, Stored
+from sluice.operators.seam import LARGE_MERGE, Outgoing, State, Stored
 
 ROWS_AT_ONCE = 1 << 21
 """Partials that are merged at a time."""
@@ -31,7 +31,7 @@ class TimeWindowsGroupBy:
     def __init__(self, spec: TimeWindows) -> None:
         self.spec, self.schema = spec, spec.output_schema()
         self.retention = spec.delay
-        self.largest_merge = USUAL_MERGE
+        self.largest_merge = LARGE_MERGE
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
         keys = [pa.field(f"key{i}", spec.stream.schema.field(k).type) for i, k in enumerate(spec.keys)]
         self.partials = pa.schema([*keys, pa.field(TIME_COLUMN, pa.int64()), *self.aggregation.partial_schema])
@@ -80,39 +80,50 @@ class TimeWindowsGroupBy:
             state.stage(0, fresh)
 
     def _closed(self, runs: list[Run], done: int | None, now: int) -> Iterator[pa.RecordBatch]:
-        """Results of all windows that end after `done`, up to `now`."""
-        length, slide = self.spec.length, self.spec.slide
-        held = np.unique(np.concatenate([np.unique(r.times) for r in runs] or [np.empty(0, np.int64)]))
-        # a pane lies in the windows that end at last, last - slide, …, each more than `pane start`
-        last = held - held % slide + length
-        ends = np.unique(last[:, None] - np.arange(0, length, slide)[None, :])
-        ends = ends[(ends <= now) & (ends > (done if done is not None else ends.min(initial=0) - 1))]
-        for some in self._portions(runs, ends):
-            yield from self._windows(runs, some)
-
-    def _portions(self, runs: list[Run], ends: np.ndarray) -> Iterator[np.ndarray]:
-        """Window ends, as many at a time as keep the number of partials to merge bounded."""
+        """Results of all windows that end after `done`, up to `now`; as many at a time as bound the work."""
+        if not runs:
+            return
+        by_time = [np.argsort(run.times, kind="stable") for run in runs]
+        times = [run.times[order] for run, order in zip(runs, by_time, strict=True)]
+        everything = np.sort(np.concatenate(times))
+        ends = self._ends(everything[changes(everything)], done, now)
         if len(ends) == 0:
             return
-        times = np.sort(np.concatenate([r.times for r in runs]))
-        each = np.searchsorted(times, ends) - np.searchsorted(times, ends - self.spec.length)
+        each = np.searchsorted(everything, ends) - np.searchsorted(everything, ends - self.spec.length)
         which = np.cumsum(each) // ROWS_AT_ONCE
-        yield from np.split(ends, np.flatnonzero(np.diff(which)) + 1)
+        for some in np.split(ends, np.flatnonzero(np.diff(which)) + 1):
+            span = some[0] - self.spec.length, some[-1]
+            held = [o[slice(*np.searchsorted(t, span))] for t, o in zip(times, by_time, strict=True)]
+            yield from self._windows(runs, held, some)
 
-    def _windows(self, runs: list[Run], ends: np.ndarray) -> Iterator[pa.RecordBatch]:
-        """The windows that end at these times: each pane goes into every one of them that holds it."""
+    def _ends(self, panes: np.ndarray, done: int | None, now: int) -> np.ndarray:
+        """The ends, after `done` and up to `now`, of windows that hold one of these panes.
+
+        The i-th window ends at i * slide + length. A pane lies in a stretch of them; the stretches of later panes
+        begin and end later, so each adds only what lies behind the one before.
+        """
+        length, slide = self.spec.length, self.spec.slide
+        first, last = (panes - length) // slide + 1, np.minimum(panes // slide, (now - length) // slide)
+        if done is not None:
+            first = np.maximum(first, (done - length) // slide + 1)
+        first[1:] = np.maximum(first[1:], np.maximum.accumulate(last)[:-1] + 1)
+        count = np.maximum(last - first + 1, 0)
+        index = np.arange(int(count.sum())) + np.repeat(first - (np.cumsum(count) - count), count)
+        ends: np.ndarray = index * slide + length
+        return ends
+
+    def _windows(self, runs: list[Run], held: list[np.ndarray], ends: np.ndarray) -> Iterator[pa.RecordBatch]:
+        """The windows that end at these times, from the rows held: each goes into every one of them it lies in."""
         length = self.spec.length
         rows, hashes, at = [], [], []
-        for run in runs:
-            low, high = (
-                np.searchsorted(ends, run.times, side="right"),
-                np.searchsorted(ends, run.times + length, "right"),
-            )
+        for run, mine in zip(runs, held, strict=True):
+            times = run.times[mine]
+            low, high = np.searchsorted(ends, times, side="right"), np.searchsorted(ends, times + length, side="right")
             copies = high - low
-            used = np.flatnonzero(copies)
-            if len(used) == 0:
+            some = np.flatnonzero(copies)
+            if len(some) == 0:
                 continue
-            copies, low = copies[used], low[used]
+            used, copies, low = mine[some], copies[some], low[some]
             source = np.repeat(used, copies)
             place = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies) + np.repeat(low, copies)
             rows.append(run.rows.take(pa.array(source)))

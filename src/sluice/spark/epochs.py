@@ -229,7 +229,7 @@ class Epochs:
                 "rowsIn": sum(s["rows"] for s in splits),
                 "rowsOut": sum(r["figures"]["rowsOut"] for r in reports),
                 "lateRows": sum(s["late"] for s in splits),
-                "nullRows": sum(s["nulls"] for s in splits),
+                "nullRows": sum(s["nulls"] for s in splits) + sum(r["figures"]["nullRows"] for r in reports),
             },
             decisions=before.decisions,
         )

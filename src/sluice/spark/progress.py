@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from sluice.model.epoch import EpochRecord, watermarks
+from sluice.model.phases import phases
 from sluice.model.plan import Plan
 
 
@@ -24,7 +25,7 @@ def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str
         "streams": figures["streams"],
         "watermarks": {s.name: _iso(m) for s, m in zip(plan.sources, marks, strict=True)},
         "operators": _operators(figures["sites"], plan),
-        "phaseSeconds": _phases(figures, duration),
+        "phaseSeconds": {**phases(figures), "spark": max(0.0, duration - figures["seconds"].get("total", duration))},
         "sites": [{k: v for k, v in site.items() if k not in ("seconds", "operators")} for site in figures["sites"]],
     }
 
@@ -37,26 +38,6 @@ def _operators(sites: list[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
         rows_in, rows_out = (sum(c[i] for c in counts) for i in (0, 1))
         out.append({"operator": node.spec.describe().split("\n")[0], "rowsIn": rows_in, "rowsOut": rows_out})
     return out
-
-
-def _phases(figures: dict[str, Any], duration: float) -> dict[str, float]:
-    """Seconds of the epoch by phase. Work done side by side is divided by how many tasks did it."""
-    seconds, tasks = figures["seconds"], max(1, len(figures["sites"]))
-    read, crossing, split = (seconds[p] / tasks for p in ("read", "crossing", "split"))
-    kernel = (seconds["open"] + seconds["sort"] + seconds["kernel"]) / tasks
-    durable, sink = seconds["durable"] / tasks, seconds["sink"] / tasks
-    worked = read + split + kernel + durable + sink + crossing
-    return {
-        "read": read,
-        "crossing": crossing,
-        "split": split,
-        "exchange": max(0.0, seconds["job"] - worked),
-        "kernel": kernel,
-        "durable": durable,
-        "sink": sink + seconds.get("deliver", 0.0),
-        "commit": seconds.get("commit", 0.0),
-        "spark": max(0.0, duration - seconds.get("total", seconds["job"])),
-    }
 
 
 def _iso(micros: int | None) -> str | None:

@@ -37,7 +37,7 @@ class PartWriter:
 
     def add(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
-        if self.staging.uri is None:
+        if self.staging.uri is None or batch.num_rows == 0:
             return
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows

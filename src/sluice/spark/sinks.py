@@ -105,24 +105,21 @@ class MemorySink(BatchSink):
         super().__init__(spark, checkpoint, output, schema, lambda frame, epoch: None)
         self.name = name
         self.view = f"{self.directory}/shown"
-        self.shown: list[str] = []
 
     def open(self, query: str) -> None:
         self.storage.make_dir(self.view)
-        self.shown = sorted(entry.name for entry in self.storage.files(self.view))
-        self._show()
+        self._show(bool(self.storage.files(self.view)))
 
     def deliver(self, number: int, parts: tuple[Part, ...]) -> None:
         """Only parts of committed epochs are ever moved to where the view looks."""
         for part in parts:
             self.storage.move(f"{self.directory}/{part.name}", f"{self.view}/{part.name}")
-        new = [p.name for p in parts if p.name not in self.shown]
-        if new:
-            self.shown += new
-            self._show()
+        if parts:
+            self._show(True)
 
-    def _show(self) -> None:
-        self._frame(self.shown, self.view).createOrReplaceTempView(self.name)
+    def _show(self, any_results: bool) -> None:
+        """The directory as it is now, in one listing however many parts there are."""
+        self._frame([""] if any_results else [], self.view).createOrReplaceTempView(self.name)
 
 
 def _remove_waiting(

@@ -68,7 +68,7 @@ class _SiteEpoch:
         self.local = {g: (n, i) for n in self.nodes for i, g in enumerate(self.plan.inputs_of(n))}
         self.layouts = {g: Layout(*_stored(self.operators[n].stored(i))) for g, (n, i) in self.local.items()}
         self.attempt = Attempt(task.number, site, task.run, f"{level}{uuid.uuid4().hex[:8]}")
-        self.rows_in = self.probed = 0
+        self.rows_in = self.probed = self.nulls = 0
         self.rows: dict[int, list[int]] = {}
 
     def run(self, blobs: pa.Table) -> Iterator[Blob]:
@@ -121,6 +121,7 @@ class _SiteEpoch:
             with self._timing("kernel"):
                 batch = next(results, None)
             if batch is None:
+                self.nulls += sum(sender.dropped for sender in onward)
                 return
             counts[1] += batch.num_rows
             with self._timing("sink"):
@@ -143,6 +144,7 @@ class _SiteEpoch:
             "rows": round(sum(run.segment.rows * run.share for run in manifest)),
             "segments": len(segments),
             "probed": self.probed,
+            "nullRows": self.nulls,
             "memoryBytes": local["memory"],
             "diskBytes": local["disk"],
             "durableBytes": round(sum(run.segment.length * run.share for run in manifest)),

@@ -19,7 +19,7 @@ from pyspark.sql.types import DataType
 
 from sluice.model.errors import FlowError
 from sluice.model.stream import BySpark, Stream
-from sluice.spark.split import PATH_COLUMN, STREAM_COLUMN, FileFormat, Reading
+from sluice.spark.split import GLOB_CHARACTERS_REFUSED, PATH_COLUMN, STREAM_COLUMN, FileFormat, Reading
 from sluice.spark.types import arrow_schema, spark_schema
 
 SPARK_FILE_OPTIONS = (
@@ -62,12 +62,13 @@ def can_be_rows(source: Source) -> bool:
     return source.frame is not None or (source.format is not None and source.format.format in _SPARK_READS)
 
 
-def analysed(spark: SparkSession, schema: pa.Schema, text: str) -> pa.DataType | None:
+def analysed(spark: SparkSession, name: str, schema: pa.Schema, text: str) -> pa.DataType | None:
     """The type Spark gives an expression over these columns, None if it understands it no more than we do."""
     try:
         # inside a struct and beside the others, where neither an aggregate nor explode() is taken for a value
-        empty = spark.createDataFrame([], spark_schema(schema)).withColumn("x", F.struct(F.expr(text).alias("y")))
-        return arrow_schema("", empty.select("x.y").schema).field("y").type
+        empty = spark.createDataFrame([], spark_schema(schema)).alias(name)
+        found = empty.withColumn("x", F.struct(F.expr(text).alias("y"))).select("x.y")
+        return arrow_schema(name, found.schema).field("y").type
     except (PySparkException, FlowError):
         return None
 
@@ -79,11 +80,20 @@ def computed_by_spark(spark: SparkSession, source: Source, expressions: list[ByS
         assert source.format is not None
         reader = spark.readStream.format(source.format.format).schema(spark_schema(source.stream.schema))
         options = dict(source.format.options) | dict(source.options or {})
-        frame = reader.options(**options).load(source.path)
+        frame = _without_glob_characters(reader.options(**options).load(source.path), source.stream.name)
     fields = [pa.field(e.name, e.type) for e in expressions]
-    frame = frame.select("*", *(F.expr(e.text).alias(e.name) for e in expressions))
+    for e in expressions:
+        frame = frame.alias(e.scope).withColumn(e.name, F.expr(e.sql))
     stream = replace(source.stream, schema=pa.schema([*source.stream.schema, *fields]))
     return Source(stream, frame=frame, computed=tuple(e.text for e in expressions))
+
+
+def _without_glob_characters(frame: DataFrame, stream: str) -> DataFrame:
+    """The rows, unless they are of a file that Spark would list more than once, as in the split."""
+    path = F.col("_metadata.file_path")
+    refused = F.raise_error(F.concat(F.lit(f"stream {stream!r}: "), path, F.lit(f" {GLOB_CHARACTERS_REFUSED}")))
+    odd = path.rlike(r"[*?\[\]{}]|%(2A|3F|5B|5D|7B|7D)")
+    return frame.where(F.when(odd, refused.cast("boolean")).otherwise(F.lit(True)))
 
 
 def ways_to_read(sources: list[Source]) -> tuple[Reading, ...]:

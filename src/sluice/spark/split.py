@@ -23,6 +23,10 @@ from sluice.model.routing import Routing
 from sluice.spark.files import read_file
 from sluice.spark.sending import FIGURES, document, in_batches, senders
 
+GLOB_CHARACTERS_REFUSED = (
+    "has one of *?[]{} in its name, and Spark's file source lists such files more than once (SPARK-58518); rename it "
+    "and start the query again"
+)
 STREAM_COLUMN, PATH_COLUMN = "stream", "path"
 ROWS_AT_ONCE, BYTES_AT_ONCE = 1 << 19, 128 << 20
 
@@ -163,10 +167,7 @@ class _Split:
 
 def _refuse_glob_characters(stream: str, path: str) -> None:
     if any(c in path for c in "*?[]{}"):
-        raise StorageError(
-            f"stream {stream!r}: the file {path!r} has one of *?[]{{}} in its name, and Spark's file source lists such "
-            "files more than once (SPARK-58518); rename it and start the query again"
-        )
+        raise StorageError(f"stream {stream!r}: the file {path!r} {GLOB_CHARACTERS_REFUSED}")
 
 
 def _conformed(column: pa.Array, type_: pa.DataType) -> pa.Array:

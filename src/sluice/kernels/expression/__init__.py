@@ -20,7 +20,9 @@ from sluice.kernels.expression.instants import fixed_offset
 from sluice.kernels.expression.tree import EvaluationError, Node, Rows, spread
 from sluice.model.errors import FlowError
 
-__all__ = ["EvaluationError", "Expression", "compile_condition", "compile_expression", "split_alias"]
+ELSEWHERE = "compute it as a column of the stream first, with Spark's withColumn"
+"""In every refusal of what Spark has and is not available here."""
+__all__ = ["ELSEWHERE", "EvaluationError", "Expression", "compile_condition", "compile_expression", "split_alias"]
 
 
 @dataclass(frozen=True)

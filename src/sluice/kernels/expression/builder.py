@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sluice.kernels.expression import ELSEWHERE
 from sluice.kernels.expression.arithmetic import compare_floats, extreme, member, null_safe
 from sluice.kernels.expression.arrays import arrow
 from sluice.kernels.expression.casting import cast_kernel
@@ -23,7 +24,7 @@ from sluice.kernels.expression.coercion import (
     spark_name,
     spark_type,
 )
-from sluice.kernels.expression.syntax import ELSEWHERE, Source, Syntax
+from sluice.kernels.expression.syntax import Source, Syntax
 from sluice.kernels.expression.tree import Call, Choice, Constant, EvaluationError, Kernel, Node, Rows
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from sluice.kernels.expression import operators
+from sluice.kernels.expression import ELSEWHERE, operators
 from sluice.kernels.expression.coercion import BOOLEAN, NULL, is_ordered
 from sluice.kernels.expression.conditionals import CONDITIONALS, is_null
 from sluice.kernels.expression.lists import LISTS, element
 from sluice.kernels.expression.literals import Literals
 from sluice.kernels.expression.numeric import NUMERIC
-from sluice.kernels.expression.syntax import ELSEWHERE, Source, Syntax, is_interval
+from sluice.kernels.expression.syntax import Source, Syntax, is_interval
 from sluice.kernels.expression.temporal import TEMPORAL, extract
 from sluice.kernels.expression.textual import TEXTUAL, concat, like, rlike, trimmed
 from sluice.kernels.expression.tree import Choice, Column, Constant, Junction, Node

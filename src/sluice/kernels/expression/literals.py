@@ -7,6 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 from sqlglot import exp
 
+from sluice.kernels.expression import ELSEWHERE
 from sluice.kernels.expression.builder import Builder
 from sluice.kernels.expression.coercion import (
     BINARY,
@@ -25,7 +26,7 @@ from sluice.kernels.expression.coercion import (
     STRING,
 )
 from sluice.kernels.expression.operators import MONTHS
-from sluice.kernels.expression.syntax import ELSEWHERE, Syntax, read_interval
+from sluice.kernels.expression.syntax import Syntax, read_interval
 from sluice.kernels.expression.tree import Constant, Days, Node
 
 _TYPES = {

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from sluice.kernels.expression import arithmetic, instants
+from sluice.kernels.expression import ELSEWHERE, arithmetic, instants
 from sluice.kernels.expression.builder import Builder
 from sluice.kernels.expression.coercion import (
     DATE,
@@ -30,7 +30,7 @@ from sluice.kernels.expression.coercion import (
     is_temporal,
     spark_name,
 )
-from sluice.kernels.expression.syntax import ELSEWHERE, Syntax
+from sluice.kernels.expression.syntax import Syntax
 from sluice.kernels.expression.tree import Constant, Days, Node
 
 MONTHS = pa.month_day_nano_interval()  # Spark's year-month interval, which occurs only as a literal

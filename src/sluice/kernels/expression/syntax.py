@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 
+from sluice.kernels.expression import ELSEWHERE
 from sluice.model.errors import FlowError
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     Syntax: TypeAlias = Expr
 else:
     Syntax = exp.Expression  # what older releases call a node
-
-ELSEWHERE = "compute it as a column of the stream first, with Spark's withColumn"
 
 
 class SparkAsWritten(Spark):
