@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sluice.model.aggregate import Aggregate, result_type
 from sluice.model.durations import in_words
-from sluice.model.stream import Input, Stream
+from sluice.model.stream import TIME_COLUMN, Input, Stream
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 
@@ -54,10 +54,12 @@ class GroupBy:
         }
 
     def _describe(self, over: str) -> str:
-        groups = f"by ({', '.join(self.keys)})" if self.keys else "of all rows"
+        groups = f"({', '.join(self.keys)})" if self.keys else "(everything)"
+        hidden = self.stream.event_time == TIME_COLUMN
+        time = "that of the newest row" if hidden else repr(self.stream.event_time)
         shown = ", ".join(f"{a.function}({a.column or '*'}) as {a.name}" for a in self.aggregates)
         return (
-            f"Group-by {groups} of {self.stream.name!r}, event time {self.stream.event_time!r}, delay "
+            f"Group-by {groups} of {self.stream.name!r}, event time {time}, delay "
             f"{in_words(self.stream.delay)}\n  over {over}\n  {shown}"
         )
 
