@@ -35,3 +35,15 @@ def spark() -> Iterator[Any]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def nothing_stays(spark: Any) -> Iterator[None]:
+    """After a test no query runs, and no directory of a local tier is left."""
+    from arrivals import workspaces
+
+    before = workspaces(spark)
+    yield
+    for query in spark.streams.active:
+        query.stop()
+    assert workspaces(spark) == before

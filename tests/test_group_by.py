@@ -335,6 +335,23 @@ def test_state_of_the_newest_rows_does_not_grow(tmp_path):
     assert query.results()["n"].to_pylist().count(5) == 150 * 200 - 4 * 20
 
 
+def test_an_epoch_that_ends_no_window_looks_at_no_state(tmp_path):
+    a = source("a")
+    query = DirectQuery(plan_of([a.groupBy("k").window("1 minute").agg(n=("*", "count")).relation]), tmp_path, sites=1)
+    probed = []
+    for epoch in range(14):
+        table = [[1], pa.array([epoch * 10 * SECOND], TIME), [1], [0.0]]
+        query.run([pa.table([pa.array(c) for c in table], schema=a.stream.schema)])
+        probed.append(query.epochs.record.figures["sites"][0]["probed"])
+    assert [epoch for epoch, runs in enumerate(probed) if runs] == [6, 12]  # at one and at two minutes
+    assert query.results()["n"].to_pylist() == [6, 6]
+    query.close()
+
+
+def test_a_column_is_replaced_under_any_spelling():
+    assert source("a").withColumn("V", "v + 1").columns == ["k", "ts", "V", "w"]
+
+
 def test_the_event_time_stays_a_column_under_any_spelling():
     a = source("a")
     for spelling in ("ts", "a.ts", "TS", "`ts`"):

@@ -6,7 +6,6 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +19,11 @@ from sluice import CheckpointError, Flow
 from sluice.cli.main import main
 from sluice.state.storage import watch
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 
 A = [ticks([1, 2, 3], [0, 1, 2]), ticks([1, 1, 4], [3, 4, 5]), ticks([2, 4], [6, 6])]
 B = [ticks([1, 2], [0.5, 1.5]), ticks([1, 3, 3], [3, 4, 5]), ticks([2, 2], [6, 7])]
 SPEED = {"sites": 2, "partitions": 8}
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays(spark: Any) -> Iterator[None]:
-    before = workspaces(spark)
-    yield
-    for query in spark.streams.active:
-        query.stop()
-    assert workspaces(spark) == before
 
 
 def inputs(root: Path, epochs: int, first: int = 0) -> Path:

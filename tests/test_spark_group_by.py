@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import runpy
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +11,17 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from arrivals import arrive, ticks, workspaces
+from arrivals import arrive, ticks
 from oracle import multiset
 
 from sluice import Flow, FlowError
 from sluice.cli.main import main
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 
 TRADES = [ticks([f"k{i % 5}" for i in range(60)], [e * 10 + i / 6 for i in range(60)], range(60)) for e in range(4)]
 QUOTES = [ticks([f"k{i % 7}" for i in range(40)], [e * 10 + i / 4 for i in range(40)], range(40)) for e in range(4)]
 SCHEMA = "k string, ts timestamp, v bigint"
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays(spark: Any) -> Iterator[None]:
-    before = workspaces(spark)
-    yield
-    for query in spark.streams.active:
-        query.stop()
-    assert workspaces(spark) == before
 
 
 @pytest.fixture

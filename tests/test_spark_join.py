@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -14,24 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from arrivals import arrive, ticks, workspaces
+from arrivals import arrive, ticks
 from oracle import batch_join, multiset, on_time
 from specs import SECOND, TIME
 
 from sluice import Flow
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 
 SPEED = {"sites": 2, "partitions": 16}
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays(spark: Any) -> Iterator[None]:
-    before = workspaces(spark)
-    yield
-    for query in spark.streams.active:
-        query.stop()
-    assert workspaces(spark) == before
 
 
 def run(joined: Any, root: Path, **options: Any) -> tuple[pa.Table, Any]:

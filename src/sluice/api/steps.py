@@ -10,7 +10,7 @@ import pyarrow as pa
 from sluice.kernels.expression import ELSEWHERE, compile_condition, compile_expression, split_alias
 from sluice.model.errors import FlowError
 from sluice.model.stream import BySpark, Expression, Project, Stream
-from sluice.spark.sources import analysed, can_be_rows
+from sluice.spark.sources import analysed, can_be_rows, quoted
 
 if TYPE_CHECKING:
     from sluice.api.stream import StreamHandle
@@ -56,7 +56,7 @@ def _by_spark(handle: StreamHandle, text: str) -> BySpark | None:
 def selection(handle: StreamHandle, text: str) -> list[tuple[str, Expression]]:
     """The columns that one entry of `select` stands for: `*`, a column, or an expression with a name."""
     if _text(text).strip() == "*":
-        return [pair for name in handle.columns for pair in selection(handle, f"`{name.replace('`', '``')}`")]
+        return [pair for name in handle.columns for pair in selection(handle, quoted(name))]
     inner, name = split_alias(text)
     found = expression(handle, inner)
     if name is None:
@@ -88,7 +88,7 @@ def resolver(handle: StreamHandle) -> Callable[[str | None, str], str]:
 def is_plain(text: str, column: str) -> bool:
     """Whether a text is nothing but a column's name, perhaps in backticks and with its stream's."""
     written = text.strip().lower()
-    ways = (column.lower(), f"`{column.lower().replace('`', '``')}`")
+    ways = (column.lower(), quoted(column.lower()))
     return written in ways or written.split(".", 1)[-1] in ways
 
 

@@ -14,6 +14,7 @@ from sluice.api.writer import DataStreamWriter
 from sluice.model.errors import FlowError
 from sluice.model.plan import Applied, OperatorSpec, Relation, plan_of
 from sluice.model.stream import TIME_COLUMN, Filter, Project, Step, Stream
+from sluice.spark.sources import quoted
 
 if TYPE_CHECKING:
     from sluice.api.flow import Flow
@@ -65,10 +66,10 @@ class StreamHandle:
         if not isinstance(name, str) or not name or name.startswith("__"):
             raise FlowError(f"{name!r} cannot be the name of a column")
         made = expression(self, expression_)
-        have = [(n, expression(self, _quoted(n))) for n in self.columns]
-        names = [n for n, _ in have]
-        if name in names:
-            return self._projected(tuple((n, made if n == name else e) for n, e in have))
+        have = [(n, expression(self, quoted(n))) for n in self.columns]
+        same = [n for n, _ in have if n == name] or [n for n, _ in have if n.lower() == name.lower()][:1]
+        if same:
+            return self._projected(tuple((name, made) if n in same else (n, e) for n, e in have))
         return self._projected((*have, (name, made)))
 
     def join(
@@ -130,7 +131,3 @@ def applied(flow: Flow, spec: OperatorSpec, feeds: tuple[Relation, ...]) -> Stre
         schema = pa.schema([pa.field(TIME_COLUMN, times.schema.field(times.event_time).type), *schema])
     stream = Stream("result", schema, spec.event_time, spec.delay)
     return StreamHandle(flow, "", Relation(Applied(spec, feeds), (), stream))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -7,21 +7,16 @@ from datetime import datetime, timezone
 from itertools import groupby
 from typing import Any
 
-from sluice.control.journal import FORMAT, Journal
+from sluice.control.journal import Journal
 from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
-from sluice.model.errors import CheckpointError
 from sluice.state.storage import Storage
 
 
 def inspect(uri: str, epochs: int = 10) -> str:
     """A page of text about the checkpoint at `uri`; it is only read."""
     journal = Journal(Storage(uri))
-    identity = journal.identity()
-    if identity is None:
-        raise CheckpointError(f"{uri} holds no Sluice checkpoint (there is no flow.json in it)")
-    if identity.get("format") != FORMAT:
-        raise CheckpointError(f"{uri} has format {identity.get('format')}; this version of Sluice reads {FORMAT}")
+    identity = journal.recognised()
     numbers = journal.numbers()
     lines = _flow(identity)
     if not numbers:

@@ -27,6 +27,17 @@ class Journal:
             return None
         return self._parsed(IDENTITY)
 
+    def recognised(self) -> dict[str, Any]:
+        """Whose checkpoint this is, for those who only read it; what is none, or of another version, is refused."""
+        found = self.identity()
+        if found is None:
+            raise CheckpointError(f"{self.storage.uri} holds no Sluice checkpoint (there is no {IDENTITY} in it)")
+        if found.get("format") != FORMAT:
+            raise CheckpointError(
+                f"{self.storage.uri} has format {found.get('format')}; this version of Sluice reads {FORMAT}"
+            )
+        return found
+
     def claim(self, identity: dict[str, Any]) -> dict[str, Any]:
         """Make this checkpoint the flow's, or see that it is; another flow's or version's is refused, untouched."""
         found = self.identity()

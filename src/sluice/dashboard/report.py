@@ -11,12 +11,12 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from sluice.control.journal import FORMAT, Journal
+from sluice.control.journal import Journal
 from sluice.dashboard import plot, series
 from sluice.dashboard.quantity import BYTES, ROWS, ROWS_PER_SECOND, SECONDS
 from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
-from sluice.model.errors import CheckpointError, StorageError
+from sluice.model.errors import StorageError
 from sluice.state.storage import Storage
 
 LISTED = 25
@@ -31,11 +31,7 @@ def report_checkpoint(uri: str, path: str) -> None:
 def read_checkpoint(uri: str) -> tuple[dict[str, Any], list[EpochRecord]]:
     """The identity and the epochs on record of a checkpoint."""
     journal = Journal(Storage(uri))
-    identity = journal.identity()
-    if identity is None:
-        raise CheckpointError(f"{uri} holds no Sluice checkpoint (there is no flow.json in it)")
-    if identity.get("format") != FORMAT:
-        raise CheckpointError(f"{uri} has format {identity.get('format')}; this version of Sluice reads {FORMAT}")
+    identity = journal.recognised()
     records = []
     for number in journal.numbers():
         try:

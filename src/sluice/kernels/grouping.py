@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sluice.kernels.expression.arrays import numbers, valid
 from sluice.kernels.hashing import hash_keys
-from sluice.kernels.order import sorting
+from sluice.kernels.order import changes, sorting
 from sluice.kernels.wide import halves
 
 
@@ -193,12 +193,11 @@ def _rearranged(word: np.ndarray, places: np.ndarray, again: np.ndarray) -> np.n
 
 
 def _changes(sorted_words: Sequence[np.ndarray]) -> np.ndarray:
-    """Whether each row differs from the one before it; the first does."""
-    changes = np.zeros(len(sorted_words[0]), dtype=bool)
-    changes[:1] = True
-    for word in sorted_words:
-        changes[1:] |= word[1:] != word[:-1]
-    return changes
+    """Whether each row differs from the one before it in one of the words; the first does."""
+    found = changes(sorted_words[0])
+    for word in sorted_words[1:]:
+        found |= changes(word)
+    return found
 
 
 def _where_keys_share_a_hash(new_hash: np.ndarray, new_key: np.ndarray) -> np.ndarray:

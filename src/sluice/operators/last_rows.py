@@ -21,7 +21,8 @@ from sluice.kernels.probe import Run, expand
 from sluice.kernels.rolling import rolling
 from sluice.model.epoch import Times
 from sluice.model.group_by import LastRows
-from sluice.operators.seam import LARGE_MERGE, Outgoing, State, Stored
+from sluice.operators.seam import LARGE_MERGE, Outgoing, State
+from sluice.state.segment import Layout
 
 SEQUENCE = "__sequence"
 """Column with a row's place in the order of arrival, which decides between rows of one time."""
@@ -67,8 +68,8 @@ class LastRowsGroupBy:
     def crossing(self, input_: int) -> pa.Schema:
         return self.needed
 
-    def stored(self, input_: int) -> Stored:
-        return Stored(self.needed.append(pa.field(SEQUENCE, pa.int64())), self.spec.stream.event_time)
+    def stored(self, input_: int) -> Layout:
+        return Layout(self.needed.append(pa.field(SEQUENCE, pa.int64())), self.spec.stream.event_time)
 
     def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         rows = rows.select(self.needed.names)
@@ -83,11 +84,9 @@ class LastRowsGroupBy:
         kept = self._kept(some, after[0])
         if np.array_equal(kept, np.arange(len(run))):
             return run
-        return (
-            _run(some.take(kept))
-            if len(kept)
-            else Run(run.order[:0], run.times[:0], run.rows.slice(0, 0), run.scale, run.earliest, run.latest)
-        )
+        if len(kept) == 0:
+            return Run(run.order[:0], run.times[:0], run.rows.slice(0, 0), run.scale, run.earliest, run.latest)
+        return _run(some.take(kept))
 
     def epoch(
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
@@ -219,7 +218,7 @@ class LastRowsGroupBy:
 def _between(run: Run, done: int, now: int) -> _Rows:
     """The rows that had to wait until now."""
     at = np.flatnonzero((run.times > done) & (run.times <= now))
-    return _Rows(hash_part(run.order)[at], run.times[at], run.rows.take(pa.array(at)))
+    return _Rows(hash_part(run.order[at]), run.times[at], run.rows.take(pa.array(at)))
 
 
 def _together(pieces: list[_Rows]) -> _Rows | None:

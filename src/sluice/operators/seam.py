@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from sluice.kernels.probe import Run
 from sluice.model.epoch import Times
+from sluice.state.segment import Layout
 
 USUAL_MERGE, LARGE_MERGE = 256 << 20, 3 << 29
 """A merge of more bytes would hold an epoch up for long; and at 2 GB a column of text is full."""
@@ -28,14 +29,6 @@ class Outgoing:
     hashes: np.ndarray
     rows: pa.RecordBatch
     dropped: int = 0
-
-
-@dataclass(frozen=True)
-class Stored:
-    """The columns of an input's state, and which of them is the time that state is ordered by and expires by."""
-
-    schema: pa.Schema
-    time: str
 
 
 class State(Protocol):
@@ -60,7 +53,8 @@ class Operator(Protocol):
     def crossing(self, input_: int) -> pa.Schema:
         """The columns that cross the exchange."""
 
-    def stored(self, input_: int) -> Stored: ...
+    def stored(self, input_: int) -> Layout:
+        """The columns of an input's state, and which of them is the time that it is ordered by and expires by."""
 
     def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         """What of an input's rows has to reach the sites; runs before the exchange."""

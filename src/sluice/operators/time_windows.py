@@ -19,7 +19,8 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch import Times
 from sluice.model.group_by import TimeWindows
 from sluice.model.stream import TIME_COLUMN
-from sluice.operators.seam import LARGE_MERGE, Outgoing, State, Stored
+from sluice.operators.seam import LARGE_MERGE, Outgoing, State
+from sluice.state.segment import Layout
 
 ROWS_AT_ONCE = 1 << 21
 """Partials that are merged at a time."""
@@ -39,8 +40,8 @@ class TimeWindowsGroupBy:
     def crossing(self, input_: int) -> pa.Schema:
         return self.partials
 
-    def stored(self, input_: int) -> Stored:
-        return Stored(self.partials, TIME_COLUMN)
+    def stored(self, input_: int) -> Layout:
+        return Layout(self.partials, TIME_COLUMN)
 
     def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         times = rows.column(self.spec.stream.event_time).cast(pa.int64()).to_numpy()
@@ -72,12 +73,16 @@ class TimeWindowsGroupBy:
     ) -> Iterator[pa.RecordBatch]:
         fresh = self.compacted(0, new[0], after) if new[0] is not None else None
         done, now = before[0], after[0]
-        if now is not None and (done is None or now > done):
+        if now is not None and (done is None or self._ended(now) > self._ended(done)):
             first = np.iinfo(np.int64).min if done is None else done - self.spec.length
             runs = [*state.runs(0, (first, now)), *([fresh] if fresh is not None else [])]
             yield from self._closed(runs, done, now)
         if fresh is not None:
             state.stage(0, fresh)
+
+    def _ended(self, time: int) -> int:
+        """How many windows, counted from that at zero, have ended at a time; the i-th ends at i * slide + length."""
+        return (time - self.spec.length) // self.spec.slide
 
     def _closed(self, runs: list[Run], done: int | None, now: int) -> Iterator[pa.RecordBatch]:
         """Results of all windows that end after `done`, up to `now`; as many at a time as bound the work."""
@@ -99,13 +104,13 @@ class TimeWindowsGroupBy:
     def _ends(self, panes: np.ndarray, done: int | None, now: int) -> np.ndarray:
         """The ends, after `done` and up to `now`, of windows that hold one of these panes.
 
-        The i-th window ends at i * slide + length. A pane lies in a stretch of them; the stretches of later panes
-        begin and end later, so each adds only what lies behind the one before.
+        A pane lies in a stretch of windows; the stretches of later panes begin and end later, so each adds only what
+        lies behind the one before.
         """
         length, slide = self.spec.length, self.spec.slide
-        first, last = (panes - length) // slide + 1, np.minimum(panes // slide, (now - length) // slide)
+        first, last = (panes - length) // slide + 1, np.minimum(panes // slide, self._ended(now))
         if done is not None:
-            first = np.maximum(first, (done - length) // slide + 1)
+            first = np.maximum(first, self._ended(done) + 1)
         first[1:] = np.maximum(first[1:], np.maximum.accumulate(last)[:-1] + 1)
         count = np.maximum(last - first + 1, 0)
         index = np.arange(int(count.sum())) + np.repeat(first - (np.cumsum(count) - count), count)
@@ -127,7 +132,7 @@ class TimeWindowsGroupBy:
             source = np.repeat(used, copies)
             place = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies) + np.repeat(low, copies)
             rows.append(run.rows.take(pa.array(source)))
-            hashes.append(hash_part(run.order)[source])
+            hashes.append(hash_part(run.order[source]))
             at.append(ends[place])
         if not rows:
             return

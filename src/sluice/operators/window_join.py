@@ -19,7 +19,8 @@ from sluice.kernels.probe import PAIRS_AT_ONCE, Run, pairs
 from sluice.model.epoch import Times
 from sluice.model.join import JoinSpec
 from sluice.model.stream import TIME_COLUMN, Stream
-from sluice.operators.seam import USUAL_MERGE, Outgoing, State, Stored
+from sluice.operators.seam import USUAL_MERGE, Outgoing, State
+from sluice.state.segment import Layout
 
 Runs = Sequence[Run]
 BYTES_AT_ONCE = 256 << 20
@@ -75,8 +76,8 @@ class WindowJoin:
     def crossing(self, input_: int) -> pa.Schema:
         return self._stream(input_).schema
 
-    def stored(self, input_: int) -> Stored:
-        return Stored(self._stream(input_).schema, self._stream(input_).event_time)
+    def stored(self, input_: int) -> Layout:
+        return Layout(self._stream(input_).schema, self._stream(input_).event_time)
 
     def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         """Rows with a null in their key match nothing and stay behind."""

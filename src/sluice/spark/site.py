@@ -26,7 +26,7 @@ from sluice.model.stream import applied
 from sluice.operators import operator
 from sluice.spark.results import PartWriter, Staging
 from sluice.spark.sending import BLOBS, FIGURES, REPORT, Blob, blob_schema, document, in_batches, senders
-from sluice.state.segment import Layout, sorted_run
+from sluice.state.segment import sorted_run
 from sluice.state.storage import Storage
 from sluice.state.tiers import Tiers
 from sluice.state.transaction import Keeping, Transaction
@@ -66,7 +66,7 @@ class _SiteEpoch:
         self.nodes = [n for n, node in enumerate(self.plan.nodes) if node.level == level]
         self.operators = {n: operator(self.plan.nodes[n].spec) for n in self.nodes}
         self.local = {g: (n, i) for n in self.nodes for i, g in enumerate(self.plan.inputs_of(n))}
-        self.layouts = {g: Layout(*_stored(self.operators[n].stored(i))) for g, (n, i) in self.local.items()}
+        self.layouts = {g: self.operators[n].stored(i) for g, (n, i) in self.local.items()}
         self.attempt = Attempt(task.number, site, task.run, f"{level}{uuid.uuid4().hex[:8]}")
         self.rows_in = self.probed = self.nulls = 0
         self.rows: dict[int, list[int]] = {}
@@ -246,7 +246,3 @@ class _NodeState:
         took = perf_counter() - started
         self.site.add("durable", took)
         self.site.add("kernel", -took)
-
-
-def _stored(stored: Any) -> tuple[pa.Schema, str]:
-    return stored.schema, stored.time

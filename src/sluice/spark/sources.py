@@ -111,7 +111,7 @@ def combined(spark: SparkSession, sources: list[Source]) -> DataFrame:
     for number, source in enumerate(sources):
         if source.frame is not None:
             frame, path = source.frame, F.lit(None).cast("string")
-            mine = {name: frame[_quoted(c)] for (name, _), c in zip(slots[number], frame.columns, strict=True)}
+            mine = {name: frame[quoted(c)] for (name, _), c in zip(slots[number], frame.columns, strict=True)}
         else:
             reader = spark.readStream.format("binaryFile").schema(_FILES)
             frame, path, mine = reader.options(**dict(source.options or {})).load(source.path), F.col("path"), {}
@@ -138,5 +138,6 @@ def _slots(sources: list[Source]) -> list[list[tuple[str, DataType]]]:
     return out
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A column's name as Spark SQL takes it, whatever it consists of."""
     return "`" + name.replace("`", "``") + "`"
