@@ -230,7 +230,7 @@ def listed(output: Path) -> list[str]:
 def processes(root: Path) -> list[psutil.Process]:
     """Every process started by the job: driver, JVMs, Python workers, reapers. Their environment names the root."""
     found = []
-    for process in psutil.process_iter():
+    for process in psutil.process_iter(["name"]):  # asked for once: it may end while we look
         try:
             if str(root) in " ".join(process.cmdline()) or process.environ().get("SPARK_HOME") == f"{root}/spark":
                 found.append(process)
@@ -241,7 +241,7 @@ def processes(root: Path) -> list[psutil.Process]:
 
 def local_leftovers(root: Path) -> list[str]:
     """What must vanish when the processes have ended, however they ended."""
-    left = [f"process {p.pid} {p.name()}" for p in processes(root)]
+    left = [f"process {p.pid} {p.info['name']}" for p in processes(root)]
     for directory in (root / "mem", root / "disk", root / "tmp"):
         left += [str(p) for p in directory.glob("sluice-*")]
     identity = root / "ck" / "flow.json"
