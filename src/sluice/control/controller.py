@@ -17,13 +17,18 @@ Decision = dict[str, Any]
 def collect(record: EpochRecord) -> ClusterView:
     """The view a policy gets of the epoch that has just committed."""
     sites = record.figures.get("sites", [])
+    units = np.array(record.routing.owners)
+    nothing = np.zeros(len(units), dtype=np.int64)
     return ClusterView(
         epoch=record.number,
-        unit_site=np.array(record.routing.owners),
-        site_rows=np.array([s["rows"] for s in sites]),
+        seconds=max((s["busySeconds"] for s in sites), default=0.0),
+        unit_site=units,
+        unit_rows=nothing,
+        unit_bytes=nothing,
+        unit_spilled=nothing.astype(bool),
+        unit_pending=nothing,
+        site_idle=np.zeros(len(sites)),
         site_memory=np.array([s["memoryBytes"] for s in sites]),
-        site_disk=np.array([s["diskBytes"] for s in sites]),
-        site_busy=np.array([s["busySeconds"] for s in sites]),
     )
 
 

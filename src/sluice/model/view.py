@@ -9,14 +9,26 @@ import numpy as np
 
 @dataclass(frozen=True)
 class ClusterView:
-    """The cluster after an epoch. Columns `unit_*` have one entry a unit, `site_*` one a site."""
+    """The cluster over the time its statistics were collected. Columns `unit_*` have one entry a unit, `site_*` a site.
+
+    `unit_bytes` is a unit's state wherever it lies; `unit_spilled` says that it lies on disk, so that its input waits,
+    `unit_pending` rows of it. `site_idle` is how many of the `seconds` a site waited for input, `site_memory` the bytes
+    it may use for state, always a finite number.
+    """
 
     epoch: int
+    seconds: float
     unit_site: np.ndarray
-    site_rows: np.ndarray
+    unit_rows: np.ndarray
+    unit_bytes: np.ndarray
+    unit_spilled: np.ndarray
+    unit_pending: np.ndarray
+    site_idle: np.ndarray
     site_memory: np.ndarray
-    site_disk: np.ndarray
-    site_busy: np.ndarray
+
+    @property
+    def sites(self) -> int:
+        return len(self.site_idle)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,8 @@ class LastRowsGroupBy:
         self.retention: int | None = None
         self.largest_merge = LARGE_MERGE
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
-        wanted = [*spec.keys, spec.stream.event_time, *(a.column for a in spec.aggregates if a.column)]
+        self.aggregated = list(dict.fromkeys(a.column for a in spec.aggregates if a.column))
+        wanted = [*spec.keys, spec.stream.event_time, *self.aggregated]
         self.needed = pa.schema([spec.stream.schema.field(name) for name in dict.fromkeys(wanted)])
         self.kept = spec.count - 1
 
@@ -147,28 +148,24 @@ class LastRowsGroupBy:
     def _aggregated(self, turn: _Rows, runs: list[Run], done: int | None) -> pa.RecordBatch:
         hashes = turn.hashes[changes(turn.hashes)]
         before = self._predecessors(hashes, runs, done, self.kept)
-        everything = _together([*before, turn])
-        assert everything is not None
-        order = _in_order(everything.hashes, everything.times, everything.sequence)
-        sorted_hashes = everything.hashes[order]
-        shared = np.unique(sorted_hashes[changes(self._groups(everything, order)) & ~changes(sorted_hashes)])
+        everything, order = _ordered([*before, turn])
+        new = changes(everything.hashes[order])
+        shared = np.unique(everything.hashes[order[changes(self._groups(everything, order)) & ~new]])
         if len(shared):  # groups with one hash: what was found may be of the other group, so look at all of it
             again = self._predecessors(shared, runs, done, None)
             alone = [piece.take(np.flatnonzero(~np.isin(piece.hashes, shared))) for piece in before]
-            everything = _together([*alone, *again, turn])
-            assert everything is not None
-            keys = [everything.rows.column(k) for k in self.spec.keys]
-            ids = group_rows(keys, everything.hashes, rows=len(everything)).ids
-            order = np.lexsort((everything.sequence, everything.times, ids))
-            starts = np.flatnonzero(changes(ids[order]))
-        else:
-            starts = np.flatnonzero(changes(sorted_hashes))
+            everything, order = _ordered([*alone, *again, turn])
+            new = changes(everything.hashes[order])
+            mixed = np.flatnonzero(np.isin(everything.hashes[order], shared))
+            ids = self._groups(everything, order[mixed])
+            apart = np.argsort(ids, kind="stable")
+            order[mixed], new[mixed] = order[mixed[apart]], changes(ids[apart])
+        starts = np.flatnonzero(new)
         wanted = np.flatnonzero(order >= len(everything) - len(turn))
-        rows = everything.rows.take(pa.array(order))
-        found = rolling(self.aggregation, rows, np.append(starts, len(order)), wanted, self.spec.count)
-        at = pa.array(wanted)
-        head = [rows.column(f.name).take(at) for f in self._head()]
-        return pa.RecordBatch.from_arrays([*head, *found.columns], schema=self.schema)
+        values = everything.rows.select(self.aggregated).take(pa.array(order))
+        found = rolling(self.aggregation, values, np.append(starts, len(order)), wanted, self.spec.count)
+        head = everything.rows.select([f.name for f in self._head()]).take(pa.array(order[wanted]))
+        return pa.RecordBatch.from_arrays([*head.columns, *found.columns], schema=self.schema)
 
     def _head(self) -> list[pa.Field]:
         return [f for f in self.schema][: len(self.schema) - len(self.spec.aggregates)]
@@ -229,6 +226,13 @@ def _together(pieces: list[_Rows]) -> _Rows | None:
         np.concatenate([p.times for p in pieces]),
         pa.concat_batches([p.rows for p in pieces]),
     )
+
+
+def _ordered(pieces: list[_Rows]) -> tuple[_Rows, np.ndarray]:
+    """The pieces together, and the order of their rows by hash, time and arrival."""
+    everything = _together(pieces)
+    assert everything is not None
+    return everything, _in_order(everything.hashes, everything.times, everything.sequence)
 
 
 def _in_order(hashes: np.ndarray, times: np.ndarray, sequence: np.ndarray) -> np.ndarray:
