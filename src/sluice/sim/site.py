@@ -1,0 +1,199 @@
+"""A consumer's dealings beside tuples (Flux-Cons): it answers messages, moves state, and keeps within its memory.
+
+Whatever takes time is a task, a generator that yields what it needs, CPU, disk or a unit's pending input processed,
+and goes on when that is done. A site does one task at a time and no tuples meanwhile; messages wait between two tasks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from sluice.sim import core
+from sluice.sim.agenda import Agenda
+from sluice.sim.hardware import Hardware
+from sluice.sim.world import Costs, World
+from sluice.state.residence import Fetch, Residence, Spill
+
+
+@dataclass(frozen=True)
+class Cpu:
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Disk:
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Pending:
+    """Process all input of a unit that was put aside."""
+
+    unit: int
+
+
+Need = Cpu | Disk | Pending
+Task = Iterator[Need]
+Message = Callable[[], Task | None]
+
+
+class Site:
+    """One consumer instance with its memory."""
+
+    def __init__(self, number: int, world: World, costs: Costs, hardware: Hardware, agenda: Agenda, rng: object) -> None:
+        self.number, self.world, self.costs, self.hardware, self.agenda = number, world, costs, hardware, agenda
+        self.residence = Residence(hardware.memory)
+        self.sizes: dict[int, int] = {}
+        self._rng = rng
+        self._inbox: deque[Message] = deque()
+        self._task: Task | None = None
+        self._awaited: list[tuple[int, int, Message]] = []
+        self._alarm = float("inf")
+
+    # --- messages ---
+
+    def post(self, message: Message) -> None:
+        """Delivers a message; it is read between two tuples, or after the task at hand."""
+        self._inbox.append(message)
+        if core.interrupt(self.world, self.number):
+            self.attend()
+
+    def when_handled(self, producer: int, count: int, message: Message) -> None:
+        """Delivers a message when the first `count` tuples of a producer have been processed."""
+        if core.await_handled(self.world, producer, self.number, count):
+            self.post(message)
+        else:
+            self._awaited.append((producer, count, message))
+
+    @property
+    def is_pressed(self) -> bool:
+        """Whether its memory is too small for its units, so that it has buffers for input that cannot be processed."""
+        return bool(self.residence.spilled_units) or self.residence.used > self.residence.limit
+
+    def when_dry(self, producer: int, count: int, message: Message) -> None:
+        """Delivers a message when the first `count` tuples of a producer have been processed, or set aside."""
+
+        def set_aside() -> None:
+            if core.set_aside(self.world, self.costs, self.number):
+                self.post(message)
+            else:
+                self.when_handled(producer, count, message)
+
+        if self.is_pressed:
+            self.post(set_aside)
+        else:
+            self.when_handled(producer, count, message)
+
+    def attend(self) -> None:
+        """Reads messages and does what has to be done, until something takes time or tuples have their turn."""
+        handled = self.world.pair["handled"][:, self.number]
+        for entry in [a for a in self._awaited if handled[a[0]] >= a[1]]:
+            self._awaited.remove(entry)
+            self._inbox.append(entry[2])
+        while not self._go_on():
+            if self._inbox:
+                self._task = self._inbox.popleft()()
+            else:
+                self._task = self._keep_within_memory()
+                if self._task is None:
+                    break
+        core.resume(self.world, self.costs, self.number)
+
+    def _go_on(self) -> bool:
+        """Takes the task at hand on; False if there is none any more."""
+        if self._task is None:
+            return False
+        need = next(self._task, None)
+        if need is None:
+            self._task = None
+            return False
+        node = self.world.node[self.number]
+        if isinstance(need, Cpu):
+            node["work"] = max(need.seconds, 1e-9)
+        elif isinstance(need, Disk):
+            node["disk"] += max(need.seconds, 1e-9)
+        else:
+            node["draining"] = need.unit
+        return True
+
+    # --- state ---
+
+    def hold(self, unit: int, size: int) -> None:
+        """A unit's state is here from now on, in memory."""
+        self.sizes[unit] = size
+        self.residence.arrive(unit, size)
+        self.world.unit["resident"][unit] = True
+
+    def extract(self, unit: int, done: Callable[[], None]) -> Task:
+        """Takes a unit's state out, with all its input processed; one on disk is read first."""
+        size = self.sizes[unit]
+        if not self.residence.is_resident(unit):
+            yield Disk(self._read(unit, size))
+            self.world.unit["resident"][unit] = True
+        core.claim_aside(self.world, self.number, unit)
+        if self.world.unit["pending"][unit]:
+            yield Pending(unit)
+        yield Cpu(self._handling(size))
+        self.residence.leave(unit)
+        del self.sizes[unit]
+        done()
+
+    def install(self, unit: int, size: int, done: Callable[[], None]) -> Task:
+        yield Cpu(self._handling(size))
+        self.hold(unit, size)
+        done()
+
+    def resize(self, change: int) -> None:
+        """The memory for state grows, or shrinks by a negative change."""
+        if change >= 0:
+            self.residence.donate(change)
+        else:
+            self.residence.relinquish(-change)
+
+    def _keep_within_memory(self) -> Task | None:
+        step = self.residence.step(self.agenda.now)
+        if isinstance(step, Spill):
+            return self._spill(step.unit)
+        if isinstance(step, Fetch):
+            return self._fetch(step.unit)
+        due = self.residence.due
+        if due is not None and due != self._alarm:
+            self._alarm = due
+            self.agenda.at(due, lambda: self.post(lambda: None))
+        return None
+
+    def _spill(self, unit: int) -> Task:
+        size = self.sizes[unit]
+        yield Cpu(self._handling(size))
+        yield Disk(self._seek() + size / self.hardware.disk_rate)
+        self.residence.spilled(unit)
+        self.world.unit["resident"][unit] = False
+
+    def _fetch(self, unit: int) -> Task:
+        size = self.sizes[unit]
+        began = self.agenda.now
+        yield Disk(self._read(unit, size))
+        yield Cpu(self._handling(size))
+        self.residence.fetched(unit, self.agenda.now, self.agenda.now - began)
+        self.world.unit["resident"][unit] = True
+        if self.world.unit["pending"][unit]:
+            yield Pending(unit)
+
+    def _read(self, unit: int, size: int) -> float:
+        """Seconds to read a unit's state and the run of its input."""
+        waiting = self.world.unit[unit]
+        run = int(waiting["pending"]) * self.hardware.tuple_bytes - int(waiting["unwritten"])
+        spooled = self._seek() + run / self.hardware.disk_rate if run > 0 else 0.0
+        return self._seek() + size / self.hardware.disk_rate + spooled
+
+    def _seek(self) -> float:
+        assert isinstance(self._rng, np.random.Generator)
+        return max(0.0, self._rng.normal(self.hardware.seek, self.hardware.seek_spread))
+
+    def _handling(self, size: int) -> float:
+        return self.hardware.state_tuples(size) * self.hardware.handle_state
+
