@@ -18,9 +18,17 @@ class FlowError(SluiceError, ValueError):
     """
 
 
+class ScenarioError(SluiceError, ValueError):
+    """A scenario cannot be simulated as it is written, or at all; nothing has run yet."""
+
+
 class CheckpointError(SluiceError):
     """The checkpoint belongs to another flow or version, or cannot be read; it was left untouched."""
 
 
 class StorageError(SluiceError):
     """State could not be written or read back: a full disk, a lost or damaged file."""
+
+
+class ProtocolError(SluiceError):
+    """A step of a protocol came out of order, twice, or from somebody who takes no part in it."""

@@ -6,6 +6,9 @@ from typing import Protocol
 
 from sluice.model.errors import FlowError
 from sluice.model.view import Action, ClusterView
+from sluice.policies.hybrid import Hybrid
+from sluice.policies.load import LoadBalancing
+from sluice.policies.memory import MemoryBalancing
 from sluice.policies.static import Static
 
 
@@ -17,7 +20,12 @@ class Policy(Protocol):
     def decide(self, view: ClusterView) -> tuple[Action, ...]: ...
 
 
-_BY_NAME: dict[str, type[Policy]] = {"static": Static}
+_BY_NAME: dict[str, type[Policy]] = {
+    "hybrid": Hybrid,
+    "load": LoadBalancing,
+    "memory": MemoryBalancing,
+    "static": Static,
+}
 
 
 def policy(wanted: str | Policy) -> Policy:
@@ -25,6 +33,8 @@ def policy(wanted: str | Policy) -> Policy:
 
     >>> policy("static").name
     'static'
+    >>> policy("hybrid")
+    Hybrid(load=LoadBalancing(th_imb=1.2, th_util=0.9), memory=MemoryBalancing())
     """
     if not isinstance(wanted, str):
         if not callable(getattr(wanted, "decide", None)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable
 from itertools import count
 
@@ -16,6 +17,8 @@ class Agenda:
         self._planned: list[tuple[float, int, Callable[[], None]]] = []
 
     def at(self, time: float, call: Callable[[], None]) -> None:
+        if time == math.inf:
+            return
         heapq.heappush(self._planned, (max(time, self.now), next(self._numbers), call))
 
     def after(self, delay: float, call: Callable[[], None]) -> None:

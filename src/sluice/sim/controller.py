@@ -1,9 +1,9 @@
-"""The controller of a simulated cluster: rounds of collecting statistics, deciding, moving (Flux, sections 5.2, 5.3)."""
+"""The controller of a simulated cluster: rounds of collecting, deciding and moving (Flux, sections 5.2 and 5.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -44,8 +44,16 @@ class Controller:
     """It sits on a machine of its own; every message takes the network's latency."""
 
     def __init__(
-        self, world: World, costs: Costs, agenda: Agenda, network: Network, sites: Sequence[Site], policy: Policy,
-        owners: np.ndarray, unit_bytes: int, rounds: Rounds,
+        self,
+        world: World,
+        costs: Costs,
+        agenda: Agenda,
+        network: Network,
+        sites: Sequence[Site],
+        policy: Policy,
+        owners: np.ndarray,
+        unit_bytes: int,
+        rounds: Rounds,
     ) -> None:
         self.world, self.costs, self.agenda, self.network = world, costs, agenda, network
         self.sites, self.policy, self.rounds = sites, policy, rounds
@@ -122,9 +130,9 @@ class Controller:
                 case Extract(unit, site):
                     done = partial(self._then, movement, movement.extracted)
                     self.sites[site].post(partial(self.sites[site].extract, unit, done))
-                case Transfer(_, _, _):
+                case Transfer(_, source, target):
                     done = partial(self._then, movement, movement.transferred)
-                    self.network.transfer(self.unit_bytes, done)
+                    self.network.transfer(source, target, self.unit_bytes, done)
                 case Install(unit, site):
                     done = partial(self._then, movement, movement.installed)
                     self.sites[site].post(partial(self.sites[site].install, unit, self.unit_bytes, done))
@@ -159,11 +167,8 @@ class Controller:
     def _finished(self, unit: int) -> None:
         movement = self._moving.pop(unit)
         self.owners[unit] = movement.target
-        at = max(i for i, d in enumerate(self.decisions) if d.unit == unit)
-        known = self.decisions[at]
-        self.decisions[at] = Decision(
-            known.time, unit, known.source, known.target, known.reason, self.agenda.now
-        )
+        at = max(i for i, decision in enumerate(self.decisions) if decision.unit == unit)
+        self.decisions[at] = replace(self.decisions[at], done=self.agenda.now)
         if not self._moving:
             self.rounds = self.rounds.after(self.agenda.now - self._moving_since)
             self.begin_round()

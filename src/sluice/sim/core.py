@@ -48,7 +48,7 @@ def _bits(w: World) -> np.uint64:
     z = w.random[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    return np.uint64(z ^ (z >> np.uint64(31)))
 
 
 @compiled
@@ -174,7 +174,7 @@ def _drop_first(w: World, producer: int, to: int) -> int:
     w.pair[producer, to].list_head = w.slot[producer, slot].next
     w.slot[producer, slot].next = w.node[producer].free_slot
     w.node[producer].free_slot = slot
-    return unit
+    return int(unit)
 
 
 @compiled
@@ -509,6 +509,7 @@ def advance(w: World, c: Costs, until: float) -> int:
             goes_on = False
         else:
             w.node[node].idle += w.now[0] - w.node[node].idle_since
+            w.node[node].consumer = READY  # or a tuple that its own node sends it now would wake it again
             goes_on = _go_on(w, c, node)
         if not goes_on:
             w.node[node].consumer = BLOCKED  # until `resume`

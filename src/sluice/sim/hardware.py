@@ -36,7 +36,7 @@ class Hardware:
     """Bytes of input that are collected before they are written to a spilled unit's run; not in the paper."""
     link_rate: float = 250e6 / 8
     cross_rate: float = 500e6 / 8
-    """Bytes a second for moving state, between two nodes and over the whole network (section 5.4)."""
+    """Bytes a second for moving state: between two nodes, and from one half of the nodes to the other (section 5.4)."""
 
     @property
     def queue_tuples(self) -> int:

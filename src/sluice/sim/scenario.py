@@ -47,7 +47,7 @@ class Scenario:
     units_per_site: int = 64
     unit_bytes: int = 800_000
     groups: int = 16_384
-    skew: Skew = Skew()
+    skew: Skew = field(default_factory=Skew)
     exchange: str = "flux"
     buffer: int = 2048
     loads: tuple[Load, ...] = ()

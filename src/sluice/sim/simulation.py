@@ -61,65 +61,91 @@ class Outcome:
 
 def simulate(scenario: Scenario, policy: Policy) -> Outcome:
     """Runs to the end. The same scenario, seed included, gives the same outcome."""
-    agenda = Agenda()
-    hardware = scenario.hardware
-    kind = EXCHANGES[scenario.exchange]
-    owners = np.repeat(np.arange(scenario.sites), scenario.units_per_site)
-    bins = max(1, math.ceil(scenario.seconds / scenario.interval - 1e-9))
-    cluster = world(scenario.sites, owners, hardware, kind, scenario.buffer, bins, scenario.seed)
-    costs = _costs(scenario, kind)
-    rng = np.random.default_rng(scenario.seed)
-    sites = [Site(number, cluster, costs, hardware, agenda, rng) for number in range(scenario.sites)]
-    for unit, site in enumerate(owners):
-        sites[site].hold(unit, scenario.unit_bytes)
+    return Simulation(scenario, policy).run()
 
-    def share(number: int) -> None:
+
+class Simulation:
+    """A cluster with its sites and its controller, ready to run."""
+
+    def __init__(self, scenario: Scenario, policy: Policy) -> None:
+        self.scenario, self.policy, self.agenda = scenario, policy, Agenda()
+        hardware, kind = scenario.hardware, EXCHANGES[scenario.exchange]
+        owners = np.repeat(np.arange(scenario.sites), scenario.units_per_site)
+        bins = max(1, math.ceil(scenario.seconds / scenario.interval - 1e-9))
+        self.cluster = world(scenario.sites, owners, hardware, kind, scenario.buffer, bins, scenario.seed)
+        self.costs = _costs(scenario, kind)
+        rng = np.random.default_rng(scenario.seed)
+        self.sites = [
+            Site(number, self.cluster, self.costs, hardware, self.agenda, rng) for number in range(scenario.sites)
+        ]
+        for unit, site in enumerate(owners):
+            self.sites[site].hold(unit, scenario.unit_bytes)
+        network = Network(self.agenda, scenario.sites, hardware.link_rate, hardware.cross_rate)
+        self.controller = Controller(
+            self.cluster,
+            self.costs,
+            self.agenda,
+            network,
+            self.sites,
+            policy,
+            owners,
+            scenario.unit_bytes,
+            Rounds(scenario.minimum_collection),
+        )
+        self._plan()
+
+    def _plan(self) -> None:
+        """Puts what the scenario has happen on the agenda."""
+        scenario, at = self.scenario, self.agenda.at
+        self._share(0)
+        for number, drift in enumerate(scenario.drifts, 1):
+            at(drift.start, partial(self._share, number))
+        for load in scenario.loads:
+            at(load.start, partial(core.set_load, self.cluster, self.costs, load.site, True))
+            at(load.end, partial(core.set_load, self.cluster, self.costs, load.site, False))
+        for pressure in scenario.pressures:
+            at(pressure.start, partial(self._resize, pressure.site, -pressure.size))
+            at(pressure.end, partial(self._resize, pressure.site, pressure.size))
+
+    def _share(self, number: int) -> None:
+        """Makes other groups popular."""
+        scenario = self.scenario
         shares = unit_shares(scenario.groups, scenario.units, scenario.skew, scenario.seed + number)
-        cluster.share["chance"], cluster.share["other"] = alias_table(shares)
+        self.cluster.share["chance"], self.cluster.share["other"] = alias_table(shares)
 
-    share(0)
-    for number, drift in enumerate(scenario.drifts, 1):
-        agenda.at(drift.start, partial(share, number))
-    for load in scenario.loads:
-        agenda.at(load.start, partial(core.set_load, cluster, costs, load.site, True))
-        if load.end < scenario.seconds:
-            agenda.at(load.end, partial(core.set_load, cluster, costs, load.site, False))
-    for pressure in scenario.pressures:
-        agenda.at(pressure.start, partial(_resize, sites[pressure.site], -pressure.size))
-        if pressure.end < scenario.seconds:
-            agenda.at(pressure.end, partial(_resize, sites[pressure.site], pressure.size))
+    def _resize(self, site: int, change: int) -> None:
+        self.sites[site].post(partial(self.sites[site].resize, change))
 
-    network = Network(agenda, hardware.link_rate, hardware.cross_rate)
-    rounds = Rounds(scenario.minimum_collection)
-    controller = Controller(
-        cluster, costs, agenda, network, sites, policy, owners, scenario.unit_bytes, rounds
-    )
-    if policy.name != "static":
-        controller.begin_round()
+    def run(self) -> Outcome:
+        """Lets time pass to the end of the scenario."""
+        if self.policy.name != "static":
+            self.controller.begin_round()
+        core.start(self.cluster, self.costs)
+        end = self.scenario.seconds
+        while True:
+            asking = core.advance(self.cluster, self.costs, min(self.agenda.next_time(), end))
+            self.agenda.now = float(self.cluster.now[0])
+            if asking != NOBODY:
+                self.sites[asking].attend()
+            elif self.agenda.now >= end:
+                return self._outcome()
+            else:
+                self.agenda.run_due()
 
-    core.start(cluster, costs)
-    while True:
-        until = min(agenda.next_time(), scenario.seconds)
-        asking = core.advance(cluster, costs, until)
-        agenda.now = float(cluster.now[0])
-        if asking != NOBODY:
-            sites[asking].attend()
-        elif agenda.next_time() <= agenda.now and agenda.now < scenario.seconds:
-            agenda.run_due()
-        else:
-            break
-
-    counts = cluster.rate.sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        latency = cluster.delay / counts
-    return Outcome(
-        scenario, policy.name, cluster.rate / scenario.interval, latency, tuple(controller.decisions),
-        controller.owners, ~cluster.unit["resident"], controller.round,
-    )
-
-
-def _resize(site: Site, change: int) -> None:
-    site.post(lambda: site.resize(change))
+    def _outcome(self) -> Outcome:
+        cluster, interval = self.cluster, self.scenario.interval
+        with np.errstate(invalid="ignore", divide="ignore"):
+            latency = cluster.delay / cluster.rate.sum(axis=1)
+        return Outcome(
+            scenario=self.scenario,
+            policy=self.policy.name,
+            rate=cluster.rate / interval,
+            latency=latency,
+            decisions=tuple(self.controller.decisions),
+            owners=self.controller.owners,
+            spilled=~cluster.unit["resident"],
+            rounds=self.controller.round,
+        )
 
 
 def _costs(scenario: Scenario, kind: int) -> Costs:

@@ -44,7 +44,9 @@ Message = Callable[[], Task | None]
 class Site:
     """One consumer instance with its memory."""
 
-    def __init__(self, number: int, world: World, costs: Costs, hardware: Hardware, agenda: Agenda, rng: object) -> None:
+    def __init__(
+        self, number: int, world: World, costs: Costs, hardware: Hardware, agenda: Agenda, rng: np.random.Generator
+    ) -> None:
         self.number, self.world, self.costs, self.hardware, self.agenda = number, world, costs, hardware, agenda
         self.residence = Residence(hardware.memory)
         self.sizes: dict[int, int] = {}
@@ -191,9 +193,7 @@ class Site:
         return self._seek() + size / self.hardware.disk_rate + spooled
 
     def _seek(self) -> float:
-        assert isinstance(self._rng, np.random.Generator)
         return max(0.0, self._rng.normal(self.hardware.seek, self.hardware.seek_spread))
 
     def _handling(self, size: int) -> float:
         return self.hardware.state_tuples(size) * self.hardware.handle_state
-

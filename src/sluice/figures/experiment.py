@@ -1,0 +1,90 @@
+"""An experiment: simulations to run, what is read off them, and the claims that is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from sluice.figures.claim import Claim, Verdict
+from sluice.policies import policy
+from sluice.sim.scenario import Scenario
+from sluice.sim.simulation import Outcome, simulate
+
+
+@dataclass(frozen=True)
+class Run:
+    """A scenario under a policy."""
+
+    scenario: Scenario
+    policy: str = "static"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What an experiment shows: a value for every claim, charts by the end of their file names, and the data."""
+
+    values: Mapping[str, float]
+    charts: Mapping[str, str]
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A figure of a paper. `runs` names the simulations, `read` gets their outcomes by the same names."""
+
+    name: str
+    title: str
+    claims: tuple[Claim, ...]
+    runs: Mapping[str, Run]
+    read: Callable[[Mapping[str, Outcome]], Reading]
+
+    def verdicts(self, reading: Reading) -> list[Verdict]:
+        return [claim.verdict(reading.values[claim.name]) for claim in self.claims]
+
+
+Outcomes = dict[Run, Outcome]
+
+
+def run_all(runs: Iterable[Run], workers: int, tell: Callable[[int, int, Run], None]) -> Outcomes:
+    """Simulates every different run once, several at a time; the longest first."""
+    left = sorted(set(runs), key=_effort, reverse=True)
+    outcomes: Outcomes = {}
+    if workers == 1 or len(left) == 1:
+        for run in left:
+            outcomes[run] = _simulate(run)
+            tell(len(outcomes), len(left), run)
+        return outcomes
+    _simulate(Run(Scenario(seconds=0.001, sites=2, units_per_site=2)))  # compiles, once for all
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        waiting = {pool.submit(_simulate, run): run for run in left}
+        for done in as_completed(waiting):
+            outcomes[waiting[done]] = done.result()
+            tell(len(outcomes), len(left), waiting[done])
+    return outcomes
+
+
+def _simulate(run: Run) -> Outcome:
+    return simulate(run.scenario, policy(run.policy))
+
+
+def _effort(run: Run) -> float:
+    return run.scenario.seconds * run.scenario.sites
+
+
+def first_time(outcome: Outcome, holds: np.ndarray, start: float = 0.0) -> float:
+    """The end of the first interval after `start` where something holds; NaN if it never does."""
+    found = outcome.times[holds & (outcome.times > start)]
+    return float(found[0]) if len(found) else float("nan")
+
+
+def steady_from(outcome: Outcome, share: float = 0.97, last: float = 5.0) -> float:
+    """When the throughput reached the mean of the last seconds, but for a small rest, to stay there."""
+    end = outcome.scenario.seconds
+    level = share * outcome.mean_throughput(end - last)
+    below = outcome.times[outcome.throughput < level]
+    return float(below[-1]) if len(below) else 0.0

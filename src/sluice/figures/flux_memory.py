@@ -1,0 +1,285 @@
+"""Flux, section 6: memory pressure, and mixtures of it with processing load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sluice.dashboard.chart import Axis, Line, Mark, chart
+from sluice.dashboard.quantity import COUNT, LATENCY
+from sluice.figures.claim import Claim, at_least, at_most
+from sluice.figures.experiment import Experiment, Reading, Run, steady_from
+from sluice.figures.flux_load import PERTURBED, RATE, over_time, some_sites
+from sluice.sim.hardware import MB
+from sluice.sim.scenario import MEMORY_BOUND, Load, Pressure, Scenario
+from sluice.sim.simulation import Outcome
+
+Outcomes = Mapping[str, Outcome]
+
+DELAY = Axis("mean latency of a tuple", LATENCY, log=True)
+IN_MEMORY = 1e-3
+"""Seconds. A tuple of a unit in memory takes 45 µs; one that was on disk, seconds."""
+HALF = 512 * MB
+
+_STAGE = Scenario("memory", 70, **MEMORY_BOUND)  # type: ignore[arg-type]
+
+# --- Fig. 11 and 12 -------------------------------------------------------------------------------------------------
+
+_ONE_SHORT = replace(_STAGE, name="one site short of memory", pressures=(Pressure(5, HALF, 1.0),))
+
+
+def _fig11(outcomes: Outcomes) -> Reading:
+    free, static, adaptive = (outcomes[name] for name in ("unloaded", "static", "memory-based"))
+    level = free.mean_throughput(5)
+    stalled = static.throughput < 0.05 * level
+    stall_ends = float(static.times[stalled][-1]) if stalled.any() else float("nan")
+    back = steady_from(adaptive)
+    calm = [t for t, value in zip(adaptive.times, adaptive.latency, strict=True) if not value < IN_MEMORY]
+    marks = [Mark("paper: stall ends", x=15.0), Mark("paper: adaptive is back", x=37.0)]
+    seconds = Axis("seconds", COUNT)
+    delays = [Line(name, o.times.tolist(), o.latency.tolist()) for name, o in outcomes.items()]
+    charts = {
+        "": over_time("Fig. 11: memory of one site halved at 1 s", outcomes, marks),
+        "-latency": chart("Fig. 12: the same run, latency", seconds, DELAY, delays, marks),
+    }
+    values = {
+        "stall": stall_ends,
+        "back": back,
+        "rate": adaptive.mean_throughput(back) / level,
+        "latency back": max(calm, default=0.0) - back,
+        "static": static.mean_throughput(50) / level,
+        "trickle": adaptive.mean_throughput(6, stall_ends) / level,
+    }
+    return Reading(values, charts, {"moves": len(adaptive.decisions), "rounds": adaptive.rounds})
+
+
+FIG_11 = Experiment(
+    "flux-11",
+    "memory of one site from 1 GB to 512 MB at 1 s, 128 units of 6 MB (Fig. 11 and 12)",
+    (
+        Claim(
+            "stall",
+            "256 MB are written first, all is stalled until about 15 s",
+            15.0,
+            13.0,
+            17.0,
+            "s",
+            "43 units of 6 MB at 20 MB/s and 15 ms of extraction take 13.7 s",
+        ),
+        Claim(
+            "back",
+            "at the unloaded rate at about 37 s",
+            37.0,
+            28.0,
+            46.0,
+            "s",
+            "22 s after the stall, 42 rounds whose"
+            " length depends on when a busy site reads its messages; 40 % either side",
+        ),
+        at_least("rate", "reaches the unloaded case", 0.95, "of unloaded", "the units moved are work for others", 1.0),
+        Claim(
+            "latency back",
+            "latency returns to the in-memory latency once all are in memory",
+            0.0,
+            -3.0,
+            3.0,
+            "s after the rate",
+            "the last unit's pending input",
+        ),
+        at_most("static", "static stays degraded", 0.5, "of unloaded", "a swap of 0.6 s leaves 0.3 of every 0.9 s"),
+        Claim(
+            "trickle",
+            "some minute throughput during the stall, with repartitioning",
+            None,
+            0.0005,
+            0.2,
+            "of unloaded",
+            "'minute'",
+        ),
+    ),
+    {
+        "unloaded": Run(replace(_STAGE, name="unloaded", seconds=30)),
+        "static": Run(_ONE_SHORT),
+        "memory-based": Run(_ONE_SHORT, "memory"),
+    },
+    _fig11,
+)
+
+# --- Fig. 13 and 14 -------------------------------------------------------------------------------------------------
+
+_COUNTS = (0, 1, 2, 4, 8, 12, 14, 15, 16, 18, 20, 24, 32)
+_STATIC_COUNTS = (0, 1, 4, 8, 16, 24, 32)
+_LONG = 240.0
+
+
+def _short(count: int, seconds: float) -> Scenario:
+    pressed = tuple(Pressure(site, HALF, 1.0) for site in some_sites(count))
+    return replace(_STAGE, name=f"{count} sites short of memory", seconds=seconds if count else 30.0, pressures=pressed)
+
+
+def _last(outcome: Outcome) -> tuple[float, float]:
+    """Throughput and latency in steady state: the last 20 s."""
+    start = outcome.scenario.seconds - 20
+    return outcome.mean_throughput(start), outcome.mean_latency(start)
+
+
+def _fig13(outcomes: Outcomes) -> Reading:
+    adaptive = {n: _last(outcomes[f"memory {n}"]) for n in _COUNTS}
+    static = {n: _last(outcomes[f"static {n}"]) for n in _STATIC_COUNTS}
+    free = adaptive[0][0]
+
+    def lines(which: int) -> list[Line]:
+        return [
+            Line("memory-based", [*map(float, adaptive)], [v[which] for v in adaptive.values()], points=True),
+            Line("static", [*map(float, static)], [v[which] for v in static.values()], points=True),
+        ]
+
+    marks = [Mark("paper: aggregate memory is exhausted", x=16.0)]
+    charts = {
+        "": chart("Fig. 13: memory halved on more and more sites", PERTURBED, RATE, lines(0), marks),
+        "-latency": chart("Fig. 14: the same runs, latency", PERTURBED, DELAY, lines(1), marks),
+    }
+    held = [n for n in _COUNTS if all(adaptive[m][0] >= 0.9 * free for m in _COUNTS if m <= n)]
+    values = {
+        "holds": float(max(held)),
+        "latency": static[8][1] / adaptive[8][1],
+        "static first": static[1][0] / free,
+        "drop": adaptive[18][0] / free,
+        "latency after": adaptive[18][1] / adaptive[8][1],
+    }
+    return Reading(values, charts, {"memory": adaptive, "static": static})
+
+
+FIG_13 = Experiment(
+    "flux-13",
+    "memory pressure on 0 to 32 sites (Fig. 13 and 14)",
+    (
+        Claim(
+            "holds",
+            "holds until 16 sites are under pressure, where aggregate memory is exhausted",
+            16,
+            14,
+            16,
+            "sites, the last with at least 0.9 of unloaded",
+            "at 16, exactly full, a site has one unit on disk; at 15 each of the last units has to find the last gap",
+        ),
+        at_least(
+            "latency",
+            "latency orders of magnitude under static before that",
+            100.0,
+            "times lower than static at 8",
+            "'orders of magnitude': two",
+        ),
+        at_most(
+            "static first", "static degrades as soon as one site is perturbed", 0.5, "of unloaded", "as in Fig. 11"
+        ),
+        at_most("drop", "then throughput drops steeply", 0.7, "of unloaded at 18", "every short site rotates units"),
+        at_least(
+            "latency after",
+            "and latency rises by orders of magnitude",
+            100.0,
+            "times that at 8",
+            "'exponentially': two orders at least",
+        ),
+    ),
+    {
+        **{f"memory {n}": Run(_short(n, _LONG), "memory") for n in _COUNTS},
+        **{f"static {n}": Run(_short(n, 150.0)) for n in _STATIC_COUNTS},
+    },
+    _fig13,
+)
+
+# --- Fig. 15 --------------------------------------------------------------------------------------------------------
+
+_POLICIES = ("load", "memory", "hybrid")
+_EIGHT = some_sites(8, seed=15)
+_MEDIUM = replace(
+    _STAGE,
+    name="medium load",
+    seconds=160,  # the paper ran 100 s; here movement has to have subsided too
+    loads=tuple(Load(s) for s in _EIGHT),
+    pressures=tuple(Pressure(s, HALF) for s in _EIGHT),
+)
+_HEAVY = replace(
+    _STAGE,
+    name="heavy load",
+    seconds=100,
+    loads=tuple(Load(s) for s in range(32)),
+    pressures=tuple(Pressure(s, HALF if s < 16 else 262 * MB) for s in range(32)),
+)
+
+
+def _fig15(outcomes: Outcomes) -> Reading:
+    medium = {p: outcomes[f"medium {p}"] for p in _POLICIES}
+    heavy = {p: _last(outcomes[f"heavy {p}"]) for p in _POLICIES}
+    rates = {p: _last(o)[0] for p, o in medium.items()}
+    steady = {p: steady_from(o, 0.95, 10.0) for p, o in medium.items()}
+    names = Axis("policy", names=_POLICIES)
+    order = [0.0, 1.0, 2.0]
+    charts = {
+        "a": over_time(
+            "Fig. 15 (a): 8 sites with load and half the memory",
+            medium,
+            [Mark("paper: hybrid steady", x=55.0), Mark("paper: load-balancing steady", x=63.0)],
+        ),
+        "b": chart(
+            "Fig. 15 (b): load on all sites, too little memory",
+            names,
+            RATE,
+            [Line("throughput", order, [heavy[p][0] for p in _POLICIES])],
+            bars=True,
+        ),
+        "c": chart(
+            "Fig. 15 (c): the same runs, latency",
+            names,
+            Axis("mean latency of a tuple", LATENCY),
+            [Line("latency", order, [heavy[p][1] for p in _POLICIES])],
+            bars=True,
+        ),
+    }
+    values = {
+        "load over memory": rates["load"] / rates["memory"],
+        "hybrid over memory": rates["hybrid"] / rates["memory"],
+        "hybrid steady": steady["hybrid"],
+        "load steady": steady["load"],
+        "hybrid first": steady["load"] - steady["hybrid"],
+        "heavy throughput": heavy["hybrid"][0] / heavy["load"][0],
+        "heavy latency": heavy["load"][1] / heavy["hybrid"][1],
+    }
+    return Reading(values, charts, {"medium": rates, "steady": steady, "heavy": heavy})
+
+
+FIG_15 = Experiment(
+    "flux-15",
+    "processing load and memory pressure together: load-balancing, memory-based, hybrid",
+    (
+        at_least("load over memory", "medium load: load-balancing beats memory-based", 1.0, "times", "the sign alone"),
+        at_least("hybrid over memory", "medium load: hybrid beats memory-based", 1.0, "times", "the sign alone"),
+        Claim("hybrid steady", "hybrid is steady in 55 s", 55.0, 38.0, 72.0, "s", "30 %: as for Fig. 11"),
+        Claim("load steady", "load-balancing is steady in 63 s", 63.0, 44.0, 82.0, "s", "30 %: as for Fig. 11"),
+        at_least("hybrid first", "hybrid is steady before load-balancing", 0.0, "s earlier", "the sign alone", 8.0),
+        Claim(
+            "heavy throughput",
+            "heavy load: equal throughput",
+            1.0,
+            0.85,
+            1.15,
+            "times load-balancing",
+            "15 %: the paper's bars are equal to the eye",
+        ),
+        Claim(
+            "heavy latency",
+            "heavy load: hybrid halves the latency",
+            2.0,
+            1.5,
+            3.0,
+            "times lower",
+            "'a factor of two', of a mean over few cycles through the units on disk",
+        ),
+    ),
+    {
+        **{f"medium {p}": Run(_MEDIUM, p) for p in _POLICIES},
+        **{f"heavy {p}": Run(_HEAVY, p) for p in _POLICIES},
+    },
+    _fig15,
+)

@@ -1,0 +1,52 @@
+"""Hybrid balancing: memory first, then load where there is room, as in section 6.4 of the Flux paper.
+
+While any unit lies on disk its input waits, and no balance of load makes up for that. Once all are in memory the load
+is balanced, and only with units that fit into the memory their destination has left, so that none goes to disk again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sluice.model.view import Action, ClusterView
+from sluice.policies.load import LoadBalancing
+from sluice.policies.memory import MemoryBalancing, excess_capacity, in_bytes
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """Balance memory while any unit of any site is on disk, and load while none is.
+
+    >>> view = ClusterView(
+    ...     epoch=7, seconds=10.0, unit_site=np.array([0, 0, 0, 1]), unit_rows=np.array([300, 500, 200, 400]),
+    ...     unit_bytes=np.array([6, 2, 2, 4]) << 20, unit_spilled=np.zeros(4, bool), unit_pending=np.zeros(4),
+    ...     site_idle=np.array([0.0, 6.0]), site_memory=np.full(2, 8 << 20),
+    ... )
+    >>> print(Hybrid().decide(view)[0].reason)
+    site 0 is 100 % busy, site 1 40 %; unit 1 takes 50 % of site 0's rows; its 2 MiB fit into the 4 MiB free there
+    >>> print(Hybrid().decide(replace(view, unit_spilled=np.array([True, False, False, False])))[0].reason)
+    units on disk: 1; site 0 is 2 MiB short, site 1 has 4 MiB free; unit 1 has 2 MiB
+    """
+
+    load: LoadBalancing = field(default_factory=LoadBalancing)
+    memory: MemoryBalancing = field(default_factory=MemoryBalancing)
+
+    name = "hybrid"
+
+    def decide(self, view: ClusterView) -> tuple[Action, ...]:
+        on_disk = int(np.count_nonzero(view.unit_spilled))
+        if on_disk:
+            return tuple(
+                replace(move, reason=f"units on disk: {on_disk}; {move.reason}") for move in self.memory.decide(view)
+            )
+        room = excess_capacity(view)
+        return tuple(
+            replace(
+                move,
+                reason=f"{move.reason}; its {in_bytes(float(view.unit_bytes[move.unit]))} fit into "
+                f"the {in_bytes(float(room[move.site]))} free there",
+            )
+            for move in self.load.moves(view, room)
+        )

@@ -1,0 +1,104 @@
+"""Load balancing: busy sites give units to idle ones, as in section 5.3 of the Flux paper.
+
+The paper's U is how much of the time a site was not idle, its T the rows the site processed and its N those of a unit.
+What a move will do is estimated by assuming that every unit keeps its rows and every site its speed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sluice.model.view import Action, ClusterView, Move
+from sluice.policies.pairing import Pairs, first_of_each
+
+ROUNDING = 1e-9
+"""Less than this between two utilizations is no difference.
+
+A unit that only makes two sites change places must not look like a gain through the last digit of a division: it would
+go back and forth for ever.
+"""
+
+
+@dataclass(frozen=True)
+class LoadBalancing:
+    """Pair the busiest site with the idlest and move one unit that brings the two closer, without overloading either.
+
+    A pair is left alone, and all after it, when its donor is less busy than the average or less than `th_imb` times as
+    busy as its receiver, or when the receiver is busier than `th_util`. A site that processed nothing shows no speed:
+    it is taken to be as fast as its donor. One that is several times slower, and gives its only unit back, shows
+    nothing again: the unit goes to and fro. That takes a site with nothing but that unit, so many units prevent it.
+
+    >>> view = ClusterView(
+    ...     epoch=7, seconds=10.0, unit_site=np.array([0, 0, 0, 1]), unit_rows=np.array([600, 300, 100, 400]),
+    ...     unit_bytes=np.zeros(4), unit_spilled=np.zeros(4, bool), unit_pending=np.zeros(4),
+    ...     site_idle=np.array([0.0, 6.0]), site_memory=np.full(2, 1 << 30),
+    ... )
+    >>> LoadBalancing().decide(view)  # unit 0 would leave site 1 as busy as site 0 is now
+    (Move(unit=1, site=1, reason="site 0 is 100 % busy, site 1 40 %; unit 1 takes 30 % of site 0's rows"),)
+    """
+
+    th_imb: float = 1.2
+    th_util: float = 0.9
+
+    name = "load"
+
+    def decide(self, view: ClusterView) -> tuple[Action, ...]:
+        return self.moves(view, np.full(view.sites, np.inf))
+
+    def moves(self, view: ClusterView, room: np.ndarray) -> tuple[Move, ...]:
+        """The moves of one round, of units that fit into the bytes of `room` at their destination."""
+        if view.sites < 2 or view.seconds <= 0:
+            return ()
+        busy = np.clip(1 - view.site_idle / view.seconds, 0, 1)
+        rows = np.bincount(view.unit_site, weights=view.unit_rows, minlength=view.sites)
+        pairs = Pairs.from_ends(np.argsort(-busy, kind="stable"))
+        pairs = pairs.until_failure(self.worthwhile(busy[pairs.donor], busy[pairs.receiver], float(busy.mean())))
+
+        unit, pair = pairs.units(view.unit_site, view.sites)
+        fits = fitting(view.unit_rows[unit], busy, rows, pairs, pair)
+        fits &= view.unit_bytes[unit] <= room[pairs.receiver[pair]]
+        unit, pair = unit[fits], pair[fits]
+        first = first_of_each(pair, len(pairs.donor), view.unit_rows[unit])
+        unit, pair = unit[first], pair[first]
+
+        donor, receiver = pairs.donor[pair], pairs.receiver[pair]
+        share = view.unit_rows[unit] / rows[donor]
+        columns = (unit, donor, receiver, busy[donor], busy[receiver], share, rows[receiver] == 0)
+        return tuple(
+            Move(u, r, explained(u, d, r, *numbers))
+            for u, d, r, *numbers in zip(*(column.tolist() for column in columns), strict=True)
+        )
+
+    def worthwhile(self, donor: np.ndarray, receiver: np.ndarray, average: float) -> np.ndarray:
+        """The threshold test of each pair."""
+        passes: np.ndarray = (
+            (donor >= average - ROUNDING)
+            & (donor >= self.th_imb * receiver - ROUNDING)
+            & (receiver <= self.th_util + ROUNDING)
+        )
+        return passes
+
+
+def fitting(unit_rows: np.ndarray, busy: np.ndarray, rows: np.ndarray, pairs: Pairs, pair: np.ndarray) -> np.ndarray:
+    """Which units would bring donor and receiver closer and leave the receiver no more than fully busy.
+
+    A unit without rows brings them no closer, and so never moves.
+    """
+    cost = np.divide(busy, rows, out=np.zeros(len(busy)), where=rows > 0)  # of one row: the paper's U / T
+    gives, gets = cost[pairs.donor], np.where(rows[pairs.receiver] > 0, cost[pairs.receiver], cost[pairs.donor])
+    before = busy[pairs.donor] - busy[pairs.receiver]
+    receiver = busy[pairs.receiver][pair] + unit_rows * gets[pair]
+    after = np.abs(busy[pairs.donor][pair] - unit_rows * gives[pair] - receiver)
+    fits: np.ndarray = (after < before[pair] - ROUNDING) & (receiver <= 1 + ROUNDING)
+    return fits
+
+
+def explained(unit: int, donor: int, receiver: int, gives: float, gets: float, share: float, unknown: bool) -> str:
+    part = f"{100 * share:.3g} %" if share >= 0.001 else "under 0.1 %"
+    speed = f", and is taken to cost site {receiver}, which had no rows, as much" if unknown else ""
+    return (
+        f"site {donor} is {100 * gives:.0f} % busy, site {receiver} {100 * gets:.0f} %; "
+        f"unit {unit} takes {part} of site {donor}'s rows{speed}"
+    )
