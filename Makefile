@@ -1,6 +1,6 @@
 # Every target prepares what it needs; `make help` lists them. ARGS goes to the command behind a target.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow bench lint clean
+.PHONY: help setup demo test test-slow bench figures lint clean
 SHELL := bash
 
 ARGS ?=
@@ -25,6 +25,9 @@ test-slow: setup ## the long tests: kills and soak
 bench: setup ## Sluice beside Spark's own join, Flink and DuckDB; ARGS="--help" lists the choices
 	@scripts/flink.sh
 	@$(RUN) python -m benchmarks.run $(ARGS)
+
+figures: setup ## the papers' experiments in the simulator, into docs/figures; exit status 1 if a claim is missed
+	@$(RUN) sluice figures flux --out docs/figures $(ARGS)
 
 lint: setup ## ruff, mypy and the import contracts
 	@$(RUN) ruff check .

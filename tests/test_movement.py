@@ -152,7 +152,8 @@ class World(RuleBasedStateMachine):
 
     def take_in(self, s: int, row: Row) -> None:
         site, past = self.sites[s], self.history[row.unit]
-        assert site.ready(row.unit)
+        assert site.residence.is_resident(row.unit)
+        assert row.unit not in site.resting
         assert site.states[row.unit] == past, "the state is not that of all rows processed so far"
         assert row.number == sum(r.producer == row.producer for r in past), "lost, repeated or overtaken"
         past.append(row)

@@ -323,14 +323,19 @@ def test_input_is_processed_in_order_of_arrival_wherever_its_unit_is(events):
             assert spool.pending(unit) == 0
             spool.offer(unit, made[unit], resident=False)
             spool.restore(unit, runs)
-        elif spool.offer(unit, made[unit], resident=event == "in memory"):
-            seen[unit].append(made[unit])
+        else:
+            at_once = event == "in memory" and spool.pending(unit) == 0
+            assert spool.offer(unit, made[unit], resident=event == "in memory") is at_once
+            seen[unit] += [made[unit]] if at_once else []
         made[unit] += 1
     for unit in seen:
         assert seen[unit] + spool.take_all(unit) == list(range(made[unit]))
 
 
-def test_input_that_went_along_with_nothing_does_not_hold_up_more():
+def test_once_nothing_waits_input_is_processed_at_once_again():
     spool = Spool[str]()
     spool.restore(1, spool.take_all(1))
-    assert spool.offer(1, "now", resident=True)
+    assert spool.offer(1, "first", resident=True)
+    spool.offer(1, "second", resident=False)
+    assert [spool.next(1), spool.next(1)] == ["second", None]
+    assert spool.offer(1, "third", resident=True)

@@ -155,6 +155,11 @@ def test_memory_pressure_spills_and_the_memory_policy_brings_all_back():
     assert adaptive.mean_throughput(5) > 1.5 * static.mean_throughput(5)
 
 
+def test_state_that_is_too_large_from_the_start_is_spilled():
+    scenario = replace(SMALL, unit_bytes=2 * MB, hardware=Hardware(memory=10 * MB, disk_rate=400 * MB))
+    assert simulate(scenario, policy("static")).spilled.sum() >= 4 * 3
+
+
 def test_memory_that_comes_back_is_used():
     hardware = Hardware(memory=40 * MB, disk_rate=400 * MB)
     scenario = replace(

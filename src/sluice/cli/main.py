@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from sluice import SluiceError, __version__
+from sluice.cli.figures import figures
+from sluice.cli.figures import listed as figures_listed
 from sluice.cli.new import new
 from sluice.cli.run import Run, run, setting
+from sluice.cli.simulate import Wanted, listed, shown, simulate
 from sluice.control.inspection import inspect
 from sluice.dashboard.report import report_checkpoint
 
@@ -28,6 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(new(chosen.directory))
             case "run":
                 return run(_run(chosen, passed_on))
+            case "figures" if chosen.list or not chosen.name:
+                print(figures_listed())
+            case "figures":
+                return figures(chosen.name, Path(chosen.out), chosen.workers)
+            case "simulate" if chosen.list:
+                print(listed())
+            case "simulate" if chosen.show:
+                print(shown(chosen.show))
+            case "simulate":
+                return simulate(_simulation(chosen))
     except SluiceError as problem:
         print(f"sluice: {problem}", file=sys.stderr)
         return 2
@@ -68,7 +82,42 @@ def _parser() -> argparse.ArgumentParser:
     reporting = commands.add_parser("report", help="write a checkpoint's epochs as an HTML file with plots")
     reporting.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")
     reporting.add_argument("-o", "--output", default="report.html", metavar="FILE", help="the file (report.html)")
+
+    simulating = commands.add_parser(
+        "simulate",
+        help="compare policies on a simulated cluster",
+        description="Run a scenario under several policies on a simulated cluster, and show what they do and why.",
+    )
+    simulating.add_argument("scenario", nargs="?", metavar="SCENARIO", help="a TOML file, or a ready scenario's name")
+    simulating.add_argument("--list", action="store_true", help="list the ready scenarios")
+    simulating.add_argument("--show", metavar="NAME", help="print a ready scenario's file, to copy and change it")
+    simulating.add_argument("--policies", type=_names, default=(), metavar="A,B", help="instead of the file's")
+    simulating.add_argument("--seed", type=_not_negative, metavar="N", help="instead of the file's")
+    simulating.add_argument("--out", metavar="DIR", help="where charts and numbers go (simulated-NAME)")
+    simulating.add_argument("--decisions", action="store_true", help="print every decision, not only the first ones")
+
+    drawing = commands.add_parser(
+        "figures",
+        help="run a paper's experiments in the simulator, plot them, and hold them against what it published",
+        usage="sluice figures [NAME ...] [--list] [--out DIR] [--workers N]",
+    )
+    drawing.add_argument(
+        "name", nargs="*", metavar="NAME", help="flux, or one figure such as flux-7; several are possible"
+    )
+    drawing.add_argument("--list", action="store_true", help="list the figures")
+    drawing.add_argument("--out", default="figures", metavar="DIR", help="where charts and verdicts go (figures)")
+    drawing.add_argument("--workers", type=_positive, metavar="N", help="simulations at a time (one a processor)")
     return parser
+
+
+def _simulation(chosen: argparse.Namespace) -> Wanted:
+    return Wanted(
+        scenario=chosen.scenario,
+        policies=chosen.policies,
+        seed=chosen.seed,
+        out=chosen.out,
+        decisions=chosen.decisions,
+    )
 
 
 def _run(chosen: argparse.Namespace, passed_on: list[str]) -> Run:
@@ -98,6 +147,17 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return number
+
+
+def _not_negative(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 1 << 62:
+        raise argparse.ArgumentTypeError("must be a whole number from 0 on")
+    return number
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -60,12 +62,28 @@ def run_all(runs: Iterable[Run], workers: int, tell: Callable[[int, int, Run], N
             tell(len(outcomes), len(left), run)
         return outcomes
     _simulate(Run(Scenario(seconds=0.001, sites=2, units_per_site=2)))  # compiles, once for all
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
         waiting = {pool.submit(_simulate, run): run for run in left}
-        for done in as_completed(waiting):
-            outcomes[waiting[done]] = done.result()
-            tell(len(outcomes), len(left), waiting[done])
+        try:
+            for done in as_completed(waiting):
+                outcomes[waiting[done]] = done.result()
+                tell(len(outcomes), len(left), waiting[done])
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return outcomes
+
+
+def _end_with_parent() -> None:
+    """A worker must not outlive a parent that was killed: nobody would end it."""
+
+    def watch() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _simulate(run: Run) -> Outcome:

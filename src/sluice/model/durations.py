@@ -40,6 +40,19 @@ def microseconds(value: object, what: str) -> int:
     Traceback (most recent call last):
     sluice.model.errors.FlowError: delay of stream 'trades' must not be negative: '-5 seconds'
     """
+    return round(_microseconds(value, what))
+
+
+def seconds(value: object, what: str) -> float:
+    """A duration in seconds, for times that may be shorter than a microsecond.
+
+    >>> seconds("0.5 us", "produce"), seconds("1 minute 30 seconds", "end")
+    (5e-07, 90.0)
+    """
+    return _microseconds(value, what) / MICROSECONDS["second"]
+
+
+def _microseconds(value: object, what: str) -> float:
     if isinstance(value, timedelta):
         total = float(value // timedelta(microseconds=1))
     elif isinstance(value, str):
@@ -60,7 +73,7 @@ def microseconds(value: object, what: str) -> int:
         raise FlowError(f"{what} must not be negative: {value!r}")
     if total > LONGEST:
         raise FlowError(f"{what} is longer than 10,000 years: {value!r}")
-    return round(total)
+    return total
 
 
 def _unit(word: str) -> int | None:

@@ -28,7 +28,7 @@ class LoadBalancing:
     A pair is left alone, and all after it, when its donor is less busy than the average or less than `th_imb` times as
     busy as its receiver, or when the receiver is busier than `th_util`. A site that processed nothing shows no speed:
     it is taken to be as fast as its donor. One that is several times slower, and gives its only unit back, shows
-    nothing again: the unit goes to and fro. That takes a site with nothing but that unit, so many units prevent it.
+    nothing again: the unit goes to and fro. Small units make that unlikely.
 
     >>> view = ClusterView(
     ...     epoch=7, seconds=10.0, unit_site=np.array([0, 0, 0, 1]), unit_rows=np.array([600, 300, 100, 400]),

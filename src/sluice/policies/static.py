@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sluice.model.view import Action, ClusterView
 
 
+@dataclass(frozen=True)
 class Static:
     """Units stay where the first routing puts them."""
 

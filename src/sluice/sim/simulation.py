@@ -98,6 +98,8 @@ class Simulation:
         """Puts what the scenario has happen on the agenda."""
         scenario, at = self.scenario, self.agenda.at
         self._share(0)
+        for site in self.sites:
+            at(0.0, partial(site.post, lambda: None))  # its state may be too large from the start
         for number, drift in enumerate(scenario.drifts, 1):
             at(drift.start, partial(self._share, number))
         for load in scenario.loads:

@@ -15,7 +15,7 @@ import numpy as np
 from sluice.sim import core
 from sluice.sim.agenda import Agenda
 from sluice.sim.hardware import Hardware
-from sluice.sim.world import Costs, World
+from sluice.sim.world import NOBODY, Costs, World
 from sluice.state.residence import Fetch, Residence, Spill
 
 
@@ -107,13 +107,15 @@ class Site:
 
     def _go_on(self) -> bool:
         """Takes the task at hand on; False if there is none any more."""
+        node = self.world.node[self.number]
         if self._task is None:
             return False
+        if node["work"] > 0 or node["draining"] != NOBODY:
+            return True  # asked for another reason: what the task needs is not done yet
         need = next(self._task, None)
         if need is None:
             self._task = None
             return False
-        node = self.world.node[self.number]
         if isinstance(need, Cpu):
             node["work"] = max(need.seconds, 1e-9)
         elif isinstance(need, Disk):

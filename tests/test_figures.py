@@ -1,0 +1,102 @@
+"""The papers' experiments: claims are judged as written, runs are shared, and what is published is complete."""
+
+from __future__ import annotations
+
+import json
+import math
+from xml.etree import ElementTree
+
+import pytest
+
+from sluice.cli.main import main
+from sluice.dashboard.chart import Axis, Line, chart
+from sluice.figures.catalogue import EXPERIMENTS, UnknownFigure, chosen
+from sluice.figures.claim import Claim, at_least, at_most
+from sluice.figures.experiment import Experiment, Reading, Run, run_all, steady_from
+from sluice.figures.publish import publish, row
+from sluice.policies import policy
+from sluice.sim.scenario import Scenario
+from sluice.sim.simulation import simulate
+
+TINY = Scenario("tiny", 0.2, sites=2, units_per_site=2, groups=16, buffer=32, interval=0.05)
+FAST = Claim("fast", "it is fast", 1.0, 0.5, 2.0, "times", "a factor of two")
+
+
+def tiny_experiment() -> Experiment:
+    def read(outcomes):
+        line = Line("rate", outcomes["a"].times.tolist(), outcomes["a"].throughput.tolist())
+        drawn = chart("Rate", Axis("seconds"), Axis("tuples/s"), [line])
+        return Reading({"fast": 1.5, "slow": 0.2}, {"": drawn}, {"rate": outcomes["a"].throughput})
+
+    slow = at_least("slow", "it is not slow", 0.5, "times", "no reason")
+    return Experiment("tiny-1", "a tiny one", (FAST, slow), {"a": Run(TINY), "b": Run(TINY)}, read)
+
+
+@pytest.mark.parametrize(
+    ("measured", "held"), [(0.5, True), (2.0, True), (0.49, False), (2.1, False), (math.nan, False)]
+)
+def test_a_claim_holds_within_its_range_alone(measured, held):
+    assert FAST.verdict(measured).held is held
+
+
+def test_open_ranges_are_said_in_words():
+    assert at_least("a", "", 2.0, "s", "").accepted == "at least 2 s"
+    assert at_most("a", "", 2.0, "", "").accepted == "at most 2"
+    assert FAST.accepted == "0.5 to 2 times"
+
+
+def test_a_missed_claim_is_published_as_missed(tmp_path):
+    experiment = tiny_experiment()
+    outcomes = run_all(experiment.runs.values(), 1, lambda *_: None)
+    assert len(outcomes) == 1  # both runs are the same
+    reading = experiment.read({name: outcomes[run] for name, run in experiment.runs.items()})
+    written = publish([(experiment, reading)], tmp_path / "new" / "out")
+    assert [p.name for p in written] == ["tiny-1.svg", "tiny-1.json", "verdicts.md"]
+    ElementTree.parse(written[0])
+    verdicts = json.loads(written[1].read_text())["verdicts"]
+    assert [(v["claim"], v["held"], v["measured"]) for v in verdicts] == [("fast", True, 1.5), ("slow", False, 0.2)]
+    assert "| it is not slow |  | 0.2 | at least 0.5 times | **missed** |" in written[2].read_text()
+
+
+def test_several_workers_find_what_one_finds():
+    runs = [Run(TINY), Run(TINY, "load")]
+    one, two = (run_all(runs, workers, lambda *_: None) for workers in (1, 2))
+    for run in runs:
+        assert (one[run].rate == two[run].rate).all()
+
+
+def test_every_experiment_reads_a_value_for_each_claim_and_says_why_it_is_judged_so():
+    names = [e.name for e in EXPERIMENTS]
+    assert len(set(names)) == len(names)
+    for experiment in EXPERIMENTS:
+        assert len({c.name for c in experiment.claims}) == len(experiment.claims)
+        for claim in experiment.claims:
+            assert claim.low < claim.high and claim.why and claim.says
+            if claim.published is not None:
+                assert claim.verdict(claim.published).held, "the paper's own value must pass"
+
+
+def test_figures_are_chosen_by_paper_or_by_name():
+    assert [e.name for e in chosen(["flux"])] == [e.name for e in EXPERIMENTS]
+    assert [e.name for e in chosen(["flux-7", "flux-3"])] == ["flux-7", "flux-3"]
+    with pytest.raises(UnknownFigure, match="no figure 'flux-99'; known: flux, flux-baseline"):
+        chosen(["flux-99"])
+
+
+def test_steady_is_when_the_rate_stays_up():
+    outcome = simulate(TINY, policy("static"))
+    assert steady_from(outcome, 0.5, 0.1) <= 0.1
+
+
+def test_a_row_shows_published_and_measured():
+    assert row(FAST.verdict(0.1234)) == "| it is fast | 1 | 0.123 | 0.5 to 2 times | **missed** |"
+
+
+def test_the_command_lists_figures_and_names_what_it_does_not_know(capsys, tmp_path):
+    assert main(["figures", "--list"]) == 0
+    assert "flux-13" in capsys.readouterr().out
+    assert main(["figures", "flux-99", "--out", str(tmp_path / "out")]) == 2
+    assert "no figure 'flux-99'" in capsys.readouterr().err
+    (tmp_path / "file").write_text("mine")
+    assert main(["figures", "flux-7", "--out", str(tmp_path / "file")]) == 2
+    assert (tmp_path / "file").read_text() == "mine"
