@@ -274,6 +274,10 @@ class TestWriter:
             (lambda w, d: w.option("chekpointLocation", d), r"no option 'chekpointLocation'.*checkpointLocation"),
             (lambda w, d: w.options(site=2), r"no option 'site'.*sites"),
             (lambda w, d: w.policy("dynamic"), r"no policy 'dynamic'; known:.*static"),
+            (
+                lambda w, d: w.policy("hybrid"),
+                r"policy 'hybrid' does not run on Spark yet.*sluice simulate",
+            ),
             (lambda w, d: w.policy(7), r"policy.*7"),
             (lambda w, d: w.outputMode("complete"), r"output mode 'complete'"),
             (lambda w, d: w.queryName(" "), r"queryName"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sluice.api.query import Query
+from sluice.control.controller import live
 from sluice.model.durations import microseconds, size_in_bytes
 from sluice.model.errors import FlowError
 from sluice.model.plan import plan_of
@@ -106,7 +107,7 @@ class DataStreamWriter:
 
     def policy(self, wanted: str | Policy) -> DataStreamWriter:
         """How state is placed while the query runs, by name or as an object; `static` moves nothing."""
-        self._policy = policy(wanted)
+        self._policy = live(wanted)
         return self
 
     def start(self, path: str | None = None) -> Query:
