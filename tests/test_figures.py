@@ -6,6 +6,7 @@ import json
 import math
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from sluice.cli.main import main
@@ -16,7 +17,7 @@ from sluice.figures.experiment import Experiment, Reading, Run, run_all, steady_
 from sluice.figures.publish import publish, row
 from sluice.policies import policy
 from sluice.sim.scenario import Scenario
-from sluice.sim.simulation import simulate
+from sluice.sim.simulation import Outcome, simulate
 
 TINY = Scenario("tiny", 0.2, sites=2, units_per_site=2, groups=16, buffer=32, interval=0.05)
 FAST = Claim("fast", "it is fast", 1.0, 0.5, 2.0, "times", "a factor of two")
@@ -74,6 +75,20 @@ def test_every_experiment_reads_a_value_for_each_claim_and_says_why_it_is_judged
             assert claim.low < claim.high and claim.why and claim.says
             if claim.published is not None:
                 assert claim.verdict(claim.published).held, "the paper's own value must pass"
+        outcomes = {name: flat_outcome(run) for name, run in experiment.runs.items()}
+        reading = experiment.read(outcomes)
+        assert {c.name for c in experiment.claims} == set(reading.values)
+        for drawing in reading.charts.values():
+            ElementTree.fromstring(drawing)
+
+
+def flat_outcome(run: Run) -> Outcome:
+    """As if every site had processed the same all the time."""
+    scenario = run.scenario
+    bins = round(scenario.seconds / scenario.interval)
+    rate, latency = np.full((bins, scenario.sites), 1000.0), np.full(bins, 1e-4)
+    owners = np.repeat(np.arange(scenario.sites), scenario.units_per_site)
+    return Outcome(scenario, run.policy, rate, latency, (), owners, np.zeros(len(owners), bool), 0)
 
 
 def test_figures_are_chosen_by_paper_or_by_name():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sluice.model.errors import ScenarioError
 from sluice.model.view import ClusterView, Move
 from sluice.policies import policy
 from sluice.sim.agenda import Agenda
@@ -80,7 +81,11 @@ def test_tuples_and_units_are_conserved(data):
         st.lists(st.builds(Load, st.integers(0, sites - 1), st.floats(0, 0.3), st.floats(0.1, 0.5)), max_size=4)
     )
     size = st.integers(0, 20 * MB)
-    pressures = data.draw(st.lists(st.builds(Pressure, st.integers(0, sites - 1), size, st.floats(0, 0.3)), max_size=2))
+    pressures = data.draw(
+        st.lists(
+            st.builds(Pressure, st.integers(0, sites - 1), size, st.floats(0, 0.3), st.floats(0.31, 0.6)), max_size=2
+        )
+    )
     scenario = replace(
         SMALL,
         sites=sites,
@@ -127,6 +132,19 @@ def test_one_slow_site_holds_an_exchange_back_but_not_river():
     )
     assert 0.3 * free < slow < 0.5 * free
     assert river > 0.8 * free
+
+
+def test_loads_that_overlap_are_one_load():
+    overlapping = (Load(0, 0.25, 1.0), Load(0, 0.0, 0.3), Load(0, 0.1, 0.2))
+    one, several = (
+        simulate(replace(SMALL, seconds=1.0, loads=loads), policy("static")) for loads in ((Load(0),), overlapping)
+    )
+    np.testing.assert_array_equal(one.rate, several.rate)
+
+
+def test_a_river_has_no_units_to_move():
+    with pytest.raises(ScenarioError, match="river has no units to move"):
+        Simulation(replace(SMALL, exchange="river"), policy("load"))
 
 
 def test_the_buffer_hides_a_short_load():

@@ -41,7 +41,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Extract:
-    """The source brings the unit, with its input still waiting, into a form that travels."""
+    """The source brings the unit into a form that travels; input that waits is processed first, or goes along."""
 
     unit: int
     site: int

@@ -23,6 +23,8 @@ class Claim:
     high: float
     unit: str
     why: str
+    fitted: bool = False
+    """Our model was made to meet it, so that it holds says nothing."""
 
     def verdict(self, measured: float) -> Verdict:
         return Verdict(self, measured, math.isfinite(measured) and self.low <= measured <= self.high)
@@ -56,7 +58,12 @@ class Verdict:
             "unit": known.unit,
             "tolerance": known.why,
             "held": self.held,
+            "fitted": known.fitted,
         }
+
+    @property
+    def word(self) -> str:
+        return "missed" if not self.held else "fitted" if self.claim.fitted else "held"
 
 
 ANY = math.inf

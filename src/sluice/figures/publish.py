@@ -50,14 +50,14 @@ def page(found: Sequence[Found]) -> list[str]:
         lines += [f"### {experiment.name}: {experiment.title}", ""]
         lines += ["| the paper says | published | measured | accepted | |", "| --- | --- | --- | --- | --- |"]
         lines += [row(verdict) for verdict in experiment.verdicts(reading)]
-        lines += ["", *(f"![{experiment.title}](figures/{experiment.name}{s}.svg)" for s in reading.charts), ""]
+        lines += ["", *(f"![{experiment.title}]({experiment.name}{s}.svg)" for s in reading.charts), ""]
     return lines
 
 
 def row(verdict: Verdict) -> str:
     claim = verdict.claim
     published = "" if claim.published is None else number(claim.published)
-    said = "held" if verdict.held else "**missed**"
+    said = verdict.word if verdict.held else f"**{verdict.word}**"
     return f"| {claim.says} | {published} | {number(verdict.measured)} | {claim.accepted} | {said} |"
 
 

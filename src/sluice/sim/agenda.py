@@ -14,14 +14,14 @@ class Agenda:
     def __init__(self) -> None:
         self.now = 0.0
         self._numbers = count()
-        self._planned: list[tuple[float, int, Callable[[], None]]] = []
+        self._planned: list[tuple[float, int, Callable[[], object]]] = []
 
-    def at(self, time: float, call: Callable[[], None]) -> None:
+    def at(self, time: float, call: Callable[[], object]) -> None:
         if time == math.inf:
             return
         heapq.heappush(self._planned, (max(time, self.now), next(self._numbers), call))
 
-    def after(self, delay: float, call: Callable[[], None]) -> None:
+    def after(self, delay: float, call: Callable[[], object]) -> None:
         self.at(self.now + delay, call)
 
     def next_time(self) -> float:

@@ -62,7 +62,9 @@ class Controller:
         self.decisions: list[Decision] = []
         self.round = 0
         self._idle = np.zeros(len(sites))
-        self._rows = np.zeros(len(owners), dtype=np.int64)
+        self._memory = np.zeros(len(sites))
+        self._rows, self._pending = (np.zeros(len(owners), dtype=np.int64) for _ in range(2))
+        self._spilled = np.zeros(len(owners), dtype=bool)
         self._reports = 0
         self._moving: dict[int, Movement] = {}
         self._moving_since = 0.0
@@ -83,6 +85,9 @@ class Controller:
         mine = self.owners == site.number
         self._rows[mine] = (self.world.unit["processed"] - base.rows)[mine]
         self._idle[site.number] = self.world.node["idle"][site.number] - base.idle
+        self._spilled[mine] = ~self.world.unit["resident"][mine]
+        self._pending[mine] = self.world.unit["pending"][mine]
+        self._memory[site.number] = site.residence.limit
         self._later(self._reported)
 
     def _reported(self) -> None:
@@ -97,10 +102,10 @@ class Controller:
             unit_site=self.owners.copy(),
             unit_rows=self._rows.copy(),
             unit_bytes=np.full(len(self.owners), self.unit_bytes),
-            unit_spilled=~self.world.unit["resident"],
-            unit_pending=self.world.unit["pending"].copy(),
+            unit_spilled=self._spilled.copy(),
+            unit_pending=self._pending.copy(),
             site_idle=np.minimum(self._idle, self.rounds.collect),
-            site_memory=np.array([site.residence.limit for site in self.sites]),
+            site_memory=self._memory.copy(),
         )
 
     # --- the move phase ---
@@ -119,7 +124,11 @@ class Controller:
         movement = Movement(move.unit, source, move.site, range(len(self.sites)))
         self._moving[move.unit] = movement
         self.decisions.append(Decision(self.agenda.now, move.unit, source, move.site, move.reason))
-        self._later(partial(self.sites[source].post, lambda: self._follow(movement, movement.begin())))
+        self._later(partial(self.sites[source].post, partial(self._begin, movement)))
+
+    def _begin(self, movement: Movement) -> None:
+        self.sites[movement.source].expect_to_leave(movement.unit)
+        self._follow(movement, movement.begin())
 
     def _follow(self, movement: Movement, instructions: list[Instruction]) -> None:
         """Has what the protocol asks for next done, at the sites and over the network."""
@@ -174,8 +183,4 @@ class Controller:
             self.begin_round()
 
     def _later(self, call: Callable[[], object]) -> None:
-        self.agenda.after(self.costs.latency, lambda: _nothing(call()))
-
-
-def _nothing(_: object) -> None:
-    """Calls on the agenda return nothing."""
+        self.agenda.after(self.costs.latency, call)

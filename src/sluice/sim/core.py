@@ -351,11 +351,11 @@ def _take_from(w: World, c: Costs, node: int, producer: int) -> int:
         if pair.queue_head == capacity:
             pair.queue_head = 0
         taken += 1
-        if w.unit[unit].resident and w.unit[unit].pending == 0:
+        if w.unit[unit].resident and w.unit[unit].pending == 0:  # the rule of state/spool.py
             w.packet[node, taken - aside - 1] = unit
         else:
             aside += 1
-            _put_aside(w, c, node, unit)
+            _put_aside(w, c, node, unit, now)
     w.node[node].packet_input = producer
     w.node[node].packet_taken = taken
     w.node[node].packet_size = taken - aside
@@ -392,7 +392,7 @@ def _take_aside(w: World, c: Costs, node: int) -> int:
             waited += w.now[0] - came
         else:
             aside += 1
-            _put_aside(w, c, node, unit)
+            _put_aside(w, c, node, unit, came)
     me.packet_input = _SELF
     me.packet_taken, me.packet_size, me.packet_done = taken, taken - aside, 0
     me.packet_waited = waited
@@ -418,10 +418,10 @@ def _set_aside(w: World, node: int, unit: int) -> None:
 
 
 @compiled
-def _put_aside(w: World, c: Costs, node: int, unit: int) -> None:
+def _put_aside(w: World, c: Costs, node: int, unit: int, came: float) -> None:
     """Spools a tuple; a full output buffer is written to the unit's run on disk, after a seek."""
     w.unit[unit].pending += 1
-    w.unit[unit].pending_entered += w.now[0]
+    w.unit[unit].pending_entered += came
     w.unit[unit].unwritten += c.tuple_bytes
     if w.unit[unit].unwritten >= c.spool_buffer:
         w.node[node].disk += c.seek + w.unit[unit].unwritten / c.disk_rate
@@ -456,11 +456,13 @@ def _finish_burst(w: World, c: Costs, node: int) -> None:
         w.node[node].packet_done += count
         w.rate[slot, node] += count
         # alone in its burst, a tuple's latency is what it waited for the CPU too
-        w.delay[slot] += now - w.node[node].burst_from
+        if count > 0:
+            w.delay[slot] += now - w.node[node].burst_from
         if w.node[node].packet_done == w.node[node].packet_size:
             producer = w.node[node].packet_input
             w.node[node].packet_input = NOBODY
-            w.delay[slot] += w.node[node].packet_waited
+            if w.node[node].packet_size > 0:
+                w.delay[slot] += w.node[node].packet_waited
             if producer == _SELF:
                 return
             w.pair[producer, node].handled += w.node[node].packet_taken

@@ -38,7 +38,7 @@ class Disturbances:
                 found += self._rotated(section, sites, start, min(end, self.seconds))
             else:
                 found += [Load(site, start, end) for site in sites]
-        return merged(found)
+        return tuple(found)
 
     def _rotated(self, section: Section, sites: Sequence[int], start: float, end: float) -> list[Load]:
         each = section.duration("rotate", 0.0, positive=True)
@@ -100,21 +100,6 @@ class Disturbances:
         if end <= start:
             raise section.refuses("end", f"{end:g} seconds is not after the start, {start:g} seconds")
         return start, end
-
-
-def merged(loads: Sequence[Load]) -> tuple[Load, ...]:
-    """The loads without overlaps: a site has one external process or none.
-
-    >>> merged([Load(3, 5, 9), Load(3, 0, 5), Load(1, 2, 4)])
-    (Load(site=1, start=2, end=4), Load(site=3, start=0, end=9))
-    """
-    found: list[Load] = []
-    for load in sorted(loads, key=lambda one: (one.site, one.start)):
-        if found and found[-1].site == load.site and load.start <= found[-1].end:
-            found[-1] = Load(load.site, found[-1].start, max(found[-1].end, load.end))
-        else:
-            found.append(load)
-    return tuple(found)
 
 
 def in_bytes(size: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sluice.sim.hardware import MB, Hardware
@@ -18,6 +19,21 @@ class Load:
     site: int
     start: float = 0.0
     end: float = float("inf")
+
+
+def merged(loads: Iterable[Load]) -> tuple[Load, ...]:
+    """The loads without overlaps: a site has one external process or none.
+
+    >>> merged([Load(3, 5, 9), Load(3, 0, 5), Load(1, 2, 4)])
+    (Load(site=1, start=2, end=4), Load(site=3, start=0, end=9))
+    """
+    found: list[Load] = []
+    for load in sorted(loads, key=lambda one: (one.site, one.start)):
+        if found and found[-1].site == load.site and load.start <= found[-1].end:
+            found[-1] = Load(load.site, found[-1].start, max(found[-1].end, load.end))
+        else:
+            found.append(load)
+    return tuple(found)
 
 
 @dataclass(frozen=True)

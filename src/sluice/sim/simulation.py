@@ -9,12 +9,14 @@ from functools import partial
 import numpy as np
 
 from sluice.control.rounds import Rounds
+from sluice.model.errors import ScenarioError
 from sluice.policies import Policy
+from sluice.policies.static import Static
 from sluice.sim import core
 from sluice.sim.agenda import Agenda
 from sluice.sim.controller import Controller, Decision
 from sluice.sim.network import Network
-from sluice.sim.scenario import EXCHANGES, Scenario
+from sluice.sim.scenario import EXCHANGES, Scenario, merged
 from sluice.sim.site import Site
 from sluice.sim.workload import alias_table, unit_shares
 from sluice.sim.world import NOBODY, Costs, world
@@ -68,6 +70,8 @@ class Simulation:
     """A cluster with its sites and its controller, ready to run."""
 
     def __init__(self, scenario: Scenario, policy: Policy) -> None:
+        if scenario.exchange == "river" and not isinstance(policy, Static):
+            raise ScenarioError("a river has no units to move: it runs with the policy static alone")
         self.scenario, self.policy, self.agenda = scenario, policy, Agenda()
         hardware, kind = scenario.hardware, EXCHANGES[scenario.exchange]
         owners = np.repeat(np.arange(scenario.sites), scenario.units_per_site)
@@ -76,7 +80,8 @@ class Simulation:
         self.costs = _costs(scenario, kind)
         rng = np.random.default_rng(scenario.seed)
         self.sites = [
-            Site(number, self.cluster, self.costs, hardware, self.agenda, rng) for number in range(scenario.sites)
+            Site(number, self.cluster, self.costs, hardware, self.agenda, rng, bool(scenario.pressures))
+            for number in range(scenario.sites)
         ]
         for unit, site in enumerate(owners):
             self.sites[site].hold(unit, scenario.unit_bytes)
@@ -102,7 +107,7 @@ class Simulation:
             at(0.0, partial(site.post, lambda: None))  # its state may be too large from the start
         for number, drift in enumerate(scenario.drifts, 1):
             at(drift.start, partial(self._share, number))
-        for load in scenario.loads:
+        for load in merged(scenario.loads):
             at(load.start, partial(core.set_load, self.cluster, self.costs, load.site, True))
             at(load.end, partial(core.set_load, self.cluster, self.costs, load.site, False))
         for pressure in scenario.pressures:
@@ -120,7 +125,7 @@ class Simulation:
 
     def run(self) -> Outcome:
         """Lets time pass to the end of the scenario."""
-        if self.policy.name != "static":
+        if not isinstance(self.policy, Static):
             self.controller.begin_round()
         core.start(self.cluster, self.costs)
         end = self.scenario.seconds

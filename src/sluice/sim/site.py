@@ -45,11 +45,20 @@ class Site:
     """One consumer instance with its memory."""
 
     def __init__(
-        self, number: int, world: World, costs: Costs, hardware: Hardware, agenda: Agenda, rng: np.random.Generator
+        self,
+        number: int,
+        world: World,
+        costs: Costs,
+        hardware: Hardware,
+        agenda: Agenda,
+        rng: np.random.Generator,
+        sets_aside: bool,
     ) -> None:
+        """`sets_aside`: it has the buffers of section 6.1, to which in-flight input can go when a unit has to leave."""
         self.number, self.world, self.costs, self.hardware, self.agenda = number, world, costs, hardware, agenda
         self.residence = Residence(hardware.memory)
         self.sizes: dict[int, int] = {}
+        self.sets_aside = sets_aside
         self._rng = rng
         self._inbox: deque[Message] = deque()
         self._task: Task | None = None
@@ -71,24 +80,19 @@ class Site:
         else:
             self._awaited.append((producer, count, message))
 
-    @property
-    def is_pressed(self) -> bool:
-        """Whether its memory is too small for its units, so that it has buffers for input that cannot be processed."""
-        return bool(self.residence.spilled_units) or self.residence.used > self.residence.limit
-
     def when_dry(self, producer: int, count: int, message: Message) -> None:
         """Delivers a message when the first `count` tuples of a producer have been processed, or set aside."""
 
-        def set_aside() -> None:
-            if core.set_aside(self.world, self.costs, self.number):
-                self.post(message)
-            else:
-                self.when_handled(producer, count, message)
-
-        if self.is_pressed:
-            self.post(set_aside)
-        else:
+        def look() -> None:
+            if self.sets_aside:
+                core.set_aside(self.world, self.costs, self.number)
             self.when_handled(producer, count, message)
+
+        self.post(look)
+
+    def expect_to_leave(self, unit: int) -> None:
+        """A unit that is to move should not be spilled just before."""
+        self.residence.defer(unit)
 
     def attend(self) -> None:
         """Reads messages and does what has to be done, until something takes time or tuples have their turn."""
@@ -133,7 +137,8 @@ class Site:
         self.world.unit["resident"][unit] = True
 
     def extract(self, unit: int, done: Callable[[], None]) -> Task:
-        """Takes a unit's state out, with all its input processed; one on disk is read first."""
+        """Takes a unit's state out, with all its input processed; one on disk is read first. Its memory is free from
+        then on: the state is in the hands of the network."""
         size = self.sizes[unit]
         if not self.residence.is_resident(unit):
             yield Disk(self._read(unit, size))

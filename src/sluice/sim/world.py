@@ -8,6 +8,7 @@ import numpy as np
 
 from sluice.sim.hardware import Hardware
 
+# These numbers are compiled into `core`: after a change of one, remove core's files from __pycache__.
 FLUX, EXCHANGE, RIVER = 0, 1, 2
 """How producers hand tuples on: through a transient skew buffer; straight into bounded queues; to whoever has room."""
 IDLE, READY, RUNNING, BLOCKED = 0, 1, 2, 3

@@ -126,6 +126,12 @@ class Residence:
         if self._asked is not None and self._asked.unit == unit:
             self._asked = None
 
+    def defer(self, unit: int) -> None:
+        """Spill this unit last, if it is in memory: it is about to leave."""
+        if unit in self._memory and self._asked != Spill(unit):
+            del self._memory[unit]
+            self._memory[unit] = None
+
     def grow(self, unit: int, size: int) -> None:
         """A unit's state has this size now, larger or smaller than before."""
         _not_negative(size)
