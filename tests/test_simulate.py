@@ -21,7 +21,7 @@ from sluice.model.errors import ScenarioError, SluiceError
 from sluice.policies import policy
 from sluice.sim import disturbance, scenario_file
 from sluice.sim.hardware import Hardware
-from sluice.sim.scenario import Drift, Load, Pressure, Scenario
+from sluice.sim.scenario import Drift, Load, Pressure, Scenario, merged
 from sluice.sim.scenario_file import Comparison, read_scenarios
 from sluice.sim.workload import Skew
 
@@ -136,7 +136,7 @@ def test_every_section_is_read(tmp_path: Path) -> None:
         skew=Skew("zipf", 1.2),
         exchange="flux",
         buffer=512,
-        loads=(Load(1, 5.0, 10.0), Load(3, 5.0, 10.0)),
+        loads=(Load(3, 5.0, 10.0), Load(1, 5.0, 10.0)),
         load_on=1e-3,
         load_off=2e-3,
         pressures=tuple(Pressure(site, 32 << 20, 0.0, 30.0) for site in range(8)),
@@ -177,7 +177,7 @@ def test_a_rotating_load_visits_one_site_after_the_other(tmp_path: Path) -> None
 def test_a_site_has_one_external_process_or_none(tmp_path: Path) -> None:
     first = '[[load]]\nsites = [2, 5]\nstart = "1 s"\nend = "4 s"\n'
     second = '[[load]]\nsites = [2]\nstart = "4 s"\nend = "9 s"\n[[load]]\nsites = [5]\nstart = "2 s"\nend = "3 s"\n'
-    assert read(tmp_path, first + second).scenario.loads == (Load(2, 1.0, 9.0), Load(5, 1.0, 4.0))
+    assert merged(read(tmp_path, first + second).scenario.loads) == (Load(2, 1.0, 9.0), Load(5, 1.0, 4.0))
 
 
 def test_counted_sites_are_drawn_by_the_seed_and_the_same_for_load_and_pressure(tmp_path: Path) -> None:

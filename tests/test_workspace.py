@@ -53,6 +53,20 @@ def test_the_next_start_sweeps_what_a_killed_owner_left(tmp_path):
     assert not any(p.exists() for p in paths)
 
 
+def test_what_a_living_owner_closed_it_can_open_again(tmp_path):
+    process, paths = opened_elsewhere(tmp_path)
+    find = ["pgrep", "-f", f"sluice-reaper {process.pid} "]
+    assert subprocess.run(find, capture_output=True).stdout
+    paths[0].rmdir()
+    deadline = time.monotonic() + 10
+    while subprocess.run(find, capture_output=True).stdout and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert paths[1].is_dir()  # opened again, say, while the first reaper was on its way out
+    process.kill()
+    process.wait()
+    sweep(tmp_path / "disk")
+
+
 def test_a_living_owner_is_left_alone_and_a_stopped_query_is_not(tmp_path):
     places = Places(str(tmp_path / "memory"), str(tmp_path / "disk"))
     mine = [Path(p) for p in open_workspace(places, "123")]

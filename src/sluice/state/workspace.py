@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _NAME = re.compile(r"sluice-(?P<space>\d+)-(?P<pid>\d+)-(?P<born>\d+)-(?P<query>[0-9a-f]+)")
-_REAPER = 'while kill -0 "$1" 2>/dev/null && [ -d "$2" ]; do sleep 1; done; rm -rf "$2" "$3"'
+# A workspace that its living owner has closed is no longer this process's: the owner may open it again at any moment.
+_REAPER = 'while kill -0 "$1" 2>/dev/null; do [ -d "$2" ] || exit 0; sleep 1; done; rm -rf "$2" "$3"'
 
 
 @dataclass(frozen=True)
