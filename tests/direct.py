@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sluice.control.controller import Controller
 from sluice.model.plan import Applied, OperatorSpec, Plan, Relation, plan_of
 from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
@@ -42,7 +43,14 @@ class DirectQuery:
         self.root, self.map_tasks = root, map_tasks
         self.outs = [root / ("out" if i == 0 else f"out{i}") for i in range(len(self.plan.outputs))]
         self.places = Places(str(root / "memory"), str(root / "disk"))
-        settings = Settings(str(root / "checkpoint"), sites, partitions, memory, self.places, policy(wanted))
+        settings = Settings(
+            str(root / "checkpoint"),
+            sites,
+            partitions,
+            memory,
+            self.places,
+            Controller(policy(wanted), memory, minimum=1e-9),
+        )
         self.tokens = tuple(range(100, 100 + sites))
         reading = tuple(tuple(s.schema.names) for s in self.plan.sources)
         sinks = [ParquetSink(str(out), "snappy") for out in self.outs]

@@ -274,10 +274,8 @@ class TestWriter:
             (lambda w, d: w.option("chekpointLocation", d), r"no option 'chekpointLocation'.*checkpointLocation"),
             (lambda w, d: w.options(site=2), r"no option 'site'.*sites"),
             (lambda w, d: w.policy("dynamic"), r"no policy 'dynamic'; known:.*static"),
-            (
-                lambda w, d: w.policy("hybrid"),
-                r"policy 'hybrid' does not run on Spark yet.*sluice simulate",
-            ),
+            (lambda w, d: w.policy("hybrid", collect="soon"), r"collect.*soon"),
+            (lambda w, d: w.policy("hybrid", collect="0 seconds"), r"more than no time"),
             (lambda w, d: w.policy(7), r"policy.*7"),
             (lambda w, d: w.outputMode("complete"), r"output mode 'complete'"),
             (lambda w, d: w.queryName(" "), r"queryName"),
@@ -377,7 +375,7 @@ class TestCheckpoint:
     @pytest.mark.parametrize(
         ("file", "content", "message"),
         [
-            ("flow.json", lambda d: json.dumps({**d, "format": 99}), r"has format 99.*reads format 2"),
+            ("flow.json", lambda d: json.dumps({**d, "format": 99}), r"has format 99.*reads format 3"),
             ("flow.json", lambda d: json.dumps(d)[:-20], r"flow\.json is damaged"),
             ("flow.json", lambda d: "", r"flow\.json is damaged"),
             ("flow.json", lambda d: "[]", r"flow\.json is damaged"),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from sluice.control.controller import vet
 from sluice.model.epoch import EpochRecord
+from sluice.model.errors import FlowError
+from sluice.model.view import Move
 from sluice.spark.progress import progress
 from sluice.spark.running import RunningQuery
 
@@ -68,6 +71,19 @@ class Query:
         """Unit → site."""
         return dict(enumerate(self._running.epochs.record.routing.owners))
 
+    def decisions(self) -> list[dict[str, Any]]:
+        """What was moved or refused in the epochs on record, oldest first: when, by whom and why."""
+        return [dict(d) for record in self._running.epochs.history() for d in record.decisions]
+
+    def move(self, unit: int, site: int) -> None:
+        """Have a unit go to another site: its state is prepared in the next epoch and is there in the one after it."""
+        routing = self._running.epochs.record.routing
+        wanted = Move(unit, site, "asked for with move()")
+        refused = vet(wanted, routing)
+        if refused is not None:
+            raise FlowError(f"cannot move unit {unit} to site {site}: {refused}")
+        self._running.settings.controller.ask(wanted)
+
     def explain(self) -> None:
         """Print what the query computes, where it stands and how it runs."""
         running, record = self._running, self._running.epochs.record
@@ -75,7 +91,7 @@ class Query:
         print(plan.describe())
         print(
             f"Units: {settings.partitions} at {settings.sites} sites, routing {record.routing.version} "
-            f"since epoch {record.routing.since}, policy {settings.policy.name}"
+            f"since epoch {record.routing.since}, policy {settings.controller.policy.name}"
         )
         print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {settings.checkpoint}")
         for stream, source in zip(plan.sources, running.sources, strict=True):

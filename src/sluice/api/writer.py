@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sluice.api.query import Query
-from sluice.control.controller import live
+from sluice.control.controller import MINIMUM, Controller
 from sluice.model.durations import microseconds, size_in_bytes
 from sluice.model.errors import FlowError
 from sluice.model.plan import plan_of
@@ -51,7 +51,7 @@ class DataStreamWriter:
         self._name: str | None = None
         self._trigger: dict[str, Any] = {}
         self._function: Callable[..., Any] | None = None
-        self._policy: Policy | None = None
+        self._policy: tuple[Policy, bool, float] | None = None
 
     def format(self, source: str) -> DataStreamWriter:
         if source not in SINKS or source == "foreachBatch":
@@ -105,9 +105,16 @@ class DataStreamWriter:
             self._trigger = {"availableNow": True}
         return self
 
-    def policy(self, wanted: str | Policy) -> DataStreamWriter:
-        """How state is placed while the query runs, by name or as an object; `static` moves nothing."""
-        self._policy = live(wanted)
+    def policy(self, wanted: str | Policy, advise: bool = False, collect: str = "5 seconds") -> DataStreamWriter:
+        """How state is placed while the query runs, by name or as an object; `static` moves nothing.
+
+        `collect` is for how long statistics are gathered at least before the policy is asked. With `advise` its
+        decisions are reported, as refused, and nothing moves.
+        """
+        minimum = microseconds(collect, "collect") / 1e6
+        if minimum <= 0:
+            raise FlowError(f"collect={collect!r}: statistics must be gathered for more than no time")
+        self._policy = (policy(wanted), bool(advise), minimum)
         return self
 
     def start(self, path: str | None = None) -> Query:
@@ -168,13 +175,16 @@ def start(writers: Sequence[DataStreamWriter]) -> Query:
     name = _agreed("queryName", [w._name for w in writers if w._name and w._format != "memory"])
     context = flow.spark.sparkContext
     await_executors(flow.spark)  # before they are counted
+    memory = size_in_bytes(options.get("siteMemory", "1g"), "siteMemory")
+    asked = _agreed("policy", [w._policy for w in writers if w._policy])
+    chosen, advise, minimum = asked or (policy("static"), False, MINIMUM)
     settings = Settings(
         checkpoint="",
         sites=_whole_number("sites", options.get("sites", context.defaultParallelism)),
         partitions=_whole_number("partitions", options.get("partitions", 256)),
-        site_memory=size_in_bytes(options.get("siteMemory", "1g"), "siteMemory"),
+        site_memory=memory,
         places=Places(options.get("memoryDir"), options.get("diskDir")),
-        policy=_agreed("policy", [w._policy for w in writers if w._policy]) or policy("static"),
+        controller=Controller(chosen, memory, minimum, advise),
     )
     if settings.partitions < settings.sites:
         raise FlowError(f"partitions ({settings.partitions}) must be at least sites ({settings.sites})")

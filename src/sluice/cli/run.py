@@ -16,10 +16,10 @@ from types import ModuleType
 from typing import Any
 
 from sluice.cli.flow_file import Writer, flow_file, last_words
-from sluice.control.controller import live
 from sluice.dashboard.report import report_checkpoint
 from sluice.dashboard.terminal import watch_all
 from sluice.model.errors import FlowError, SluiceError
+from sluice.policies import policy
 
 LOCAL = "local[*]"
 
@@ -67,7 +67,7 @@ def setting(text: str) -> tuple[str, str]:
 def run(wanted: Run, session: Session | None = None) -> int:
     """Run the file; 0 when all queries ended well or were stopped by Ctrl-C, 1 if one failed."""
     if wanted.policy is not None:
-        live(wanted.policy)
+        policy(wanted.policy)
     if wanted.report and not os.path.isdir(os.path.dirname(os.path.abspath(wanted.report))):
         raise FlowError(f"there is no directory for the report {wanted.report}")
     with (

@@ -110,3 +110,13 @@ def unite(a: Ranges, b: Ranges) -> Ranges:
         else:
             out.append((low, high))
     return tuple(out)
+
+
+def subtract(a: Ranges, unit: int) -> Ranges:
+    """The units without one.
+
+    >>> subtract(((0, 4), (6, 7)), 2), subtract(((6, 7),), 6)
+    (((0, 2), (3, 4), (6, 7)), ())
+    """
+    cut = [piece for low, high in a for piece in ((low, min(high, unit)), (max(low, unit + 1), high))]
+    return tuple((low, high) for low, high in cut if low < high)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+import base64
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from sluice.model.routing import Ranges, Routing, intersect, unite
 
@@ -12,8 +16,8 @@ from sluice.model.routing import Ranges, Routing, intersect, unite
 class SegmentRef:
     """An immutable columnar piece of state: `length` bytes at `offset` of one durable file.
 
-    `base` and `shift` give the time part of its order: (time - base) >> shift fits 32 bits. `units` is of how many
-    units it was written, `level` how often its rows were merged.
+    `base` and `shift` give the time part of its order: (time - base) >> shift fits 32 bits. `units` is of which units
+    it was written, `counts` how many rows each of them has in it, `level` how often its rows were merged.
     """
 
     id: str
@@ -28,7 +32,8 @@ class SegmentRef:
     base: int
     shift: int
     level: int
-    units: int
+    units: Ranges
+    counts: tuple[int, ...]
     checksum: int
 
 
@@ -39,19 +44,46 @@ class RunRef:
     segment: SegmentRef
     units: Ranges
 
+    @cached_property
+    def unit_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """The units held and the rows of each.
+
+        >>> ref = SegmentRef("s", "f", 0, 100, 0, 9, 0, 0, 0, 0, 0, 0, ((2, 5),), (4, 3, 2), 0)
+        >>> RunRef(ref, ((3, 5),)).unit_rows, RunRef(ref, ((3, 5),)).rows
+        ((array([3, 4]), array([3, 2])), 5)
+        """
+        written, held = numbers(self.segment.units), numbers(self.units)
+        return held, np.array(self.segment.counts, dtype=np.int64)[np.searchsorted(written, held)]
+
     @property
-    def share(self) -> float:
-        """The part of the segment's units that this site holds."""
-        return sum(high - low for low, high in self.units) / self.segment.units
+    def rows(self) -> int:
+        return int(self.unit_rows[1].sum())
+
+    @property
+    def bytes(self) -> float:
+        """What these units have of the segment's length, by rows."""
+        return self.segment.length * self.rows / max(1, self.segment.rows)
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self.segment), "held": [list(r) for r in self.units]}
+        segment = {f.name: getattr(self.segment, f.name) for f in fields(SegmentRef)}
+        counts = base64.b64encode(np.array(self.segment.counts, dtype="<u4").tobytes()).decode()
+        return {**segment, "counts": counts, "held": [list(r) for r in self.units]}
 
     @classmethod
     def from_json(cls, doc: dict[str, Any]) -> RunRef:
-        fields = dict(doc)
-        units = tuple((low, high) for low, high in fields.pop("held"))
-        return cls(SegmentRef(**fields), units)
+        known = {**doc, "units": _ranges(doc["units"])}
+        known["counts"] = tuple(np.frombuffer(base64.b64decode(doc["counts"]), dtype="<u4").tolist())
+        held = _ranges(known.pop("held"))
+        return cls(SegmentRef(**known), held)
+
+
+def numbers(units: Ranges) -> np.ndarray:
+    """The units of some ranges, one by one."""
+    return np.concatenate([np.arange(low, high) for low, high in units]) if units else np.arange(0)
+
+
+def _ranges(doc: list[list[int]]) -> Ranges:
+    return tuple((low, high) for low, high in doc)
 
 
 Manifest = tuple[RunRef, ...]

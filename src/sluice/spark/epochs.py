@@ -14,14 +14,16 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Protocol
 
-from sluice.control.controller import decide
+import numpy as np
+
+from sluice.control.controller import Controller
+from sluice.control.controller import Plan as Step
 from sluice.control.journal import Journal
 from sluice.model.epoch import EpochRecord, Part, left_over, newest_of, watermarks
 from sluice.model.errors import CheckpointError
 from sluice.model.plan import Plan
 from sluice.model.routing import Routing
-from sluice.model.state import RunRef, reassign
-from sluice.policies import Policy
+from sluice.model.state import RunRef, numbers, reassign
 from sluice.spark.results import Staging
 from sluice.spark.site import SiteTask
 from sluice.spark.split import Reading, SplitTask
@@ -60,7 +62,7 @@ class Settings:
     partitions: int
     site_memory: int
     places: Places
-    policy: Policy
+    controller: Controller
 
 
 class Epochs:
@@ -145,8 +147,8 @@ class Epochs:
                 f"on at {number}: part of it was deleted or restored. Use a new checkpointLocation"
             )
         begun = perf_counter()
-        before = self._placed()
-        split, site = self._tasks(number, tokens, before)
+        step, before = self._placed()
+        split, site = self._tasks(number, tokens, before, step)
         reports = sorted(exchange(split, site), key=lambda r: (r["site"], r["level"]))
         exchanged = perf_counter()
         record = self._record(number, before, reports)
@@ -167,26 +169,34 @@ class Epochs:
         with self.lock:
             self.recent.append(record)
 
+    def history(self) -> list[EpochRecord]:
+        """The epochs on record, oldest first: those of earlier runs too, as far back as the journal keeps them."""
+        return [self.journal.read(number) for number in self.journal.numbers()]
+
     def _deliver(self, record: EpochRecord) -> None:
         for output, sink in enumerate(self.sinks):
             sink.deliver(record.number, record.parts_of(output))
 
-    def _placed(self) -> EpochRecord:
-        """The newest record under the routing of the next epoch: the policy's, or an even one if `sites` changed."""
+    def _placed(self) -> tuple[Step, EpochRecord]:
+        """What the next epoch does, and the newest record under its routing: the controller's, or an even one if
+        `sites` changed."""
         record, settings = self.record, self.settings
         if record.number < 0:
-            return record
-        if record.routing.sites != settings.sites:
-            routing, decisions = self._even(record.routing.version + 1, record.number + 1), ()
+            step = Step(record.routing)
+        elif record.routing.sites != settings.sites:
+            step = Step(self._even(record.routing.version + 1, record.number + 1))
         else:
-            routing, decisions = decide(settings.policy, record)  # type: ignore[assignment]
+            step = settings.controller.after(record, self.clock())
+        routing = step.routing
         manifests = record.manifests if routing == record.routing else reassign(record.manifests, routing)
-        return replace(record, routing=routing, manifests=manifests, decisions=decisions)
+        return step, replace(record, routing=routing, manifests=manifests, decisions=step.decisions)
 
     def _even(self, version: int, since: int) -> Routing:
         return Routing.even(self.settings.partitions, self.settings.sites, version, since)
 
-    def _tasks(self, number: int, tokens: tuple[int, ...], before: EpochRecord) -> tuple[SplitTask, SiteTask]:
+    def _tasks(
+        self, number: int, tokens: tuple[int, ...], before: EpochRecord, step: Step
+    ) -> tuple[SplitTask, SiteTask]:
         late_below = watermarks(before.newest, tuple(s.delay for s in self.plan.sources))
         split = SplitTask(self.plan, self.reading, before.routing, tokens, late_below)
         site = SiteTask(
@@ -202,6 +212,7 @@ class Epochs:
             places=self.settings.places,
             limit=self.settings.site_memory,
             staging=tuple(sink.staging for sink in self.sinks),
+            leaving=step.leaving,
         )
         return split, site
 
@@ -226,6 +237,7 @@ class Epochs:
             figures={
                 "streams": streams,
                 "sites": [_summed([r["figures"] for r in mine]) for mine in by_site],
+                "unitRows": _by_unit(reports, before.routing),
                 "rowsIn": sum(s["rows"] for s in splits),
                 "rowsOut": sum(r["figures"]["rowsOut"] for r in reports),
                 "lateRows": sum(s["late"] for s in splits),
@@ -236,6 +248,14 @@ class Epochs:
 
     def _listed(self, directory: str) -> set[str]:
         return {f"{directory}/{entry.name}".lstrip("/") for entry in self.storage.files(directory)}
+
+
+def _by_unit(reports: list[Report], routing: Routing) -> list[int]:
+    """The rows that came in for each unit, all operators together."""
+    found = np.zeros(routing.units, dtype=np.int64)
+    for report in reports:
+        found[numbers(routing.ranges_of(report["site"]))] += np.array(report["unitRows"], dtype=np.int64)
+    return found.tolist()
 
 
 def _summed(levels: list[dict[str, Any]]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.probe import Run
@@ -21,12 +22,12 @@ from sluice.model.epoch import Attempt, Times, newest_of, watermarks
 from sluice.model.errors import StorageError
 from sluice.model.plan import Plan
 from sluice.model.routing import Routing
-from sluice.model.state import Manifest
+from sluice.model.state import Manifest, numbers
 from sluice.model.stream import applied
 from sluice.operators import operator
 from sluice.spark.results import PartWriter, Staging
 from sluice.spark.sending import BLOBS, FIGURES, REPORT, Blob, blob_schema, document, in_batches, senders
-from sluice.state.segment import sorted_run
+from sluice.state.segment import counts, sorted_run
 from sluice.state.storage import Storage
 from sluice.state.tiers import Tiers
 from sluice.state.transaction import Keeping, Transaction
@@ -49,6 +50,7 @@ class SiteTask:
     places: Places
     limit: int
     staging: tuple[Staging, ...]
+    leaving: tuple[int, ...] = ()
 
     def __call__(self, level: int, token: int, blobs: pa.Table) -> pa.Table:
         """One level's work of the site: blobs in, blobs for the levels above and a report out."""
@@ -90,7 +92,7 @@ class _SiteEpoch:
         with self._timing("sink"):
             parts = {i: [[p.name, p.rows, p.bytes] for p in writer.close()] for i, writer in writers.items()}
         with self._timing("durable"):
-            manifest = transaction.commit()
+            manifest = transaction.commit(self.task.leaving)
         yield from passing
         if not self.last:
             yield from (document(self.token, FIGURES, figures) for figures in splits)
@@ -99,6 +101,7 @@ class _SiteEpoch:
             "level": self.level,
             "runs": [run.as_json() for run in manifest],
             "parts": parts,
+            "unitRows": self._unit_rows(new),
             "splits": splits if self.site == 0 and self.level == 0 else [],
             "figures": self._figures(transaction, manifest, writers, begun),
         }
@@ -141,13 +144,13 @@ class _SiteEpoch:
             "units": sum(high - low for low, high in self.task.routing.ranges_of(self.site)),
             "rowsIn": self.rows_in,
             "rowsOut": sum(w.rows for w in writers.values()),
-            "rows": round(sum(run.segment.rows * run.share for run in manifest)),
+            "rows": sum(run.rows for run in manifest),
             "segments": len(segments),
             "probed": self.probed,
             "nullRows": self.nulls,
             "memoryBytes": local["memory"],
             "diskBytes": local["disk"],
-            "durableBytes": round(sum(run.segment.length * run.share for run in manifest)),
+            "durableBytes": round(sum(run.bytes for run in manifest)),
             "spilledBytes": transaction.tiers.spilled_bytes,
             "fetchedBytes": transaction.tiers.fetched_bytes,
             "mergedRows": transaction.merged_rows,
@@ -155,6 +158,11 @@ class _SiteEpoch:
             "operators": self.rows,
             "seconds": {k: round(v, 6) for k, v in self.seconds.items()},
         }
+
+    def _unit_rows(self, new: dict[int, Run]) -> list[int]:
+        """The rows that came in for each unit held here."""
+        held, units = self.task.routing.ranges_of(self.site), self.task.routing.units
+        return sum((counts(run, held, units) for run in new.values()), np.zeros(len(numbers(held)), np.int64)).tolist()
 
     def _begin(self) -> Transaction:
         task = self.task

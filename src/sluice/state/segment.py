@@ -11,8 +11,8 @@ import pyarrow as pa
 from sluice.kernels.order import TimeScale, hash_part, order_key, sorting
 from sluice.kernels.probe import Run
 from sluice.model.errors import StorageError
-from sluice.model.routing import Ranges, first_hash
-from sluice.model.state import SegmentRef
+from sluice.model.routing import HASH_SPACE, Ranges, first_hash
+from sluice.model.state import SegmentRef, numbers
 from sluice.model.stream import ORDER_COLUMN
 
 
@@ -105,6 +105,17 @@ def parts(run: Run, units: Ranges, total_units: int) -> list[Run]:
             rows = run.rows.slice(a, b - a)
             out.append(Run(run.order[a:b], run.times[a:b], rows, run.scale, run.earliest, run.latest))
     return out
+
+
+def counts(run: Run, units: Ranges, total_units: int) -> np.ndarray:
+    """How many rows of a run each of some units has."""
+    of = numbers(units)
+    edges = np.append(of, of + 1).astype(np.uint64)
+    first = (edges * np.uint64(HASH_SPACE) + np.uint64(total_units - 1)) // np.uint64(total_units)
+    # the first hash after the last unit has 33 bits: shifted as it is, it would come round to zero
+    places = np.where(first >= HASH_SPACE, len(run), np.searchsorted(run.order, first << np.uint64(32)))
+    found: np.ndarray = places[len(of) :] - places[: len(of)]
+    return found
 
 
 def checksum(data: pa.Buffer) -> int:

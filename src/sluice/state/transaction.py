@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from sluice.kernels.probe import Run
 from sluice.model.epoch import Attempt
-from sluice.model.routing import Ranges
+from sluice.model.routing import Ranges, intersect, subtract
 from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.state.compaction import choose_merge
-from sluice.state.segment import Layout, checksum, decode, encode, merged_run, parts
+from sluice.state.segment import Layout, checksum, counts, decode, encode, merged_run, parts
 from sluice.state.tiers import Tiers
 
 STATE = "state"
@@ -47,7 +47,7 @@ class Transaction:
         self.attempt, self.tiers, self.layouts, self.keeping = attempt, tiers, layouts, keeping
         self.units, self.held = units, held
         self.merged_rows = 0
-        self._staged: list[tuple[SegmentRef, pa.Buffer]] = []
+        self._staged: list[tuple[RunRef, pa.Buffer]] = []
         self._opened: dict[str, Run] = {}
 
     def begin(self, manifest: Manifest) -> None:
@@ -74,18 +74,26 @@ class Transaction:
         if len(run):
             self._stage(input_, run, level=0)
 
-    def commit(self) -> Manifest:
-        """Merge what is due, make the new segments durable in one file, settle the tiers; the state from now on."""
+    def commit(self, leaving: Sequence[int] = ()) -> Manifest:
+        """Merge what is due, make the new segments durable in one file, settle the tiers; the state from now on.
+
+        Units that are about to leave get segments of their own, so that their next site reads nothing else.
+        """
         for input_ in self.layouts:
             self._merge(input_)
-        file, offset, refs, pieces = f"{STATE}/{self.attempt}.segments", 0, [], []
-        for ref, data in self._staged:
-            refs.append(replace(ref, file=file, offset=offset))
-            pieces.append(data)
-            offset += ref.length
+        for unit in leaving:
+            if intersect(self.held, ((unit, unit + 1),)):
+                for input_ in self.layouts:
+                    self._set_apart(input_, unit)
+        file, offset, new, pieces = f"{STATE}/{self.attempt}.segments", 0, [], []
+        for run, data in self._staged:
+            if run.units:
+                new.append(replace(run, segment=replace(run.segment, file=file, offset=offset)))
+                pieces.append(data)
+                offset += len(data)
         if pieces:
             self.tiers.durable.write(file, pieces)
-        manifest = (*self._live, *(RunRef(ref, self.held) for ref in refs))
+        manifest = (*self._live, *new)
         self.tiers.settle(sorted((r.segment for r in manifest), key=lambda s: s.latest, reverse=True))
         return manifest
 
@@ -106,7 +114,27 @@ class Transaction:
             if len(merged):
                 self._stage(input_, merged, level=max(s.level for s in chosen) + 1)
 
-    def _stage(self, input_: int, run: Run, level: int) -> None:
+    def _set_apart(self, input_: int, unit: int) -> None:
+        """Writes all rows of a unit as one segment, and takes them out of the others."""
+        mine: Ranges = ((unit, unit + 1),)
+        keeping = self.keeping[input_]
+        runs = [run for run in (*self._live, *(run for run, _ in self._staged)) if run.segment.input == input_]
+        shared = [run for run in runs if intersect(run.units, mine) and run.units != mine]
+        pieces = [part for run in shared for part in self._open(replace(run, units=mine))]
+        if not pieces:
+            return
+        taken = {run.segment.id for run in shared}
+        self._live = [_without(run, unit) if run.segment.id in taken else run for run in self._live]
+        self._live = [run for run in self._live if run.units]
+        self._staged = [(_without(r, unit) if r.segment.id in taken else r, data) for r, data in self._staged]
+        merged = merged_run(pieces, keeping.keep_from)
+        if len(merged):
+            merged = keeping.compacted(merged)
+        if len(merged):
+            self._stage(input_, merged, max(run.segment.level for run in shared), mine)
+
+    def _stage(self, input_: int, run: Run, level: int, units: Ranges | None = None) -> None:
+        units = self.held if units is None else units
         data = encode(self.layouts[input_], run)
         name = f"{self.attempt}-{len(self._staged)}"
         self.tiers.add(name, data)
@@ -124,10 +152,12 @@ class Transaction:
             base=run.scale.base,
             shift=run.scale.shift,
             level=level,
-            units=sum(high - low for low, high in self.held),
+            units=units,
+            counts=tuple(counts(run, units, self.units).tolist()),
             checksum=checksum(data),
         )
-        self._staged.append((ref, data))
+        self._opened[name] = run
+        self._staged.append((RunRef(ref, units), data))
 
     def _open(self, run: RunRef) -> list[Run]:
         ref = run.segment
@@ -138,3 +168,7 @@ class Transaction:
     def _expired(self, segment: SegmentRef) -> bool:
         keep_from = self.keeping[segment.input].keep_from
         return keep_from is not None and segment.latest < keep_from
+
+
+def _without(run: RunRef, unit: int) -> RunRef:
+    return replace(run, units=subtract(run.units, unit))

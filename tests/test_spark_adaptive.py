@@ -1,0 +1,80 @@
+"""Units move while a query runs on Spark: by hand and by a policy, and the answer is the batch query's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from arrivals import arrive, ticks
+from oracle import multiset
+
+from sluice import Flow, FlowError
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
+
+EPOCHS = 8
+TRADES = [
+    ticks([f"k{i % 13}" for i in range(80)], [e * 10 + i / 8 for i in range(80)], range(80)) for e in range(EPOCHS)
+]
+SUMS = """SELECT k, ts, CAST(sum(v) OVER w AS BIGINT) AS total FROM trades
+    WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 29 PRECEDING AND CURRENT ROW)"""
+
+
+class Restless:
+    """Sends a unit back and forth, whatever it sees."""
+
+    name = "restless"
+
+    def decide(self, view: Any) -> tuple[Any, ...]:
+        from sluice.model.view import Move
+
+        assert view.unit_rows.sum() > 0 and view.unit_bytes.sum() > 0
+        return (Move(3, 1 - int(view.unit_site[3]), "for the sake of it"),)
+
+
+def sums(spark: Any, root: Path) -> Any:
+    flow = Flow(spark, "desk")
+    trades = flow.readFiles("trades", str(root / "trades"), eventTime="ts", maxFilesPerTrigger=1)
+    result = trades.groupBy("k").last(30).agg(total=("v", "sum"))
+    writer = result.writeStream.format("parquet").option("path", root / "out").option("checkpointLocation", root / "ck")
+    return writer.options(sites=2, partitions=16)
+
+
+def assert_exact(root: Path) -> None:
+    found = pa.concat_tables([pq.read_table(p) for p in sorted((root / "out").glob("*.parquet"))])
+    with duckdb.connect() as db:
+        db.execute("SET TimeZone = 'UTC'")
+        db.register("trades", pa.concat_tables(TRADES))
+        assert multiset(found) == multiset(db.sql(SUMS).to_arrow_table())
+
+
+def test_a_policy_moves_units_and_the_answer_stays(spark: Any, tmp_path: Path) -> None:
+    arrive(tmp_path / "trades", *TRADES)
+    writer = sums(spark, tmp_path).trigger(availableNow=True).policy(Restless(), collect="1 millisecond")
+    query = writer.start()
+    query.awaitTermination()
+    assert_exact(tmp_path)
+    moved = [d for d in query.decisions() if not d["refused"]]
+    assert moved
+    assert {(d["policy"], d["unit"], d["reason"]) for d in moved} == {("restless", 3, "for the sake of it")}
+
+
+def test_a_unit_moved_by_hand_is_where_it_was_sent(spark: Any, tmp_path: Path) -> None:
+    arrive(tmp_path / "trades", *TRADES[:3])
+    query = sums(spark, tmp_path).trigger(processingTime="0 seconds").start()
+    query.processAllAvailable()
+    assert query.routing()[2] == 0
+    with pytest.raises(FlowError, match="cannot move unit 2 to site 5: there is no site 5"):
+        query.move(2, 5)
+    query.move(unit=2, site=1)
+    for table in TRADES[3:]:
+        arrive(tmp_path / "trades", table)
+        query.processAllAvailable()
+    assert query.routing()[2] == 1
+    assert [d["policy"] for d in query.decisions()] == ["you"]
+    query.stop()
+    assert_exact(tmp_path)
