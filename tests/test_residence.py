@@ -56,6 +56,15 @@ class Memory(RuleBasedStateMachine):
         self.residence.grow(unit, size)
         self.sizes[unit] = size
 
+    @precondition(lambda self: self.sizes)
+    @rule(data=st.data())
+    def defer(self, data: st.DataObject) -> None:
+        unit = data.draw(st.sampled_from(sorted(self.sizes)))
+        self.residence.defer(unit)
+        if unit in self.memory and self.asked != Spill(unit):
+            self.memory.remove(unit)
+            self.memory.append(unit)
+
     @rule(size=SIZES, more=st.booleans())
     def change_limit(self, size: int, more: bool) -> None:
         if more:
