@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -19,6 +20,7 @@ from sluice.policies import policy
 from sluice.sim.scenario import Scenario
 from sluice.sim.simulation import Outcome, simulate
 
+DOCS = Path(__file__).parents[1] / "docs"
 TINY = Scenario("tiny", 0.2, sites=2, units_per_site=2, groups=16, buffer=32, interval=0.05)
 FAST = Claim("fast", "it is fast", 1.0, 0.5, 2.0, "times", "a factor of two")
 
@@ -115,3 +117,17 @@ def test_the_command_lists_figures_and_names_what_it_does_not_know(capsys, tmp_p
     (tmp_path / "file").write_text("mine")
     assert main(["figures", "flux-7", "--out", str(tmp_path / "file")]) == 2
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_the_page_shows_what_was_measured():
+    page = (DOCS / "reproduction.md").read_text(encoding="utf-8")
+    words = []
+    for experiment in EXPERIMENTS:
+        published = json.loads((DOCS / "figures" / f"{experiment.name}.json").read_text(encoding="utf-8"))
+        by_name = {claim.name: claim for claim in experiment.claims}
+        for known in published["verdicts"]:
+            verdict = by_name[known["claim"]].verdict(known["measured"])
+            assert row(verdict) in page, known["claim"]
+            words.append(verdict.word)
+    held, missed, fitted = (words.count(word) for word in ("held", "missed", "fitted"))
+    assert f"**{held} of {held + missed} claims held, {missed} were missed, {fitted} more were fitted.**" in page
