@@ -368,6 +368,13 @@ class TestCheckpoint:
     def test_of_another_flow(self, spark: Any, written: Path, change: dict[str, Any], message: str) -> None:
         self.refused(kept_join(spark, written, **change), written / "ck", message)
 
+    def test_a_path_with_the_results_of_another_query(self, spark: Any, written: Path) -> None:
+        before = fingerprint(written)
+        writer = kept_join(spark, written).writeStream.format("parquet").options(path=written / "out", sites=2)
+        with pytest.raises(FlowError, match=r"out' holds the results of another query.*Give a new path"):
+            writer.option("checkpointLocation", written / "new").trigger(availableNow=True).start()
+        assert fingerprint(written) == before
+
     def test_of_other_partitions(self, spark: Any, written: Path) -> None:
         message = r"partitions is 16, the checkpoint has 8.*new checkpointLocation"
         self.refused(kept_join(spark, written), written / "ck", message, partitions=16)

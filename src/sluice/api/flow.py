@@ -79,13 +79,14 @@ class Flow:
         try:
             FileOptions.of(format, reading)
         except FlowError as problem:
-            raise FlowError(f"stream {name!r}: {problem}") from problem
+            known = ", ".join(SPARK_FILE_OPTIONS)
+            raise FlowError(f"stream {name!r}: {problem} (and for any format: {known})") from problem
+        if not is_there(path):
+            raise FlowError(f"stream {name!r}: there is no directory {path!r}; make it before the flow starts")
         if schema is None:
             found = infer_schema(name, path, format, reading, str(options.get("pathGlobFilter", "*")))
         else:
             found = given_schema(name, schema)
-            if not is_there(path):
-                raise FlowError(f"stream {name!r}: there is no directory {path!r}; make it before the flow starts")
         source = Source(_stream(name, found, eventTime, delay), None, path, FileFormat(format, reading), tracking)
         return self._register(source)
 
@@ -143,7 +144,8 @@ def _stream(name: str, schema: pa.Schema, event_time: str, delay: Any) -> Stream
     kind = schema.field(event_time).type
     if not pa.types.is_timestamp(kind):
         raise FlowError(
-            f"event time {event_time!r} of stream {name!r} must be a timestamp, it is {kind}; cast it first"
+            f"event time {event_time!r} of stream {name!r} must be a timestamp, it is {kind}; cast it first, "
+            "or for files of text say what it is: schema= or timestampFormat="
         )
     late = None if delay is None else microseconds(delay, f"delay of stream {name!r}")
     return Stream(name, schema, event_time, late)

@@ -59,7 +59,7 @@ class GroupedStream:
             self, taken, lambda aggregates: TimeWindows(self.handle.stream, self.keys, aggregates, long, every)
         )
 
-    def agg(self, **aggregates: Any) -> StreamHandle:
+    def agg(self, *unnamed: Any, **aggregates: Any) -> StreamHandle:
         raise FlowError("a group-by of a stream needs a window: groupBy(...).last(100) or .window('1 minute')")
 
 
@@ -71,8 +71,10 @@ class WindowedStream:
     ) -> None:
         self.grouped, self.taken, self.build = grouped, taken, build
 
-    def agg(self, **aggregates: tuple[str, str]) -> StreamHandle:
+    def agg(self, *unnamed: Any, **aggregates: tuple[str, str]) -> StreamHandle:
         """Result columns by name: `agg(mean=("price", "avg"), n=("*", "count"))`."""
+        if unnamed:
+            raise FlowError("agg takes its aggregates by name, such as n=('*', 'count'), not Spark's columns")
         from sluice.api.stream import applied
 
         handle = self.grouped.handle

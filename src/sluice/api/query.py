@@ -77,6 +77,8 @@ class Query:
 
     def move(self, unit: int, site: int) -> None:
         """Have a unit go to another site: its state is prepared in the next epoch and is there in the one after it."""
+        if not self.isActive:
+            raise FlowError(f"cannot move unit {unit}: the query has ended")
         routing = self._running.epochs.record.routing
         wanted = Move(unit, site, "asked for with move()")
         refused = vet(wanted, routing)

@@ -78,12 +78,15 @@ class StreamHandle:
         on: Keys | None = None,
         within: Within | None = None,
         where: str | None = None,
+        how: str = "inner",
     ) -> StreamHandle:
         """Rows of both streams with equal keys whose event times differ by at most `within`.
 
         `within=("10 seconds", "30 seconds")`: the other stream's row is at most 10 s earlier and at most 30 s later.
         `where` is a further condition in Spark SQL, for example "trades.price > quotes.ask".
         """
+        if how != "inner":
+            raise FlowError(f"how={how!r}: only inner joins are there")
         return applied(self.flow, *build_join([self, other], on, within, where))
 
     def groupBy(self, *columns: str) -> GroupedStream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import signal
@@ -78,6 +79,7 @@ def run(wanted: Run, session: Session | None = None) -> int:
         spark = None
         try:
             spark = (session or _session)(wanted, scratch)
+            _take_ctrl_c_back()
             _send_by_value(module)
             planned = _planned(define(spark), wanted, scratch, _is_local(spark))
             return _run(planned, wanted)
@@ -87,6 +89,13 @@ def run(wanted: Run, session: Session | None = None) -> int:
         finally:
             if spark is not None:
                 spark.stop()
+
+
+def _take_ctrl_c_back() -> None:
+    """Ctrl-C stops the queries. PySpark's own handler cancels jobs from inside the signal, with a trace for each."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it reports the interrupted calls as errors
 
 
 def _run(planned: Sequence[Planned], wanted: Run) -> int:

@@ -54,7 +54,7 @@ class Journal:
         if found.get("format") != FORMAT:
             raise CheckpointError(
                 f"checkpoint {self.storage.uri} has format {found.get('format')}, this version of Sluice reads format "
-                f"{FORMAT}; nothing was touched. Use the version that wrote it, or a new checkpointLocation"
+                f"{FORMAT}; nothing was touched. Use the version that wrote it, or a new checkpointLocation and path"
             )
         if not isinstance(found.get("id"), str):
             raise CheckpointError(f"{self.storage.path(IDENTITY)} is damaged: it has no id")
@@ -62,7 +62,7 @@ class Journal:
         if differences:
             raise CheckpointError(
                 f"checkpoint {self.storage.uri} belongs to another flow: " + "; ".join(differences) + ". Nothing was "
-                "touched. Use the flow that wrote it, or a new checkpointLocation"
+                "touched. Use the flow that wrote it, or a new checkpointLocation and a new path"
             )
         return found
 

@@ -43,6 +43,9 @@ class Sink(Protocol):
 
     staging: Staging
 
+    def check(self, query: str | None) -> None:
+        """See that results can go there, before anything is touched; None is a query that has no checkpoint yet."""
+
     def deliver(self, number: int, parts: tuple[Part, ...]) -> None:
         """Show the results of a committed epoch; after a crash it is called again and must not show them twice."""
 
@@ -91,6 +94,9 @@ class Epochs:
 
     def recover(self, new_id: str) -> str:
         """Claim the checkpoint, go to its newest epoch, and remove what did not become part of it. Returns its id."""
+        known = (self.journal.identity() or {}).get("id")
+        for sink in self.sinks:
+            sink.check(known)
         self.storage.make_dir()
         identity = self.journal.claim({"id": new_id, **self.identity})
         self.storage.make_dir(STATE)

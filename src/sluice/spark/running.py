@@ -15,9 +15,10 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.model.errors import CheckpointError
+from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.plan import Plan
 from sluice.spark.epochs import Epochs, Settings, Sink
 from sluice.spark.exchange import Sites
@@ -27,6 +28,7 @@ from sluice.state.storage import Storage
 from sluice.state.workspace import scratch
 
 SPARK = "spark"
+_PY4J, _INTERRUPTED = "py4j.protocol.Py4JJavaError", "java.lang.InterruptedException"
 _running: WeakValueDictionary[str, RunningQuery] = WeakValueDictionary()
 """The query that this process runs on each checkpoint, also while it is being closed."""
 
@@ -104,7 +106,13 @@ class RunningQuery:
         threading.Thread(target=self._close_when_over, name=f"sluice-{self.query}", daemon=True).start()
 
     def _epoch(self, batch: DataFrame, number: int) -> None:
-        self.epochs.run(number, self.sites.tokens, self.sites.exchange(batch))
+        try:
+            self.epochs.run(number, self.sites.tokens, self.sites.exchange(batch))
+        except Py4JJavaError as failure:
+            if _INTERRUPTED not in str(failure.java_exception):
+                raise
+            # Spark looks for these words to tell a stop from a failure, by an expression that overflows on a long trace
+            raise SluiceError(f"{_PY4J}: An error occurred while calling an epoch.\n: {_INTERRUPTED}") from None
 
     def _check_sparks_part(self) -> None:
         """See that neither Spark's part of the checkpoint nor the journal lacks what the other has, before anything

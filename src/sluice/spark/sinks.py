@@ -13,18 +13,24 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.epoch import Part
+from sluice.model.errors import FlowError
 from sluice.spark.results import Staging
 from sluice.spark.sink_log import SinkLog
 from sluice.spark.types import spark_schema
 from sluice.state.storage import Storage
 
 RESULTS = "results"
+MARK = "_sluice-"
+"""Begins the name of the directory in an output where a query's parts wait; it stays, and tells whose output it is."""
 
 
 class NoopSink:
     """Results are made, counted and dropped."""
 
     staging = Staging(None)
+
+    def check(self, query: str | None) -> None:
+        pass
 
     def open(self, query: str) -> None:
         pass
@@ -47,8 +53,16 @@ class ParquetSink:
         self.storage = Storage(path)
         self.log = SinkLog(self.storage)
 
+    def check(self, query: str | None) -> None:
+        names = self.storage.names()
+        if f"{MARK}{query}" not in names and any(name.startswith(MARK) for name in names):
+            raise FlowError(
+                f"path {self.path!r} holds the results of another query, and those of a new checkpoint would come on "
+                "top. Give a new path, or remove the old results"
+            )
+
     def open(self, query: str) -> None:
-        self.staging = Staging(self.path, f"_sluice-{query}", self.compression)
+        self.staging = Staging(self.path, f"{MARK}{query}", self.compression)
         self.storage.make_dir(self.staging.directory)
         self.log.tidy()
 
@@ -77,6 +91,9 @@ class BatchSink:
         self.directory = f"{RESULTS}/{output}"
         self.staging = Staging(checkpoint, self.directory)
         self.handed_over: tuple[Part, ...] = ()
+
+    def check(self, query: str | None) -> None:
+        pass
 
     def open(self, query: str) -> None:
         self.storage.make_dir(self.directory)
