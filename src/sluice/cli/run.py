@@ -95,7 +95,9 @@ def _take_ctrl_c_back() -> None:
     """Ctrl-C stops the queries. PySpark's own handler cancels jobs from inside the signal, with a trace for each."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it reports the interrupted calls as errors
+    # py4j reports the interrupted calls as errors, by its own logger and by the root's
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(lambda record: not str(record.msg).startswith("KeyboardInterrupt while"))
 
 
 def _run(planned: Sequence[Planned], wanted: Run) -> int:
