@@ -394,3 +394,15 @@ def test_the_event_time_stays_a_column_under_any_spelling():
 def test_mistakes_are_named_in_the_users_words(build, words):
     with pytest.raises(FlowError, match=words):
         build(source("a"))
+
+
+def test_what_is_described_names_filters_and_computed_columns():
+    a, b = source("a"), source("b")
+    joined = a.filter("v > 1").join(b.withColumn("x", "v * 2"), on="k", within="1 second")
+    described = plan_of([joined.filter("b_x > 10").select("a_k", "a_ts").relation]).describe().splitlines()
+    assert described[-4:] == [
+        "  a: where v > 1",
+        "  b: with v * 2 as x",
+        "Result: where b_x > 10",
+        "Result: of it a_k, a_ts",
+    ]

@@ -116,8 +116,14 @@ class Plan:
         }
 
     def describe(self) -> str:
-        """All operators for `explain`."""
-        return "\n".join(n.spec.describe() for n in self.nodes)
+        """All operators for `explain`, each with the stateless steps before it, and those before the outputs."""
+        lines = []
+        for node in self.nodes:
+            lines.append(node.spec.describe())
+            for stream, feed in zip(node.spec.streams, node.feeds, strict=True):
+                lines += [f"  {stream.name}: {step.describe()}" for step in feed.steps]
+        lines += [f"Result: {step.describe()}" for output in self.outputs for step in output.feed.steps]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, eq=False)

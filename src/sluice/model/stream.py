@@ -97,6 +97,9 @@ class Filter:
     def identity(self) -> object:
         return {"filter": self.condition.text}
 
+    def describe(self) -> str:
+        return f"where {self.condition.text}"
+
 
 @dataclass(frozen=True)
 class Project:
@@ -114,6 +117,12 @@ class Project:
         if self.time is not None:
             hidden.setdefault(TIME_COLUMN, rows.column(self.time))
         return pa.RecordBatch.from_pydict(hidden | made)
+
+    def describe(self) -> str:
+        made = [
+            f"{expression.text} as {name}" for name, expression in self.columns if expression.text.strip("`") != name
+        ]
+        return f"with {', '.join(made)}" if made else f"of it {', '.join(name for name, _ in self.columns)}"
 
     def identity(self) -> object:
         return {"select": [[name, expression.text] for name, expression in self.columns]}
