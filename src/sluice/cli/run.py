@@ -79,10 +79,10 @@ def run(wanted: Run, session: Session | None = None) -> int:
         spark = None
         try:
             spark = (session or _session)(wanted, scratch)
-            _take_ctrl_c_back()
+            pressed = _take_ctrl_c_back()
             _send_by_value(module)
             planned = _planned(define(spark), wanted, scratch, _is_local(spark))
-            return _run(planned, wanted)
+            return _run(planned, wanted, pressed)
         except KeyboardInterrupt:  # before there was a query to stop, or while it was being stopped
             print("sluice: interrupted", file=sys.stderr)
             return 1
@@ -91,20 +91,27 @@ def run(wanted: Run, session: Session | None = None) -> int:
                 spark.stop()
 
 
-def _take_ctrl_c_back() -> None:
-    """Ctrl-C stops the queries. PySpark's own handler cancels jobs from inside the signal, with a trace for each."""
+def _take_ctrl_c_back() -> Callable[[], bool]:
+    """Whether Ctrl-C was pressed. It is only noted: raised in the middle of a call to the JVM it would leave the
+    connection in disorder, and PySpark's own handler cancels jobs from inside the signal, with a trace for each."""
+    pressed = threading.Event()
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    # py4j reports the interrupted calls as errors, by its own logger and by the root's
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(lambda record: not str(record.msg).startswith("KeyboardInterrupt while"))
+
+        def note(*_: Any) -> None:
+            if pressed.is_set():  # again: somebody is in a hurry
+                raise KeyboardInterrupt
+            pressed.set()
+
+        signal.signal(signal.SIGINT, note)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it reports the interrupted calls as errors
+    return pressed.is_set
 
 
-def _run(planned: Sequence[Planned], wanted: Run) -> int:
+def _run(planned: Sequence[Planned], wanted: Run, pressed: Callable[[], bool]) -> int:
     failed: Exception | None = None
     queries = _started(planned)
     try:
-        watch_all(queries)
+        watch_all(queries, interrupted=pressed)
     except Exception as problem:  # the query's own error, whatever it is
         failed = problem
         print(f"sluice: a query failed: {last_words(problem)}", file=sys.stderr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
@@ -57,8 +57,13 @@ def watch(query: Watchable, stream: TextIO | None = None) -> Seen:
     return watch_all([query], stream)[0]
 
 
-def watch_all(queries: Sequence[Watchable], stream: TextIO | None = None) -> list[Seen]:
-    """Show several queries until all have ended. If one fails, the others are stopped and its error is raised."""
+def watch_all(
+    queries: Sequence[Watchable], stream: TextIO | None = None, interrupted: Callable[[], bool] = lambda: False
+) -> list[Seen]:
+    """Show several queries until all have ended, or are stopped by Ctrl-C or because they are `interrupted`.
+
+    If one fails, the others are stopped and its error is raised.
+    """
     stream = sys.stderr if stream is None else stream
     unnamed = "query {}" if len(queries) > 1 else "query"
     watched = [_Watched(q, Seen(q.name or unnamed.format(n))) for n, q in enumerate(queries, 1)]
@@ -66,6 +71,8 @@ def watch_all(queries: Sequence[Watchable], stream: TextIO | None = None) -> lis
     try:
         while not all(w.ended for w in watched):
             for one in watched:
+                if interrupted():
+                    raise KeyboardInterrupt
                 if not one.ended:
                     view.show(watched, one, one.look(INTERVAL / len(watched)))
     except KeyboardInterrupt:
