@@ -10,7 +10,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -66,6 +66,8 @@ class Settings:
     site_memory: int
     places: Places
     controller: Controller
+    pace: dict[int, float] = field(default_factory=dict)
+    """Seconds that a row takes longer at a site, while the query runs: for experiments with slow machines."""
 
 
 class Epochs:
@@ -219,6 +221,7 @@ class Epochs:
             limit=self.settings.site_memory,
             staging=tuple(sink.staging for sink in self.sinks),
             leaving=step.leaving,
+            pace=tuple(self.settings.pace.get(i, 0.0) for i in range(len(tokens))) if self.settings.pace else (),
         )
         return split, site
 

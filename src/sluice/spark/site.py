@@ -6,6 +6,7 @@ Runs in the Spark task of the site, one a level of operators, in whichever Pytho
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,8 @@ class SiteTask:
     limit: int
     staging: tuple[Staging, ...]
     leaving: tuple[int, ...] = ()
+    pace: tuple[float, ...] = ()
+    """Seconds that a row takes longer at each site, for experiments with slow machines; none everywhere if empty."""
 
     def __call__(self, level: int, token: int, blobs: pa.Table) -> pa.Table:
         """One level's work of the site: blobs in, blobs for the levels above and a report out."""
@@ -124,6 +127,8 @@ class _SiteEpoch:
             with self._timing("kernel"):
                 batch = next(results, None)
             if batch is None:
+                if self.task.pace:
+                    time.sleep(counts[0] * self.task.pace[self.site])
                 self.nulls += sum(sender.dropped for sender in onward)
                 return
             counts[1] += batch.num_rows
