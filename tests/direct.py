@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hypothesis import strategies as st
 
 from sluice.control.controller import Controller
 from sluice.model.plan import Applied, OperatorSpec, Plan, Relation, plan_of
 from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
-from sluice.spark.epochs import Epochs, Settings
+from sluice.spark.epochs import Epochs, Exchange, Settings
 from sluice.spark.sending import BLOBS
 from sluice.spark.sinks import ParquetSink
 from sluice.spark.site import SiteTask
@@ -23,6 +25,16 @@ from sluice.state.workspace import Places, close_workspaces
 
 EpochRows = list[pa.Table]
 """The new rows of every stream in one epoch."""
+
+
+def limits(data: st.DataObject) -> dict[str, Any]:
+    """How much memory and time the sites get, and what becomes of what does not fit."""
+    return {
+        "memory": data.draw(st.sampled_from([0, 3000, 20_000, 1 << 30])),
+        "spill": data.draw(st.sampled_from(["unit", "probe"])),
+        "seconds": data.draw(st.sampled_from([None, 1e-6, 1e9])),
+        "backlog": data.draw(st.sampled_from([0.0, 500.0, float("inf")])),
+    }
 
 
 class DirectQuery:
@@ -38,6 +50,9 @@ class DirectQuery:
         name: str = "flow",
         wanted: str | Policy = "static",
         map_tasks: int = 2,
+        seconds: float | None = None,
+        backlog: float = float("inf"),
+        spill: str = "unit",
     ) -> None:
         self.plan = plan if isinstance(plan, Plan) else single(plan)
         self.root, self.map_tasks = root, map_tasks
@@ -50,6 +65,9 @@ class DirectQuery:
             memory,
             self.places,
             Controller(policy(wanted), memory, minimum=1e-9),
+            seconds=seconds,
+            backlog=backlog,
+            spill=spill,
         )
         self.tokens = tuple(range(100, 100 + sites))
         reading = tuple(tuple(s.schema.names) for s in self.plan.sources)
@@ -59,11 +77,24 @@ class DirectQuery:
 
     @property
     def next(self) -> int:
-        return self.epochs.record.number + 1
+        return self.epochs.record.batch + 1
 
     def run(
         self, rows: EpochRows, number: int | None = None, before_commit: Callable[[], object] = lambda: None
     ) -> None:
+        self.epochs.run(self.next if number is None else number, self.tokens, self._exchange(rows, before_commit))
+
+    def catch_up(self) -> bool:
+        """An epoch for input that waits; whether there was any."""
+        empty = [s.schema.empty_table() for s in self.plan.sources]
+        return self.epochs.catch_up(self.tokens, self._exchange(empty, lambda: None))
+
+    def drain(self) -> None:
+        """All input that waits."""
+        while self.catch_up():
+            pass
+
+    def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> Exchange:
         def exchange(split: SplitTask, site: SiteTask) -> list[dict]:
             blobs = []
             for task in range(self.map_tasks):
@@ -80,7 +111,7 @@ class DirectQuery:
             before_commit()
             return [json.loads(payload.as_py()) for payload in everything["payload"]]
 
-        self.epochs.run(self.next if number is None else number, self.tokens, exchange)
+        return exchange
 
     def results(self, output: int = 0) -> pa.Table:
         files = sorted(self.outs[output].glob("*.parquet"))

@@ -68,13 +68,14 @@ def answers(fast) -> list[Counter]:
     query = started(root)
     for epoch in range(KEEP + 2):
         query.run(epoch_rows(epoch))
-    query.close()
+    query.drain()
     tables = [pa.concat_tables([epoch_rows(e)[i] for e in range(KEEP + 2)]) for i in (0, 1)]
     assert multiset(query.results()) == multiset(batch_join(SPEC, tables))
     return found_by(query)
 
 
 def found_by(query: DirectQuery) -> list[Counter]:
+    query.drain()
     return [multiset(query.results(output)) for output in (0, 1)]
 
 

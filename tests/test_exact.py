@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from direct import DirectQuery
+from direct import DirectQuery, limits
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import batch_join, multiset, on_time
@@ -40,7 +40,7 @@ def check(data: st.DataObject, spec: JoinSpec, values: list, where: str | None =
     spread = data.draw(st.sampled_from([2 * SECOND, 40 * SECOND, 100 * 60 * SECOND]))
     step = data.draw(st.sampled_from([SECOND, 20 * SECOND, 50 * 60 * SECOND]))
     sites, partitions = data.draw(st.integers(1, 4)), data.draw(st.sampled_from([4, 7, 16]))
-    memory = data.draw(st.sampled_from([0, 3000, 1 << 30]))
+    limited = limits(data)
     wander = data.draw(st.booleans())
     seen: list[list[pa.Table]] = [[] for _ in spec.streams]
     with tempfile.TemporaryDirectory(dir=FAST) as directory:
@@ -48,7 +48,7 @@ def check(data: st.DataObject, spec: JoinSpec, values: list, where: str | None =
 
         def start(sites: int) -> DirectQuery:
             policy = Wanderer(sites, sites) if wander else "static"
-            return DirectQuery(spec, root, sites, partitions, memory, wanted=policy)
+            return DirectQuery(spec, root, sites, partitions, wanted=policy, **limited)
 
         query = start(sites)
         late = 0
@@ -59,11 +59,14 @@ def check(data: st.DataObject, spec: JoinSpec, values: list, where: str | None =
             for kept, table in zip(seen, new, strict=True):
                 kept.append(table)
             if data.draw(st.integers(0, 3)) == 0:
+                query.catch_up()
+            if data.draw(st.integers(0, 3)) == 0:
                 again = data.draw(st.booleans())
                 query.close()
                 query = start(data.draw(st.integers(1, 4)))
                 if again:  # Spark asks for the last epoch again when it was not told of its commit
                     query.run(new, number=epoch)
+        query.drain()
         good = [on_time(tables, s.event_time, s.delay) for tables, s in zip(seen, spec.streams, strict=True)]
         expected = batch_join(spec, [rows for rows, _ in good], where)
         assert multiset(query.results()) == multiset(expected)
@@ -173,7 +176,7 @@ def test_state_ten_times_the_memory_is_still_used(tmp_path, hot):
         return pa.table([keys, pa.array(times, pa.timestamp("us", "UTC")), rng.integers(0, 9, n)], schema=a.schema)
 
     limit = 18_000
-    query = DirectQuery(spec, tmp_path, memory=limit)
+    query = DirectQuery(spec, tmp_path, memory=limit, spill="probe")
     seen: list[list[pa.Table]] = [[], []]
     peak = 0
     for epoch in range(30):

@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from direct import DirectQuery
+from direct import DirectQuery, limits
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import multiset, on_time
@@ -72,7 +72,7 @@ def check(
     plan = plan_of([r.relation for r in results])
     step = data.draw(st.sampled_from([1, SECOND, 50 * 60 * SECOND]))
     spread = data.draw(st.sampled_from([3, 2 * SECOND, 100 * 60 * SECOND]))
-    partitions, memory = data.draw(st.sampled_from([4, 7])), data.draw(st.sampled_from([0, 3000, 1 << 30]))
+    partitions, limited = data.draw(st.sampled_from([4, 7])), limits(data)
     wander = data.draw(st.booleans())
     seen: dict[str, list[pa.Table]] = {handle.name: [] for handle, _ in sources}
     with tempfile.TemporaryDirectory(dir=FAST) as directory:
@@ -80,7 +80,12 @@ def check(
         def start() -> DirectQuery:
             sites = data.draw(st.integers(1, 3))
             return DirectQuery(
-                plan, Path(directory), sites, partitions, memory, wanted=Wanderer(sites, sites) if wander else "static"
+                plan,
+                Path(directory),
+                sites,
+                partitions,
+                wanted=Wanderer(sites, sites) if wander else "static",
+                **limited,
             )
 
         query = start()
@@ -90,8 +95,11 @@ def check(
                 seen[name].append(table)
             query.run([new[s.name] for s in plan.sources])
             if data.draw(st.integers(0, 3)) == 0:
+                query.catch_up()
+            if data.draw(st.integers(0, 3)) == 0:
                 query.close()
                 query = start()
+        query.drain()
         with duckdb.connect() as db:
             db.execute("SET TimeZone = 'UTC'")
             marks = {}

@@ -74,7 +74,7 @@ def test_one_row_from_the_future_does_not_keep_the_others(tmp_path):
 
 
 def test_expired_state_leaves_every_tier(tmp_path):
-    query = DirectQuery(join([A, B], 5 * SECOND), tmp_path, memory=4000)
+    query = DirectQuery(join([A, B], 5 * SECOND), tmp_path, memory=4000, spill="probe")
     for epoch in range(20):
         query.run(ticking(epoch))
     full = len(everything_in(tmp_path / "memory")) + len(everything_in(tmp_path / "disk"))
@@ -186,11 +186,11 @@ def test_an_ancient_first_row_loses_nothing(tmp_path):
 def test_fetched_state_stays_within_the_memory_given(tmp_path):
     """Also in the first epoch after a restart, when all of it comes from the checkpoint."""
     spec = join([A, B], 1000 * SECOND)
-    query = DirectQuery(spec, tmp_path, sites=1, memory=20_000)
+    query = DirectQuery(spec, tmp_path, sites=1, memory=20_000, spill="probe")
     for epoch in range(20):
         query.run(ticking(epoch))
     query.close()
-    query = DirectQuery(spec, tmp_path, sites=1, memory=20_000)
+    query = DirectQuery(spec, tmp_path, sites=1, memory=20_000, spill="probe")
     most = 0
 
     def look(operation: str, path: str) -> None:

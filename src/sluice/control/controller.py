@@ -2,8 +2,9 @@
 
 Rounds go as in section 5.3 of the Flux paper, with its δ in wall time: statistics are collected over as many epochs as
 fit into it, then units move, and the time that took is the next δ. An epoch boundary is where everybody is at rest, so
-pausing and draining have nothing to wait for; what remains of a move takes two epochs. In the first the source brings
-the unit's state into pieces of its own, in the second the target reads them and goes on.
+pausing and draining have nothing to wait for. What remains of a move goes beside the epochs' ordinary work: the source
+brings the unit's state into pieces of its own, the target copies those ahead of time, and when what is missing is
+little enough the routing changes. How much of this is done in one epoch is bounded by the time it takes.
 """
 
 from __future__ import annotations
@@ -14,26 +15,35 @@ from typing import Any
 
 import numpy as np
 
-from sluice.control.movement import Extract, Install, Instruction, Movement, Restart, Transfer
+from sluice.control.movement import Extract, Install, Instruction, Movement, Phase, Restart, Transfer
 from sluice.control.rounds import Rounds
+from sluice.model.columns import unpacked
 from sluice.model.epoch import EpochRecord
-from sluice.model.routing import Routing
+from sluice.model.routing import Routing, intersect
+from sluice.model.state import SegmentRef, unit_bytes
 from sluice.model.view import ClusterView, Move
 from sluice.policies import Policy
 
 Decision = dict[str, Any]
 MINIMUM = 5.0
 """Seconds over which statistics are collected at least, unless said otherwise."""
-FEWEST = 2
-"""Epochs whose statistics a decision needs at least: one alone shows more chance than load."""
+SHARE = 0.1
+"""How much longer copying for moves may make an epoch."""
+COPIED = 50e6
+"""Bytes that are copied in a second, as long as nothing was measured."""
+LEAST = 1 << 20
+"""Bytes that may always be copied in an epoch."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the next epoch does: under which routing, which units their sites prepare to leave, and what was decided."""
+    """What the next epoch does: under which routing, which units their sites prepare to leave, which segments sites
+    copy for units on their way to them, at most how many bytes, and what was decided."""
 
     routing: Routing
     leaving: tuple[int, ...] = ()
+    arriving: tuple[tuple[SegmentRef, ...], ...] = ()
+    allowance: float = float("inf")
     decisions: tuple[Decision, ...] = ()
 
 
@@ -51,13 +61,17 @@ class _Sums:
     def none(cls, now: float, routing: Routing) -> _Sums:
         return cls(now, 0, 0.0, np.zeros(routing.units, dtype=np.int64), np.zeros(routing.sites))
 
+    def enough(self, now: float, collect: float) -> bool:
+        """Whether so many seconds have been collected, as nearly as whole epochs can."""
+        return self.epochs > 0 and (now - self.since) * (1 + 0.5 / self.epochs) >= collect
+
     def plus(self, record: EpochRecord) -> _Sums:
         busy = np.array([site["busySeconds"] for site in record.figures["sites"]])
         return replace(
             self,
             epochs=self.epochs + 1,
             seconds=self.seconds + float(busy.max(initial=0.0)),
-            unit_rows=self.unit_rows + np.array(record.figures["unitRows"]),
+            unit_rows=self.unit_rows + unpacked(record.figures["unitRows"]),
             site_busy=self.site_busy + busy,
         )
 
@@ -68,9 +82,13 @@ class Controller:
     def __init__(self, policy: Policy, site_memory: int, minimum: float = MINIMUM, advise: bool = False) -> None:
         self.policy, self.site_memory, self.advise = policy, site_memory, advise
         self.rounds = Rounds(minimum)
+        self._memory: dict[int, int] = {}
         self._sums: _Sums | None = None
         self._moving: dict[int, Movement] = {}
+        self._copied: dict[int, set[str]] = {}
         self._moving_since: float | None = None
+        self._switched = 0.0
+        self._rate = COPIED
         self._asked: list[Move] = []
         self._lock = threading.Lock()
 
@@ -79,41 +97,64 @@ class Controller:
         with self._lock:
             self._asked.append(move)
 
+    def set_memory(self, site: int, size: int) -> None:
+        """What a site may use for state from the next epoch on."""
+        self._memory[site] = size
+
+    def memory(self, sites: int) -> tuple[int, ...]:
+        """What each site may use for state."""
+        return tuple(self._memory.get(site, self.site_memory) for site in range(sites))
+
     def after(self, record: EpochRecord, now: float) -> Plan:
         """What to do in the epoch that follows a committed one."""
         self._sums = _Sums.none(now, record.routing) if self._sums is None else self._sums.plus(record)
-        routing = self._carried_out(record, now)
+        allowance = self._allowance(record)
+        routing, arriving = self._carried_out(record, now, allowance)
         sums = self._sums
-        if self._moving:  # extracted: their sites change now
-            return Plan(routing)
         with self._lock:
             asked, self._asked = self._asked, []
         moves: list[tuple[str, Move]] = [("you", move) for move in asked]
-        if not moves and sums.epochs >= FEWEST and now - sums.since >= self.rounds.collect:
+        if not moves and not self._moving and sums.enough(now, self.rounds.collect):
             moves = [(self.policy.name, move) for move in self.policy.decide(self.view(record, sums))]
             if not moves:
                 self.rounds = self.rounds.after(None)
             self._sums = _Sums.none(now, routing)
         decisions = tuple(self._decided(who, move, record) for who, move in moves)
-        if self._moving:
+        if self._leaving(routing) and self._moving_since is None:
             self._moving_since = now
-        return Plan(routing, tuple(sorted(self._moving)), decisions)
+        return Plan(routing, self._leaving(routing), arriving, allowance, decisions)
 
     def view(self, record: EpochRecord, sums: _Sums) -> ClusterView:
-        """The cluster as the policy sees it. A unit counts as spilled where its site has state on disk."""
+        """The cluster as the policy sees it. Where the disk is probed a unit counts as spilled if its site has state on
+        disk, else if the unit has."""
         sites, owners = record.figures["sites"], np.array(record.routing.owners)
-        on_disk = np.array([site["diskBytes"] > 0 for site in sites])
+        on_disk = np.array([site["diskBytes"] > site["pendingBytes"] for site in sites])[owners]
+        if record.queues:
+            on_disk = np.isin(np.arange(len(owners)), [unit for queue in record.queues for unit in queue.disk])
         return ClusterView(
             epoch=record.number,
             seconds=sums.seconds,
             unit_site=owners,
             unit_rows=sums.unit_rows,
-            unit_bytes=unit_bytes(record),
-            unit_spilled=on_disk[owners],
-            unit_pending=np.zeros(len(owners), dtype=np.int64),
+            unit_bytes=state_bytes(record),
+            unit_spilled=on_disk,
+            unit_pending=unpacked(record.figures["unitPending"]),
             site_idle=sums.seconds - sums.site_busy,
-            site_memory=np.full(len(sites), self.site_memory),
+            site_memory=np.array(self.memory(len(sites))),
         )
+
+    def _allowance(self, record: EpochRecord) -> float:
+        """The bytes that a site may copy for moves in one epoch, by how long the last one took and copying takes."""
+        sites = record.figures["sites"]
+        seconds = sum(site["fetchSeconds"] for site in sites)
+        if seconds:
+            self._rate = (self._rate + sum(site["fetchedBytes"] for site in sites) / seconds) / 2
+        epoch = float(record.figures["seconds"]["job"])
+        return max(LEAST, SHARE * epoch * self._rate)
+
+    def _leaving(self, routing: Routing) -> tuple[int, ...]:
+        """The units whose rows are to be kept apart from others, as long as they have not left."""
+        return tuple(sorted(m.unit for m in self._moving.values() if routing.owners[m.unit] == m.source))
 
     def _decided(self, who: str, move: Move, record: EpochRecord) -> Decision:
         """Begins a move that can be carried out; either way, says what became of it."""
@@ -123,7 +164,7 @@ class Controller:
         if refused is None:
             movement = Movement(move.unit, record.routing.owners[move.unit], move.site, producers=())
             _expect(movement.begin(), Extract)
-            self._moving[move.unit] = movement
+            self._moving[move.unit], self._copied[move.unit] = movement, set()
         return {
             "epoch": record.number + 1,
             "policy": who,
@@ -134,31 +175,54 @@ class Controller:
             "refused": refused,
         }
 
-    def _carried_out(self, record: EpochRecord, now: float) -> Routing:
-        """Takes the moves under way one step on, now that another epoch has committed; the routing from here on."""
+    def _carried_out(
+        self, record: EpochRecord, now: float, allowance: float
+    ) -> tuple[Routing, tuple[tuple[SegmentRef, ...], ...]]:
+        """Takes the moves under way one step on, now that another epoch has committed: the routing from here on, and
+        what each site copies ahead of time."""
         routing = record.routing
-        done = [m for m in self._moving.values() if routing.owners[m.unit] == m.target]
-        for movement in done:
+        for movement in [m for m in self._moving.values() if routing.owners[m.unit] == m.target]:
             _expect(movement.transferred(), Install)
             _expect(movement.installed(), Restart)
-            del self._moving[movement.unit]
-        if done and not self._moving and self._moving_since is not None:
-            self.rounds = self.rounds.after(now - self._moving_since)
-            self._moving_since, self._sums = None, _Sums.none(now, routing)
+            del self._moving[movement.unit], self._copied[movement.unit]
+            if not self._moving:  # this epoch's statistics are of the new routing already
+                self._sums = _Sums.none(self._switched, routing).plus(record)
+        left = [allowance] * routing.sites
+        copies: list[list[SegmentRef]] = [[] for _ in range(routing.sites)]
         for movement in self._moving.values():
-            _expect(movement.extracted(), Transfer)
-            routing = routing.moved(movement.unit, movement.target, record.number + 1)
-        return routing
+            own, shared = _pieces(record, movement)
+            if movement.phase is Phase.EXTRACTING and not shared:
+                _expect(movement.extracted(), Transfer)
+            missing = [ref for ref in own if ref.id not in self._copied[movement.unit]]
+            if movement.phase is Phase.TRANSFERRING and sum(r.length for r in missing) <= left[movement.target]:
+                routing = routing.moved(movement.unit, movement.target, record.number + 1)
+                left[movement.target] -= sum(r.length for r in missing)
+                continue
+            for ref in missing:
+                if ref.length <= left[movement.target] or (left[movement.target] == allowance and ref is missing[0]):
+                    self._copied[movement.unit].add(ref.id)
+                    left[movement.target] -= ref.length
+            kept = self._copied[movement.unit]
+            copies[movement.target] += [ref for ref in own if ref.id in kept]
+        if self._moving_since is not None and all(routing.owners[m.unit] == m.target for m in self._moving.values()):
+            self.rounds = self.rounds.after(now - self._moving_since)
+            self._moving_since, self._switched = None, now
+        return routing, tuple(tuple(refs) for refs in copies) if any(copies) else ()
 
 
-def unit_bytes(record: EpochRecord) -> np.ndarray:
-    """The state of each unit, from what the manifests say."""
-    found = np.zeros(record.routing.units)
-    for manifest in record.manifests:
-        for run in manifest:
-            units, rows = run.unit_rows
-            found[units] += rows * (run.segment.length / max(1, run.segment.rows))
-    return found
+def _pieces(record: EpochRecord, movement: Movement) -> tuple[list[SegmentRef], bool]:
+    """The segments that hold nothing but a unit's rows, and whether others hold some of them."""
+    alone = ((movement.unit, movement.unit + 1),)
+    runs = [r for r in record.manifests[movement.source] if not r.segment.pending and intersect(r.units, alone)]
+    own = [run.segment for run in runs if run.units == alone]
+    shared = [run for run in runs if run.units != alone and replace(run, units=alone).rows]
+    return own, bool(shared)
+
+
+def state_bytes(record: EpochRecord) -> np.ndarray:
+    """The state of each unit, from what the manifests say; input that waits is none yet."""
+    runs = (run for manifest in record.manifests for run in manifest if not run.segment.pending)
+    return unit_bytes(runs, record.routing.units)
 
 
 def vet(move: Move, routing: Routing, moving: dict[int, Movement] | None = None) -> str | None:

@@ -9,7 +9,7 @@ from sluice.model.epoch import EpochRecord
 from sluice.model.errors import CheckpointError
 from sluice.state.storage import Storage
 
-FORMAT = 3
+FORMAT = 4
 IDENTITY = "flow.json"
 DIRECTORY = "journal"
 KEPT = 100

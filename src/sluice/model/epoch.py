@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sluice.model.routing import Routing
+from sluice.model.routing import Ranges, Routing
 from sluice.model.state import Manifest, RunRef
 
 Times = tuple[int | None, ...]
@@ -55,13 +55,42 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Behind:
+    """Units whose input waits, at one level of operators: `newest` is how far they have come."""
+
+    level: int
+    units: Ranges
+    newest: Times
+
+
+@dataclass(frozen=True)
+class Queues:
+    """The units in memory and on disk, each in the order in which they got there, of a site that cannot hold all."""
+
+    site: int
+    level: int
+    memory: tuple[int, ...]
+    disk: tuple[int, ...]
+    rotate_from: float
+
+
+@dataclass(frozen=True)
 class EpochRecord:
-    """State, routing and watermarks after an epoch, its results, and its figures."""
+    """State, routing and watermarks after an epoch, its results, and its figures.
+
+    `batch` is the newest of Spark's batches that is part of it: epochs that only catch up with waiting input take in
+    none. `newest` is what the sources have shown; `reached` is how far each level above the lowest has come, which is
+    less while input waits below it.
+    """
 
     number: int
     newest: Times
     routing: Routing
     manifests: tuple[Manifest, ...]
+    batch: int = -1
+    reached: tuple[Times, ...] = ()
+    behind: tuple[Behind, ...] = ()
+    queues: tuple[Queues, ...] = ()
     parts: tuple[Part, ...] = ()
     figures: dict[str, Any] = field(default_factory=dict)
     decisions: tuple[dict[str, Any], ...] = ()
@@ -70,13 +99,21 @@ class EpochRecord:
         """The durable files that the state lies in."""
         return {run.segment.file for manifest in self.manifests for run in manifest}
 
+    def reached_at(self, level: int) -> Times:
+        """How far a level has come."""
+        return self.reached[level - 1] if level and self.reached else self.newest
+
     def parts_of(self, output: int) -> tuple[Part, ...]:
         return tuple(p for p in self.parts if p.output == output)
 
     def as_json(self) -> dict[str, Any]:
         return {
             "epoch": self.number,
+            "batch": self.batch,
             "newest": list(self.newest),
+            "reached": [list(times) for times in self.reached],
+            "behind": [[b.level, [list(r) for r in b.units], list(b.newest)] for b in self.behind],
+            "queues": [[q.site, q.level, list(q.memory), list(q.disk), q.rotate_from] for q in self.queues],
             "routing": self.routing.as_json(),
             "sites": [[run.as_json() for run in manifest] for manifest in self.manifests],
             "parts": [[p.name, p.rows, p.bytes, p.output] for p in self.parts],
@@ -88,7 +125,11 @@ class EpochRecord:
     def from_json(cls, doc: dict[str, Any]) -> EpochRecord:
         return cls(
             number=doc["epoch"],
+            batch=doc["batch"],
             newest=tuple(doc["newest"]),
+            reached=tuple(tuple(times) for times in doc["reached"]),
+            behind=tuple(Behind(lv, tuple((a, b) for a, b in units), tuple(t)) for lv, units, t in doc["behind"]),
+            queues=tuple(Queues(s, lv, tuple(m), tuple(d), r) for s, lv, m, d, r in doc["queues"]),
             routing=Routing.from_json(doc["routing"]),
             manifests=tuple(tuple(RunRef.from_json(run) for run in site) for site in doc["sites"]),
             parts=tuple(Part(*p) for p in doc["parts"]),
@@ -105,6 +146,15 @@ def newest_of(before: Times, splits: Sequence[Mapping[str, Any]]) -> Times:
         seen = [t for t in (newest[stream], split["newest"]) if t is not None]
         newest[stream] = max(seen, default=None)
     return tuple(newest)
+
+
+def slowest(times: Sequence[Times]) -> Times:
+    """How far all have come that have come at least so far.
+
+    >>> slowest([(5, 9), (7, None), (6, 8)])
+    (5, None)
+    """
+    return tuple(None if None in each else min(t for t in each if t is not None) for each in zip(*times, strict=True))
 
 
 def watermarks(newest: Times, delays: tuple[int | None, ...]) -> Times:

@@ -112,11 +112,19 @@ def unite(a: Ranges, b: Ranges) -> Ranges:
     return tuple(out)
 
 
-def subtract(a: Ranges, unit: int) -> Ranges:
-    """The units without one.
+def subtract(a: Ranges, b: Ranges) -> Ranges:
+    """The units in `a` and not in `b`.
 
-    >>> subtract(((0, 4), (6, 7)), 2), subtract(((6, 7),), 6)
-    (((0, 2), (3, 4), (6, 7)), ())
+    >>> subtract(((0, 4), (6, 7)), ((2, 3), (6, 9)))
+    ((0, 2), (3, 4))
     """
-    cut = [piece for low, high in a for piece in ((low, min(high, unit)), (max(low, unit + 1), high))]
-    return tuple((low, high) for low, high in cut if low < high)
+    out: list[tuple[int, int]] = []
+    for low, high in a:
+        for without_low, without_high in b:
+            if low < without_high and without_low < high:
+                if low < without_low:
+                    out.append((low, without_low))
+                low = without_high
+        if low < high:
+            out.append((low, high))
+    return tuple(out)

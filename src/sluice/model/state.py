@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -17,7 +18,8 @@ class SegmentRef:
     """An immutable columnar piece of state: `length` bytes at `offset` of one durable file.
 
     `base` and `shift` give the time part of its order: (time - base) >> shift fits 32 bits. `units` is of which units
-    it was written, `counts` how many rows each of them has in it, `level` how often its rows were merged.
+    it was written, `counts` how many rows each of them has in it, `level` how often its rows were merged. What is
+    `pending` is no state yet: rows of an epoch whose turn has not come.
     """
 
     id: str
@@ -35,6 +37,7 @@ class SegmentRef:
     units: Ranges
     counts: tuple[int, ...]
     checksum: int
+    pending: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,15 @@ def _ranges(doc: list[list[int]]) -> Ranges:
 
 Manifest = tuple[RunRef, ...]
 """All state of one site."""
+
+
+def unit_bytes(runs: Iterable[RunRef], units: int) -> np.ndarray:
+    """The bytes that each unit has of these runs, by rows."""
+    found = np.zeros(units)
+    for run in runs:
+        held, rows = run.unit_rows
+        found[held] += rows * (run.segment.length / max(1, run.segment.rows))
+    return found
 
 
 def reassign(manifests: tuple[Manifest, ...], routing: Routing) -> tuple[Manifest, ...]:

@@ -21,7 +21,7 @@ from sluice.kernels.probe import Run, expand
 from sluice.kernels.rolling import rolling
 from sluice.model.epoch import Times
 from sluice.model.group_by import LastRows
-from sluice.operators.seam import LARGE_MERGE, Outgoing, State
+from sluice.operators.seam import LARGE_MERGE, Outgoing, Results, State
 from sluice.state.segment import Layout
 
 SEQUENCE = "__sequence"
@@ -91,7 +91,7 @@ class LastRowsGroupBy:
 
     def epoch(
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[Results]:
         fresh = self._numbered(new[0], number) if new[0] is not None else None
         done, now = before[0], after[0]
         if now is not None:
@@ -135,7 +135,7 @@ class LastRowsGroupBy:
         newest: np.ndarray = ~done | (rank >= count[number] - self.kept)
         return newest
 
-    def _results(self, turn: _Rows, runs: list[Run], done: int | None) -> Iterator[pa.RecordBatch]:
+    def _results(self, turn: _Rows, runs: list[Run], done: int | None) -> Iterator[Results]:
         """Results for rows whose turn it is, hashes in order, as many at a time as bound the work."""
         turn = turn.take(np.argsort(turn.hashes, kind="stable"))
         starts = np.flatnonzero(changes(turn.hashes))
@@ -145,7 +145,7 @@ class LastRowsGroupBy:
         for a, b in pairwise(cuts):
             yield self._aggregated(turn.take(np.arange(a, b)), runs, done)
 
-    def _aggregated(self, turn: _Rows, runs: list[Run], done: int | None) -> pa.RecordBatch:
+    def _aggregated(self, turn: _Rows, runs: list[Run], done: int | None) -> Results:
         hashes = turn.hashes[changes(turn.hashes)]
         before = self._predecessors(hashes, runs, done, self.kept)
         everything, order = _ordered([*before, turn])
@@ -165,7 +165,8 @@ class LastRowsGroupBy:
         values = everything.rows.select(self.aggregated).take(pa.array(order))
         found = rolling(self.aggregation, values, np.append(starts, len(order)), wanted, self.spec.count)
         head = everything.rows.select([f.name for f in self._head()]).take(pa.array(order[wanted]))
-        return pa.RecordBatch.from_arrays([*head.columns, *found.columns], schema=self.schema)
+        results = pa.RecordBatch.from_arrays([*head.columns, *found.columns], schema=self.schema)
+        return everything.hashes[order[wanted]], results
 
     def _head(self) -> list[pa.Field]:
         return [f for f in self.schema][: len(self.schema) - len(self.spec.aggregates)]

@@ -31,6 +31,10 @@ class Outgoing:
     dropped: int = 0
 
 
+Results = tuple[np.ndarray, pa.RecordBatch]
+"""Some results, and the key hash of each."""
+
+
 class State(Protocol):
     """An operator's state at one site in one epoch."""
 
@@ -67,5 +71,5 @@ class Operator(Protocol):
 
     def epoch(
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[Results]:
         """The epoch's results; the new state is staged before the last of them."""

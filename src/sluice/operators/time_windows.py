@@ -19,7 +19,7 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch import Times
 from sluice.model.group_by import TimeWindows
 from sluice.model.stream import TIME_COLUMN
-from sluice.operators.seam import LARGE_MERGE, Outgoing, State
+from sluice.operators.seam import LARGE_MERGE, Outgoing, Results, State
 from sluice.state.segment import Layout
 
 ROWS_AT_ONCE = 1 << 21
@@ -70,7 +70,7 @@ class TimeWindowsGroupBy:
 
     def epoch(
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[Results]:
         fresh = self.compacted(0, new[0], after) if new[0] is not None else None
         done, now = before[0], after[0]
         if now is not None and (done is None or self._ended(now) > self._ended(done)):
@@ -84,7 +84,7 @@ class TimeWindowsGroupBy:
         """How many windows, counted from that at zero, have ended at a time; the i-th ends at i * slide + length."""
         return (time - self.spec.length) // self.spec.slide
 
-    def _closed(self, runs: list[Run], done: int | None, now: int) -> Iterator[pa.RecordBatch]:
+    def _closed(self, runs: list[Run], done: int | None, now: int) -> Iterator[Results]:
         """Results of all windows that end after `done`, up to `now`; as many at a time as bound the work."""
         if not runs:
             return
@@ -117,7 +117,7 @@ class TimeWindowsGroupBy:
         ends: np.ndarray = index * slide + length
         return ends
 
-    def _windows(self, runs: list[Run], held: list[np.ndarray], ends: np.ndarray) -> Iterator[pa.RecordBatch]:
+    def _windows(self, runs: list[Run], held: list[np.ndarray], ends: np.ndarray) -> Iterator[Results]:
         """The windows that end at these times, from the rows held: each goes into every one of them it lies in."""
         length = self.spec.length
         rows, hashes, at = [], [], []
@@ -138,13 +138,14 @@ class TimeWindowsGroupBy:
             return
         keys, partials = self._split(pa.concat_batches(rows))
         end = np.concatenate(at)
-        groups = group_rows([*keys, pa.array(end)], _with_pane(np.concatenate(hashes), end))
+        every = np.concatenate(hashes)
+        groups = group_rows([*keys, pa.array(end)], _with_pane(every, end))
         finished = self.aggregation.finished(self.aggregation.merged(partials, groups))
         first = pa.array(groups.first)
         stops = end[groups.first]
         times = [pa.array(t).cast(self.spec.time_type) for t in (stops - length, stops)]
         columns = [*(k.take(first) for k in keys), *times, *finished.columns]
-        yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        yield every[groups.first], pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _batch(
         self, keys: Sequence[pa.Array], times: np.ndarray, at: np.ndarray, partial: pa.RecordBatch

@@ -19,7 +19,7 @@ from sluice.kernels.probe import PAIRS_AT_ONCE, Run, pairs
 from sluice.model.epoch import Times
 from sluice.model.join import JoinSpec
 from sluice.model.stream import TIME_COLUMN, Stream
-from sluice.operators.seam import USUAL_MERGE, Outgoing, State
+from sluice.operators.seam import USUAL_MERGE, Outgoing, Results, State
 from sluice.state.segment import Layout
 
 Runs = Sequence[Run]
@@ -101,14 +101,14 @@ class WindowJoin:
 
     def epoch(
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[Results]:
         spans = [(r.earliest, r.latest) if r else None for r in new]
         yield from self.results(new, [state.runs(i, self.spec.reached(i, spans)) for i in range(len(new))])
         for i, run in enumerate(new):
             if run is not None:
                 state.stage(i, run)
 
-    def results(self, new: Sequence[Run | None], old: Sequence[Runs]) -> Iterator[pa.RecordBatch]:
+    def results(self, new: Sequence[Run | None], old: Sequence[Runs]) -> Iterator[Results]:
         """The epoch's results, given each input's new rows and the runs of its state."""
         for start, leg in enumerate(self.spec.legs):
             fresh = new[leg.input]
@@ -121,7 +121,7 @@ class WindowJoin:
 
     def _grow(
         self, partial: _Partial, start: int, rest: list[int], new: Sequence[Run | None], old: Sequence[Runs]
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[Results]:
         leg, further = rest[0], rest[1:]
         source = self.spec.legs[leg].input
         runs = list(old[source])
@@ -135,9 +135,10 @@ class WindowJoin:
                 for which, found in pairs(run, partial.hashes, low, high, at_once):
                     last = _Found([run], None, found, run.times[:0])
                     combined = {i: f.take(which) for i, f in partial.legs.items()} | {leg: last}
-                    batch = self._materialise(combined)
+                    kept, batch = self._materialise(combined)
                     if batch.num_rows:
-                        yield batch
+                        hashes = partial.hashes[which]
+                        yield hashes if kept is None else hashes[kept], batch
             return
         for grown in self._extended(partial, leg, runs, low, high):
             yield from self._grow(grown, start, further, new, old)
@@ -197,8 +198,9 @@ class WindowJoin:
             low, high = np.maximum(low, other_low), np.minimum(high, other_high)
         return low, high
 
-    def _materialise(self, combined: dict[int, _Found]) -> pa.RecordBatch:
-        """Result rows of combinations with equal hashes: keys are compared in full, then the extra condition."""
+    def _materialise(self, combined: dict[int, _Found]) -> tuple[np.ndarray | None, pa.RecordBatch]:
+        """Result rows of combinations with equal hashes, and which these are (None: all): keys are compared in full,
+        then the extra condition."""
         batches = [combined[i].rows() for i in range(len(self.spec.legs))]
         columns = [c for b in batches for n, c in zip(b.schema.names, b.columns, strict=True) if n != TIME_COLUMN]
         if self.spec.timed:
@@ -211,12 +213,8 @@ class WindowJoin:
             for a, b in zip(keys[0], other, strict=True):
                 equal = keys_equal(a, b)
                 keep = equal if keep is None else pc.and_(keep, equal)
-        if self.spec.where is not None:
-            if not pc.all(keep).as_py():
-                result, keep = result.filter(keep), None
-            condition = self.spec.where.evaluate(result)
-            keep = condition if keep is None else pc.and_kleene(keep, condition)
-        return result if pc.all(pc.fill_null(keep, False)).as_py() else result.filter(keep)
+        kept, result = _filtered(None, result, keep)
+        return (kept, result) if self.spec.where is None else _filtered(kept, result, self.spec.where.evaluate(result))
 
     def _keys(self, leg: int, batch: pa.RecordBatch) -> list[pa.Array]:
         names = self.spec.inputs[self.spec.legs[leg].input].keys
@@ -226,3 +224,14 @@ class WindowJoin:
 
 def _conformed(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column if column.type == kind else column.cast(kind)
+
+
+def _filtered(
+    kept: np.ndarray | None, rows: pa.RecordBatch, condition: pa.Array
+) -> tuple[np.ndarray | None, pa.RecordBatch]:
+    """The rows for which a condition is true, and their places, given those of the rows before (None: all)."""
+    if pc.all(pc.fill_null(condition, False)).as_py():
+        return kept, rows
+    at = pc.indices_nonzero(condition)
+    places = at.to_numpy().astype(np.int64)
+    return places if kept is None else kept[places], rows.take(at)

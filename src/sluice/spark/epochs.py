@@ -19,13 +19,14 @@ import numpy as np
 from sluice.control.controller import Controller
 from sluice.control.controller import Plan as Step
 from sluice.control.journal import Journal
-from sluice.model.epoch import EpochRecord, Part, left_over, newest_of, watermarks
+from sluice.model.columns import packed, unpacked
+from sluice.model.epoch import Behind, EpochRecord, Part, Queues, Times, left_over, newest_of, slowest, watermarks
 from sluice.model.errors import CheckpointError
 from sluice.model.plan import Plan
-from sluice.model.routing import Routing
+from sluice.model.routing import Ranges, Routing, unite
 from sluice.model.state import RunRef, numbers, reassign
 from sluice.spark.results import Staging
-from sluice.spark.site import SiteTask
+from sluice.spark.site import Adapting, SiteTask
 from sluice.spark.split import Reading, SplitTask
 from sluice.state.storage import Storage
 from sluice.state.transaction import STATE
@@ -66,6 +67,11 @@ class Settings:
     site_memory: int
     places: Places
     controller: Controller
+    seconds: float | None = None
+    """How long a site works on an epoch at most; what it did not get to waits."""
+    backlog: float = float("inf")
+    """Bytes of input that may wait at a site."""
+    spill: str = "unit"
     pace: dict[int, float] = field(default_factory=dict)
     """Seconds that a row takes longer at a site, while the query runs: for experiments with slow machines."""
 
@@ -106,6 +112,8 @@ class Epochs:
         self.record = self.journal.last() or self.record
         for sink in self.sinks:
             sink.open(self.query)
+        if self.record.figures.get("catchUp"):  # Spark does not ask for it again, so nobody else would show its results
+            self._deliver(self.record)
         for directory in ("", "journal"):
             for name in self._listed(directory):
                 if name.endswith(".tmp"):
@@ -133,33 +141,37 @@ class Epochs:
         for output, sink in enumerate(self.sinks):
             sink.tidy(self.record.parts_of(output), over)
 
-    def run(self, number: int, tokens: tuple[int, ...], exchange: Exchange) -> None:
-        """Process one epoch exactly once, however often it is asked for."""
+    def run(self, batch: int, tokens: tuple[int, ...], exchange: Exchange) -> None:
+        """Process one of Spark's batches exactly once, however often it is asked for."""
         with self.busy:
             if self.closed:
                 raise CheckpointError("the query has ended")
-            self._run(number, tokens, exchange)
-
-    def _run(self, number: int, tokens: tuple[int, ...], exchange: Exchange) -> None:
-        if number <= self.record.number:
-            if number < self.record.number:
+            if batch < self.record.batch or batch > self.record.batch + 1:
                 raise CheckpointError(
-                    f"Spark's part of checkpoint {self.settings.checkpoint} is at epoch {number}, the journal is at "
-                    f"{self.record.number}: part of it was deleted or restored. Use a new checkpointLocation"
+                    f"Spark's part of checkpoint {self.settings.checkpoint} is at batch {batch}, the journal is at "
+                    f"{self.record.batch}: part of it was deleted or restored. Use a new checkpointLocation"
                 )
-            self._deliver(self.record)
-            return
-        if number != self.record.number + 1:
-            raise CheckpointError(
-                f"the journal of checkpoint {self.settings.checkpoint} ends at epoch {self.record.number}, Spark goes "
-                f"on at {number}: part of it was deleted or restored. Use a new checkpointLocation"
-            )
+            if batch == self.record.batch:
+                self._deliver(self.record)
+            else:
+                self._run(batch, tokens, exchange)
+
+    def catch_up(self, tokens: tuple[int, ...], exchange: Exchange) -> bool:
+        """Process input that waits, in an epoch that takes in nothing new; whether there was any."""
+        with self.busy:
+            if self.closed or not self.record.behind:
+                return False
+            self._run(self.record.batch, tokens, exchange)
+            return True
+
+    def _run(self, batch: int, tokens: tuple[int, ...], exchange: Exchange) -> None:
         begun = perf_counter()
+        number = self.record.number + 1
         step, before = self._placed()
         split, site = self._tasks(number, tokens, before, step)
         reports = sorted(exchange(split, site), key=lambda r: (r["site"], r["level"]))
         exchanged = perf_counter()
-        record = self._record(number, before, reports)
+        record = self._record(number, batch, before, reports)
         record.figures["seconds"] = _phases(reports, exchanged - begun)
         record.figures["committedAt"] = self.clock()
         self.journal.commit(record)
@@ -210,31 +222,50 @@ class Epochs:
         site = SiteTask(
             plan=self.plan,
             number=number,
-            routing=before.routing,
+            before=replace(before, parts=(), figures={}, decisions=()),
             tokens=tokens,
-            manifests=before.manifests,
-            newest=before.newest,
             checkpoint=self.settings.checkpoint,
             query=self.query,
             run=self.run_id,
             places=self.settings.places,
-            limit=self.settings.site_memory,
             staging=tuple(sink.staging for sink in self.sinks),
-            leaving=step.leaving,
-            pace=tuple(self.settings.pace.get(i, 0.0) for i in range(len(tokens))) if self.settings.pace else (),
+            adapting=self._adapting(before, step),
         )
         return split, site
 
-    def _record(self, number: int, before: EpochRecord, reports: list[Report]) -> EpochRecord:
+    def _adapting(self, before: EpochRecord, step: Step) -> Adapting:
+        settings, sites = self.settings, before.routing.sites
+        figures = before.figures.get("sites", [])
+        costs = [site["busySeconds"] / site["rowsDone"] if site["rowsDone"] else None for site in figures]
+        return Adapting(
+            limits=settings.controller.memory(sites),
+            spill=settings.spill,
+            seconds=settings.seconds,
+            backlog=settings.backlog,
+            costs=tuple(costs) if len(costs) == sites else (),
+            leaving=step.leaving,
+            arriving=step.arriving,
+            allowance=step.allowance,
+            pace=tuple(settings.pace.get(i, 0.0) for i in range(sites)) if settings.pace else (),
+        )
+
+    def _record(self, number: int, batch: int, before: EpochRecord, reports: list[Report]) -> EpochRecord:
         splits = [s for r in reports for s in r["splits"]]
-        streams = [{"name": s.name, "rows": 0, "late": 0, "nulls": 0} for s in self.plan.sources]
-        for split in splits:
-            for count in ("rows", "late", "nulls"):
-                streams[split["stream"]][count] += split[count]
+        levels = range(self.plan.levels)
         by_site = [[r for r in reports if r["site"] == site] for site in range(before.routing.sites)]
-        return EpochRecord(
+        newest = newest_of(before.newest, splits)
+        behind = [Behind(r["level"], _ranges(units), tuple(t)) for r in reports for units, t in r["behind"]]
+        record = EpochRecord(
             number=number,
-            newest=newest_of(before.newest, splits),
+            batch=batch,
+            newest=newest,
+            reached=tuple(slowest([tuple(r["reached"]) for r in reports if r["level"] == i]) for i in levels[1:]),
+            behind=_together(behind),
+            queues=tuple(
+                Queues(r["site"], r["level"], tuple(q[0]), tuple(q[1]), q[2])
+                for r in reports
+                if (q := r["queues"]) is not None
+            ),
             routing=before.routing,
             manifests=tuple(tuple(RunRef.from_json(run) for r in mine for run in r["runs"]) for mine in by_site),
             parts=tuple(
@@ -243,28 +274,81 @@ class Epochs:
                 for output, some in r["parts"].items()
                 for p in some
             ),
-            figures={
-                "streams": streams,
-                "sites": [_summed([r["figures"] for r in mine]) for mine in by_site],
-                "unitRows": _by_unit(reports, before.routing),
-                "rowsIn": sum(s["rows"] for s in splits),
-                "rowsOut": sum(r["figures"]["rowsOut"] for r in reports),
-                "lateRows": sum(s["late"] for s in splits),
-                "nullRows": sum(s["nulls"] for s in splits) + sum(r["figures"]["nullRows"] for r in reports),
-            },
-            decisions=before.decisions,
+            decisions=(*before.decisions, *_resided(number, reports)),
         )
+        record.figures.update(self._figures(reports, by_site, before.routing, splits))
+        moved = np.array(before.routing.owners) != np.array(self.record.routing.owners)
+        record.figures["moves"] = int(moved.sum()) if number else 0
+        record.figures["catchUp"] = batch == self.record.batch
+        return record
+
+    def _figures(
+        self, reports: list[Report], by_site: list[list[Report]], routing: Routing, splits: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        streams = [{"name": s.name, "rows": 0, "late": 0, "nulls": 0} for s in self.plan.sources]
+        for split in splits:
+            for count in ("rows", "late", "nulls"):
+                streams[split["stream"]][count] += split[count]
+        sites = [_summed([r["figures"] for r in mine]) for mine in by_site]
+        busy = [site["busySeconds"] for site in sites]
+        events = [event[0] for r in reports for event in r["events"]]
+        return {
+            "streams": streams,
+            "sites": sites,
+            **_by_unit(reports, routing),
+            "rowsIn": sum(s["rows"] for s in splits),
+            "rowsOut": sum(r["figures"]["rowsOut"] for r in reports),
+            "lateRows": sum(s["late"] for s in splits),
+            "nullRows": sum(s["nulls"] for s in splits) + sum(r["figures"]["nullRows"] for r in reports),
+            "spills": events.count("spill"),
+            "fetches": events.count("fetch"),
+            "backlogRows": sum(site["pendingRows"] for site in sites),
+            "imbalance": max(busy) * len(busy) / sum(busy) if sum(busy) else 1.0,
+        }
 
     def _listed(self, directory: str) -> set[str]:
         return {f"{directory}/{entry.name}".lstrip("/") for entry in self.storage.files(directory)}
 
 
-def _by_unit(reports: list[Report], routing: Routing) -> list[int]:
-    """The rows that came in for each unit, all operators together."""
-    found = np.zeros(routing.units, dtype=np.int64)
+def _by_unit(reports: list[Report], routing: Routing) -> dict[str, str]:
+    """The columns of all units, all operators together."""
+    found: dict[str, np.ndarray] = {}
     for report in reports:
-        found[numbers(routing.ranges_of(report["site"]))] += np.array(report["unitRows"], dtype=np.int64)
-    return found.tolist()
+        held = numbers(routing.ranges_of(report["site"]))
+        for name, text in report["units"].items():
+            part = unpacked(text)
+            found.setdefault(name, np.zeros(routing.units, dtype=part.dtype))[held] += part
+    return {name: packed(column) for name, column in found.items()}
+
+
+def _ranges(doc: list[list[int]]) -> Ranges:
+    return tuple((low, high) for low, high in doc)
+
+
+def _together(behind: list[Behind]) -> tuple[Behind, ...]:
+    """Units of one level that have come equally far, of all sites, as one."""
+    found: dict[tuple[int, Times], Ranges] = {}
+    for some in behind:
+        key = some.level, some.newest
+        found[key] = unite(found.get(key, ()), some.units)
+    return tuple(Behind(level, units, newest) for (level, newest), units in found.items())
+
+
+def _resided(number: int, reports: list[Report]) -> list[dict[str, Any]]:
+    """What sites spilled and fetched, as decisions."""
+    return [
+        {
+            "epoch": number,
+            "policy": "memory",
+            "action": action,
+            "unit": unit,
+            "site": report["site"],
+            "reason": reason,
+            "refused": None,
+        }
+        for report in reports
+        for action, unit, reason in report["events"]
+    ]
 
 
 def _summed(levels: list[dict[str, Any]]) -> dict[str, Any]:
@@ -275,7 +359,7 @@ def _summed(levels: list[dict[str, Any]]) -> dict[str, Any]:
             if name in ("operators", "seconds"):
                 mine = out[name]
                 out[name] = mine | {k: v + mine.get(k, 0.0) if name == "seconds" else v for k, v in value.items()}
-            elif name not in ("site", "units"):
+            elif name not in ("site", "units", "executor"):
                 out[name] += value
     return out
 

@@ -20,8 +20,9 @@ from sluice.operators import operator
 
 BLOBS = pa.schema([("site", pa.int32()), ("input", pa.int32()), ("payload", pa.binary())])
 BLOBS_DDL = "site int, input int, payload binary"
-FIGURES, REPORT = -1, -2
-"""Numbers, in place of an input's, of blobs that carry a split's figures (to every site) or a site's report."""
+FIGURES, REPORT, FLOOR = -1, -2, -3
+"""Numbers, in place of an input's, of blobs that carry a split's figures (to every site), a site's report, or how far a
+site has come (to every site of the level above)."""
 MOST_BYTES = 1 << 30  # of blobs in one batch, whose offsets have 32 bits
 Blob = tuple[int, int, pa.Buffer]
 

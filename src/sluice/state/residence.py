@@ -57,14 +57,14 @@ class Residence:
     (None, 8.0)
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, rotate_from: float = -math.inf) -> None:
         _not_negative(limit)
         self.limit = limit
         self.used = 0
         self._sizes: dict[int, int] = {}
         self._memory: dict[int, None] = {}
         self._disk: dict[int, None] = {}
-        self._rotate_from = -math.inf
+        self.rotate_from = rotate_from
         self._asked: Task | None = None
 
     @property
@@ -85,7 +85,7 @@ class Residence:
     @property
     def due(self) -> float | None:
         """When the next rotation can begin: minus infinity before the first read, None while nothing is on disk."""
-        return self._rotate_from if self._disk else None
+        return self.rotate_from if self._disk else None
 
     def is_resident(self, unit: int) -> bool:
         """Whether the unit is here and in memory."""
@@ -116,7 +116,7 @@ class Residence:
 
     def leave(self, unit: int) -> None:
         """A unit has gone, wherever it was. What was asked for it is called off, and must not be reported."""
-        size = self._size(unit)
+        size = self.size(unit)
         if unit in self._memory:
             del self._memory[unit]
             self.used -= size
@@ -135,7 +135,7 @@ class Residence:
     def grow(self, unit: int, size: int) -> None:
         """A unit's state has this size now, larger or smaller than before."""
         _not_negative(size)
-        before = self._size(unit)
+        before = self.size(unit)
         if unit in self._memory:
             self.used += size - before
         self._sizes[unit] = size
@@ -162,7 +162,7 @@ class Residence:
         self._memory[unit] = None
         self.used += self._sizes[unit]
         # A read that took no time must not make another one due at the same instant: the steps would never end.
-        self._rotate_from = max(now + seconds, math.nextafter(now, math.inf))
+        self.rotate_from = max(now + seconds, math.nextafter(now, math.inf))
 
     def _choose(self, now: float) -> Task | None:
         if self.used > self.limit and len(self._memory) > 1:
@@ -173,14 +173,15 @@ class Residence:
         if not self._memory or self.used + self._sizes[waiting] <= self.limit:
             return Fetch(waiting)
         # A rotation takes several steps: it stays due until its last one, the fetch.
-        return Spill(next(iter(self._memory))) if now >= self._rotate_from else None
+        return Spill(next(iter(self._memory))) if now >= self.rotate_from else None
 
     def _close(self, report: Task) -> None:
         if self._asked != report:
             raise ProtocolError(f"{report} is reported, but what was asked for is {self._asked}")
         self._asked = None
 
-    def _size(self, unit: int) -> int:
+    def size(self, unit: int) -> int:
+        """The bytes of a unit's state."""
         if unit not in self._sizes:
             raise ProtocolError(f"unit {unit} is not here")
         return self._sizes[unit]

@@ -1,7 +1,8 @@
 """Where a site's segments lie on its host: in memory (files of a tmpfs), on the local disk, or only in durable storage.
 
-Every worker process of the host sees the same files and maps them, so no state belongs to a process. The memory tier is
-bounded; this is the simple rule: the newest segments stay in memory, the oldest go to disk.
+Every worker process of the host sees the same files and maps them, so no state belongs to a process. A segment lies in
+one file, or in pages, a file a unit, so that whole units can go to disk and come back. All of it is a copy of what is
+durable: whatever is missing here is read from there.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from time import perf_counter
 
+import numpy as np
 import pyarrow as pa
 
 from sluice.model.errors import StorageError
-from sluice.model.state import SegmentRef
+from sluice.model.state import RunRef, SegmentRef, numbers
 from sluice.state.segment import checksum
 from sluice.state.storage import Storage
 
-SUFFIX = ".arrow"
+SUFFIX, PAGE = ".arrow", "@"
+MEMORY, DISK = "memory", "disk"
 
 
 @dataclass
@@ -29,6 +33,7 @@ class Tiers:
     durable: Storage
     limit: int
     fetched_bytes: int = 0
+    fetch_seconds: float = 0.0
     spilled_bytes: int = 0
     _sizes: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -37,63 +42,148 @@ class Tiers:
 
         Names that begin with `sparing` stay too: they are of this epoch, perhaps of an attempt still at work.
         """
-        keep = {name + SUFFIX for name in wanted}
-        for tier, place in (("memory", self.memory), ("disk", self.disk)):
+        keep = set(wanted)
+        for tier in (MEMORY, DISK):
+            place = self._place(tier)
             self._sizes[tier] = {}
             for entry in place.files():
-                if entry.name in keep:
+                if _segment(entry.name) in keep:
                     self._sizes[tier][entry.name] = entry.size
                 elif not entry.name.startswith(sparing):
                     place.delete(entry.name)
 
+    @property
+    def used(self) -> int:
+        """Bytes in memory."""
+        return sum(self._sizes[MEMORY].values())
+
     def read(self, ref: SegmentRef) -> pa.Buffer:
         """A segment's bytes from the nearest tier that has it whole."""
+        found = self.whole(ref)
+        if found is not None:
+            return found
+        data = self.fetch(ref)
+        self.add(ref.id, data, room=self.limit - self.used)
+        return data
+
+    def whole(self, ref: SegmentRef) -> pa.Buffer | None:
+        """A segment's bytes if they lie here in one file."""
         name = ref.id + SUFFIX
-        for tier, place in (("memory", self.memory), ("disk", self.disk)):
+        for tier in (MEMORY, DISK):
             if self._sizes[tier].get(name) == ref.length:
                 with suppress(StorageError):  # another attempt at this epoch has moved it
-                    return place.map(name)
+                    return self._place(tier).map(name)
+        return None
+
+    def fetch(self, ref: SegmentRef) -> pa.Buffer:
+        """A segment's bytes from durable storage."""
+        started = perf_counter()
         data = self.durable.read(ref.file, ref.offset, ref.length)
         if checksum(data) != ref.checksum:
             raise StorageError(f"segment {ref.id} in {self.durable.path(ref.file)} is damaged (its checksum differs)")
         self.fetched_bytes += ref.length
-        self.add(ref.id, data, room=self.limit - sum(self._sizes["memory"].values()))
+        self.fetch_seconds += perf_counter() - started
         return data
 
     def add(self, segment: str, data: pa.Buffer, room: int | None = None) -> None:
         """Keep a segment, in memory if there is room, else on disk. New ones need no room: older ones make it."""
-        name = segment + SUFFIX
-        if len(data) <= (self.limit if room is None else room):
-            try:
-                self._sizes["memory"][name] = self.memory.write(name, [data])
-                return
-            except StorageError:
-                pass  # the tmpfs is full: less than siteMemory is there
-        self._sizes["disk"][name] = self.disk.write(name, [data])
+        fits = len(data) <= (self.limit if room is None else room)
+        self._write(segment + SUFFIX, data, MEMORY if fits else DISK)
+
+    def page(self, segment: str, unit: int) -> pa.Buffer | None:
+        """A unit's rows of a segment, if they lie here as a page."""
+        name = _page(segment, unit)
+        for tier in (MEMORY, DISK):
+            if name in self._sizes[tier]:
+                with suppress(StorageError):  # another attempt at this epoch has moved it
+                    return self._place(tier).map(name)
+        return None
+
+    def put(self, segment: str, unit: int, data: pa.Buffer, tier: str) -> None:
+        """Keep a unit's rows of a segment as a page."""
+        self._write(_page(segment, unit), data, tier)
+
+    def shift(self, unit: int, tier: str) -> int:
+        """Bring all pages of a unit to a tier; returns the bytes that went there."""
+        other = DISK if tier == MEMORY else MEMORY
+        total = 0
+        for name in [n for n in self._sizes[other] if n.endswith(f"{PAGE}{unit}{SUFFIX}")]:
+            size = self._move(name, other, tier)
+            total += size
+            self.spilled_bytes += size if tier == DISK else 0
+        return total
+
+    def drop(self, segment: str) -> None:
+        """Let go of a segment, in whatever form it lies here."""
+        for tier in (MEMORY, DISK):
+            for name in [n for n in self._sizes[tier] if _segment(n) == segment]:
+                del self._sizes[tier][name]
+                self._place(tier).delete(name)
 
     def settle(self, newest_first: Sequence[SegmentRef]) -> None:
         """Bring the memory tier within its limit: what comes late in this order goes to disk."""
         room = self.limit
         for ref in newest_first:
             name = ref.id + SUFFIX
-            size = self._sizes["memory"].get(name)
+            size = self._sizes[MEMORY].get(name)
             if size is None:
                 continue
             if size <= room:
                 room -= size
                 continue
-            del self._sizes["memory"][name]
-            if self.memory.size(name) is None:
-                continue  # another attempt at this epoch has done it
-            self._sizes["disk"][name] = self.disk.write(name, [self.memory.map(name)])
-            self.memory.delete(name)
-            self.spilled_bytes += size
+            self.spilled_bytes += self._move(name, MEMORY, DISK)
 
-    def usage(self, segments: Iterable[str]) -> dict[str, int]:
-        """Bytes of these segments by local tier."""
-        names = [s + SUFFIX for s in segments]
-        memory, disk = self._sizes["memory"], self._sizes["disk"]
-        return {
-            "memory": sum(memory.get(n, 0) for n in names),
-            "disk": sum(disk.get(n, 0) for n in names if n not in memory),
-        }
+    def usage(self, manifest: Sequence[RunRef], units: int) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes in memory and on disk of each unit; of a segment in one file each has its part by rows."""
+        out = np.zeros((2, units))
+        for tier, column in zip((MEMORY, DISK), out, strict=True):
+            sizes = self._sizes[tier]
+            for run in manifest:
+                ref = run.segment
+                size = sizes.get(ref.id + SUFFIX, 0)
+                if size:
+                    held, rows = run.unit_rows
+                    column[held] += rows * (size / max(1, ref.rows))
+            held_units = {run.segment.id: set(numbers(run.units).tolist()) for run in manifest}
+            for name, size in sizes.items():
+                unit = _unit(name)
+                if unit is not None and unit in held_units.get(_segment(name), ()):
+                    column[unit] += size
+        return out[0], out[1]
+
+    def _write(self, name: str, data: pa.Buffer, tier: str) -> str:
+        """Writes a file, and says to which tier."""
+        if tier == MEMORY:
+            try:
+                self._sizes[MEMORY][name] = self.memory.write(name, [data])
+                return MEMORY
+            except StorageError:
+                pass  # the tmpfs is full: less than siteMemory is there
+        self._sizes[DISK][name] = self.disk.write(name, [data])
+        return DISK
+
+    def _move(self, name: str, source: str, target: str) -> int:
+        size = self._sizes[source].pop(name)
+        place = self._place(source)
+        if place.size(name) is None:
+            return 0  # another attempt at this epoch has done it
+        if self._write(name, place.map(name), target) == source:
+            return 0
+        place.delete(name)
+        return size
+
+    def _place(self, tier: str) -> Storage:
+        return self.memory if tier == MEMORY else self.disk
+
+
+def _page(segment: str, unit: int) -> str:
+    return f"{segment}{PAGE}{unit}{SUFFIX}"
+
+
+def _segment(name: str) -> str:
+    return name.removesuffix(SUFFIX).partition(PAGE)[0]
+
+
+def _unit(name: str) -> int | None:
+    unit = name.removesuffix(SUFFIX).partition(PAGE)[2]
+    return int(unit) if unit else None

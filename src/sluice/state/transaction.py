@@ -1,7 +1,8 @@
-"""A site's state in one epoch: begin → stage → commit, and nothing else touches segments."""
+"""A site's state in one epoch: begin → turns → commit, and nothing else touches segments."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,14 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.probe import Run
-from sluice.model.epoch import Attempt
+from sluice.model.epoch import Attempt, Queues
 from sluice.model.routing import Ranges, intersect, subtract
-from sluice.model.state import Manifest, RunRef, SegmentRef
+from sluice.model.state import Manifest, RunRef, SegmentRef, numbers, unit_bytes
 from sluice.state.compaction import choose_merge
+from sluice.state.residence import Residence, Spill, Task
 from sluice.state.segment import Layout, checksum, counts, decode, encode, merged_run, parts
-from sluice.state.tiers import Tiers
+from sluice.state.tiers import DISK, MEMORY, Tiers
 
 STATE = "state"
+PAGE_BYTES = 2048
+"""What a page has beside its rows, about."""
 
 
 @dataclass(frozen=True)
@@ -32,28 +36,113 @@ class Keeping:
     largest: int
 
 
+@dataclass(frozen=True)
+class Forms:
+    """What the segments of an input hold: rows of its state, and rows as they come in, whose turn has not come."""
+
+    state: Layout
+    pending: Layout
+
+
 class Transaction:
-    """What an epoch does to a site's state. Until `commit` returns, the state of the epoch before is untouched."""
+    """What an epoch does to a site's state. Until `commit` returns, the state of the epoch before is untouched.
+
+    With a `residence` segments lie in pages, a unit's in memory or on disk as it says; without one they lie in one
+    file each, and above the limit either that changes (`paging`) or the oldest go to disk.
+    """
 
     def __init__(
         self,
         attempt: Attempt,
         tiers: Tiers,
-        layouts: Mapping[int, Layout],
+        forms: Mapping[int, Forms],
         keeping: Mapping[int, Keeping],
         units: int,
         held: Ranges,
+        paging: bool = False,
     ) -> None:
-        self.attempt, self.tiers, self.layouts, self.keeping = attempt, tiers, layouts, keeping
-        self.units, self.held = units, held
+        self.attempt, self.tiers, self.forms, self.keeping = attempt, tiers, forms, keeping
+        self.units, self.held, self.paging = units, held, paging
+        self.residence: Residence | None = None
         self.merged_rows = 0
+        self.events: list[tuple[str, int, str]] = []
+        """What was spilled or fetched, and why."""
+        self._turn = held
+        self._fresh: dict[int, list[Run]] = {}
         self._staged: list[tuple[RunRef, pa.Buffer]] = []
         self._opened: dict[str, Run] = {}
+        self._merged_away: list[str] = []
+        self._turn_bytes = 0
 
-    def begin(self, manifest: Manifest) -> None:
-        """Start from the committed state; runs whose every row has expired are let go."""
-        self.tiers.begin((run.segment.id for run in manifest), sparing=f"{self.attempt.number:012d}-")
+    def begin(self, manifest: Manifest, arriving: Sequence[SegmentRef] = ()) -> None:
+        """Start from the committed state; runs whose every row has expired are let go.
+
+        Segments that are `arriving` belong to units on their way to this site, and are copied ahead of time.
+        """
+        wanted = [run.segment.id for run in manifest] + [ref.id for ref in arriving]
+        self.tiers.begin(wanted, sparing=f"{self.attempt.number:012d}-")
         self._live = [run for run in manifest if not self._expired(run.segment)]
+        self._waiting = [run for run in self._live if run.segment.pending]
+        self._live = [run for run in self._live if not run.segment.pending]
+        self._whole_runs = {run.segment.id: run for run in self._live}
+        for ref in arriving:
+            self.tiers.read(ref)
+
+    def pending_bytes(self) -> np.ndarray:
+        """The bytes of each unit's pending rows."""
+        return unit_bytes(self._waiting, self.units)
+
+    def pending_rows(self) -> np.ndarray:
+        """The pending rows of each unit."""
+        found = np.zeros(self.units, dtype=np.int64)
+        for run in self._waiting:
+            held, rows = run.unit_rows
+            found[held] += rows
+        return found
+
+    def turn(self, units: Ranges) -> None:
+        """From here on it is about these units alone."""
+        self._turn, self._turn_bytes = units, 0
+
+    def reside(self, queues: Queues | None) -> None:
+        """Take up the queues of the epoch before, or begin with them if the state does not fit into memory any more."""
+        if queues is None:
+            if self.paging and self._local_bytes(self._live).sum() > self.tiers.limit:
+                self._begin_paging(self._live)
+            return
+        self.residence = Residence(self.tiers.limit, queues.rotate_from)
+        held = numbers(self.held).tolist()
+        here = set(held)
+        memory = [u for u in queues.memory if u in here]
+        disk = [u for u in queues.disk if u in here]
+        known = {*memory, *disk}
+        sizes = self._local_bytes(self._live)
+        for unit in [*memory, *(u for u in held if u not in known), *disk]:
+            self.residence.arrive(unit, round(sizes[unit]), resident=unit not in disk)
+
+    def grow(self, unit: int) -> None:
+        """A unit has had its turn: its state is larger by what that has added."""
+        assert self.residence is not None
+        if self._turn_bytes:
+            self.residence.grow(unit, self.residence.size(unit) + self._turn_bytes)
+
+    def spill(self, unit: int) -> None:
+        """Write a unit's pages to disk and free their memory, as the residence asks."""
+        assert self.residence is not None
+        limit, used = self.residence.limit, self.residence.used
+        reason = f"{used:,} bytes of state in memory, {limit:,} allowed"
+        self.events.append(("spill", unit, reason if used > limit else "makes room for a unit whose turn it is"))
+        self.tiers.shift(unit, DISK)
+        self.residence.spilled(unit)
+
+    def fetch(self, unit: int) -> None:
+        """Read a unit's pages back, as the residence asks."""
+        assert self.residence is not None
+        started = time.perf_counter()
+        self.tiers.shift(unit, MEMORY)
+        seconds = time.perf_counter() - started
+        self.events.append(("fetch", unit, f"its turn; read in {seconds:.3f} seconds"))
+        self.residence.fetched(unit, time.time(), seconds)
 
     def runs(self, input_: int, span: tuple[int, int] | None) -> list[Run]:
         """The runs of an input's state with rows inside a time span, opened where they lie."""
@@ -63,29 +152,49 @@ class Transaction:
             part
             for run in self._live
             if run.segment.input == input_ and run.segment.earliest <= span[1] and run.segment.latest >= span[0]
-            for part in self._open(run)
+            for part in self._open(self._mine(run))
         ]
 
     def stage(self, input_: int, run: Run) -> None:
-        """Add the epoch's new rows of one input to the state, except those that can match nothing any more."""
+        """Add new rows of one input to the state, except those that can match nothing any more."""
         keep_from = self.keeping[input_].keep_from
         if keep_from is not None and len(run) and run.earliest < keep_from:
             run = merged_run([run], keep_from)
         if len(run):
-            self._stage(input_, run, level=0)
+            self._fresh.setdefault(input_, []).append(run)
+            self._turn_bytes += run.rows.nbytes + 8 * len(run) + PAGE_BYTES
 
-    def commit(self, leaving: Sequence[int] = ()) -> Manifest:
+    def take_pending(self, input_: int) -> list[Run]:
+        """The rows of one input that waited for this turn, the oldest epoch's first; they wait no longer."""
+        mine = [r for r in self._waiting if r.segment.input == input_ and intersect(r.units, self._turn)]
+        mine.sort(key=lambda r: r.segment.id)
+        taken = [part for run in mine for part in self._open(self._mine(run))]
+        ids = {run.segment.id for run in mine}
+        cut = [_without(r, self._turn) if r.segment.id in ids else r for r in self._waiting]
+        self._waiting = [run for run in cut if run.units]
+        return taken
+
+    def postpone(self, input_: int, run: Run) -> None:
+        """Keep new rows for a later epoch: it was not their units' turn."""
+        self._stage(input_, run, level=0, units=self._turn, pending=True)
+
+    def commit(self, leaving: Sequence[int] = (), allowance: float = float("inf")) -> Manifest:
         """Merge what is due, make the new segments durable in one file, settle the tiers; the state from now on.
 
-        Units that are about to leave get segments of their own, so that their next site reads nothing else.
+        Units that are about to leave get segments of their own, so that their next site reads nothing else: as many as
+        `allowance` bytes, at least one, the others in later epochs.
         """
-        for input_ in self.layouts:
+        for input_, fresh in sorted(self._fresh.items()):
+            self._stage(input_, fresh[0] if len(fresh) == 1 else merged_run(fresh, None), level=0, units=self.held)
+        for input_ in self.forms:
             self._merge(input_)
         for unit in leaving:
-            if intersect(self.held, ((unit, unit + 1),)):
-                for input_ in self.layouts:
-                    self._set_apart(input_, unit)
-        file, offset, new, pieces = f"{STATE}/{self.attempt}.segments", 0, [], []
+            if allowance > 0 and intersect(self.held, ((unit, unit + 1),)):
+                for input_ in self.forms:
+                    allowance -= self._set_apart(input_, unit)
+        file, offset = f"{STATE}/{self.attempt}.segments", 0
+        new: list[RunRef] = []
+        pieces: list[pa.Buffer] = []
         for run, data in self._staged:
             if run.units:
                 new.append(replace(run, segment=replace(run.segment, file=file, offset=offset)))
@@ -93,9 +202,55 @@ class Transaction:
                 offset += len(data)
         if pieces:
             self.tiers.durable.write(file, pieces)
-        manifest = (*self._live, *new)
-        self.tiers.settle(sorted((r.segment for r in manifest), key=lambda s: s.latest, reverse=True))
+        manifest = (*self._live, *self._waiting, *new)
+        self._settle(manifest)
         return manifest
+
+    def _settle(self, manifest: Manifest) -> None:
+        """Bring the memory tier within its limit."""
+        if self.tiers.used > self.tiers.limit:
+            for segment in self._merged_away:
+                self.tiers.drop(segment)
+        state = tuple(run for run in manifest if not run.segment.pending)
+        if self.residence is not None:
+            self._squeeze(state)
+        elif self.paging and self._local_bytes(state).sum() > self.tiers.limit:
+            self._begin_paging(state)
+        elif not self.paging:
+            self.tiers.settle(sorted((run.segment for run in state), key=lambda s: s.latest, reverse=True))
+
+    def _begin_paging(self, state: Sequence[RunRef]) -> None:
+        """Not all state fits into memory any more: whole units go to disk."""
+        self.residence = Residence(self.tiers.limit)
+        sizes = self._local_bytes(state)
+        for unit in numbers(self.held).tolist():
+            self.residence.arrive(unit, round(sizes[unit]))
+        while isinstance(task := self._relief(), Spill):
+            self.spill(task.unit)
+        self._opened.clear()
+        for run in state:
+            if self.tiers.whole(run.segment) is not None:
+                self.tiers.spilled_bytes += self._cut(run)
+        self._squeeze(state)
+
+    def _squeeze(self, state: Sequence[RunRef]) -> None:
+        """Spill until what lies in memory is within the limit, however large the pages have become."""
+        assert self.residence is not None
+        sizes = self._local_bytes(state)
+        for unit in numbers(self.held).tolist():
+            self.residence.grow(unit, round(sizes[unit]))
+        while isinstance(task := self._relief(), Spill):
+            self.spill(task.unit)
+
+    def _relief(self) -> Task | None:
+        assert self.residence is not None
+        return self.residence.step(time.time()) if self.residence.used > self.residence.limit else None
+
+    def _local_bytes(self, state: Sequence[RunRef]) -> np.ndarray:
+        """The bytes of each unit, as they lie here, or as they would."""
+        memory, disk = self.tiers.usage(state, self.units)
+        sizes: np.ndarray = np.maximum(memory + disk, unit_bytes(state, self.units))
+        return sizes
 
     def _merge(self, input_: int) -> None:
         mine = sorted((r for r in self._live if r.segment.input == input_), key=lambda r: r.segment.latest)
@@ -106,38 +261,38 @@ class Transaction:
         ids = {s.id for s in chosen}
         pieces = [part for run in mine if run.segment.id in ids for part in self._open(run)]
         self._live = [run for run in self._live if run.segment.id not in ids]
+        self._merged_away += sorted(ids)
         if pieces:
             merged = merged_run(pieces, keeping.keep_from)
             self.merged_rows += len(merged)
             if len(merged):
                 merged = keeping.compacted(merged)
             if len(merged):
-                self._stage(input_, merged, level=max(s.level for s in chosen) + 1)
+                self._stage(input_, merged, max(s.level for s in chosen) + 1, self.held)
 
-    def _set_apart(self, input_: int, unit: int) -> None:
-        """Writes all rows of a unit as one segment, and takes them out of the others."""
+    def _set_apart(self, input_: int, unit: int) -> int:
+        """Writes all rows of a unit as one segment, and takes them out of the others; returns its bytes."""
         mine: Ranges = ((unit, unit + 1),)
         keeping = self.keeping[input_]
-        runs = [run for run in (*self._live, *(run for run, _ in self._staged)) if run.segment.input == input_]
+        staged = (run for run, _ in self._staged if not run.segment.pending)
+        runs = [run for run in (*self._live, *staged) if run.segment.input == input_]
         shared = [run for run in runs if intersect(run.units, mine) and run.units != mine]
         pieces = [part for run in shared for part in self._open(replace(run, units=mine))]
         if not pieces:
-            return
+            return 0
         taken = {run.segment.id for run in shared}
-        self._live = [_without(run, unit) if run.segment.id in taken else run for run in self._live]
+        self._live = [_without(run, mine) if run.segment.id in taken else run for run in self._live]
         self._live = [run for run in self._live if run.units]
-        self._staged = [(_without(r, unit) if r.segment.id in taken else r, data) for r, data in self._staged]
+        self._staged = [(_without(r, mine) if r.segment.id in taken else r, data) for r, data in self._staged]
         merged = merged_run(pieces, keeping.keep_from)
         if len(merged):
             merged = keeping.compacted(merged)
-        if len(merged):
-            self._stage(input_, merged, max(run.segment.level for run in shared), mine)
+        return self._stage(input_, merged, max(run.segment.level for run in shared), mine) if len(merged) else 0
 
-    def _stage(self, input_: int, run: Run, level: int, units: Ranges | None = None) -> None:
-        units = self.held if units is None else units
-        data = encode(self.layouts[input_], run)
+    def _stage(self, input_: int, run: Run, level: int, units: Ranges, pending: bool = False) -> int:
+        layout = self.forms[input_].pending if pending else self.forms[input_].state
+        data = encode(layout, run)
         name = f"{self.attempt}-{len(self._staged)}"
-        self.tiers.add(name, data)
         sample = run.times[:: max(1, len(run) // 1000)]
         ref = SegmentRef(
             id=name,
@@ -155,20 +310,73 @@ class Transaction:
             units=units,
             counts=tuple(counts(run, units, self.units).tolist()),
             checksum=checksum(data),
+            pending=pending,
         )
         self._opened[name] = run
         self._staged.append((RunRef(ref, units), data))
+        if pending:
+            self.tiers.add(name, data, room=0)
+        elif self.residence is None:
+            self.tiers.add(name, data)
+        else:
+            self._in_pages(RunRef(ref, units), run)
+        return len(data)
+
+    def _mine(self, run: RunRef) -> RunRef:
+        """What of a run is of the units whose turn it is."""
+        return run if self._turn == self.held else replace(run, units=intersect(run.units, self._turn))
 
     def _open(self, run: RunRef) -> list[Run]:
         ref = run.segment
+        if not run.units:
+            return []
+        if ref.id not in self._opened and not ref.pending and self.residence is not None:
+            return [page for unit in numbers(run.units).tolist() for page in self._page(run, unit)]
         if ref.id not in self._opened:
-            self._opened[ref.id] = decode(self.layouts[ref.input], ref, self.tiers.read(ref))
+            self._opened[ref.id] = self._decoded(ref, self.tiers.read(ref))
         return parts(self._opened[ref.id], run.units, self.units)
+
+    def _decoded(self, ref: SegmentRef, data: pa.Buffer) -> Run:
+        forms = self.forms[ref.input]
+        return decode(forms.pending if ref.pending else forms.state, ref, data)
+
+    def _page(self, run: RunRef, unit: int) -> list[Run]:
+        ref = run.segment
+        rows = RunRef(ref, ((unit, unit + 1),)).unit_rows[1]
+        if not rows[0]:
+            return []
+        data = self.tiers.page(ref.id, unit)
+        if data is None:
+            self._cut(self._whole_runs.get(ref.id, run))
+            data = self.tiers.page(ref.id, unit)
+        assert data is not None
+        return [self._decoded(replace(ref, rows=int(rows[0])), data)]
+
+    def _cut(self, run: RunRef) -> int:
+        """Lays a segment out in pages; returns the bytes of those on disk."""
+        data = self.tiers.whole(run.segment)
+        if data is None:
+            data = self.tiers.fetch(run.segment)
+        else:
+            data = pa.py_buffer(data.to_pybytes())  # a mapped file would stay in memory as long as it is used
+            self.tiers.drop(run.segment.id)
+        return self._in_pages(run, self._decoded(run.segment, data))
+
+    def _in_pages(self, run: RunRef, rows: Run) -> int:
+        assert self.residence is not None
+        on_disk = 0
+        for unit in numbers(run.units).tolist():
+            for part in parts(rows, ((unit, unit + 1),), self.units):
+                data = encode(self.forms[run.segment.input].state, part)
+                tier = MEMORY if self.residence.is_resident(unit) else DISK
+                self.tiers.put(run.segment.id, unit, data, tier)
+                on_disk += len(data) if tier == DISK else 0
+        return on_disk
 
     def _expired(self, segment: SegmentRef) -> bool:
         keep_from = self.keeping[segment.input].keep_from
-        return keep_from is not None and segment.latest < keep_from
+        return not segment.pending and keep_from is not None and segment.latest < keep_from
 
 
-def _without(run: RunRef, unit: int) -> RunRef:
-    return replace(run, units=subtract(run.units, unit))
+def _without(run: RunRef, units: Ranges) -> RunRef:
+    return replace(run, units=subtract(run.units, units))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import zlib
@@ -56,6 +57,11 @@ def open_workspace(places: Places, query: str) -> tuple[str, str]:
             cwd="/",
         )
     return str(here[0]), str(here[1])
+
+
+def executor() -> str:
+    """The host and the process that this one works for."""
+    return f"{socket.gethostname()}/{_owner()}"
 
 
 def scratch(name: str) -> str:
