@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from sluice.control.controller import vet
-from sluice.model.durations import seconds
+from sluice.model.durations import seconds, size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
 from sluice.model.view import Move
-from sluice.spark.progress import progress
+from sluice.spark.progress import caught_up, progress
 from sluice.spark.running import RunningQuery
 
 
@@ -33,7 +33,7 @@ class Query:
 
     @property
     def isActive(self) -> bool:
-        return bool(self._running.spark_query.isActive)
+        return bool(self._running.spark_query.isActive) or self._running.draining
 
     @property
     def status(self) -> dict[str, Any]:
@@ -50,6 +50,7 @@ class Query:
     def processAllAvailable(self) -> None:
         """Wait until everything that is there now has been processed (for tests)."""
         self._running.spark_query.processAllAvailable()
+        self._running.settle()
 
     def stop(self) -> None:
         """End the query; the checkpoint and the results stay, everything else is removed."""
@@ -58,9 +59,13 @@ class Query:
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
         """The progress of the last epochs, oldest first."""
-        records = {r.number: r for r in self._records()}
-        spark = [dict(p) for p in self._running.spark_query.recentProgress]
-        return [progress(p, records[p["batchId"]], self._running.plan) for p in spark if p["batchId"] in records]
+        spark = {p["batchId"]: dict(p) for p in self._running.spark_query.recentProgress}
+        found = []
+        for record in self._records():
+            if record.batch in spark:  # else Spark has not made its part known yet
+                own = caught_up(spark[record.batch], record) if record.figures["catchUp"] else spark[record.batch]
+                found.append(progress(own, record, self._running.plan))
+        return found
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
@@ -87,14 +92,17 @@ class Query:
             raise FlowError(f"cannot move unit {unit} to site {site}: {refused}")
         self._running.settings.controller.ask(wanted)
 
+    def setSiteMemory(self, site: int, size: str | int) -> None:
+        """How much state a site may keep in memory from the next epoch on, until the query ends ("512m")."""
+        self._check_site(site)
+        self._running.settings.controller.set_memory(site, size_in_bytes(size, "size"))
+
     def slowDown(self, site: int, perRow: str) -> None:
         """For experiments: have every row take this much longer at a site from the next epoch on ("45 microseconds").
 
         The site sleeps, as if its machine were slow. "0 seconds" ends it.
         """
-        sites = self._running.epochs.record.routing.sites
-        if not 0 <= site < sites:
-            raise FlowError(f"there is no site {site}; sites are numbered from 0 to {sites - 1}")
+        self._check_site(site)
         self._running.settings.pace[site] = seconds(perRow, "perRow")
 
     def explain(self) -> None:
@@ -110,6 +118,11 @@ class Query:
         for stream, source in zip(plan.sources, running.sources, strict=True):
             print(f"Source {stream.name!r}: {source.how}")
         print(f"Last epoch: {record.number if record.number >= 0 else 'none yet'}")
+
+    def _check_site(self, site: int) -> None:
+        sites = self._running.epochs.record.routing.sites
+        if not 0 <= site < sites:
+            raise FlowError(f"there is no site {site}; sites are numbered from 0 to {sites - 1}")
 
     def _records(self) -> list[EpochRecord]:
         epochs = self._running.epochs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.api.query import Query
 from sluice.control.controller import MINIMUM, Controller
-from sluice.model.durations import microseconds, size_in_bytes
+from sluice.model.durations import microseconds, seconds, size_in_bytes
 from sluice.model.errors import FlowError
 from sluice.model.plan import plan_of
 from sluice.model.stream import Stream
@@ -31,13 +31,27 @@ OPTIONS = {
     "sites": "how many sites hold state; one a core unless given",
     "partitions": "how many units the state is cut into",
     "siteMemory": "bytes of state a site keeps in memory",
+    "spill": "above siteMemory whole units wait on disk for their turn (unit), or segments are probed there (probe)",
+    "epochBudget": "how long a site works on an epoch at most; the rest of its input waits",
+    "backlog": "bytes of input that may wait at a site before epochs wait for it",
     "memoryDir": "tmpfs directory of the memory tier",
     "diskDir": "directory of the disk tier",
     "compression": "of the parquet sink's files",
     "numRows": "rows the console sink prints",
     "truncate": "whether the console sink cuts long values",
 }
-OF_THE_QUERY = ("checkpointLocation", "sites", "partitions", "siteMemory", "memoryDir", "diskDir")
+OF_THE_QUERY = (
+    "checkpointLocation",
+    "sites",
+    "partitions",
+    "siteMemory",
+    "spill",
+    "epochBudget",
+    "backlog",
+    "memoryDir",
+    "diskDir",
+)
+SPILLS = ("unit", "probe")
 """Options of a query as a whole; the others are of one sink."""
 
 
@@ -135,9 +149,7 @@ class DataStreamWriter:
         if kind == "memory" and not self._name:
             raise FlowError("the memory sink needs queryName(NAME), the name of the view with its results")
         rows = self._count("numRows", 20)
-        compression = str(self._options.get("compression", "snappy")).lower()
-        if compression not in COMPRESSIONS:
-            raise FlowError(f"option 'compression' must be one of {', '.join(COMPRESSIONS)}, not {compression!r}")
+        compression = _one_of("compression", self._options.get("compression", "snappy"), COMPRESSIONS)
         return SinkChoice(
             kind=kind,
             path=str(self._options["path"]) if kind == "parquet" else None,
@@ -185,6 +197,9 @@ def start(writers: Sequence[DataStreamWriter]) -> Query:
         site_memory=memory,
         places=Places(options.get("memoryDir"), options.get("diskDir")),
         controller=Controller(chosen, memory, minimum, advise),
+        seconds=_budget(options.get("epochBudget")),
+        backlog=size_in_bytes(options.get("backlog", "256m"), "backlog"),
+        spill=_one_of("spill", options.get("spill", "unit"), SPILLS),
     )
     if settings.partitions < settings.sites:
         raise FlowError(f"partitions ({settings.partitions}) must be at least sites ({settings.sites})")
@@ -201,6 +216,21 @@ def start(writers: Sequence[DataStreamWriter]) -> Query:
     settings = replace(settings, checkpoint=checkpoint)
     name = name or next((w._name for w in writers if w._name), None)
     return Query(RunningQuery(flow.spark, flow.name, name, plan, sources, settings, sinks, trigger, temporary))
+
+
+def _budget(value: Any) -> float | None:
+    if value is None:
+        return None
+    budget = seconds(value, "epochBudget")
+    if budget <= 0:
+        raise FlowError(f"option 'epochBudget' must be longer than no time, not {value!r}")
+    return budget
+
+
+def _one_of(option: str, value: Any, choices: tuple[str, ...]) -> str:
+    if str(value).lower() not in choices:
+        raise FlowError(f"option {option!r} must be one of {', '.join(choices)}, not {value!r}")
+    return str(value).lower()
 
 
 def _refuse_shared(sinks: Sequence[SinkChoice]) -> None:

@@ -51,7 +51,7 @@ def epoch_line(progress: Mapping[str, Any]) -> str:
     """An epoch in one line."""
     rows, tiers = _state(progress)
     return (
-        f"{progress['batchId']:>6} {progress['numInputRows']:>9,} {progress['processedRowsPerSecond']:>9,.0f} "
+        f"{progress['epoch']:>6} {progress['numInputRows']:>9,} {progress['processedRowsPerSecond']:>9,.0f} "
         f"{progress['numOutputRows']:>10,} {progress['lateRows']:>6,} {SECONDS.text(_took(progress)):>8}   "
         f"{rows:,}, {tiers}"
     )
@@ -65,7 +65,7 @@ def panel(seen: Seen, look: Look) -> list[str]:
     rows, tiers = _state(last)
     rates = [p["processedRowsPerSecond"] for p in seen.recent]
     lines = [
-        f"{seen.name}: epoch {last['batchId']:,}",
+        f"{seen.name}: epoch {last['epoch']:,}",
         _line("rows in", f"{ROWS.text(rates[-1])}/s  {_spark(rates[-40:], look)}"),
         _line("results", f"{seen.results:,}, {last['numOutputRows']:,} of them new; {seen.late:,} late rows dropped"),
         _line("state", f"{rows:,} rows; {tiers}"),

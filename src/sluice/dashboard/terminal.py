@@ -42,8 +42,8 @@ class _Watched:
         return self.new()
 
     def new(self) -> list[dict[str, Any]]:
-        newest = self.seen.recent[-1]["batchId"] if self.seen.recent else -1
-        new = [p for p in self.query.recentProgress if p["batchId"] > newest]
+        newest = self.seen.recent[-1]["epoch"] if self.seen.recent else -1
+        new = [p for p in self.query.recentProgress if p["epoch"] > newest]
         for progress in new:
             self.seen.add(progress)
         return new

@@ -95,7 +95,7 @@ class Epochs:
         self.recent: deque[EpochRecord] = deque(maxlen=100)
         self.lock = threading.Lock()
         self.busy = threading.Lock()
-        self.closed = False
+        self.closed = self.delivered = False
         self.run_id = uuid.uuid4().hex[:8]
         self.tidy_due = True
         self.record = EpochRecord(-1, (None,) * len(plan.sources), self._even(0, 0), ((),) * settings.sites)
@@ -121,10 +121,15 @@ class Epochs:
         self._tidy()
         return self.query
 
-    def close(self) -> None:
-        """Let no epoch run any more, and remove what failed attempts at the epochs left."""
+    def end(self) -> None:
+        """Let no epoch run any more."""
         with self.busy:
             self.closed = True
+
+    def close(self) -> None:
+        """Let no epoch run any more, and remove what failed attempts at the epochs left."""
+        self.end()
+        with self.busy:
             last = self.journal.last()
             if last is not None and last.number == self.record.number:  # else the checkpoint is somebody else's now
                 self._tidy()
@@ -161,6 +166,8 @@ class Epochs:
         with self.busy:
             if self.closed or not self.record.behind:
                 return False
+            if not self.delivered:  # its results would not be asked for again, once another epoch has followed
+                self._deliver(self.record)
             self._run(self.record.batch, tokens, exchange)
             return True
 
@@ -176,7 +183,7 @@ class Epochs:
         record.figures["committedAt"] = self.clock()
         self.journal.commit(record)
         committed = perf_counter()
-        previous, self.record = self.record, record
+        previous, self.record, self.delivered = self.record, record, False
         for file in previous.files() - record.files():
             self.storage.delete(file)
         self._deliver(record)
@@ -196,6 +203,7 @@ class Epochs:
     def _deliver(self, record: EpochRecord) -> None:
         for output, sink in enumerate(self.sinks):
             sink.deliver(record.number, record.parts_of(output))
+        self.delivered = True
 
     def _placed(self) -> tuple[Step, EpochRecord]:
         """What the next epoch does, and the newest record under its routing: the controller's, or an even one if
@@ -339,7 +347,7 @@ def _resided(number: int, reports: list[Report]) -> list[dict[str, Any]]:
     return [
         {
             "epoch": number,
-            "policy": "memory",
+            "policy": "rotation",
             "action": action,
             "unit": unit,
             "site": report["site"],

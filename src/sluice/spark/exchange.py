@@ -65,8 +65,8 @@ class Sites:
             start += 100 * self.count
         return tuple(found[i] for i in range(self.count))
 
-    def exchange(self, batch: DataFrame) -> Exchange:
-        """The exchange over one micro-batch."""
+    def exchange(self, batch: DataFrame | None) -> Exchange:
+        """The exchange over one micro-batch; without one it is for input that waits at the sites."""
 
         def run(split: SplitTask, site: SiteTask) -> list[Report]:
             for attempt in range(_ATTEMPTS):
@@ -82,7 +82,7 @@ class Sites:
 
         return run
 
-    def _job(self, batch: DataFrame, split: SplitTask, site: SiteTask) -> DataFrame:
+    def _job(self, batch: DataFrame | None, split: SplitTask, site: SiteTask) -> DataFrame:
         def at_level(level: int) -> Any:
             def at_site(key: tuple[Any, ...], anchor: pa.Table, blobs: pa.Table) -> pa.Table:
                 return site(level, key[0].as_py(), blobs)
@@ -92,8 +92,11 @@ class Sites:
         def map_side(batches: Any) -> Any:
             return split(batches)
 
-        # as many map tasks as cores: every further one only adds its start-up and makes the blobs smaller
-        blobs = batch.coalesce(self.session.sparkContext.defaultParallelism).mapInArrow(map_side, BLOBS_DDL)
+        if batch is None:
+            blobs = self.session.createDataFrame([], BLOBS_DDL)
+        else:
+            # as many map tasks as cores: every further one only adds its start-up and makes the blobs smaller
+            blobs = batch.coalesce(self.session.sparkContext.defaultParallelism).mapInArrow(map_side, BLOBS_DDL)
         for level in range(site.plan.levels):
             together = self.anchor.groupBy("site").cogroup(blobs.groupBy("site"))
             blobs = together.applyInArrow(at_level(level), BLOBS_DDL)

@@ -17,6 +17,8 @@ def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str
     marks = watermarks(record.newest, tuple(s.delay for s in plan.sources))
     return {
         **{k: v for k, v in spark.items() if k not in ("sources", "sink", "stateOperators", "eventTime")},
+        "batchId": record.batch,
+        "epoch": record.number,
         "numInputRows": figures["rowsIn"],
         "processedRowsPerSecond": figures["rowsIn"] / duration if duration else 0.0,
         "numOutputRows": figures["rowsOut"],
@@ -28,6 +30,14 @@ def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str
         "phaseSeconds": {**phases(figures), "spark": max(0.0, duration - figures["seconds"].get("total", duration))},
         "sites": [{k: v for k, v in site.items() if k not in ("seconds", "operators")} for site in figures["sites"]],
     }
+
+
+def caught_up(spark: dict[str, Any], record: EpochRecord) -> dict[str, Any]:
+    """What stands for Spark's progress in an epoch that Spark had no part in."""
+    took = round(record.figures["seconds"]["total"] * 1000)
+    at = _iso(round(record.figures["committedAt"] * 1e6))
+    known: dict[str, Any] = {k: spark[k] for k in ("id", "runId", "name") if k in spark}
+    return {**known, "timestamp": at, "durationMs": {"triggerExecution": took}}
 
 
 def _operators(sites: list[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
+from sluice.control.journal import FORMAT
 from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.plan import Plan
 from sluice.spark.epochs import Epochs, Settings, Sink
@@ -28,6 +30,8 @@ from sluice.state.storage import Storage
 from sluice.state.workspace import scratch
 
 SPARK = "spark"
+IDLE = 1.0
+"""Seconds without a batch after which input that waits is processed in epochs of its own."""
 _PY4J, _INTERRUPTED = "py4j.protocol.Py4JJavaError", "java.lang.InterruptedException"
 _running: WeakValueDictionary[str, RunningQuery] = WeakValueDictionary()
 """The query that this process runs on each checkpoint, also while it is being closed."""
@@ -72,7 +76,10 @@ class RunningQuery:
         trigger: dict[str, Any],
         temporary: bool,
     ) -> None:
-        self._closed = threading.Event()
+        self._closed, self._stopping = threading.Event(), threading.Event()
+        self._last_epoch = time.monotonic()
+        self._failure: BaseException | None = None
+        self.draining = False
         _use_this_python(spark)
         checkpoint = _absolute(settings.checkpoint)
         earlier = _running.get(checkpoint)
@@ -103,11 +110,13 @@ class RunningQuery:
                 self.sites.close(self.settings.places, self.query)
             raise
         _running[checkpoint] = self
-        threading.Thread(target=self._close_when_over, name=f"sluice-{self.query}", daemon=True).start()
+        for work in (self._close_when_over, self._catch_up_when_idle):
+            threading.Thread(target=work, name=f"sluice-{self.query}", daemon=True).start()
 
     def _epoch(self, batch: DataFrame, number: int) -> None:
         try:
             self.epochs.run(number, self.sites.tokens, self.sites.exchange(batch))
+            self._last_epoch = time.monotonic()
         except Py4JJavaError as failure:
             if _INTERRUPTED not in str(failure.java_exception):
                 raise
@@ -119,20 +128,53 @@ class RunningQuery:
         is touched: without its offsets Spark would read files from the start again, without its journal all state
         would be left over."""
         storage, journal = self.epochs.storage, self.epochs.journal
-        numbers = journal.numbers()
-        if numbers and not storage.files(f"{SPARK}/offsets"):
+        last = journal.last() if (journal.identity() or {}).get("format") == FORMAT else None  # else it is refused
+        batch = -1 if last is None else last.batch
+        if last is not None and not storage.files(f"{SPARK}/offsets"):
             raise CheckpointError(
                 f"checkpoint {storage.uri} has a journal, but no {SPARK}/offsets: part of it was deleted or restored. "
                 "Use a new checkpointLocation"
             )
         ended = [int(e.name) for e in storage.files(f"{SPARK}/commits") if e.name.isdecimal()]
-        if ended and max(ended) > max(numbers, default=-1):
+        if ended and max(ended) > batch:
             raise CheckpointError(
-                f"the journal of checkpoint {storage.uri} ends at epoch {max(numbers, default=-1)}, Spark's part of it "
-                f"at {max(ended)}: part of it was deleted or restored. Use a new checkpointLocation"
+                f"the journal of checkpoint {storage.uri} ends at batch {batch}, Spark's part of it at {max(ended)}: "
+                "part of it was deleted or restored. Use a new checkpointLocation"
             )
 
+    def _catch_up_when_idle(self) -> None:
+        """Process input that waits when no new input does: Spark runs no batches then."""
+        while not self._closed.wait(IDLE / 4) and self._failure is None:
+            idle = time.monotonic() - self._last_epoch > IDLE and not self.epochs.busy.locked()
+            if idle and self.epochs.record.behind and self.spark_query.isActive and not self._stopping.is_set():
+                self._catch_up()
+
+    def _catch_up(self) -> bool:
+        """One epoch for input that waits, if any does; what goes wrong ends the query."""
+        context = self.sites.session.sparkContext
+        try:
+            context.setJobGroup(f"sluice-{self.query}", "input that waits")
+            return self.epochs.catch_up(self.sites.tokens, self.sites.exchange(None))
+        except BaseException as failure:
+            if not self._stopping.is_set():
+                self._failure = failure
+                self.spark_query.stop()
+            return False
+
+    def settle(self) -> None:
+        """Wait until no input waits."""
+        while self.epochs.record.behind and not self._closed.wait(0.1):
+            pass
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
     def stop(self) -> None:
+        self._stopping.set()
+        with suppress(Exception):  # a context that has been stopped has no jobs
+            self.sites.session.sparkContext.cancelJobGroup(f"sluice-{self.query}")
         self.spark_query.stop()
         self._closed.wait()
 
@@ -141,14 +183,21 @@ class RunningQuery:
         try:
             ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]  # seconds, also parts of one
         finally:
-            if not self.spark_query.isActive:
-                self._closed.wait()
-        return ended is not False
+            over = not self.spark_query.isActive and self._closed.wait(timeout)
+        if over:
+            self._raise_failure()
+        return ended is not False and over
 
     def _close_when_over(self) -> None:
         with suppress(Exception):  # the user gets it from awaitTermination or exception(); here only the end matters
             self.spark_query.awaitTermination()
+            if "availableNow" in self.trigger:  # Spark has no more batches, but what has arrived is to be processed
+                self.draining = True
+                while not self._stopping.is_set() and self._failure is None and self._catch_up():
+                    pass
         try:
+            self.epochs.end()
+            self.draining = False
             self.sites.close(self.settings.places, self.query)
         finally:
             try:
