@@ -1,9 +1,11 @@
-"""Two skewed streams joined and grouped while they arrive, then held against batch queries over the same rows.
+"""Two streams joined and grouped while they arrive and one machine turns slow: once with `static`, once with `hybrid`.
 
     make demo                                  # or: python examples/demo.py --help
 
-Trades and quotes come as Parquet files, a few per epoch. Eight rows in ten belong to two symbols in ten, rows arrive
-out of order by up to `DELAY`, and some trades are planted far too late, so that Sluice has to drop and count them.
+Trades and quotes come as Parquet files at a steady rate. Eight rows in ten belong to two symbols in ten, rows arrive
+out of order by up to `DELAY`, and some trades are planted far too late, so that Sluice has to drop and count them. Four
+sites share the work; every row is given a service time by `slowDown`, so that four sites can be told apart on however
+few processors, and after a while one site takes `SLOWER` times as long. Both answers are held against batch queries.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -24,17 +27,22 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from sluice import Flow
+from sluice.api.query import Query
+from sluice.dashboard.chart import Axis, Line, Mark, chart
 from sluice.dashboard.panel import Seen
-from sluice.dashboard.report import report_checkpoint
 from sluice.dashboard.terminal import watch
 
 SYMBOLS, HOT = 100_000, 20_000
 SECONDS_PER_FILE = 10  # of event time
 DELAY, WITHIN, BAR = 5, 10, 30  # seconds
-FILES_PER_EPOCH = 3
 LATE_PER_FILE = 10
 SECOND = 1_000_000  # event times are microseconds
 OPENING = 1_767_348_000 * SECOND
+
+SITES, UNITS = 4, 24
+SERVICE, SLOWER, SLOW_SITE = "400 microseconds", 3, 1
+EVERY = 2.0  # seconds between files
+AT_ONCE = 2  # files that are there from the beginning
 
 COLUMNS = {"trades": ("symbol", "ts", "trade_id", "price", "size"), "quotes": ("symbol", "ts", "bid", "ask")}
 
@@ -82,8 +90,27 @@ def rows_of(stream: str, ids: np.ndarray, at: np.ndarray, rng: np.random.Generat
     return pa.table(dict(zip(COLUMNS[stream], values, strict=True)))
 
 
-def run(spark: SparkSession, home: Path, site_memory: str) -> Seen:
-    """The join and a group-by of its results, as one query; returns what was seen of it."""
+@dataclass
+class Fed:
+    """When each file arrived and when one site turned slow, in seconds since 1970."""
+
+    arrived: list[float] = field(default_factory=list)
+    slow: float = 0.0
+
+
+@dataclass
+class Outcome:
+    """What came of one policy: its query and what was seen of it."""
+
+    policy: str
+    seen: Seen
+    fed: Fed
+    epochs: list[dict[str, float]]
+    moves: int
+
+
+def started(spark: SparkSession, home: Path, policy: str) -> Query:
+    """The join and a group-by of its results, as one query."""
     flow = Flow(spark, name="demo")
     trades, quotes = (
         flow.readFiles(
@@ -92,7 +119,7 @@ def run(spark: SparkSession, home: Path, site_memory: str) -> Seen:
             format="parquet",
             eventTime="ts",
             delay=f"{DELAY} seconds",
-            maxFilesPerTrigger=FILES_PER_EPOCH,
+            maxFilesPerTrigger=1,
         )
         for stream in COLUMNS
     )
@@ -103,17 +130,91 @@ def run(spark: SparkSession, home: Path, site_memory: str) -> Seen:
         .window(f"{BAR} seconds")
         .agg(pairs=("*", "count"), shares=("trades_size", "sum"), spread=("spread", "avg"))
     )
-    query = flow.start(
+    return flow.start(
         pairs.writeStream.format("parquet")
         .option("path", str(home / "out"))
         .option("checkpointLocation", str(home / "checkpoint"))
-        .option("sites", 2)
-        .option("partitions", 64)
-        .option("siteMemory", site_memory)
-        .trigger(availableNow=True),
+        .option("sites", SITES)
+        .option("partitions", UNITS)
+        .policy(policy, collect="1 second")
+        .trigger(processingTime="100 milliseconds"),
         bars.writeStream.format("parquet").option("path", str(home / "bars")),
     )
-    return watch(query, sys.stdout)
+
+
+def feed(query: Query, source: Path, home: Path, files: int, fed: Fed) -> None:
+    """Let files arrive at a steady rate, make one site slow when a third of them has, and stop the query at the end."""
+    try:
+        began = time.time()
+        for number in range(AT_ONCE, files):
+            time.sleep(max(0.0, began + (number - AT_ONCE + 1) * EVERY - time.time()))
+            if number == files // 3:
+                query.slowDown(SLOW_SITE, f"{float(SERVICE.split()[0]) * SLOWER} microseconds")
+                fed.slow = time.time()
+            arrive(source, home, number, fed)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+
+def arrive(source: Path, home: Path, number: int, fed: Fed) -> None:
+    for stream in COLUMNS:
+        os.link(source / stream / f"{number:04d}.parquet", home / stream / f"{number:04d}.parquet")
+    fed.arrived.append(time.time())
+
+
+def run(spark: SparkSession, home: Path, policy: str, files: int, rows: int) -> Outcome:
+    """The whole stream under one policy."""
+    mine = home / policy
+    for stream in COLUMNS:
+        (mine / stream).mkdir(parents=True)
+    fed = Fed()
+    for number in range(AT_ONCE):
+        arrive(home, mine, number, fed)
+    query = started(spark, mine, policy)
+    for site in range(SITES):
+        query.slowDown(site, SERVICE)
+    feeder = threading.Thread(target=feed, args=(query, home, mine, files, fed), daemon=True)
+    feeder.start()
+    seen = watch(query, sys.stdout)
+    feeder.join()
+    moves = [d for d in query.decisions() if d["action"] == "move" and d["refused"] is None]
+    return Outcome(policy, seen, fed, timed(query, fed, rows), len(moves))
+
+
+def timed(query: Query, fed: Fed, rows: int) -> list[dict[str, float]]:
+    """Of every epoch: when it ended, how many rows a second it took in, and how long its oldest file had to wait."""
+    found, files, before = [], 0, fed.arrived[0]
+    for epoch in query.recentProgress:
+        if epoch["numInputRows"]:
+            end = epoch["committedAt"]
+            rate = epoch["numInputRows"] / max(1e-3, end - max(before, fed.arrived[files]))
+            found.append({"end": end, "rate": rate, "latency": end - fed.arrived[files]})
+            files, before = files + epoch["numInputRows"] // (len(COLUMNS) * rows), end
+    return found
+
+
+def page(outcomes: list[Outcome], path: str) -> None:
+    """Both policies in two charts, as a page that stands alone."""
+    lines: dict[str, list[Line]] = {"rate": [], "latency": []}
+    slow = 0.0
+    for outcome in outcomes:
+        begin = outcome.fed.arrived[0]
+        slow = outcome.fed.slow - begin
+        for value, into in lines.items():
+            at = [epoch["end"] - begin for epoch in outcome.epochs]
+            into.append(Line(outcome.policy, at, [epoch[value] for epoch in outcome.epochs]))
+    mark = Mark(f"site {SLOW_SITE} takes {SLOWER} times as long", x=slow)
+    since = Axis("seconds since the first file")
+    charts = [
+        chart("Throughput", since, Axis("rows a second"), lines["rate"], [mark]),
+        chart("How long rows wait for their results", since, Axis("seconds"), lines["latency"], [mark]),
+    ]
+    title = f"{SITES} sites, one of them slow: static and hybrid"
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>\n")
+        out.write("<body style='max-width:780px;margin:2em auto;font-family:sans-serif'>\n")
+        out.write(f"<h1>{title}</h1>\n" + "\n".join(charts) + "\n</body></html>\n")
 
 
 # The check. One text for DuckDB and for Spark SQL: both read the views trades, quotes, late and results.
@@ -175,15 +276,32 @@ def compare_bars(spark: SparkSession, home: Path) -> tuple[str, tuple[int, ...]]
     )
 
 
+def exact(spark: SparkSession, home: Path, outcome: Outcome, planted: Planted) -> bool:
+    """Whether both outputs are those of the batch queries; says so."""
+    dropped = outcome.seen.late
+    by, (got, wanted, missing, surplus) = compare(spark, home, planted)
+    right = missing == surplus == 0 and dropped == len(planted.late) and wanted > 0
+    print(f"  {got:,} results, {by}'s batch join of the same rows {wanted:,}; {dropped:,} late rows dropped")
+    if right:
+        print("  EXACT: the same rows, each as often")
+    else:
+        print(f"  WRONG: {missing:,} rows missing, {surplus:,} too many; {len(planted.late):,} late rows were planted")
+    by, (bars, missing, surplus) = compare_bars(spark, home)
+    if missing or surplus or not bars:
+        print(f"  WRONG: of {bars:,} bars {missing:,} are missing, {surplus:,} too many")
+        return False
+    print(f"  EXACT: so are the {bars:,} bars of {BAR} seconds, a group-by of those results")
+    return right
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--files", type=int, default=24, help="files in each stream (default %(default)s)")
-    parser.add_argument("--rows", type=int, default=25_000, help="rows in each file (default %(default)s)")
+    parser.add_argument("--files", type=int, default=30, help="files in each stream (default %(default)s)")
+    parser.add_argument("--rows", type=int, default=4_000, help="rows in each file (default %(default)s)")
     parser.add_argument("--report", default="demo-report.html", help="where the page goes (default %(default)s)")
-    parser.add_argument("--site-memory", default="256m", help="memory of a site before it spills (default %(default)s)")
     args = parser.parse_args()
-    if args.files < 4 * FILES_PER_EPOCH or args.rows < LATE_PER_FILE:
-        parser.error(f"needs at least {4 * FILES_PER_EPOCH} files and {LATE_PER_FILE} rows in each")
+    if args.files < 12 or args.rows < LATE_PER_FILE:
+        parser.error(f"needs at least 12 files and {LATE_PER_FILE} rows in each")
 
     home = Path(tempfile.mkdtemp(prefix="sluice-demo-"))
     spark = None
@@ -191,29 +309,28 @@ def main() -> int:
         planted = generate(home, args.files, args.rows)
         print(
             f"{args.files} files each of trades and quotes, {planted.rows:,} rows, 80 % of them on {HOT:,} of "
-            f"{SYMBOLS:,} symbols\njoin on symbol within {WITHIN} seconds, rows up to {DELAY} seconds late accepted\n"
+            f"{SYMBOLS:,} symbols,\nfiles of {args.rows:,} rows every {EVERY} s; joined on symbol within {WITHIN} "
+            f"seconds, grouped into bars of {BAR} seconds\n{SITES} sites, {SERVICE} a row (emulated); after a third "
+            f"of the files site {SLOW_SITE} takes {SLOWER} times as long"
         )
         spark = session()
-        began = time.perf_counter()
-        seen = run(spark, home, args.site_memory)
-        took, dropped = time.perf_counter() - began, seen.late
-        print(f"\n{seen.epochs} epochs in {took:.1f} s; {dropped:,} late rows dropped, {len(planted.late):,} planted")
-        by, (got, wanted, missing, surplus) = compare(spark, home, planted)
-        print(f"Sluice has {got:,} results, {by}'s batch join of the same rows {wanted:,}")
-        exact = missing == surplus == 0 and dropped == len(planted.late) and wanted > 0
-        if exact:
-            print("EXACT: the same rows, each as often")
-        else:
-            print(f"WRONG: {missing:,} rows missing, {surplus:,} rows too many, late rows {dropped:,}")
-        by, (bars, missing, surplus) = compare_bars(spark, home)
-        if missing or surplus or not bars:
-            print(f"WRONG: of {bars:,} bars {missing:,} are missing, {surplus:,} too many")
-            exact = False
-        else:
-            print(f"EXACT: so are the {bars:,} bars of {BAR} seconds, a group-by of those results")
-        report_checkpoint(str(home / "checkpoint"), args.report)
-        print(f"What happened, as a page: {os.path.abspath(args.report)}")
-        return 0 if exact else 1
+        outcomes, right = [], True
+        for policy in ("static", "hybrid"):
+            print(f"\npolicy {policy}")
+            outcome = run(spark, home, policy, args.files, args.rows)
+            right &= exact(spark, home / policy, outcome, planted)
+            outcomes.append(outcome)
+        print("\nWith the slow site:")
+        for outcome in outcomes:
+            after = [e for e in outcome.epochs if e["end"] > outcome.fed.slow]
+            waited = max(e["latency"] for e in after)
+            print(
+                f"  {outcome.policy:<7} the last rows waited {after[-1]['latency']:5.1f} s for their results, at worst "
+                f"{waited:5.1f} s; units moved: {outcome.moves}"
+            )
+        page(outcomes, args.report)
+        print(f"Both as a page: {os.path.abspath(args.report)}")
+        return 0 if right else 1
     finally:
         if spark is not None:
             spark.stop()
@@ -222,7 +339,7 @@ def main() -> int:
 
 def session() -> SparkSession:
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(f"local[{SITES}]")
         .appName("sluice-demo")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

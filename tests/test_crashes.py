@@ -38,8 +38,13 @@ def epoch_rows(epoch: int) -> list[pa.Table]:
     return out
 
 
-def started(root: Path, sites: int = 1) -> DirectQuery:
-    return DirectQuery(PLAN, root, sites=sites, memory=8_000)
+def started(root: Path, sites: int = 1, spill: str = "probe") -> DirectQuery:
+    return DirectQuery(PLAN, root, sites=sites, memory=8_000, partitions=4, spill=spill)
+
+
+@pytest.fixture(scope="module", params=["probe", "unit"])
+def spill(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +55,11 @@ def fast() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def before(fast) -> Path:
+def before(fast, spill) -> Path:
     """A query with some history, stopped."""
-    root = fast / "history"
+    root = fast / f"history-{spill}"
     root.mkdir()
-    query = started(root)
+    query = started(root, spill=spill)
     for epoch in range(KEEP):
         query.run(epoch_rows(epoch))
     query.close()
@@ -62,10 +67,10 @@ def before(fast) -> Path:
 
 
 @pytest.fixture(scope="module")
-def answers(fast) -> list[Counter]:
+def answers(fast, spill) -> list[Counter]:
     """What comes out when nothing happens; the pairs are those of the batch join."""
-    root = fast / "undisturbed"
-    query = started(root)
+    root = fast / f"undisturbed-{spill}"
+    query = started(root, spill=spill)
     for epoch in range(KEEP + 2):
         query.run(epoch_rows(epoch))
     query.drain()
@@ -79,7 +84,7 @@ def found_by(query: DirectQuery) -> list[Counter]:
     return [multiset(query.results(output)) for output in (0, 1)]
 
 
-def crash_at(root: Path, operation: int) -> bool:
+def crash_at(root: Path, operation: int, spill: str) -> bool:
     """Restart the query and run an epoch in a process of its own that dies just before the given file operation."""
     child = os.fork()
     if child == 0:
@@ -93,7 +98,7 @@ def crash_at(root: Path, operation: int) -> bool:
 
         try:
             with storage.watch(watcher):
-                query = started(root)
+                query = started(root, spill=spill)
                 query.run(epoch_rows(KEEP))
             os._exit(0 if query.epochs.record.figures["sites"][0]["mergedRows"] else 2)
         except BaseException:
@@ -103,13 +108,13 @@ def crash_at(root: Path, operation: int) -> bool:
     return status == 9
 
 
-def test_a_crash_at_every_file_operation_of_an_epoch(before, fast, answers):
+def test_a_crash_at_every_file_operation_of_an_epoch(before, fast, answers, spill):
     operation = 0
     while True:
         root = fast / str(operation)
         shutil.copytree(before, root)
-        crashed = crash_at(root, operation)
-        query = started(root, sites=1 + operation % 2)
+        crashed = crash_at(root, operation, spill)
+        query = started(root, 1 + operation % 2, spill)
         for epoch in (KEEP, KEEP + 1):
             query.run(epoch_rows(epoch), number=epoch)
         assert found_by(query) == answers, f"after a crash at operation {operation}"
@@ -118,7 +123,7 @@ def test_a_crash_at_every_file_operation_of_an_epoch(before, fast, answers):
         shutil.rmtree(root)
         if not crashed:
             break
-        operation += 1
+        operation += 1 if spill == "probe" else 7  # pages are many files
     assert operation > 40
 
 
@@ -132,13 +137,13 @@ def assert_nothing_left(query: DirectQuery) -> None:
         assert not list((out / f"_sluice-{query.query}").iterdir())
 
 
-def test_a_failing_operation_fails_the_epoch_and_the_next_try_succeeds(before, fast, answers):
+def test_a_failing_operation_fails_the_epoch_and_the_next_try_succeeds(before, fast, answers, spill):
     """The process lives on: a full disk, a lost connection."""
     operation, failures = 0, 1
     while failures:
         root = fast / str(operation)
         shutil.copytree(before, root)
-        query = started(root)
+        query = started(root, spill=spill)
         count = failures = 0
 
         def watcher(name: str, path: str, at: int = operation) -> None:
@@ -151,18 +156,18 @@ def test_a_failing_operation_fails_the_epoch_and_the_next_try_succeeds(before, f
         with storage.watch(watcher), suppress(OSError, StorageError):
             query.run(epoch_rows(KEEP), number=KEEP)
         query.close()
-        query = started(root)
+        query = started(root, spill=spill)
         for epoch in (KEEP, KEEP + 1):
             query.run(epoch_rows(epoch), number=epoch)
         assert found_by(query) == answers, f"after a failure at operation {operation}"
         assert_nothing_left(query)
         query.close()
         shutil.rmtree(root)
-        operation += 3  # every third: the same places as above, the process lives on
+        operation += 3 if spill == "probe" else 19  # every third: the same places as above, the process lives on
 
 
-def test_a_lost_or_damaged_file_is_named(before, fast):
-    root = fast / "damaged"
+def test_a_lost_or_damaged_file_is_named(before, fast, spill):
+    root = fast / f"damaged-{spill}"
     shutil.copytree(before, root)
     shutil.rmtree(root / "memory", ignore_errors=True)
     files = sorted((root / "checkpoint" / "state").iterdir())
@@ -171,8 +176,8 @@ def test_a_lost_or_damaged_file_is_named(before, fast):
         data[len(data) // 2] ^= 0xFF
         file.write_bytes(bytes(data))
     with pytest.raises(StorageError, match="damaged"):
-        started(root).run(epoch_rows(KEEP))
+        started(root, spill=spill).run(epoch_rows(KEEP))
     for file in files:
         file.unlink()
     with pytest.raises(StorageError, match=r"cannot read .*segments"):
-        started(root).run(epoch_rows(KEEP))
+        started(root, spill=spill).run(epoch_rows(KEEP))

@@ -19,6 +19,7 @@ def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str
         **{k: v for k, v in spark.items() if k not in ("sources", "sink", "stateOperators", "eventTime")},
         "batchId": record.batch,
         "epoch": record.number,
+        "committedAt": figures["committedAt"],
         "numInputRows": figures["rowsIn"],
         "processedRowsPerSecond": figures["rowsIn"] / duration if duration else 0.0,
         "numOutputRows": figures["rowsOut"],
