@@ -125,10 +125,10 @@ class Controller:
         return Plan(routing, self._leaving(routing), arriving, allowance, decisions)
 
     def view(self, record: EpochRecord, sums: _Sums) -> ClusterView:
-        """The cluster as the policy sees it. Where the disk is probed a unit counts as spilled if its site has state on
-        disk, else if the unit has."""
+        """The cluster as the policy sees it. A unit counts as spilled if it waits on disk for its turn or, where disks
+        are probed, if any of its state is there."""
         sites, owners = record.figures["sites"], np.array(record.routing.owners)
-        on_disk = np.array([site["diskBytes"] > site["pendingBytes"] for site in sites])[owners]
+        on_disk = unpacked(record.figures["unitDisk"]) > 0
         if record.queues:
             on_disk = np.isin(np.arange(len(owners)), [unit for queue in record.queues for unit in queue.disk])
         return ClusterView(

@@ -93,6 +93,15 @@ Manifest = tuple[RunRef, ...]
 """All state of one site."""
 
 
+def unit_rows(runs: Iterable[RunRef], units: int) -> np.ndarray:
+    """The rows that each unit has in these runs."""
+    found = np.zeros(units, dtype=np.int64)
+    for run in runs:
+        held, rows = run.unit_rows
+        found[held] += rows
+    return found
+
+
 def unit_bytes(runs: Iterable[RunRef], units: int) -> np.ndarray:
     """The bytes that each unit has of these runs, by rows."""
     found = np.zeros(units)

@@ -24,7 +24,7 @@ from sluice.model.epoch import Attempt, EpochRecord, Times, newest_of, slowest, 
 from sluice.model.errors import StorageError
 from sluice.model.plan import Plan
 from sluice.model.routing import Ranges, Routing, intersect, ranges, subtract
-from sluice.model.state import Manifest, SegmentRef, numbers
+from sluice.model.state import Manifest, SegmentRef, numbers, unit_rows
 from sluice.model.stream import applied
 from sluice.operators import operator
 from sluice.spark.results import PartWriter, Staging
@@ -146,8 +146,8 @@ class _SiteEpoch:
             "queues": self._queues(transaction.residence),
             "events": transaction.events,
             "splits": splits if self.site == 0 and self.level == 0 else [],
-            "figures": self._figures(transaction, manifest, writers, begun),
             "units": self._unit_figures(transaction, manifest),
+            "figures": self._figures(transaction, manifest, writers, begun),
         }
         yield document(self.token, REPORT, report)
 
@@ -265,7 +265,6 @@ class _SiteEpoch:
         self, transaction: Transaction, manifest: Manifest, writers: dict[int, PartWriter], begun: float
     ) -> dict[str, Any]:
         tiers, residence = transaction.tiers, transaction.residence
-        disk = tiers.usage(manifest, self.units)[1]
         waiting = [run for run in manifest if run.segment.pending]
         return {
             "site": self.site,
@@ -280,7 +279,7 @@ class _SiteEpoch:
             "nullRows": self.nulls,
             "memoryLimit": tiers.limit,
             "memoryBytes": tiers.used,
-            "diskBytes": round(disk.sum()),
+            "diskBytes": tiers.here - tiers.used,
             "durableBytes": round(sum(run.bytes for run in manifest)),
             "spilledBytes": tiers.spilled_bytes,
             "spilledUnits": len(residence.spilled_units) if residence is not None else 0,
@@ -297,12 +296,8 @@ class _SiteEpoch:
     def _unit_figures(self, transaction: Transaction, manifest: Manifest) -> dict[str, str]:
         """Columns with an entry for each unit held here."""
         held = numbers(self.held)
-        memory, disk = transaction.tiers.usage(manifest, self.units)
-        pending = np.zeros(self.units, dtype=np.int64)
-        for run in manifest:
-            if run.segment.pending:
-                of, rows = run.unit_rows
-                pending[of] += rows
+        memory, disk = transaction.tiers.usage([r for r in manifest if not r.segment.pending], self.units)
+        pending = unit_rows((r for r in manifest if r.segment.pending), self.units)
         columns: dict[str, np.ndarray] = {
             "unitRows": self.by_unit.rows,
             "unitResults": self.by_unit.results,

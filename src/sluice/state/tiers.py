@@ -57,6 +57,11 @@ class Tiers:
         """Bytes in memory."""
         return sum(self._sizes[MEMORY].values())
 
+    @property
+    def here(self) -> int:
+        """Bytes in memory and on disk."""
+        return self.used + sum(self._sizes[DISK].values())
+
     def read(self, ref: SegmentRef) -> pa.Buffer:
         """A segment's bytes from the nearest tier that has it whole."""
         found = self.whole(ref)
@@ -144,10 +149,11 @@ class Tiers:
                 if size:
                     held, rows = run.unit_rows
                     column[held] += rows * (size / max(1, ref.rows))
-            held_units = {run.segment.id: set(numbers(run.units).tolist()) for run in manifest}
-            for name, size in sizes.items():
+            pages = [(name, size) for name, size in sizes.items() if PAGE in name]
+            held_by = {run.segment.id: set(numbers(run.units).tolist()) for run in manifest} if pages else {}
+            for name, size in pages:
                 unit = _unit(name)
-                if unit is not None and unit in held_units.get(_segment(name), ()):
+                if unit in held_by.get(_segment(name), ()):
                     column[unit] += size
         return out[0], out[1]
 
@@ -184,6 +190,5 @@ def _segment(name: str) -> str:
     return name.removesuffix(SUFFIX).partition(PAGE)[0]
 
 
-def _unit(name: str) -> int | None:
-    unit = name.removesuffix(SUFFIX).partition(PAGE)[2]
-    return int(unit) if unit else None
+def _unit(name: str) -> int:
+    return int(name.removesuffix(SUFFIX).partition(PAGE)[2])

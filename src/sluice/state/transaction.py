@@ -12,7 +12,7 @@ import pyarrow as pa
 from sluice.kernels.probe import Run
 from sluice.model.epoch import Attempt, Queues
 from sluice.model.routing import Ranges, intersect, subtract
-from sluice.model.state import Manifest, RunRef, SegmentRef, numbers, unit_bytes
+from sluice.model.state import Manifest, RunRef, SegmentRef, numbers, unit_bytes, unit_rows
 from sluice.state.compaction import choose_merge
 from sluice.state.residence import Residence, Spill, Task
 from sluice.state.segment import Layout, checksum, counts, decode, encode, merged_run, parts
@@ -94,11 +94,7 @@ class Transaction:
 
     def pending_rows(self) -> np.ndarray:
         """The pending rows of each unit."""
-        found = np.zeros(self.units, dtype=np.int64)
-        for run in self._waiting:
-            held, rows = run.unit_rows
-            found[held] += rows
-        return found
+        return unit_rows(self._waiting, self.units)
 
     def turn(self, units: Ranges) -> None:
         """From here on it is about these units alone."""
@@ -107,7 +103,7 @@ class Transaction:
     def reside(self, queues: Queues | None) -> None:
         """Take up the queues of the epoch before, or begin with them if the state does not fit into memory any more."""
         if queues is None:
-            if self.paging and self._local_bytes(self._live).sum() > self.tiers.limit:
+            if self._too_large(self._live):
                 self._begin_paging(self._live)
             return
         self.residence = Residence(self.tiers.limit, queues.rotate_from)
@@ -214,10 +210,16 @@ class Transaction:
         state = tuple(run for run in manifest if not run.segment.pending)
         if self.residence is not None:
             self._squeeze(state)
-        elif self.paging and self._local_bytes(state).sum() > self.tiers.limit:
+        elif self._too_large(state):
             self._begin_paging(state)
         elif not self.paging:
             self.tiers.settle(sorted((run.segment for run in state), key=lambda s: s.latest, reverse=True))
+
+    def _too_large(self, state: Sequence[RunRef]) -> bool:
+        """Whether units have to go to disk; what is here is little for most, and then need not be looked at closely."""
+        if not self.paging or self.tiers.here <= self.tiers.limit:
+            return False
+        return bool(self._local_bytes(state).sum() > self.tiers.limit)
 
     def _begin_paging(self, state: Sequence[RunRef]) -> None:
         """Not all state fits into memory any more: whole units go to disk."""
