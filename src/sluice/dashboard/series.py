@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -73,6 +73,11 @@ def results_per_second(records: Sequence[EpochRecord]) -> Series:
     return Series("results", [r.figures.get("rowsOut", 0) / epoch_seconds(r) for r in records])
 
 
+def figure(records: Sequence[EpochRecord], name: str) -> Series:
+    """A figure of the epochs as a whole, such as `moves` or `backlogRows`."""
+    return Series(name, [r.figures.get(name, 0) for r in records])
+
+
 def by_tier(records: Sequence[EpochRecord]) -> list[Series]:
     """Bytes of state in each tier, all sites together."""
     return [
@@ -97,6 +102,14 @@ def by_phase(records: Sequence[EpochRecord]) -> list[Series]:
 def sites_of(record: EpochRecord) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = record.figures.get("sites", [])
     return found
+
+
+def busiest(sites: Sequence[Mapping[str, Any]], room: int) -> list[Mapping[str, Any]]:
+    """The sites for so many lines, by number; where not all fit, those that worked longest, with a line to spare."""
+    if len(sites) <= room:
+        return list(sites)
+    longest = sorted(sites, key=lambda s: -float(s.get("busySeconds", 0)))
+    return sorted(longest[: room - 1], key=lambda s: int(s["site"]))
 
 
 def _at(sites: list[dict[str, Any]], site: int, figure: str) -> float | None:

@@ -6,10 +6,11 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TextIO
 
-from sluice.dashboard.panel import HEADING, Look, Seen, epoch_line, panel
+from sluice.dashboard.look import Look
+from sluice.dashboard.panel import HEADING, Seen, epoch_line, panel
 
 INTERVAL = 0.25
 
@@ -143,18 +144,24 @@ class _Panels:
         self.drawn = 0
 
     def _look(self, queries: int) -> Look:
-        try:
-            columns, rows = os.get_terminal_size(self.stream.fileno())
-        except (OSError, ValueError, AttributeError):
-            columns, rows = 80, 24
-        try:
-            "█▁…".encode(self.stream.encoding or "ascii")
-            blocks = True
-        except (UnicodeError, LookupError):
-            blocks = False
-        return Look(
-            columns=max(40, columns or 80),
-            rows=max(8, (rows or 24) // queries - 1),
-            colour="NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb",
-            blocks=blocks,
-        )
+        look = look_of(self.stream)
+        return replace(look, columns=max(40, look.columns), rows=max(8, look.rows // queries - 1))
+
+
+def look_of(stream: TextIO) -> Look:
+    """What the terminal behind a stream can show."""
+    try:
+        columns, rows = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError, AttributeError):
+        columns, rows = 0, 0
+    try:
+        "█▁…".encode(stream.encoding or "ascii")
+        blocks = True
+    except (UnicodeError, LookupError):
+        blocks = False
+    return Look(
+        columns=columns or 80,
+        rows=rows or 24,
+        colour="NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb",
+        blocks=blocks,
+    )
