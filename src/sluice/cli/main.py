@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
 from sluice import SluiceError, __version__
@@ -13,12 +14,16 @@ from sluice.cli.figures import listed as figures_listed
 from sluice.cli.new import new
 from sluice.cli.run import Run, run, setting
 from sluice.cli.simulate import Wanted, listed, shown, simulate
+from sluice.cli.top import top
 from sluice.control.inspection import inspect
 from sluice.dashboard.report import report_checkpoint
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if all went well, 1 if a query failed, 2 if what was asked for cannot be done."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character must not end the command
     given, passed_on = _divided(list(sys.argv[1:] if arguments is None else arguments))
     chosen = _parser().parse_args(given)
     try:
@@ -28,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case "report":
                 report_checkpoint(chosen.checkpoint, chosen.output)
                 print(f"wrote {chosen.output}")
+            case "top":
+                return top(chosen.checkpoint, chosen.interval, chosen.once)
             case "new":
                 print(new(chosen.directory))
             case "run":
@@ -78,6 +85,11 @@ def _parser() -> argparse.ArgumentParser:
     looking = commands.add_parser("inspect", help="show a checkpoint: epochs, routing, state by tier, the last epochs")
     looking.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")
     looking.add_argument("--epochs", type=_positive, default=10, help="how many of the last epochs to list (10)")
+
+    watching = commands.add_parser("top", help="watch a running query from its checkpoint, in a terminal")
+    watching.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")
+    watching.add_argument("--interval", default="1s", help="how often to look for a new epoch (1s)")
+    watching.add_argument("--once", action="store_true", help="show it once, then end")
 
     reporting = commands.add_parser("report", help="write a checkpoint's epochs as an HTML file with plots")
     reporting.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")

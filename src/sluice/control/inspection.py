@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from sluice.control.journal import Journal
+from sluice.control.wording import action_text
 from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
 from sluice.state.storage import Storage
@@ -21,7 +22,7 @@ def inspect(uri: str, epochs: int = 10) -> str:
     lines = _flow(identity)
     if not numbers:
         return "\n".join([*lines, "", "No epoch has committed yet."])
-    records = [journal.read(n) for n in numbers[-epochs:]]
+    records = journal.records(numbers[-epochs:])
     last = records[-1]
     lines += ["", f"Epochs     {last.number + 1} committed, the last one {_when(last.figures.get('committedAt'))}"]
     lines += ["", *_routing(last), "", *_state(last), "", *_history(records)]
@@ -59,7 +60,7 @@ def _routing(record: EpochRecord) -> list[str]:
 
 
 def _state(record: EpochRecord) -> list[str]:
-    rows = [("site", "rows", "segments", "memory", "disk", "durable", "levels")]
+    rows = [("site", "rows", "segments", "memory", "disk", "durable", "backlog", "spilled units", "levels")]
     for site, manifest in zip(record.figures["sites"], record.manifests, strict=True):
         levels = sorted(run.segment.level for run in manifest)
         shown = " ".join(f"L{level}:{len(list(group))}" for level, group in groupby(levels))
@@ -71,6 +72,8 @@ def _state(record: EpochRecord) -> list[str]:
                 _size(site["memoryBytes"]),
                 _size(site["diskBytes"]),
                 _size(site["durableBytes"]),
+                f"{site['pendingRows']:,}",
+                str(site["spilledUnits"]),
                 shown or "-",
             )
         )
@@ -78,20 +81,25 @@ def _state(record: EpochRecord) -> list[str]:
 
 
 def _history(records: list[EpochRecord]) -> list[str]:
-    rows = [("epoch", "rows in", "results", "late", "merged", "spilled", "fetched", "seconds", "committed")]
+    counted = {
+        "rows in": "rowsIn",
+        "results": "rowsOut",
+        "late": "lateRows",
+        "moves": "moves",
+        "spills": "spills",
+        "fetches": "fetches",
+        "backlog": "backlogRows",
+    }
+    rows = [("epoch", *counted, "imbalance", "seconds", "committed, UTC")]
     for record in records:
-        figures, sites = record.figures, record.figures["sites"]
+        figures = record.figures
         rows.append(
             (
                 str(record.number),
-                f"{figures['rowsIn']:,}",
-                f"{figures['rowsOut']:,}",
-                f"{figures['lateRows']:,}",
-                f"{sum(s['mergedRows'] for s in sites):,}",
-                _size(sum(s["spilledBytes"] for s in sites)),
-                _size(sum(s["fetchedBytes"] for s in sites)),
+                *(f"{figures[figure]:,}" for figure in counted.values()),
+                f"{figures['imbalance']:.2f}",
                 f"{figures['seconds']['job']:.2f}",
-                _when(figures.get("committedAt")),
+                _when(figures.get("committedAt")).removesuffix(" UTC"),
             )
         )
     return ["Last epochs", *_table(rows)]
@@ -99,8 +107,8 @@ def _history(records: list[EpochRecord]) -> list[str]:
 
 def _decision(d: dict[str, Any]) -> str:
     outcome = f"refused: {d['refused']}" if d["refused"] else "done"
-    what = f"{d['policy']} {d['action']} unit {d['unit']} to site {d['site']} ({d['reason']})"
-    return f"epoch {d['epoch']}: {what}: {outcome}"
+    what = action_text(d["action"], d["unit"], d["site"])
+    return f"epoch {d['epoch']}: {d['policy']} {what} ({d['reason']}): {outcome}"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:

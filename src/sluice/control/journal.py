@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from sluice.model.epoch import EpochRecord
-from sluice.model.errors import CheckpointError
+from sluice.model.errors import CheckpointError, StorageError
 from sluice.state.storage import Storage
 
 FORMAT = 4
@@ -96,6 +97,18 @@ class Journal:
             return EpochRecord.from_json(doc)
         except (KeyError, TypeError, ValueError) as problem:
             raise CheckpointError(f"{self.storage.path(_name(number))} is damaged: {problem!r}") from problem
+
+    def records(self, numbers: Sequence[int]) -> list[EpochRecord]:
+        """Some of the epochs on record, but for those that a running query deletes meanwhile, as it does with its
+        oldest."""
+        found = []
+        for number in numbers:
+            try:
+                found.append(self.read(number))
+            except StorageError:
+                if number in self.numbers():
+                    raise
+        return found
 
     def last(self) -> EpochRecord | None:
         """The epoch to go on from."""

@@ -1,0 +1,224 @@
+"""What `sluice top` shows: how a query stands after its newest epoch, as lines for a terminal of any size. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sluice.control.wording import action_text, adapted_text
+from sluice.dashboard.look import Look, cut, one_line, spark, strong
+from sluice.dashboard.quantity import BYTES, ROWS, ROWS_PER_SECOND, SECONDS
+from sluice.dashboard.series import busiest, epoch_seconds, sites_of
+from sluice.dashboard.table import Column, table
+from sluice.model.columns import unpacked
+from sluice.model.epoch import EpochRecord
+
+LATELY = 10
+"""Epochs that rates and counts are taken over."""
+_CURVE = 20
+_UNITS, _DECISIONS = 10, 10  # lines that are enough of them
+_ABOVE = 2  # lines above the rows of a part: a space and the heading
+_LEAST = 4  # lines of a part of many rows
+_SIDE_BY_SIDE = 78
+_NEARLY_FULL = 0.9
+
+Part: TypeAlias = Callable[[int], list[str]]
+"""A part of the screen, drawn into so many lines."""
+
+
+def screen(name: str, records: Sequence[EpochRecord], now: float, look: Look) -> list[str]:
+    """The flow's last epochs, oldest first, as they look at the time `now`."""
+    if not records:
+        return [cut(f"{one_line(name)}: waiting for the first epoch", look)]
+    last, lately = records[-1], records[-LATELY:]
+    lines = _head(name, records, now, look)[: look.rows]
+    hottest = _hottest(lately)
+    decisions = [d for record in reversed(records) for d in reversed(record.decisions)]
+    parts: list[tuple[int, Part]] = [
+        (len(sites_of(last)), lambda room: _sites(last, look, room)),
+        (min(_UNITS, len(hottest)), lambda room: _units(lately, hottest[:room], look)),
+        (min(_DECISIONS, len(decisions)), lambda room: _decisions(decisions[:room], look)),
+    ]
+    rooms = shared(look.rows - len(lines), [rows + _ABOVE if rows else 0 for rows, _ in parts])
+    for room, (_, draw) in zip(rooms, parts, strict=True):
+        lines += ["", *draw(room - _ABOVE)] if room else []
+    return lines
+
+
+def shared(room: int, wanted: Sequence[int]) -> list[int]:
+    """Lines for each part: first the least that makes sense of one after the other, then the rest in turn.
+
+    >>> shared(20, [5, 30, 4]), shared(9, [5, 30, 4]), shared(3, [5, 30, 4])
+    ([5, 11, 4], [5, 4, 0], [0, 0, 0])
+    """
+    out = []
+    for lines in wanted:
+        out.append(least if (least := min(lines, _LEAST)) <= room else 0)
+        room -= out[-1]
+    while room > 0 and (short := [i for i, given in enumerate(out) if 0 < given < wanted[i]]):
+        for i in short[:room]:
+            out[i] += 1
+            room -= 1
+    return out
+
+
+def _head(name: str, records: Sequence[EpochRecord], now: float, look: Look) -> list[str]:
+    last, lately = records[-1], records[-LATELY:]
+    figures, curve, took = last.figures, records[-_CURVE:], sum(_times(lately))
+    rates = [
+        ("rows in", "rowsIn", ROWS_PER_SECOND.text(sum(_column(lately, "rowsIn")) / took)),
+        ("results", "rowsOut", ROWS_PER_SECOND.text(sum(_column(lately, "rowsOut")) / took)),
+    ]
+    left = [
+        (label, text, [n / t for n, t in zip(_column(curve, figure), _times(curve), strict=True)])
+        for label, figure, text in rates
+    ]
+    right = [
+        ("imbalance", f"{figures.get('imbalance', 1.0):.2f} max/mean", _column(curve, "imbalance")),
+        ("backlog", f"{ROWS.text(figures.get('backlogRows', 0))} rows", _column(curve, "backlogRows")),
+    ]
+    changed = adapted_text(*(int(sum(_column(lately, figure))) for figure in ("moves", "spills", "fetches")))
+    over = "the last epoch" if len(lately) == 1 else f"the last {len(lately)} epochs"
+    lines = [
+        f"{strong(one_line(name), look)}: epoch {last.number:,}, committed {_ago(last, now)}; "
+        f"{last.routing.units:,} units at {last.routing.sites:,} sites, routing {last.routing.version:,}",
+        *_curves(left, right, look),
+        f"  {over}: {changed}",
+    ]
+    return [cut(line, look) for line in lines]
+
+
+Measured: TypeAlias = tuple[str, str, list[float]]
+"""What it is, its newest value as text, and its values over the last epochs."""
+
+
+def _curves(left: Sequence[Measured], right: Sequence[Measured], look: Look) -> list[str]:
+    """Each with its curve; two in a line where the terminal is wide enough."""
+    long = min(_CURVE, (look.columns - 55) // 2 if look.columns >= _SIDE_BY_SIDE else _CURVE)
+
+    def drawn(label: str, text: str, values: Sequence[float]) -> str:
+        return f"  {label:<10}{text:>13}  {spark(values[-long:], look):<{long}}"
+
+    if look.columns < _SIDE_BY_SIDE:
+        return [drawn(*one).rstrip() for one in (*left, *right)]
+    return [(drawn(*a) + drawn(*b)).rstrip() for a, b in zip(left, right, strict=True)]
+
+
+def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
+    every = sites_of(record)
+    shown = busiest(every, room)
+    longest = max((s.get("busySeconds", 0.0) for s in every), default=0.0) or 1.0
+    lines = table(
+        [
+            Column("site", _texts(shown, "site", str)),
+            Column("units", _texts(shown, "units", _count), spare=3),
+            Column(
+                "busy",
+                _texts(shown, "busySeconds", SECONDS.text),
+                shares=[s.get("busySeconds", 0.0) / longest for s in shown],
+            ),
+            Column("rows in", _texts(shown, "rowsIn", ROWS.text)),
+            Column(
+                "memory",
+                _texts(shown, "memoryBytes", BYTES.text),
+                shares=[s.get("memoryBytes", 0) / (s.get("memoryLimit", 0) or 1) for s in shown],
+                alarm=_NEARLY_FULL,
+            ),
+            Column("of", _texts(shown, "memoryLimit", BYTES.text), spare=5),
+            Column("disk", _texts(shown, "diskBytes", _bytes), spare=2),
+            Column("backlog", _texts(shown, "pendingRows", _count), spare=1),
+            Column("spilled", _texts(shown, "spilledUnits", _count), spare=4),
+            Column("executor", [one_line(str(s.get("executor", "-"))) for s in shown], spare=6, words=True),
+        ],
+        look,
+    )
+    left = len(every) - len(shown)
+    return [*lines, cut(f"  and {left:,} more sites that were less busy", look)] if left else lines
+
+
+def _hottest(lately: Sequence[EpochRecord]) -> list[int]:
+    """Units by the seconds they took lately, then by rows; those with nothing to do are left out."""
+    seconds, rows = _by_unit(lately, "unitSeconds"), _by_unit(lately, "unitRows")
+    order = np.lexsort((-rows, -seconds))
+    return [int(unit) for unit in order if seconds[unit] or rows[unit]]
+
+
+def _units(lately: Sequence[EpochRecord], units: Sequence[int], look: Look) -> list[str]:
+    last = lately[-1:]
+    sums = {figure: _by_unit(lately, figure)[units] for figure in ("unitRows", "unitResults", "unitSeconds")}
+    now = {figure: _by_unit(last, figure)[units] for figure in ("unitMemory", "unitDisk", "unitPending")}
+    seconds = sums["unitSeconds"]
+    return table(
+        [
+            Column("unit", [str(unit) for unit in units]),
+            Column("site", [str(last[0].routing.owners[unit]) for unit in units]),
+            Column("seconds", [SECONDS.text(s) for s in seconds], shares=(seconds / (max(seconds) or 1.0)).tolist()),
+            Column("rows in", [ROWS.text(n) for n in sums["unitRows"]]),
+            Column("results", [ROWS.text(n) for n in sums["unitResults"]], spare=2),
+            Column("memory", [_bytes(n) for n in now["unitMemory"]], spare=1),
+            Column("disk", [_bytes(n) for n in now["unitDisk"]], spare=3),
+            Column("pending", [_count(n) for n in now["unitPending"]]),
+        ],
+        look,
+    )
+
+
+def _decisions(decisions: Sequence[Mapping[str, Any]], look: Look) -> list[str]:
+    return table(
+        [
+            Column("epoch", [f"{d['epoch']:,}" for d in decisions]),
+            Column("by", [one_line(str(d["policy"])) for d in decisions], spare=1, words=True),
+            Column("decision", [action_text(d["action"], d["unit"], d["site"]) for d in decisions], words=True),
+            Column("because", [_why(d) for d in decisions], words=True),
+        ],
+        look,
+    )
+
+
+def _why(decision: Mapping[str, Any]) -> str:
+    refused = f"refused, {decision['refused']}; " if decision["refused"] else ""
+    return one_line(f"{refused}{decision['reason']}")
+
+
+def _times(records: Sequence[EpochRecord]) -> list[float]:
+    """Seconds that went by for each epoch: since the one before it, or what it took itself."""
+    ends = [float(r.figures.get("committedAt", 0.0)) for r in records]
+    own = [epoch_seconds(r) for r in records]
+    return [own[0], *(max(b - a, mine) for (a, b), mine in zip(pairwise(ends), own[1:], strict=True))]
+
+
+def _column(records: Sequence[EpochRecord], figure: str) -> list[float]:
+    return [float(r.figures.get(figure, 0)) for r in records]
+
+
+def _by_unit(records: Sequence[EpochRecord], figure: str) -> np.ndarray:
+    """A figure of each unit, summed over the epochs."""
+    total = np.zeros(records[-1].routing.units)
+    for record in records:
+        if text := record.figures.get(figure):
+            total += unpacked(text)
+    return total
+
+
+def _texts(sites: Sequence[Mapping[str, Any]], figure: str, text: Callable[[Any], str]) -> list[str]:
+    return [text(site.get(figure, 0)) for site in sites]
+
+
+def _count(number: float) -> str:
+    return ROWS.text(number) if number else "-"
+
+
+def _bytes(number: float) -> str:
+    return BYTES.text(number) if number else "-"
+
+
+def _ago(record: EpochRecord, now: float) -> str:
+    """How long ago an epoch committed; the other machine's clock may be a little ahead."""
+    seconds = max(0.0, now - float(record.figures.get("committedAt", now)))
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"

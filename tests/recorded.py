@@ -1,0 +1,75 @@
+"""Epochs as a journal keeps them, made by hand: with all the figures that a view can show, and no query behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from specs import SECOND
+
+from sluice.control.journal import FORMAT
+from sluice.model.columns import packed
+from sluice.model.epoch import EpochRecord
+from sluice.model.routing import Routing
+
+UNITS = 128
+AT = 1_794_711_267.0
+IDENTITY = {
+    "format": FORMAT,
+    "id": "0" * 16,
+    "name": "desk",
+    "partitions": UNITS,
+    "streams": [{"name": "trades", "columns": [["symbol", "string"]], "eventTime": "ts", "delay": 5 * SECOND}],
+    "says": "Window join\n  'trades' on (symbol)",
+}
+
+
+def record(number: int, sites: int = 2, rows: int = 100, **more: Any) -> EpochRecord:
+    """An epoch that brought `rows` rows, each unit more of them than the one before it."""
+    unit = np.arange(UNITS)
+    figures = {
+        "streams": [{"name": "trades", "rows": rows, "late": 3, "nulls": 0}],
+        "sites": [
+            {
+                "site": s,
+                "units": UNITS // sites,
+                "rowsIn": rows // sites,
+                "rowsOut": 2 * rows // sites,
+                "rows": 1000 + s,
+                "segments": 4,
+                "memoryBytes": 2048,
+                "diskBytes": 1024,
+                "durableBytes": 3072,
+                "spilledBytes": 0,
+                "fetchedBytes": 0,
+                "mergedRows": 0,
+                "busySeconds": 0.25 + s,
+                "pendingRows": 10 * s,
+                "pendingBytes": 400 * s,
+                "memoryLimit": 4096,
+                "spilledUnits": s,
+                "executor": f"host-{s}/4711",
+                "operators": {},
+                "seconds": {},
+            }
+            for s in range(sites)
+        ],
+        "rowsIn": rows,
+        "rowsOut": 2 * rows,
+        "lateRows": 3,
+        "nullRows": 0,
+        "seconds": {"read": 0.2, "open": 0.1, "sort": 0.1, "kernel": 0.2, "sink": 0.1, "durable": 0.1, "job": 2.0},
+        "committedAt": AT + number,
+        "moves": number % 2,
+        "spills": 1,
+        "fetches": 0,
+        "backlogRows": sum(10 * s for s in range(sites)),
+        "imbalance": 1.5,
+        "unitRows": packed(unit),
+        "unitResults": packed(2 * unit),
+        "unitPending": packed(unit // 100),
+        "unitMemory": packed(16 * unit),
+        "unitDisk": packed(8 * unit),
+        "unitSeconds": packed(unit / 1000),
+    }
+    return EpochRecord(number, (None,), Routing.even(UNITS, sites), ((),) * sites, (), figures, **more)

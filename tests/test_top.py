@@ -1,0 +1,414 @@
+"""`sluice top`: it fits any terminal, shows what the journal has, and keeps up with one that grows while it is read.
+
+Journals are real files, written by hand; no query runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded import AT, IDENTITY, UNITS, record
+
+from sluice import FlowError, StorageError
+from sluice.cli.main import main
+from sluice.cli.top import top
+from sluice.control.following import KEPT, Following
+from sluice.control.journal import KEPT as ON_RECORD
+from sluice.control.journal import Journal
+from sluice.dashboard.look import Look, wide
+from sluice.dashboard.top import screen
+from sluice.model.columns import packed, unpacked
+from sluice.model.routing import Routing
+from sluice.state.storage import Storage, watch
+
+CODES = re.compile(r"\x1b\[[0-9;]*m")
+HOSTILE = "a\x1b[2Jb\nc\t注文" * 9
+DECISION = {"epoch": 7, "policy": "load", "action": "move", "unit": 17, "site": 1, "reason": "idle", "refused": None}
+LARGE = Look(columns=200, rows=100)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    """The checkpoint of a flow that has started, without an epoch."""
+    storage = Storage(str(tmp_path / "ck"))
+    storage.make_dir()
+    made = Journal(storage)
+    made.claim({k: v for k, v in IDENTITY.items() if k != "format"})
+    return made
+
+
+class TestScreen:
+    @given(
+        st.integers(1, 220),
+        st.integers(1, 70),
+        st.booleans(),
+        st.booleans(),
+        st.integers(1, 64),
+        st.integers(0, 25),
+        st.sampled_from(["desk", HOSTILE]),
+        st.integers(0, 10**15),
+    )
+    def test_it_fits_the_terminal(
+        self, columns: int, rows: int, colour: bool, blocks: bool, sites: int, epochs: int, text: str, much: int
+    ) -> None:
+        decision = {**DECISION, "policy": text, "reason": text, "unit": much, "refused": text}
+        records = [record(n, sites, much, decisions=(decision,) * (n % 3)) for n in range(epochs)]
+        lines = screen(text, records, AT + much, Look(columns, rows, colour, blocks))
+        assert 1 <= len(lines) <= rows
+        for line in lines:
+            plain = CODES.sub("", line)
+            assert wide(plain) < columns or columns == 1
+            assert plain.isprintable()
+            assert colour or plain == line
+            assert blocks or plain.replace("注", "").replace("文", "").isascii()
+
+    def test_the_head_tells_how_it_goes(self) -> None:
+        records = [record(n, rows=500) for n in range(20)]
+        for one in records:
+            one.figures["committedAt"] = AT + 4 * one.number
+        head = "\n".join(screen("desk", records, AT + 4 * 19 + 3, LARGE)[:4])
+        assert head.startswith("desk: epoch 19, committed 3 s ago; 128 units at 2 sites")
+        assert re.search(r"rows in +132/s", head)  # ten epochs, 4 seconds apart; the first took 2
+        assert re.search(r"results +263/s", head)
+        assert "imbalance 1.50 max/mean" in head and re.search(r"backlog +10 rows", head)
+        assert "the last 10 epochs: 5 moves, 10 spills, 0 fetches" in head
+
+    @pytest.mark.parametrize(
+        ("seconds", "told"), [(-5, "0 s"), (119, "119 s"), (600, "10 min"), (9000, "2 h"), (200_000, "2 days")]
+    )
+    def test_the_age_of_the_newest_epoch(self, seconds: float, told: str) -> None:
+        assert f"committed {told} ago" in screen("desk", [record(0)], AT + seconds, LARGE)[0]
+
+    def test_sites_have_bars_of_their_time_and_their_memory(self) -> None:
+        lines = screen("desk", [record(0, 2)], AT, LARGE)
+        at = next(i for i, line in enumerate(lines) if "busy" in line)
+        assert lines[at].split() == [
+            *("site", "units", "busy", "rows", "in", "memory", "of", "disk", "backlog", "spilled", "executor")
+        ]
+        first, second = lines[at + 1 : at + 3]
+        assert first.split()[:4] == ["0", "64", "250", "ms"] and first.endswith("-        -  host-0/4711")
+        assert "1.25 s ████████████████████" in second and "2 KiB ██████████░░░░░░░░░░  4 KiB" in second
+        assert second.endswith("1 KiB       10        1  host-1/4711")
+
+    def test_where_there_are_too_many_sites_the_busiest_are_shown(self) -> None:
+        lines = screen("desk", [record(0, 40)], AT, Look(100, 24))
+        listed = [line.split()[0] for line in lines if "host-" in line or "█" in line]
+        assert any("more sites that were less busy" in line for line in lines)
+        assert "39" in listed and "0" not in listed
+
+    def test_the_hottest_units_over_the_last_epochs(self) -> None:
+        cold = replace(record(1), routing=Routing.even(UNITS, 2).moved(127, 0, since=1))
+        quiet = np.zeros(UNITS)
+        quiet[5] = 99.0
+        cold.figures.update(unitSeconds=packed(quiet), unitRows=packed(quiet), unitPending=packed(quiet))
+        lines = screen("desk", [record(0), cold], AT, LARGE)
+        at = next(i for i, line in enumerate(lines) if line.split()[:2] == ["unit", "site"])
+        units = [line.split() for line in lines[at + 1 : at + 11]]
+        assert [u[0] for u in units[:3]] == ["5", "127", "126"]
+        assert units[0][1:4] == ["0", "99", "s"] and units[0][-1] == "99"
+        assert units[1][1:4] == ["0", "127", "ms"] and units[1][-1] == "-"  # moved away from site 1
+
+    def test_units_without_work_are_not_shown(self) -> None:
+        idle = record(0)
+        for figure in ("unitSeconds", "unitRows"):
+            idle.figures[figure] = packed(np.zeros(UNITS))
+        assert not any(line.split()[:2] == ["unit", "site"] for line in screen("desk", [idle], AT, LARGE))
+
+    def test_decisions_newest_first_with_their_reasons(self) -> None:
+        spill = {**DECISION, "epoch": 8, "policy": "lazy disk", "action": "spill", "reason": "site 1 is full"}
+        fetch = {**DECISION, "epoch": 8, "action": "fetch", "refused": "unit 17 is not on disk"}
+        records = [record(7, decisions=(DECISION,)), record(8, decisions=(spill, fetch))]
+        lines = [re.sub(" +", " ", line).strip() for line in screen("desk", records, AT, LARGE)]
+        assert lines[-3:] == [
+            "8 load fetch unit 17 at site 1 from disk refused, unit 17 is not on disk; idle",
+            "8 lazy disk spill unit 17 at site 1 to disk site 1 is full",
+            "7 load move unit 17 to site 1 idle",
+        ]
+
+    def test_a_narrow_terminal_loses_what_matters_least(self) -> None:
+        def heading(columns: int) -> list[str]:
+            lines = screen("desk", [record(0)], AT, Look(columns, 40))
+            return next(line for line in lines if "busy" in line).split()
+
+        assert "executor" in heading(120) and "spilled" in heading(120)
+        assert "executor" not in heading(80) and {"units", "disk", "backlog"} <= set(heading(80))
+        assert heading(55) == ["site", "busy", "rows", "in", "memory", "backlog"]
+
+    def test_nothing_yet(self) -> None:
+        assert screen("desk", [], AT, LARGE) == ["desk: waiting for the first epoch"]
+
+
+@given(st.lists(st.integers(-(2**62), 2**62)), st.sampled_from(["<i8", ">i8", "<f8", "<f4"]))
+def test_columns_survive_packing(values: list[int], kind: str) -> None:
+    column = np.array(values, dtype=kind)
+    assert np.array_equal(unpacked(packed(column)), column)
+    assert packed(column).partition(":")[0] == kind.replace(">", "<")
+
+
+class TestFollowing:
+    def test_it_grows_with_the_journal(self, journal: Journal) -> None:
+        following = Following(journal)
+        following.look()
+        assert following.records == []
+        for number in range(KEPT + 5):
+            journal.commit(record(number))
+            if number % 3 == 0:
+                following.look()
+                assert following.records[-1].number == number
+        following.look()
+        assert [r.number for r in following.records] == list(range(5, KEPT + 5))
+
+    def test_each_record_is_read_once(self, journal: Journal) -> None:
+        seen: list[str] = []
+        following = Following(journal)
+        with watch(lambda operation, path: seen.append(path) if operation == "read" else None):
+            for number in range(3):
+                journal.commit(record(number))
+                following.look()
+                following.look()
+        assert [path[-8:] for path in seen] == ["000.json", "001.json", "002.json"]
+
+    def test_it_only_reads(self, journal: Journal) -> None:
+        done = set()
+        journal.commit(record(0))
+        with watch(lambda operation, path: done.add(operation)):
+            Following(journal).look()
+        assert done <= {"size", "list", "read"}
+
+    def test_records_may_go_while_it_reads(self, journal: Journal) -> None:
+        """More epochs commit between the list of the journal and the reading of it than it keeps."""
+        for number in range(10):
+            journal.commit(record(number))
+        writer = Journal(Storage(journal.storage.uri))
+
+        def overtaken(operation: str, path: str) -> None:
+            if operation == "read" and path.endswith("000.json"):
+                for number in range(10, ON_RECORD + 5):
+                    writer.commit(record(number))
+
+        following = Following(journal)
+        with watch(overtaken):
+            following.look()
+        assert [r.number for r in following.records] == list(range(5, 10))
+        following.look()
+        assert following.records[-1].number == ON_RECORD + 4
+
+    def test_a_busy_writer_beside_it(self, journal: Journal) -> None:
+        last = 2 * ON_RECORD
+        commit = Journal(Storage(journal.storage.uri)).commit
+        writing = threading.Thread(target=lambda: [commit(record(number)) for number in range(last)])
+        following = Following(journal)
+        writing.start()
+        try:
+            while not following.records or following.records[-1].number < last - 1:
+                following.look()
+                numbers = [r.number for r in following.records]
+                assert numbers == sorted(set(numbers)) and len(numbers) <= KEPT
+        finally:
+            writing.join()
+
+    def test_a_new_checkpoint_in_the_place_of_the_old(self, journal: Journal) -> None:
+        for number in range(3):
+            journal.commit(record(number))
+        following = Following(journal)
+        following.look()
+        journal.storage.delete_tree()
+        journal.claim({**{k: v for k, v in IDENTITY.items() if k != "format"}, "name": "other"})
+        journal.commit(record(0))
+        following.look()
+        assert following.identity["name"] == "other" and [r.number for r in following.records] == [0]
+
+
+class Screen(io.StringIO):
+    """A terminal of 24 lines of 80 characters, and every picture that was drawn on it."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+    def pictures(self) -> list[str]:
+        return [CODES.sub("", picture) for picture in self.getvalue().replace("\x1b[K", "").split("\x1b[H")[1:]]
+
+
+def looked(journal: Journal, *between: Callable[[], object], out: Screen | None = None) -> Screen:
+    """What is seen with these things happening between the looks; Ctrl-C after the last."""
+    out, happening = out or Screen(), iter(between)
+
+    def sleep(seconds: float) -> None:
+        try:
+            next(happening)()
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    assert top(journal.storage.uri, stream=out, sleep=sleep, clock=lambda: AT + 60) == 0
+    return out
+
+
+class TestWatching:
+    def test_a_checkpoint_without_an_epoch_is_waited_for(self, journal: Journal) -> None:
+        pictures = looked(journal, lambda: None, lambda: journal.commit(record(0))).pictures()
+        assert ["waiting for the first epoch" in p for p in pictures] == [True, True, False]
+        assert "desk: epoch 0" in pictures[-1]
+
+    def test_it_is_drawn_in_place(self, journal: Journal) -> None:
+        out = looked(journal, *(lambda n=n: journal.commit(record(n)) for n in range(5)))
+        assert [re.findall(r"epoch (\d)", p) for p in out.pictures()[1:]] == [[str(n)] for n in range(5)]
+        assert all(p.count("\n") <= 23 for p in out.pictures())
+
+    def test_a_store_out_of_reach_is_tried_again(self, journal: Journal) -> None:
+        journal.commit(record(0))
+        away = []
+
+        def unreachable(operation: str, path: str) -> None:
+            if away:
+                raise StorageError("cannot list s3://bucket/ck: timed out")
+
+        with watch(unreachable):
+            out = looked(journal, lambda: away.append(1), away.clear, lambda: journal.commit(record(1)))
+        _, lost, found, last = out.pictures()
+        assert "epoch 0" in lost and "timed out; trying again" in lost and lost.count("\n") <= 23
+        assert "timed out" not in found
+        assert "epoch 1" in last
+
+    def test_a_checkpoint_that_goes_ends_it(self, journal: Journal) -> None:
+        journal.commit(record(0))
+        with pytest.raises(Exception, match="holds no Sluice checkpoint"):
+            looked(journal, journal.storage.delete_tree)
+
+    def test_no_color(self, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+        journal.commit(record(0))
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        monkeypatch.setenv("TERM", "xterm")
+        assert CODES.search(looked(journal).getvalue())
+        monkeypatch.setenv("NO_COLOR", "1")
+        assert not CODES.search(looked(journal).getvalue())
+
+    def test_a_terminal_without_block_characters(self, journal: Journal) -> None:
+        journal.commit(record(0))
+        out = Screen()
+        out.encoding = "latin-1"  # type: ignore[misc]
+        assert looked(journal, out=out).getvalue().isascii()
+
+
+class TestCommand:
+    def test_plain_and_once_where_there_is_no_terminal(
+        self, journal: Journal, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        long = "a reason that is longer than any terminal is wide " * 4
+        journal.commit(record(0, 40, decisions=({**DECISION, "reason": long},)))
+        assert main(["top", journal.storage.uri]) == 0
+        told = capsys.readouterr().out
+        assert "\x1b" not in told and long.strip() in told
+        assert told.count("host-") == 40
+        assert main(["top", f"file://{journal.storage.uri}", "--once"]) == 0
+        assert capsys.readouterr().out.split("committed")[0] == told.split("committed")[0]
+
+    def test_once_in_a_terminal(self, journal: Journal) -> None:
+        journal.commit(record(0, 40))
+        out = Screen()
+        assert top(journal.storage.uri, once=True, stream=out) == 0
+        lines = CODES.sub("", out.getvalue()).splitlines()
+        assert len(lines) > 50 and max(map(len, lines)) < 80 and "\x1b[H" not in out.getvalue()
+
+    def test_a_terminal_that_cannot_be_drawn_on(self, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TERM", "dumb")
+        out = Screen()
+        assert top(journal.storage.uri, stream=out) == 0
+        assert out.getvalue() == "desk: no epoch has committed yet\n"
+
+    def test_what_is_no_checkpoint(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        said = []
+        for command in ("inspect", "top"):
+            assert main([command, str(tmp_path)]) == 2
+            said.append(capsys.readouterr().err)
+        assert said[0] == said[1] and f"{tmp_path} holds no Sluice checkpoint" in said[0]
+
+    @pytest.mark.parametrize("wrong", ["often", "-1s", "0s", "2 days"])
+    def test_an_interval_that_is_none(self, journal: Journal, capsys: pytest.CaptureFixture[str], wrong: str) -> None:
+        assert main(["top", journal.storage.uri, f"--interval={wrong}"]) == 2
+        assert "sluice: interval " in capsys.readouterr().err
+        with pytest.raises(FlowError, match="interval"):
+            top(journal.storage.uri, wrong)
+
+    def test_output_without_the_characters_of_a_name(self, journal: Journal) -> None:
+        journal.storage.delete_tree()
+        journal.claim({**{k: v for k, v in IDENTITY.items() if k != "format"}, "name": "börse"})
+        journal.commit(record(0))
+        for command in (["top"], ["inspect"]):
+            done = subprocess.run(
+                [sys.executable, "-m", "sluice.cli.main", *command, journal.storage.uri],
+                env={**os.environ, "PYTHONIOENCODING": "ascii"},
+                capture_output=True,
+                check=True,
+            )
+            assert b"b?rse" in done.stdout and done.stderr == b""
+
+    def test_in_a_real_terminal(self, journal: Journal) -> None:
+        """Started by a shell, told its size by the terminal, ended by the keys Ctrl-C."""
+        with PseudoTerminal(30, 100, ["top", journal.storage.uri, "--interval", "50ms"]) as terminal:
+            terminal.until("waiting for the first epoch")
+            journal.commit(record(0, 3))
+            shown = terminal.until("desk: epoch 0", "host-2", "pending", "\x1b[J")
+            assert max(wide(CODES.sub("", line)) for line in shown.replace("\x1b[K", "").splitlines()) < 110
+            journal.commit(record(1, 3))
+            terminal.until("desk: epoch 1")
+            os.write(terminal.keys, b"\x03")
+            assert terminal.ended() == 0
+
+
+class PseudoTerminal:
+    """A `sluice` command in a terminal of so many rows and columns."""
+
+    def __init__(self, rows: int, columns: int, arguments: list[str]) -> None:
+        self.keys, shown = pty.openpty()
+        fcntl.ioctl(shown, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "sluice.cli.main", *arguments],
+            stdin=shown,
+            stdout=shown,
+            stderr=shown,
+            env={**os.environ, "PYTHONIOENCODING": "utf-8", "TERM": "xterm", "NO_COLOR": "1"},
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(shown)
+
+    def __enter__(self) -> PseudoTerminal:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.keys)
+
+    def until(self, *words: str, seconds: float = 60.0) -> str:
+        """What it shows until all these words have come."""
+        text, end = "", time.monotonic() + seconds
+        while not all(word in text for word in words):
+            ready, _, _ = select.select([self.keys], [], [], max(0.0, end - time.monotonic()))
+            assert ready, f"it showed only {text!r}"
+            text += os.read(self.keys, 65_536).decode(errors="ignore")
+        return text
+
+    def ended(self) -> int:
+        return self.process.wait(timeout=60)
