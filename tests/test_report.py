@@ -9,67 +9,36 @@ from __future__ import annotations
 import io
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from direct import DirectQuery
+from direct import DirectQuery, single
 from hypothesis import given
 from hypothesis import strategies as st
+from recorded import IDENTITY, record
 from specs import SECOND, TIME, join, stream
 
 from sluice import CheckpointError, StorageError
 from sluice.cli.main import main
-from sluice.control.journal import FORMAT
+from sluice.control.journal import Journal
 from sluice.dashboard import plot, series
-from sluice.dashboard.panel import Look, Seen, panel
+from sluice.dashboard.look import Look
+from sluice.dashboard.panel import Seen, epoch_line, panel
 from sluice.dashboard.quantity import BYTES, ROWS, ROWS_PER_SECOND, SECONDS, Quantity
 from sluice.dashboard.report import read_checkpoint, write_report
 from sluice.dashboard.series import Series
 from sluice.dashboard.terminal import watch, watch_all
 from sluice.model.epoch import EpochRecord
 from sluice.model.routing import Routing
+from sluice.spark.progress import progress as spark_progress
+from sluice.state.storage import Storage
 
 EMPTY = {"area", "base", "br", "col", "hr", "img", "input", "link", "meta"}
 HOSTILE = "</style><script>alert(1)</script>\"'&amp;"
-IDENTITY = {
-    "format": FORMAT,
-    "id": "0" * 16,
-    "name": "desk",
-    "partitions": 128,
-    "streams": [{"name": "trades", "columns": [["symbol", "string"]], "eventTime": "ts", "delay": 5 * SECOND}],
-    "says": "Window join\n  'trades' on (symbol)",
-}
-
-
-def record(number: int, sites: int = 2, rows: int = 100, **more: Any) -> EpochRecord:
-    figures = {
-        "streams": [{"name": "trades", "rows": rows, "late": 3, "nulls": 0}],
-        "sites": [
-            {
-                "site": s,
-                "units": 2,
-                "rows": 1000 + s,
-                "segments": 4,
-                "memoryBytes": 2048,
-                "diskBytes": 1024,
-                "durableBytes": 3072,
-                "spilledBytes": 0,
-                "fetchedBytes": 0,
-                "mergedRows": 0,
-                "busySeconds": 0.25,
-            }
-            for s in range(sites)
-        ],
-        "rowsIn": rows,
-        "rowsOut": 2 * rows,
-        "lateRows": 3,
-        "seconds": {"read": 0.2, "open": 0.1, "sort": 0.1, "kernel": 0.2, "sink": 0.1, "durable": 0.1, "job": 2.0},
-        "committedAt": 1_794_711_267.0 + number,
-    }
-    return EpochRecord(number, (None,), Routing.even(128, sites), ((),) * sites, (), figures, **more)
 
 
 class Tags(HTMLParser):
@@ -143,6 +112,17 @@ class TestPage:
         text = read(tmp_path / "r.html").text
         assert "move unit 17 to site 1" in text and "site 0 is full" in text
         assert "refused: there is no site 1" in text
+
+    def test_what_waited_and_what_changed_its_place_is_plotted_if_there_was_any(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.html"
+        plots = ("Imbalance", "Backlog by site", "Units that changed their place")
+        write_report([record(0), record(1)], IDENTITY, str(path))
+        assert all(f"<h3>{plot}</h3>" in path.read_text() for plot in plots)
+        assert "host-1/4711" in read(path).text
+        calm = record(0, sites=1)
+        calm.figures.update({"moves": 0, "spills": 0, "fetches": 0, "backlogRows": 0, "imbalance": 1.0})
+        write_report([calm], IDENTITY, str(path))
+        assert not any(plot in path.read_text() for plot in plots)
 
     def test_what_a_user_named_is_text_and_nothing_else(self, tmp_path: Path) -> None:
         one = record(0, decisions=({"reason": HOSTILE, "refused": HOSTILE, "policy": HOSTILE, "unit": HOSTILE},))
@@ -293,6 +273,11 @@ def progress(epoch: int, sites: int = 2, **more: Any) -> dict[str, Any]:
         "processedRowsPerSecond": 2000.0,
         "numOutputRows": 3000,
         "lateRows": 2,
+        "moves": 0,
+        "spills": 0,
+        "fetches": 0,
+        "backlogRows": 0,
+        "imbalance": 1.0,
         "durationMs": {"triggerExecution": 500},
         "phaseSeconds": {"read": 0.1, "exchange": 0.3, "kernel": 0.1},
         "sites": record(0, sites).figures["sites"],
@@ -357,6 +342,15 @@ class TestWatching:
         assert sum("busy" in line for line in screen) == 3
         assert any("15,000, 3,000 of them new; 10 late rows" in line for line in screen)
 
+    def test_backlog_and_moves_are_told_when_there_are_any(self) -> None:
+        seen = Seen("desk")
+        seen.add(progress(0))
+        assert not any("backlog" in line for line in [epoch_line(progress(0)), *panel(seen, Look())])
+        seen.add(progress(1, moves=2, spills=1, backlogRows=12_345))
+        assert epoch_line(seen.recent[-1]).endswith("; backlog 12,345; 2 moves")
+        seen.add(progress(2))
+        assert "  adapted   2 moves, 1 spill, 0 fetches; backlog 0 rows" in panel(seen, Look())
+
     def test_several_queries_are_told_apart(self) -> None:
         out = io.StringIO()
         seen = watch_all([FakeQuery(2, "bars"), FakeQuery(3)], out)
@@ -388,10 +382,55 @@ class TestWatching:
     ) -> None:
         seen = Seen("desk" * 30)
         for epoch in range(epochs):
-            seen.add(progress(epoch, sites, numOutputRows=10**9))
+            seen.add(progress(epoch, sites, numOutputRows=10**9, backlogRows=sites))
         lines = panel(seen, Look(columns, rows, colour, blocks))
         assert len(lines) <= rows
         for line in lines:
             assert len(re.sub(r"\x1b\[[0-9;]*m", "", line)) < columns
             assert "\n" not in line
             assert blocks or not colour or "█" not in line
+
+
+def test_progress_has_what_the_journal_has() -> None:
+    spec = join([stream("a"), stream("b")])
+    one = replace(record(3), newest=(None, None))
+    told = spark_progress({"batchId": 2, "durationMs": {"triggerExecution": 500}}, one, single(spec))
+    assert (told["moves"], told["spills"], told["fetches"], told["backlogRows"], told["imbalance"]) == (
+        1,
+        1,
+        0,
+        10,
+        1.5,
+    )
+    assert told["batchId"] == 2 and told["numInputRows"] == 100
+    site = told["sites"][1]
+    assert (site["pendingRows"], site["memoryLimit"], site["spilledUnits"]) == (10, 4096, 1)
+    assert site["executor"] == "host-1/4711" and "operators" not in site
+
+
+def test_inspect_fits_120_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    storage = Storage(str(tmp_path))
+    journal = Journal(storage)
+    journal.claim({k: v for k, v in IDENTITY.items() if k != "format"})
+    decision = {
+        "epoch": 1,
+        "policy": "load",
+        "action": "spill",
+        "unit": 17,
+        "site": 1,
+        "reason": "full",
+        "refused": None,
+    }
+    for number in range(12):
+        one = record(number, decisions=(decision,) * (number == 5))
+        one.figures.update({"rowsIn": 10**8, "rowsOut": 10**8, "backlogRows": 10**7})
+        journal.commit(one)
+    assert main(["inspect", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 120
+    heading = next(line for line in lines if "imbalance" in line).split()
+    assert {"moves", "spills", "fetches", "backlog", "imbalance"} <= set(heading)
+    last = next(line for line in lines if line.split()[:1] == ["11"]).split()
+    assert last == ["11", "100,000,000", "100,000,000", "3", "1", "1", "0", "10,000,000", "1.50", "2.00", *last[-2:]]
+    assert "backlog  spilled units" in "\n".join(lines)
+    assert "  epoch 1: load spill unit 17 at site 1 to disk (full): done" in lines

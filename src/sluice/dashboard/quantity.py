@@ -91,6 +91,7 @@ MINUTES = Quantity(((60, "min"),))
 LATENCY = Quantity(((1e-6, "µs"), (1e-3, "ms"), (1, "s")), whole=False)
 COUNT = Quantity(((1, ""),))
 SHARE = Quantity(((0.01, "%"),), whole=False)
+RATIO = Quantity(((1, ""),), whole=False)
 
 
 def _round_step(rough: float) -> float:

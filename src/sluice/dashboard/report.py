@@ -12,8 +12,9 @@ from importlib.resources import files
 from typing import Any
 
 from sluice.control.journal import Journal
+from sluice.control.wording import action_text
 from sluice.dashboard import plot, series
-from sluice.dashboard.quantity import BYTES, ROWS, ROWS_PER_SECOND, SECONDS
+from sluice.dashboard.quantity import BYTES, COUNT, RATIO, ROWS, ROWS_PER_SECOND, SECONDS
 from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import StorageError
@@ -32,14 +33,7 @@ def read_checkpoint(uri: str) -> tuple[dict[str, Any], list[EpochRecord]]:
     """The identity and the epochs on record of a checkpoint."""
     journal = Journal(Storage(uri))
     identity = journal.recognised()
-    records = []
-    for number in journal.numbers():
-        try:
-            records.append(journal.read(number))
-        except StorageError:
-            if number in journal.numbers():  # else a running query has deleted it, as it does with its oldest
-                raise
-    return identity, records
+    return identity, journal.records(journal.numbers())
 
 
 def write_report(records: Sequence[EpochRecord], identity: Mapping[str, Any], path: str) -> None:
@@ -131,8 +125,26 @@ def _plots(records: list[EpochRecord]) -> str:
         plot.by_site("State rows by site", epochs, series.by_site(records, "rows"), ROWS),
         plot.by_site("Busy time by site", epochs, series.by_site(records, "busySeconds"), SECONDS),
         plot.stack("Late rows", epochs, series.by_stream(records, "late"), ROWS, "dropped and counted"),
+        *_adaptive_plots(records, epochs),
     ]
     return f'<h2>Over the epochs</h2><div class="plots">{"".join(plots)}</div>'
+
+
+def _adaptive_plots(records: list[EpochRecord], epochs: list[int]) -> list[str]:
+    """How evenly the sites worked, what waited and what changed its place, so far as there is any of it."""
+    plots = []
+    if any(len(series.sites_of(r)) > 1 for r in records):
+        note = "the busiest site's time divided by the mean of all: 1 is even"
+        plots.append(plot.lines("Imbalance", epochs, [series.figure(records, "imbalance")], RATIO, note))
+    backlog = series.by_site(records, "pendingRows")
+    if any(any(one.values) for one in backlog):
+        note = "rows that wait for their unit's turn"
+        plots.append(plot.by_site("Backlog by site", epochs, backlog, ROWS, note))
+    changes = [series.figure(records, name) for name in ("moves", "spills", "fetches")]
+    if any(any(one.values) for one in changes):
+        note = "to another site, to disk, and back from it"
+        plots.append(plot.stack("Units that changed their place", epochs, changes, COUNT, note))
+    return plots
 
 
 def _decisions(decisions: list[dict[str, Any]]) -> str:
@@ -140,7 +152,7 @@ def _decisions(decisions: list[dict[str, Any]]) -> str:
         (
             str(d.get("epoch", "")),
             str(d.get("policy", "")),
-            f"{d.get('action', '')} unit {d.get('unit', '?')} to site {d.get('site', '?')}",
+            action_text(d.get("action", ""), d.get("unit", "?"), d.get("site", "?")),
             str(d.get("reason", "")),
             f"refused: {d['refused']}" if d.get("refused") else "done",
         )
@@ -157,11 +169,15 @@ def _sites(record: EpochRecord) -> str:
             f"{s.get('rows', 0):,}",
             f"{s.get('segments', 0):,}",
             *(BYTES.text(s.get(figure, 0)) for figure in series.TIERS.values()),
+            f"{s.get('spilledUnits', 0):,}",
+            f"{s.get('pendingRows', 0):,}",
             SECONDS.text(s.get("busySeconds", 0.0)),
+            str(s.get("executor", "-")),
         )
         for s in series.sites_of(record)
     ]
-    return _table(("site", "units", "state rows", "segments", *series.TIERS, "busy"), rows)
+    head = ("site", "units", "state rows", "segments", *series.TIERS, "units on disk", "backlog", "busy", "executor")
+    return _table(head, rows)
 
 
 def _epochs(records: list[EpochRecord]) -> str:
@@ -176,14 +192,17 @@ def _epochs(records: list[EpochRecord]) -> str:
                 f"{figures.get('lateRows', 0):,}",
                 f"{sum(s.get('rows', 0) for s in sites):,}",
                 f"{sum(s.get('mergedRows', 0) for s in sites):,}",
+                f"{figures.get('moves', 0):,}",
+                f"{figures.get('backlogRows', 0):,}",
+                f"{figures.get('imbalance', 1.0):.2f}",
                 BYTES.text(sum(s.get("spilledBytes", 0) for s in sites)),
                 BYTES.text(sum(s.get("fetchedBytes", 0) for s in sites)),
                 SECONDS.text(series.epoch_seconds(record)),
                 _when(record),
             )
         )
-    head = ("epoch", "rows in", "results", "late", "state rows", "merged", "spilled", "fetched", "time", "committed")
-    return _table(head, rows)
+    head = ("epoch", "rows in", "results", "late", "state rows", "merged", "moves", "backlog", "imbalance")
+    return _table((*head, "spilled", "fetched", "time", "committed"), rows)
 
 
 def _streams(identity: Mapping[str, Any]) -> str:
