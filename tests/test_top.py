@@ -151,7 +151,7 @@ class TestScreen:
 
         assert "executor" in heading(120) and "spilled" in heading(120)
         assert "executor" not in heading(80) and {"units", "disk", "backlog"} <= set(heading(80))
-        assert heading(55) == ["site", "busy", "rows", "in", "memory", "backlog"]
+        assert heading(57) == ["site", "busy", "rows", "in", "memory", "backlog"]
 
     def test_nothing_yet(self) -> None:
         assert screen("desk", [], AT, LARGE) == ["desk: waiting for the first epoch"]
@@ -365,11 +365,11 @@ class TestCommand:
 
     def test_in_a_real_terminal(self, journal: Journal) -> None:
         """Started by a shell, told its size by the terminal, ended by the keys Ctrl-C."""
-        with PseudoTerminal(30, 100, ["top", journal.storage.uri, "--interval", "50ms"]) as terminal:
+        with PseudoTerminal(30, 130, ["top", journal.storage.uri, "--interval", "50ms"]) as terminal:
             terminal.until("waiting for the first epoch")
             journal.commit(record(0, 3))
             shown = terminal.until("desk: epoch 0", "host-2", "pending", "\x1b[J")
-            assert max(wide(CODES.sub("", line)) for line in shown.replace("\x1b[K", "").splitlines()) < 110
+            assert max(wide(CODES.sub("", line)) for line in shown.replace("\x1b[K", "").splitlines()) < 130
             journal.commit(record(1, 3))
             terminal.until("desk: epoch 1")
             os.write(terminal.keys, b"\x03")
@@ -406,7 +406,7 @@ class PseudoTerminal:
         text, end = "", time.monotonic() + seconds
         while not all(word in text for word in words):
             ready, _, _ = select.select([self.keys], [], [], max(0.0, end - time.monotonic()))
-            assert ready, f"it showed only {text!r}"
+            assert ready, f"it showed only …{text[-2000:]!r}"
             text += os.read(self.keys, 65_536).decode(errors="ignore")
         return text
 

@@ -15,7 +15,7 @@ _LEAST_WORDS = 24
 
 @dataclass(frozen=True)
 class Column:
-    """A name and a text a row. With `shares`, a bar of the share of one stands behind each text.
+    """A name and a text a row, at least `size` wide. With `shares`, a bar of the share of one stands behind each text.
 
     `spare`: the columns with the greatest go first where the terminal is narrow; those with zero stay. `words` are held
     left; in the last column they are also cut, if need be. Shares from `alarm` on have a colour of their own.
@@ -23,6 +23,7 @@ class Column:
 
     name: str
     cells: Sequence[str]
+    size: int = 0
     spare: int = 0
     shares: Sequence[float] = ()
     alarm: float = math.inf
@@ -30,7 +31,7 @@ class Column:
 
     @property
     def widest(self) -> int:
-        return max(wide(cell) for cell in (self.name, *self.cells))
+        return max(self.size, *(wide(cell) for cell in (self.name, *self.cells)))
 
     def least(self, last: bool) -> int:
         """The room that it needs."""

@@ -24,6 +24,7 @@ _ABOVE = 2  # lines above the rows of a part: a space and the heading
 _LEAST = 4  # lines of a part of many rows
 _SIDE_BY_SIDE = 78
 _NEARLY_FULL = 0.9
+_SIZE = 8  # of bytes as texts, and seconds are one shorter: columns must not shift with every epoch
 
 Part: TypeAlias = Callable[[int], list[str]]
 """A part of the screen, drawn into so many lines."""
@@ -118,17 +119,19 @@ def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
             Column(
                 "busy",
                 _texts(shown, "busySeconds", SECONDS.text),
+                size=_SIZE - 1,
                 shares=[s.get("busySeconds", 0.0) / longest for s in shown],
             ),
             Column("rows in", _texts(shown, "rowsIn", ROWS.text)),
             Column(
                 "memory",
                 _texts(shown, "memoryBytes", BYTES.text),
+                size=_SIZE,
                 shares=[s.get("memoryBytes", 0) / (s.get("memoryLimit", 0) or 1) for s in shown],
                 alarm=_NEARLY_FULL,
             ),
             Column("of", _texts(shown, "memoryLimit", BYTES.text), spare=5),
-            Column("disk", _texts(shown, "diskBytes", _bytes), spare=2),
+            Column("disk", _texts(shown, "diskBytes", _bytes), _SIZE, spare=2),
             Column("backlog", _texts(shown, "pendingRows", _count), spare=1),
             Column("spilled", _texts(shown, "spilledUnits", _count), spare=4),
             Column("executor", [one_line(str(s.get("executor", "-"))) for s in shown], spare=6, words=True),
@@ -158,8 +161,8 @@ def _units(lately: Sequence[EpochRecord], units: Sequence[int], look: Look) -> l
             Column("seconds", [SECONDS.text(s) for s in seconds], shares=(seconds / (max(seconds) or 1.0)).tolist()),
             Column("rows in", [ROWS.text(n) for n in sums["unitRows"]]),
             Column("results", [ROWS.text(n) for n in sums["unitResults"]], spare=2),
-            Column("memory", [_bytes(n) for n in now["unitMemory"]], spare=1),
-            Column("disk", [_bytes(n) for n in now["unitDisk"]], spare=3),
+            Column("memory", [_bytes(n) for n in now["unitMemory"]], _SIZE, spare=1),
+            Column("disk", [_bytes(n) for n in now["unitDisk"]], _SIZE, spare=3),
             Column("pending", [_count(n) for n in now["unitPending"]]),
         ],
         look,
