@@ -72,4 +72,4 @@ def record(number: int, sites: int = 2, rows: int = 100, **more: Any) -> EpochRe
         "unitDisk": packed(8 * unit),
         "unitSeconds": packed(unit / 1000),
     }
-    return EpochRecord(number, (None,), Routing.even(UNITS, sites), ((),) * sites, (), figures, **more)
+    return EpochRecord(number, (None,), Routing.even(UNITS, sites), ((),) * sites, figures=figures, **more)
