@@ -125,7 +125,8 @@ class TestPage:
         assert not any(plot in path.read_text() for plot in plots)
 
     def test_what_a_user_named_is_text_and_nothing_else(self, tmp_path: Path) -> None:
-        one = record(0, decisions=({"reason": HOSTILE, "refused": HOSTILE, "policy": HOSTILE, "unit": HOSTILE},))
+        decision = {"epoch": 0, "policy": HOSTILE, "action": HOSTILE, "unit": 1, "site": 0}
+        one = record(0, decisions=({**decision, "reason": HOSTILE, "refused": HOSTILE},))
         one.figures["streams"][0]["name"] = HOSTILE
         one.figures["seconds"][HOSTILE] = 0.1
         identity = {
@@ -433,4 +434,4 @@ def test_inspect_fits_120_columns(tmp_path: Path, capsys: pytest.CaptureFixture[
     last = next(line for line in lines if line.split()[:1] == ["11"]).split()
     assert last == ["11", "100,000,000", "100,000,000", "3", "1", "1", "0", "10,000,000", "1.50", "2.00", *last[-2:]]
     assert "backlog  spilled units" in "\n".join(lines)
-    assert "  epoch 1: load spill unit 17 at site 1 to disk (full): done" in lines
+    assert "  epoch 1: load spill unit 17 of site 1 (full): done" in lines

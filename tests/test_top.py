@@ -71,7 +71,8 @@ class TestScreen:
         self, columns: int, rows: int, colour: bool, blocks: bool, sites: int, epochs: int, text: str, much: int
     ) -> None:
         decision = {**DECISION, "policy": text, "reason": text, "unit": much, "refused": text}
-        records = [record(n, sites, much, decisions=(decision,) * (n % 3)) for n in range(epochs)]
+        spills = [{**DECISION, "action": "spill", "unit": 2 * n, "reason": text * n} for n in range(9)]
+        records = [record(n, sites, much, decisions=(decision, *spills) * (n % 3)) for n in range(epochs)]
         lines = screen(text, records, AT + much, Look(columns, rows, colour, blocks))
         assert 1 <= len(lines) <= rows
         for line in lines:
@@ -136,11 +137,13 @@ class TestScreen:
     def test_decisions_newest_first_with_their_reasons(self) -> None:
         spill = {**DECISION, "epoch": 8, "policy": "lazy disk", "action": "spill", "reason": "site 1 is full"}
         fetch = {**DECISION, "epoch": 8, "action": "fetch", "refused": "unit 17 is not on disk"}
-        records = [record(7, decisions=(DECISION,)), record(8, decisions=(spill, fetch))]
+        others = tuple({**spill, "unit": unit, "reason": f"{unit} bytes"} for unit in (4, 3, 9, 30, 18))
+        records = [record(7, decisions=(DECISION,) * 2), record(8, decisions=(spill, *others, fetch))]
         lines = [re.sub(" +", " ", line).strip() for line in screen("desk", records, AT, LARGE)]
-        assert lines[-3:] == [
-            "8 load fetch unit 17 at site 1 from disk refused, unit 17 is not on disk; idle",
-            "8 lazy disk spill unit 17 at site 1 to disk site 1 is full",
+        assert lines[-4:] == [
+            "8 load fetch unit 17 of site 1 refused, unit 17 is not on disk; idle",
+            "8 lazy disk spill units 3-4, 9, 17-18, … of site 1 site 1 is full; …",
+            "7 load move unit 17 to site 1 idle",
             "7 load move unit 17 to site 1 idle",
         ]
 

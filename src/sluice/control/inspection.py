@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from sluice.control.journal import Journal
-from sluice.control.wording import action_text
+from sluice.control.wording import Told, told
 from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
 from sluice.state.storage import Storage
@@ -28,7 +28,7 @@ def inspect(uri: str, epochs: int = 10) -> str:
     lines += ["", *_routing(last), "", *_state(last), "", *_history(records)]
     decisions = [d for r in records for d in r.decisions]
     if decisions:
-        lines += ["", "Decisions", *(f"  {_decision(d)}" for d in decisions)]
+        lines += ["", "Decisions", *(f"  {_decision(one)}" for one in told(decisions))]
     return "\n".join(lines)
 
 
@@ -105,10 +105,8 @@ def _history(records: list[EpochRecord]) -> list[str]:
     return ["Last epochs", *_table(rows)]
 
 
-def _decision(d: dict[str, Any]) -> str:
-    outcome = f"refused: {d['refused']}" if d["refused"] else "done"
-    what = action_text(d["action"], d["unit"], d["site"])
-    return f"epoch {d['epoch']}: {d['policy']} {what} ({d['reason']}): {outcome}"
+def _decision(one: Told) -> str:
+    return f"epoch {one.epoch}: {one.policy} {one.action} ({one.reason}): {one.outcome}"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -2,19 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-def action_text(action: object, unit: object, site: object) -> str:
-    """What a decision does with its unit.
+from sluice.model.routing import ranges
 
-    >>> action_text("move", 17, 2), action_text("spill", 17, 0), action_text("fetch", 17, 0)
-    ('move unit 17 to site 2', 'spill unit 17 at site 0 to disk', 'fetch unit 17 at site 0 from disk')
+_LISTED = 3  # ranges of units that are named
+
+
+@dataclass(frozen=True)
+class Told:
+    """A decision, or what a site spilled or fetched in an epoch: who did what, why, and why not if it was refused."""
+
+    epoch: int
+    policy: str
+    action: str
+    reason: str
+    refused: str | None
+
+    @property
+    def outcome(self) -> str:
+        return f"refused: {self.refused}" if self.refused else "done"
+
+
+def told(decisions: Iterable[Mapping[str, Any]]) -> list[Told]:
+    """Decisions in words. Spills of a site in one epoch are told as one, as its fetches are: there may be hundreds.
+
+    >>> spills = [{"epoch": 4, "policy": "memory", "action": "spill", "unit": unit, "site": 0, "reason": "full",
+    ...            "refused": None} for unit in (9, 7, 8, 2)]
+    >>> [(one.action, one.reason) for one in told(spills)]
+    [('spill units 2, 7-9 of site 0', 'full')]
     """
-    match action:
-        case "spill":
-            return f"spill unit {unit} at site {site} to disk"
-        case "fetch":
-            return f"fetch unit {unit} at site {site} from disk"
-    return f"{action} unit {unit} to site {site}"
+    groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
+    for number, d in enumerate(decisions):
+        alone = number if d["action"] == "move" or d["refused"] else None
+        groups.setdefault((d["epoch"], d["policy"], d["action"], d["site"], alone), []).append(d)
+    return [_told(group) for group in groups.values()]
+
+
+def _told(group: list[Mapping[str, Any]]) -> Told:
+    first = group[0]
+    more = "; …" if any(d["reason"] != first["reason"] for d in group) else ""
+    units = _units([d["unit"] for d in group])
+    where = f"of site {first['site']}" if first["action"] in ("spill", "fetch") else f"to site {first['site']}"
+    return Told(
+        first["epoch"], first["policy"], f"{first['action']} {units} {where}", first["reason"] + more, first["refused"]
+    )
+
+
+def _units(units: list[int]) -> str:
+    found = ranges(sorted(set(units)))
+    listed = ", ".join(f"{low}" if high == low + 1 else f"{low}-{high - 1}" for low, high in found[:_LISTED])
+    return f"unit{'s' if len(set(units)) > 1 else ''} {listed}{', …' if len(found) > _LISTED else ''}"
 
 
 def adapted_text(moves: int, spills: int, fetches: int) -> str:

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from sluice.control.journal import Journal
-from sluice.control.wording import action_text
+from sluice.control.wording import told
 from sluice.dashboard import plot, series
 from sluice.dashboard.quantity import BYTES, COUNT, RATIO, ROWS, ROWS_PER_SECOND, SECONDS
 from sluice.model.durations import in_words
@@ -148,16 +148,7 @@ def _adaptive_plots(records: list[EpochRecord], epochs: list[int]) -> list[str]:
 
 
 def _decisions(decisions: list[dict[str, Any]]) -> str:
-    rows = [
-        (
-            str(d.get("epoch", "")),
-            str(d.get("policy", "")),
-            action_text(d.get("action", ""), d.get("unit", "?"), d.get("site", "?")),
-            str(d.get("reason", "")),
-            f"refused: {d['refused']}" if d.get("refused") else "done",
-        )
-        for d in decisions
-    ]
+    rows = [(str(one.epoch), one.policy, one.action, one.reason, one.outcome) for one in told(decisions)]
     return _table(("epoch", "policy", "action", "reason", "outcome"), rows, words=True)
 
 

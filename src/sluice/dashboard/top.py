@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sluice.control.wording import action_text, adapted_text
+from sluice.control.wording import Told, adapted_text, told
 from sluice.dashboard.look import Look, cut, one_line, spark, strong
 from sluice.dashboard.quantity import BYTES, ROWS, ROWS_PER_SECOND, SECONDS
 from sluice.dashboard.series import busiest, epoch_seconds, sites_of
@@ -37,7 +37,7 @@ def screen(name: str, records: Sequence[EpochRecord], now: float, look: Look) ->
     last, lately = records[-1], records[-LATELY:]
     lines = _head(name, records, now, look)[: look.rows]
     hottest = _hottest(lately)
-    decisions = [d for record in reversed(records) for d in reversed(record.decisions)]
+    decisions = told(d for record in records for d in record.decisions)[::-1]
     parts: list[tuple[int, Part]] = [
         (len(sites_of(last)), lambda room: _sites(last, look, room)),
         (min(_UNITS, len(hottest)), lambda room: _units(lately, hottest[:room], look)),
@@ -169,21 +169,24 @@ def _units(lately: Sequence[EpochRecord], units: Sequence[int], look: Look) -> l
     )
 
 
-def _decisions(decisions: Sequence[Mapping[str, Any]], look: Look) -> list[str]:
+def _decisions(decisions: Sequence[Told], look: Look) -> list[str]:
     return table(
         [
-            Column("epoch", [f"{d['epoch']:,}" for d in decisions]),
-            Column("by", [one_line(str(d["policy"])) for d in decisions], spare=1, words=True),
-            Column("decision", [action_text(d["action"], d["unit"], d["site"]) for d in decisions], words=True),
-            Column("because", [_why(d) for d in decisions], words=True),
+            Column("epoch", [f"{one.epoch:,}" for one in decisions]),
+            Column("by", [one_line(one.policy) for one in decisions], spare=1, words=True),
+            Column("decision", [_words(one.action, look) for one in decisions], words=True),
+            Column("because", [_words(_why(one), look) for one in decisions], words=True),
         ],
         look,
     )
 
 
-def _why(decision: Mapping[str, Any]) -> str:
-    refused = f"refused, {decision['refused']}; " if decision["refused"] else ""
-    return one_line(f"{refused}{decision['reason']}")
+def _why(one: Told) -> str:
+    return f"refused, {one.refused}; {one.reason}" if one.refused else one.reason
+
+
+def _words(text: str, look: Look) -> str:
+    return one_line(text if look.blocks else text.replace("…", "..."))
 
 
 def _times(records: Sequence[EpochRecord]) -> list[float]:
