@@ -91,7 +91,7 @@ class TestScreen:
         assert re.search(r"rows in +132/s", head)  # ten epochs, 4 seconds apart; the first took 2
         assert re.search(r"results +263/s", head)
         assert "imbalance 1.50 max/mean" in head and re.search(r"backlog +10 rows", head)
-        assert "the last 10 epochs: 5 moves, 10 spills, 0 fetches" in head
+        assert "the last 10 epochs: 5 moves, 10 spills, 0 fetches; 30 late rows dropped" in head
 
     @pytest.mark.parametrize(
         ("seconds", "told"), [(-5, "0 s"), (119, "119 s"), (600, "10 min"), (9000, "2 h"), (200_000, "2 days")]

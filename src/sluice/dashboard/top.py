@@ -82,12 +82,14 @@ def _head(name: str, records: Sequence[EpochRecord], now: float, look: Look) -> 
         ("backlog", f"{ROWS.text(figures.get('backlogRows', 0))} rows", _column(curve, "backlogRows")),
     ]
     changed = adapted_text(*(int(sum(_column(lately, figure))) for figure in ("moves", "spills", "fetches")))
+    late = int(sum(_column(lately, "lateRows")))
+    dropped = f"; {late:,} late rows dropped" if late else ""
     over = "the last epoch" if len(lately) == 1 else f"the last {len(lately)} epochs"
     lines = [
         f"{strong(one_line(name), look)}: epoch {last.number:,}, committed {_ago(last, now)}; "
         f"{last.routing.units:,} units at {last.routing.sites:,} sites, routing {last.routing.version:,}",
         *_curves(left, right, look),
-        f"  {over}: {changed}",
+        f"  {over}: {changed}{dropped}",
     ]
     return [cut(line, look) for line in lines]
 
