@@ -270,6 +270,7 @@ class TestPlots:
 def progress(epoch: int, sites: int = 2, **more: Any) -> dict[str, Any]:
     return {
         "batchId": epoch,
+        "epoch": epoch,
         "numInputRows": 1000,
         "processedRowsPerSecond": 2000.0,
         "numOutputRows": 3000,
@@ -394,7 +395,7 @@ class TestWatching:
 
 def test_progress_has_what_the_journal_has() -> None:
     spec = join([stream("a"), stream("b")])
-    one = replace(record(3), newest=(None, None))
+    one = replace(record(3), newest=(None, None), batch=2)
     told = spark_progress({"batchId": 2, "durationMs": {"triggerExecution": 500}}, one, single(spec))
     assert (told["moves"], told["spills"], told["fetches"], told["backlogRows"], told["imbalance"]) == (
         1,
@@ -403,7 +404,7 @@ def test_progress_has_what_the_journal_has() -> None:
         10,
         1.5,
     )
-    assert told["batchId"] == 2 and told["numInputRows"] == 100
+    assert (told["batchId"], told["epoch"], told["numInputRows"]) == (2, 3, 100)
     site = told["sites"][1]
     assert (site["pendingRows"], site["memoryLimit"], site["spilledUnits"]) == (10, 4096, 1)
     assert site["executor"] == "host-1/4711" and "operators" not in site

@@ -40,7 +40,7 @@ def screen(name: str, records: Sequence[EpochRecord], now: float, look: Look) ->
     decisions = told(d for record in records for d in record.decisions)[::-1]
     parts: list[tuple[int, Part]] = [
         (len(sites_of(last)), lambda room: _sites(last, look, room)),
-        (min(_UNITS, len(hottest)), lambda room: _units(lately, hottest[:room], look)),
+        (len(hottest), lambda room: _units(lately, hottest[:room], look)),
         (min(_DECISIONS, len(decisions)), lambda room: _decisions(decisions[:room], look)),
     ]
     rooms = shared(look.rows - len(lines), [rows + _ABOVE if rows else 0 for rows, _ in parts])
@@ -78,8 +78,8 @@ def _head(name: str, records: Sequence[EpochRecord], now: float, look: Look) -> 
         for label, figure, text in rates
     ]
     right = [
-        ("imbalance", f"{figures.get('imbalance', 1.0):.2f} max/mean", _column(curve, "imbalance")),
-        ("backlog", f"{ROWS.text(figures.get('backlogRows', 0))} rows", _column(curve, "backlogRows")),
+        ("imbalance", f"{figures['imbalance']:.2f} max/mean", _column(curve, "imbalance")),
+        ("backlog", f"{ROWS.text(figures['backlogRows'])} rows", _column(curve, "backlogRows")),
     ]
     changed = adapted_text(*(int(sum(_column(lately, figure))) for figure in ("moves", "spills", "fetches")))
     late = int(sum(_column(lately, "lateRows")))
@@ -113,7 +113,7 @@ def _curves(left: Sequence[Measured], right: Sequence[Measured], look: Look) -> 
 def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
     every = sites_of(record)
     shown = busiest(every, room)
-    longest = max((s.get("busySeconds", 0.0) for s in every), default=0.0) or 1.0
+    longest = max((s["busySeconds"] for s in every), default=0.0) or 1.0
     lines = table(
         [
             Column("site", _texts(shown, "site", str)),
@@ -122,21 +122,21 @@ def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
                 "busy",
                 _texts(shown, "busySeconds", SECONDS.text),
                 size=_SIZE - 1,
-                shares=[s.get("busySeconds", 0.0) / longest for s in shown],
+                shares=[s["busySeconds"] / longest for s in shown],
             ),
             Column("rows in", _texts(shown, "rowsIn", ROWS.text)),
             Column(
                 "memory",
                 _texts(shown, "memoryBytes", BYTES.text),
                 size=_SIZE,
-                shares=[s.get("memoryBytes", 0) / (s.get("memoryLimit", 0) or 1) for s in shown],
+                shares=[s["memoryBytes"] / (s["memoryLimit"] or 1) for s in shown],
                 alarm=_NEARLY_FULL,
             ),
             Column("of", _texts(shown, "memoryLimit", BYTES.text), spare=5),
             Column("disk", _texts(shown, "diskBytes", _bytes), _SIZE, spare=2),
             Column("backlog", _texts(shown, "pendingRows", _count), spare=1),
             Column("spilled", _texts(shown, "spilledUnits", _count), spare=4),
-            Column("executor", [one_line(str(s.get("executor", "-"))) for s in shown], spare=6, words=True),
+            Column("executor", [one_line(s["executor"]) for s in shown], spare=6, words=True),
         ],
         look,
     )
@@ -147,7 +147,7 @@ def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
 def _hottest(lately: Sequence[EpochRecord]) -> list[int]:
     """Units by the seconds they took lately, then by rows; those with nothing to do are left out."""
     seconds, rows = _by_unit(lately, "unitSeconds"), _by_unit(lately, "unitRows")
-    order = np.lexsort((-rows, -seconds))
+    order = np.lexsort((-rows, -seconds))[:_UNITS]
     return [int(unit) for unit in order if seconds[unit] or rows[unit]]
 
 
@@ -193,26 +193,25 @@ def _words(text: str, look: Look) -> str:
 
 def _times(records: Sequence[EpochRecord]) -> list[float]:
     """Seconds that went by for each epoch: since the one before it, or what it took itself."""
-    ends = [float(r.figures.get("committedAt", 0.0)) for r in records]
+    ends = [float(r.figures["committedAt"]) for r in records]
     own = [epoch_seconds(r) for r in records]
     return [own[0], *(max(b - a, mine) for (a, b), mine in zip(pairwise(ends), own[1:], strict=True))]
 
 
 def _column(records: Sequence[EpochRecord], figure: str) -> list[float]:
-    return [float(r.figures.get(figure, 0)) for r in records]
+    return [float(r.figures[figure]) for r in records]
 
 
 def _by_unit(records: Sequence[EpochRecord], figure: str) -> np.ndarray:
     """A figure of each unit, summed over the epochs."""
     total = np.zeros(records[-1].routing.units)
     for record in records:
-        if text := record.figures.get(figure):
-            total += unpacked(text)
+        total += unpacked(record.figures[figure])
     return total
 
 
 def _texts(sites: Sequence[Mapping[str, Any]], figure: str, text: Callable[[Any], str]) -> list[str]:
-    return [text(site.get(figure, 0)) for site in sites]
+    return [text(site[figure]) for site in sites]
 
 
 def _count(number: float) -> str:
@@ -225,7 +224,7 @@ def _bytes(number: float) -> str:
 
 def _ago(record: EpochRecord, now: float) -> str:
     """How long ago an epoch committed; the other machine's clock may be a little ahead."""
-    seconds = max(0.0, now - float(record.figures.get("committedAt", now)))
+    seconds = max(0.0, now - float(record.figures["committedAt"]))
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit} ago"

@@ -198,7 +198,7 @@ class Epochs:
 
     def history(self) -> list[EpochRecord]:
         """The epochs on record, oldest first: those of earlier runs too, as far back as the journal keeps them."""
-        return [self.journal.read(number) for number in self.journal.numbers()]
+        return self.journal.records(self.journal.numbers())
 
     def _deliver(self, record: EpochRecord) -> None:
         for output, sink in enumerate(self.sinks):
