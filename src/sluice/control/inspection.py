@@ -99,6 +99,8 @@ def _history(records: list[EpochRecord]) -> list[str]:
 
 def _decision(d: dict[str, Any]) -> str:
     outcome = f"refused: {d['refused']}" if d["refused"] else "done"
+    if d["unit"] < 0:
+        return f"epoch {d['epoch']}: {d['reason']}"
     what = f"{d['policy']} {d['action']} unit {d['unit']} to site {d['site']} ({d['reason']})"
     return f"epoch {d['epoch']}: {what}: {outcome}"
 
