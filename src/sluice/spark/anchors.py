@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from sluice.control.placement import Executor, spread
 from sluice.model.errors import FlowError
@@ -19,7 +18,7 @@ from sluice.model.version import VERSION
 from sluice.spark.executors import placed_tasks
 from sluice.state.workspace import Places
 
-_ATTEMPTS = 3
+_ATTEMPTS = 2
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,11 @@ class Anchors:
         pairs = set(zip(self.homes, self.processes, strict=True))
         return len(pairs) == len(set(self.homes)) == len(set(self.processes)) or None in self.homes
 
+    def leaves(self, homes: Sequence[str | None], executors: Sequence[Executor]) -> bool:
+        """Whether a site goes from an executor that is still there."""
+        after = [*homes, *[None] * len(self.homes)]
+        return any(a != b for a, b in zip(self.homes, after, strict=False) if a in {e.id for e in executors})
+
 
 def place(session: SparkSession, count: int, executors: Sequence[Executor], before: Anchors | None = None) -> Anchors:
     """So many sites spread over the executors; those that are well placed stay where they were."""
@@ -48,8 +52,9 @@ def place(session: SparkSession, count: int, executors: Sequence[Executor], befo
     for _ in range(_ATTEMPTS):
         anchors = _placed(session, tokens, homes, {e.id: e for e in executors})
         if anchors.even:
-            break
-    return anchors
+            return anchors
+        anchors.frame.unpersist()  # tasks went elsewhere, because their executors were busy for too long
+    return _placed(session, tokens, homes, {e.id: e for e in executors})
 
 
 def let_go(session: SparkSession, anchors: Anchors, executors: Sequence[Executor], places: Places, query: str) -> None:
@@ -89,26 +94,30 @@ def _placed(
     tasks = placed_tasks(context, [executors[home] if home else None for home in homes], beside=frame.rdd)
     try:
         found = tasks.mapPartitions(settle).collect()
+        _check_versions({version for version, _ in found}, context.pythonExec)
     except BaseException:
         frame.unpersist()
         raise
-    for version, _ in found:
-        if version != VERSION:
-            raise FlowError(
-                f"the executors' Python ({context.pythonExec}) cannot run this flow: {version}. Install "
-                f"sluice {VERSION} there, or set PYSPARK_PYTHON to an interpreter that has it"
-            )
     return Anchors(frame, tokens, homes, tuple(process for _, process in found))
+
+
+def _check_versions(found: set[str], python: str) -> None:
+    """See that a flow can run on the executors, before an epoch fails on it."""
+    for version in found - {VERSION}:
+        raise FlowError(
+            f"the executors' Python ({python}) cannot run this flow: {version}. Install "
+            f"sluice {VERSION} there, or set PYSPARK_PYTHON to an interpreter that has it"
+        )
 
 
 def _tokens(session: SparkSession, count: int) -> tuple[int, ...]:
     """One number a site whose hash falls on that site's partition."""
     found: dict[int, int] = {}
-    start = 0
+    start, step = 0, 100 * count
     while len(found) < count:
-        ids = session.range(start, start + 100 * count)
-        token = F.col("id").cast("int")
-        for row in ids.select(token.alias("token"), F.pmod(F.hash(token), F.lit(count)).alias("at")).collect():
-            found.setdefault(row["at"], row["token"])
-        start += 100 * count
+        sites = f"transform(sequence({start}, {start + step - 1}), n -> pmod(hash(n), {count}))"
+        rows = session.sql(f"SELECT {sites} FROM VALUES (0)").collect()  # of constants: Spark folds it without a job
+        for token, site in enumerate(rows[0][0], start):
+            found.setdefault(site, token)
+        start += step
     return tuple(found[i] for i in range(count))

@@ -71,7 +71,8 @@ class Sites:
             return ""
         before.frame.unpersist()
         self.session.conf.set("spark.sql.shuffle.partitions", count)
-        self._let_go(places, query)
+        if before.leaves(self.anchors.homes, executors):
+            self._let_go(places, query)
         if count == len(before.tokens):
             moved = sum(a != b for a, b in zip(before.homes, self.anchors.homes, strict=True))
             return f"{changes(known, executors)}; sites on another one: {moved}"
