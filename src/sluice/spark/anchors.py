@@ -6,6 +6,7 @@ number whose Spark hash falls on the site's partition, so sites and partitions a
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,7 +89,8 @@ def _placed(
         except ImportError as problem:
             yield str(problem), ""
 
-    rows = session.createDataFrame([(token,) for token in tokens], "site int")
+    some = uuid.uuid4().int >> 66  # Spark takes two frames of one plan for the same and would cache them once
+    rows = session.range(some, some + 1, 1, 1).selectExpr(f"explode(array({', '.join(map(str, tokens))})) AS site")
     frame = rows.repartition(len(tokens), "site").cache()
     context = session.sparkContext
     tasks = placed_tasks(context, [executors[home] if home else None for home in homes], beside=frame.rdd)
