@@ -111,7 +111,7 @@ class Query:
         settings, plan = running.settings, running.plan
         print(plan.describe())
         print(
-            f"Units: {settings.partitions} at {settings.sites} sites, routing {record.routing.version} "
+            f"Units: {settings.partitions} at {record.routing.sites} sites, routing {record.routing.version} "
             f"since epoch {record.routing.since}, policy {settings.controller.policy.name}"
         )
         print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {settings.checkpoint}")

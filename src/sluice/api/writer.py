@@ -15,7 +15,7 @@ from sluice.model.plan import plan_of
 from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
 from sluice.spark.epochs import Settings
-from sluice.spark.exchange import await_executors
+from sluice.spark.executors import await_executors
 from sluice.spark.running import RunningQuery, SinkChoice, temporary_checkpoint
 from sluice.spark.sources import computed_by_spark
 from sluice.state.workspace import Places
@@ -28,7 +28,7 @@ COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4")
 OPTIONS = {
     "path": "directory for the parquet sink",
     "checkpointLocation": "directory for the flow's durable state",
-    "sites": "how many sites hold state; one a core unless given",
+    "sites": "how many sites hold state; one a core, also of executors that join, unless given",
     "partitions": "how many units the state is cut into",
     "siteMemory": "bytes of state a site keeps in memory",
     "spill": "above siteMemory whole units wait on disk for their turn (unit), or segments are probed there (probe)",
@@ -186,17 +186,19 @@ def start(writers: Sequence[DataStreamWriter]) -> Query:
     trigger = _agreed("trigger", [w._trigger for w in writers if w._trigger]) or {}
     name = _agreed("queryName", [w._name for w in writers if w._name and w._format != "memory"])
     context = flow.spark.sparkContext
-    await_executors(flow.spark)  # before they are counted
+    cores = sum(e.slots for e in await_executors(flow.spark))
     memory = size_in_bytes(options.get("siteMemory", "1g"), "siteMemory")
     asked = _agreed("policy", [w._policy for w in writers if w._policy])
     chosen, advise, minimum = asked or (policy("static"), False, MINIMUM)
+    partitions = _whole_number("partitions", options.get("partitions", 256))
     settings = Settings(
         checkpoint="",
-        sites=_whole_number("sites", options.get("sites", context.defaultParallelism)),
-        partitions=_whole_number("partitions", options.get("partitions", 256)),
+        sites=_whole_number("sites", options.get("sites", max(1, min(cores, partitions)))),
+        partitions=partitions,
         site_memory=memory,
         places=Places(options.get("memoryDir"), options.get("diskDir")),
         controller=Controller(chosen, memory, minimum, advise),
+        follow="sites" not in options,
         seconds=_budget(options.get("epochBudget")),
         backlog=size_in_bytes(options.get("backlog", "256m"), "backlog"),
         spill=_one_of("spill", options.get("spill", "unit"), SPILLS),

@@ -124,6 +124,30 @@ class Controller:
             self._moving_since = now
         return Plan(routing, self._leaving(routing), arriving, allowance, decisions)
 
+    def resized(self, record: EpochRecord, sites: int, why: str, now: float) -> Plan:
+        """What to do in the epoch from which on there is another number of sites.
+
+        As few units move as can be, all at once. Statistics begin anew. A move under way is abandoned if one of its
+        sites is gone or its unit is needed elsewhere; the others go on in the epoch after.
+        """
+        routing = record.routing.resized(sites, record.routing.version + 1, record.number + 1)
+        decisions = []
+        for movement in tuple(self._moving.values()):
+            unit, at = movement.unit, record.routing.owners[movement.unit]
+            if max(movement.source, movement.target) < sites and routing.owners[unit] == at:
+                continue
+            del self._moving[unit], self._copied[unit]
+            if at != movement.target:
+                movement.abandon()
+                gone = next((site for site in (movement.source, movement.target) if site >= sites), None)
+                refused = "needed elsewhere" if gone is None else f"site {gone} is gone"
+                decisions.append(about_sites(record, "move", why, unit, movement.target, f"abandoned: {refused}"))
+        self._moving_since = self._moving_since if self._moving else None
+        self._sums = _Sums.none(now, routing)
+        moved = sum(a != b for a, b in zip(record.routing.owners, routing.owners, strict=True))
+        reason = f"{why}; sites: {record.routing.sites}, now {sites}; {moved} units moved"
+        return Plan(routing, decisions=(about_sites(record, "resize", reason), *decisions))
+
     def view(self, record: EpochRecord, sums: _Sums) -> ClusterView:
         """The cluster as the policy sees it. A unit counts as spilled if it waits on disk for its turn or, where disks
         are probed, if any of its state is there."""
@@ -217,6 +241,21 @@ def _pieces(record: EpochRecord, movement: Movement) -> tuple[list[SegmentRef], 
     own = [run.segment for run in runs if run.units == alone]
     shared = [run for run in runs if run.units != alone and replace(run, units=alone).rows]
     return own, bool(shared)
+
+
+def about_sites(
+    record: EpochRecord, action: str, reason: str, unit: int = -1, site: int = -1, refused: str | None = None
+) -> Decision:
+    """A decision that no policy makes: executors came or went. Where it is not about one unit, its number is -1."""
+    return {
+        "epoch": record.number + 1,
+        "policy": "sites",
+        "action": action,
+        "unit": unit,
+        "site": site,
+        "reason": reason,
+        "refused": refused,
+    }
 
 
 def state_bytes(record: EpochRecord) -> np.ndarray:

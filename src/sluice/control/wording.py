@@ -36,13 +36,15 @@ def told(decisions: Iterable[Mapping[str, Any]]) -> list[Told]:
     """
     groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
     for number, d in enumerate(decisions):
-        alone = number if d["action"] == "move" or d["refused"] else None
+        alone = None if d["action"] in ("spill", "fetch") else number
         groups.setdefault((d["epoch"], d["policy"], d["action"], d["site"], alone), []).append(d)
     return [_told(group) for group in groups.values()]
 
 
 def _told(group: list[Mapping[str, Any]]) -> Told:
     first = group[0]
+    if first["unit"] < 0:  # it is not about units
+        return Told(first["epoch"], first["policy"], first["action"], first["reason"], first["refused"])
     more = "; …" if any(d["reason"] != first["reason"] for d in group) else ""
     units = _units([d["unit"] for d in group])
     where = f"of site {first['site']}" if first["action"] in ("spill", "fetch") else f"to site {first['site']}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
+from heapq import heapify, heapreplace
+from itertools import groupby, islice
 
 import numpy as np
 
@@ -54,6 +55,31 @@ class Routing:
         owners = (*self.owners[:unit], site, *self.owners[unit + 1 :])
         return Routing(self.sites, owners, self.version + 1, since)
 
+    def resized(self, sites: int, version: int, since: int) -> Routing:
+        """The same units at another number of sites, with as few moves as that takes.
+
+        New sites get units from those that have most; the units of sites that are gone go to those that have least.
+
+        >>> Routing.even(6, 2).resized(3, version=1, since=9).owners
+        (0, 0, 2, 1, 1, 2)
+        >>> Routing.even(6, 3).resized(2, version=1, since=9).owners
+        (0, 0, 1, 1, 0, 1)
+        """
+        if sites == self.sites:
+            return self
+        held: list[list[int]] = [[] for _ in range(max(sites, self.sites))]
+        for unit, owner in enumerate(self.owners):
+            held[owner].append(unit)
+        if sites > self.sites:
+            free, takers = _given(held[: self.sites], sites - self.sites), range(self.sites, sites)
+        else:
+            free, takers = [unit for units in held[sites:] for unit in units], range(sites)
+        owners, remaining = list(self.owners), iter(sorted(free))
+        for site, count in zip(takers, _shares([len(held[site]) for site in takers], len(free)), strict=True):
+            for unit in islice(remaining, count):
+                owners[unit] = site
+        return Routing(sites, tuple(owners), version, since)
+
     def ranges_of(self, site: int) -> Ranges:
         """The units of one site.
 
@@ -71,6 +97,28 @@ class Routing:
         runs: list[list[int]] = doc["owners"]  # type: ignore[assignment]
         owners = tuple(owner for owner, count in runs for _ in range(count))
         return cls(int(str(doc["sites"])), owners, int(str(doc["version"])), int(str(doc["since"])))
+
+
+def _given(held: list[list[int]], takers: int) -> list[int]:
+    """The units that sites give away until the takers have as many: each the last one of whoever has most."""
+    most = [(-len(units), site) for site, units in enumerate(held)]
+    heapify(most)
+    given: list[int] = []
+    while -most[0][0] - len(given) // takers > 1:
+        load, site = most[0]
+        given.append(held[site].pop())
+        heapreplace(most, (load + 1, site))
+    return given
+
+
+def _shares(loads: list[int], units: int) -> list[int]:
+    """How many of the units each site gets on top of its load, if each goes to the one that has least."""
+    least = [(load, site) for site, load in enumerate(loads)]
+    heapify(least)
+    for _ in range(units):
+        load, site = least[0]
+        heapreplace(least, (load + 1, site))
+    return [load - loads[site] for load, site in sorted(least, key=lambda entry: entry[1])]
 
 
 def ranges(units: object) -> Ranges:

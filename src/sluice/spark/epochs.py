@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sluice.control.controller import Controller
+from sluice.control.controller import Controller, about_sites
 from sluice.control.controller import Plan as Step
 from sluice.control.journal import Journal
 from sluice.model.columns import packed, unpacked
@@ -72,6 +72,8 @@ class Settings:
     backlog: float = float("inf")
     """Bytes of input that may wait at a site."""
     spill: str = "unit"
+    follow: bool = False
+    """Whether the number of sites follows the executors' cores; `sites` is what there is at the start."""
     pace: dict[int, float] = field(default_factory=dict)
     """Seconds that a row takes longer at a site, while the query runs: for experiments with slow machines."""
 
@@ -146,8 +148,9 @@ class Epochs:
         for output, sink in enumerate(self.sinks):
             sink.tidy(self.record.parts_of(output), over)
 
-    def run(self, batch: int, tokens: tuple[int, ...], exchange: Exchange) -> None:
-        """Process one of Spark's batches exactly once, however often it is asked for."""
+    def run(self, batch: int, tokens: tuple[int, ...], exchange: Exchange, why: str = "") -> None:
+        """Process one of Spark's batches exactly once, however often it is asked for. There is a token for each site;
+        `why` says what became of the sites since the epoch before."""
         with self.busy:
             if self.closed:
                 raise CheckpointError("the query has ended")
@@ -159,22 +162,22 @@ class Epochs:
             if batch == self.record.batch:
                 self._deliver(self.record)
             else:
-                self._run(batch, tokens, exchange)
+                self._run(batch, tokens, exchange, why)
 
-    def catch_up(self, tokens: tuple[int, ...], exchange: Exchange) -> bool:
+    def catch_up(self, tokens: tuple[int, ...], exchange: Exchange, why: str = "") -> bool:
         """Process input that waits, in an epoch that takes in nothing new; whether there was any."""
         with self.busy:
             if self.closed or not self.record.behind:
                 return False
             if not self.delivered:  # its results would not be asked for again, once another epoch has followed
                 self._deliver(self.record)
-            self._run(self.record.batch, tokens, exchange)
+            self._run(self.record.batch, tokens, exchange, why)
             return True
 
-    def _run(self, batch: int, tokens: tuple[int, ...], exchange: Exchange) -> None:
+    def _run(self, batch: int, tokens: tuple[int, ...], exchange: Exchange, why: str) -> None:
         begun = perf_counter()
         number = self.record.number + 1
-        step, before = self._placed()
+        step, before = self._placed(len(tokens), why)
         split, site = self._tasks(number, tokens, before, step)
         reports = sorted(exchange(split, site), key=lambda r: (r["site"], r["level"]))
         exchanged = perf_counter()
@@ -205,16 +208,18 @@ class Epochs:
             sink.deliver(record.number, record.parts_of(output))
         self.delivered = True
 
-    def _placed(self) -> tuple[Step, EpochRecord]:
-        """What the next epoch does, and the newest record under its routing: the controller's, or an even one if
-        `sites` changed."""
-        record, settings = self.record, self.settings
-        if record.number < 0:
+    def _placed(self, sites: int, why: str) -> tuple[Step, EpochRecord]:
+        """What the next epoch does, and the newest record under its routing: the controller's, or one for another
+        number of sites."""
+        record, controller = self.record, self.settings.controller
+        if record.routing.sites != sites:
+            step = controller.resized(record, sites, why or "restarted", self.clock())
+        elif record.number < 0:
             step = Step(record.routing)
-        elif record.routing.sites != settings.sites:
-            step = Step(self._even(record.routing.version + 1, record.number + 1))
         else:
-            step = settings.controller.after(record, self.clock())
+            step = controller.after(record, self.clock())
+            if why:
+                step = replace(step, decisions=(about_sites(record, "place", why), *step.decisions))
         routing = step.routing
         manifests = record.manifests if routing == record.routing else reassign(record.manifests, routing)
         return step, replace(record, routing=routing, manifests=manifests, decisions=step.decisions)

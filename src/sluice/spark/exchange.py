@@ -1,25 +1,20 @@
-"""One epoch as one Spark job: split in the map tasks, blobs through Spark's shuffle, each site on its own executor.
-
-A site is pinned with public API only: a small cached DataFrame with one row a site stands left of a cogroup, and Spark
-runs every cogroup task where that row's block is cached. A site's token is a number whose Spark hash falls on the
-site's partition, so sites and partitions are one to one.
-"""
+"""One epoch as one Spark job: split in the map tasks, blobs through Spark's shuffle, each site on its own executor."""
 
 from __future__ import annotations
 
 import json
-import re
 import time
 from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from sluice.model.errors import FlowError, SluiceError
-from sluice.model.version import VERSION
+from sluice.control.placement import SiteCount, changes
+from sluice.model.errors import SluiceError
+from sluice.spark.anchors import let_go, place
 from sluice.spark.epochs import Exchange, Report
+from sluice.spark.executors import Cluster, placed_tasks
 from sluice.spark.sending import BLOBS_DDL
 from sluice.spark.site import SiteTask
 from sluice.spark.split import SplitTask
@@ -34,36 +29,63 @@ _SETTINGS = {
 # already through: two runs of a split may differ (in their timings, or because the user's stream does), so it gives up
 # the job. An epoch is all or nothing, and can be run again as a whole.
 _ATTEMPTS = 4
-_EXECUTOR_WAIT = 30.0
 _GIVEN_UP = ("with indeterminate output was failed and retried", "has failed the maximum allowable number of times")
 
 
 class Sites:
-    """The sites of a query on a Spark cluster."""
+    """The sites of a query on a Spark cluster. With `most` their number follows the executors' cores, up to that."""
 
-    def __init__(self, spark: SparkSession, count: int) -> None:
-        self.count = count
+    def __init__(self, spark: SparkSession, count: int, most: int | None = None) -> None:
         self.session = spark.newSession()  # so that nothing of the user's own session is changed
         for key, value in _SETTINGS.items():
             self.session.conf.set(key, value)
+        self.cluster = Cluster(self.session.sparkContext)
+        self.size = SiteCount(count, most) if most else None
+        self.executors = self.counted_with = self.cluster.look()
+        self.anchors = place(self.session, count, self.executors)
         self.session.conf.set("spark.sql.shuffle.partitions", count)
-        _check_workers(self.session, count)
-        self.tokens = self._tokens()
-        rows = self.session.createDataFrame([(t,) for t in self.tokens], "site int")
-        self.anchor = rows.repartition(count, "site").cache()
-        self.anchor.count()
 
-    def _tokens(self) -> tuple[int, ...]:
-        """One number a site whose hash falls on that site's partition."""
-        found: dict[int, int] = {}
-        start = 0
-        while len(found) < self.count:
-            ids = self.session.range(start, start + 100 * self.count)
-            token = F.col("id").cast("int")
-            for row in ids.select(token.alias("token"), F.pmod(F.hash(token), F.lit(self.count)).alias("at")).collect():
-                found.setdefault(row["at"], row["token"])
-            start += 100 * self.count
-        return tuple(found[i] for i in range(self.count))
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return self.anchors.tokens
+
+    @property
+    def count(self) -> int:
+        return len(self.anchors.tokens)
+
+    def follow(self, places: Places, query: str) -> str:
+        """Between epochs: spread the sites anew if executors came or went. Says what happened, "" if nothing did."""
+        executors, before, count = self.cluster.look(), self.anchors, self.count
+        if self.size:
+            count = self.size.after(sum(e.slots for e in executors), time.monotonic())
+        if not executors or (executors == self.executors and count == self.count):
+            return ""
+        try:
+            self.anchors = place(self.session, count, executors, before)
+        except Py4JJavaError as failure:
+            if not _lost(failure):
+                raise
+            return ""  # whoever was lost meanwhile is missed at the next look
+        known, self.executors = self.executors, executors
+        if self.anchors is before:
+            return ""
+        before.frame.unpersist()
+        self.session.conf.set("spark.sql.shuffle.partitions", count)
+        if before.leaves(self.anchors.homes, executors):
+            self._let_go(places, query)
+        if count == len(before.tokens):
+            moved = sum(a != b for a, b in zip(before.homes, self.anchors.homes, strict=True))
+            return f"{changes(known, executors)}; sites on another one: {moved}"
+        known, self.counted_with = self.counted_with, executors
+        return changes(known, executors)
+
+    def _let_go(self, places: Places, query: str) -> None:
+        """Have executors remove what they still have of sites that are on others now; what stays goes at the end."""
+        try:
+            let_go(self.session, self.anchors, self.executors, places, query)
+        except Py4JJavaError as failure:
+            if not _lost(failure):
+                raise
 
     def exchange(self, batch: DataFrame | None) -> Exchange:
         """The exchange over one micro-batch; without one it is for input that waits at the sites."""
@@ -98,7 +120,7 @@ class Sites:
             # as many map tasks as cores: every further one only adds its start-up and makes the blobs smaller
             blobs = batch.coalesce(self.session.sparkContext.defaultParallelism).mapInArrow(map_side, BLOBS_DDL)
         for level in range(site.plan.levels):
-            together = self.anchor.groupBy("site").cogroup(blobs.groupBy("site"))
+            together = self.anchors.frame.groupBy("site").cogroup(blobs.groupBy("site"))
             blobs = together.applyInArrow(at_level(level), BLOBS_DDL)
         return blobs
 
@@ -111,16 +133,15 @@ class Sites:
             close_workspaces(places, query)
 
     def _close_on_executors(self, places: Places, query: str) -> None:
-        self.anchor.unpersist()
-        context = self.session.sparkContext
-        slots = max(context.defaultParallelism, self.count)
+        self.anchors.frame.unpersist()
 
         def clean(_: Any) -> Any:
             close_workspaces(places, query)
-            time.sleep(0.1)  # so that no executor takes all these tasks
             return iter(())
 
-        context.parallelize(range(slots), slots).mapPartitions(clean).count()
+        executors = self.cluster.look()
+        if executors:  # else nobody is there to remove anything
+            placed_tasks(self.session.sparkContext, executors).mapPartitions(clean).count()
 
 
 def _beyond_retries(failure: Py4JJavaError) -> bool:
@@ -128,33 +149,6 @@ def _beyond_retries(failure: Py4JJavaError) -> bool:
     return any(reason in str(failure.java_exception) for reason in _GIVEN_UP)
 
 
-def await_executors(session: SparkSession) -> None:
-    """Wait for the executors that were asked for, a little: sites are pinned to those that are there."""
-    context = session.sparkContext
-    conf, scheduler = context.getConf(), context._jsc.sc()
-    cluster = re.match(r"local-cluster\[\s*(\d+)", str(context.master))
-    wanted = int(cluster[1]) if cluster else int(conf.get("spark.executor.instances") or 0)
-    deadline = time.monotonic() + _EXECUTOR_WAIT
-    while scheduler.getExecutorMemoryStatus().size() - 1 < wanted and time.monotonic() < deadline:
-        time.sleep(0.1)
-
-
-def _check_workers(session: SparkSession, tasks: int) -> None:
-    """See that the executors' Python has what a site needs, before the first epoch fails on it."""
-
-    def versions(_: Any) -> Any:
-        try:
-            import sluice.spark.site  # noqa: F401  # with all that a site's task needs
-            from sluice.model.version import VERSION as THERE
-
-            yield THERE
-        except ImportError as problem:
-            yield str(problem)
-
-    context = session.sparkContext
-    for found in context.parallelize(range(tasks), tasks).mapPartitions(versions).collect():
-        if found != VERSION:
-            raise FlowError(
-                f"the executors' Python ({context.pythonExec}) cannot run this flow: {found}. Install "
-                f"sluice {VERSION} there, or set PYSPARK_PYTHON to an interpreter that has it"
-            )
+def _lost(failure: Py4JJavaError) -> bool:
+    """The same for a job that only places sites, whose tasks cannot fail otherwise."""
+    return _beyond_retries(failure) or "ExecutorLostFailure" in str(failure.java_exception)

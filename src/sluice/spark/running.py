@@ -77,6 +77,7 @@ class RunningQuery:
         temporary: bool,
     ) -> None:
         self._closed, self._stopping = threading.Event(), threading.Event()
+        self._turn = threading.Lock()
         self._last_epoch = time.monotonic()
         self._failure: BaseException | None = None
         self.draining = False
@@ -97,7 +98,7 @@ class RunningQuery:
             self.epochs = Epochs(flow, plan, ways_to_read(sources), self.settings, self.sinks)
             self._check_sparks_part()
             self.query = self.epochs.recover(uuid.uuid4().hex[:16])
-            self.sites = Sites(spark, settings.sites)
+            self.sites = Sites(spark, settings.sites, settings.partitions if settings.follow else None)
             frame = combined(spark, sources)
             writer = frame.writeStream.foreachBatch(self._epoch).option("checkpointLocation", f"{checkpoint}/{SPARK}")
             writer = writer.trigger(**trigger) if trigger else writer
@@ -115,7 +116,9 @@ class RunningQuery:
 
     def _epoch(self, batch: DataFrame, number: int) -> None:
         try:
-            self.epochs.run(number, self.sites.tokens, self.sites.exchange(batch))
+            with self._turn:
+                why = self.sites.follow(self.settings.places, self.query)
+                self.epochs.run(number, self.sites.tokens, self.sites.exchange(batch), why)
             self._last_epoch = time.monotonic()
         except Py4JJavaError as failure:
             if _INTERRUPTED not in str(failure.java_exception):
@@ -154,7 +157,9 @@ class RunningQuery:
         context = self.sites.session.sparkContext
         try:
             context.setJobGroup(f"sluice-{self.query}", "input that waits")
-            return self.epochs.catch_up(self.sites.tokens, self.sites.exchange(None))
+            with self._turn:
+                why = self.sites.follow(self.settings.places, self.query)
+                return self.epochs.catch_up(self.sites.tokens, self.sites.exchange(None), why)
         except BaseException as failure:
             if not self._stopping.is_set():
                 self._failure = failure

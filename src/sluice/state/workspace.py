@@ -15,6 +15,7 @@ import socket
 import subprocess
 import tempfile
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +80,16 @@ def close_workspaces(places: Places, query: str) -> None:
         for path in _workspaces(root):
             if path.name.endswith(f"-{query}"):
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def let_go(places: Places, query: str, sites: Collection[int]) -> None:
+    """Remove what this executor has of a query's sites, except of these: the others are on other executors now."""
+    suffix = f"-{_owner()}-{_born(_owner())}-{query}"
+    for root in places.roots():
+        for path in _workspaces(root):
+            for part in path.glob("site-*") if path.name.endswith(suffix) else ():
+                if int(part.name.split("-")[1]) not in sites:
+                    shutil.rmtree(part, ignore_errors=True)
 
 
 def sweep(root: Path) -> None:

@@ -1,0 +1,125 @@
+"""Pinning sites to executors: a small cached DataFrame, one partition a site, each cached on the site's executor.
+
+It stands left of a cogroup, and Spark runs every cogroup task where that partition is cached. A site's token is a
+number whose Spark hash falls on the site's partition, so sites and partitions are one to one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sluice.control.placement import Executor, spread
+from sluice.model.errors import FlowError
+from sluice.model.version import VERSION
+from sluice.spark.executors import placed_tasks
+from sluice.state.workspace import Places
+
+_ATTEMPTS = 2
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """The sites on their executors: ids as Spark has them, and the processes that said they are there."""
+
+    frame: DataFrame
+    tokens: tuple[int, ...]
+    homes: tuple[str | None, ...]
+    processes: tuple[str, ...]
+
+    @property
+    def even(self) -> bool:
+        """Whether every site is where it was meant to be: one process for each executor."""
+        pairs = set(zip(self.homes, self.processes, strict=True))
+        return len(pairs) == len(set(self.homes)) == len(set(self.processes)) or None in self.homes
+
+    def leaves(self, homes: Sequence[str | None], executors: Sequence[Executor]) -> bool:
+        """Whether a site goes from an executor that is still there."""
+        after = [*homes, *[None] * len(self.homes)]
+        return any(a != b for a, b in zip(self.homes, after, strict=False) if a in {e.id for e in executors})
+
+
+def place(session: SparkSession, count: int, executors: Sequence[Executor], before: Anchors | None = None) -> Anchors:
+    """So many sites spread over the executors; those that are well placed stay where they were."""
+    held = before.homes[:count] if before else ()
+    homes = spread([*held, *[None] * (count - len(held))], executors)
+    if before and homes == before.homes:
+        return before
+    tokens = before.tokens if before and len(before.tokens) == count else _tokens(session, count)
+    for _ in range(_ATTEMPTS):
+        anchors = _placed(session, tokens, homes, {e.id: e for e in executors})
+        if anchors.even:
+            return anchors
+        anchors.frame.unpersist()  # tasks went elsewhere, because their executors were busy for too long
+    return _placed(session, tokens, homes, {e.id: e for e in executors})
+
+
+def let_go(session: SparkSession, anchors: Anchors, executors: Sequence[Executor], places: Places, query: str) -> None:
+    """Have executors remove what they still have of sites that are on others now."""
+    held: dict[str, set[int]] = {}
+    for site, process in enumerate(anchors.processes):
+        held.setdefault(process, set()).add(site)
+
+    def clean(_: Any) -> Any:
+        from sluice.state.workspace import executor, let_go
+
+        if executor() in held:
+            let_go(places, query, held[executor()])
+        return iter(())
+
+    placed_tasks(session.sparkContext, executors).mapPartitions(clean).count()
+
+
+def _placed(
+    session: SparkSession, tokens: tuple[int, ...], homes: tuple[str | None, ...], executors: dict[str, Executor]
+) -> Anchors:
+    """Caches each partition by a task on its executor, which also sees that the Python there has what a site needs."""
+
+    def settle(_: Any) -> Any:
+        try:
+            import sluice.spark.site  # noqa: F401  # with all that a site's task needs
+            from sluice.model.version import VERSION as THERE
+            from sluice.state.workspace import executor
+
+            yield THERE, executor()
+        except ImportError as problem:
+            yield str(problem), ""
+
+    some = uuid.uuid4().int >> 66  # Spark takes two frames of one plan for the same and would cache them once
+    rows = session.range(some, some + 1, 1, 1).selectExpr(f"explode(array({', '.join(map(str, tokens))})) AS site")
+    frame = rows.repartition(len(tokens), "site").cache()
+    context = session.sparkContext
+    tasks = placed_tasks(context, [executors[home] if home else None for home in homes], beside=frame.rdd)
+    try:
+        found = tasks.mapPartitions(settle).collect()
+        _check_versions({version for version, _ in found}, context.pythonExec)
+    except BaseException:
+        frame.unpersist()
+        raise
+    return Anchors(frame, tokens, homes, tuple(process for _, process in found))
+
+
+def _check_versions(found: set[str], python: str) -> None:
+    """See that a flow can run on the executors, before an epoch fails on it."""
+    for version in found - {VERSION}:
+        raise FlowError(
+            f"the executors' Python ({python}) cannot run this flow: {version}. Install "
+            f"sluice {VERSION} there, or set PYSPARK_PYTHON to an interpreter that has it"
+        )
+
+
+def _tokens(session: SparkSession, count: int) -> tuple[int, ...]:
+    """One number a site whose hash falls on that site's partition."""
+    found: dict[int, int] = {}
+    start, step = 0, 100 * count
+    while len(found) < count:
+        sites = f"transform(sequence({start}, {start + step - 1}), n -> pmod(hash(n), {count}))"
+        rows = session.sql(f"SELECT {sites} FROM VALUES (0)").collect()  # of constants: Spark folds it without a job
+        for token, site in enumerate(rows[0][0], start):
+            found.setdefault(site, token)
+        start += step
+    return tuple(found[i] for i in range(count))

@@ -1,0 +1,77 @@
+"""The executors of a Spark application, seen from the driver, and tasks that run on chosen ones."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark import RDD, SparkContext
+from pyspark.serializers import UTF8Deserializer
+from pyspark.sql import SparkSession
+
+from sluice.control.placement import Executor
+
+_WAIT = 30.0
+
+
+class Cluster:
+    """Which executors there are. While they stay the same, looking costs one call."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._scheduler = context._jsc.sc()
+        self._addresses: frozenset[str] = frozenset()
+        self._executors: tuple[Executor, ...] = ()
+
+    def look(self) -> tuple[Executor, ...]:
+        """The executors that are there now, oldest first."""
+        addresses = frozenset(self._scheduler.getExecutorMemoryStatus().keySet().mkString(",").split(","))
+        if addresses != self._addresses:
+            listed = self._listed()
+            self._executors = tuple(e for address, e in listed if address in addresses and e.slots)
+            # Spark's list may lag behind: what it does not know yet is looked for again
+            self._addresses = addresses if addresses <= {address for address, _ in listed} else frozenset()
+        return self._executors
+
+    def _listed(self) -> list[tuple[str, Executor]]:
+        """Every executor with its address, the driver among them; where it runs no tasks it has no slots."""
+        summaries = self._scheduler.statusStore().executorList(True)
+        found = []
+        for number in range(summaries.size()):
+            summary = summaries.apply(number)
+            address = str(summary.hostPort())
+            found.append((address, Executor(str(summary.id()), address.rpartition(":")[0], int(summary.maxTasks()))))
+        return sorted(found, key=lambda f: (len(f[1].id), f[1].id))
+
+
+def await_executors(session: SparkSession) -> tuple[Executor, ...]:
+    """The executors, after a little wait for those that were asked for, or else for the first."""
+    context = session.sparkContext
+    in_cluster = re.match(r"local-cluster\[\s*(\d+)", str(context.master))
+    wanted = int(in_cluster[1]) if in_cluster else int(context.getConf().get("spark.executor.instances") or 1)
+    cluster = Cluster(context)
+    deadline = time.monotonic() + _WAIT
+    local = str(context.master).startswith("local") and not in_cluster
+    while not local and len(cluster.look()) < wanted and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return cluster.look()
+
+
+def placed_tasks(context: SparkContext, homes: Sequence[Executor | None], beside: RDD[Any] | None = None) -> RDD[str]:
+    """A task an entry, each on the given executor as long as that lives and has a slot free in time; None is anywhere.
+
+    With `beside`, which has as many partitions of one row, the task computes that partition, too. PySpark has no way to
+    say where a task should run, Scala's `makeRDD` has.
+    """
+    jvm: Any = context._jvm
+    rows = []
+    for number, home in enumerate(homes):
+        # the words in which Spark names one executor of a host
+        where = [] if home is None else [f"executor_{home.host}_{home.id}"]
+        rows.append(jvm.scala.Tuple2(str(number), jvm.PythonUtils.toSeq(where)))
+    text = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("java.lang.String"))
+    tasks = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), text).toJavaRDD()
+    if beside is not None:
+        tasks = tasks.zip(beside._jrdd).keys()
+    return RDD(tasks, context, UTF8Deserializer())

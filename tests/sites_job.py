@@ -1,0 +1,55 @@
+"""A flow as a program of its own, for tests in which executors come and go: `sites_job.py ROOT MASTER` joins ROOT/a
+with ROOT/b into ROOT/out as files arrive, and ends when ROOT/end exists and every file is processed."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+
+def main() -> None:
+    from pyspark.sql import SparkSession
+
+    from sluice import Flow
+
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("root", type=Path)
+    arguments.add_argument("master")
+    arguments.add_argument("--sites", type=int)
+    chosen = arguments.parse_args()
+    root = chosen.root
+    quick_to_start = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+    builder = SparkSession.builder.master(chosen.master).appName("sites")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": quick_to_start,
+        "spark.executor.extraJavaOptions": quick_to_start,
+        "spark.executor.memory": "512m",
+        "spark.sql.warehouse.dir": f"{root}/warehouse",
+        "spark.task.maxFailures": "20",
+    }.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    flow = Flow(spark, name="sites")
+    a, b = (flow.readFiles(n, f"{root}/{n}", eventTime="ts", maxFilesPerTrigger=1) for n in ("a", "b"))
+    writer = a.join(b, on="k", within="20 seconds").writeStream.format("parquet").option("path", f"{root}/out")
+    writer.options(checkpointLocation=f"{root}/ck", memoryDir=f"{root}/mem", diskDir=f"{root}/disk")
+    if chosen.sites:
+        writer.option("sites", chosen.sites)
+    query = writer.trigger(processingTime="0 seconds").start()
+    while not (root / "end").exists() and query.isActive:
+        time.sleep(0.1)
+    if query.isActive:
+        query.processAllAvailable()
+        query.stop()
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

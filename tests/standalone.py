@@ -1,0 +1,132 @@
+"""A standalone Spark cluster on the loopback interface, whose workers can be added and killed; nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pyspark
+
+import sluice
+
+PATIENCE = 120
+"""Seconds for whatever must happen sooner or later."""
+QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+
+
+class Standalone:
+    """A master, and workers as they are added. Everything it writes lies below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "tmp").mkdir()
+        path = [str(Path(sluice.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        self.env = {
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join(path),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": str(root / "tmp"),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_TO_START,
+            "TMPDIR": str(root / "tmp"),
+        }
+        self.started: list[subprocess.Popen[bytes]] = []
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Standalone:
+        try:
+            self._daemon("master", "org.apache.spark.deploy.master.Master", "--port", "0")
+            wait_for("the master", lambda: bool(self._found("master", r"Starting Spark master at (spark://\S+)")))
+            self.url = self._found("master", r"Starting Spark master at (spark://\S+)")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Every process below those that were started, and every one that names the root, is killed."""
+        for process in self.started:
+            kill_group(process)
+        for left in self.left():
+            left.kill()
+
+    def left(self) -> list[psutil.Process]:
+        """What runs with this cluster's environment: daemons, executors, Python workers, reapers."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("TMPDIR") == self.env["TMPDIR"] and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except psutil.Error:
+                pass
+        return found
+
+    def add_worker(self, name: str, cores: int) -> None:
+        options = ["--cores", str(cores), "--memory", "1g", "--work-dir", str(self.root / name)]
+        self._daemon(name, "org.apache.spark.deploy.worker.Worker", *options, self.url)
+        wait_for(name, lambda: bool(self._found(name, "Successfully registered (with) master")))
+
+    def kill_worker(self, name: str) -> None:
+        """The machine is gone: the worker and its executors in one moment."""
+        kill_group(self.processes[name])
+
+    def executors(self, name: str) -> list[int]:
+        """The pids of a worker's executors."""
+        return [p.pid for p in psutil.Process(self.processes[name].pid).children(recursive=True) if is_executor(p)]
+
+    def run(self, name: str, *command: str) -> subprocess.Popen[bytes]:
+        """A program in the cluster's environment; it ends with the cluster."""
+        with (self.root / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.root,
+                env=self.env,
+                start_new_session=True,
+            )
+        self.started.append(process)
+        return process
+
+    def tail(self, name: str) -> str:
+        return (self.root / f"{name}.log").read_text()[-6_000:]
+
+    def _daemon(self, name: str, kind: str, *options: str) -> None:
+        home = Path(pyspark.__file__).parent
+        common = ["--host", "127.0.0.1", "--webui-port", "0"]
+        self.processes[name] = self.run(name, str(home / "bin" / "spark-class"), kind, *common, *options)
+
+    def _found(self, name: str, pattern: str) -> str:
+        found = re.search(pattern, (self.root / f"{name}.log").read_text())
+        return found[1] if found else ""
+
+
+def is_executor(process: psutil.Process) -> bool:
+    try:
+        return any(part.endswith("CoarseGrainedExecutorBackend") for part in process.cmdline())
+    except psutil.Error:  # it is gone, or a zombie
+        return False
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = PATIENCE) -> float:
+    """Until the condition holds; how long that took."""
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() < begun + seconds, f"no {what} in {seconds} s"
+        time.sleep(0.05)
+    return time.monotonic() - begun

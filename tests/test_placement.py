@@ -1,0 +1,176 @@
+"""Sites come and go: which units move, which executor gets which site, and what the controller forgets."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from direct import DirectQuery
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from oracle import multiset
+from specs import SECOND, TIME, handle
+
+from sluice.control.controller import Controller
+from sluice.control.placement import Executor, SiteCount, spread
+from sluice.model.epoch import EpochRecord
+from sluice.model.plan import plan_of
+from sluice.model.routing import Routing
+from sluice.model.stream import Stream
+from sluice.model.view import Move
+from sluice.policies import policy
+
+COUNTS = st.integers(1, 12)
+
+
+@st.composite
+def routings(draw: st.DrawFn) -> Routing:
+    sites = draw(COUNTS)
+    owners = draw(st.lists(st.integers(0, sites - 1), min_size=sites, max_size=60))
+    return Routing(sites, tuple(owners))
+
+
+def loads(routing: Routing) -> list[int]:
+    return [routing.owners.count(site) for site in range(routing.sites)]
+
+
+def moved(before: Routing, after: Routing) -> list[tuple[int, int]]:
+    """From where to where each unit that moved went."""
+    return [(a, b) for a, b in zip(before.owners, after.owners, strict=True) if a != b]
+
+
+@given(routings(), COUNTS)
+def test_every_unit_has_an_owner_and_none_moves_that_need_not(before, sites):
+    after = before.resized(sites, version=before.version + 1, since=9)
+    assert after.units == before.units
+    assert all(0 <= owner < sites for owner in after.owners)
+    if sites <= before.sites:
+        assert all(a >= sites for a, _ in moved(before, after))  # only what has to
+    else:
+        assert all(b >= before.sites for _, b in moved(before, after))  # only to those that have none
+        old, new = loads(after)[: before.sites], loads(after)[before.sites :]
+        assert max(old) - min(new) <= 1
+        assert all(now >= max(new) for was, now in zip(loads(before), old, strict=True) if now < was)  # no more
+    assert (after == before) if sites == before.sites else (after.version, after.since) == (before.version + 1, 9)
+
+
+@given(st.integers(1, 80), COUNTS, st.lists(COUNTS, min_size=1, max_size=5))
+def test_what_was_even_stays_even_with_the_fewest_moves(units, first, sizes):
+    assume(units >= max(first, *sizes))
+    routing = Routing.even(units, first)
+    for sites in sizes:
+        before, routing = routing, routing.resized(sites, routing.version + 1, 0)
+        assert max(loads(routing)) - min(loads(routing)) <= 1
+        share, over = divmod(units, sites)
+        staying = sorted(loads(before)[:sites], reverse=True)
+        could_stay = sum(min(load, share + (i < over)) for i, load in enumerate(staying))
+        assert len(moved(before, routing)) == units - could_stay
+
+
+@st.composite
+def executors(draw: st.DrawFn) -> list[Executor]:
+    return [Executor(str(i), "h", draw(st.integers(1, 4))) for i in draw(st.sets(st.integers(0, 9), min_size=1))]
+
+
+@given(executors(), st.lists(st.none() | st.integers(0, 9).map(str), min_size=1, max_size=30))
+def test_sites_are_spread_evenly_and_stay_where_they_can(there, held):
+    homes = spread(held, there)
+    slots, load = {e.id: e.slots for e in there}, Counter(homes)
+    assert set(homes) <= set(slots)
+    for one in slots:  # no site would be better off on another
+        assert all(load[one] / slots[one] <= (load[other] + 1) / slots[other] for other in slots if load[one])
+    living = Counter(home for home in held if home in slots)
+    for one in slots:  # either all that were there stay, or nothing else came
+        kept = sum(a == b == one for a, b in zip(held, homes, strict=True))
+        assert kept == min(living[one], load[one])
+    assert spread(homes, there) == homes
+
+
+def test_one_site_a_slot_where_sites_follow_the_cores():
+    there = [Executor("0", "h", 2), Executor("1", "h", 4)]
+    assert Counter(spread([None] * 6, there)) == {"0": 2, "1": 4}
+
+
+def test_nobody_is_there():
+    assert spread(["0", None], []) == (None, None)
+
+
+def test_sites_are_given_up_only_when_nobody_came_in_time():
+    count = SiteCount(4, most=6, grace=10.0)
+    assert count.after(slots=2, now=0.0) == 4
+    assert count.after(slots=4, now=9.0) == 4  # replaced
+    assert count.after(slots=2, now=20.0) == 4
+    assert count.after(slots=3, now=29.9) == 4
+    assert count.after(slots=3, now=30.0) == 3
+    assert count.after(slots=0, now=31.0) == 3
+    assert count.after(slots=64, now=50.0) == 6
+
+
+EVEN = Routing.even(8, 4)
+
+
+def record(number: int, routing: Routing = EVEN) -> EpochRecord:
+    sites = [{"busySeconds": 1.0, "diskBytes": 0} for _ in range(routing.sites)]
+    figures = {"sites": sites, "unitRows": list(range(8))}
+    return EpochRecord(number, (None,), routing, ((),) * routing.sites, figures=figures)
+
+
+def test_moves_to_a_site_that_is_gone_are_abandoned_and_said_so():
+    controller = Controller(policy("static"), 1 << 30)
+    controller.after(record(0), 0.0)
+    controller.ask(Move(0, 3, "asked for"))
+    controller.ask(Move(2, 0, "asked for"))
+    assert controller.after(record(1), 1.0).leaving == (0, 2)
+    plan = controller.resized(record(2), 3, "executors gone: 1", 2.0)
+    assert plan.routing.sites == 3
+    assert plan.routing.owners[:6] == EVEN.owners[:6]
+    said = [(d["policy"], d["action"], d["unit"], d["site"], d["reason"], d["refused"]) for d in plan.decisions]
+    assert said == [
+        ("sites", "resize", -1, -1, "executors gone: 1; sites: 4, now 3; 2 units moved", None),
+        ("sites", "move", 0, 3, "executors gone: 1", "abandoned: site 3 is gone"),
+    ]
+    after = controller.after(record(3, plan.routing), 3.0)
+    assert after.routing.owners[2] == 0  # the other move goes on
+    assert after.routing.owners[0] == 0
+
+
+def test_a_move_whose_unit_a_new_site_gets_is_abandoned():
+    routing = Routing(2, (0,) * 8)
+    controller = Controller(policy("static"), 1 << 30)
+    controller.after(record(0, routing), 0.0)
+    controller.ask(Move(7, 1, "asked for"))
+    controller.after(record(1, routing), 1.0)
+    plan = controller.resized(record(2, routing), 3, "executors joined: 1", 2.0)
+    assert plan.routing.owners[7] == 2
+    assert plan.decisions[1]["refused"] == "abandoned: needed elsewhere"
+    assert controller.after(record(3, plan.routing), 3.0).routing == plan.routing
+
+
+STREAM = Stream("s", pa.schema([("k", pa.int64()), ("ts", TIME), ("v", pa.int64())]), "ts", 0)
+
+
+def rows(epoch: int, keys: int = 40) -> pa.Table:
+    times = np.arange(keys * 3) % 3 + epoch * 3
+    columns = [np.arange(keys * 3) % keys, pa.array(times * SECOND).cast(TIME), np.arange(keys * 3)]
+    return pa.table([pa.array(c) for c in columns], schema=STREAM.schema)
+
+
+@pytest.mark.parametrize("wanted", ["static", "load"])
+def test_the_answer_is_the_same_however_often_the_number_of_sites_changes(tmp_path, wanted):
+    relation = handle(STREAM).groupBy("k").last(5).agg(total=("v", "sum")).relation
+    answers = []
+    for sizes in ([2], [1, 4, 4, 16, 3, 3, 1, 2]):
+        query = DirectQuery(plan_of([relation]), tmp_path / str(len(sizes)), sites=sizes[0], wanted=wanted)
+        for epoch in range(16):
+            sites = sizes[epoch // 2 % len(sizes)]
+            query.tokens = tuple(range(100, 100 + sites))
+            query.run([rows(epoch)])
+            found = query.epochs.record
+            assert found.routing.sites == len(found.manifests) == len(found.figures["sites"]) == sites
+        changes = [d["reason"] for r in query.epochs.recent for d in r.decisions if d["action"] == "resize"]
+        assert len(changes) == (0 if len(sizes) == 1 else 5)
+        answers.append(multiset(query.results()))
+        query.close()
+    assert answers[0] == answers[1]

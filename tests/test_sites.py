@@ -1,0 +1,127 @@
+"""Executors come and go on a real cluster: those that join are used, those that die missed, and the answer stays."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from arrivals import arrive
+from oracle import batch_join, multiset
+from specs import SECOND, TIME, join, stream
+from standalone import Standalone, wait_for
+
+from sluice.control.journal import Journal
+from sluice.model.epoch import EpochRecord
+from sluice.state.storage import Storage
+
+STREAMS = stream("a"), stream("b")
+SPEC = join(list(STREAMS), 20 * SECOND)
+ROWS, SPAN = 1_000, 5 * SECOND  # of a file
+
+
+class Feed:
+    """Two streams of files; every call brings one more of each."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.number = root, 0
+        self.rng = np.random.default_rng(7)
+        self.tables: list[list[pa.Table]] = [[], []]
+
+    def more(self) -> None:
+        for s, tables in zip(STREAMS, self.tables, strict=True):
+            times = self.number * SPAN + np.sort(self.rng.integers(0, SPAN, ROWS))
+            keys, values = self.rng.integers(0, 2_000, ROWS), self.rng.integers(0, 1 << 40, ROWS)
+            tables.append(pa.table([keys, pa.array(times, TIME), values], schema=s.schema))
+            arrive(self.root / s.name, tables[-1])
+        self.number += 1
+
+    def answer(self) -> pa.Table:
+        return batch_join(SPEC, [pa.concat_tables(tables) for tables in self.tables])
+
+
+class Running:
+    """sites_job.py on a cluster, fed so that it is never idle."""
+
+    def __init__(self, cluster: Standalone, *options: str) -> None:
+        self.cluster, self.root, self.feed = cluster, cluster.root, Feed(cluster.root)
+        self.feed.more()
+        program = Path(__file__).with_name("sites_job.py")
+        self.process = cluster.run("job", sys.executable, str(program), str(self.root), cluster.url, *options)
+
+    def records(self) -> list[EpochRecord]:
+        journal = Journal(Storage(str(self.root / "ck")))
+        return [journal.read(n) for n in journal.numbers()]
+
+    def until(self, what: str, condition: object) -> float:
+        """Feed epoch after epoch until the newest record is as wanted; how long that took."""
+
+        def holds() -> bool:
+            assert self.process.poll() is None, self.cluster.tail("job")
+            records = self.records()
+            if len(records) >= self.feed.number:
+                self.feed.more()
+            return bool(records) and condition(records[-1])
+
+        return wait_for(what, holds)
+
+    def finish(self) -> None:
+        (self.root / "end").touch()
+        wait_for("the end", lambda: self.process.poll() is not None)
+        assert self.process.returncode == 0, self.cluster.tail("job")
+
+
+def on(record: EpochRecord) -> list[int]:
+    """The processes of the sites' executors."""
+    return [int(site["executor"].rpartition("/")[2]) for site in record.figures["sites"]]
+
+
+def decisions(records: list[EpochRecord]) -> list[str]:
+    return [d["reason"] for r in records for d in r.decisions]
+
+
+def assert_exact(running: Running) -> None:
+    records = running.records()
+    assert sum(r.figures["rowsIn"] for r in records) == running.feed.number * 2 * ROWS
+    found = [pq.read_table(p) for p in sorted((running.root / "out").glob("*.parquet"))]
+    assert multiset(pa.concat_tables(found)) == multiset(running.feed.answer())
+
+
+@contextmanager
+def cluster(root: Path, **workers: int) -> Iterator[Standalone]:
+    with Standalone(root) as made:
+        for name, cores in workers.items():
+            made.add_worker(name, cores)
+        yield made
+    assert not made.left()
+    assert not [p for place in ("mem", "disk", "tmp") for p in (root / place).glob("sluice-*")]
+
+
+@pytest.mark.spark
+def test_a_worker_that_joins_is_used_and_one_that_dies_is_missed(tmp_path):
+    with cluster(tmp_path, first=1) as there:
+        running = Running(there)
+        running.until("epoch", lambda r: r.routing.sites == 1)
+        there.add_worker("second", 1)
+        joined = running.until("use of the second worker", lambda r: len(set(on(r))) == 2)
+        assert set(on(running.records()[-1])) == {*there.executors("first"), *there.executors("second")}
+        assert running.records()[-1].routing.owners.count(1) == 128
+        there.kill_worker("first")
+        left = there.executors("second")
+        moved = running.until("move to the second worker", lambda r: on(r) == left * 2)
+        fewer = running.until("end of the grace time", lambda r: on(r) == left)
+        print(
+            f"joined: used after {joined:.1f} s; killed: gone on after {moved:.1f} s, fewer sites after {fewer:.1f} s"
+        )
+        running.finish()
+        assert_exact(running)
+        assert decisions(running.records()) == [
+            "executors joined: 1; sites: 1, now 2; 128 units moved",
+            "executors gone: 1; sites on another one: 1",
+            "executors gone: 1; sites: 2, now 1; 128 units moved",
+        ]
