@@ -13,7 +13,7 @@ help: ## list the targets
 setup: ## prepare .venv, and a Java for Spark if there is none (again: only what changed)
 	@scripts/setup.sh
 
-demo: setup ## join two skewed streams and check the answer against a batch join
+demo: setup ## streams joined while one site turns slow, under static and hybrid; checked against batch queries
 	@$(RUN) python examples/demo.py $(ARGS)
 
 test: setup ## all tests but the slow ones; ARGS="-k join" narrows them

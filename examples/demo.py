@@ -41,7 +41,7 @@ OPENING = 1_767_348_000 * SECOND
 
 SITES, UNITS = 4, 24
 SERVICE, SLOWER, SLOW_SITE = "400 microseconds", 3, 1
-EVERY = 2.0  # seconds between files
+EVERY = 2.5  # seconds between files
 AT_ONCE = 2  # files that are there from the beginning
 
 COLUMNS = {"trades": ("symbol", "ts", "trade_id", "price", "size"), "quotes": ("symbol", "ts", "bid", "ask")}
@@ -296,7 +296,7 @@ def exact(spark: SparkSession, home: Path, outcome: Outcome, planted: Planted) -
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--files", type=int, default=30, help="files in each stream (default %(default)s)")
+    parser.add_argument("--files", type=int, default=26, help="files in each stream (default %(default)s)")
     parser.add_argument("--rows", type=int, default=4_000, help="rows in each file (default %(default)s)")
     parser.add_argument("--report", default="demo-report.html", help="where the page goes (default %(default)s)")
     args = parser.parse_args()

@@ -11,7 +11,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from sluice.model.errors import ProtocolError
 from sluice.state.residence import Fetch, Residence, Spill
-from sluice.state.spool import Spool
 
 SIZES = st.integers(0, 5)
 SECONDS = st.sampled_from([0.0, 1e-9, 0.5, 2.0])
@@ -309,37 +308,3 @@ def test_impossible_sizes_times_and_units_are_refused():
             residence.fetched(0, 1.0, seconds)
     residence.fetched(0, 1.0, 1.0)
     assert residence.is_resident(0) and not residence.is_resident(9)
-
-
-@given(st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["in memory", "on disk", "next", "carry"]))))
-def test_input_is_processed_in_order_of_arrival_wherever_its_unit_is(events):
-    """Units 0 and 1; "carry" takes what waits along to another site, where newer input has come in before it."""
-    spool, seen, made = Spool[int](), {0: [], 1: []}, {0: 0, 1: 0}
-    for unit, event in events:
-        if event == "next":
-            waiting, run = spool.pending(unit), spool.next(unit)
-            assert (run is None) == (waiting == 0)
-            assert spool.pending(unit) == max(0, waiting - 1)
-            seen[unit] += [] if run is None else [run]
-            continue
-        if event == "carry":
-            runs = spool.take_all(unit)
-            assert spool.pending(unit) == 0
-            spool.offer(unit, made[unit], resident=False)
-            spool.restore(unit, runs)
-        else:
-            at_once = event == "in memory" and spool.pending(unit) == 0
-            assert spool.offer(unit, made[unit], resident=event == "in memory") is at_once
-            seen[unit] += [made[unit]] if at_once else []
-        made[unit] += 1
-    for unit in seen:
-        assert seen[unit] + spool.take_all(unit) == list(range(made[unit]))
-
-
-def test_once_nothing_waits_input_is_processed_at_once_again():
-    spool = Spool[str]()
-    spool.restore(1, spool.take_all(1))
-    assert spool.offer(1, "first", resident=True)
-    spool.offer(1, "second", resident=False)
-    assert [spool.next(1), spool.next(1)] == ["second", None]
-    assert spool.offer(1, "third", resident=True)

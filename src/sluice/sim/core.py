@@ -351,7 +351,7 @@ def _take_from(w: World, c: Costs, node: int, producer: int) -> int:
         if pair.queue_head == capacity:
             pair.queue_head = 0
         taken += 1
-        if w.unit[unit].resident and w.unit[unit].pending == 0:  # the rule of state/spool.py
+        if w.unit[unit].resident and w.unit[unit].pending == 0:  # nothing overtakes input that waits
             w.packet[node, taken - aside - 1] = unit
         else:
             aside += 1
