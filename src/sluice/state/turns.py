@@ -101,17 +101,15 @@ class Turns:
         newest = {u: times for units, times in self.cohorts for u in numbers(units).tolist()}
         first = True
         while first or not self._over():
-            task = self._task(residence)
-            if isinstance(task, Spill):
-                self.transaction.spill(task.unit)
-                continue
-            if isinstance(task, Fetch):
-                self.transaction.fetch(task.unit)
-                unit = task.unit if not self.done[task.unit] else None
-            else:
-                waiting = (u for u in newest if residence.is_resident(u) and not self.done[u])
-                unit = next(waiting, None)
-                if unit is None and not self._wait(residence):
+            waiting = (u for u in newest if residence.is_resident(u) and not self.done[u])
+            unit = next(waiting, None) if residence.used <= residence.limit else None
+            if unit is None:
+                task = self._task(residence)
+                if isinstance(task, Spill):
+                    self.transaction.spill(task.unit)
+                elif isinstance(task, Fetch):
+                    self.transaction.fetch(task.unit)
+                elif (unit := next(waiting, None)) is None and not self._wait(residence):
                     return
             if unit is not None:
                 first = False
