@@ -16,7 +16,7 @@ import pyspark
 
 import sluice
 
-PATIENCE = 120
+PATIENCE = 300
 """Seconds for whatever must happen sooner or later."""
 QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import random
+import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,7 +63,7 @@ class Running:
         journal = Journal(Storage(str(self.root / "ck")))
         return [journal.read(n) for n in journal.numbers()]
 
-    def until(self, what: str, condition: object) -> float:
+    def until(self, what: str, condition: Callable[[EpochRecord], bool]) -> float:
         """Feed epoch after epoch until the newest record is as wanted; how long that took."""
 
         def holds() -> bool:
@@ -90,6 +95,18 @@ def assert_exact(running: Running) -> None:
     assert sum(r.figures["rowsIn"] for r in records) == running.feed.number * 2 * ROWS
     found = [pq.read_table(p) for p in sorted((running.root / "out").glob("*.parquet"))]
     assert multiset(pa.concat_tables(found)) == multiset(running.feed.answer())
+
+
+def evenly(there: Standalone, workers: dict[str, int], sites: int) -> Callable[[EpochRecord], bool]:
+    """Whether a record's sites are spread over the workers by their cores."""
+
+    def holds(record: EpochRecord) -> bool:
+        cores = {pid: count for name, count in workers.items() for pid in there.executors(name)}
+        load = Counter(on(record))
+        fair = all(load[a] / cores[a] <= (load[b] + 1) / cores[b] for a in load for b in cores if a in cores)
+        return len(cores) == len(workers) and set(load) <= set(cores) and fair and record.routing.sites == sites
+
+    return holds
 
 
 @contextmanager
@@ -125,3 +142,31 @@ def test_a_worker_that_joins_is_used_and_one_that_dies_is_missed(tmp_path):
             "executors gone: 1; sites on another one: 1",
             "executors gone: 1; sites: 2, now 1; 128 units moved",
         ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sites", [None, 5])
+def test_workers_and_executors_come_and_go_at_random(tmp_path, sites):
+    """Executors that die alone are replaced by their worker; workers that die are not."""
+    rng, cores = random.Random(sites), {"worker0": 2, "worker1": 1}
+    options = [] if sites is None else ["--sites", str(sites)]
+    with cluster(tmp_path, **cores) as there:
+        running = Running(there, *options)
+        for change in range(1, 9):
+            epochs = len(running.records()) + rng.randint(1, 4)
+            running.until("epochs", lambda r, n=epochs: r.number >= n)
+            time.sleep(rng.uniform(0, 1))
+            if change % 3 == 0:
+                for pid in there.executors(rng.choice(sorted(cores))):
+                    os.kill(pid, signal.SIGKILL)
+            elif len(cores) > 1 and (len(cores) == 4 or rng.random() < 0.4):
+                gone = rng.choice(sorted(cores))
+                there.kill_worker(gone)
+                del cores[gone]
+            else:
+                cores[f"worker{change + 1}"] = rng.randint(1, 2)
+                there.add_worker(f"worker{change + 1}", cores[f"worker{change + 1}"])
+        running.until("even spread", evenly(there, cores, sites or sum(cores.values())))
+        running.finish()
+        assert_exact(running)
+        assert decisions(running.records())
