@@ -23,9 +23,12 @@ from benchmarks.adapt import tell
 from benchmarks.adapt.bench import Bench
 from benchmarks.adapt.cluster import cluster, keep_spark_inside
 from benchmarks.adapt.contention import contention
+from benchmarks.adapt.drift import drift
+from benchmarks.adapt.memory import memory
 from benchmarks.adapt.moving import moving
 from benchmarks.adapt.outcome import Outcome
 from benchmarks.adapt.quiet import quiet
+from benchmarks.adapt.rotate import rotate
 from benchmarks.adapt.running import Inexact, Stage
 from benchmarks.adapt.slow import slow
 from benchmarks.run import chosen
@@ -37,6 +40,9 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], Outcome]]] = {
     "slow-2": (EIGHT_SITES, partial(slow, slowed=2)),
     "slow-4": (EIGHT_SITES, partial(slow, slowed=4)),
     "slow-6": (EIGHT_SITES, partial(slow, slowed=6)),
+    "drift": (EIGHT_SITES, drift),
+    "memory": (EIGHT_SITES, memory),
+    "rotate": (EIGHT_SITES, rotate),
     "quiet": (TWO_SITES, quiet),
     "moving": (TWO_SITES, moving),
     "contention": (TWO_SITES, contention),

@@ -22,8 +22,11 @@ class Epoch:
     busy: tuple[float, ...]  # seconds that each site worked
     units: tuple[int, ...]  # that each site holds
     memory: tuple[int, ...]  # bytes of state that each site has in memory
-    limits: tuple[int, ...]  # bytes that it may have; none known, none here
+    limits: tuple[int, ...]  # bytes that it may have
     moves: int  # asked for and not refused
+    spills: int = 0
+    fetches: int = 0
+    on_disk: int = 0  # units
 
     @property
     def rate(self) -> float:
@@ -38,12 +41,15 @@ class Epoch:
             seconds=max(figures["committedAt"] - before, 1e-6),
             rows=figures["rowsIn"],
             results=figures["rowsOut"],
-            backlog=figures.get("backlogRows", 0),
+            backlog=figures["backlogRows"],
             busy=tuple(round(site["busySeconds"], 3) for site in sites),
             units=tuple(site["units"] for site in sites),
             memory=tuple(site["memoryBytes"] for site in sites),
-            limits=tuple(site["memoryLimit"] for site in sites if "memoryLimit" in site),
+            limits=tuple(site["memoryLimit"] for site in sites),
             moves=sum(1 for d in record["decisions"] if d["action"] == "move" and not d["refused"]),
+            spills=figures["spills"],
+            fetches=figures["fetches"],
+            on_disk=sum(site["spilledUnits"] for site in sites),
         )
 
 

@@ -22,22 +22,28 @@ from sluice.model.routing import unit_of
 
 STREAMS = "AB"
 SECOND = 1_000_000
-POOL = 1 << 16  # keys among which hot ones are looked for
 
 
 @dataclass(frozen=True)
 class Hot:
-    """A few keys that get most rows, other ones after every `files` files.
+    """Keys that get a greater share of the rows: those of some neighbouring units, which move on with time.
 
-    Each set lies on `sites` sites of the first routing, of as many as `of`, as evenly as it can: how bad skew is for a
-    placement that stays depends on little else, and is not left to chance.
+    Neighbours in the hash are at one site until something moves them. Skew of as many keys drawn at random would be
+    spread evenly by the hash, and no placement would be better than another.
     """
 
-    keys: int
-    share: float
-    files: int
-    sites: int
+    units: int  # whose keys are hot
     of: int
+    share: float  # of the rows that they get
+    first: int  # files before the first change
+    files: int  # from one change to the next
+    step: int  # units that are hot no longer after a change, and as many that are hot now
+
+    def holds(self, unit: np.ndarray, number: int) -> np.ndarray:
+        """Which units are hot in a file."""
+        turn = max(0, (number - self.first) // self.files)
+        hot: np.ndarray = (unit - turn * self.step) % self.of < self.units
+        return hot
 
 
 @dataclass(frozen=True)
@@ -56,9 +62,10 @@ class Rows:
     def says(self) -> str:
         text = f"2 streams x {self.files} files x {self.rows:,} rows, {self.keys:,} keys, within {self.within} s"
         if self.hot:
+            part = self.hot.units / self.hot.of
             text += (
-                f"; {self.hot.share:.0%} of the rows on {self.hot.keys} keys at {self.hot.sites} of {self.hot.of} "
-                f"sites, other ones after every {self.hot.files} files"
+                f"; {self.hot.share:.0%} of the rows on {part:.0%} of the keys, neighbours in the hash, of which "
+                f"{self.hot.step / self.hot.units:.0%} change after every {self.hot.files} files"
             )
         return text
 
@@ -86,26 +93,20 @@ def table(rows: Rows, stream: int, number: int) -> pa.Table:
     rng = np.random.default_rng([5, stream, number])
     ids = np.arange(number * rows.rows, (number + 1) * rows.rows)
     at = FIRST_EVENT + ids * (rows.seconds * SECOND) // rows.rows
-    drawn = rng.integers(0, rows.keys, rows.rows)
-    if rows.hot:
-        chosen = hot_keys(rows.hot, number // rows.hot.files)
-        drawn = np.where(rng.random(rows.rows) < rows.hot.share, rng.choice(chosen, rows.rows), drawn)
+    drawn = keys(rows, rng, number)
     columns = {"key": drawn, "ts": pa.array(at, pa.timestamp("us", tz="UTC")), "id": ids}
     if rows.wide:
         columns["payload"] = pa.array([rng.bytes(rows.wide) for _ in range(rows.rows)], pa.binary())
     return pa.table(columns)
 
 
-def hot_keys(hot: Hot, turn: int) -> np.ndarray:
-    """The keys that are hot in a turn: on the sites whose turn it is, each key in a 64th of the hashes of its own."""
-    pool = np.arange(POOL)
-    fine = unit_of(hash_keys([pa.array(pool)]), 64)
-    sites = [(turn * hot.sites + i) % hot.of for i in range(hot.sites)]
-    found: list[int] = []
-    for i in range(hot.keys):
-        site, place = sites[i % hot.sites], i // hot.sites
-        found.append(int(pool[fine == site * 64 // hot.of + place][turn]))
-    return np.array(found)
+def keys(rows: Rows, rng: np.random.Generator, number: int) -> np.ndarray:
+    drawn = rng.integers(0, rows.keys, rows.rows)
+    if rows.hot is None:
+        return drawn
+    all_ = np.arange(rows.keys)
+    hot = all_[rows.hot.holds(unit_of(hash_keys([pa.array(all_)]), rows.hot.of), number)]
+    return np.where(rng.random(rows.rows) < rows.hot.share, rng.choice(hot, rows.rows), drawn)
 
 
 def linked(home: Path, target: Path, first: int, last: int) -> None:

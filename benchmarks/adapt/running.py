@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.adapt import exact
+from benchmarks.adapt import exact, resident
 from benchmarks.adapt.epochs import Epoch, Watch
 from benchmarks.adapt.feeder import Feeder
 from benchmarks.adapt.load import others
@@ -55,6 +55,7 @@ class Run:
     decisions: tuple[dict[str, Any], ...] = ()
     given: tuple[tuple[int, int, int], ...] = ()  # (file, epoch, results), see exact.by_file
     arrived: Mapping[int, float] = field(default_factory=dict)
+    resident: tuple[tuple[float, tuple[int, ...]], ...] = ()  # see resident.py
 
     def committed(self) -> dict[int, float]:
         return {epoch.number: epoch.committed for epoch in self.epochs}
@@ -104,7 +105,8 @@ class Stage:
             linked(home, here / "in", 0, feed[0] if feed else files)
             feeder = Feeder(home, here / "in", feed[0], files, feed[1]) if feed else None
             before = others()
-            run = self._watched(contender, rows, setup, here, steps or {}, feeder)
+            with resident.sampled(setup.sites) as memory:
+                run = self._watched(contender, rows, setup, here, memory, steps or {}, feeder)
             busy = others().since(before)
             wanted, got = exact.expected(rows, here / "in"), exact.found(here / "out")
             if got != wanted:
@@ -118,6 +120,7 @@ class Stage:
                 tuple(run.decisions),
                 tuple(exact.by_file(rows, here / "out")),
                 feeder.arrived if feeder else {},
+                tuple(memory.samples),
             )
 
     def _watched(
@@ -126,10 +129,11 @@ class Stage:
         rows: Rows,
         setup: Setup,
         here: Path,
+        memory: resident.Samples,
         steps: Mapping[int, Step],
         feeder: Feeder | None,
     ) -> _Watched:
-        query = self._started(contender, rows, setup, here, feeder is None)
+        query = self._started(contender, rows, setup, here, memory.directory, feeder is None)
         try:
             for site in range(setup.sites if setup.service else 0):
                 query.slowDown(site, f"{setup.service * 1e6} microseconds")
@@ -142,7 +146,9 @@ class Stage:
             query.stop()
             shutil.rmtree(here / "ck", ignore_errors=True)
 
-    def _started(self, contender: Contender, rows: Rows, setup: Setup, here: Path, to_the_end: bool) -> Any:
+    def _started(
+        self, contender: Contender, rows: Rows, setup: Setup, here: Path, memory: Path, to_the_end: bool
+    ) -> Any:
         flow = Flow(self.spark, name=rows.name)
         a, b = (
             flow.readFiles(s, str(here / "in" / s), eventTime="ts", maxFilesPerTrigger=setup.files_at_once)
@@ -150,7 +156,8 @@ class Stage:
         )
         writer = a.join(b, on="key", within=f"{rows.within} seconds").writeStream.format("parquet")
         writer = writer.option("path", str(here / "out")).option("checkpointLocation", str(here / "ck"))
-        writer = writer.options(sites=setup.sites, partitions=setup.units, diskDir=str(here / "disk"))
+        writer = writer.options(memoryDir=str(memory), diskDir=str(here / "disk"))
+        writer = writer.options(sites=setup.sites, partitions=setup.units)
         writer = writer.options(**{**setup.options, **contender.options}).policy(contender.policy, collect=COLLECT)
         return (writer.trigger(availableNow=True) if to_the_end else writer.trigger(processingTime="0 seconds")).start()
 
