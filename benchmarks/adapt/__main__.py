@@ -74,6 +74,7 @@ def run(args: argparse.Namespace, out: Path, work: Path) -> list[str]:
     for master, names in groupby(wanted, key=lambda name: SCENARIOS[name][0]):
         with cluster(master, work) as spark:
             bench = Bench(Stage(spark, args.cache, work), tuple(args.policies), args.seconds, args.quick)
+            bench.warm_up(spark.sparkContext.defaultParallelism)
             for name in names:
                 begun = time.monotonic()
                 try:

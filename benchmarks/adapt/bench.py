@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.adapt.rows import Rows
-from benchmarks.adapt.running import Contender, Setup, Stage
+from benchmarks.adapt.running import STATIC, Contender, Setup, Stage
 
 EIGHT = 8
 UNITS = 64
@@ -30,6 +30,10 @@ class Bench:
     @property
     def even(self) -> Rows:
         return EVEN
+
+    def warm_up(self, sites: int) -> None:
+        """A run that nobody looks at: new executors load code and compile, and the first contender would pay for it."""
+        self.stage.run(STATIC, EVEN, Setup(sites, UNITS), WARM)
 
     def eight(self, **options: str) -> Setup:
         """Eight sites whose rows take so long that an epoch is mostly this."""

@@ -22,7 +22,6 @@ SETUP = Setup(sites=2, units=64)
 def contention(bench: Bench) -> Outcome:
     files = {STATIC.name: WARM + bench.epochs(16), HYBRID.name: WARM + bench.epochs(24)}
     with cores_of_their_own():
-        bench.stage.run(STATIC, ROWS, SETUP, WARM)  # warms the executors up
         runs = [contended(bench, c, files[c.name]) for c in bench.contenders(STATIC, HYBRID)]
     rows = [
         [run.contender, f"{rate(run.epochs[2:WARM]):,.0f}", f"{rate(steady(run)):,.0f}",

@@ -15,10 +15,9 @@ SETUP = Setup(sites=2, units=256)
 
 
 def quiet(bench: Bench) -> Outcome:
-    """Runs alternate, so that a machine that becomes slower does so for both; the first run is thrown away."""
+    """Runs alternate, so that a machine that becomes slower does so for both."""
     files = SKIPPED + bench.epochs(13)
     pair = bench.contenders(STATIC, HYBRID)
-    bench.stage.run(STATIC, ROWS, SETUP, SKIPPED + 1)
     order = [c for repeat in range(1 if bench.quick else REPEATS) for c in (pair if repeat % 2 else pair[::-1])]
     runs = [bench.stage.run(c, ROWS, SETUP, files) for c in order]
     epochs = {c.name: [e for r in runs if r.contender == c.name for e in r.epochs[SKIPPED:]] for c in pair}

@@ -96,7 +96,9 @@ def table(rows: Rows, stream: int, number: int) -> pa.Table:
     drawn = keys(rows, rng, number)
     columns = {"key": drawn, "ts": pa.array(at, pa.timestamp("us", tz="UTC")), "id": ids}
     if rows.wide:
-        columns["payload"] = pa.array([rng.bytes(rows.wide) for _ in range(rows.rows)], pa.binary())
+        drawn_bytes = pa.py_buffer(rng.bytes(rows.wide * rows.rows))
+        fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(rows.wide), rows.rows, [None, drawn_bytes])
+        columns["payload"] = fixed.cast(pa.binary())
     return pa.table(columns)
 
 
