@@ -1,6 +1,6 @@
 # Every target prepares what it needs; `make help` lists them. ARGS goes to the command behind a target.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow bench figures lint clean
+.PHONY: help setup demo test test-slow bench bench-adapt figures lint clean
 SHELL := bash
 
 ARGS ?=
@@ -8,7 +8,7 @@ ARGS ?=
 RUN := source .venv/sluice-env.sh &&
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: ## prepare .venv, and a Java for Spark if there is none (again: only what changed)
 	@scripts/setup.sh
@@ -25,6 +25,9 @@ test-slow: setup ## the long tests: kills and soak
 bench: setup ## Sluice beside Spark's own join, Flink and DuckDB; ARGS="--help" lists the choices
 	@scripts/flink.sh
 	@$(RUN) python -m benchmarks.run $(ARGS)
+
+bench-adapt: setup ## policies side by side while sites slow down, keys drift and memory shrinks; ARGS="--help"
+	@$(RUN) python -m benchmarks.adapt $(ARGS)
 
 figures: setup ## the papers' experiments in the simulator, into figures/; half an hour; fails if a claim is missed
 	@$(RUN) sluice figures flux --out figures $(ARGS)

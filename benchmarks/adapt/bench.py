@@ -1,0 +1,48 @@
+"""What all scenarios share: sizes, the emulated service time, and who takes part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.adapt.rows import Rows
+from benchmarks.adapt.running import STATIC, Contender, Setup, Stage
+
+EIGHT = 8
+UNITS = 64
+"""Eight units a site: a round of the policy takes one from a site, so more of them would only take longer to move."""
+SLOWED_TO = 0.43
+"""What is left of a site's speed: the Flux paper's external process takes 57 %."""
+WARM = 5
+"""Epochs before a disturbance: two to load code and fill the window, three to be compared with."""
+EPOCH_ROWS = 160_000
+EVEN = Rows("even", files=40, rows=EPOCH_ROWS // 2, keys=200_000)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One call of the benchmark."""
+
+    stage: Stage
+    policies: tuple[str, ...]
+    seconds: float = 3.0  # emulated work that a site has in an epoch
+    quick: bool = False
+
+    @property
+    def even(self) -> Rows:
+        return EVEN
+
+    def warm_up(self, sites: int) -> None:
+        """A run that nobody looks at: new executors load code and compile, and the first contender would pay for it."""
+        self.stage.run(STATIC, EVEN, Setup(sites, UNITS), WARM)
+
+    def eight(self, **options: str) -> Setup:
+        """Eight sites whose rows take so long that an epoch is mostly this."""
+        return Setup(EIGHT, UNITS, self.seconds / (EPOCH_ROWS / EIGHT), options)
+
+    def contenders(self, *all_: Contender) -> list[Contender]:
+        """Those whose policy was asked for."""
+        return [c for c in all_ if c.policy in self.policies]
+
+    def epochs(self, wanted: int) -> int:
+        """Fewer of them for a quick look, which shows that it runs and little else."""
+        return max(4, wanted // 4) if self.quick else wanted

@@ -1,0 +1,69 @@
+"""What a run's journal says of its epochs, read while it runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch: `seconds` is the time from the commit before it to its own, everything included."""
+
+    number: int
+    committed: float
+    seconds: float
+    rows: int
+    results: int
+    backlog: int
+    busy: tuple[float, ...]  # seconds that each site worked
+    units: tuple[int, ...]  # that each site holds
+    memory: tuple[int, ...]  # bytes of state that each site has in memory
+    limits: tuple[int, ...]  # bytes that it may have
+    moves: int  # asked for and not refused
+    spills: int = 0
+    fetches: int = 0
+    on_disk: int = 0  # units
+
+    @property
+    def rate(self) -> float:
+        return self.rows / self.seconds
+
+    @classmethod
+    def of(cls, record: dict[str, Any], before: float) -> Epoch:
+        figures, sites = record["figures"], record["figures"]["sites"]
+        return cls(
+            number=record["epoch"],
+            committed=figures["committedAt"],
+            seconds=max(figures["committedAt"] - before, 1e-6),
+            rows=figures["rowsIn"],
+            results=figures["rowsOut"],
+            backlog=figures["backlogRows"],
+            busy=tuple(round(site["busySeconds"], 3) for site in sites),
+            units=tuple(site["units"] for site in sites),
+            memory=tuple(site["memoryBytes"] for site in sites),
+            limits=tuple(site["memoryLimit"] for site in sites),
+            moves=sum(1 for d in record["decisions"] if d["action"] == "move" and not d["refused"]),
+            spills=figures["spills"],
+            fetches=figures["fetches"],
+            on_disk=sum(site["spilledUnits"] for site in sites),
+        )
+
+
+class Watch:
+    """Gives every epoch once, soon after its commit. Reads file names until there is a new one, which costs little."""
+
+    def __init__(self, checkpoint: Path, begun: float) -> None:
+        self.journal, self.next, self.last = checkpoint / "journal", 0, begun
+        self.decisions: list[dict[str, Any]] = []
+
+    def new(self) -> Iterator[Epoch]:
+        while (path := self.journal / f"{self.next:012d}.json").exists():
+            record = json.loads(path.read_text())
+            epoch = Epoch.of(record, self.last)
+            self.next, self.last = self.next + 1, epoch.committed
+            self.decisions += record["decisions"]
+            yield epoch

@@ -1,0 +1,205 @@
+"""One run: a contender over a scenario's rows, disturbed at given epochs, watched, and checked against DuckDB."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.adapt import exact, resident
+from benchmarks.adapt.epochs import Epoch, Watch
+from benchmarks.adapt.feeder import Feeder
+from benchmarks.adapt.load import others
+from benchmarks.adapt.rows import STREAMS, Rows, linked, prepared
+from benchmarks.session import scratch
+from sluice import Flow
+
+PERIOD = 0.05  # seconds between two looks at the journal
+COLLECT = "2 seconds"
+LONGEST = 1200.0  # seconds after which a run is given up
+
+Step = Callable[[Any], None]
+"""Something done to the running query, before the epoch it is filed under."""
+
+
+class Inexact(Exception):
+    """A run whose results are not those of the batch join."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way to run the query: under a policy, with options of the writer."""
+
+    name: str
+    policy: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+STATIC, HYBRID = Contender("static", "static"), Contender("hybrid", "hybrid")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was measured of one contender."""
+
+    contender: str
+    epochs: tuple[Epoch, ...]
+    results: int
+    moves: int
+    others: float
+    decisions: tuple[dict[str, Any], ...] = ()
+    given: tuple[tuple[int, int, int], ...] = ()  # (file, epoch, results), see exact.by_file
+    arrived: Mapping[int, float] = field(default_factory=dict)
+    resident: tuple[tuple[float, tuple[int, ...]], ...] = ()  # see resident.py
+
+    def committed(self) -> dict[int, float]:
+        return {epoch.number: epoch.committed for epoch in self.epochs}
+
+    def latencies(self) -> list[tuple[float, int]]:
+        return exact.latencies(list(self.given), self.arrived, self.committed())
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How every run of a scenario is set up: sites, units, and the time that a row takes at each site."""
+
+    sites: int
+    units: int
+    service: float = 0.0  # emulated seconds a row; 0 is the machine's own speed
+    options: Mapping[str, str] = field(default_factory=dict)
+    files_at_once: int = 1
+
+    def says(self) -> str:
+        how = f"every row takes {self.service * 1e6:.0f} µs at its site, emulated by sleeping"
+        return f"{self.sites} sites, {self.units} units; " + (how if self.service else "real processor time only")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where runs take place."""
+
+    spark: SparkSession
+    cache: Path
+    work: Path
+
+    def run(
+        self,
+        contender: Contender,
+        rows: Rows,
+        setup: Setup,
+        files: int | None = None,
+        steps: Mapping[int, Step] | None = None,
+        feed: tuple[int, float] | None = None,
+    ) -> Run:
+        """Run over the first `files` files; or, with `feed`, over that many at once, then one at every so many
+        seconds."""
+        home, files = prepared(rows, self.cache), files or rows.files
+        with scratch(self.work) as here:
+            for stream in STREAMS:
+                (here / "in" / stream).mkdir(parents=True)
+            linked(home, here / "in", 0, feed[0] if feed else files)
+            feeder = Feeder(home, here / "in", feed[0], files, feed[1]) if feed else None
+            before = others()
+            with resident.sampled(setup.sites) as memory:
+                run = self._watched(contender, rows, setup, here, memory, steps or {}, feeder)
+            busy = others().since(before)
+            wanted, got = exact.expected(rows, here / "in"), exact.found(here / "out")
+            if got != wanted:
+                raise Inexact(f"{contender.name} on {rows.name}: {got} is not DuckDB's {wanted}")
+            return Run(
+                contender.name,
+                tuple(run.epochs),
+                got.results,
+                sum(e.moves for e in run.epochs),
+                busy,
+                tuple(run.decisions),
+                tuple(exact.by_file(rows, here / "out")),
+                feeder.arrived if feeder else {},
+                tuple(memory.samples),
+            )
+
+    def _watched(
+        self,
+        contender: Contender,
+        rows: Rows,
+        setup: Setup,
+        here: Path,
+        memory: resident.Samples,
+        steps: Mapping[int, Step],
+        feeder: Feeder | None,
+    ) -> _Watched:
+        query = self._started(contender, rows, setup, here, memory.directory, feeder is None)
+        try:
+            for site in range(setup.sites if setup.service else 0):
+                query.slowDown(site, f"{setup.service * 1e6} microseconds")
+            watched = _Watched(Watch(here / "ck", time.time()), steps, query)
+            watched.until_over(feeder)
+            return watched
+        finally:
+            if feeder:
+                feeder.end()
+            query.stop()
+            shutil.rmtree(here / "ck", ignore_errors=True)
+
+    def _started(
+        self, contender: Contender, rows: Rows, setup: Setup, here: Path, memory: Path, to_the_end: bool
+    ) -> Any:
+        flow = Flow(self.spark, name=rows.name)
+        a, b = (
+            flow.readFiles(s, str(here / "in" / s), eventTime="ts", maxFilesPerTrigger=setup.files_at_once)
+            for s in STREAMS
+        )
+        writer = a.join(b, on="key", within=f"{rows.within} seconds").writeStream.format("parquet")
+        writer = writer.option("path", str(here / "out")).option("checkpointLocation", str(here / "ck"))
+        writer = writer.options(memoryDir=str(memory), diskDir=str(here / "disk"))
+        writer = writer.options(sites=setup.sites, partitions=setup.units)
+        writer = writer.options(**{**setup.options, **contender.options}).policy(contender.policy, collect=COLLECT)
+        return (writer.trigger(availableNow=True) if to_the_end else writer.trigger(processingTime="0 seconds")).start()
+
+
+@dataclass
+class _Watched:
+    """The epochs of a run as they come, with steps taken between them."""
+
+    watch: Watch
+    steps: Mapping[int, Step]
+    query: Any
+    epochs: list[Epoch] = field(default_factory=list)
+
+    @property
+    def decisions(self) -> list[dict[str, Any]]:
+        return self.watch.decisions
+
+    def until_over(self, feeder: Feeder | None) -> None:
+        begun = time.monotonic()
+        while self.query.isActive:
+            self._look()
+            if feeder and self._caught_up(feeder):
+                break
+            if time.monotonic() - begun > LONGEST:
+                raise TimeoutError(f"a run took longer than {LONGEST:.0f} s")
+            time.sleep(PERIOD)
+        if not feeder:
+            self.query.awaitTermination()
+        elif self.query.exception():
+            raise self.query.exception()
+        self._look()
+
+    def _look(self) -> None:
+        for epoch in self.watch.new():
+            self.epochs.append(epoch)
+            if step := self.steps.get(epoch.number + 1):
+                step(self.query)
+
+    def _caught_up(self, feeder: Feeder) -> bool:
+        """Whether all that arrived has been processed; the first time, the schedule begins."""
+        behind = sum(e.rows for e in self.epochs) < feeder.rows() or (self.epochs and self.epochs[-1].backlog > 0)
+        if behind or not self.epochs:
+            return False
+        feeder.begin()
+        return feeder.over and sum(e.rows for e in self.epochs) == feeder.rows()

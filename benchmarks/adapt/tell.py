@@ -1,0 +1,77 @@
+"""How the adaptive benchmark speaks: text while it runs, files to keep, and Markdown from those files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks import report
+from benchmarks.adapt.outcome import Chart, Outcome
+from sluice.dashboard.chart import Axis, Line, Mark, chart
+from sluice.dashboard.quantity import ROWS, SECONDS
+
+BARS = ["bar", "measured", "asked for", ""]
+
+
+def opening(head: dict[str, dict[str, str]]) -> None:
+    for title, values in head.items():
+        report.facts(title, values)
+    print(
+        "Sites are real executors' slots. Where 'emulation' says so, a site sleeps for every row, so that eight sites "
+        "can be compared on fewer cores: rows/s are then of the emulated sites, not of this machine."
+    )
+
+
+def outcome(found: Outcome) -> None:
+    document = found.document()
+    print(f"\n{found.scenario}: {found.about}")
+    for title, text in found.facts.items():
+        print(f"  {title}: {text}")
+    report.table("", document["head"], document["rows"])
+    if found.bars:
+        report.table("", BARS, document["bars"])
+
+
+def keep(found: Outcome, head: dict[str, dict[str, str]], directory: Path) -> None:
+    """A JSON file with every epoch, and the charts."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{found.scenario}.json").write_text(json.dumps(head | found.document()) + "\n")
+    for name, drawn in found.charts.items():
+        suffix = f"-{name}" if name else ""
+        (directory / f"{found.scenario}{suffix}.svg").write_text(svg(drawn, found))
+
+
+def svg(drawn: Chart, found: Outcome) -> str:
+    lines = [
+        Line(name, [x for x, _ in points], [y for _, y in points], points=True) for name, points in drawn.lines.items()
+    ]
+    marks = [Mark(text, y=value) for text, value in drawn.marks.items()]
+    marks += [Mark(text, x=moment) for text, moment in drawn.at.items()]
+    quantity = SECONDS if drawn.y == "seconds" else ROWS
+    low = None if drawn.log else 0
+    y = Axis(drawn.y, quantity, log=drawn.log, low=low)
+    return chart(drawn.title, Axis("seconds"), y, lines, marks, note=found.facts.get("emulation", ""))
+
+
+def markdown(directory: Path) -> str:
+    """The tables of all scenarios on file, as the documentation shows them."""
+    found = [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
+    if not found:
+        raise SystemExit(f"there are no figures in {directory}: run the benchmark first")
+    return "\n\n".join(section(document) for document in found)
+
+
+def section(document: dict[str, Any]) -> str:
+    facts = [f"- {title}: {text}" for title, text in document["facts"].items()]
+    parts = [f"### {document['scenario']}", document["about"] + ".", "\n".join(facts)]
+    parts.append(piped(document["head"], document["rows"]))
+    if document["bars"]:
+        parts.append(
+            piped(BARS, [[*row[:3], "**missed**" if row[3] == "MISSED" else row[3]] for row in document["bars"]])
+        )
+    return "\n\n".join(parts)
+
+
+def piped(head: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
