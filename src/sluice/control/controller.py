@@ -18,7 +18,7 @@ import numpy as np
 from sluice.control.movement import Extract, Install, Instruction, Movement, Phase, Restart, Transfer
 from sluice.control.rounds import Rounds
 from sluice.model.columns import unpacked
-from sluice.model.epoch import EpochRecord
+from sluice.model.epoch import Attempt, EpochRecord
 from sluice.model.routing import Routing, intersect
 from sluice.model.state import SegmentRef, unit_bytes
 from sluice.model.view import ClusterView, Move
@@ -218,7 +218,12 @@ class Controller:
             if movement.phase is Phase.EXTRACTING and not shared:
                 _expect(movement.extracted(), Transfer)
             missing = [ref for ref in own if ref.id not in self._copied[movement.unit]]
-            if movement.phase is Phase.TRANSFERRING and sum(r.length for r in missing) <= left[movement.target]:
+            newest = Attempt.prefix(
+                record.number
+            )  # of a unit that gets more in an epoch than may be copied, these stay
+            few = all(r.id.startswith(newest) for r in missing)
+            few = few or sum(r.length for r in missing) <= left[movement.target]
+            if movement.phase is Phase.TRANSFERRING and few:
                 routing = routing.moved(movement.unit, movement.target, record.number + 1)
                 left[movement.target] -= sum(r.length for r in missing)
                 continue

@@ -24,7 +24,12 @@ class Attempt:
     token: str
 
     def __str__(self) -> str:
-        return f"{self.number:012d}-{self.site:04d}-{self.run}-{self.token}"
+        return f"{self.prefix(self.number)}{self.site:04d}-{self.run}-{self.token}"
+
+    @staticmethod
+    def prefix(number: int) -> str:
+        """What the names of an epoch's files begin with."""
+        return f"{number:012d}-"
 
 
 _ATTEMPT = re.compile(r"(?P<number>\d{12})-\d{4}-(?P<run>[0-9a-f]+)-[0-9a-f]+[-.]")

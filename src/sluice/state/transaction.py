@@ -80,7 +80,7 @@ class Transaction:
         Segments that are `arriving` belong to units on their way to this site, and are copied ahead of time.
         """
         wanted = [run.segment.id for run in manifest] + [ref.id for ref in arriving]
-        self.tiers.begin(wanted, sparing=f"{self.attempt.number:012d}-")
+        self.tiers.begin(wanted, sparing=Attempt.prefix(self.attempt.number))
         self._live = [run for run in manifest if not self._expired(run.segment)]
         self._waiting = [run for run in self._live if run.segment.pending]
         self._live = [run for run in self._live if not run.segment.pending]
