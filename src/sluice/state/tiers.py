@@ -48,7 +48,8 @@ class Tiers:
             self._sizes[tier] = {}
             for entry in place.files():
                 if _segment(entry.name) in keep:
-                    self._sizes[tier][entry.name] = entry.size
+                    if entry.name.endswith(SUFFIX):  # else a draft, perhaps of an attempt still at work
+                        self._sizes[tier][entry.name] = entry.size
                 elif not entry.name.startswith(sparing):
                     place.delete(entry.name)
 
@@ -68,6 +69,7 @@ class Tiers:
         if found is not None:
             return found
         data = self.fetch(ref)
+        self.drop(ref.id)  # it may lie here in pages
         self.add(ref.id, data, room=self.limit - self.used)
         return data
 
@@ -125,9 +127,21 @@ class Tiers:
                 del self._sizes[tier][name]
                 self._place(tier).delete(name)
 
+    def clear(self, state: Sequence[RunRef], waiting: Iterable[str]) -> None:
+        """Take out of memory what is no state of this site any more; segments that are `waiting` go to disk."""
+        held = {run.segment.id: set(numbers(run.units).tolist()) for run in state}
+        later = set(waiting)
+        for name in list(self._sizes[MEMORY]):
+            segment = _segment(name)
+            if segment in later:
+                self._move(name, MEMORY, DISK)
+            elif segment not in held or (PAGE in name and _unit(name) not in held[segment]):
+                del self._sizes[MEMORY][name]
+                self.memory.delete(name)
+
     def settle(self, newest_first: Sequence[SegmentRef]) -> None:
         """Bring the memory tier within its limit: what comes late in this order goes to disk."""
-        room = self.limit
+        room = self.limit - sum(size for name, size in self._sizes[MEMORY].items() if PAGE in name)
         for ref in newest_first:
             name = ref.id + SUFFIX
             size = self._sizes[MEMORY].get(name)
@@ -171,9 +185,11 @@ class Tiers:
     def _move(self, name: str, source: str, target: str) -> int:
         size = self._sizes[source].pop(name)
         place = self._place(source)
-        if place.size(name) is None:
+        try:
+            data = place.map(name)
+        except StorageError:
             return 0  # another attempt at this epoch has done it
-        if self._write(name, place.map(name), target) == source:
+        if self._write(name, data, target) == source:
             return 0
         place.delete(name)
         return size
@@ -187,7 +203,7 @@ def _page(segment: str, unit: int) -> str:
 
 
 def _segment(name: str) -> str:
-    return name.removesuffix(SUFFIX).partition(PAGE)[0]
+    return name.partition(SUFFIX)[0].partition(PAGE)[0]
 
 
 def _unit(name: str) -> int:

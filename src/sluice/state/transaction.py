@@ -71,7 +71,6 @@ class Transaction:
         self._fresh: dict[int, list[Run]] = {}
         self._staged: list[tuple[RunRef, pa.Buffer]] = []
         self._opened: dict[str, Run] = {}
-        self._merged_away: list[str] = []
         self._turn_bytes = 0
 
     def begin(self, manifest: Manifest, arriving: Sequence[SegmentRef] = ()) -> None:
@@ -79,11 +78,12 @@ class Transaction:
 
         Segments that are `arriving` belong to units on their way to this site, and are copied ahead of time.
         """
-        wanted = [run.segment.id for run in manifest] + [ref.id for ref in arriving]
+        needed = [run for run in manifest if not self._expired(run.segment)]
+        self._arriving = [ref.id for ref in arriving]
+        wanted = [*(run.segment.id for run in needed), *self._arriving]
         self.tiers.begin(wanted, sparing=Attempt.prefix(self.attempt.number))
-        self._live = [run for run in manifest if not self._expired(run.segment)]
-        self._waiting = [run for run in self._live if run.segment.pending]
-        self._live = [run for run in self._live if not run.segment.pending]
+        self._waiting = [run for run in needed if run.segment.pending]
+        self._live = [run for run in needed if not run.segment.pending]
         self._whole_runs = {run.segment.id: run for run in self._live}
         for ref in arriving:
             self.tiers.read(ref)
@@ -115,6 +115,7 @@ class Transaction:
         sizes = self._local_bytes(self._live)
         for unit in [*memory, *(u for u in held if u not in known), *disk]:
             self.residence.arrive(unit, round(sizes[unit]), resident=unit not in disk)
+        self._cut_all(self._live)
 
     def grow(self, unit: int) -> None:
         """A unit has had its turn: its state is larger by what that has added."""
@@ -204,15 +205,15 @@ class Transaction:
 
     def _settle(self, manifest: Manifest) -> None:
         """Bring the memory tier within its limit."""
-        if self.tiers.used > self.tiers.limit:
-            for segment in self._merged_away:
-                self.tiers.drop(segment)
         state = tuple(run for run in manifest if not run.segment.pending)
+        if self.tiers.used > self.tiers.limit:
+            waiting = [run.segment.id for run in manifest if run.segment.pending]
+            self.tiers.clear(state, [*waiting, *self._arriving])
         if self.residence is not None:
             self._squeeze(state)
         elif self._too_large(state):
             self._begin_paging(state)
-        elif not self.paging:
+        else:
             self.tiers.settle(sorted((run.segment for run in state), key=lambda s: s.latest, reverse=True))
 
     def _too_large(self, state: Sequence[RunRef]) -> bool:
@@ -230,10 +231,14 @@ class Transaction:
         while isinstance(task := self._relief(), Spill):
             self.spill(task.unit)
         self._opened.clear()
+        self._cut_all(state)
+        self._squeeze(state)
+
+    def _cut_all(self, state: Sequence[RunRef]) -> None:
+        """Lay all segments out in pages that lie here in one file."""
         for run in state:
             if self.tiers.whole(run.segment) is not None:
                 self.tiers.spilled_bytes += self._cut(run)
-        self._squeeze(state)
 
     def _squeeze(self, state: Sequence[RunRef]) -> None:
         """Spill until what lies in memory is within the limit, however large the pages have become."""
@@ -263,7 +268,6 @@ class Transaction:
         ids = {s.id for s in chosen}
         pieces = [part for run in mine if run.segment.id in ids for part in self._open(run)]
         self._live = [run for run in self._live if run.segment.id not in ids]
-        self._merged_away += sorted(ids)
         if pieces:
             merged = merged_run(pieces, keeping.keep_from)
             self.merged_rows += len(merged)
@@ -351,7 +355,8 @@ class Transaction:
         if data is None:
             self._cut(self._whole_runs.get(ref.id, run))
             data = self.tiers.page(ref.id, unit)
-        assert data is not None
+        if data is None:  # another attempt at this epoch has moved it between the two steps
+            return parts(self._decoded(ref, self.tiers.fetch(ref)), ((unit, unit + 1),), self.units)
         return [self._decoded(replace(ref, rows=int(rows[0])), data)]
 
     def _cut(self, run: RunRef) -> int:

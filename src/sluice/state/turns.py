@@ -2,7 +2,8 @@
 
 Units go together as long as nothing speaks against it. When an epoch's time is limited and will not be enough, they go
 in groups, those that are behind first, until the time is up; the others keep their input for a later epoch. When not
-all state fits into memory they go one by one: first those in memory, then those that the rotation brings back.
+all state fits into memory they go one by one: those in memory, and, whenever a rotation is due, the one that it brings
+back.
 """
 
 from __future__ import annotations

@@ -1,0 +1,297 @@
+"""A site's state that does not fit into memory: units in pages, in memory or on disk, and input that waits its turn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from specs import TIME, stream
+
+from sluice.kernels.probe import Run
+from sluice.model.epoch import Attempt, Queues
+from sluice.model.routing import Ranges, first_hash, intersect, subtract
+from sluice.model.state import Manifest, RunRef, SegmentRef
+from sluice.state.segment import Layout, sorted_run
+from sluice.state.storage import Storage, watch
+from sluice.state.tiers import Tiers
+from sluice.state.transaction import Forms, Keeping, Transaction
+
+UNITS = 4
+ALL: Ranges = ((0, UNITS),)
+SCHEMA = stream("a").schema
+LAYOUT = Layout(SCHEMA, "ts")
+ALWAYS = (0, 1 << 60)
+EVERYTHING = Counter({unit: 120 for unit in range(UNITS)})
+"""The rows of each unit after three epochs."""
+
+
+def rows(time: int, *units: int, each: int = 40) -> Run:
+    """Rows of some units at one time; a row's value names its unit."""
+    of = np.repeat(np.array(units), each)
+    hashes = np.array([first_hash(int(u), UNITS) + i for i, u in enumerate(of)], dtype=np.uint32)
+    batch = pa.record_batch([of, pa.array(np.full(len(of), time), TIME), of], schema=SCHEMA)
+    return sorted_run(LAYOUT, hashes, batch)
+
+
+class Site:
+    """One site's state over epochs, in a directory."""
+
+    def __init__(self, root: Path, limit: int, paging: bool = True) -> None:
+        self.root, self.limit, self.paging = root, limit, paging
+        self.number, self.manifest, self.queues = 0, (), None
+        self.held = ALL
+        for name in ("memory", "disk", "durable/state"):
+            (root / name).mkdir(parents=True, exist_ok=True)
+
+    def begin(self, keep_from: int | None = None, arriving: Sequence[SegmentRef] = ()) -> Transaction:
+        places = [Storage(str(self.root / name)) for name in ("memory", "disk", "durable")]
+        self.tiers = Tiers(*places, self.limit)
+        attempt = Attempt(self.number, 0, "ab", "cd")
+        keeping = {0: Keeping(keep_from, None, lambda run: run, 1 << 30)}
+        forms = {0: Forms(LAYOUT, LAYOUT)}
+        transaction = Transaction(attempt, self.tiers, forms, keeping, UNITS, self.held, self.paging)
+        transaction.begin(self.manifest, arriving)
+        transaction.reside(self.queues)
+        return transaction
+
+    def commit(self, transaction: Transaction, leaving: Sequence[int] = ()) -> None:
+        self.manifest: Manifest = transaction.commit(leaving)
+        now = transaction.residence
+        self.queues = None if now is None else Queues(0, 0, now.resident, now.spilled_units, now.rotate_from)
+        self.number += 1
+
+    def add(self, run: Run, **options: object) -> None:
+        """An epoch that only adds rows."""
+        transaction = self.begin(**options)  # type: ignore[arg-type]
+        transaction.stage(0, run)
+        self.commit(transaction)
+
+    def files(self, tier: str) -> list[str]:
+        return sorted(p.name for p in (self.root / tier).iterdir())
+
+    def bytes(self, tier: str) -> int:
+        return sum(p.stat().st_size for p in (self.root / tier).iterdir())
+
+    def all_rows(self) -> Counter:
+        """The rows of each unit, as an epoch would read them."""
+        transaction = self.begin()
+        found: Counter = Counter()
+        for unit in range(UNITS):
+            transaction.turn(intersect(((unit, unit + 1),), self.held))
+            for run in transaction.runs(0, ALWAYS):
+                assert set(run.rows.column("v").to_pylist()) == {unit}
+                found[unit] += len(run)
+        return found
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> Site:
+    """Three epochs of state, of which about half fits into memory."""
+    site = Site(tmp_path, 14_000)
+    for epoch in range(3):
+        site.add(rows(epoch, 0, 1, 2, 3))
+    return site
+
+
+def test_state_that_fits_lies_in_one_file_a_segment(tmp_path):
+    site = Site(tmp_path, 1 << 20)
+    for epoch in range(3):
+        site.add(rows(epoch, 0, 1, 2, 3))
+    assert site.queues is None
+    assert len(site.files("memory")) == 3 and not site.files("disk")
+    assert not any("@" in name for name in site.files("memory"))
+
+
+def test_above_the_limit_whole_units_go_to_disk(crowded):
+    assert crowded.queues is not None
+    assert crowded.queues.disk and crowded.queues.memory
+    assert crowded.bytes("memory") == crowded.tiers.used <= crowded.limit
+    for tier, units in (("memory", crowded.queues.memory), ("disk", crowded.queues.disk)):
+        assert {int(n.partition("@")[2].partition(".")[0]) for n in crowded.files(tier)} == set(units)
+    assert crowded.all_rows() == EVERYTHING
+
+
+def test_without_any_memory_one_unit_at_a_time_is_in_it(tmp_path):
+    site = Site(tmp_path, 0)
+    for epoch in range(3):
+        site.add(rows(epoch, 0, 1, 2, 3))
+    assert site.queues is not None and len(site.queues.memory) <= 1
+    assert len({name.partition("@")[2] for name in site.files("memory")}) <= 1
+    assert site.all_rows() == EVERYTHING
+
+
+def test_a_unit_that_is_fetched_is_in_memory_and_another_makes_room(crowded):
+    transaction = crowded.begin()
+    unit = crowded.queues.disk[0]
+    assert transaction.residence is not None
+    while (task := transaction.residence.step(0.0)) is not None and task.unit != unit:
+        transaction.spill(task.unit)
+    transaction.fetch(unit)
+    crowded.commit(transaction)
+    assert unit in crowded.queues.memory
+    assert [(what, u) for what, u, _ in transaction.events][-1] == ("fetch", unit)
+    assert not [name for name in crowded.files("disk") if f"@{unit}." in name]
+    assert crowded.bytes("memory") <= crowded.limit
+    assert crowded.all_rows() == EVERYTHING
+
+
+def test_what_is_missing_here_comes_from_durable_storage(crowded):
+    for path in [*(crowded.root / "memory").iterdir(), *(crowded.root / "disk").iterdir()][::2]:
+        path.unlink()
+    assert crowded.all_rows() == EVERYTHING
+    assert crowded.tiers.fetched_bytes
+
+
+def test_more_memory_brings_the_units_together_again_and_leaves_no_page(crowded):
+    crowded.limit, crowded.queues = 1 << 20, None
+    assert crowded.all_rows() == EVERYTHING
+    assert not any("@" in name for tier in ("memory", "disk") for name in crowded.files(tier))
+
+
+def test_pending_rows_come_back_in_the_order_of_their_arrival_and_once(tmp_path):
+    site = Site(tmp_path, 1 << 20)
+    for epoch in range(3):
+        transaction = site.begin()
+        transaction.turn(((1, 3),))
+        transaction.postpone(0, rows(10 - epoch, 1, 2, each=5))
+        site.commit(transaction)
+    assert not site.files("memory"), "input that waits takes no memory"
+    transaction = site.begin()
+    assert transaction.pending_rows().tolist() == [0, 15, 15, 0]
+    assert transaction.pending_bytes()[1:3].min() > 0
+    transaction.turn(((1, 2),))
+    assert [run.times[0] for run in transaction.take_pending(0)] == [10, 9, 8]
+    assert transaction.take_pending(0) == []
+    assert transaction.pending_rows().tolist() == [0, 0, 15, 0]
+    site.commit(transaction)
+    transaction = site.begin()
+    assert transaction.pending_rows().tolist() == [0, 0, 15, 0]
+    assert transaction.runs(0, ALWAYS) == [], "it is no state yet"
+
+
+def test_pending_rows_do_not_expire_and_are_not_merged(tmp_path):
+    site = Site(tmp_path, 1 << 20)
+    for _ in range(6):
+        transaction = site.begin(keep_from=100)
+        transaction.turn(ALL)
+        transaction.postpone(0, rows(1, 0, each=5))
+        site.commit(transaction)
+    assert site.begin(keep_from=100).pending_rows().tolist() == [30, 0, 0, 0]
+
+
+@pytest.mark.parametrize("paging", [True, False])
+def test_expired_state_leaves_memory_in_the_epoch_in_which_it_expires(tmp_path, paging):
+    """Not one later: the new rows need its place."""
+    size = Site(tmp_path / "measured", 1 << 20)
+    size.add(rows(0, 0, 1, 2, 3))
+    one = size.bytes("memory")
+    site = Site(tmp_path / "site", 2 * one + 100, paging)
+    for time in (0, 1):
+        site.add(rows(time, 0, 1, 2, 3))
+    for time in (10, 11):
+        site.add(rows(time, 0, 1, 2, 3), keep_from=9)
+        assert site.bytes("memory") == site.tiers.used == (time - 9) * one
+    assert not site.files("disk")
+
+
+def test_what_was_set_apart_is_not_in_memory_twice(tmp_path):
+    site = Site(tmp_path, 14_000)
+    for epoch in range(3):
+        site.add(rows(epoch, 0, 1, 2, 3))
+    for _ in range(2):
+        transaction = site.begin()
+        site.commit(transaction, leaving=transaction.residence.resident if transaction.residence else ())
+    assert site.bytes("memory") == site.tiers.used <= site.limit
+    assert site.all_rows() == EVERYTHING
+
+
+@pytest.mark.parametrize("paging", [True, False])
+def test_segments_of_which_little_is_held_do_not_fill_the_memory(tmp_path, paging):
+    """After a change of sites a segment lies here as a whole, though most of it is of units that are elsewhere."""
+    site = Site(tmp_path, 9_000, paging)
+    for epoch in range(3):
+        site.add(rows(epoch, 0, 1, 2, 3, each=60))
+    site.held = ((0, 1),)
+    others = subtract(ALL, site.held)
+    site.manifest = tuple(RunRef(run.segment, subtract(run.units, others)) for run in site.manifest)
+    for root in ("memory", "disk"):
+        for path in (site.root / root).iterdir():
+            path.unlink()
+    site.queues = None
+    transaction = site.begin()
+    assert sum(len(run) for run in transaction.runs(0, ALWAYS)) == 180
+    transaction.stage(0, rows(5, 0))
+    site.commit(transaction)
+    assert site.bytes("memory") <= site.limit
+    assert site.all_rows() == Counter({0: 220})
+
+
+def test_segments_that_are_copied_ahead_make_room_for_state(tmp_path):
+    other = Site(tmp_path, 1 << 20)
+    other.add(rows(0, 3, each=100))
+    (arriving,) = (run.segment for run in other.manifest)
+    site = Site(tmp_path, arriving.length + 1_000)
+    site.number, site.held = 1, ((0, 3),)
+    for path in (tmp_path / "memory").iterdir():
+        path.unlink()
+    for epoch in range(3):
+        transaction = site.begin(arriving=[arriving])
+        transaction.stage(0, rows(epoch, 0, 1))
+        site.commit(transaction)
+        assert site.bytes("memory") == site.tiers.used <= site.limit
+    assert f"{arriving.id}.arrow" in [*site.files("memory"), *site.files("disk")]
+
+
+def test_a_unit_that_arrives_where_memory_is_short_is_laid_out_in_pages(crowded):
+    """Else it would stay in memory when it is spilled."""
+    queues, crowded.queues = crowded.queues, None
+    crowded.limit = 1 << 20
+    crowded.all_rows()  # whole segments lie in memory again
+    crowded.limit, crowded.queues = 14_000, queues
+    crowded.commit(crowded.begin())
+    assert crowded.bytes("memory") <= crowded.limit
+    assert all("@" in name for name in crowded.files("memory"))
+
+
+def test_the_draft_of_a_writer_that_was_killed_is_no_page(crowded):
+    name = crowded.files("memory")[0]
+    draft = crowded.root / "memory" / f"{name}.0123abcd.tmp"
+    draft.write_bytes(b"half a page")
+    assert crowded.all_rows() == EVERYTHING
+    assert draft.exists(), "its writer may still be at work"
+    crowded.manifest = tuple(run for run in crowded.manifest if run.segment.id != name.partition("@")[0])
+    crowded.begin()
+    assert not draft.exists(), "but not once its segment is gone"
+
+
+def test_another_attempt_that_moves_pages_meanwhile_does_no_harm(crowded):
+    """Whatever happens between any two file operations of ours."""
+    tiers = [crowded.root / name for name in ("memory", "disk")]
+    before = {path: path.read_bytes() for tier in tiers for path in tier.iterdir()}
+    operation, happened = 0, True
+    while happened:
+        for path in (path for tier in tiers for path in tier.iterdir()):
+            path.unlink()
+        for path, data in before.items():
+            path.write_bytes(data)
+        count, happened = 0, False
+
+        def other(name: str, path: str, at: int = operation) -> None:
+            nonlocal count, happened
+            if count == at:
+                happened = True
+                for page in list(tiers[at % 2].iterdir()):
+                    page.rename(tiers[1 - at % 2] / page.name)
+            count += 1
+
+        with watch(other):
+            transaction = crowded.begin()
+            for unit in crowded.queues.memory:
+                transaction.tiers.shift(unit, "disk")
+            assert crowded.all_rows() == EVERYTHING
+        operation += 1
+    assert operation > 20
