@@ -181,3 +181,23 @@ def test_a_lost_or_damaged_file_is_named(before, fast, spill):
         file.unlink()
     with pytest.raises(StorageError, match=r"cannot read .*segments"):
         started(root, spill=spill).run(epoch_rows(KEEP))
+
+
+def test_results_of_a_catch_up_epoch_that_could_not_be_shown_are_shown_before_the_next_batch(fast):
+    """Spark knows nothing of the epoch, so it would not ask for it again."""
+    query = DirectQuery(SPEC, fast / "shown", sites=1, seconds=1e-6)
+    for epoch in range(3):
+        query.run(epoch_rows(epoch))
+
+    def no_renames(operation: str, path: str) -> None:
+        if operation == "move":
+            raise OSError(5, "Input/output error")
+
+    with storage.watch(no_renames), suppress(OSError, StorageError):
+        query.drain()
+    assert query.epochs.record.figures["catchUp"] and not query.epochs.delivered
+    query.run(epoch_rows(3))
+    query.drain()
+    tables = [pa.concat_tables([epoch_rows(e)[i] for e in range(4)]) for i in (0, 1)]
+    assert multiset(query.results()) == multiset(batch_join(SPEC, tables))
+    query.close()
