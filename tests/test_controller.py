@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +12,13 @@ from direct import DirectQuery
 from oracle import multiset
 from specs import SECOND, TIME, handle
 
-from sluice.control.controller import Controller, unit_bytes
-from sluice.model.epoch import EpochRecord
+from sluice.control import controller as control
+from sluice.control.controller import COPIED, LEAST, SHARE, Controller, state_bytes
+from sluice.model.columns import packed, unpacked
+from sluice.model.epoch import EpochRecord, Queues
 from sluice.model.plan import plan_of
 from sluice.model.routing import Routing
+from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.model.stream import Stream
 from sluice.model.view import ClusterView, Move
 from sluice.policies import policy
@@ -35,39 +39,68 @@ class Once:
         return (self.move,) if len(self.seen) == 1 else ()
 
 
-def record(number: int, routing: Routing = EVEN, busy: tuple[float, float] = (1.0, 1.0)) -> EpochRecord:
-    sites = [{"busySeconds": b, "diskBytes": 0} for b in busy]
-    figures = {"sites": sites, "unitRows": list(range(8))}
-    return EpochRecord(number, (None,), routing, ((), ()), figures=figures)
+def record(
+    number: int,
+    routing: Routing = EVEN,
+    busy: tuple[float, float] = (1.0, 1.0),
+    manifests: tuple[Manifest, Manifest] = ((), ()),
+    copied: tuple[int, float] = (0, 0.0),
+    **figures: Any,
+) -> EpochRecord:
+    """An epoch of a second; `copied` is bytes and seconds at each site."""
+    sites = [{"busySeconds": b, "fetchedBytes": copied[0], "fetchSeconds": copied[1]} for b in busy]
+    nothing = packed(np.zeros(8, dtype=np.int64))
+    columns = {"unitRows": packed(np.arange(8)), "unitPending": nothing, "unitDisk": nothing}
+    figures = {"sites": sites, "seconds": {"job": 1.0}, **columns, **figures}
+    return EpochRecord(number, (None,), routing, manifests, figures=figures)
+
+
+def piece(name: str, length: int, *units: int, **values: Any) -> RunRef:
+    """A segment with ten rows of each of these neighbouring units."""
+    held = ((units[0], units[-1] + 1),)
+    rows = 10 * len(units)
+    ref = SegmentRef(name, "file", 0, length, 0, rows, 0, 0, 0, 0, 0, 0, held, (10,) * len(units), 0, **values)
+    return RunRef(ref, held)
 
 
 def test_statistics_are_collected_for_the_least_time_before_the_policy_is_asked():
+    """As nearly as whole epochs can: with half an epoch less than the time it is enough."""
     chosen = Once()
     controller = Controller(chosen, 1 << 30, minimum=5.0)
-    for number, now in enumerate([0.0, 1.0, 4.9]):
+    for number, now in enumerate([0.0, 1.5, 3.0, 4.2]):
         plan = controller.after(record(number, busy=(2.0, 0.5)), now)
         assert plan == replace(plan, routing=EVEN, leaving=(), decisions=())
-    plan = controller.after(record(3, busy=(2.0, 0.5)), 5.0)
+        assert not chosen.seen
+    plan = controller.after(record(4, busy=(2.0, 0.5)), 5.6)
     view = chosen.seen[0]
-    assert view.seconds == 6.0  # three epochs as long as their busiest site; the first began the phase
-    assert view.site_idle.tolist() == [0.0, 4.5]
-    assert view.unit_rows.tolist() == [3 * u for u in range(8)]
+    assert view.seconds == 8.0  # four epochs as long as their busiest site; the first began the phase
+    assert view.site_idle.tolist() == [0.0, 6.0]
+    assert view.unit_rows.tolist() == [4 * u for u in range(8)]
     assert plan.leaving == (0,)
+
+
+@pytest.mark.parametrize(("epochs", "seconds"), [(1, 3.4), (2, 4.1), (10, 4.77)])
+def test_half_an_epoch_is_not_waited_for(epochs, seconds):
+    for late, asked in ((-0.1, False), (0.0, True)):
+        chosen = Once()
+        controller = Controller(chosen, 1 << 30, minimum=5.0)
+        for number in range(epochs + 1):
+            controller.after(record(number), (seconds + late) * number / epochs)
+        assert bool(chosen.seen) == asked
 
 
 def test_a_move_takes_two_epochs_and_the_next_phase_is_as_long():
     controller = Controller(Once(), 1 << 30, minimum=1.0)
-    for number, now in enumerate([0.0, 1.0]):
-        controller.after(record(number), now)
-    prepared = controller.after(record(2), 2.0)
+    controller.after(record(0), 0.0)
+    prepared = controller.after(record(1), 2.0)
     assert (prepared.leaving, prepared.routing) == ((0,), EVEN)
     assert prepared.decisions[0]["refused"] is None
-    switched = controller.after(record(3), 5.0)
+    switched = controller.after(record(2), 5.0)
     assert switched.routing.owners[0] == 1
-    assert switched.routing.since == 4
-    done = controller.after(record(4, switched.routing), 9.0)
+    assert switched.routing.since == 3
+    assert controller.rounds.collect == 3.0
+    done = controller.after(record(3, switched.routing), 5.5)
     assert (done.leaving, done.routing) == ((), switched.routing)
-    assert controller.rounds.collect == 7.0
 
 
 def test_nothing_moves_under_advice_and_the_decision_says_so():
@@ -92,6 +125,111 @@ def test_a_move_by_hand_goes_at_once_under_any_policy():
     controller.after(record(0), 0.0)
     controller.ask(Move(2, 1, "asked for"))
     assert controller.after(record(1), 0.1).leaving == (2,)
+
+
+def test_a_unit_on_its_way_is_not_sent_elsewhere():
+    controller = Controller(policy("static"), 1 << 30)
+    controller.after(record(0), 0.0)
+    for _ in range(2):
+        controller.ask(Move(2, 1, "asked for"))
+    plan = controller.after(record(1), 0.1)
+    assert [d["refused"] for d in plan.decisions] == [None, "unit 2 is on its way to site 1"]
+
+
+def test_a_site_gets_another_memory_and_the_others_keep_theirs():
+    controller = Controller(Once(), 100, minimum=1.0)
+    assert controller.memory(3) == (100, 100, 100)
+    controller.set_memory(1, 7)
+    controller.set_memory(1, 0)
+    assert controller.memory(3) == (100, 0, 100)
+    for number in range(3):
+        controller.after(record(number), float(number))
+    assert controller.policy.seen[0].site_memory.tolist() == [100, 0]
+
+
+def test_a_unit_is_spilled_if_it_lies_on_disk_or_if_its_queue_says_so():
+    chosen = Once()
+    controller = Controller(chosen, 100, minimum=1.0)
+    on_disk = packed(np.array([0, 5, 0, 0, 0, 0, 0, 9]))
+    pending = packed(np.arange(8) * 10)
+    queued = (Queues(0, 0, (0, 1), (2, 3), 0.0), Queues(1, 0, (4, 5, 6), (7,), 0.0))
+    for number, queues in enumerate([(), (), queued, queued]):
+        seen = replace(record(number, unitDisk=on_disk, unitPending=pending), queues=queues)
+        controller.after(seen, 2.0 * number)
+    assert [np.flatnonzero(view.unit_spilled).tolist() for view in chosen.seen[:1]] == [[1, 7]]
+    view = controller.view(seen, controller._sums)
+    assert np.flatnonzero(view.unit_spilled).tolist() == [2, 3, 7]
+    assert view.unit_pending.tolist() == [10 * u for u in range(8)]
+
+
+def test_input_that_waits_is_no_state():
+    runs = (piece("state", 800, 0, 1, 2, 3), piece("waits", 4000, 0, 1, 2, 3, pending=True))
+    assert state_bytes(record(0, manifests=(runs, ()))).tolist() == [200.0] * 4 + [0.0] * 4
+
+
+def test_copying_may_make_an_epoch_a_tenth_longer():
+    controller = Controller(policy("static"), 1 << 30)
+    assert controller.after(record(0), 0.0).allowance == pytest.approx(SHARE * 1.0 * COPIED)
+    slow = controller.after(record(1, copied=(10_000_000, 2.0)), 1.0)  # five million bytes a second at both sites
+    assert slow.allowance == pytest.approx(SHARE * (COPIED + 5e6) / 2)
+    short = controller.after(record(2, seconds={"job": 0.001}), 2.0)
+    assert short.allowance == LEAST
+
+
+def asked_to_move(controller: Controller, unit: int, site: int) -> None:
+    controller.after(record(0), 0.0)
+    controller.ask(Move(unit, site, "asked for"))
+    assert controller.after(record(1), 1.0).leaving == (unit,)
+
+
+def test_a_unit_larger_than_the_allowance_is_copied_in_parts_and_then_switched():
+    controller = Controller(policy("static"), 1 << 30)
+    asked_to_move(controller, 2, 1)
+    size = round(0.6 * SHARE * COPIED)
+    shared, own = piece("all", 9 * size, 0, 1, 2, 3), [piece(f"own{i}", size, 2) for i in range(4)]
+    copies = []
+    for number, runs in enumerate([(shared, own[0]), tuple(own), tuple(own), tuple(own)], 2):
+        plan = controller.after(record(number, manifests=(runs, ())), float(number))
+        copies.append([ref.id for ref in plan.arriving[1]] if plan.arriving else [])
+        assert (plan.leaving == (2,)) == (plan.routing.owners[2] == 0)
+    assert copies == [["own0"], ["own0", "own1"], ["own0", "own1", "own2"], []]
+    assert plan.routing.owners[2] == 1
+    assert plan.routing.since == 6
+
+
+def test_a_single_piece_larger_than_the_allowance_goes_alone():
+    controller = Controller(policy("static"), 1 << 30)
+    asked_to_move(controller, 2, 1)
+    runs = (piece("small", 10, 2), piece("huge", round(COPIED), 2))
+    first = controller.after(record(2, manifests=(runs[::-1], ())), 2.0)
+    assert [ref.id for ref in first.arriving[1]] == ["huge"]
+    assert controller.after(record(3, manifests=(runs[::-1], ())), 3.0).routing.owners[2] == 1
+
+
+def test_what_changed_since_it_was_copied_is_copied_again():
+    controller = Controller(policy("static"), 1 << 30)
+    asked_to_move(controller, 2, 1)
+    size = round(0.7 * SHARE * COPIED)
+    one = controller.after(record(2, manifests=((piece("a", size, 2), piece("b", size, 2)), ())), 2.0)
+    assert [ref.id for ref in one.arriving[1]] == ["a"]
+    merged = (piece("c", 3 * size, 2),)
+    two = controller.after(record(3, manifests=(merged, ())), 3.0)
+    assert [ref.id for ref in two.arriving[1]] == ["c"]
+    assert controller.after(record(4, manifests=(merged, ())), 4.0).routing.owners[2] == 1
+
+
+def test_two_moves_share_the_allowance_of_a_target():
+    controller = Controller(policy("static"), 1 << 30)
+    controller.after(record(0), 0.0)
+    for unit in (2, 3):
+        controller.ask(Move(unit, 1, "asked for"))
+    assert controller.after(record(1), 1.0).leaving == (2, 3)
+    size = round(0.7 * SHARE * COPIED)
+    runs = (piece("a", size, 2), piece("b", size, 3))
+    plan = controller.after(record(2, manifests=(runs, ())), 2.0)
+    assert plan.routing.owners[2:4] == (1, 0)
+    plan = controller.after(record(3, plan.routing, manifests=(runs[1:], runs[:1])), 3.0)
+    assert plan.routing.owners[2:4] == (1, 1)
 
 
 def rows(epoch: int, keys: int = 40) -> pa.Table:
@@ -122,13 +260,37 @@ def test_a_unit_that_moves_takes_its_own_state_along_and_nothing_else(tmp_path):
                 site = query.epochs.record.figures["sites"][1]
                 assert query.epochs.record.routing.owners[2] == 1
                 assert 0 < site["fetchedBytes"] <= mine[0].segment.length
-        sizes = unit_bytes(query.epochs.record)
+        sizes = state_bytes(query.epochs.record)
         held = sum(run.bytes for manifest in query.epochs.record.manifests for run in manifest)
         assert sizes.sum() == pytest.approx(held)
-        assert sum(query.epochs.record.figures["unitRows"]) == 120
+        assert unpacked(query.epochs.record.figures["unitRows"]).sum() == 120
         answers.append(multiset(query.results()))
         query.close()
     assert answers[0] == answers[1]
+
+
+def test_a_unit_with_much_state_arrives_over_several_epochs(tmp_path, monkeypatch):
+    """The target copies at most so many bytes in an epoch, and the last of them in the one that switches."""
+    least = 4_000
+    monkeypatch.setattr(control, "LEAST", least)
+    monkeypatch.setattr(control, "SHARE", 0.0)
+    relation = handle(STREAM).groupBy("k").last(200).agg(total=("v", "sum")).relation
+    query = DirectQuery(plan_of([relation]), tmp_path, partitions=4)
+    for epoch in range(12):
+        query.run([rows(epoch, keys=200)])
+    query.epochs.settings.controller.ask(Move(0, 1, "asked for"))
+    fetched = []
+    for epoch in range(12, 40):
+        query.run([rows(epoch, keys=4)])
+        fetched.append(query.epochs.record.figures["sites"][1]["fetchedBytes"])
+        if query.epochs.record.routing.owners[0] == 1:
+            break
+    assert query.epochs.record.routing.owners[0] == 1
+    largest = max(r.segment.length for r in query.epochs.record.manifests[1] if r.units == ((0, 1),))
+    assert sum(1 for size in fetched if size) > 1
+    assert fetched[-1] <= least
+    assert max(fetched) <= max(least, largest)
+    query.close()
 
 
 def test_load_moves_units_of_a_busy_site_by_itself(tmp_path):
