@@ -84,10 +84,10 @@ class DirectQuery:
     ) -> None:
         self.epochs.run(self.next if number is None else number, self.tokens, self._exchange(rows, before_commit))
 
-    def catch_up(self) -> bool:
+    def catch_up(self, before_commit: Callable[[], object] = lambda: None) -> bool:
         """An epoch for input that waits; whether there was any."""
         empty = [s.schema.empty_table() for s in self.plan.sources]
-        return self.epochs.catch_up(self.tokens, self._exchange(empty, lambda: None))
+        return self.epochs.catch_up(self.tokens, self._exchange(empty, before_commit))
 
     def drain(self) -> None:
         """All input that waits."""
@@ -107,11 +107,17 @@ class DirectQuery:
             everything = pa.Table.from_batches(blobs, BLOBS)
             for level in range(self.plan.levels):
                 mine = [everything.filter(pa.compute.equal(everything["site"], token)) for token in self.tokens]
-                everything = pa.concat_tables(site(level, t, b) for t, b in zip(self.tokens, mine, strict=True))
+                everything = pa.concat_tables(
+                    self.at_site(site, level, t, b) for t, b in zip(self.tokens, mine, strict=True)
+                )
             before_commit()
             return [json.loads(payload.as_py()) for payload in everything["payload"]]
 
         return exchange
+
+    def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
+        """One level's work of a site in an epoch."""
+        return task(level, token, blobs)
 
     def results(self, output: int = 0) -> pa.Table:
         files = sorted(self.outs[output].glob("*.parquet"))

@@ -1,0 +1,452 @@
+"""A query's bad days, drawn from a seed: what happens to its units, sites, executors and drivers while rows arrive, and
+what must hold after every epoch whatever happened.
+
+Runs without Spark. Time passes only when somebody looks at a clock, and names are drawn too, so that a seed means the
+same run wherever it is run.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from chaos_flows import NAMES, drawn, rows
+from direct import DirectQuery, EpochRows
+from specs import SECOND
+from test_exact import Wanderer
+from test_group_by import rounded
+
+from sluice.control import controller
+from sluice.model.columns import unpacked
+from sluice.model.epoch import EpochRecord
+from sluice.model.routing import intersect
+from sluice.model.state import numbers
+from sluice.model.view import Move
+from sluice.spark import epochs, site
+from sluice.spark.site import SiteTask
+from sluice.state import storage, tiers, transaction, turns
+from sluice.state.workspace import Places, close_workspaces
+
+EXECUTORS, MOST_SITES = 2, 4
+TICK = 0.001
+"""Seconds that pass with every look at a clock, about."""
+OPERATIONS, DURABLE = 100, 25
+"""File operations of an epoch among which trouble comes, and those of them in durable storage."""
+PATIENCE = 300
+"""Epochs in which all that waits has to have had its turn."""
+MEMORY = (0, 3_000, 12_000, 40_000, 1 << 30)
+
+
+class Death(Exception):
+    """Whoever was at work is no more."""
+
+
+class JobLost(Death):
+    """Spark gives an epoch's job up, and it is run again as a whole."""
+
+
+class Clock:
+    """Stands in for the module `time`."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng, self.now = rng, 1e9
+
+    def time(self) -> float:
+        self.now += float(self.rng.exponential(TICK))
+        return self.now
+
+    perf_counter = process_time = time
+
+    def sleep(self, seconds: float) -> None:
+        self.now += max(0.0, seconds)
+
+
+@contextmanager
+def in_its_own_world(rng: np.random.Generator) -> Iterator[Clock]:
+    """Clocks and names that are part of the run."""
+    clock = Clock(rng)
+    names = SimpleNamespace(uuid4=lambda: uuid.UUID(bytes=rng.bytes(16)))
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (transaction, turns):
+            patch.setattr(module, "time", clock)
+        patch.setattr(site, "time", clock)
+        patch.setattr(site, "Turns", partial(turns.Turns, clock=clock.time))
+        for module in (site, epochs, tiers):
+            patch.setattr(module, "perf_counter", clock.time)
+        patch.setattr(site, "process_time", clock.time)
+        for module in (site, epochs):
+            patch.setattr(module, "uuid", names)
+        patch.setattr(controller, "LEAST", int(rng.choice([1, 2_000, 1 << 20])))
+        patch.setattr(controller, "COPIED", 20_000.0)
+        yield clock
+
+
+@contextmanager
+def interrupted(operation: int, then: Callable[[], object], besides: tuple[str, ...] = ()) -> Iterator[None]:
+    """Have something happen just before a file operation, counted from 0; what it raises, happens too.
+
+    Operations on paths that begin with one of `besides` do not count.
+    """
+    count = -1
+
+    def watcher(name: str, path: str) -> None:
+        nonlocal count
+        count += not path.startswith(besides)
+        if count == operation:
+            then()
+
+    with storage.watch(watcher):
+        yield
+
+
+class ChaosQuery(DirectQuery):
+    """A query whose sites' tasks run where, as often and as far as the chaos wants."""
+
+    def __init__(self, chaos: Chaos, **options: Any) -> None:
+        self.chaos = chaos
+        super().__init__(chaos.flow.plan, chaos.root, **options)
+        self.epochs.clock = chaos.clock.time
+
+    def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
+        return self.chaos.at_site(task, level, token, blobs)
+
+    def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> epochs.Exchange:
+        exchange = super()._exchange(rows, before_commit)
+
+        def tried_again(*tasks: Any) -> list[dict]:
+            try:
+                return exchange(*tasks)
+            except JobLost:
+                return exchange(*tasks)
+
+        return tried_again
+
+
+class Chaos:
+    """One run: `go` takes it through its batches, and compares what came out with the batch query."""
+
+    def __init__(self, seed: int, root: Path, clock: Clock, rng: np.random.Generator) -> None:
+        self.root, self.clock, self.rng = root, clock, rng
+        self.flow = drawn(NAMES[seed % len(NAMES)], rng)
+        self.batches = int(rng.integers(3, 10))
+        self.partitions = int(rng.choice([4, 7, 16]))
+        self.options = {
+            "memory": int(rng.choice(MEMORY)),
+            "spill": str(rng.choice(["unit", "unit", "probe"])),
+            "seconds": rng.choice([None, None, 10 * TICK, 200 * TICK, 1e9]),
+            "backlog": float(rng.choice([0.0, 3_000.0, np.inf, np.inf])),
+        }
+        self.policy = str(rng.choice(["static", "static", "wanderer", "hybrid", "load", "memory"]))
+        self.trouble = float(rng.uniform(0, 0.6))
+        self.step, self.spread = int(rng.choice([SECOND, 8 * SECOND])), int(rng.choice([SECOND, 20 * SECOND]))
+        self.keys, self.nulls = int(rng.choice([3, 20])), bool(rng.random() < 0.3)
+        self.places = [Places(str(root / f"memory{i}"), str(root / f"disk{i}")) for i in range(EXECUTORS)]
+        self.local = tuple(str(root) for places in self.places for root in places.roots())
+        self.sites, self.at = int(rng.integers(1, MOST_SITES + 1)), [0] * MOST_SITES
+        self.seen: list[list[pa.Table]] = [[] for _ in self.flow.plan.sources]
+        self.checked: EpochRecord | None = None
+        self.late = 0
+        self.hurt: tuple[str, int, int, int] | None = None
+        self.scarred = self.doubled = -1
+        self.say(f"{self.flow.name}: {self.batches} batches, {self.partitions} units, {self.policy}, {self.options}")
+        self.start()
+
+    def say(self, what: str) -> None:
+        print(what)
+
+    def chance(self, probability: float) -> bool:
+        return bool(self.rng.random() < probability)
+
+    def start(self) -> None:
+        """A driver, the first or a later one."""
+        if self.chance(0.5):
+            self.sites = int(self.rng.integers(1, MOST_SITES + 1))
+        wanted = Wanderer(self.sites, self.sites) if self.policy == "wanderer" else self.policy
+        options = {"sites": self.sites, "partitions": self.partitions, "wanted": wanted, **self.options}
+        self.query = ChaosQuery(self, **options)
+        self.limits = [self.options["memory"]] * MOST_SITES
+        self.tidied = False
+        self.say(f"driver with {self.sites} sites from epoch {self.query.epochs.record.number}")
+
+    def go(self) -> None:
+        for batch in range(self.batches):
+            self.between_epochs()
+            new = self.arriving(batch)
+            for kept, table in zip(self.seen, new, strict=True):
+                kept.append(table)
+            self.epoch(f"batch {batch}", lambda **hooks: self.query.run(new, number=batch, **hooks), again=True)  # noqa: B023
+            assert self.query.epochs.record.batch == batch
+        self.drain()
+        self.settle_moves()
+        self.compare()
+        self.leave()
+
+    def arriving(self, batch: int) -> EpochRows:
+        idle = self.chance(0.15)
+        counts = [0 if idle or self.chance(0.1) else int(self.rng.integers(1, 40)) for _ in self.flow.plan.sources]
+        return [rows(self.rng, n, batch * self.step, self.spread, self.keys, self.nulls) for n in counts]
+
+    def between_epochs(self) -> None:
+        """What users, clusters and clocks do while no epoch runs."""
+        hand = self.query.epochs.settings.controller
+        for _ in range(int(self.rng.poisson(0.5))):
+            move = Move(int(self.rng.integers(0, self.partitions + 1)), int(self.rng.integers(0, 5)), "by hand")
+            self.say(f"  asks for {move}")
+            hand.ask(move)
+        if self.chance(0.2):
+            of, size = int(self.rng.integers(0, self.sites)), int(self.rng.choice(MEMORY))
+            self.say(f"  site {of} gets {size} bytes")
+            hand.set_memory(of, size)
+            self.limits[of] = size
+        if self.chance(0.1):
+            self.sites = int(self.rng.integers(1, MOST_SITES + 1))
+            self.say(f"  executors come and go: {self.sites} sites")
+            self.query.tokens = tuple(range(100, 100 + self.sites))
+        if self.chance(self.trouble / 4):
+            self.executor_dies(int(self.rng.integers(0, EXECUTORS)))
+        if self.chance(self.trouble / 4):
+            self.files_vanish()
+        if self.chance(self.trouble / 2):
+            self.reassign_executor(int(self.rng.integers(0, self.sites)))
+        if self.chance(self.trouble / 3):
+            self.restart()
+        if self.chance(0.3):
+            self.epoch("catch-up", lambda **hooks: self.query.catch_up(**hooks))
+
+    def epoch(self, what: str, run: Callable[..., object], again: bool = False) -> None:
+        """One epoch, perhaps with trouble; a batch that failed is asked for again until it is done."""
+        kind = str(self.rng.choice(["task", "speculation", "job", "epoch", "durable", "report", "full"]))
+        kind = kind if self.chance(self.trouble) else "calm"
+        calm, before = kind == "calm", self.query.epochs.record.number
+        if not calm:
+            self.scarred = before + 1
+        at = int(self.rng.integers(0, OPERATIONS))
+        self.say(f"{what}: {kind}" + ("" if calm else f" at {at}"))
+        try:
+            if kind == "epoch":
+                with interrupted(at, self.death_of_the_driver):
+                    run()
+            elif kind == "durable":
+                with interrupted(at % DURABLE, self.death_of_the_driver, besides=self.local):
+                    run()
+            elif kind == "report":
+                run(before_commit=self.death_of_the_driver)
+            elif kind == "full":
+                with storage.watch(self.no_memory_left):
+                    run()
+            else:
+                if not calm:
+                    levels = self.flow.plan.levels
+                    self.hurt = kind, int(self.rng.integers(0, self.sites)), int(self.rng.integers(0, levels)), at
+                run()
+        except Death:
+            if self.chance(0.5):
+                self.restart()
+            if again or self.chance(0.5):
+                self.epoch(what, run, again)
+                return
+            before = self.query.epochs.record.number
+        self.hurt = None
+        self.check()
+        if self.query.epochs.record.number > before:
+            self.check_limits()
+
+    def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
+        """A site's task, with what happens to it."""
+        number = task.tokens.index(token)
+        attempt = partial(self.attempt, task, level, token, blobs)
+        if self.hurt is None or self.hurt[1:3] != (number, level):
+            return attempt()
+        (kind, _, _, at), self.hurt = self.hurt, None
+        if kind == "speculation":
+            return self.twice(number, attempt, at)
+        try:
+            with interrupted(at, partial(self.death_of_a_task, number, kind)):
+                return attempt()
+        except JobLost:
+            raise
+        except Death:
+            return attempt()
+
+    def attempt(self, task: SiteTask, level: int, token: int, blobs: pa.Table, at: int | None = None) -> pa.Table:
+        executor = self.at[task.tokens.index(token)] if at is None else at
+        return replace(task, places=self.places[executor])(level, token, blobs)
+
+    def twice(self, number: int, attempt: Callable[..., pa.Table], at: int) -> pa.Table:
+        """Two attempts of one task, one in the midst of the other, here or elsewhere; Spark takes either."""
+        executor = self.at[number] if self.chance(0.5) else 1 - self.at[number]
+        found: list[pa.Table] = []
+        with interrupted(at, lambda: found.append(attempt(at=executor))):
+            found.append(attempt())
+        self.doubled = self.scarred
+        taken = int(self.rng.integers(0, len(found)))
+        self.say(f"  {len(found)} attempts at site {number}, number {taken} is taken")
+        return found[taken]
+
+    def death_of_a_task(self, number: int, kind: str) -> None:
+        self.say(f"  the task of site {number} dies")
+        if self.chance(0.5):
+            self.executor_dies(self.at[number])
+        if self.chance(0.5):
+            self.reassign_executor(number)
+        raise JobLost if kind == "job" else Death
+
+    def death_of_the_driver(self) -> None:
+        if self.chance(0.5):
+            self.executor_dies(int(self.rng.integers(0, EXECUTORS)))
+        raise Death
+
+    def no_memory_left(self, operation: str, path: str) -> None:
+        """The memory tier's file system is full."""
+        if operation == "finish" and path.startswith(tuple(str(p.memory) for p in self.places)):
+            raise OSError(28, "No space left on device")
+
+    def executor_dies(self, executor: int) -> None:
+        self.say(f"  executor {executor} dies")
+        for root in self.places[executor].roots():
+            shutil.rmtree(root, ignore_errors=True)
+
+    def reassign_executor(self, number: int) -> None:
+        self.at[number] = 1 - self.at[number]
+        self.say(f"  site {number} goes to executor {self.at[number]}")
+
+    def files_vanish(self) -> None:
+        """Some files of the local tiers are gone; all of them are copies."""
+        files = sorted(f for places in self.places for root in places.roots() for f in root.rglob("*.arrow"))
+        gone = [f for f in files if self.chance(0.3)]
+        self.say(f"  {len(gone)} of {len(files)} local files vanish")
+        for file in gone:
+            file.unlink()
+
+    def restart(self) -> None:
+        if self.chance(0.3):
+            self.query.epochs.close()
+            self.close_workspaces()
+        self.start()
+
+    def drain(self) -> None:
+        for _ in range(PATIENCE):
+            if not self.query.epochs.record.behind:
+                break
+            self.epoch("drain", lambda **hooks: self.query.catch_up(**hooks))
+        record = self.query.epochs.record
+        assert not record.behind and not record.figures["backlogRows"], "input waits for good"
+
+    def settle_moves(self) -> None:
+        """Moves that were begun are done some time, if no more are asked for."""
+        if self.policy != "static":
+            return
+        hand = self.query.epochs.settings.controller
+        empty = [s.schema.empty_table() for s in self.flow.plan.sources]
+        for _ in range(PATIENCE):
+            self.epoch("idle", lambda **hooks: self.query.run(empty))
+            if not hand._moving:
+                break
+        assert not hand._moving, "a unit is on its way for good"
+        self.drain()
+
+    def check(self) -> None:
+        """What holds after every epoch."""
+        query, record = self.query, self.query.epochs.record
+        first = 0 if self.checked is None else self.checked.number + 1
+        for number in range(first, record.number + 1):
+            committed = query.epochs.journal.read(number)
+            assert_nothing_lost(self.checked, committed)
+            self.late += committed.figures["lateRows"]
+            self.checked = committed
+        if record.number < 0:
+            return
+        there = {f"state/{p.name}" for p in (self.root / "checkpoint" / "state").iterdir()}
+        assert record.files() <= there
+        if self.options["backlog"] == 0:
+            assert record.figures["backlogRows"] == 0
+
+    def check_limits(self) -> None:
+        """What holds after an epoch that has just been done in good order."""
+        record = self.query.epochs.record
+        if not self.tidied:  # a driver's first epoch tidies up
+            assert {f"state/{p.name}" for p in (self.root / "checkpoint" / "state").iterdir()} == record.files()
+            self.tidied = True
+        if record.number != self.doubled:  # else another attempt has moved what this one counts
+            assert_within_limits(record, self.limits, self.flow.plan.levels, self.options["spill"])
+        if record.number != self.scarred:  # else failed attempts have left something
+            self.check_memory(record)
+
+    def check_memory(self, record: EpochRecord) -> None:
+        """What lies in the memory tiers, by the files that are there."""
+        levels = self.flow.plan.levels
+        for number, figures in enumerate(record.figures["sites"]):
+            sizes: list[int] = []
+            for level in range(levels):
+                found = list(self.places[self.at[number]].roots()[0].glob(f"sluice-*/site-{number:04d}-{level}/*"))
+                sizes.append(sum(f.stat().st_size for f in found))
+                units = {f.name.partition("@")[2] for f in found}
+                alone = self.options["spill"] == "unit" and len(units) == 1 and units != {""}
+                assert sizes[-1] <= self.limits[number] // levels or alone, f"site {number}, level {level}: {sizes}"
+            assert sum(sizes) == figures["memoryBytes"]
+
+    def compare(self) -> None:
+        answers, late = self.flow.expected(self.seen)
+        assert self.late == late
+        for output, answer in enumerate(answers):
+            found = rounded(self.query.results(output))
+            assert found == answer, f"output {output}: {found - answer} too many, {answer - found} missing"
+
+    def leave(self) -> None:
+        self.query.epochs.close()
+        record = self.query.epochs.record
+        checkpoint = self.root / "checkpoint"
+        assert {f"state/{p.name}" for p in (checkpoint / "state").iterdir()} == record.files()
+        assert not list(checkpoint.rglob("*.tmp"))
+        for out in self.query.outs:
+            assert not list((out / f"_sluice-{self.query.query}").iterdir())
+        self.close_workspaces()
+
+    def close_workspaces(self) -> None:
+        for places in self.places:
+            close_workspaces(places, self.query.query)
+
+
+def assert_nothing_lost(before: EpochRecord | None, after: EpochRecord) -> None:
+    """All rows that came in are done or wait, each at the site of its unit; whoever has some waiting is behind."""
+    sites, owners = after.figures["sites"], after.routing.owners
+    waited = 0 if before is None else before.figures["backlogRows"]
+    pending = unpacked(after.figures["unitPending"])
+    assert after.figures["backlogRows"] == pending.sum() == sum(s["pendingRows"] for s in sites)
+    assert pending.sum() == waited + sum(s["rowsIn"] - s["rowsDone"] for s in sites)
+    assert unpacked(after.figures["unitRows"]).sum() == sum(s["rowsIn"] for s in sites)
+    behind = {u for b in after.behind for u in numbers(b.units).tolist()}
+    assert set(np.flatnonzero(pending).tolist()) <= behind
+    for i, one in enumerate(after.behind):
+        assert not any(intersect(one.units, other.units) for other in after.behind[:i] if other.level == one.level)
+    for number, manifest in enumerate(after.manifests):
+        assert all(owners[u] == number for run in manifest for u in numbers(run.units).tolist())
+    for queue in after.queues:
+        assert sorted(queue.memory + queue.disk) == [u for u, owner in enumerate(owners) if owner == queue.site]
+
+
+def assert_within_limits(record: EpochRecord, limits: list[int], levels: int, spill: str) -> None:
+    """By their own figures, no site has more in memory than it may, but for a unit that is too large by itself."""
+    memory = unpacked(record.figures["unitMemory"])
+    for number, figures in enumerate(record.figures["sites"]):
+        alone = [q.memory for q in record.queues if q.site == number and len(q.memory) == 1]
+        too_large = sum(int(memory[units[0]]) for units in alone) if spill == "unit" else 0
+        assert figures["memoryLimit"] == limits[number] // levels * levels
+        assert figures["memoryBytes"] <= limits[number] + too_large, f"site {number}"
+
+
+def run(seed: int, root: Path) -> None:
+    """The whole run of a seed."""
+    rng = np.random.default_rng(seed)
+    with in_its_own_world(rng.spawn(1)[0]) as clock:
+        Chaos(seed, root, clock, rng).go()

@@ -1,0 +1,187 @@
+"""Flows for tests that disturb them, each with its batch query in DuckDB and random rows to go through both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from oracle import on_time
+from specs import FLOW, SECOND, TIME
+from test_group_by import last_of, rounded, source, windows_of
+
+from sluice.api.joining import build_join
+from sluice.api.stream import StreamHandle, applied
+from sluice.model.plan import Plan, plan_of
+
+Marks = dict[str, int]
+SOME = {"n": ("*", "count"), "total": ("v", "sum"), "mean": ("v", "avg"), "low": ("w", "min"), "newest": ("v", "last")}
+NOTHING_YET = -(10**18)
+
+
+@dataclass(frozen=True)
+class TestedFlow:
+    """A plan, and for each of its outputs the SQL over the streams by name, given their final watermarks."""
+
+    name: str
+    plan: Plan
+    oracles: tuple[Callable[[Marks], str], ...]
+    __test__ = False
+
+    def expected(self, seen: Sequence[Sequence[pa.Table]]) -> tuple[list[Counter], int]:
+        """Each output of the batch query over the rows that were not late, given how batches cut the streams, and how
+        many rows were late."""
+        marks, late = {}, 0
+        with duckdb.connect() as db:
+            db.execute("SET TimeZone = 'UTC'")
+            for stream, tables in zip(self.plan.sources, seen, strict=True):
+                numbered = [t.append_column("epoch", pa.array([i] * len(t), pa.int64())) for i, t in enumerate(tables)]
+                good, too_late = on_time(numbered, "ts", stream.delay)
+                late += too_late
+                db.register(stream.name, good)
+                times = [t for table in tables for t in table["ts"].cast(pa.int64()).to_pylist() if t is not None]
+                marks[stream.name] = max(times, default=NOTHING_YET) - (stream.delay or 0)
+            return [rounded(db.sql(oracle(marks)).to_arrow_table()) for oracle in self.oracles], late
+
+
+def drawn(name: str, rng: np.random.Generator) -> TestedFlow:
+    """The flow of this name with parameters drawn at random."""
+    return _FLOWS[name](rng)
+
+
+def rows(rng: np.random.Generator, count: int, around: int, spread: int, keys: int, nulls: bool) -> pa.Table:
+    """Rows of one batch near a point in time, some keys much more frequent than others; no two of one time."""
+    low = max(0, around - spread)
+    times = np.sort(rng.choice(np.arange(low, around + spread + count), count, replace=False))
+    rng.shuffle(times[: count // 3])  # out of order, but not all of it
+    of = np.minimum(rng.geometric(0.25, count) - 1, keys - 1)
+    missing = rng.random((4, count)) < (0.08 if nulls else 0.0)
+    columns = [of, times, rng.integers(-3, 9, count), rng.choice([0.5, 1e9, -2.25], count)]
+    kinds = [pa.int64(), TIME, pa.int64(), pa.float64()]
+    arrays = [pa.array(c, k, mask=m) for c, k, m in zip(columns, kinds, missing, strict=True)]
+    return pa.table(arrays, schema=source("any").stream.schema)
+
+
+def _delay(rng: np.random.Generator) -> int:
+    return int(rng.choice([0, 2 * SECOND, 30 * SECOND]))
+
+
+def _flow(name: str, results: list[StreamHandle], *oracles: Callable[[Marks], str]) -> TestedFlow:
+    return TestedFlow(name, plan_of([r.relation for r in results]), oracles)
+
+
+def _joined(names: str, before: int, after: int, where: str | None = None) -> str:
+    """All rows of some streams with equal keys, those of the later ones within so many seconds of the first's."""
+    columns = ", ".join(f"{n}.{c} AS {n}_{c}" for n in names for c in ("k", "ts", "v", "w"))
+    conditions = [f"{a}.k = {b}.k" for a, b in pairwise(names)]
+    for i, a in enumerate(names):
+        for b in names[i + 1 :]:
+            apart = f"epoch_us({b}.ts) - epoch_us({a}.ts)"
+            conditions.append(f"{apart} BETWEEN {-before * SECOND} AND {after * SECOND}")
+    conditions += [where] if where else []
+    return f"SELECT {columns} FROM {', '.join(names)} WHERE {' AND '.join(conditions)}"
+
+
+def _pairs(rng: np.random.Generator) -> tuple[StreamHandle, StreamHandle, StreamHandle, str]:
+    a, b = source("a", delay=_delay(rng)), source("b", delay=_delay(rng))
+    before, after = (int(n) for n in rng.integers(0, 20, 2))
+    where = "a.v >= b.v" if rng.random() < 0.3 else None
+    pairs = a.join(b, on="k", within=(f"{before} seconds", f"{after} seconds"), where=where)
+    return a, b, pairs, _joined("ab", before, after, where)
+
+
+def two_way(rng: np.random.Generator) -> TestedFlow:
+    _, _, pairs, text = _pairs(rng)
+    return _flow("two-way join", [pairs], lambda marks: text)
+
+
+def kept_for_good(rng: np.random.Generator) -> TestedFlow:
+    """No watermark: nothing is late, nothing expires."""
+    a, b = source("a", delay=None), source("b", delay=_delay(rng))
+    within = int(rng.integers(0, 30))
+    pairs = a.join(b, on="k", within=f"{within} seconds")
+    return _flow("join without watermark", [pairs], lambda marks: _joined("ab", within, within))
+
+
+def three_way(rng: np.random.Generator) -> TestedFlow:
+    streams = [source(name, delay=_delay(rng)) for name in "abc"]
+    within = int(rng.integers(0, 6))
+    triples = applied(FLOW, *build_join(streams, "k", f"{within} seconds", None))  # type: ignore[arg-type]
+    return _flow("three-way join", [triples], lambda marks: _joined("abc", within, within))
+
+
+def time_windows(rng: np.random.Generator) -> TestedFlow:
+    a = source("a", delay=_delay(rng))
+    length, slide = (int(s) * SECOND for s in rng.choice([(10, 10), (10, 4), (3, 7), (30, 5)]))
+    result = a.groupBy("k").window(f"{length} microseconds", f"{slide} microseconds").agg(**SOME)
+    return _flow("time windows", [result], lambda marks: windows_of("a", length, slide, SOME, marks["a"]))
+
+
+def newest_rows(rng: np.random.Generator) -> TestedFlow:
+    a, count = source("a", delay=_delay(rng)), int(rng.integers(1, 8))
+    result = a.groupBy("k").last(count).agg(**SOME)
+    return _flow("newest rows", [result], lambda marks: last_of("a", count, SOME, marks["a"]))
+
+
+def joined_then_windows(rng: np.random.Generator) -> TestedFlow:
+    """Two levels: what waits at the lower one holds the watermark of the upper one back."""
+    _, _, pairs, text = _pairs(rng)
+    some = {"n": ("*", "count"), "total": ("a_v", "sum")}
+    result = pairs.groupBy("a_k").window("10 seconds", "5 seconds").agg(**some)
+    return _flow("join, then windows", [result], lambda marks: _windows_of_pairs(text, marks))
+
+
+def two_outputs(rng: np.random.Generator) -> TestedFlow:
+    """A join, and what is made of it: both are shown."""
+    a, _, pairs, text = _pairs(rng)
+    if rng.random() < 0.5:
+        newest = a.groupBy("k").last(3).agg(**SOME)
+        return _flow("two outputs", [pairs, newest], lambda m: text, lambda m: last_of("a", 3, SOME, m["a"]))
+    some = {"n": ("*", "count"), "total": ("a_v", "sum")}
+    grouped = pairs.groupBy("a_k").window("10 seconds", "5 seconds").agg(**some)
+    return _flow("two outputs, two levels", [pairs, grouped], lambda m: text, lambda m: _windows_of_pairs(text, m))
+
+
+def three_levels(rng: np.random.Generator) -> TestedFlow:
+    """Windows of one stream, joined with another stream, grouped again."""
+    a, b = source("a", delay=_delay(rng)), source("b", delay=_delay(rng))
+    bars = a.groupBy("k").window("4 seconds").agg(n=("*", "count")).alias("bars")
+    near = bars.join(b.filter("v IS NOT NULL"), on="k", within=("6 seconds", "2 seconds"))
+    chosen = near.select("bars_k AS k", "bars_n * 2 AS twice", "b_v AS v")
+    result = chosen.groupBy("k").window("3 seconds").agg(total=("twice", "sum"), low=("v", "min"))
+
+    def oracle(marks: Marks) -> str:
+        bars = windows_of("a", 4 * SECOND, 4 * SECOND, {"n": ("*", "count")}, marks["a"])
+        joined = f"""SELECT bars.k, bars.n * 2 AS twice, b.v, greatest(window_end, b.ts) AS ts
+            FROM ({bars}) bars JOIN b ON bars.k = b.k AND b.v IS NOT NULL
+             AND epoch_us(b.ts) - epoch_us(window_end) BETWEEN {-6 * SECOND} AND {2 * SECOND}"""
+        names = {"total": ("twice", "sum"), "low": ("v", "min")}
+        return windows_of(f"({joined})", 3 * SECOND, 3 * SECOND, names, min(marks.values()))
+
+    return _flow("three levels", [result], oracle)
+
+
+def _windows_of_pairs(text: str, marks: Marks) -> str:
+    timed = f"(SELECT *, greatest(a_ts, b_ts) AS ts, a_k AS k, a_v AS v FROM ({text}))"
+    named = {"n": ("*", "count"), "total": ("v", "sum")}
+    return windows_of(timed, 10 * SECOND, 5 * SECOND, named, min(marks.values()))
+
+
+_FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
+    f.__name__: f
+    for f in (
+        two_way,
+        kept_for_good,
+        three_way,
+        time_windows,
+        newest_rows,
+        joined_then_windows,
+        two_outputs,
+        three_levels,
+    )
+}
+NAMES = tuple(_FLOWS)
