@@ -15,7 +15,7 @@ from specs import SECOND, TIME, handle
 from sluice.control import controller as control
 from sluice.control.controller import COPIED, LEAST, SHARE, Controller, state_bytes
 from sluice.model.columns import packed, unpacked
-from sluice.model.epoch import EpochRecord, Queues
+from sluice.model.epoch import Attempt, EpochRecord, Queues
 from sluice.model.plan import plan_of
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, RunRef, SegmentRef
@@ -279,18 +279,32 @@ def test_a_unit_with_much_state_arrives_over_several_epochs(tmp_path, monkeypatc
     for epoch in range(12):
         query.run([rows(epoch, keys=200)])
     query.epochs.settings.controller.ask(Move(0, 1, "asked for"))
-    fetched = []
+    fetched, sizes = [], []
     for epoch in range(12, 40):
         query.run([rows(epoch, keys=4)])
-        fetched.append(query.epochs.record.figures["sites"][1]["fetchedBytes"])
-        if query.epochs.record.routing.owners[0] == 1:
+        record = query.epochs.record
+        fetched.append(record.figures["sites"][1]["fetchedBytes"])
+        if record.routing.owners[0] == 1:
             break
-    assert query.epochs.record.routing.owners[0] == 1
-    largest = max(r.segment.length for r in query.epochs.record.manifests[1] if r.units == ((0, 1),))
-    assert sum(1 for size in fetched if size) > 1
-    assert fetched[-1] <= least
-    assert max(fetched) <= max(least, largest)
+        sizes.append(sum(run.segment.length for run in record.manifests[0] if run.units == ((0, 1),)))
+    assert record.routing.owners[0] == 1
+    assert max(sizes) > 2 * least
+    assert fetched[0] == 0 and fetched[-1] <= least < max(fetched), "its large piece was copied before it moved"
     query.close()
+
+
+def test_a_unit_that_gets_more_than_may_be_copied_moves_nevertheless():
+    controller = Controller(policy("static"), 1 << 30)
+    asked_to_move(controller, 2, 1)
+    size = round(2 * SHARE * COPIED)
+    runs: tuple[RunRef, ...] = ()
+    for number in range(2, 5):
+        runs = (*runs, piece(f"{Attempt.prefix(number)}new", size, 2))
+        plan = controller.after(record(number, manifests=(runs, ())), float(number))
+        if plan.routing.owners[2] == 1:
+            break
+        assert [ref.id for ref in plan.arriving[1]] == [run.segment.id for run in runs]
+    assert number == 3
 
 
 def test_load_moves_units_of_a_busy_site_by_itself(tmp_path):

@@ -25,8 +25,8 @@ FREE = Limits(None, float("inf"))
 class Site:
     """In place of a transaction: it notes what it is told, and time passes with every turn."""
 
-    def __init__(self, residence: Residence | None = None, grows: int = 0) -> None:
-        self.residence, self.grows = residence, grows
+    def __init__(self, residence: Residence | None = None, grows: int = 0, reading: float = 1.0) -> None:
+        self.residence, self.grows, self.reading = residence, grows, reading
         self.told: list[Any] = []
         self.now = 0.0
 
@@ -45,8 +45,8 @@ class Site:
     def fetch(self, unit: int) -> None:
         assert self.residence is not None
         self.told.append(f"fetch {unit}")
-        self.now += 1.0
-        self.residence.fetched(unit, self.now, 1.0)
+        self.now += self.reading
+        self.residence.fetched(unit, self.now, self.reading)
 
 
 def column(of: dict[int, int] | int) -> np.ndarray:
@@ -54,10 +54,21 @@ def column(of: dict[int, int] | int) -> np.ndarray:
 
 
 def begun(
-    site: Site, limits: Limits = FREE, cohorts: list[Cohort] | None = None, rows: Any = 1, sizes: Any = 10
+    site: Site,
+    limits: Limits = FREE,
+    cohorts: list[Cohort] | None = None,
+    rows: Any = 1,
+    sizes: Any = 10,
+    each: float = 0.0,
 ) -> Turns:
+    """Turns by the site's clock; every look at it takes so many seconds."""
     all_of = [(((0, UNITS),), (90,))] if cohorts is None else cohorts
-    return Turns(all_of, NOW, column(rows), column(sizes), site, limits, clock=lambda: site.now)  # type: ignore[arg-type]
+
+    def clock() -> float:
+        site.now += each
+        return site.now
+
+    return Turns(all_of, NOW, column(rows), column(sizes), site, limits, clock)  # type: ignore[arg-type]
 
 
 def taken(of: Turns, site: Site, each: float = 1.0) -> list[list[int]]:
@@ -179,17 +190,23 @@ def test_units_in_memory_have_their_turns_while_no_rotation_is_due():
     assert left(of) == [2]
 
 
-def test_a_rotation_that_is_due_comes_first_so_that_no_unit_waits_for_good():
+def test_units_in_memory_go_before_a_rotation_that_is_due():
     site = Site(resident(20, {0: 10, 1: 10}, {2: 10}))
-    of = begun(site, Limits(0.5, float("inf")), [(((0, 3),), (90,))])
-    assert taken(of, site) == [[2]]
-    assert site.told == ["spill 0", "fetch 2", [2]]
-    assert left(of) == [0, 1]
+    of = begun(site, cohorts=[(((0, 3),), (90,))])
+    assert taken(of, site) == [[0], [1], [2]]
+    assert site.told == [[0], [1], "spill 0", "fetch 2", [2]]
+
+
+def test_what_was_fetched_has_its_turn_before_anything_else():
+    """Also if the memory is too small for it, and the next rotation is due at once: else no turn might ever come."""
+    site = Site(resident(5, {}, {0: 10, 1: 10}), reading=0.0)
+    of = begun(site, Limits(None, 0.0), [(((0, 2),), (90,))], each=1.0)
+    assert taken(of, site) == [[0], [1]]
 
 
 def test_a_unit_that_fits_comes_back_at_once():
     site = Site(resident(30, {0: 10}, {1: 10, 2: 10}, rotate_from=50.0))
-    assert taken(begun(site, cohorts=[(((0, 3),), (90,))]), site) == [[1], [2], [0]]
+    assert taken(begun(site, cohorts=[(((0, 3),), (90,))]), site) == [[0], [1], [2]]
 
 
 def test_a_unit_on_disk_without_input_is_not_read_for_nothing():

@@ -217,11 +217,11 @@ class Controller:
             own, shared = _pieces(record, movement)
             if movement.phase is Phase.EXTRACTING and not shared:
                 _expect(movement.extracted(), Transfer)
-            missing = [ref for ref in own if ref.id not in self._copied[movement.unit]]
-            newest = Attempt.prefix(
-                record.number
-            )  # of a unit that gets more in an epoch than may be copied, these stay
-            few = all(r.id.startswith(newest) for r in missing)
+            kept = self._copied[movement.unit]
+            missing = [ref for ref in own if ref.id not in kept]
+            newest = Attempt.prefix(record.number)
+            # a unit that gets more in an epoch than may be copied would stay for good: what came last goes with it
+            few = bool(kept) and all(r.id.startswith(newest) for r in missing)
             few = few or sum(r.length for r in missing) <= left[movement.target]
             if movement.phase is Phase.TRANSFERRING and few:
                 routing = routing.moved(movement.unit, movement.target, record.number + 1)
@@ -229,9 +229,8 @@ class Controller:
                 continue
             for ref in missing:
                 if ref.length <= left[movement.target] or (left[movement.target] == allowance and ref is missing[0]):
-                    self._copied[movement.unit].add(ref.id)
+                    kept.add(ref.id)
                     left[movement.target] -= ref.length
-            kept = self._copied[movement.unit]
             copies[movement.target] += [ref for ref in own if ref.id in kept]
         if self._moving_since is not None and all(routing.owners[m.unit] == m.target for m in self._moving.values()):
             self.rounds = self.rounds.after(now - self._moving_since)

@@ -184,7 +184,7 @@ class Transaction:
         for input_, fresh in sorted(self._fresh.items()):
             self._stage(input_, fresh[0] if len(fresh) == 1 else merged_run(fresh, None), level=0, units=self.held)
         for input_ in self.forms:
-            self._merge(input_)
+            self._merge(input_, leaving)
         for unit in leaving:
             if allowance > 0 and intersect(self.held, ((unit, unit + 1),)):
                 for input_ in self.forms:
@@ -259,8 +259,11 @@ class Transaction:
         sizes: np.ndarray = np.maximum(memory + disk, unit_bytes(state, self.units))
         return sizes
 
-    def _merge(self, input_: int) -> None:
-        mine = sorted((r for r in self._live if r.segment.input == input_), key=lambda r: r.segment.latest)
+    def _merge(self, input_: int, leaving: Sequence[int]) -> None:
+        """Merges runs of one input, but not those of a unit that is about to leave: they may be copied already."""
+        apart = {((unit, unit + 1),) for unit in leaving}
+        runs = (r for r in self._live if r.segment.input == input_ and r.units not in apart)
+        mine = sorted(runs, key=lambda r: r.segment.latest)
         keeping = self.keeping[input_]
         chosen = choose_merge([r.segment for r in mine], keeping.keep_from, keeping.retention, keeping.largest)
         if not chosen:

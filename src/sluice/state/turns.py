@@ -2,8 +2,7 @@
 
 Units go together as long as nothing speaks against it. When an epoch's time is limited and will not be enough, they go
 in groups, those that are behind first, until the time is up; the others keep their input for a later epoch. When not
-all state fits into memory they go one by one: those in memory, and, whenever a rotation is due, the one that it brings
-back.
+all state fits into memory they go one by one: first those in memory, then those that the rotation brings back.
 """
 
 from __future__ import annotations
@@ -110,6 +109,7 @@ class Turns:
                     self.transaction.spill(task.unit)
                 elif isinstance(task, Fetch):
                     self.transaction.fetch(task.unit)
+                    unit = task.unit if not self.done[task.unit] else None
                 elif (unit := next(waiting, None)) is None and not self._wait(residence):
                     return
             if unit is not None:
