@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from spool import Spool
 
 from sluice.control.movement import (
     Extract,
@@ -27,7 +28,6 @@ from sluice.control.outlet import Outlet
 from sluice.control.rounds import Rounds
 from sluice.model.errors import FlowError, ProtocolError, SluiceError
 from sluice.state.residence import Fetch, Residence
-from sluice.state.spool import Spool
 
 STEPS = st.integers(0, 30)
 
