@@ -1,7 +1,8 @@
 """A flow as a program of its own, for tests that kill it: `kill_job.py ROOT` joins ROOT/a with ROOT/b into ROOT/out,
 and groups the pairs into ROOT/bars.
 
-It goes on from ROOT/ck and ends once every file is processed. Whatever Spark itself writes (shuffles, logs, temporary
+It goes on from ROOT/ck and ends once every file is processed. With `--restless` units move, sites get more or less
+memory and become slow at random all the time, and epochs have little time. Whatever Spark itself writes (shuffles, logs, temporary
 files), which it cannot clean up when it is killed, stays inside ROOT.
 """
 
@@ -9,7 +10,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+UNITS = 32
 
 
 def main() -> None:
@@ -18,12 +26,13 @@ def main() -> None:
     arguments.add_argument("--sites", type=int, default=3)
     arguments.add_argument("--master", default="local-cluster[2,1,1024]")
     arguments.add_argument("--default-places", action="store_true", help="local tiers where Sluice itself puts them")
+    arguments.add_argument("--restless", type=int, metavar="SEED")
     chosen = arguments.parse_args()
     keep_spark_inside(chosen.root)
-    run(chosen.root, chosen.master, chosen.sites, chosen.default_places)
+    run(chosen.root, chosen.master, chosen.sites, chosen.default_places, chosen.restless)
 
 
-def run(root: Path, master: str, sites: int, default_places: bool) -> None:
+def run(root: Path, master: str, sites: int, default_places: bool, restless: int | None) -> None:
     from pyspark.sql import SparkSession
 
     from sluice import Flow
@@ -48,9 +57,31 @@ def run(root: Path, master: str, sites: int, default_places: bool) -> None:
     writer.options(checkpointLocation=f"{root}/ck", sites=sites, siteMemory="64k")
     if not default_places:
         writer.options(memoryDir=f"{root}/mem", diskDir=f"{root}/disk")
+    if restless is not None:
+        writer.options(partitions=UNITS, epochBudget="300 milliseconds", backlog="256k", spill="unit")
     also = bars.writeStream.format("parquet").option("path", f"{root}/bars")
-    flow.start(writer.trigger(availableNow=True), also).awaitTermination()
+    query = flow.start(writer.trigger(availableNow=True), also)
+    if restless is not None:
+        threading.Thread(target=disturb, args=(query, sites, restless), daemon=True).start()
+    query.awaitTermination()
     spark.stop()
+
+
+def disturb(query: Any, sites: int, seed: int) -> None:
+    """Whatever a user may ask of a running query, at random moments until it ends."""
+    from sluice import FlowError
+
+    rng = random.Random(seed)
+    while query.isActive:
+        site = rng.randrange(sites)
+        with suppress(FlowError):  # the unit is there already, or the query has just ended
+            for _ in range(rng.randrange(4)):
+                query.move(rng.randrange(UNITS), rng.randrange(sites))
+        if rng.random() < 0.5:
+            query.setSiteMemory(site, rng.choice(["0", "16k", "64k", "64m"]))
+        if rng.random() < 0.3:
+            query.slowDown(site, rng.choice(["0 seconds", "100 microseconds", "400 microseconds"]))
+        time.sleep(rng.uniform(0.1, 1.0))
 
 
 def keep_spark_inside(root: Path) -> None:

@@ -213,6 +213,10 @@ def assert_right(root: Path, files: int) -> None:
     assert rows_on_record(root) == files * 2 * ROWS  # not so many in each epoch: Spark may catch up after a kill
     assert not any(r.figures["lateRows"] for r in found)
     assert sum(s["spilledBytes"] for r in found for s in r.figures["sites"]), "the disk tier was not used"
+    assert_exact(root, files)
+
+
+def assert_exact(root: Path, files: int) -> None:
     for output, expected in zip(OUTPUTS, answers(files), strict=True):
         parts = sorted((root / output).glob("*.parquet"))
         assert multiset(pa.concat_tables([pq.read_table(p) for p in parts])) == expected
@@ -302,6 +306,23 @@ def test_twenty_kills_at_random_moments(tmp_path, seed):
         assert_right(tmp_path, files)
         assert_nothing_left(tmp_path, local_leftovers)
         assert_nothing_left(tmp_path, durable_leftovers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_exact_under_chaos_on_three_executors(tmp_path, seed):
+    """Units move, memory changes, epochs end early and sites are slow, and all the while somebody is killed."""
+    files = 24
+    with job(tmp_path, files, "--master", "local-cluster[3,1,1024]", "--restless", str(seed)) as running:
+        for kill in plan(100 + seed, files, drivers=4, executors=6):
+            running.carry_out(kill)
+        running.finish()
+        assert_exact(tmp_path, files)
+        found = records(tmp_path)
+        assert not found[-1].behind
+        for figure in ("moves", "spills", "backlogRows"):
+            assert any(r.figures[figure] for r in found), figure
+        assert_nothing_left(tmp_path, local_leftovers)
 
 
 FAULTS = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +80,74 @@ def test_a_unit_moved_by_hand_is_where_it_was_sent(spark: Any, tmp_path: Path) -
     assert [d["policy"] for d in query.decisions()] == ["you"]
     query.stop()
     assert_exact(tmp_path)
+
+
+def records(query: Any) -> list[Any]:
+    return query._running.epochs.history()
+
+
+def waits(query: Any) -> bool:
+    """Whether input waits, by the newest epoch."""
+    return bool(query._running.epochs.record.behind)
+
+
+def until(what: str, condition: Callable[[], bool], seconds: float = 300) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what} in {seconds} seconds"
+        time.sleep(0.02)
+
+
+def behind(spark: Any, root: Path) -> Any:
+    """A query that did not get through all rows in the time it has for an epoch."""
+    arrive(root / "trades", TRADES[0])
+    writer = sums(spark, root).options(epochBudget="20 milliseconds").trigger(processingTime="0 seconds")
+    query = writer.start()
+    query.slowDown(0, "3 milliseconds")
+    arrive(root / "trades", *TRADES[1:])
+    until("backlog", lambda: waits(query) and rows_in(query) == EPOCHS * 80)
+    return query
+
+
+def test_budget_memory_and_moves_at_once(spark: Any, tmp_path: Path) -> None:
+    arrive(tmp_path / "trades", TRADES[0])
+    writer = sums(spark, tmp_path).options(epochBudget="20 milliseconds", backlog="20k", spill="unit", siteMemory="8k")
+    query = writer.trigger(processingTime="0 seconds").start()
+    query.processAllAvailable()
+    for number, limit in enumerate(("0", "64m", "4k")):
+        query.slowDown(number % 2, "1 millisecond")
+        query.setSiteMemory(number % 2, limit)
+        query.move(number, 1 - query.routing()[number])
+        arrive(tmp_path / "trades", *TRADES[1 + 2 * number : 3 + 2 * number])
+        until("more rows", lambda: rows_in(query) == (3 + 2 * number) * 80)  # noqa: B023
+    arrive(tmp_path / "trades", *TRADES[7:])
+    query.processAllAvailable()
+    assert query.lastProgress["backlogRows"] == 0 and not waits(query)
+    found = records(query)
+    query.stop()
+    assert_exact(tmp_path)
+    for figure in ("backlogRows", "moves", "spills", "fetches"):
+        assert sum(r.figures[figure] for r in found), figure
+    limits = {site["memoryLimit"] for r in found for site in r.figures["sites"]}
+    assert limits == {8 << 10, 0, 64 << 20, 4 << 10}
+
+
+def test_a_query_without_new_input_catches_up_by_itself(spark: Any, tmp_path: Path) -> None:
+    query = behind(spark, tmp_path)
+    query.slowDown(0, "0 seconds")
+    until("end of the backlog", lambda: not waits(query))
+    assert any(r.figures["catchUp"] for r in records(query))
+    query.stop()
+    assert_exact(tmp_path)
+
+
+def test_a_query_that_is_stopped_while_input_waits_loses_nothing(spark: Any, tmp_path: Path) -> None:
+    query = behind(spark, tmp_path)
+    query.stop()
+    assert waits(query)
+    sums(spark, tmp_path).trigger(availableNow=True).start().awaitTermination()
+    assert_exact(tmp_path)
+
+
+def rows_in(query: Any) -> int:
+    return sum(r.figures["rowsIn"] for r in records(query))
