@@ -123,7 +123,7 @@ def test_a_crash_at_every_file_operation_of_an_epoch(before, fast, answers, spil
         shutil.rmtree(root)
         if not crashed:
             break
-        operation += 1 if spill == "probe" else 7  # pages are many files
+        operation += 1 if spill == "probe" else 23  # pages are many files
     assert operation > 40
 
 
@@ -163,7 +163,7 @@ def test_a_failing_operation_fails_the_epoch_and_the_next_try_succeeds(before, f
         assert_nothing_left(query)
         query.close()
         shutil.rmtree(root)
-        operation += 3 if spill == "probe" else 19  # every third: the same places as above, the process lives on
+        operation += 3 if spill == "probe" else 37  # every third: the same places as above, the process lives on
 
 
 def test_a_lost_or_damaged_file_is_named(before, fast, spill):
