@@ -346,13 +346,12 @@ class Chaos:
         """Moves that were begun are done some time, if no more are asked for."""
         if self.policy != "static":
             return
-        hand = self.query.epochs.settings.controller
         empty = [s.schema.empty_table() for s in self.flow.plan.sources]
         for _ in range(PATIENCE):
             self.epoch("idle", lambda **hooks: self.query.run(empty))
-            if not hand._moving:
+            if not self.query.epochs.settings.controller._moving:  # a restarted driver has another one
                 break
-        assert not hand._moving, "a unit is on its way for good"
+        assert not self.query.epochs.settings.controller._moving, "a unit is on its way for good"
         self.drain()
 
     def check(self) -> None:

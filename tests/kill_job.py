@@ -2,8 +2,8 @@
 and groups the pairs into ROOT/bars.
 
 It goes on from ROOT/ck and ends once every file is processed. With `--restless` units move, sites get more or less
-memory and become slow at random all the time, and epochs have little time. Whatever Spark itself writes (shuffles, logs, temporary
-files), which it cannot clean up when it is killed, stays inside ROOT.
+memory and become slow at random all the time, and epochs have little time. Whatever Spark writes (shuffles, logs,
+temporary files), which it cannot clean up when it is killed, stays inside ROOT.
 """
 
 from __future__ import annotations

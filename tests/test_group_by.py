@@ -17,7 +17,7 @@ from direct import DirectQuery, limits
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import multiset, on_time
-from specs import KEYS, SECOND, TIME, handle
+from specs import KEYS, SECOND, TIME, handle, stream
 from test_exact import Wanderer
 
 from sluice.api.stream import StreamHandle
@@ -414,3 +414,27 @@ def test_what_is_described_names_filters_and_computed_columns():
         "Result: where b_x > 10",
         "Result: of it a_k, a_ts",
     ]
+
+
+def test_results_of_a_join_wait_for_units_that_have_seen_nothing_of_a_stream(tmp_path):
+    """As long as one unit below has not taken in the first rows of b, nothing above is due; then all of it is."""
+    a, b = handle(stream("a")), handle(stream("b"))
+    schema = a.stream.schema
+    pairs = a.join(b, on="k", within="100 seconds")
+    newest = pairs.groupBy("a_k").last(3).agg(n=("*", "count"))
+    plan = plan_of([newest.relation])
+
+    def some(at: int) -> pa.Table:
+        return pa.table([list(range(40)), pa.array([at * SECOND] * 40, TIME), [1] * 40], schema=schema)
+
+    found = []
+    for seconds in (None, 1e-6):
+        query = DirectQuery(plan, tmp_path / str(seconds), partitions=8, seconds=seconds)
+        query.run([some(1), schema.empty_table()])
+        for at in (2, 9, 20):
+            query.run([some(at), some(at)])
+        query.drain()
+        found.append(multiset(query.results()))
+        query.close()
+    assert found[0] == found[1]
+    assert sum(found[0].values()) > 100

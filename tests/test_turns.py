@@ -68,7 +68,7 @@ def begun(
         site.now += each
         return site.now
 
-    return Turns(all_of, NOW, column(rows), column(sizes), site, limits, clock)  # type: ignore[arg-type]
+    return Turns(all_of, NOW, column(rows), column(sizes), site, limits, clock=clock)  # type: ignore[arg-type]
 
 
 def taken(of: Turns, site: Site, each: float = 1.0) -> list[list[int]]:
@@ -244,3 +244,20 @@ def test_input_waits_for_the_rotation_unless_it_is_too_much(monkeypatch, backlog
     assert len(taken(of, site, each=0.5)) == 1 + len(waits)
     assert slept == waits
     assert 10 * len(left(of)) <= backlog
+
+
+def test_units_without_input_need_no_turn_where_nothing_happens_by_time():
+    site = Site()
+    rows = {1: 3, 6: 2}
+    of = Turns([(((0, UNITS),), (90,))], NOW, column(rows), column(rows), site, FREE, by_time=False)  # type: ignore[arg-type]
+    assert taken(of, site) == [[1, 6]]
+    assert of.left() == []
+
+
+def test_who_is_patient_waits_for_the_rotation():
+    residence = Residence(limit=10)
+    for unit in range(3):
+        residence.arrive(unit, 10, resident=unit == 0)
+    site = Site(residence, reading=1e-3)
+    of = begun(site, Limits(None, float("inf"), patient=True), [(((0, 3),), (90,))], each=1e-3)
+    assert sorted(u for turn in taken(of, site, each=0.0) for u in turn) == [0, 1, 2]

@@ -40,7 +40,7 @@ class Query:
         return self._running.spark_query.status
 
     def exception(self) -> Exception | None:
-        return self._running.spark_query.exception()
+        return self._running.spark_query.exception() or self._running.failure
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait for the end; raises the query's error if it failed. With a timeout (seconds): whether it has ended."""

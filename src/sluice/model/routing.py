@@ -142,7 +142,17 @@ def intersect(a: Ranges, b: Ranges) -> Ranges:
     >>> intersect(((0, 4), (6, 9)), ((2, 7),))
     ((2, 4), (6, 7))
     """
-    return tuple((max(x, u), min(y, v)) for x, y in a for u, v in b if max(x, u) < min(y, v))
+    out: list[tuple[int, int]] = []
+    i = j = 0
+    while i < len(a) and j < len(b):
+        low, high = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
+        if low < high:
+            out.append((low, high))
+        if a[i][1] < b[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(out)
 
 
 def unite(a: Ranges, b: Ranges) -> Ranges:
@@ -167,12 +177,16 @@ def subtract(a: Ranges, b: Ranges) -> Ranges:
     ((0, 2), (3, 4))
     """
     out: list[tuple[int, int]] = []
+    at = 0
     for low, high in a:
-        for without_low, without_high in b:
-            if low < without_high and without_low < high:
-                if low < without_low:
-                    out.append((low, without_low))
-                low = without_high
+        while at < len(b) and b[at][0] < high:
+            if b[at][1] > low:
+                if low < b[at][0]:
+                    out.append((low, b[at][0]))
+                low = b[at][1]
+            if b[at][1] > high:
+                break  # the next range may need it, too
+            at += 1
         if low < high:
             out.append((low, high))
     return tuple(out)

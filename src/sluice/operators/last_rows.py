@@ -59,6 +59,7 @@ class LastRowsGroupBy:
     def __init__(self, spec: LastRows) -> None:
         self.spec, self.schema = spec, spec.output_schema()
         self.retention: int | None = None
+        self.by_time = True
         self.largest_merge = LARGE_MERGE
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
         self.aggregated = list(dict.fromkeys(a.column for a in spec.aggregates if a.column))
@@ -96,7 +97,7 @@ class LastRowsGroupBy:
         done, now = before[0], after[0]
         if now is not None:
             runs = state.runs(0, _ALWAYS)
-            due = [_between(run, done, now) for run in runs if done is not None and run.latest > done]
+            due = [_between(run, done, now) for run in runs if done is None or run.latest > done]
             if fresh is not None:
                 due.append(fresh.take(np.flatnonzero(fresh.times <= now)))
             turn = _together([d for d in due if len(d)])
@@ -213,9 +214,9 @@ class LastRowsGroupBy:
         return group_rows(keys, number.astype(np.uint32)).ids
 
 
-def _between(run: Run, done: int, now: int) -> _Rows:
-    """The rows that had to wait until now."""
-    at = np.flatnonzero((run.times > done) & (run.times <= now))
+def _between(run: Run, done: int | None, now: int) -> _Rows:
+    """The rows that had to wait until now; all of them, where nothing was done before."""
+    at = np.flatnonzero(run.times <= now if done is None else (run.times > done) & (run.times <= now))
     return _Rows(hash_part(run.order[at]), run.times[at], run.rows.take(pa.array(at)))
 
 

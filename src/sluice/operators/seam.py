@@ -51,6 +51,8 @@ class Operator(Protocol):
     schema: pa.Schema
     retention: int | None
     """For how long, in its state's time, rows may be needed; None is for good."""
+    by_time: bool
+    """Whether results may come without new rows, when the watermark moves on."""
     largest_merge: int
     """Bytes up to which runs of its state are merged: more where it is merges that make the state smaller."""
 

@@ -32,6 +32,7 @@ class TimeWindowsGroupBy:
     def __init__(self, spec: TimeWindows) -> None:
         self.spec, self.schema = spec, spec.output_schema()
         self.retention = spec.delay
+        self.by_time = True
         self.largest_merge = LARGE_MERGE
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
         keys = [pa.field(f"key{i}", spec.stream.schema.field(k).type) for i, k in enumerate(spec.keys)]

@@ -68,6 +68,7 @@ class WindowJoin:
         self.spec = spec
         self.schema = spec.output_schema()
         self.retention = spec.retention()
+        self.by_time = False
         self.largest_merge = USUAL_MERGE
 
     def _stream(self, input_: int) -> Stream:

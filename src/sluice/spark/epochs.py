@@ -32,6 +32,8 @@ from sluice.state.storage import Storage
 from sluice.state.transaction import STATE
 from sluice.state.workspace import Places
 
+DELIVERED = "delivered"
+"""File with the number of the last epoch whose results were shown, of those that Spark's log does not tell of."""
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
 Report = dict[str, Any]
@@ -114,7 +116,8 @@ class Epochs:
         self.record = self.journal.last() or self.record
         for sink in self.sinks:
             sink.open(self.query)
-        if self.record.figures.get("catchUp"):  # Spark does not ask for it again, so nobody else would show its results
+        self.delivered = self._was_delivered()
+        if self.record.figures.get("catchUp") and not self.delivered:  # Spark does not ask for its results again
             self._deliver(self.record)
         for directory in ("", "journal"):
             for name in self._listed(directory):
@@ -180,7 +183,7 @@ class Epochs:
         begun = perf_counter()
         number = self.record.number + 1
         step, before = self._placed(len(tokens), why)
-        split, site = self._tasks(number, tokens, before, step)
+        split, site = self._tasks(number, tokens, before, step, catching_up=batch == self.record.batch)
         reports = sorted(exchange(split, site), key=lambda r: (r["site"], r["level"]))
         exchanged = perf_counter()
         record = self._record(number, batch, before, reports)
@@ -209,6 +212,13 @@ class Epochs:
         for output, sink in enumerate(self.sinks):
             sink.deliver(record.number, record.parts_of(output))
         self.delivered = True
+        if record.behind or record.figures["catchUp"]:  # of the others Spark's own commit says it
+            self.storage.write(DELIVERED, [str(record.number).encode()])
+
+    def _was_delivered(self) -> bool:
+        """Whether the newest record's results have been shown, as far as is known."""
+        found = self.storage.size(DELIVERED) is not None and self.storage.read(DELIVERED).to_pybytes().decode()
+        return found == str(self.record.number)
 
     def _placed(self, sites: int, why: str) -> tuple[Step, EpochRecord]:
         """What the next epoch does, and the newest record under its routing: the controller's, or one for another
@@ -230,7 +240,7 @@ class Epochs:
         return Routing.even(self.settings.partitions, self.settings.sites, version, since)
 
     def _tasks(
-        self, number: int, tokens: tuple[int, ...], before: EpochRecord, step: Step
+        self, number: int, tokens: tuple[int, ...], before: EpochRecord, step: Step, catching_up: bool
     ) -> tuple[SplitTask, SiteTask]:
         late_below = watermarks(before.newest, tuple(s.delay for s in self.plan.sources))
         split = SplitTask(self.plan, self.reading, before.routing, tokens, late_below)
@@ -244,7 +254,7 @@ class Epochs:
             run=self.run_id,
             places=self.settings.places,
             staging=tuple(sink.staging for sink in self.sinks),
-            adapting=self._adapting(before, step),
+            adapting=replace(self._adapting(before, step), patient=catching_up),
         )
         return split, site
 

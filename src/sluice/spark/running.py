@@ -79,7 +79,7 @@ class RunningQuery:
         self._closed, self._stopping = threading.Event(), threading.Event()
         self._turn = threading.Lock()
         self._last_epoch = time.monotonic()
-        self._failure: BaseException | None = None
+        self.failure: Exception | None = None
         self.draining = False
         _use_this_python(spark)
         checkpoint = _absolute(settings.checkpoint)
@@ -147,7 +147,7 @@ class RunningQuery:
 
     def _catch_up_when_idle(self) -> None:
         """Process input that waits when no new input does: Spark runs no batches then."""
-        while not self._closed.wait(IDLE / 4) and self._failure is None:
+        while not self._closed.wait(IDLE / 4) and self.failure is None:
             idle = time.monotonic() - self._last_epoch > IDLE and not self.epochs.busy.locked()
             if idle and self.epochs.record.behind and self.spark_query.isActive and not self._stopping.is_set():
                 self._catch_up()
@@ -160,11 +160,14 @@ class RunningQuery:
             with self._turn:
                 why = self.sites.follow(self.settings.places, self.query)
                 return self.epochs.catch_up(self.sites.tokens, self.sites.exchange(None), why)
-        except BaseException as failure:
+        except Exception as failure:
             if not self._stopping.is_set():
-                self._failure = failure
+                self.failure = failure
                 self.spark_query.stop()
             return False
+        finally:
+            with suppress(Exception):  # so that a stop cancels no other job of this thread
+                context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
     def settle(self) -> None:
         """Wait until no input waits."""
@@ -173,8 +176,8 @@ class RunningQuery:
         self._raise_failure()
 
     def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     def stop(self) -> None:
         self._stopping.set()
@@ -198,7 +201,7 @@ class RunningQuery:
             self.spark_query.awaitTermination()
             if "availableNow" in self.trigger:  # Spark has no more batches, but what has arrived is to be processed
                 self.draining = True
-                while not self._stopping.is_set() and self._failure is None and self._catch_up():
+                while not self._stopping.is_set() and self.failure is None and self._catch_up():
                     pass
         try:
             self.epochs.end()

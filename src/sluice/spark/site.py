@@ -52,6 +52,8 @@ class Adapting:
     spill: str = "unit"
     seconds: float | None = None
     backlog: float = float("inf")
+    patient: bool = False
+    """Whether units on disk are waited for: there is no new input."""
     costs: tuple[float | None, ...] = ()
     """Seconds that a row took at each site in the epoch before."""
     leaving: tuple[int, ...] = ()
@@ -172,9 +174,9 @@ class _SiteEpoch:
             held = counts(run, self.held, self.units)
             sizes[numbers(self.held)] += held * (run.rows.nbytes / max(1, len(run)))
         rows = self.by_unit.rows + transaction.pending_rows()
-        return Turns(
-            cohorts, self.now, rows, sizes, transaction, Limits(share, adapting.backlog / self.plan.levels, costs)
-        )
+        limits = Limits(share, adapting.backlog / self.plan.levels, costs, adapting.patient)
+        by_time = any(mine.by_time for mine in self.operators.values())
+        return Turns(cohorts, self.now, rows, sizes, transaction, limits, by_time)
 
     def _turn(
         self,

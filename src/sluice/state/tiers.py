@@ -22,6 +22,8 @@ from sluice.state.storage import Storage
 
 SUFFIX, PAGE = ".arrow", "@"
 MEMORY, DISK = "memory", "disk"
+WHOLE = -1
+"""In place of a unit: a segment in one file."""
 
 
 @dataclass
@@ -35,7 +37,8 @@ class Tiers:
     fetched_bytes: int = 0
     fetch_seconds: float = 0.0
     spilled_bytes: int = 0
-    _sizes: dict[str, dict[str, int]] = field(default_factory=dict)
+    _sizes: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
+    """By tier and segment: the bytes of each unit's page, or of the one file under `WHOLE`."""
 
     def begin(self, wanted: Iterable[str], sparing: str = " ") -> None:
         """Look at what is here and let go of all but `wanted`: leftovers of failed attempts, expired segments.
@@ -47,21 +50,22 @@ class Tiers:
             place = self._place(tier)
             self._sizes[tier] = {}
             for entry in place.files():
-                if _segment(entry.name) in keep:
+                segment, unit = _parsed(entry.name)
+                if segment in keep:
                     if entry.name.endswith(SUFFIX):  # else a draft, perhaps of an attempt still at work
-                        self._sizes[tier][entry.name] = entry.size
+                        self._sizes[tier].setdefault(segment, {})[unit] = entry.size
                 elif not entry.name.startswith(sparing):
                     place.delete(entry.name)
 
     @property
     def used(self) -> int:
         """Bytes in memory."""
-        return sum(self._sizes[MEMORY].values())
+        return sum(sum(files.values()) for files in self._sizes[MEMORY].values())
 
     @property
     def here(self) -> int:
         """Bytes in memory and on disk."""
-        return self.used + sum(self._sizes[DISK].values())
+        return self.used + sum(sum(files.values()) for files in self._sizes[DISK].values())
 
     def read(self, ref: SegmentRef) -> pa.Buffer:
         """A segment's bytes from the nearest tier that has it whole."""
@@ -75,11 +79,10 @@ class Tiers:
 
     def whole(self, ref: SegmentRef) -> pa.Buffer | None:
         """A segment's bytes if they lie here in one file."""
-        name = ref.id + SUFFIX
         for tier in (MEMORY, DISK):
-            if self._sizes[tier].get(name) == ref.length:
+            if self._sizes[tier].get(ref.id, {}).get(WHOLE) == ref.length:
                 with suppress(StorageError):  # another attempt at this epoch has moved it
-                    return self._place(tier).map(name)
+                    return self._place(tier).map(_name(ref.id, WHOLE))
         return None
 
     def fetch(self, ref: SegmentRef) -> pa.Buffer:
@@ -95,27 +98,26 @@ class Tiers:
     def add(self, segment: str, data: pa.Buffer, room: int | None = None) -> None:
         """Keep a segment, in memory if there is room, else on disk. New ones need no room: older ones make it."""
         fits = len(data) <= (self.limit if room is None else room)
-        self._write(segment + SUFFIX, data, MEMORY if fits else DISK)
+        self._write(segment, WHOLE, data, MEMORY if fits else DISK)
 
     def page(self, segment: str, unit: int) -> pa.Buffer | None:
         """A unit's rows of a segment, if they lie here as a page."""
-        name = _page(segment, unit)
         for tier in (MEMORY, DISK):
-            if name in self._sizes[tier]:
+            if unit in self._sizes[tier].get(segment, {}):
                 with suppress(StorageError):  # another attempt at this epoch has moved it
-                    return self._place(tier).map(name)
+                    return self._place(tier).map(_name(segment, unit))
         return None
 
     def put(self, segment: str, unit: int, data: pa.Buffer, tier: str) -> None:
         """Keep a unit's rows of a segment as a page."""
-        self._write(_page(segment, unit), data, tier)
+        self._write(segment, unit, data, tier)
 
     def shift(self, unit: int, tier: str) -> int:
         """Bring all pages of a unit to a tier; returns the bytes that went there."""
         other = DISK if tier == MEMORY else MEMORY
         total = 0
-        for name in [n for n in self._sizes[other] if n.endswith(f"{PAGE}{unit}{SUFFIX}")]:
-            size = self._move(name, other, tier)
+        for segment in [segment for segment, files in self._sizes[other].items() if unit in files]:
+            size = self._move(segment, unit, other, tier)
             total += size
             self.spilled_bytes += size if tier == DISK else 0
         return total
@@ -123,88 +125,89 @@ class Tiers:
     def drop(self, segment: str) -> None:
         """Let go of a segment, in whatever form it lies here."""
         for tier in (MEMORY, DISK):
-            for name in [n for n in self._sizes[tier] if _segment(n) == segment]:
-                del self._sizes[tier][name]
-                self._place(tier).delete(name)
+            for unit in self._sizes[tier].pop(segment, {}):
+                self._place(tier).delete(_name(segment, unit))
 
     def clear(self, state: Sequence[RunRef], waiting: Iterable[str]) -> None:
         """Take out of memory what is no state of this site any more; segments that are `waiting` go to disk."""
         held = {run.segment.id: set(numbers(run.units).tolist()) for run in state}
         later = set(waiting)
-        for name in list(self._sizes[MEMORY]):
-            segment = _segment(name)
-            if segment in later:
-                self._move(name, MEMORY, DISK)
-            elif segment not in held or (PAGE in name and _unit(name) not in held[segment]):
-                del self._sizes[MEMORY][name]
-                self.memory.delete(name)
+        for segment, files in [(segment, list(files)) for segment, files in self._sizes[MEMORY].items()]:
+            for unit in files:
+                if segment in later:
+                    self._move(segment, unit, MEMORY, DISK)
+                elif segment not in held or (unit != WHOLE and unit not in held[segment]):
+                    self._forget(segment, unit, MEMORY)
+                    self.memory.delete(_name(segment, unit))
 
     def settle(self, newest_first: Sequence[SegmentRef]) -> None:
         """Bring the memory tier within its limit: what comes late in this order goes to disk."""
-        room = self.limit - sum(size for name, size in self._sizes[MEMORY].items() if PAGE in name)
+        files = self._sizes[MEMORY]
+        room = self.limit - self.used + sum(of.get(WHOLE, 0) for of in files.values())
         for ref in newest_first:
-            name = ref.id + SUFFIX
-            size = self._sizes[MEMORY].get(name)
+            size = files.get(ref.id, {}).get(WHOLE)
             if size is None:
                 continue
             if size <= room:
                 room -= size
                 continue
-            self.spilled_bytes += self._move(name, MEMORY, DISK)
+            self.spilled_bytes += self._move(ref.id, WHOLE, MEMORY, DISK)
 
     def usage(self, manifest: Sequence[RunRef], units: int) -> tuple[np.ndarray, np.ndarray]:
         """Bytes in memory and on disk of each unit; of a segment in one file each has its part by rows."""
         out = np.zeros((2, units))
         for tier, column in zip((MEMORY, DISK), out, strict=True):
-            sizes = self._sizes[tier]
             for run in manifest:
-                ref = run.segment
-                size = sizes.get(ref.id + SUFFIX, 0)
-                if size:
-                    held, rows = run.unit_rows
-                    column[held] += rows * (size / max(1, ref.rows))
-            pages = [(name, size) for name, size in sizes.items() if PAGE in name]
-            held_by = {run.segment.id: set(numbers(run.units).tolist()) for run in manifest} if pages else {}
-            for name, size in pages:
-                unit = _unit(name)
-                if unit in held_by.get(_segment(name), ()):
-                    column[unit] += size
+                files = self._sizes[tier].get(run.segment.id)
+                if not files:
+                    continue
+                held, rows = run.unit_rows
+                if WHOLE in files:
+                    column[held] += rows * (files[WHOLE] / max(1, run.segment.rows))
+                for unit in files.keys() & set(held.tolist()) if len(files) > (WHOLE in files) else ():
+                    column[unit] += files[unit]
         return out[0], out[1]
 
-    def _write(self, name: str, data: pa.Buffer, tier: str) -> str:
+    def _write(self, segment: str, unit: int, data: pa.Buffer, tier: str) -> str:
         """Writes a file, and says to which tier."""
+        name = _name(segment, unit)
         if tier == MEMORY:
             try:
-                self._sizes[MEMORY][name] = self.memory.write(name, [data])
+                self._sizes[MEMORY].setdefault(segment, {})[unit] = self.memory.write(name, [data])
                 return MEMORY
             except StorageError:
                 pass  # the tmpfs is full: less than siteMemory is there
-        self._sizes[DISK][name] = self.disk.write(name, [data])
+        self._sizes[DISK].setdefault(segment, {})[unit] = self.disk.write(name, [data])
         return DISK
 
-    def _move(self, name: str, source: str, target: str) -> int:
-        size = self._sizes[source].pop(name)
+    def _move(self, segment: str, unit: int, source: str, target: str) -> int:
+        size, name = self._forget(segment, unit, source), _name(segment, unit)
         place = self._place(source)
         try:
             data = place.map(name)
         except StorageError:
             return 0  # another attempt at this epoch has done it
-        if self._write(name, data, target) == source:
+        if self._write(segment, unit, data, target) == source:
             return 0
         place.delete(name)
+        return size
+
+    def _forget(self, segment: str, unit: int, tier: str) -> int:
+        files = self._sizes[tier][segment]
+        size = files.pop(unit)
+        if not files:
+            del self._sizes[tier][segment]
         return size
 
     def _place(self, tier: str) -> Storage:
         return self.memory if tier == MEMORY else self.disk
 
 
-def _page(segment: str, unit: int) -> str:
-    return f"{segment}{PAGE}{unit}{SUFFIX}"
+def _name(segment: str, unit: int) -> str:
+    return f"{segment}{SUFFIX}" if unit == WHOLE else f"{segment}{PAGE}{unit}{SUFFIX}"
 
 
-def _segment(name: str) -> str:
-    return name.partition(SUFFIX)[0].partition(PAGE)[0]
-
-
-def _unit(name: str) -> int:
-    return int(name.removesuffix(SUFFIX).partition(PAGE)[2])
+def _parsed(name: str) -> tuple[str, int]:
+    """The segment and the unit of a file, also of its draft."""
+    segment, _, unit = name.partition(SUFFIX)[0].partition(PAGE)
+    return segment, int(unit) if unit else WHOLE

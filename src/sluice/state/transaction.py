@@ -111,10 +111,10 @@ class Transaction:
         here = set(held)
         memory = [u for u in queues.memory if u in here]
         disk = [u for u in queues.disk if u in here]
-        known = {*memory, *disk}
+        on_disk, known = set(disk), {*memory, *disk}
         sizes = self._local_bytes(self._live)
         for unit in [*memory, *(u for u in held if u not in known), *disk]:
-            self.residence.arrive(unit, round(sizes[unit]), resident=unit not in disk)
+            self.residence.arrive(unit, round(sizes[unit]), resident=unit not in on_disk)
         self._cut_all(self._live)
 
     def grow(self, unit: int) -> None:
@@ -375,7 +375,8 @@ class Transaction:
     def _in_pages(self, run: RunRef, rows: Run) -> int:
         assert self.residence is not None
         on_disk = 0
-        for unit in numbers(run.units).tolist():
+        held, count = run.unit_rows
+        for unit in held[count > 0].tolist():
             for part in parts(rows, ((unit, unit + 1),), self.units):
                 data = encode(self.forms[run.segment.input].state, part)
                 tier = MEMORY if self.residence.is_resident(unit) else DISK

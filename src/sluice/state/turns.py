@@ -30,17 +30,19 @@ Cohort = tuple[Ranges, Times]
 @dataclass(frozen=True)
 class Limits:
     """What an epoch may take at a site: seconds (None: as many as it needs), unless more bytes of input than `backlog`
-    would have to wait. `cost` is a row's seconds in the epoch before, None if it had none."""
+    would have to wait. `cost` is a row's seconds in the epoch before, None if it had none. Who is `patient` waits for
+    rotations: there is nothing else to do."""
 
     seconds: float | None
     backlog: float
     cost: float | None = None
+    patient: bool = False
 
 
 class Turns:
     """The turns of one site and level in one epoch. `rows` and `sizes` are of all input that is here for each unit.
 
-    Units without any that have come to where the streams are `now` need no turn.
+    Units without any need no turn if they have come to where the streams are `now`, or if nothing happens `by_time`.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Turns:
         sizes: np.ndarray,
         transaction: Transaction,
         limits: Limits,
+        by_time: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.cohorts, self.rows, self.sizes, self.limits = cohorts, rows, sizes, limits
@@ -58,7 +61,7 @@ class Turns:
         self.begun = clock()
         self.done = np.zeros(len(rows), dtype=bool)
         for units, newest in cohorts:
-            if newest == now:
+            if newest == now or not by_time:
                 self.done[numbers(units)] = rows[numbers(units)] == 0
         if self.done.any():
             self.cohorts = self.left()
@@ -125,7 +128,8 @@ class Turns:
     def _wait(self, residence: Residence) -> bool:
         """When too much input waits for units on disk, wait for the next rotation."""
         waiting = [u for u in residence.spilled_units if not self.done[u]]
-        if residence.due is None or self.sizes[waiting].sum() <= self.limits.backlog:
+        may_wait = not self.limits.patient and self.sizes[waiting].sum() <= self.limits.backlog
+        if residence.due is None or not waiting or may_wait:
             return False
         time.sleep(max(0.0, residence.due - self.clock()))
         return True
