@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from benchmarks.session import session
+
+LEAVING = 60  # seconds that a JVM has to end
 
 
 def keep_spark_inside(work: Path) -> None:
@@ -31,5 +35,22 @@ def keep_spark_inside(work: Path) -> None:
 def cluster(master: str, work: Path) -> Iterator[SparkSession]:
     """A session on executors of its own; one slot a site, so all sites of an epoch run at once."""
     inside = {"spark.local.dir": str(work / "tmp"), "spark.sql.warehouse.dir": str(work / "warehouse")}
-    with session(master, inside) as spark:
-        yield spark
+    try:
+        with session(master, inside) as spark:
+            yield spark
+    finally:
+        end_jvm()
+
+
+def end_jvm() -> None:
+    """Wait for Spark's JVM to end: until then its workers may write what has just been cleared away."""
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        SparkContext._gateway = SparkContext._jvm = None
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        try:
+            gateway.proc.wait(LEAVING)
+        except subprocess.TimeoutExpired:
+            gateway.proc.kill()
+            gateway.proc.wait()
