@@ -14,7 +14,7 @@ from benchmarks.adapt.running import HYBRID, STATIC, Contender, Run
 
 ABOVE, BACK = 1.1, 0.95
 STEADY = 15
-LIMIT = 24 << 20  # bytes a site: what its state takes and a third more
+LIMIT = 10 << 20  # bytes a site: what its state takes (7 to 9 MiB) and a little more
 ROWS = Rows("wide", files=40, rows=EPOCH_ROWS // 2, keys=200_000, wide=100)
 PROBED = Contender("static, probing", "static", {"spill": "probe"})
 
