@@ -13,7 +13,7 @@ import chaos
 import pytest
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-QUICK, THOROUGH = 100, 600
+QUICK, THOROUGH = 60, 640
 
 
 def run(seed: int) -> None:
