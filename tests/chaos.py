@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -45,6 +46,8 @@ OPERATIONS, DURABLE = 100, 25
 PATIENCE = 300
 """Epochs in which all that waits has to have had its turn."""
 MEMORY = (0, 3_000, 12_000, 40_000, 1 << 30)
+FIGURES = ("moves", "spills", "fetches", "backlogRows", "catchUp", "lateRows")
+TROUBLE = ("task", "speculation", "job", "epoch", "durable", "report", "full")
 
 
 class Death(Exception):
@@ -156,6 +159,7 @@ class Chaos:
         self.seen: list[list[pa.Table]] = [[] for _ in self.flow.plan.sources]
         self.checked: EpochRecord | None = None
         self.late = 0
+        self.happened: Counter[str] = Counter()
         self.hurt: tuple[str, int, int, int] | None = None
         self.scarred = self.doubled = -1
         self.say(f"{self.flow.name}: {self.batches} batches, {self.partitions} units, {self.policy}, {self.options}")
@@ -209,6 +213,7 @@ class Chaos:
             hand.set_memory(of, size)
             self.limits[of] = size
         if self.chance(0.1):
+            self.happened["resize"] += 1
             self.sites = int(self.rng.integers(1, MOST_SITES + 1))
             self.say(f"  executors come and go: {self.sites} sites")
             self.query.tokens = tuple(range(100, 100 + self.sites))
@@ -225,8 +230,7 @@ class Chaos:
 
     def epoch(self, what: str, run: Callable[..., object], again: bool = False) -> None:
         """One epoch, perhaps with trouble; a batch that failed is asked for again until it is done."""
-        kind = str(self.rng.choice(["task", "speculation", "job", "epoch", "durable", "report", "full"]))
-        kind = kind if self.chance(self.trouble) else "calm"
+        kind = str(self.rng.choice(TROUBLE)) if self.chance(self.trouble) else "calm"
         calm, before = kind == "calm", self.query.epochs.record.number
         if not calm:
             self.scarred = before + 1
@@ -250,6 +254,7 @@ class Chaos:
                     self.hurt = kind, int(self.rng.integers(0, self.sites)), int(self.rng.integers(0, levels)), at
                 run()
         except Death:
+            self.happened[f"death: {kind}"] += 1
             if self.chance(0.5):
                 self.restart()
             if again or self.chance(0.5):
@@ -289,11 +294,13 @@ class Chaos:
         with interrupted(at, lambda: found.append(attempt(at=executor))):
             found.append(attempt())
         self.doubled = self.scarred
+        self.happened["two attempts"] += len(found) > 1
         taken = int(self.rng.integers(0, len(found)))
         self.say(f"  {len(found)} attempts at site {number}, number {taken} is taken")
         return found[taken]
 
     def death_of_a_task(self, number: int, kind: str) -> None:
+        self.happened[f"death: {kind}"] += 1
         self.say(f"  the task of site {number} dies")
         if self.chance(0.5):
             self.executor_dies(self.at[number])
@@ -312,6 +319,7 @@ class Chaos:
             raise OSError(28, "No space left on device")
 
     def executor_dies(self, executor: int) -> None:
+        self.happened["executor's death"] += 1
         self.say(f"  executor {executor} dies")
         for root in self.places[executor].roots():
             shutil.rmtree(root, ignore_errors=True)
@@ -329,6 +337,7 @@ class Chaos:
             file.unlink()
 
     def restart(self) -> None:
+        self.happened["restart"] += 1
         if self.chance(0.3):
             self.query.epochs.close()
             self.close_workspaces()
@@ -363,6 +372,7 @@ class Chaos:
             assert_nothing_lost(self.checked, committed)
             self.late += committed.figures["lateRows"]
             self.checked = committed
+            self.happened.update({f: int(committed.figures[f]) for f in FIGURES})
         if record.number < 0:
             return
         there = {f"state/{p.name}" for p in (self.root / "checkpoint" / "state").iterdir()}
@@ -448,8 +458,10 @@ def assert_within_limits(record: EpochRecord, limits: list[int], levels: int, sp
         assert figures["memoryBytes"] <= limits[number] + too_large, f"site {number}"
 
 
-def run(seed: int, root: Path) -> None:
-    """The whole run of a seed."""
+def run(seed: int, root: Path) -> Counter[str]:
+    """The whole run of a seed; says how often what happened."""
     rng = np.random.default_rng(seed)
     with in_its_own_world(rng.spawn(1)[0]) as clock:
-        Chaos(seed, root, clock, rng).go()
+        chaos = Chaos(seed, root, clock, rng)
+        chaos.go()
+        return chaos.happened

@@ -56,7 +56,7 @@ def drawn(name: str, rng: np.random.Generator) -> TestedFlow:
 def rows(rng: np.random.Generator, count: int, around: int, spread: int, keys: int, nulls: bool) -> pa.Table:
     """Rows of one batch near a point in time, some keys much more frequent than others; no two of one time."""
     low = max(0, around - spread)
-    times = np.sort(rng.choice(np.arange(low, around + spread + count), count, replace=False))
+    times = low + np.sort(rng.choice(around + spread + count - low, count, replace=False))
     rng.shuffle(times[: count // 3])  # out of order, but not all of it
     of = np.minimum(rng.geometric(0.25, count) - 1, keys - 1)
     missing = rng.random((4, count)) < (0.08 if nulls else 0.0)

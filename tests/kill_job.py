@@ -74,13 +74,13 @@ def disturb(query: Any, sites: int, seed: int) -> None:
     rng = random.Random(seed)
     while query.isActive:
         site = rng.randrange(sites)
-        with suppress(FlowError):  # the unit is there already, or the query has just ended
+        with suppress(FlowError):  # the unit is there already, the site is not there yet, or the query has just ended
+            if rng.random() < 0.5:
+                query.setSiteMemory(site, rng.choice(["0", "16k", "64k", "64m"]))
+            if rng.random() < 0.3:
+                query.slowDown(site, rng.choice(["0 seconds", "100 microseconds", "400 microseconds"]))
             for _ in range(rng.randrange(4)):
                 query.move(rng.randrange(UNITS), rng.randrange(sites))
-        if rng.random() < 0.5:
-            query.setSiteMemory(site, rng.choice(["0", "16k", "64k", "64m"]))
-        if rng.random() < 0.3:
-            query.slowDown(site, rng.choice(["0 seconds", "100 microseconds", "400 microseconds"]))
         time.sleep(rng.uniform(0.1, 1.0))
 
 

@@ -7,23 +7,35 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import chaos
 import pytest
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-QUICK, THOROUGH = 60, 640
+QUICK, THOROUGH = 100, 900
+runs: list[Counter[str]] = []
 
 
 def run(seed: int) -> None:
     with tempfile.TemporaryDirectory(dir=FAST) as directory:
-        chaos.run(seed, Path(directory))
+        runs.append(chaos.run(seed, Path(directory)))
 
 
 @pytest.mark.parametrize("seed", range(QUICK))
 def test_exact_under_chaos(seed):
     run(seed)
+
+
+def test_there_was_chaos():
+    """Each kind of it in some of the runs, or they show nothing."""
+    if len(runs) < QUICK:
+        pytest.skip("only some of the runs were asked for")
+    in_runs = Counter(what for happened in runs for what, times in happened.items() if times)
+    kinds = [f"death: {kind}" for kind in ("task", "job", "epoch", "durable", "report")]
+    for what in (*chaos.FIGURES, *kinds, "executor's death", "two attempts", "restart", "resize"):
+        assert in_runs[what] >= QUICK / 20, in_runs
 
 
 @pytest.mark.slow

@@ -139,6 +139,15 @@ def test_a_unit_that_is_fetched_is_in_memory_and_another_makes_room(crowded):
     assert crowded.all_rows() == EVERYTHING
 
 
+def test_what_an_attempt_fetched_that_failed_is_on_disk_again(crowded):
+    """The next one begins with the queues of the epoch before, and counts on the memory."""
+    transaction = crowded.begin()
+    transaction.tiers.shift(crowded.queues.disk[0], "memory")
+    crowded.commit(crowded.begin())
+    assert crowded.bytes("memory") == crowded.tiers.used <= crowded.limit
+    assert not [name for name in crowded.files("memory") if f"@{crowded.queues.disk[0]}." in name]
+
+
 def test_what_is_missing_here_comes_from_durable_storage(crowded):
     for path in [*(crowded.root / "memory").iterdir(), *(crowded.root / "disk").iterdir()][::2]:
         path.unlink()

@@ -230,9 +230,18 @@ def test_a_unit_larger_than_the_memory_has_its_turn_too():
     assert site.told[:5] == ["fetch 0", [0], "spill 0", "fetch 1", [1]]
 
 
-@pytest.mark.parametrize(("backlog", "waits"), [(float("inf"), []), (20.0, []), (10.0, [49.5]), (0.0, [49.5, 0.5])])
-def test_input_waits_for_the_rotation_unless_it_is_too_much(monkeypatch, backlog, waits):
-    """With more waiting than allowed the epoch waits for units on disk to have their turn."""
+@pytest.mark.parametrize(
+    ("backlog", "patient", "waits"),
+    [
+        (float("inf"), False, []),
+        (20.0, False, []),
+        (10.0, False, [49.5]),
+        (0.0, False, [49.5, 0.5]),
+        (float("inf"), True, [49.5, 0.5]),
+    ],
+)
+def test_input_waits_for_the_rotation_unless_it_is_too_much(monkeypatch, backlog, patient, waits):
+    """With more waiting than allowed, or nothing else to do, the epoch waits for units on disk to have their turn."""
     site, slept = Site(resident(10, {0: 10}, {1: 10, 2: 10}, rotate_from=50.0)), []
 
     def sleep(seconds: float) -> None:
@@ -240,7 +249,8 @@ def test_input_waits_for_the_rotation_unless_it_is_too_much(monkeypatch, backlog
         site.now += seconds
 
     monkeypatch.setattr(turns, "time", SimpleNamespace(sleep=sleep))
-    of = begun(site, Limits(None, backlog), [(((0, 3),), (90,))], rows={0: 1, 1: 1, 2: 1}, sizes={1: 10, 2: 10})
+    limits = Limits(None, backlog, patient=patient)
+    of = begun(site, limits, [(((0, 3),), (90,))], rows={0: 1, 1: 1, 2: 1}, sizes={1: 10, 2: 10})
     assert len(taken(of, site, each=0.5)) == 1 + len(waits)
     assert slept == waits
     assert 10 * len(left(of)) <= backlog

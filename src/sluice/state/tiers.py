@@ -112,6 +112,10 @@ class Tiers:
         """Keep a unit's rows of a segment as a page."""
         self._write(segment, unit, data, tier)
 
+    def units(self, tier: str) -> set[int]:
+        """The units that have pages in a tier."""
+        return {unit for files in self._sizes[tier].values() for unit in files if unit != WHOLE}
+
     def shift(self, unit: int, tier: str) -> int:
         """Bring all pages of a unit to a tier; returns the bytes that went there."""
         other = DISK if tier == MEMORY else MEMORY

@@ -116,6 +116,8 @@ class Transaction:
         for unit in [*memory, *(u for u in held if u not in known), *disk]:
             self.residence.arrive(unit, round(sizes[unit]), resident=unit not in on_disk)
         self._cut_all(self._live)
+        for unit in sorted(self.tiers.units(MEMORY) & on_disk):  # an attempt that failed has fetched it
+            self.tiers.shift(unit, DISK)
 
     def grow(self, unit: int) -> None:
         """A unit has had its turn: its state is larger by what that has added."""
