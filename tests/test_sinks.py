@@ -337,7 +337,7 @@ def test_no_room_in_memory(spark: Any, tmp_path: Path) -> None:
     assert sum(handed, Counter()) == expected(spark, tmp_path, 3)
     sites = query.lastProgress["sites"]
     assert sum(s["memoryBytes"] for s in sites) == 0
-    assert sum(s["diskBytes"] for s in sites) == sum(s["durableBytes"] for s in sites) > 0
+    assert sum(s["diskBytes"] for s in sites) >= sum(s["durableBytes"] for s in sites) > 0  # in pages, a file a unit
     assert not list((tmp_path / "m").iterdir()) and not list((tmp_path / "d").iterdir())
 
 
