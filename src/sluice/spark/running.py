@@ -131,7 +131,9 @@ class RunningQuery:
         is touched: without its offsets Spark would read files from the start again, without its journal all state
         would be left over."""
         storage, journal = self.epochs.storage, self.epochs.journal
-        last = journal.last() if (journal.identity() or {}).get("format") == FORMAT else None  # else it is refused
+        if (journal.identity() or {"format": FORMAT}).get("format") != FORMAT:
+            return  # it is refused when it is claimed
+        last = journal.last()
         batch = -1 if last is None else last.batch
         if last is not None and not storage.files(f"{SPARK}/offsets"):
             raise CheckpointError(
