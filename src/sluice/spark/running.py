@@ -175,6 +175,8 @@ class RunningQuery:
         """Wait until no input waits."""
         while self.epochs.record.behind and not self._closed.wait(0.1):
             pass
+        with self.epochs.busy:  # the last of those epochs is over, and in the progress
+            pass
         self._raise_failure()
 
     def _raise_failure(self) -> None:
