@@ -259,7 +259,7 @@ def test_input_waits_for_the_rotation_unless_it_is_too_much(monkeypatch, backlog
 def test_units_without_input_need_no_turn_where_nothing_happens_by_time():
     site = Site()
     rows = {1: 3, 6: 2}
-    of = Turns([(((0, UNITS),), (90,))], NOW, column(rows), column(rows), site, FREE, by_time=False)  # type: ignore[arg-type]
+    of = Turns([(((0, UNITS),), (90,))], NOW, column(rows), column(rows), site, Limits(1e9, 1e9), by_time=False)  # type: ignore[arg-type]
     assert taken(of, site) == [[1, 6]]
     assert of.left() == []
 

@@ -60,7 +60,8 @@ class Turns:
         self.transaction, self.clock = transaction, clock
         self.begun = clock()
         self.done = np.zeros(len(rows), dtype=bool)
-        for units, newest in cohorts:
+        limited = limits.seconds is not None or transaction.residence is not None
+        for units, newest in cohorts if limited else ():  # else they go along: a turn of all units cuts nothing up
             if newest == now or not by_time:
                 self.done[numbers(units)] = rows[numbers(units)] == 0
         if self.done.any():
