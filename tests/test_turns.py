@@ -140,14 +140,14 @@ def test_no_more_may_wait_than_the_backlog_allows():
 def test_units_without_work_need_no_turn():
     cohorts = [(((0, 4),), NOW), (((4, 8),), (90,))]
     site = Site()
-    of = begun(site, cohorts=cohorts, rows={1: 5})
+    of = begun(site, Limits(1e9, 1e9), cohorts=cohorts, rows={1: 5})
     assert taken(of, site) == [[1], [4, 5, 6, 7]]  # the others have no rows, but their clock is back
     assert of.left() == []
 
 
 def test_nothing_to_do_is_no_turn():
     site = Site()
-    of = begun(site, cohorts=[(((0, UNITS),), NOW)], rows=0)
+    of = begun(site, Limits(1e9, 1e9), cohorts=[(((0, UNITS),), NOW)], rows=0)
     assert taken(of, site) == [] and of.left() == []
 
 
