@@ -96,7 +96,7 @@ class Tiers:
         return data
 
     def add(self, segment: str, data: pa.Buffer, room: int | None = None) -> None:
-        """Keep a segment, in memory if there is room, else on disk. New ones need no room: older ones make it."""
+        """Keep a segment, in memory if there is room, else on disk. For new ones, older ones have made it."""
         fits = len(data) <= (self.limit if room is None else room)
         self._write(segment, WHOLE, data, MEMORY if fits else DISK)
 
@@ -144,18 +144,17 @@ class Tiers:
                     self._forget(segment, unit, MEMORY)
                     self.memory.delete(_name(segment, unit))
 
-    def settle(self, newest_first: Sequence[SegmentRef]) -> None:
-        """Bring the memory tier within its limit: what comes late in this order goes to disk."""
+    def settle(self, newest_first: Sequence[SegmentRef], coming: int = 0) -> None:
+        """Bring the memory tier within its limit, bytes that are `coming` included: what is late in this order goes to
+        disk."""
         files = self._sizes[MEMORY]
-        room = self.limit - self.used + sum(of.get(WHOLE, 0) for of in files.values())
-        for ref in newest_first:
-            size = files.get(ref.id, {}).get(WHOLE)
-            if size is None:
-                continue
+        here = {ref.id: files[ref.id][WHOLE] for ref in newest_first if WHOLE in files.get(ref.id, {})}
+        room = self.limit - coming - self.used + sum(here.values())
+        for segment, size in here.items():
             if size <= room:
                 room -= size
                 continue
-            self.spilled_bytes += self._move(ref.id, WHOLE, MEMORY, DISK)
+            self.spilled_bytes += self._move(segment, WHOLE, MEMORY, DISK)
 
     def usage(self, manifest: Sequence[RunRef], units: int) -> tuple[np.ndarray, np.ndarray]:
         """Bytes in memory and on disk of each unit; of a segment in one file each has its part by rows."""

@@ -216,7 +216,7 @@ class Transaction:
         elif self._too_large(state):
             self._begin_paging(state)
         else:
-            self.tiers.settle(sorted((run.segment for run in state), key=lambda s: s.latest, reverse=True))
+            self.tiers.settle(_newest_first(state))
 
     def _too_large(self, state: Sequence[RunRef]) -> bool:
         """Whether units have to go to disk; what is here is little for most, and then need not be looked at closely."""
@@ -275,6 +275,10 @@ class Transaction:
         self._live = [run for run in self._live if run.segment.id not in ids]
         if pieces:
             merged = merged_run(pieces, keeping.keep_from)
+            pieces.clear()
+            for id_ in ids:  # a mapped file would stay in memory as long as it is used
+                self._opened.pop(id_, None)
+                self.tiers.drop(id_)
             self.merged_rows += len(merged)
             if len(merged):
                 merged = keeping.compacted(merged)
@@ -328,6 +332,8 @@ class Transaction:
         if pending:
             self.tiers.add(name, data, room=0)
         elif self.residence is None:
+            if self.tiers.used + len(data) > self.tiers.limit >= len(data):
+                self.tiers.settle(_newest_first([*self._live, *(staged for staged, _ in self._staged)]), len(data))
             self.tiers.add(name, data)
         else:
             self._in_pages(RunRef(ref, units), run)
@@ -389,6 +395,10 @@ class Transaction:
     def _expired(self, segment: SegmentRef) -> bool:
         keep_from = self.keeping[segment.input].keep_from
         return not segment.pending and keep_from is not None and segment.latest < keep_from
+
+
+def _newest_first(runs: Sequence[RunRef]) -> list[SegmentRef]:
+    return sorted((run.segment for run in runs), key=lambda s: s.latest, reverse=True)
 
 
 def _without(run: RunRef, units: Ranges) -> RunRef:
