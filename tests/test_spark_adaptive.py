@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -72,13 +73,24 @@ def test_a_unit_moved_by_hand_is_where_it_was_sent(spark: Any, tmp_path: Path) -
     assert query.routing()[2] == 0
     with pytest.raises(FlowError, match="cannot move unit 2 to site 5: there is no site 5"):
         query.move(2, 5)
-    query.move(unit=2, site=1)
+    with pytest.raises(FlowError, match="a unit is given by its number, not by '2'"):
+        query.move("2", 1)
+    with pytest.raises(FlowError, match="there is no site 2; they are numbered from 0 to 1"):
+        query.setSiteMemory(2, "1m")
+    with pytest.raises(FlowError, match="size is not a size: 'much'"):
+        query.setSiteMemory(1, "much")
+    with pytest.raises(FlowError, match="a site is given by its number, not by None"):
+        query.slowDown(None, "1 second")
+    query.move(unit=np.int64(2), site=1)
     for table in TRADES[3:]:
         arrive(tmp_path / "trades", table)
         query.processAllAvailable()
     assert query.routing()[2] == 1
     assert [d["policy"] for d in query.decisions()] == ["you"]
     query.stop()
+    for late in (lambda: query.move(2, 0), lambda: query.setSiteMemory(0, "1m"), lambda: query.slowDown(0, "1 second")):
+        with pytest.raises(FlowError, match="the query has ended"):
+            late()
     assert_exact(tmp_path)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.control.controller import vet
+from sluice.control.controller import no_such, vet
 from sluice.model.durations import seconds, size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
-from sluice.model.view import Move
+from sluice.model.view import Move, whole
 from sluice.spark.progress import caught_up, progress
 from sluice.spark.running import RunningQuery
 
@@ -83,27 +83,22 @@ class Query:
 
     def move(self, unit: int, site: int) -> None:
         """Have a unit go to another site: its state is prepared in the next epoch and is there in the one after it."""
-        if not self.isActive:
-            raise FlowError(f"cannot move unit {unit}: the query has ended")
-        routing = self._running.epochs.record.routing
         wanted = Move(unit, site, "asked for with move()")
-        refused = vet(wanted, routing)
+        refused = self._over() or vet(wanted, self._running.epochs.record.routing)
         if refused is not None:
             raise FlowError(f"cannot move unit {unit} to site {site}: {refused}")
         self._running.settings.controller.ask(wanted)
 
     def setSiteMemory(self, site: int, size: str | int) -> None:
         """How much state a site may keep in memory from the next epoch on, until the query ends ("512m")."""
-        self._check_site(site)
-        self._running.settings.controller.set_memory(site, size_in_bytes(size, "size"))
+        self._running.settings.controller.set_memory(self._site(site), size_in_bytes(size, "size"))
 
     def slowDown(self, site: int, perRow: str) -> None:
         """For experiments: have every row take this much longer at a site from the next epoch on ("45 microseconds").
 
         The site sleeps, as if its machine were slow. "0 seconds" ends it.
         """
-        self._check_site(site)
-        self._running.settings.pace[site] = seconds(perRow, "perRow")
+        self._running.settings.pace[self._site(site)] = seconds(perRow, "perRow")
 
     def explain(self) -> None:
         """Print what the query computes, where it stands and how it runs."""
@@ -119,10 +114,15 @@ class Query:
             print(f"Source {stream.name!r}: {source.how}")
         print(f"Last epoch: {record.number if record.number >= 0 else 'none yet'}")
 
-    def _check_site(self, site: int) -> None:
-        sites = self._running.epochs.record.routing.sites
-        if not 0 <= site < sites:
-            raise FlowError(f"there is no site {site}; sites are numbered from 0 to {sites - 1}")
+    def _over(self) -> str | None:
+        return None if self.isActive else "the query has ended"
+
+    def _site(self, site: int) -> int:
+        number = whole("site", site)
+        refused = self._over() or no_such("site", number, self._running.epochs.record.routing.sites)
+        if refused is not None:
+            raise FlowError(refused)
+        return number
 
     def _records(self) -> list[EpochRecord]:
         epochs = self._running.epochs

@@ -51,8 +51,8 @@ OF_THE_QUERY = (
     "memoryDir",
     "diskDir",
 )
-SPILLS = ("unit", "probe")
 """Options of a query as a whole; the others are of one sink."""
+SPILLS = ("unit", "probe")
 
 
 class DataStreamWriter:

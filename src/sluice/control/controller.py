@@ -270,15 +270,23 @@ def state_bytes(record: EpochRecord) -> np.ndarray:
 
 def vet(move: Move, routing: Routing, moving: dict[int, Movement] | None = None) -> str | None:
     """Why a move cannot be carried out, or None."""
-    if not 0 <= move.unit < routing.units:
-        return f"there is no unit {move.unit}"
-    if not 0 <= move.site < routing.sites:
-        return f"there is no site {move.site}"
+    missing = no_such("unit", move.unit, routing.units) or no_such("site", move.site, routing.sites)
+    if missing:
+        return missing
     if routing.owners[move.unit] == move.site:
         return f"unit {move.unit} is at site {move.site} already"
     if moving and move.unit in moving:
         return f"unit {move.unit} is on its way to site {moving[move.unit].target}"
     return None
+
+
+def no_such(what: str, number: int, count: int) -> str | None:
+    """Why this is not the number of a unit or a site, of which there are so many; None if it is.
+
+    >>> no_such("site", 4, 4), no_such("unit", 3, 4)
+    ('there is no site 4; they are numbered from 0 to 3', None)
+    """
+    return None if 0 <= number < count else f"there is no {what} {number}; they are numbered from 0 to {count - 1}"
 
 
 def _expect(instructions: list[Instruction], kind: type[Instruction]) -> None:

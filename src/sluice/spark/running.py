@@ -84,10 +84,8 @@ class RunningQuery:
         _use_this_python(spark)
         checkpoint = _absolute(settings.checkpoint)
         earlier = _running.get(checkpoint)
-        if (
-            earlier is not None and not earlier._closed.is_set()
-        ):  # Spark, too, ends the run before when a query is started again
-            earlier.stop()
+        if earlier is not None and not earlier._closed.is_set():
+            earlier.stop()  # Spark, too, ends the run before when a query is started again
         self.plan, self.sources, self.temporary, self.trigger = plan, sources, temporary, trigger
         self.settings = replace(settings, checkpoint=checkpoint)
         self.sinks = [
@@ -192,10 +190,12 @@ class RunningQuery:
 
     def wait(self, timeout: float | None) -> bool:
         """Until the query has ended and everything is cleaned up; False if time runs out before. Raises its error."""
+        deadline = None if timeout is None else time.monotonic() + timeout
         try:
             ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]  # seconds, also parts of one
         finally:
-            over = not self.spark_query.isActive and self._closed.wait(timeout)
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            over = not self.spark_query.isActive and self._closed.wait(left)
         if over:
             self._raise_failure()
         return ended is not False and over
