@@ -103,9 +103,9 @@ class Turns:
 
     def _in_memory(self, residence: Residence) -> Iterator[Cohort]:
         newest = {u: times for units, times in self.cohorts for u in numbers(units).tolist()}
+        waiting = (u for u in newest if residence.is_resident(u) and not self.done[u])  # the others: when fetched
         first = True
         while first or not self._over():
-            waiting = (u for u in newest if residence.is_resident(u) and not self.done[u])
             unit = next(waiting, None) if residence.used <= residence.limit else None
             if unit is None:
                 task = self._task(residence)
@@ -123,8 +123,8 @@ class Turns:
 
     def _task(self, residence: Residence) -> Spill | Fetch | None:
         """What to write or read next; nothing for units that have had their turn, unless memory is over its limit."""
-        waiting = [u for u in residence.spilled_units if not self.done[u]]
-        return residence.step(self.clock()) if waiting or residence.used > residence.limit else None
+        wanted = residence.used > residence.limit or any(not self.done[u] for u in residence.spilled_units)
+        return residence.step(self.clock()) if wanted else None
 
     def _wait(self, residence: Residence) -> bool:
         """When too much input waits for units on disk, wait for the next rotation."""
