@@ -13,7 +13,7 @@ from oracle import multiset
 from specs import SECOND, TIME, handle
 
 from sluice.control import controller as control
-from sluice.control.controller import COPIED, LEAST, SHARE, Controller, state_bytes
+from sluice.control.controller import COPIED, LEAST, RECENT, SHARE, Controller, state_bytes
 from sluice.model.columns import packed, unpacked
 from sluice.model.epoch import Attempt, EpochRecord, Queues
 from sluice.model.plan import plan_of
@@ -165,6 +165,20 @@ def test_a_unit_is_spilled_if_it_lies_on_disk_or_if_its_queue_says_so():
 def test_input_that_waits_is_no_state():
     runs = (piece("state", 800, 0, 1, 2, 3), piece("waits", 4000, 0, 1, 2, 3, pending=True))
     assert state_bytes(record(0, manifests=(runs, ()))).tolist() == [200.0] * 4 + [0.0] * 4
+
+
+def test_a_unit_counts_as_large_as_it_was_at_its_largest_lately():
+    """Rows expire many at a time: what fits just after that would not for long."""
+    controller = Controller(policy("static"), 100)
+    sizes = [100, 400, 300, *[100] * (RECENT - 2)]
+    seen = []
+    for number, size in enumerate(sizes):
+        last = record(number, manifests=((piece("state", size, 0),), ()))
+        controller.after(last, float(number))
+        seen.append(controller.view(last, controller._sums).unit_bytes[0])
+    assert seen == [100.0, *[400.0] * RECENT]
+    controller.after(last, 100.0)
+    assert controller.view(last, controller._sums).unit_bytes[0] == 300.0
 
 
 def test_copying_may_make_an_epoch_a_tenth_longer():

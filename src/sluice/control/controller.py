@@ -10,6 +10,7 @@ little enough the routing changes. How much of this is done in one epoch is boun
 from __future__ import annotations
 
 import threading
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +34,9 @@ COPIED = 50e6
 """Bytes that are copied in a second, as long as nothing was measured."""
 LEAST = 1 << 20
 """Bytes that may always be copied in an epoch."""
+RECENT = 10
+"""Epochs over which a unit's state counts as large as it was at its largest: rows expire many at a time, and what fits
+just after that would not for long."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class Controller:
         self.rounds = Rounds(minimum)
         self._memory: dict[int, int] = {}
         self._sums: _Sums | None = None
+        self._sizes: deque[np.ndarray] = deque(maxlen=RECENT)
         self._moving: dict[int, Movement] = {}
         self._copied: dict[int, set[str]] = {}
         self._moving_since: float | None = None
@@ -108,6 +113,7 @@ class Controller:
     def after(self, record: EpochRecord, now: float) -> Plan:
         """What to do in the epoch that follows a committed one."""
         self._sums = _Sums.none(now, record.routing) if self._sums is None else self._sums.plus(record)
+        self._sizes.append(state_bytes(record))
         allowance = self._allowance(record)
         routing, arriving = self._carried_out(record, now, allowance)
         sums = self._sums
@@ -160,7 +166,7 @@ class Controller:
             seconds=sums.seconds,
             unit_site=owners,
             unit_rows=sums.unit_rows,
-            unit_bytes=state_bytes(record),
+            unit_bytes=np.max(self._sizes, axis=0),
             unit_spilled=on_disk,
             unit_pending=unpacked(record.figures["unitPending"]),
             site_idle=sums.seconds - sums.site_busy,
