@@ -8,7 +8,7 @@ from benchmarks.adapt.rows import Rows
 from benchmarks.adapt.running import HYBRID, STATIC, Setup
 
 OVERHEAD = 1.03
-REPEATS = 3
+REPEATS = 6
 SKIPPED = 3  # epochs at the start of a run that fill the window
 ROWS = Rows("busy", files=16, rows=300_000, keys=1_000_000)
 SETUP = Setup(sites=2, units=256)
