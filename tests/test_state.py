@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,10 @@ from hypothesis import strategies as st
 from oracle import batch_join, multiset
 from specs import SECOND, TIME, join, stream
 
-from sluice.model.routing import Routing
+from sluice.model.routing import Routing, first_hash, ranges
 from sluice.model.state import RunRef, SegmentRef, reassign
 from sluice.state.compaction import choose_merge
-from sluice.state.segment import Layout, merged_run, sorted_run
+from sluice.state.segment import Layout, merged_run, parts, sorted_run
 from sluice.state.storage import watch
 
 A, B = stream("a"), stream("b")
@@ -202,6 +203,22 @@ def test_state_is_within_the_memory_given_at_every_moment(tmp_path):
         query.close()
     assert fetched > 40_000
     assert 15_000 < max(held) <= 20_000
+
+
+@given(st.sets(st.integers(0, 15)), st.sets(st.integers(0, 15)), st.integers(0, 2**32 - 1))
+def test_units_side_by_side_in_a_run_are_one_slice_of_it(held, wanted, seed):
+    """A site that holds units from here and there looks at its runs as a whole, not unit by unit."""
+    of = np.random.default_rng(seed).permutation([unit for unit in held for _ in range(3)])
+    rows = pa.record_batch([of, pa.array(np.arange(len(of)), TIME), of], schema=A.schema)
+    run = sorted_run(Layout(A.schema, "ts"), np.array([first_hash(int(u), 16) for u in of], dtype=np.uint32), rows)
+    found = parts(run, ranges(sorted(wanted)), 16)
+    assert [u for part in found for u in part.rows.column(0).to_pylist()] == [
+        u for u in sorted(held & wanted) for _ in "abc"
+    ]
+    assert all(part.order.tolist() == sorted(part.order.tolist()) and len(part) for part in found)
+    assert len(found) == sum(1 for _ in (g for g, _ in groupby(u in wanted for u in sorted(held)) if g))
+    if found and held <= wanted:
+        assert found[0] is run
 
 
 def test_the_work_of_a_driver_that_takes_over_is_not_touched(tmp_path):

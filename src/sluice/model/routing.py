@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from itertools import groupby, islice
+from typing import TypeVar
 
 import numpy as np
 
 HASH_SPACE = 1 << 32
+Units = TypeVar("Units", int, np.ndarray)
 
 Ranges = tuple[tuple[int, int], ...]
 """Half-open ranges of units, ascending and disjoint."""
@@ -19,10 +21,10 @@ def unit_of(hashes: np.ndarray, units: int) -> np.ndarray:
     return ((hashes.astype(np.uint64) * np.uint64(units)) >> np.uint64(32)).astype(np.int64)
 
 
-def first_hash(unit: int, units: int) -> int:
-    """The smallest 32-bit hash that belongs to `unit` or a later one.
+def first_hash(unit: Units, units: int) -> Units:
+    """The smallest 32-bit hash that belongs to `unit`, or to each of an array of them, or a later one.
 
-    >>> first_hash(1, 4) == 2**30 and first_hash(4, 4) == 2**32
+    >>> first_hash(1, 4) == 2**30 and first_hash(np.array([0, 4]), 4).tolist() == [0, 2**32]
     True
     """
     return -(-unit * HASH_SPACE // units)

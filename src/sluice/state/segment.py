@@ -93,29 +93,35 @@ def decode(layout: Layout, ref: SegmentRef, data: pa.Buffer) -> Run:
 
 
 def parts(run: Run, units: Ranges, total_units: int) -> list[Run]:
-    """The rows of some units of a run, as slices of it."""
-    out = []
-    for low, high in units:
-        edges = np.array([first_hash(low, total_units), first_hash(high, total_units) - 1], dtype=np.uint64)
-        a = int(np.searchsorted(run.order, edges[0] << np.uint64(32)))
-        b = int(np.searchsorted(run.order, (edges[1] << np.uint64(32)) | np.uint64(0xFFFFFFFF), side="right"))
-        if a == 0 and b == len(run):
-            return [run]
-        if b > a:
-            rows = run.rows.slice(a, b - a)
-            out.append(Run(run.order[a:b], run.times[a:b], rows, run.scale, run.earliest, run.latest))
-    return out
+    """The rows of some units of a run, as slices of it: one more than there are rows of others between them."""
+    slices: list[tuple[int, int]] = []
+    edges = _places(run, np.array(units, dtype=np.int64).reshape(-1), total_units).tolist()
+    for a, b in zip(edges[::2], edges[1::2], strict=True):
+        if slices and slices[-1][1] == a:
+            slices[-1] = slices[-1][0], b
+        elif b > a:
+            slices.append((a, b))
+    if slices == [(0, len(run))]:
+        return [run]
+    return [
+        Run(run.order[a:b], run.times[a:b], run.rows.slice(a, b - a), run.scale, run.earliest, run.latest)
+        for a, b in slices
+    ]
 
 
 def counts(run: Run, units: Ranges, total_units: int) -> np.ndarray:
     """How many rows of a run each of some units has."""
     of = numbers(units)
-    edges = np.append(of, of + 1).astype(np.uint64)
-    first = (edges * np.uint64(HASH_SPACE) + np.uint64(total_units - 1)) // np.uint64(total_units)
-    # the first hash after the last unit has 33 bits: shifted as it is, it would come round to zero
-    places = np.where(first >= HASH_SPACE, len(run), np.searchsorted(run.order, first << np.uint64(32)))
+    places = _places(run, np.append(of, of + 1), total_units)
     found: np.ndarray = places[len(of) :] - places[: len(of)]
     return found
+
+
+def _places(run: Run, units: np.ndarray, total_units: int) -> np.ndarray:
+    """Where the rows of each of these units begin, or would."""
+    first = first_hash(units, total_units).astype(np.uint64)
+    # the first hash after the last unit has 33 bits: shifted as it is, it would come round to zero
+    return np.where(first >= HASH_SPACE, len(run), np.searchsorted(run.order, first << np.uint64(32)))
 
 
 def checksum(data: pa.Buffer) -> int:
