@@ -155,20 +155,21 @@ class Controller:
         return Plan(routing, decisions=(about_sites(record, "resize", reason), *decisions))
 
     def view(self, record: EpochRecord, sums: _Sums) -> ClusterView:
-        """The cluster as the policy sees it. A unit counts as spilled if it waits on disk for its turn or, where disks
-        are probed, if any of its state is there."""
+        """The cluster as the policy sees it. A unit counts as spilled if it lies on disk and its input waits (where the
+        rotation keeps up, none does) or, where disks are probed, if any of its state is there."""
         sites, owners = record.figures["sites"], np.array(record.routing.owners)
-        on_disk = unpacked(record.figures["unitDisk"]) > 0
+        spilled, pending = unpacked(record.figures["unitDisk"]) > 0, unpacked(record.figures["unitPending"])
         if record.queues:
-            on_disk = np.isin(np.arange(len(owners)), [unit for queue in record.queues for unit in queue.disk])
+            on_disk = [unit for queue in record.queues for unit in queue.disk]
+            spilled = np.isin(np.arange(len(owners)), on_disk) & (pending > 0)
         return ClusterView(
             epoch=record.number,
             seconds=sums.seconds,
             unit_site=owners,
             unit_rows=sums.unit_rows,
             unit_bytes=np.max(self._sizes, axis=0),
-            unit_spilled=on_disk,
-            unit_pending=unpacked(record.figures["unitPending"]),
+            unit_spilled=spilled,
+            unit_pending=pending,
             site_idle=sums.seconds - sums.site_busy,
             site_memory=np.array(self.memory(len(sites))),
         )
