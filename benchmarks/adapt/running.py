@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from benchmarks.adapt.epochs import Epoch, Watch
 from benchmarks.adapt.feeder import Feeder
 from benchmarks.adapt.load import others
 from benchmarks.adapt.rows import STREAMS, Rows, linked, prepared
+from benchmarks.adapt.turns import Turns
 from benchmarks.session import scratch
 from sluice import Flow
 
@@ -108,13 +109,11 @@ class Stage:
             with resident.sampled(setup.sites) as memory:
                 run = self._watched(contender, rows, setup, here, memory, steps or {}, feeder)
             busy = others().since(before)
-            wanted, got = exact.expected(rows, here / "in"), exact.found(here / "out")
-            if got != wanted:
-                raise Inexact(f"{contender.name} on {rows.name}: {got} is not DuckDB's {wanted}")
+            results = self._check(contender, rows, here)
             return Run(
                 contender.name,
                 tuple(run.epochs),
-                got.results,
+                results,
                 sum(e.moves for e in run.epochs),
                 busy,
                 tuple(run.decisions),
@@ -146,20 +145,72 @@ class Stage:
             query.stop()
             shutil.rmtree(here / "ck", ignore_errors=True)
 
+    def in_turns(self, contenders: Sequence[Contender], rows: Rows, setup: Setup, files: int) -> list[Run]:
+        """Run all of them at a time, but only one at any moment: an epoch of one, then an epoch of the next. Whatever
+        becomes of the machine's speed is the same for all. An epoch's seconds are those of its turn."""
+        home, turns = prepared(rows, self.cache), Turns(len(contenders), files)
+        with scratch(self.work) as here, scratch(resident.SHARED) as memory:
+            places = [here / contender.name for contender in contenders]
+            for place in places:
+                for stream in STREAMS:
+                    (place / "in" / stream).mkdir(parents=True)
+                linked(home, place / "in", 0, files)
+            before = others()
+            queries: list[Any] = []
+            try:
+                for i, (contender, place) in enumerate(zip(contenders, places, strict=True)):
+                    queries.append(self._started(contender, rows, setup, place, memory, turn=turns.of(i)))
+                for query in queries:
+                    query.awaitTermination()
+            finally:
+                turns.end()
+                for query in queries:
+                    query.stop()
+            busy = others().since(before)
+            return [
+                self._in_turn(contender, rows, place, seconds, busy)
+                for contender, place, seconds in zip(contenders, places, turns.seconds, strict=True)
+            ]
+
+    def _in_turn(self, contender: Contender, rows: Rows, here: Path, seconds: list[float], busy: float) -> Run:
+        self._check(contender, rows, here)
+        watch = Watch(here / "ck", time.time())
+        epochs = tuple(replace(e, seconds=took) for e, took in zip(watch.new(), seconds, strict=True))
+        moves = sum(e.moves for e in epochs)
+        return Run(contender.name, epochs, sum(e.results for e in epochs), moves, busy, tuple(watch.decisions))
+
+    def _check(self, contender: Contender, rows: Rows, here: Path) -> int:
+        """See that the results are DuckDB's; how many there are."""
+        wanted, got = exact.expected(rows, here / "in"), exact.found(here / "out")
+        if got != wanted:
+            raise Inexact(f"{contender.name} on {rows.name}: {got} is not DuckDB's {wanted}")
+        return got.results
+
     def _started(
-        self, contender: Contender, rows: Rows, setup: Setup, here: Path, memory: Path, to_the_end: bool
+        self,
+        contender: Contender,
+        rows: Rows,
+        setup: Setup,
+        here: Path,
+        memory: Path,
+        to_the_end: bool = True,
+        turn: Callable[..., None] | None = None,
     ) -> Any:
         flow = Flow(self.spark, name=rows.name)
         a, b = (
             flow.readFiles(s, str(here / "in" / s), eventTime="ts", maxFilesPerTrigger=setup.files_at_once)
             for s in STREAMS
         )
-        writer = a.join(b, on="key", within=f"{rows.within} seconds").writeStream.format("parquet")
+        pairs = a.join(b, on="key", within=f"{rows.within} seconds")
+        writer = pairs.writeStream.format("parquet")
         writer = writer.option("path", str(here / "out")).option("checkpointLocation", str(here / "ck"))
         writer = writer.options(memoryDir=str(memory), diskDir=str(here / "disk"))
         writer = writer.options(sites=setup.sites, partitions=setup.units)
         writer = writer.options(**{**setup.options, **contender.options}).policy(contender.policy, collect=COLLECT)
-        return (writer.trigger(availableNow=True) if to_the_end else writer.trigger(processingTime="0 seconds")).start()
+        writer = writer.trigger(availableNow=True) if to_the_end else writer.trigger(processingTime="0 seconds")
+        if turn is None:
+            return writer.start()
+        return flow.start(writer, pairs.filter("A_id < 0").writeStream.foreachBatch(turn))
 
 
 @dataclass
