@@ -93,7 +93,7 @@ def main() -> int:
     args = arguments()
     out = args.out or args.cache / "adapt"
     if args.markdown:
-        print(tell.markdown(out))
+        print(tell.markdown(out, args.only))
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleared away then, too
     args.cache.mkdir(parents=True, exist_ok=True)

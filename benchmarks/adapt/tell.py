@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,10 @@ def svg(drawn: Chart, found: Outcome) -> str:
     return chart(drawn.title, Axis("seconds"), y, lines, marks, note=found.facts.get("emulation", ""))
 
 
-def markdown(directory: Path) -> str:
-    """The tables of all scenarios on file, as the documentation shows them."""
-    found = [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
+def markdown(directory: Path, scenarios: Iterable[str]) -> str:
+    """The tables of these scenarios, as far as they are on file, as the documentation shows them."""
+    files = (directory / f"{name}.json" for name in scenarios)
+    found = [json.loads(path.read_text()) for path in files if path.exists()]
     if not found:
         raise SystemExit(f"there are no figures in {directory}: run the benchmark first")
     return "\n\n".join(section(document) for document in found)
