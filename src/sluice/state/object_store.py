@@ -149,7 +149,7 @@ class ObjectStoreFiles:
         self.delete_all([key[len(self.prefix) :].lstrip("/") for key in keys if key != below])
 
     def _key(self, name: str) -> str:
-        return f"{self.prefix}/{name}".strip("/")
+        return "/".join(step for step in f"{self.prefix}/{name}".split("/") if step)
 
     def _await_copy(self, source: str, target: str) -> None:
         """Until the last byte can be read: the source must stay as long."""
@@ -171,7 +171,7 @@ class _Output(io.RawIOBase):
         return True
 
     def write(self, data: Any, /) -> int:
-        return int(self._upload.write(data))
+        return int(self._upload.write(memoryview(data).cast("B")))
 
 
 @contextmanager
@@ -179,7 +179,7 @@ def _worded() -> Iterator[None]:
     """What obstore raises as the built-in errors that files raise, without the internals that it appends."""
     try:
         yield
-    except (BaseError, FileNotFoundError) as problem:
+    except (BaseError, FileNotFoundError, ValueError) as problem:
         words = str(problem).split("\n\nDebug source")[0]
         if isinstance(problem, FileNotFoundError):
             raise FileNotFoundError(words) from None
