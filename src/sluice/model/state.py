@@ -6,11 +6,28 @@ import base64
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sluice.model.routing import Ranges, Routing, intersect, unite
+
+
+class Block(NamedTuple):
+    """A part of a segment that is read and verified alone: the rows of so many of its units, in so many bytes."""
+
+    units: int
+    length: int
+    checksum: int
+
+
+class PlacedBlock(NamedTuple):
+    """A block and where it begins in its segment, with its number of rows."""
+
+    offset: int
+    length: int
+    checksum: int
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -18,8 +35,8 @@ class SegmentRef:
     """An immutable columnar piece of state: `length` bytes at `offset` of one durable file.
 
     `base` and `shift` give the time part of its order: (time - base) >> shift fits 32 bits. `units` is of which units
-    it was written, `counts` how many rows each of them has in it, `level` how often its rows were merged. What is
-    `pending` is no state yet: rows of an epoch whose turn has not come.
+    it was written, `counts` how many rows each of them has in it, `level` how often its rows were merged. Its `blocks`
+    follow each other, as its units do. What is `pending` is no state yet: rows of an epoch whose turn has not come.
     """
 
     id: str
@@ -36,7 +53,7 @@ class SegmentRef:
     level: int
     units: Ranges
     counts: tuple[int, ...]
-    checksum: int
+    blocks: tuple[Block, ...]
     pending: bool = False
 
 
@@ -51,7 +68,7 @@ class RunRef:
     def unit_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """The units held and the rows of each.
 
-        >>> ref = SegmentRef("s", "f", 0, 100, 0, 9, 0, 0, 0, 0, 0, 0, ((2, 5),), (4, 3, 2), 0)
+        >>> ref = SegmentRef("s", "f", 0, 100, 0, 9, 0, 0, 0, 0, 0, 0, ((2, 5),), (4, 3, 2), ())
         >>> RunRef(ref, ((3, 5),)).unit_rows, RunRef(ref, ((3, 5),)).rows
         ((array([3, 4]), array([3, 2])), 5)
         """
@@ -67,6 +84,27 @@ class RunRef:
         """What these units have of the segment's length, by rows."""
         return self.segment.length * self.rows / max(1, self.segment.rows)
 
+    @property
+    def blocks(self) -> list[PlacedBlock]:
+        """The blocks of the segment in which these units have rows.
+
+        >>> blocks = Block(2, 70, 111), Block(1, 30, 222)
+        >>> ref = SegmentRef("s", "f", 0, 100, 0, 9, 0, 0, 0, 0, 0, 0, ((2, 5),), (4, 3, 2), blocks)
+        >>> RunRef(ref, ((4, 5),)).blocks
+        [PlacedBlock(offset=70, length=30, checksum=222, rows=2)]
+        """
+        ref, (held, rows) = self.segment, self.unit_rows
+        ends = np.cumsum([block.units for block in ref.blocks])
+        places = np.searchsorted(numbers(ref.units), held[rows > 0])
+        wanted = set(np.searchsorted(ends, places, side="right").tolist())
+        found, offset, unit = [], 0, 0
+        for number, block in enumerate(ref.blocks):
+            if number in wanted:
+                count = sum(ref.counts[unit : unit + block.units])
+                found.append(PlacedBlock(offset, block.length, block.checksum, count))
+            offset, unit = offset + block.length, unit + block.units
+        return found
+
     def as_json(self) -> dict[str, Any]:
         segment = {f.name: getattr(self.segment, f.name) for f in fields(SegmentRef)}
         counts = base64.b64encode(np.array(self.segment.counts, dtype="<u4").tobytes()).decode()
@@ -76,6 +114,7 @@ class RunRef:
     def from_json(cls, doc: dict[str, Any]) -> RunRef:
         known = {**doc, "units": _ranges(doc["units"])}
         known["counts"] = tuple(np.frombuffer(base64.b64decode(doc["counts"]), dtype="<u4").tolist())
+        known["blocks"] = tuple(Block(*block) for block in doc["blocks"])
         held = _ranges(known.pop("held"))
         return cls(SegmentRef(**known), held)
 

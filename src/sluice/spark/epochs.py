@@ -30,7 +30,7 @@ from sluice.spark.site import Adapting, SiteTask
 from sluice.spark.split import Reading, SplitTask
 from sluice.state.storage import Storage
 from sluice.state.transaction import STATE
-from sluice.state.workspace import Places
+from sluice.state.workspace import Places, Workspace
 
 DELIVERED = "delivered"
 """File with the number of the last epoch whose results were shown, of those that Spark's log does not tell of."""
@@ -125,6 +125,16 @@ class Epochs:
                     self.storage.delete(name)
         self._tidy()
         return self.query
+
+    @property
+    def workspace(self) -> Workspace:
+        """What this run has in the local tiers."""
+        return Workspace(self.settings.places, self.query, self.run_id)
+
+    @property
+    def ran_on(self) -> tuple[str, ...]:
+        """The executors on which the sites were in the newest epoch of this run, none before there was one."""
+        return tuple(site["executor"] for site in self.recent[-1].figures["sites"]) if self.recent else ()
 
     def end(self) -> None:
         """Let no epoch run any more."""

@@ -21,7 +21,7 @@ def choose_merge(
 ) -> Sequence[SegmentRef]:
     """The segments of one input to merge in this epoch; none, most of the time. They come oldest first.
 
-    >>> some = [SegmentRef(str(i), "f", 0, 100, 0, 1, i, i, i, 0, 0, 0, (), (), 0) for i in range(5)]
+    >>> some = [SegmentRef(str(i), "f", 0, 100, 0, 1, i, i, i, 0, 0, 0, (), (), ()) for i in range(5)]
     >>> [s.id for s in choose_merge(some, None, retention=1000, largest=10_000)]
     ['0', '1', '2', '3']
     """
