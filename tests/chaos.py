@@ -361,6 +361,8 @@ class Chaos:
             if not self.query.epochs.record.behind:
                 break
             self.epoch("drain", lambda **hooks: self.query.catch_up(**hooks))
+        if not self.query.epochs.delivered:  # it died while it showed the last results, and is started again some time
+            self.restart()
         record = self.query.epochs.record
         assert not record.behind and not record.figures["backlogRows"], "input waits for good"
 
@@ -412,7 +414,7 @@ class Chaos:
             for level in range(levels):
                 found = list(self.places[self.at[number]].roots()[0].glob(f"{run}/site-{number:04d}-{level}/*"))
                 sizes.append(sum(f.stat().st_size for f in found))
-                units = {f.name.partition("@")[2] for f in found}
+                units = {f.name.partition("@")[2].partition(".")[0] for f in found}
                 alone = self.options["spill"] == "unit" and len(units) == 1 and units != {""}
                 assert sizes[-1] <= self.limits[number] // levels or alone, f"site {number}, level {level}: {sizes}"
             assert sum(sizes) == figures["memoryBytes"]

@@ -121,14 +121,16 @@ class Tiers:
         self.fetch_seconds += perf_counter() - started
         return found
 
-    def add(self, segment: str, rows: int, data: pa.Buffer, room: int | None = None) -> None:
-        """Keep a segment, in memory if there is room, else on disk. For new ones, older ones have made it."""
+    def add(self, segment: str, rows: int, data: pa.Buffer, room: int | None = None, known: int | None = None) -> None:
+        """Keep a segment, in memory if there is room, else on disk. For new ones, older ones have made it. Its checksum
+        may be `known` already."""
         fits = len(data) <= (self.limit if room is None else room)
-        self._write(segment, WHOLE, rows, data, MEMORY if fits else DISK)
+        file = LocalFile(rows, checksum(data) if known is None else known, len(data))
+        self._write(segment, WHOLE, file, data, MEMORY if fits else DISK)
 
     def put(self, segment: str, unit: int, rows: int, data: pa.Buffer, tier: str) -> None:
         """Keep a unit's rows of a segment as a page."""
-        self._write(segment, unit, rows, data, tier)
+        self._write(segment, unit, LocalFile(rows, checksum(data), len(data)), data, tier)
 
     def units(self, tier: str) -> set[int]:
         """The units that have pages in a tier."""
@@ -197,7 +199,7 @@ class Tiers:
             file = self._files[tier].get(segment, {}).get(unit)
             if file is not None:
                 try:
-                    data = self._place(tier).map(_name(segment, unit, file), file.checksum)
+                    data = self._map(segment, unit, file, tier)
                 except StorageError:
                     continue  # another attempt at this epoch has moved it
                 if data is not None:
@@ -205,9 +207,12 @@ class Tiers:
                 self._drop_damaged(segment, unit, tier)
         return None
 
-    def _write(self, segment: str, unit: int, rows: int, data: pa.Buffer, tier: str) -> str:
+    def _map(self, segment: str, unit: int, file: LocalFile, tier: str) -> pa.Buffer | None:
+        """A file's bytes, None if it is damaged. A page on disk is read as a whole, so it is verified every time."""
+        return self._place(tier).map(_name(segment, unit, file), file.checksum, again=tier == DISK and unit != WHOLE)
+
+    def _write(self, segment: str, unit: int, file: LocalFile, data: pa.Buffer, tier: str) -> str:
         """Writes a file, and says to which tier."""
-        file = LocalFile(rows, checksum(data), len(data))
         if tier == MEMORY:
             try:
                 return self._replace(segment, unit, file, data, MEMORY)
@@ -225,9 +230,8 @@ class Tiers:
 
     def _move(self, segment: str, unit: int, source: str, target: str) -> int:
         file = self._files[source][segment][unit]
-        name = _name(segment, unit, file)
         try:
-            data = self._place(source).map(name, file.checksum)
+            data = self._map(segment, unit, file, source)
         except StorageError:
             self._forget(segment, unit, source)
             return 0  # another attempt at this epoch has done it
@@ -235,9 +239,9 @@ class Tiers:
             self._drop_damaged(segment, unit, source)
             return 0
         self._forget(segment, unit, source)
-        if self._write(segment, unit, file.rows, data, target) == source:
+        if self._write(segment, unit, file, data, target) == source:
             return 0
-        self._place(source).delete(name)
+        self._place(source).delete(_name(segment, unit, file))
         return file.size
 
     def _drop_damaged(self, segment: str, unit: int, tier: str) -> None:

@@ -331,12 +331,13 @@ class Transaction:
         )
         self._opened[name] = run
         self._staged.append((RunRef(ref, units), [piece for _, piece in blocks]))
+        known = ref.blocks[0].checksum if len(ref.blocks) == 1 else None
         if pending:
-            self.tiers.add(name, len(run), data, room=0)
+            self.tiers.add(name, len(run), data, room=0, known=known)
         elif self.residence is None:
             if self.tiers.used + len(data) > self.tiers.limit >= len(data):
                 self.tiers.settle(_newest_first([*self._live, *(staged for staged, _ in self._staged)]), len(data))
-            self.tiers.add(name, len(run), data)
+            self.tiers.add(name, len(run), data, known=known)
         else:
             self._in_pages(RunRef(ref, units), run)
         return len(data)
