@@ -35,7 +35,7 @@ from sluice.model.state import numbers
 from sluice.model.view import Move
 from sluice.spark import epochs, site
 from sluice.spark.site import SiteTask
-from sluice.state import storage, tiers, transaction, turns
+from sluice.state import segment, storage, tiers, transaction, turns
 from sluice.state.workspace import Places
 
 EXECUTORS, MOST_SITES = 2, 4
@@ -91,6 +91,7 @@ def in_its_own_world(rng: np.random.Generator) -> Iterator[Clock]:
             patch.setattr(module, "uuid", names)
         patch.setattr(controller, "LEAST", int(rng.choice([1, 2_000, 1 << 20])))
         patch.setattr(controller, "COPIED", 20_000.0)
+        patch.setattr(segment, "BLOCK_BYTES", int(rng.choice([200, 2_000, 1 << 16])))
         yield clock
 
 

@@ -15,6 +15,7 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch import Attempt, Queues
 from sluice.model.routing import Ranges, first_hash, intersect, subtract
 from sluice.model.state import Manifest, RunRef, SegmentRef
+from sluice.state import segment
 from sluice.state.local_files import LocalFiles
 from sluice.state.segment import Layout, sorted_run
 from sluice.state.storage import Storage, watch
@@ -364,3 +365,25 @@ def test_a_site_reads_of_a_large_segment_what_it_holds(tmp_path, limit):
     assert joined.all_rows() == Counter({3: 20_000}) and joined.tiers.fetched_bytes == 0
     joined.held, joined.manifest = ((0, 1), (3, 4)), (RunRef(run.segment, ((0, 1), (3, 4))),)
     assert joined.all_rows() == Counter({0: 20_000, 3: 20_000}), "more is held than lies here"
+
+
+def test_what_lay_here_of_a_segment_goes_when_its_pages_come(tmp_path, monkeypatch):
+    """A unit arrives of a segment of which others are here in one file, and memory is short."""
+    monkeypatch.setattr(segment, "BLOCK_BYTES", 500)
+    crowded = Site(tmp_path, 14_000)
+    for epoch in range(3):
+        crowded.add(rows(epoch, 0, 1, 2, 3))
+    queues, manifest, crowded.queues, crowded.limit = crowded.queues, crowded.manifest, None, 1 << 20
+    for path in [*(crowded.root / "memory").iterdir(), *(crowded.root / "disk").iterdir()]:
+        path.unlink()
+    crowded.held = ((0, 2),)
+    crowded.manifest = tuple(RunRef(run.segment, crowded.held) for run in manifest)
+    crowded.add(rows(3, 0, 1, each=1))
+    assert not any("@" in name for name in crowded.files("memory"))
+    assert crowded.all_rows() == Counter({0: 121, 1: 121}) and crowded.bytes("memory") < crowded.limit
+    (joined,) = crowded.manifest[3:]
+    crowded.held, crowded.manifest, crowded.queues, crowded.limit = ALL, (*manifest, joined), queues, 14_000
+    crowded.commit(crowded.begin())
+    assert crowded.all_rows() == EVERYTHING + Counter({0: 1, 1: 1})
+    assert all("@" in name for name in crowded.files("memory"))
+    assert crowded.bytes("memory") <= crowded.limit

@@ -152,6 +152,12 @@ class Tiers:
             for unit in list(self._files[tier].get(segment, {})):
                 self._delete(segment, unit, tier)
 
+    def drop_whole(self, segment: str) -> None:
+        """Let go of the one file that a segment lies in here; its pages stay."""
+        for tier in (MEMORY, DISK):
+            if WHOLE in self._files[tier].get(segment, {}):
+                self._delete(segment, WHOLE, tier)
+
     def clear(self, state: Sequence[RunRef], waiting: Iterable[str]) -> None:
         """Take out of memory what is no state of this site any more; segments that are `waiting` go to disk."""
         held = {run.segment.id: set(numbers(run.units).tolist()) for run in state}
@@ -223,7 +229,7 @@ class Tiers:
     def _replace(self, segment: str, unit: int, file: LocalFile, data: pa.Buffer, tier: str) -> str:
         self._place(tier).write(_name(segment, unit, file), [data])
         before = self._files[tier].get(segment, {}).get(unit)
-        if before is not None and before != file:  # it had other rows, and so another name
+        if before is not None and _name(segment, unit, before) != _name(segment, unit, file):  # it had other rows
             self._delete(segment, unit, tier)
         self._files[tier].setdefault(segment, {})[unit] = file
         return tier

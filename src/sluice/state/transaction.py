@@ -417,14 +417,14 @@ class Transaction:
         """Lays out in pages what is held of a segment; returns the bytes of those on disk."""
         ref, found = run.segment, self._local(run)
         if found is not None:
-            # a mapped file would stay in memory as long as it is used
-            count, data = len(found), encode(self._layout(ref), found)
-            self.tiers.drop(ref.id)
-            return self._in_pages(run, self._decoded(ref, count, data))
-        held, rows = run.unit_rows
-        here = self.tiers.paged(ref.id)
-        missing = replace(run, units=ranges(unit for unit in held[rows > 0].tolist() if unit not in here))
-        return self._in_pages(missing, joined_run(self._fetched(missing))) if missing.units else 0
+            # as bytes of our own: a mapped file would stay in memory as long as it is used
+            found = self._decoded(ref, len(found), encode(self._layout(ref), found))
+        else:
+            (held, rows), here = run.unit_rows, self.tiers.paged(ref.id)
+            run = replace(run, units=ranges(unit for unit in held[rows > 0].tolist() if unit not in here))
+            found = joined_run(self._fetched(run)) if run.units else None
+        self.tiers.drop_whole(ref.id)
+        return self._in_pages(run, found) if found is not None else 0
 
     def _in_pages(self, run: RunRef, rows: Run) -> int:
         assert self.residence is not None
