@@ -29,7 +29,7 @@ def test_many_files_are_moved_and_what_was_moved_before_counts_as_done(storage):
     assert [s for s in seen if s[0] == "move"] == [("move", "a"), ("move", "b"), ("move", "c")]
     assert names(storage) == ["a-moved", "b-moved", "c-moved"]
     assert storage.read("b-moved").to_pybytes() == b"b"
-    with pytest.raises(StorageError, match="cannot move .*nowhere"):
+    with pytest.raises(StorageError, match=r"cannot move .*nowhere"):
         storage.move_all([("a-moved", "a"), ("nowhere", "there")])
 
 
