@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from functools import partial
+from math import inf
 from time import perf_counter, process_time
 from typing import Any
 
@@ -162,7 +163,7 @@ class _SiteEpoch:
             if units:
                 found.append((units, behind.newest))
                 rest = subtract(rest, units)
-        found.sort(key=lambda cohort: [-1 if t is None else t for t in cohort[1]])
+        found.sort(key=lambda cohort: [-inf if t is None else t for t in cohort[1]])
         return [*found, (rest, self.task.before.reached_at(self.level))] if rest else found
 
     def _turns(self, cohorts: list[Cohort], new: dict[int, Run], transaction: Transaction) -> Turns:
