@@ -30,6 +30,15 @@ def first_hash(unit: Units, units: int) -> Units:
     return -(-unit * HASH_SPACE // units)
 
 
+def units_in(hashes: tuple[int, int], units: int) -> Ranges:
+    """The units that hashes of a range (the second is not in it) belong to.
+
+    >>> units_in((2**30, 2**31 + 1), 4)
+    ((1, 3),)
+    """
+    return ((hashes[0] * units // HASH_SPACE, (hashes[1] - 1) * units // HASH_SPACE + 1),)
+
+
 @dataclass(frozen=True)
 class Routing:
     """Unit → site, with the epoch from which it holds."""

@@ -10,7 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from sluice.model.routing import Ranges, Routing, intersect, unite
+from sluice.model.routing import HASH_SPACE, Ranges, Routing, intersect, unite
+
+HashRange = tuple[int, int]
+"""Hashes from the first up to the second, which is not one of them."""
+ALL_HASHES: HashRange = (0, HASH_SPACE)
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,9 @@ class SegmentRef:
 
     `base` and `shift` give the time part of its order: (time - base) >> shift fits 32 bits. `units` is of which units
     it was written, `counts` how many rows each of them has in it, `level` how often its rows were merged. What is
-    `pending` is no state yet: rows of an epoch whose turn has not come.
+    `pending` is no state yet: rows of an epoch whose turn has not come. `hashes` is the range of hashes that its rows
+    were cut to: all of them, or what halving that range again and again leads to. `file_length` is how many bytes stay
+    in durable storage as long as this segment is used.
     """
 
     id: str
@@ -38,6 +44,8 @@ class SegmentRef:
     counts: tuple[int, ...]
     checksum: int
     pending: bool = False
+    hashes: HashRange = ALL_HASHES
+    file_length: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,8 @@ class RunRef:
     @property
     def bytes(self) -> float:
         """What these units have of the segment's length, by rows."""
+        if self.units == self.segment.units:
+            return self.segment.length
         return self.segment.length * self.rows / max(1, self.segment.rows)
 
     def as_json(self) -> dict[str, Any]:
@@ -76,6 +86,7 @@ class RunRef:
     def from_json(cls, doc: dict[str, Any]) -> RunRef:
         known = {**doc, "units": _ranges(doc["units"])}
         known["counts"] = tuple(np.frombuffer(base64.b64decode(doc["counts"]), dtype="<u4").tolist())
+        known["hashes"] = (doc["hashes"][0], doc["hashes"][1])
         held = _ranges(known.pop("held"))
         return cls(SegmentRef(**known), held)
 

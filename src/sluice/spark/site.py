@@ -341,7 +341,7 @@ class _SiteEpoch:
         for input_, (node, i) in self.local.items():
             mine, before, after = self.operators[node], self._marks(node, since), self._marks(node, until)
             compacted = partial(mine.compacted, i, after=after)
-            out[input_] = Keeping(mine.keep_from(i, before, after), mine.retention, compacted, mine.largest_merge)
+            out[input_] = Keeping(mine.keep_from(i, before, after), mine.retention, compacted, mine.shrinks)
         return out
 
     def _forms(self, node: int, input_: int) -> Forms:
