@@ -99,6 +99,16 @@ class Routing:
         """
         return ranges(u for u, owner in enumerate(self.owners) if owner == site)
 
+    def held(self) -> list[np.ndarray]:
+        """The units of every site, in one pass over all of them.
+
+        >>> Routing(3, (0, 2, 2, 0)).held()
+        [array([0, 3]), array([], dtype=int64), array([1, 2])]
+        """
+        owners = np.array(self.owners)
+        order = np.argsort(owners, kind="stable")
+        return np.split(order, np.searchsorted(owners[order], np.arange(1, self.sites)))
+
     def as_json(self) -> dict[str, object]:
         runs = [[owner, len(list(group))] for owner, group in groupby(self.owners)]
         return {"version": self.version, "since": self.since, "sites": self.sites, "owners": runs}

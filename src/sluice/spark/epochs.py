@@ -5,6 +5,7 @@ Nothing here needs Spark: the exchange that runs the tasks is handed in.
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 import uuid
@@ -26,7 +27,7 @@ from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.plan import Plan
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Ranges, Routing, unite
-from sluice.model.state import RunRef, numbers, reassign
+from sluice.model.state import RunRef, reassign
 from sluice.spark.results import Staging
 from sluice.spark.site import Adapting, SiteTask
 from sluice.spark.split import Reading, SplitTask
@@ -289,7 +290,8 @@ class Epochs:
         site = SiteTask(
             plan=self.plan,
             number=number,
-            before=replace(before, parts=(), figures={}, decisions=()),
+            before=replace(before, manifests=(), behind=(), queues=(), parts=(), figures={}, decisions=()),
+            shares=tuple(pickle.dumps(share) for share in before.shares(step.arriving)),
             tokens=tokens,
             checkpoint=self.settings.checkpoint,
             query=self.query,
@@ -311,7 +313,6 @@ class Epochs:
             backlog=settings.backlog,
             costs=tuple(costs) if len(costs) == sites else (),
             leaving=step.leaving,
-            arriving=step.arriving,
             allowance=step.allowance,
             pace=tuple(settings.pace.get(i, 0.0) for i in range(sites)) if settings.pace else (),
         )
@@ -319,7 +320,9 @@ class Epochs:
     def _record(self, number: int, batch: int, before: EpochRecord, reports: list[Report]) -> EpochRecord:
         splits = [s for r in reports for s in r["splits"]]
         levels = range(self.plan.levels)
-        by_site = [[r for r in reports if r["site"] == site] for site in range(before.routing.sites)]
+        by_site: list[list[Report]] = [[] for _ in range(before.routing.sites)]
+        for report in reports:
+            by_site[report["site"]].append(report)
         newest = newest_of(before.newest, splits)
         behind = [Behind(r["level"], _ranges(units), tuple(t)) for r in reports for units, t in r["behind"]]
         record = EpochRecord(
@@ -382,8 +385,9 @@ class Epochs:
 def _by_unit(reports: list[Report], routing: Routing) -> dict[str, str]:
     """The columns of all units, all operators together."""
     found: dict[str, np.ndarray] = {}
+    units = routing.held()
     for report in reports:
-        held = numbers(routing.ranges_of(report["site"]))
+        held = units[report["site"]]
         for name, text in report["units"].items():
             part = unpacked(text)
             found.setdefault(name, np.zeros(routing.units, dtype=part.dtype))[held] += part
@@ -396,11 +400,10 @@ def _ranges(doc: list[list[int]]) -> Ranges:
 
 def _together(behind: list[Behind]) -> tuple[Behind, ...]:
     """Units of one level that have come equally far, of all sites, as one."""
-    found: dict[tuple[int, Times], Ranges] = {}
+    found: dict[tuple[int, Times], list[tuple[int, int]]] = {}
     for some in behind:
-        key = some.level, some.newest
-        found[key] = unite(found.get(key, ()), some.units)
-    return tuple(Behind(level, units, newest) for (level, newest), units in found.items())
+        found.setdefault((some.level, some.newest), []).extend(some.units)
+    return tuple(Behind(level, unite(tuple(units), ()), newest) for (level, newest), units in found.items())
 
 
 def _resided(number: int, reports: list[Report]) -> list[dict[str, Any]]:
