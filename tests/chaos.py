@@ -36,7 +36,7 @@ from sluice.model.view import Move
 from sluice.spark import epochs, site
 from sluice.spark.site import SiteTask
 from sluice.state import storage, tiers, transaction, turns
-from sluice.state.workspace import Places, close_workspaces
+from sluice.state.workspace import Places
 
 EXECUTORS, MOST_SITES = 2, 4
 TICK = 0.001
@@ -221,6 +221,8 @@ class Chaos:
             self.executor_dies(int(self.rng.integers(0, EXECUTORS)))
         if self.chance(self.trouble / 4):
             self.files_vanish()
+        if self.chance(self.trouble / 4):
+            self.bits_flip()
         if self.chance(self.trouble / 2):
             self.reassign_executor(int(self.rng.integers(0, self.sites)))
         if self.chance(self.trouble / 3):
@@ -336,6 +338,17 @@ class Chaos:
         for file in gone:
             file.unlink()
 
+    def bits_flip(self) -> None:
+        """Some files of the local tiers are not what was written any more."""
+        files = sorted(f for places in self.places for root in places.roots() for f in root.rglob("*.arrow"))
+        hurt = [f for f in files if self.chance(0.3)]
+        self.say(f"  bits flip in {len(hurt)} of {len(files)} local files")
+        for file in hurt:
+            data = bytearray(file.read_bytes())
+            data[int(self.rng.integers(0, len(data)))] ^= 1 << int(self.rng.integers(0, 8))
+            file.write_bytes(data)
+            self.happened["flipped bit"] += 1
+
     def restart(self) -> None:
         self.happened["restart"] += 1
         if self.chance(0.3):
@@ -348,6 +361,8 @@ class Chaos:
             if not self.query.epochs.record.behind:
                 break
             self.epoch("drain", lambda **hooks: self.query.catch_up(**hooks))
+        if not self.query.epochs.delivered:  # it died while it showed the last results, and is started again some time
+            self.restart()
         record = self.query.epochs.record
         assert not record.behind and not record.figures["backlogRows"], "input waits for good"
 
@@ -392,13 +407,13 @@ class Chaos:
 
     def check_memory(self, record: EpochRecord) -> None:
         """What lies in the memory tiers, by the files that are there."""
-        levels = self.flow.plan.levels
+        levels, run = self.flow.plan.levels, f"sluice-*-{self.query.epochs.run_id}-*"
         for number, figures in enumerate(record.figures["sites"]):
             sizes: list[int] = []
             for level in range(levels):
-                found = list(self.places[self.at[number]].roots()[0].glob(f"sluice-*/site-{number:04d}-{level}/*"))
+                found = list(self.places[self.at[number]].roots()[0].glob(f"{run}/site-{number:04d}-{level}/*"))
                 sizes.append(sum(f.stat().st_size for f in found))
-                units = {f.name.partition("@")[2] for f in found}
+                units = {f.name.partition("@")[2].partition(".")[0] for f in found}
                 alone = self.options["spill"] == "unit" and len(units) == 1 and units != {""}
                 assert sizes[-1] <= self.limits[number] // levels or alone, f"site {number}, level {level}: {sizes}"
             assert sum(sizes) == figures["memoryBytes"]
@@ -426,7 +441,7 @@ class Chaos:
 
     def close_workspaces(self) -> None:
         for places in self.places:
-            close_workspaces(places, self.query.query)
+            replace(self.query.epochs.workspace, places=places).close()
 
 
 def assert_nothing_lost(before: EpochRecord | None, after: EpochRecord) -> None:

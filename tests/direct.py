@@ -21,7 +21,7 @@ from sluice.spark.sending import BLOBS
 from sluice.spark.sinks import ParquetSink
 from sluice.spark.site import SiteTask
 from sluice.spark.split import SplitTask
-from sluice.state.workspace import Places, close_workspaces
+from sluice.state.workspace import Places
 
 EpochRows = list[pa.Table]
 """The new rows of every stream in one epoch."""
@@ -129,7 +129,7 @@ class DirectQuery:
         return pa.concat_tables(tables) if tables else self.plan.outputs[output].schema.empty_table()
 
     def close(self) -> None:
-        close_workspaces(self.places, self.query)
+        self.epochs.workspace.close()
 
     def _sent(self, stream: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         number = pa.array([stream] * batch.num_rows, pa.int32())

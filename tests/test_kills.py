@@ -250,7 +250,7 @@ def local_leftovers(root: Path) -> list[str]:
         left += [str(p) for p in directory.glob("sluice-*")]
     identity = root / "ck" / "flow.json"
     query = json.loads(identity.read_bytes())["id"] if identity.exists() else "none"
-    return left + [str(p) for p in Path("/dev/shm").glob(f"sluice-*-{query}")]
+    return left + [str(p) for p in Path("/dev/shm").glob(f"sluice-*-{query}-*")]
 
 
 def durable_leftovers(root: Path) -> list[str]:

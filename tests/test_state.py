@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from direct import DirectQuery
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,7 +109,7 @@ def test_an_epoch_costs_no_look_at_state_it_cannot_match(tmp_path):
 def segment(name: str, **values: int) -> SegmentRef:
     base = dict(offset=0, length=100, input=0, rows=10, earliest=0, middle=0, latest=0, base=0, shift=0, level=0)
     return SegmentRef(
-        id=name, file=f"{name}.segments", units=((0, 8),), counts=(1,) * 8, checksum=0, **{**base, **values}
+        id=name, file=f"{name}.segments", units=((0, 8),), counts=(1,) * 8, blocks=(), **{**base, **values}
     )
 
 

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,15 +17,32 @@ HashRange = tuple[int, int]
 ALL_HASHES: HashRange = (0, HASH_SPACE)
 
 
+class Block(NamedTuple):
+    """A part of a segment that is read and verified alone: the rows of so many of its units, in so many bytes."""
+
+    units: int
+    length: int
+    checksum: int
+
+
+class PlacedBlock(NamedTuple):
+    """A block and where it begins in its segment, with its number of rows."""
+
+    offset: int
+    length: int
+    checksum: int
+    rows: int
+
+
 @dataclass(frozen=True)
 class SegmentRef:
     """An immutable columnar piece of state: `length` bytes at `offset` of one durable file.
 
     `base` and `shift` give the time part of its order: (time - base) >> shift fits 32 bits. `units` is of which units
-    it was written, `counts` how many rows each of them has in it, `level` how often its rows were merged. What is
-    `pending` is no state yet: rows of an epoch whose turn has not come. `hashes` is the range of hashes that its rows
-    were cut to: all of them, or what halving that range again and again leads to. `file_length` is how many bytes stay
-    in durable storage as long as this segment is used.
+    it was written, `counts` how many rows each of them has in it, `level` how often its rows were merged. Its `blocks`
+    follow each other, as its units do. What is `pending` is no state yet: rows of an epoch whose turn has not come.
+    `hashes` is the range of hashes that its rows were cut to: all of them, or what halving that range again and again
+    leads to. `file_length` is how many bytes stay in durable storage as long as this segment is used.
     """
 
     id: str
@@ -42,7 +59,7 @@ class SegmentRef:
     level: int
     units: Ranges
     counts: tuple[int, ...]
-    checksum: int
+    blocks: tuple[Block, ...]
     pending: bool = False
     hashes: HashRange = ALL_HASHES
     file_length: int = 0
@@ -59,7 +76,7 @@ class RunRef:
     def unit_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """The units held and the rows of each.
 
-        >>> ref = SegmentRef("s", "f", 0, 100, 0, 9, 0, 0, 0, 0, 0, 0, ((2, 5),), (4, 3, 2), 0)
+        >>> ref = SegmentRef("s", "f", 0, 100, 0, 9, 0, 0, 0, 0, 0, 0, ((2, 5),), (4, 3, 2), ())
         >>> RunRef(ref, ((3, 5),)).unit_rows, RunRef(ref, ((3, 5),)).rows
         ((array([3, 4]), array([3, 2])), 5)
         """
@@ -81,6 +98,27 @@ class RunRef:
         """Travels without what is only kept here to be at hand."""
         return RunRef, (self.segment, self.units)
 
+    @property
+    def blocks(self) -> list[PlacedBlock]:
+        """The blocks of the segment in which these units have rows.
+
+        >>> blocks = Block(2, 70, 111), Block(1, 30, 222)
+        >>> ref = SegmentRef("s", "f", 0, 100, 0, 9, 0, 0, 0, 0, 0, 0, ((2, 5),), (4, 3, 2), blocks)
+        >>> RunRef(ref, ((4, 5),)).blocks
+        [PlacedBlock(offset=70, length=30, checksum=222, rows=2)]
+        """
+        ref, (held, rows) = self.segment, self.unit_rows
+        ends = np.cumsum([block.units for block in ref.blocks])
+        places = np.searchsorted(numbers(ref.units), held[rows > 0])
+        wanted = set(np.searchsorted(ends, places, side="right").tolist())
+        found, offset, unit = [], 0, 0
+        for number, block in enumerate(ref.blocks):
+            if number in wanted:
+                count = sum(ref.counts[unit : unit + block.units])
+                found.append(PlacedBlock(offset, block.length, block.checksum, count))
+            offset, unit = offset + block.length, unit + block.units
+        return found
+
     def as_json(self) -> dict[str, Any]:
         segment = {f.name: getattr(self.segment, f.name) for f in fields(SegmentRef)}
         counts = base64.b64encode(np.array(self.segment.counts, dtype="<u4").tobytes()).decode()
@@ -91,6 +129,7 @@ class RunRef:
         known = {**doc, "units": _ranges(doc["units"])}
         known["counts"] = tuple(np.frombuffer(base64.b64decode(doc["counts"]), dtype="<u4").tolist())
         known["hashes"] = (doc["hashes"][0], doc["hashes"][1])
+        known["blocks"] = tuple(Block(*block) for block in doc["blocks"])
         held = _ranges(known.pop("held"))
         return cls(SegmentRef(**known), held)
 

@@ -33,7 +33,7 @@ from sluice.spark.site import Adapting, SiteTask
 from sluice.spark.split import Reading, SplitTask
 from sluice.state.storage import Storage
 from sluice.state.transaction import STATE
-from sluice.state.workspace import Places
+from sluice.state.workspace import Places, Workspace
 
 DELIVERED = "delivered"
 """Directory with a file named after the last epoch whose results were shown, of those that Spark's log does not tell
@@ -147,6 +147,16 @@ class Epochs:
 
     def _has_moved_on(self, newest: Entry | None) -> bool:
         return self.journal.indexes()[-1:] != ([] if newest is None else [newest.index])
+
+    @property
+    def workspace(self) -> Workspace:
+        """What this run has in the local tiers."""
+        return Workspace(self.settings.places, self.query, self.run_id)
+
+    @property
+    def ran_on(self) -> tuple[str, ...]:
+        """The executors on which the sites were in the newest epoch of this run, none before there was one."""
+        return tuple(site["executor"] for site in self.recent[-1].figures["sites"]) if self.recent else ()
 
     def end(self) -> None:
         """Let no epoch run any more."""

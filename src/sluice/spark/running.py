@@ -113,7 +113,7 @@ class RunningQuery:
             if hasattr(self, "_callback"):
                 self._callback.release()
             if hasattr(self, "sites"):
-                self.sites.close(self.settings.places, self.query)
+                self.sites.close(self.epochs.workspace)
             raise
         _running[checkpoint] = self
         for work in (self._close_when_over, self._catch_up_when_idle):
@@ -122,7 +122,7 @@ class RunningQuery:
     def _epoch(self, batch: DataFrame, number: int) -> None:
         try:
             with self._turn:
-                why = self.sites.follow(self.settings.places, self.query)
+                why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on)
                 self.epochs.run(number, self.sites.tokens, self.sites.exchange(batch), why)
             self._last_epoch = time.monotonic()
         except Py4JJavaError as failure:
@@ -165,7 +165,7 @@ class RunningQuery:
         try:
             context.setJobGroup(f"sluice-{self.query}", "input that waits")
             with self._turn:
-                why = self.sites.follow(self.settings.places, self.query)
+                why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on)
                 return self.epochs.catch_up(self.sites.tokens, self.sites.exchange(None), why)
         except BaseException as failure:
             if not self._stopping.is_set():
@@ -218,7 +218,7 @@ class RunningQuery:
             self._callback.release()
             self.epochs.end()
             self.draining = False
-            self.sites.close(self.settings.places, self.query)
+            self.sites.close(self.epochs.workspace)
         finally:
             try:
                 self.epochs.close()

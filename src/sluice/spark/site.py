@@ -32,6 +32,7 @@ from sluice.operators import operator
 from sluice.spark.results import PartWriter, Staging
 from sluice.spark.sending import BLOBS, FIGURES, FLOOR, REPORT, Blob, blob_schema, document, in_batches, senders
 from sluice.spark.tally import Tally
+from sluice.state.local_files import LocalFiles
 from sluice.state.residence import Residence
 from sluice.state.segment import Layout, counts, merged_run, sorted_run
 from sluice.state.segment import parts as parts_of
@@ -39,7 +40,7 @@ from sluice.state.storage import Storage
 from sluice.state.tiers import Tiers
 from sluice.state.transaction import Forms, Keeping, Transaction
 from sluice.state.turns import Cohort, Limits, Turns
-from sluice.state.workspace import Places, executor, open_workspace
+from sluice.state.workspace import Places, Workspace, executor
 
 ROOMY = 0.75
 """Part of its memory that a site's state has to fit into before its units go together again."""
@@ -294,6 +295,7 @@ class _SiteEpoch:
             "spilledUnits": len(residence.spilled_units) if residence is not None else 0,
             "fetchedBytes": tiers.fetched_bytes,
             "fetchSeconds": round(tiers.fetch_seconds, 6),
+            "damagedFiles": tiers.damaged_files,
             "pendingRows": sum(run.rows for run in waiting),
             "pendingBytes": round(sum(run.bytes for run in waiting)),
             "mergedRows": transaction.merged_rows,
@@ -319,14 +321,12 @@ class _SiteEpoch:
 
     def _begin(self, since: Times) -> Transaction:
         task, adapting = self.task, self.task.adapting
-        memory, disk = open_workspace(task.places, task.query)
-        places = [Storage(f"{root}/site-{self.site:04d}-{self.level}") for root in (memory, disk)]
-        for place in places:
-            place.make_dir()
+        roots = Workspace(task.places, task.query, task.run).open()
+        memory, disk = (LocalFiles(f"{root}/site-{self.site:04d}-{self.level}") for root in roots)
         limit = adapting.limits[self.site] // self.plan.levels
         transaction = Transaction(
             self.attempt,
-            Tiers(places[0], places[1], Storage(task.checkpoint), limit),
+            Tiers(memory, disk, Storage(task.checkpoint), limit),
             self.forms,
             self._keeping(since, since),
             units=self.units,

@@ -59,7 +59,7 @@ def choose_merges(
     """The merges of one input's runs that are due, small ones first; none has a run of another.
 
     >>> from sluice.model.state import SegmentRef
-    >>> some = [SegmentRef(str(i), "f", 0, 100, 0, 1, i, i, i, 0, 0, 0, (), (), 0) for i in range(5)]
+    >>> some = [SegmentRef(str(i), "f", 0, 100, 0, 1, i, i, i, 0, 0, 0, (), (), ()) for i in range(5)]
     >>> [r.segment.id for m in choose_merges([RunRef(s, ()) for s in some], None, 1000, False) for r in m.runs]
     ['0', '1', '2', '3']
     """

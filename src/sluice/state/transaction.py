@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from sluice.kernels.probe import Run
 from sluice.model.epoch import Attempt, Queues
-from sluice.model.routing import Ranges, intersect, subtract, units_in
+from sluice.model.routing import Ranges, intersect, ranges, subtract, units_in
 from sluice.model.state import ALL_HASHES, HashRange, Manifest, RunRef, SegmentRef, numbers, unit_bytes, unit_rows
 from sluice.state import compaction
 from sluice.state.compaction import Merge, choose_merges, choose_rewrites
 from sluice.state.merging import cut_run, merge_runs
 from sluice.state.residence import Residence, Spill, Task
-from sluice.state.segment import Layout, checksum, counts, decode, encode, merged_run, parts
+from sluice.state.segment import Layout, counts, decode, encode, encode_blocks, joined_run, merged_run, parts
 from sluice.state.tiers import DISK, MEMORY, Tiers
 
 STATE = "state"
@@ -72,7 +72,7 @@ class Transaction:
         """What was spilled or fetched, and why."""
         self._turn = held
         self._fresh: dict[int, list[Run]] = {}
-        self._staged: list[tuple[RunRef, pa.Buffer]] = []
+        self._staged: list[tuple[RunRef, list[pa.Buffer]]] = []
         self._opened: dict[str, Run] = {}
         self._turn_bytes = 0
 
@@ -87,9 +87,9 @@ class Transaction:
         self.tiers.begin(wanted, sparing=Attempt.prefix(self.attempt.number))
         self._waiting = [run for run in needed if run.segment.pending]
         self._live = [run for run in needed if not run.segment.pending]
-        self._whole_runs = {run.segment.id: run for run in self._live}
+        self._held_runs = {run.segment.id: run for run in needed}
         for ref in arriving:
-            self.tiers.read(ref)
+            self._read(RunRef(ref, ref.units))
 
     def pending_bytes(self) -> np.ndarray:
         """The bytes of each unit's pending rows."""
@@ -196,11 +196,11 @@ class Transaction:
         file, offset = f"{STATE}/{self.attempt}.segments", 0
         new: list[RunRef] = []
         pieces: list[pa.Buffer] = []
-        for run, data in self._staged:
+        for run, blocks in self._staged:
             if run.units:
                 new.append(replace(run, segment=replace(run.segment, file=file, offset=offset)))
-                pieces.append(data)
-                offset += len(data)
+                pieces += blocks
+                offset += run.segment.length
         new = [replace(run, segment=replace(run.segment, file_length=offset)) for run in new]
         if pieces:
             self.tiers.durable.write(file, pieces)
@@ -242,7 +242,7 @@ class Transaction:
     def _cut_all(self, state: Sequence[RunRef]) -> None:
         """Lay all segments out in pages that lie here in one file."""
         for run in state:
-            if self.tiers.whole(run.segment) is not None:
+            if self.tiers.whole(run.segment.id) is not None:
                 self.tiers.spilled_bytes += self._cut(run)
 
     def _squeeze(self, state: Sequence[RunRef]) -> None:
@@ -343,13 +343,15 @@ class Transaction:
         units = intersect(units, units_in(hashes, self.units))
         layout = self.forms[input_].pending if pending else self.forms[input_].state
         data = encode(layout, run)
+        unit_counts = counts(run, units, self.units)
+        blocks = encode_blocks(layout, run, unit_counts, data)
         name = f"{self.attempt}-{len(self._staged)}"
         sample = run.times[:: max(1, len(run) // 1000)]
         ref = SegmentRef(
             id=name,
             file="",
             offset=0,
-            length=len(data),
+            length=sum(block.length for block, _ in blocks),
             input=input_,
             rows=len(run),
             earliest=run.earliest,
@@ -359,19 +361,20 @@ class Transaction:
             shift=run.scale.shift,
             level=level,
             units=units,
-            counts=tuple(counts(run, units, self.units).tolist()),
-            checksum=checksum(data),
+            counts=tuple(unit_counts.tolist()),
+            blocks=tuple(block for block, _ in blocks),
             pending=pending,
             hashes=hashes,
         )
         self._opened[name] = run
-        self._staged.append((RunRef(ref, units), data))
+        self._staged.append((RunRef(ref, units), [piece for _, piece in blocks]))
+        known = ref.blocks[0].checksum if len(ref.blocks) == 1 else None
         if pending:
-            self.tiers.add(name, data, room=0)
+            self.tiers.add(name, len(run), data, room=0, known=known)
         elif self.residence is None:
             if self.tiers.used + len(data) > self.tiers.limit >= len(data):
                 self.tiers.settle(_newest_first([*self._live, *(staged for staged, _ in self._staged)]), len(data))
-            self.tiers.add(name, data)
+            self.tiers.add(name, len(run), data, known=known)
         else:
             self._in_pages(RunRef(ref, units), run)
         return len(data)
@@ -387,35 +390,78 @@ class Transaction:
         if ref.id not in self._opened and not ref.pending and self.residence is not None:
             return [page for unit in numbers(run.units).tolist() for page in self._page(run, unit)]
         if ref.id not in self._opened:
-            self._opened[ref.id] = self._decoded(ref, self.tiers.read(ref))
+            held = self._held_runs[ref.id]
+            if not held.rows:  # the units held have none in it
+                return []
+            self._opened[ref.id] = self._read(held)
         return parts(self._opened[ref.id], run.units, self.units)
 
-    def _decoded(self, ref: SegmentRef, data: pa.Buffer) -> Run:
-        forms = self.forms[ref.input]
-        return decode(forms.pending if ref.pending else forms.state, ref, data)
+    def _read(self, run: RunRef) -> Run:
+        """What is held of a segment, from the nearest tier that has all of it; from now on it lies here in one file."""
+        ref = run.segment
+        local = self._local(run)
+        if local is not None:
+            return local
+        rows = joined_run(self._pages(run) or self._fetched(run))
+        count, data = len(rows), encode(self._layout(ref), rows)
+        self.tiers.drop(ref.id)
+        self.tiers.add(ref.id, count, data, room=self.tiers.limit - self.tiers.used)
+        return self._decoded(ref, count, data)
+
+    def _local(self, run: RunRef) -> Run | None:
+        """What is held of a segment, if it all lies here in one file: that may be of when less was held."""
+        ref, found = run.segment, self.tiers.whole(run.segment.id)
+        if found is None:
+            return None
+        rows = self._decoded(ref, *found)
+        all_here = len(rows) == ref.rows or np.array_equal(counts(rows, run.units, self.units), run.unit_rows[1])
+        return rows if all_here else None
+
+    def _pages(self, run: RunRef) -> list[Run]:
+        """The pages of all that is held of a segment, none if one is missing."""
+        found = []
+        for unit, rows in zip(*(column.tolist() for column in run.unit_rows), strict=True):
+            if rows:
+                data = self.tiers.page(run.segment.id, unit)
+                if data is None:
+                    return []
+                found.append(self._decoded(run.segment, rows, data))
+        return found
+
+    def _fetched(self, run: RunRef) -> list[Run]:
+        """What is held of a segment, from durable storage, and what else is in the same blocks."""
+        return [self._decoded(run.segment, rows, data) for rows, data in self.tiers.fetch(run)]
+
+    def _decoded(self, ref: SegmentRef, rows: int, data: pa.Buffer) -> Run:
+        return decode(self._layout(ref), replace(ref, rows=rows), data)
+
+    def _layout(self, ref: SegmentRef) -> Layout:
+        return self.forms[ref.input].pending if ref.pending else self.forms[ref.input].state
 
     def _page(self, run: RunRef, unit: int) -> list[Run]:
-        ref = run.segment
-        rows = RunRef(ref, ((unit, unit + 1),)).unit_rows[1]
-        if not rows[0]:
+        ref, alone = run.segment, RunRef(run.segment, ((unit, unit + 1),))
+        if not alone.rows:
             return []
         data = self.tiers.page(ref.id, unit)
         if data is None:
-            self._cut(self._whole_runs.get(ref.id, run))
+            self._cut(self._held_runs.get(ref.id, run))
             data = self.tiers.page(ref.id, unit)
         if data is None:  # another attempt at this epoch has moved it between the two steps
-            return parts(self._decoded(ref, self.tiers.fetch(ref)), ((unit, unit + 1),), self.units)
-        return [self._decoded(replace(ref, rows=int(rows[0])), data)]
+            return parts(joined_run(self._fetched(alone)), alone.units, self.units)
+        return [self._decoded(ref, alone.rows, data)]
 
     def _cut(self, run: RunRef) -> int:
-        """Lays a segment out in pages; returns the bytes of those on disk."""
-        data = self.tiers.whole(run.segment)
-        if data is None:
-            data = self.tiers.fetch(run.segment)
-        else:
-            data = pa.py_buffer(data.to_pybytes())  # a mapped file would stay in memory as long as it is used
-            self.tiers.drop(run.segment.id)
-        return self._in_pages(run, self._decoded(run.segment, data))
+        """Lays out in pages what is held of a segment; returns the bytes of those on disk."""
+        ref, found = run.segment, self._local(run)
+        if found is not None:
+            # a mapped file would stay in memory as long as it is used
+            count, data = len(found), encode(self._layout(ref), found)
+            self.tiers.drop(ref.id)
+            return self._in_pages(run, self._decoded(ref, count, data))
+        held, rows = run.unit_rows
+        here = self.tiers.paged(ref.id)
+        missing = replace(run, units=ranges(unit for unit in held[rows > 0].tolist() if unit not in here))
+        return self._in_pages(missing, joined_run(self._fetched(missing))) if missing.units else 0
 
     def _in_pages(self, run: RunRef, rows: Run) -> int:
         assert self.residence is not None
@@ -425,7 +471,7 @@ class Transaction:
             for part in parts(rows, ((unit, unit + 1),), self.units):
                 data = encode(self.forms[run.segment.input].state, part)
                 tier = MEMORY if self.residence.is_resident(unit) else DISK
-                self.tiers.put(run.segment.id, unit, data, tier)
+                self.tiers.put(run.segment.id, unit, len(part), data, tier)
                 on_disk += len(data) if tier == DISK else 0
         return on_disk
 
