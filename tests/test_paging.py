@@ -52,7 +52,7 @@ class Site:
         memory, disk = (LocalFiles(str(self.root / name)) for name in ("memory", "disk"))
         self.tiers = Tiers(memory, disk, Storage(str(self.root / "durable")), self.limit)
         attempt = Attempt(self.number, 0, "ab", "cd")
-        keeping = {0: Keeping(keep_from, None, lambda run: run, 1 << 30)}
+        keeping = {0: Keeping(keep_from, None, lambda run: run, shrinks=False)}
         forms = {0: Forms(LAYOUT, LAYOUT)}
         transaction = Transaction(attempt, self.tiers, forms, keeping, UNITS, self.held, self.paging)
         transaction.begin(self.manifest, arriving)
@@ -222,7 +222,7 @@ def test_what_was_set_apart_is_not_in_memory_twice(tmp_path):
 @pytest.mark.parametrize("paging", [True, False])
 def test_segments_of_which_little_is_held_do_not_fill_the_memory(tmp_path, paging):
     """After a change of sites a segment lies here as a whole, though most of it is of units that are elsewhere."""
-    site = Site(tmp_path, 9_000, paging)
+    site = Site(tmp_path, 12_000, paging)
     for epoch in range(3):
         site.add(rows(epoch, 0, 1, 2, 3, each=60))
     site.held = ((0, 1),)

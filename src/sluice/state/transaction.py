@@ -11,9 +11,11 @@ import pyarrow as pa
 
 from sluice.kernels.probe import Run
 from sluice.model.epoch import Attempt, Queues
-from sluice.model.routing import Ranges, intersect, ranges, subtract
-from sluice.model.state import Manifest, RunRef, SegmentRef, numbers, unit_bytes, unit_rows
-from sluice.state.compaction import choose_merge
+from sluice.model.routing import Ranges, intersect, ranges, subtract, units_in
+from sluice.model.state import ALL_HASHES, HashRange, Manifest, RunRef, SegmentRef, numbers, unit_bytes, unit_rows
+from sluice.state import compaction
+from sluice.state.compaction import Merge, choose_merges, choose_rewrites
+from sluice.state.merging import cut_run, merge_runs
 from sluice.state.residence import Residence, Spill, Task
 from sluice.state.segment import Layout, counts, decode, encode, encode_blocks, joined_run, merged_run, parts
 from sluice.state.tiers import DISK, MEMORY, Tiers
@@ -27,13 +29,14 @@ PAGE_BYTES = 2048
 class Keeping:
     """What may leave the state of an input: rows below `keep_from`, and what `compacted` takes out of merged runs.
 
-    `retention` is for how long rows are needed at most, in the state's time; None is for good.
+    `retention` is for how long rows are needed at most, in the state's time; None is for good. `shrinks` is whether
+    merged runs are smaller than the runs were, because of what has been replaced.
     """
 
     keep_from: int | None
     retention: int | None
     compacted: Callable[[Run], Run]
-    largest: int
+    shrinks: bool
 
 
 @dataclass(frozen=True)
@@ -184,9 +187,8 @@ class Transaction:
         `allowance` bytes, at least one, the others in later epochs.
         """
         for input_, fresh in sorted(self._fresh.items()):
-            self._stage(input_, fresh[0] if len(fresh) == 1 else merged_run(fresh, None), level=0, units=self.held)
-        for input_ in self.forms:
-            self._merge(input_, leaving)
+            self._write(input_, fresh[0] if len(fresh) == 1 else merged_run(fresh, None), 0, self.held)
+        self._merge(leaving)
         for unit in leaving:
             if allowance > 0 and intersect(self.held, ((unit, unit + 1),)):
                 for input_ in self.forms:
@@ -199,6 +201,7 @@ class Transaction:
                 new.append(replace(run, segment=replace(run.segment, file=file, offset=offset)))
                 pieces += blocks
                 offset += run.segment.length
+        new = [replace(run, segment=replace(run.segment, file_length=offset)) for run in new]
         if pieces:
             self.tiers.durable.write(file, pieces)
         manifest = (*self._live, *self._waiting, *new)
@@ -261,29 +264,41 @@ class Transaction:
         sizes: np.ndarray = np.maximum(memory + disk, unit_bytes(state, self.units))
         return sizes
 
-    def _merge(self, input_: int, leaving: Sequence[int]) -> None:
-        """Merges runs of one input, but not those of a unit that is about to leave: they may be copied already."""
+    def _merge(self, leaving: Sequence[int]) -> None:
+        """Merges what is due, but no runs of a unit that is about to leave: they may be copied already.
+
+        An input has one merge an epoch, however large, and more as long as they are in proportion to its new rows.
+        """
         apart = {((unit, unit + 1),) for unit in leaving}
-        runs = (r for r in self._live if r.segment.input == input_ and r.units not in apart)
-        mine = sorted(runs, key=lambda r: r.segment.latest)
-        keeping = self.keeping[input_]
-        chosen = choose_merge([r.segment for r in mine], keeping.keep_from, keeping.retention, keeping.largest)
-        if not chosen:
-            return
-        ids = {s.id for s in chosen}
-        pieces = [part for run in mine if run.segment.id in ids for part in self._open(run)]
+        runs = [run for run in self._live if run.units not in apart]
+        again = choose_rewrites(runs, [*self._waiting, *(run for run in self._live if run.units in apart)])
+        for input_, keeping in self.keeping.items():
+            mine = [run for run in runs if run.segment.input == input_]
+            room = compaction.NEW_SHARE * sum(len(data) for run, data in self._staged if run.segment.input == input_)
+            due: list[Merge] = []
+            for merge in choose_merges(mine, keeping.keep_from, keeping.retention, keeping.shrinks):
+                due.append(merge)
+                room -= round(merge.bytes)
+                if room <= 0:
+                    break
+            merged = {run.segment.id for merge in due for run in merge.runs}
+            due += [Merge([r], r.segment.hashes) for r in again if r in mine and r.segment.id not in merged]
+            for merge in due:
+                self._carry_out(merge, input_, keeping)
+
+    def _carry_out(self, merge: Merge, input_: int, keeping: Keeping) -> None:
+        ids = {run.segment.id for run in merge.runs}
+        pieces = [part for run in merge.runs for part in self._open(run)]
         self._live = [run for run in self._live if run.segment.id not in ids]
-        if pieces:
-            merged = merged_run(pieces, keeping.keep_from)
-            pieces.clear()
-            for id_ in ids:  # a mapped file would stay in memory as long as it is used
-                self._opened.pop(id_, None)
-                self.tiers.drop(id_)
-            self.merged_rows += len(merged)
-            if len(merged):
-                merged = keeping.compacted(merged)
-            if len(merged):
-                self._stage(input_, merged, max(s.level for s in chosen) + 1, self.held)
+        self.merged_rows += sum(len(piece) for piece in pieces)
+        merged = merge_runs(pieces, keeping.keep_from, keeping.compacted)
+        pieces.clear()
+        for id_ in ids:  # a mapped file would stay in memory as long as it is used
+            self._opened.pop(id_, None)
+            self.tiers.drop(id_)
+        if merged is not None:
+            level = max(run.segment.level for run in merge.runs) + 1
+            self._write(input_, merged, level, self.held, merge.hashes, merge.narrower)
 
     def _set_apart(self, input_: int, unit: int) -> int:
         """Writes all rows of a unit as one segment, and takes them out of the others; returns its bytes."""
@@ -299,12 +314,33 @@ class Transaction:
         self._live = [_without(run, mine) if run.segment.id in taken else run for run in self._live]
         self._live = [run for run in self._live if run.units]
         self._staged = [(_without(r, mine) if r.segment.id in taken else r, data) for r, data in self._staged]
-        merged = merged_run(pieces, keeping.keep_from)
-        if len(merged):
-            merged = keeping.compacted(merged)
-        return self._stage(input_, merged, max(run.segment.level for run in shared), mine) if len(merged) else 0
+        merged = merge_runs(pieces, keeping.keep_from, keeping.compacted)
+        level = max(run.segment.level for run in shared)
+        return self._write(input_, merged, level, mine) if merged is not None else 0
 
-    def _stage(self, input_: int, run: Run, level: int, units: Ranges, pending: bool = False) -> int:
+    def _write(
+        self,
+        input_: int,
+        run: Run,
+        level: int,
+        units: Ranges,
+        hashes: HashRange = ALL_HASHES,
+        narrower: Sequence[HashRange] = (),
+    ) -> int:
+        """Makes a run of a range of hashes segments, no larger than merges can take them; returns their bytes."""
+        pieces = cut_run(run, hashes, compaction.PIECE_BYTES, narrower)
+        return sum(self._stage(input_, piece, level, units, within) for within, piece in pieces)
+
+    def _stage(
+        self,
+        input_: int,
+        run: Run,
+        level: int,
+        units: Ranges,
+        hashes: HashRange = ALL_HASHES,
+        pending: bool = False,
+    ) -> int:
+        units = intersect(units, units_in(hashes, self.units))
         layout = self.forms[input_].pending if pending else self.forms[input_].state
         data = encode(layout, run)
         unit_counts = counts(run, units, self.units)
@@ -328,6 +364,7 @@ class Transaction:
             counts=tuple(unit_counts.tolist()),
             blocks=tuple(block for block, _ in blocks),
             pending=pending,
+            hashes=hashes,
         )
         self._opened[name] = run
         self._staged.append((RunRef(ref, units), [piece for _, piece in blocks]))
