@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import re
 import subprocess
 import sys
 import threading
@@ -39,7 +40,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[Callable
 
 @pytest.fixture
 def storage(place, request) -> Storage:
-    storage = Storage(place(f"{abs(hash(request.node.name)):x}/root"))
+    storage = Storage(place(re.sub(r"\W+", "-", request.node.name)))
     storage.make_dir()
     return storage
 
@@ -136,6 +137,23 @@ def test_a_move_that_fails_while_its_source_is_there_is_no_move(storage, monkeyp
     monkeypatch.setattr(storage._files, "move", failing)
     with pytest.raises(StorageError, match=r"cannot move .*source"):
         storage.move("source", "target")
+
+
+@pytest.mark.parametrize("place", ["azure"], indirect=True)
+def test_a_copy_that_azure_makes_in_the_background_is_waited_for_before_its_source_is_deleted(storage, monkeypatch):
+    import obstore
+
+    copy = obstore.copy
+
+    def copy_later(store: object, source: str, target: str) -> None:
+        obstore.put(store, target, b"")
+        threading.Timer(0.3, copy, (store, source, target)).start()
+
+    monkeypatch.setattr(obstore, "copy", copy_later)
+    storage.write("source", [b"content"])
+    storage.move("source", "target")
+    assert storage.read("target").to_pybytes() == b"content"
+    assert names(storage) == ["target"]
 
 
 def test_many_files_are_deleted_and_what_is_gone_counts_as_deleted(storage):

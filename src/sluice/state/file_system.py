@@ -99,7 +99,9 @@ class LocalFiles(FileSystemFiles):
             return True
         except FileExistsError:
             # On NFS a link whose answer was lost is asked for again and finds itself.
-            return os.path.exists(draft) and os.path.samefile(draft, target)
+            with suppress(FileNotFoundError):
+                return os.path.samefile(draft, target)
+            return False
         finally:
             with suppress(OSError):
                 os.unlink(draft)

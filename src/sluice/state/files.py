@@ -11,6 +11,9 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
+SIDE_BY_SIDE = 8
+"""Requests to a remote store at the same time when many files are moved or deleted."""
+
 
 class Entry(NamedTuple):
     name: str

@@ -18,11 +18,10 @@ from pyarrow import fs as arrow_fs
 
 from sluice.model.errors import StorageError
 from sluice.state.file_system import FileSystemFiles, draft_of
-from sluice.state.files import Finish
+from sluice.state.files import SIDE_BY_SIDE, Finish
 
 SCHEMES = ("hdfs", "viewfs")
 LIBRARY = "libhdfs.so"
-SIDE_BY_SIDE = 8
 
 
 class HadoopFiles(FileSystemFiles):

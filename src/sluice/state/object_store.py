@@ -11,6 +11,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -19,7 +20,7 @@ import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 
 from sluice.model.errors import StorageError
-from sluice.state.files import Entry, Finish, Listing
+from sluice.state.files import SIDE_BY_SIDE, Entry, Finish, Listing
 from sluice.state.object_uri import Bucket
 
 MARKER = ".sluice"
@@ -139,8 +140,8 @@ class ObjectStoreFiles:
             with _worded():
                 obstore.delete(self.store, [self._key(name) for name in names])
         except FileNotFoundError:  # Azure and Google: some was gone already, and others may still be there
-            for name in names:
-                self.delete(name)
+            with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+                list(pool.map(self.delete, names))
 
     def delete_tree(self, name: str) -> None:
         below = self._key(name)

@@ -17,13 +17,11 @@ import pyarrow as pa
 
 from sluice.model.errors import StorageError
 from sluice.state.file_system import LocalFiles
-from sluice.state.files import Entry, Files
+from sluice.state.files import SIDE_BY_SIDE, Entry, Files
 from sluice.state.object_uri import HADOOP_NAMES, OBJECT_SCHEMES, parse
 
 __all__ = ["HADOOP_NAMES", "Entry", "Storage", "watch"]
 
-SIDE_BY_SIDE = 8
-"""Requests to a remote store at the same time when many files are moved."""
 Watcher = Callable[[str, str], None]
 _watchers: list[Watcher] = []
 
