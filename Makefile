@@ -23,7 +23,7 @@ test-slow: setup ## the long tests: kills and soak
 	@$(RUN) python -m pytest -m slow $(ARGS)
 
 bench: setup ## Sluice beside Spark's own join, Flink and DuckDB; ARGS="--help" lists the choices
-	@scripts/flink.sh
+	@scripts/flink.sh $(ARGS)
 	@$(RUN) python -m benchmarks.run $(ARGS)
 
 bench-adapt: setup ## policies side by side while sites slow down, keys drift and memory shrinks; ARGS="--help"
