@@ -310,9 +310,10 @@ class Epochs:
     def _figures(
         self, reports: list[Report], by_site: list[list[Report]], routing: Routing, splits: list[dict[str, Any]]
     ) -> dict[str, Any]:
-        streams = [{"name": s.name, "rows": 0, "late": 0, "nulls": 0} for s in self.plan.sources]
+        counts = ("rows", "late", "nulls", "missing", "corrupt")
+        streams = [{"name": s.name, **dict.fromkeys(counts, 0)} for s in self.plan.sources]
         for split in splits:
-            for count in ("rows", "late", "nulls"):
+            for count in counts:
                 streams[split["stream"]][count] += split[count]
         sites = [_summed([r["figures"] for r in mine]) for mine in by_site]
         busy = [site["busySeconds"] for site in sites]
@@ -325,6 +326,8 @@ class Epochs:
             "rowsOut": sum(r["figures"]["rowsOut"] for r in reports),
             "lateRows": sum(s["late"] for s in splits),
             "nullRows": sum(s["nulls"] for s in splits) + sum(r["figures"]["nullRows"] for r in reports),
+            "missingFiles": sum(s["missing"] for s in splits),
+            "corruptFiles": sum(s["corrupt"] for s in splits),
             "spills": events.count("spill"),
             "fetches": events.count("fetch"),
             "backlogRows": sum(site["pendingRows"] for site in sites),
