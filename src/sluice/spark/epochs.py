@@ -365,7 +365,7 @@ class Epochs:
     def _figures(
         self, reports: list[Report], by_site: list[list[Report]], routing: Routing, splits: list[dict[str, Any]]
     ) -> dict[str, Any]:
-        counts = ("rows", "late", "nulls", "outOfRange")
+        counts = ("rows", "late", "nulls", "outOfRange", "missing", "corrupt")
         streams = [{"name": s.name, **dict.fromkeys(counts, 0)} for s in self.plan.sources]
         for split in splits:
             for count in counts:
@@ -382,6 +382,8 @@ class Epochs:
             "lateRows": sum(s["late"] for s in splits),
             "nullRows": sum(s["nulls"] for s in splits) + sum(r["figures"]["nullRows"] for r in reports),
             "outOfRangeRows": sum(s["outOfRange"] for s in splits),
+            "missingFiles": sum(s["missing"] for s in splits),
+            "corruptFiles": sum(s["corrupt"] for s in splits),
             "spills": events.count("spill"),
             "fetches": events.count("fetch"),
             "backlogRows": sum(site["pendingRows"] for site in sites),

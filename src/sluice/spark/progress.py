@@ -28,6 +28,8 @@ def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str
         "lateRows": figures["lateRows"],
         "nullRows": figures["nullRows"],
         "outOfRangeRows": figures["outOfRangeRows"],
+        "missingFiles": figures.get("missingFiles", 0),
+        "corruptFiles": figures.get("corruptFiles", 0),
         **{figure: figures[figure] for figure in ("moves", "spills", "fetches", "backlogRows", "imbalance")},
         "streams": figures["streams"],
         "watermarks": {s.name: _iso(m) for s, m in zip(plan.sources, marks, strict=True)},

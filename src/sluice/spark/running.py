@@ -25,6 +25,7 @@ from sluice.model.plan import Plan
 from sluice.spark.callbacks import BatchCallback, as_error
 from sluice.spark.epochs import Epochs, Settings, Sink
 from sluice.spark.exchange import Sites
+from sluice.spark.listing import files_of_batch, with_listing
 from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, console
 from sluice.spark.sources import Source, combined, ways_to_read
 from sluice.state.storage import Storage
@@ -84,6 +85,7 @@ class RunningQuery:
         self._last_epoch = time.monotonic()
         self.failure: Exception | None = None
         self.draining = False
+        self.spark = spark
         _use_this_python(spark)
         checkpoint = _absolute(settings.checkpoint)
         earlier = _running.get(checkpoint)
@@ -123,7 +125,9 @@ class RunningQuery:
         try:
             with self._turn:
                 why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on)
-                self.epochs.run(number, self.sites.tokens, self.sites.exchange(batch), why)
+                files = files_of_batch(self.spark, self.sources)
+                exchange = with_listing(self.sites.exchange(batch), files, self.sources)
+                self.epochs.run(number, self.sites.tokens, exchange, why)
             self._last_epoch = time.monotonic()
         except Py4JJavaError as failure:
             if _INTERRUPTED not in str(failure.java_exception):
