@@ -43,7 +43,10 @@ def by_metadata(output: Path) -> list[Path]:
 
 def read(parts: list[Path], schema: pa.Schema) -> pa.Table:
     """The rows of part files, of each as often as it is named."""
-    return pa.concat_tables([schema.empty_table(), *(_rows(part.read_bytes(), schema) for part in parts)])
+    try:
+        return pa.concat_tables([schema.empty_table(), *(_rows(part.read_bytes(), schema) for part in parts)])
+    except (OSError, pa.ArrowException) as problem:
+        raise Unreadable(f"a part is damaged: {problem}") from problem
 
 
 @lru_cache(100_000)
@@ -65,16 +68,18 @@ def _entries(directory: Path, number: int, compact: bool) -> list[dict]:
     file = directory / (f"{number}.compact" if compact else str(number))
     if not file.exists():
         raise Unreadable(f"{file} does not exist")
-    version, *lines = file.read_text().split("\n")
-    if version != "v1":
-        raise Unreadable(f"{file} is incomplete: it begins with {version!r}")
     try:
+        version, *lines = file.read_text().split("\n")
+        if version != "v1":
+            raise Unreadable(f"{file} is incomplete: it begins with {version!r}")
         return [json.loads(line) for line in lines]
     except ValueError as problem:
         raise Unreadable(f"{file}: {problem}") from problem
 
 
 def _part(output: Path, entry: dict) -> Path:
+    if not {"path", "size"} <= entry.keys():
+        raise Unreadable(f"{output} has an entry {entry}")
     path = Path(unquote(urlparse(entry["path"]).path))
     if path.parent.name != output.name:
         raise Unreadable(f"{path} is not in {output}")

@@ -1,7 +1,7 @@
 """A driver that is suspended at a chosen file operation, while another one takes its checkpoint over; without Spark.
 
-The suspended one is a process of its own, stopped as a whole by SIGSTOP: what it has read before, it still believes when
-it is woken.
+The suspended one is a process of its own, stopped as a whole by SIGSTOP: what it has read before, it still believes
+when it is woken.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PLAN = plan_of(
 STEP, ROWS, MOST = 2 * SECOND, 6, 300
 """How much time a batch spans, how many rows of each stream it has, and how many batches there are at most."""
 HISTORY = 109
-"""Batches before the takeover. The next epoch deletes the journal's oldest record and repeats the sink's lists in one."""
+"""Batches before the takeover. The next epoch deletes the journal's oldest record and makes one of the sink's lists."""
 CHANGES = ("write", "finish", "put", "move", "delete")
 
 
