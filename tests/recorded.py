@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from specs import SECOND
 
-from sluice.control.journal import FORMAT
+from sluice.control.journal import FORMAT, Journal
 from sluice.model.columns import packed
 from sluice.model.epoch import EpochRecord
 from sluice.model.routing import Routing
+from sluice.state.storage import Storage
 
 UNITS = 128
 AT = 1_794_711_267.0
@@ -22,6 +23,17 @@ IDENTITY = {
     "streams": [{"name": "trades", "columns": [["symbol", "string"]], "eventTime": "ts", "delay": 5 * SECOND}],
     "says": "Window join\n  'trades' on (symbol)",
 }
+
+
+def owned_journal(uri: str, name: str = "desk") -> Journal:
+    """The journal of a flow's checkpoint, made if need be, by a driver that has just taken it over."""
+    storage = Storage(uri)
+    storage.make_dir()
+    journal = Journal(storage)
+    journal.claim({k: v for k, v in IDENTITY.items() if k != "format"} | {"name": name})
+    first = EpochRecord(-1, (None,), Routing.even(UNITS, 2), ((),) * 2)
+    assert journal.take_over("ab12", AT, journal.newest(), first)
+    return journal
 
 
 def record(number: int, sites: int = 2, rows: int = 100, **more: Any) -> EpochRecord:

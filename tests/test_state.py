@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from oracle import batch_join, multiset
 from specs import SECOND, TIME, join, stream
 
+from sluice.model.errors import CheckpointError
 from sluice.model.routing import Routing, first_hash, ranges
 from sluice.model.state import RunRef, SegmentRef, reassign
 from sluice.state.compaction import choose_merge
@@ -228,10 +229,13 @@ def test_the_work_of_a_driver_that_takes_over_is_not_touched(tmp_path):
     first.run(ticking(0))
     second = DirectQuery(spec, tmp_path)
     second.run(ticking(1), before_commit=first.epochs.close)
-    third = DirectQuery(spec, tmp_path)
-    third.run(ticking(2), before_commit=lambda: DirectQuery(spec, tmp_path))
+    third, later = DirectQuery(spec, tmp_path), []
+    with pytest.raises(CheckpointError, match=r"belongs to process \d+ on .*; this is process \d+ on"):
+        third.run(ticking(2), before_commit=lambda: later.append(DirectQuery(spec, tmp_path)))
+    third.epochs.close()
+    later[0].run(ticking(2))
     expected = batch_join(spec, [pa.concat_tables([ticking(e)[0] for e in range(3)])] * 2)
-    assert multiset(third.results()) == multiset(expected)
+    assert multiset(later[0].results()) == multiset(expected)
     last = DirectQuery(spec, tmp_path)
     last.run(ticking(3))
     state = {f"state/{p.name}" for p in (tmp_path / "checkpoint" / "state").iterdir()}

@@ -18,11 +18,10 @@ def inspect(uri: str, epochs: int = 10) -> str:
     """A page of text about the checkpoint at `uri`; it is only read."""
     journal = Journal(Storage(uri))
     identity = journal.recognised()
-    numbers = journal.numbers()
     lines = _flow(identity)
-    if not numbers:
+    records = journal.epochs(epochs)
+    if not records:
         return "\n".join([*lines, "", "No epoch has committed yet."])
-    records = journal.records(numbers[-epochs:])
     last = records[-1]
     lines += ["", f"Epochs     {last.number + 1} committed, the last one {_when(last.figures.get('committedAt'))}"]
     lines += ["", *_routing(last), "", *_state(last), "", *_history(records)]

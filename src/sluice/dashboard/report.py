@@ -33,7 +33,7 @@ def read_checkpoint(uri: str) -> tuple[dict[str, Any], list[EpochRecord]]:
     """The identity and the epochs on record of a checkpoint."""
     journal = Journal(Storage(uri))
     identity = journal.recognised()
-    return identity, journal.records(journal.numbers())
+    return identity, journal.epochs()
 
 
 def write_report(records: Sequence[EpochRecord], identity: Mapping[str, Any], path: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Ranges, Routing
 from sluice.model.state import Manifest, RunRef
 
@@ -49,14 +50,14 @@ def left_over(name: str, over: int, run: str) -> bool:
     return found is None or int(found["number"]) <= over or found["run"] == run
 
 
-@dataclass(frozen=True)
-class Part:
-    """A file with results of one epoch for one output, written by one site."""
+def epoch_of(name: str) -> int:
+    """The epoch that a file of an attempt is of, -1 if it is no such file.
 
-    name: str
-    rows: int
-    bytes: int
-    output: int = 0
+    >>> epoch_of("part-000000000007-0001-ab-cd-0.parquet"), epoch_of("part-00000-1f.snappy.parquet")
+    (7, -1)
+    """
+    found = _ATTEMPT.search(name)
+    return int(found["number"]) if found else -1
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ class EpochRecord:
     behind: tuple[Behind, ...] = ()
     queues: tuple[Queues, ...] = ()
     parts: tuple[Part, ...] = ()
+    listings: tuple[tuple[Listing, Listing], ...] = ()
+    """Of each output, before this epoch's parts and with them."""
     figures: dict[str, Any] = field(default_factory=dict)
     decisions: tuple[dict[str, Any], ...] = ()
 
@@ -108,8 +111,10 @@ class EpochRecord:
         """How far a level has come."""
         return self.reached[level - 1] if level and self.reached else self.newest
 
-    def parts_of(self, output: int) -> tuple[Part, ...]:
-        return tuple(p for p in self.parts if p.output == output)
+    def results_of(self, output: int) -> Results:
+        parts = tuple(p for p in self.parts if p.output == output)
+        before, listing = self.listings[output] if self.listings else (Listing(), Listing())
+        return Results(self.number, parts, before, listing, self.figures.get("committedAt", 0.0))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -121,7 +126,8 @@ class EpochRecord:
             "queues": [[q.site, q.level, list(q.memory), list(q.disk), q.rotate_from] for q in self.queues],
             "routing": self.routing.as_json(),
             "sites": [[run.as_json() for run in manifest] for manifest in self.manifests],
-            "parts": [[p.name, p.rows, p.bytes, p.output] for p in self.parts],
+            "parts": [[p.name, p.rows, p.bytes, p.checksum, p.output] for p in self.parts],
+            "listings": [[before.as_json(), after.as_json()] for before, after in self.listings],
             "figures": self.figures,
             "decisions": list(self.decisions),
         }
@@ -138,6 +144,7 @@ class EpochRecord:
             routing=Routing.from_json(doc["routing"]),
             manifests=tuple(tuple(RunRef.from_json(run) for run in site) for site in doc["sites"]),
             parts=tuple(Part(*p) for p in doc["parts"]),
+            listings=tuple((Listing(*before), Listing(*after)) for before, after in doc["listings"]),
             figures=doc["figures"],
             decisions=tuple(doc["decisions"]),
         )

@@ -131,9 +131,9 @@ class RunningQuery:
         storage, journal = self.epochs.storage, self.epochs.journal
         if (journal.identity() or {"format": FORMAT}).get("format") != FORMAT:
             return  # it is refused when it is claimed
-        last = journal.last()
-        batch = -1 if last is None else last.batch
-        if last is not None and not storage.files(f"{SPARK}/offsets"):
+        newest = journal.newest()
+        batch = -1 if newest is None else newest.record.batch
+        if batch >= 0 and not storage.files(f"{SPARK}/offsets"):
             raise CheckpointError(
                 f"checkpoint {storage.uri} has a journal, but no {SPARK}/offsets: part of it was deleted or restored. "
                 "Use a new checkpointLocation"

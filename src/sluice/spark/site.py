@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from time import perf_counter, process_time
 from typing import Any
@@ -128,7 +128,7 @@ class _SiteEpoch:
         behind = turns.left()
         self._postpone(behind, new, transaction)
         with self._timing("sink"):
-            parts = {i: [[p.name, p.rows, p.bytes] for p in writer.close()] for i, writer in writers.items()}
+            parts = {i: [list(astuple(p))[:-1] for p in writer.close()] for i, writer in writers.items()}
         with self._timing("durable"):
             if not behind:
                 transaction.keeping = self._keeping(since, self.now)
