@@ -44,7 +44,7 @@ MOMENTS = {
     "shown": ("", "", 0),
     "committed": ("move", "/out/", 1),
     "half renamed": ("move", "/out/", 2),
-    "not listed": ("put", "/out/_spark_metadata/", 1),
+    "not listed": ("write", "/out/_spark_metadata/", 1),
     "half shown": ("move", "/out1/", 1),
 }
 """When the driver died: at which operation, where, for the how manyth time."""

@@ -53,9 +53,9 @@ RELAY = (
     Point("output opened", "list", r"/out/_spark_metadata$", early=True),
     Point("rename of the second epoch", "move", "/out/", 5),
     Point("rename into the second output", "move", "/bars/"),
-    Point("before the first list", "put", LOG),
+    Point("before the first list", "write", LOG),
     Point("first list drafted", "finish", LOG),
-    Point("before the list of the second output", "put", OTHER_LOG),
+    Point("before the list of the second output", "write", OTHER_LOG),
     Point("list of the second output drafted", "finish", OTHER_LOG),
     Point("tidying at the start", "list", r"/ck/state$", early=True),
     Point("before the commit of the second epoch", "put", JOURNAL, 3),
@@ -65,10 +65,10 @@ RELAY = (
     Point("tidying of results at the start", "list", r"/out/_sluice-[^/]*$", early=True),
     Point("tidying after the first epoch", "list", r"/ck/state$", 2),
     Point("tidying of results after the first epoch", "list", r"/bars/_sluice-[^/]*$", 2),
-    Point("before the second list", "put", LOG, 2),
+    Point("before the second list", "write", LOG, 2),
     Point("second list drafted", "finish", LOG, 2),
-    Point("before the second list of the second output", "put", OTHER_LOG, 2),
-    Point("before all lists become one", "put", r"/out/_spark_metadata/\d+\.compact"),
+    Point("before the second list of the second output", "write", OTHER_LOG, 2),
+    Point("before all lists become one", "write", r"/out/_spark_metadata/\d+\.compact"),
     Point("checkpoint read", "list", r"/ck/journal$", early=True),
     Point("all lists drafted as one", "finish", r"/bars/_spark_metadata/\d+\.compact"),
     Point("first deleted list", "delete", r"/out/_spark_metadata/\d"),
@@ -76,7 +76,7 @@ RELAY = (
     Point("tidying at the end", "list", r"/ck/state$", 3, epochs=2),
     Point("tidying of results at the end", "list", r"/out/_sluice-[^/]*$", 3, epochs=2),
     Point("last rename of the third epoch", "move", "/bars/", 6),
-    Point("first list after the third epoch", "put", LOG, 3),
+    Point("first list after the third epoch", "write", LOG, 3),
     Point("deleted record", "delete", r"/ck/journal/\d+\.json$"),
 )
 FILES = 160  # a stream: enough for all of them, and for the journal to forget its first epochs
@@ -165,7 +165,7 @@ class Relay:
 
     def assert_nothing_left(self) -> None:
         assert_nothing_left(self.root, local_leftovers)
-        record = Journal(Storage(str(self.root / "ck"))).last()
+        record = Journal(Storage(str(self.root / "ck"))).newest().record
         assert {f"state/{p.name}" for p in (self.root / "ck" / "state").iterdir()} == record.files()
         for output in OUTPUTS:
             assert not list((self.root / output).glob("_sluice-*/*"))

@@ -56,8 +56,9 @@ def test_all_steps_are_among_those_where_a_driver_is_suspended(bench):
     done = {(o.phase, o.name, o.path.split("/")[0], o.path.split("/")[1]) for o in bench.changes() if "/" in o.path}
     for name in ("put", "finish", "delete"):
         assert ("epoch", name, "checkpoint", "journal") in done
+    assert ("start", "put", "checkpoint", "journal") in done
     for output in ("out", "out1"):
-        assert ("epoch", "put", output, "_spark_metadata") in done
+        assert ("epoch", "finish", output, "_spark_metadata") in done
         assert ("epoch", "delete", output, "_spark_metadata") in done
     assert ("epoch", "delete", "checkpoint", "state") in done
     assert sum(o.name == "move" for o in bench.operations) >= 4
