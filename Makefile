@@ -39,6 +39,6 @@ lint: setup ## ruff, mypy and the import contracts
 	@$(RUN) lint-imports --no-logo
 
 clean: ## remove environments, caches and benchmark rows
-	rm -rf .venv .venv-flink .jdk .bench build dist spark-warehouse metastore_db artifacts derby.log
+	rm -rf .venv .venv-flink .jdk .azurite .bench build dist spark-warehouse metastore_db artifacts derby.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

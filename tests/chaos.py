@@ -37,7 +37,7 @@ from sluice.model.view import Move
 from sluice.spark import epochs, site
 from sluice.spark.site import SiteTask
 from sluice.state import storage, tiers, transaction, turns
-from sluice.state.workspace import Places, close_workspaces
+from sluice.state.workspace import Places
 
 EXECUTORS, MOST_SITES = 2, 4
 TICK = 0.001
@@ -123,12 +123,12 @@ class ChaosQuery(DirectQuery):
     """A query whose sites' tasks run where, as often and as far as the chaos wants."""
 
     def __init__(self, chaos: Chaos, **options: Any) -> None:
-        self.chaos, self.executors = chaos, chaos.places
+        self.chaos = chaos
         super().__init__(chaos.flow.plan, chaos.root, **options)
         self.epochs.clock = chaos.clock.time
 
     def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
-        return self.chaos.at_site(self, task, level, token, blobs)
+        return self.chaos.at_site(task, level, token, blobs)
 
     def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> epochs.Exchange:
         exchange = super()._exchange(rows, before_commit)
@@ -160,8 +160,8 @@ class Chaos:
         self.trouble = float(rng.uniform(0, 0.6))
         self.step, self.spread = int(rng.choice([SECOND, 8 * SECOND])), int(rng.choice([SECOND, 20 * SECOND]))
         self.keys, self.nulls = int(rng.choice([3, 20])), bool(rng.random() < 0.3)
-        self.local = (str(root / "memory"), str(root / "disk"))
-        self.clusters: list[list[Places]] = []
+        self.places = [Places(str(root / f"memory{i}"), str(root / f"disk{i}")) for i in range(EXECUTORS)]
+        self.local = tuple(str(root) for places in self.places for root in places.roots())
         self.zombies: list[ChaosQuery] = []
         self.sites, self.at = int(rng.integers(1, MOST_SITES + 1)), [0] * MOST_SITES
         self.seen: list[list[pa.Table]] = [[] for _ in self.flow.plan.sources]
@@ -170,7 +170,6 @@ class Chaos:
         self.happened: Counter[str] = Counter()
         self.hurt: tuple[str, int, int, int] | None = None
         self.scarred = self.doubled = -1
-        self.use_other_executors()
         self.say(f"{self.flow.name}: {self.batches} batches, {self.partitions} units, {self.policy}, {self.options}")
         self.start()
 
@@ -179,13 +178,6 @@ class Chaos:
 
     def chance(self, probability: float) -> bool:
         return bool(self.rng.random() < probability)
-
-    def use_other_executors(self) -> None:
-        """A driver that takes over while another is still at work has its own."""
-        of = len(self.clusters)
-        roots = [(self.root / f"memory{of}-{i}", self.root / f"disk{of}-{i}") for i in range(EXECUTORS)]
-        self.places = [Places(str(memory), str(disk)) for memory, disk in roots]
-        self.clusters.append(self.places)
 
     def start(self) -> None:
         """A driver, the first or a later one."""
@@ -237,6 +229,8 @@ class Chaos:
             self.executor_dies(int(self.rng.integers(0, EXECUTORS)))
         if self.chance(self.trouble / 4):
             self.files_vanish()
+        if self.chance(self.trouble / 4):
+            self.bits_flip()
         if self.zombies and self.chance(0.3):
             self.wake(self.zombies[int(self.rng.integers(0, len(self.zombies)))])
         if self.chance(self.trouble / 2):
@@ -295,7 +289,6 @@ class Chaos:
 
         def take_over() -> None:
             self.say("  another driver takes over")
-            self.use_other_executors()
             self.start()
             self.tidied = True  # what the other one still writes comes on top
             run()
@@ -321,10 +314,10 @@ class Chaos:
             with pytest.raises(CheckpointError, match="taken over"):
                 zombie.run(self.arriving(zombie.next))
 
-    def at_site(self, query: ChaosQuery, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
+    def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
         """A site's task, with what happens to it."""
         number = task.tokens.index(token)
-        attempt = partial(self.attempt, query, task, level, token, blobs)
+        attempt = partial(self.attempt, task, level, token, blobs)
         if self.hurt is None or self.hurt[1:3] != (number, level):
             return attempt()
         (kind, _, _, at), self.hurt = self.hurt, None
@@ -338,11 +331,9 @@ class Chaos:
         except Death:
             return attempt()
 
-    def attempt(
-        self, query: ChaosQuery, task: SiteTask, level: int, token: int, blobs: pa.Table, at: int | None = None
-    ) -> pa.Table:
+    def attempt(self, task: SiteTask, level: int, token: int, blobs: pa.Table, at: int | None = None) -> pa.Table:
         executor = self.at[task.tokens.index(token)] if at is None else at
-        return replace(task, places=query.executors[executor])(level, token, blobs)
+        return replace(task, places=self.places[executor])(level, token, blobs)
 
     def twice(self, number: int, attempt: Callable[..., pa.Table], at: int) -> pa.Table:
         """Two attempts of one task, one in the midst of the other, here or elsewhere; Spark takes either."""
@@ -393,6 +384,17 @@ class Chaos:
         for file in gone:
             file.unlink()
 
+    def bits_flip(self) -> None:
+        """Some files of the local tiers are not what was written any more."""
+        files = sorted(f for places in self.places for root in places.roots() for f in root.rglob("*.arrow"))
+        hurt = [f for f in files if self.chance(0.3)]
+        self.say(f"  bits flip in {len(hurt)} of {len(files)} local files")
+        for file in hurt:
+            data = bytearray(file.read_bytes())
+            data[int(self.rng.integers(0, len(data)))] ^= 1 << int(self.rng.integers(0, 8))
+            file.write_bytes(data)
+            self.happened["flipped bit"] += 1
+
     def restart(self) -> None:
         self.happened["restart"] += 1
         if self.chance(0.3):
@@ -400,7 +402,6 @@ class Chaos:
             self.close_workspaces()
         elif self.chance(0.3):
             self.zombies.append(self.query)
-            self.use_other_executors()
         if self.chance(self.trouble):
             try:
                 with interrupted(int(self.rng.integers(0, START)), self.death_of_the_driver, besides=self.local):
@@ -416,6 +417,8 @@ class Chaos:
             if not self.query.epochs.record.behind:
                 break
             self.epoch("drain", lambda **hooks: self.query.catch_up(**hooks))
+        if not self.query.epochs.delivered:  # it died while it showed the last results, and is started again some time
+            self.restart()
         record = self.query.epochs.record
         assert not record.behind and not record.figures["backlogRows"], "input waits for good"
 
@@ -460,13 +463,13 @@ class Chaos:
 
     def check_memory(self, record: EpochRecord) -> None:
         """What lies in the memory tiers, by the files that are there."""
-        levels = self.flow.plan.levels
+        levels, run = self.flow.plan.levels, f"sluice-*-{self.query.epochs.run_id}-*"
         for number, figures in enumerate(record.figures["sites"]):
             sizes: list[int] = []
             for level in range(levels):
-                found = list(self.places[self.at[number]].roots()[0].glob(f"sluice-*/site-{number:04d}-{level}/*"))
+                found = list(self.places[self.at[number]].roots()[0].glob(f"{run}/site-{number:04d}-{level}/*"))
                 sizes.append(sum(f.stat().st_size for f in found))
-                units = {f.name.partition("@")[2] for f in found}
+                units = {f.name.partition("@")[2].partition(".")[0] for f in found}
                 alone = self.options["spill"] == "unit" and len(units) == 1 and units != {""}
                 assert sizes[-1] <= self.limits[number] // levels or alone, f"site {number}, level {level}: {sizes}"
             assert sum(sizes) == figures["memoryBytes"]
@@ -493,8 +496,8 @@ class Chaos:
         self.close_workspaces()
 
     def close_workspaces(self) -> None:
-        for places in (places for cluster in self.clusters for places in cluster):
-            close_workspaces(places, self.query.query)
+        for places in self.places:
+            replace(self.query.epochs.workspace, places=places).close()
 
 
 def assert_nothing_lost(before: EpochRecord | None, after: EpochRecord) -> None:

@@ -21,7 +21,7 @@ from sluice.spark.sending import BLOBS
 from sluice.spark.sinks import ParquetSink
 from sluice.spark.site import SiteTask
 from sluice.spark.split import SplitTask
-from sluice.state.workspace import Places, close_workspaces
+from sluice.state.workspace import Places
 
 EpochRows = list[pa.Table]
 """The new rows of every stream in one epoch."""
@@ -53,13 +53,16 @@ class DirectQuery:
         seconds: float | None = None,
         backlog: float = float("inf"),
         spill: str = "unit",
+        place: Callable[[str], str] | None = None,
     ) -> None:
+        """`place` tells where the checkpoint and the outputs lie, if not below the root."""
         self.plan = plan if isinstance(plan, Plan) else single(plan)
         self.root, self.map_tasks = root, map_tasks
         self.outs = [root / ("out" if i == 0 else f"out{i}") for i in range(len(self.plan.outputs))]
         self.places = Places(str(root / "memory"), str(root / "disk"))
+        place = place or (lambda path: str(root / path))
         settings = Settings(
-            str(root / "checkpoint"),
+            place("checkpoint"),
             sites,
             partitions,
             memory,
@@ -71,8 +74,8 @@ class DirectQuery:
         )
         self.tokens = tuple(range(100, 100 + sites))
         reading = tuple(tuple(s.schema.names) for s in self.plan.sources)
-        sinks = [ParquetSink(str(out), "snappy") for out in self.outs]
-        self.epochs = Epochs(name, self.plan, reading, settings, sinks)
+        self.sinks = [ParquetSink(place(out.name), "snappy") for out in self.outs]
+        self.epochs = Epochs(name, self.plan, reading, settings, self.sinks)
         self.query = self.epochs.recover("0" * 16)
 
     @property
@@ -120,12 +123,13 @@ class DirectQuery:
         return task(level, token, blobs)
 
     def results(self, output: int = 0) -> pa.Table:
-        files = sorted(self.outs[output].glob("*.parquet"))
-        schema = self.plan.outputs[output].schema
-        return pa.concat_tables([pq.read_table(f) for f in files]) if files else schema.empty_table()
+        storage = self.sinks[output].storage
+        names = sorted(e.name for e in storage.files() if e.name.endswith(".parquet"))
+        tables = [pq.read_table(pa.BufferReader(storage.read(name))) for name in names]
+        return pa.concat_tables(tables) if tables else self.plan.outputs[output].schema.empty_table()
 
     def close(self) -> None:
-        close_workspaces(self.places, self.query)
+        self.epochs.workspace.close()
 
     def _sent(self, stream: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         number = pa.array([stream] * batch.num_rows, pa.int32())

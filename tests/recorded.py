@@ -40,7 +40,7 @@ def record(number: int, sites: int = 2, rows: int = 100, **more: Any) -> EpochRe
     """An epoch that brought `rows` rows, each unit more of them than the one before it."""
     unit = np.arange(UNITS)
     figures = {
-        "streams": [{"name": "trades", "rows": rows, "late": 3, "nulls": 0}],
+        "streams": [{"name": "trades", "rows": rows, "late": 3, "nulls": 0, "outOfRange": 0}],
         "sites": [
             {
                 "site": s,
@@ -70,6 +70,7 @@ def record(number: int, sites: int = 2, rows: int = 100, **more: Any) -> EpochRe
         "rowsOut": 2 * rows,
         "lateRows": 3,
         "nullRows": 0,
+        "outOfRangeRows": 0,
         "seconds": {"read": 0.2, "open": 0.1, "sort": 0.1, "kernel": 0.2, "sink": 0.1, "durable": 0.1, "job": 2.0},
         "committedAt": AT + number,
         "moves": number % 2,

@@ -59,7 +59,7 @@ def piece(name: str, length: int, *units: int, **values: Any) -> RunRef:
     """A segment with ten rows of each of these neighbouring units."""
     held = ((units[0], units[-1] + 1),)
     rows = 10 * len(units)
-    ref = SegmentRef(name, "file", 0, length, 0, rows, 0, 0, 0, 0, 0, 0, held, (10,) * len(units), 0, **values)
+    ref = SegmentRef(name, "file", 0, length, 0, rows, 0, 0, 0, 0, 0, 0, held, (10,) * len(units), (), **values)
     return RunRef(ref, held)
 
 

@@ -259,9 +259,8 @@ def local_leftovers(root: Path) -> list[str]:
     left = [f"process {p.pid} {p.info['name']}" for p in processes(root)]
     for directory in (root / "mem", root / "disk", root / "tmp"):
         left += [str(p) for p in directory.glob("sluice-*")]
-    identity = root / "ck" / "flow.json"
-    query = json.loads(identity.read_bytes())["id"] if identity.exists() else "none"
-    return left + [str(p) for p in Path("/dev/shm").glob(f"sluice-*-{query}")]
+    query = (Journal(Storage(str(root / "ck"))).identity() or {"id": "none"})["id"]
+    return left + [str(p) for p in Path("/dev/shm").glob(f"sluice-*-{query}-*")]
 
 
 def durable_leftovers(root: Path) -> list[str]:

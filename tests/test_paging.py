@@ -15,6 +15,7 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch import Attempt, Queues
 from sluice.model.routing import Ranges, first_hash, intersect, subtract
 from sluice.model.state import Manifest, RunRef, SegmentRef
+from sluice.state.local_files import LocalFiles
 from sluice.state.segment import Layout, sorted_run
 from sluice.state.storage import Storage, watch
 from sluice.state.tiers import Tiers
@@ -44,14 +45,13 @@ class Site:
         self.root, self.limit, self.paging = root, limit, paging
         self.number, self.manifest, self.queues = 0, (), None
         self.held = ALL
-        for name in ("memory", "disk", "durable/state"):
-            (root / name).mkdir(parents=True, exist_ok=True)
+        (root / "durable" / "state").mkdir(parents=True, exist_ok=True)
 
     def begin(self, keep_from: int | None = None, arriving: Sequence[SegmentRef] = ()) -> Transaction:
-        places = [Storage(str(self.root / name)) for name in ("memory", "disk", "durable")]
-        self.tiers = Tiers(*places, self.limit)
+        memory, disk = (LocalFiles(str(self.root / name)) for name in ("memory", "disk"))
+        self.tiers = Tiers(memory, disk, Storage(str(self.root / "durable")), self.limit)
         attempt = Attempt(self.number, 0, "ab", "cd")
-        keeping = {0: Keeping(keep_from, None, lambda run: run, 1 << 30)}
+        keeping = {0: Keeping(keep_from, None, lambda run: run, shrinks=False)}
         forms = {0: Forms(LAYOUT, LAYOUT)}
         transaction = Transaction(attempt, self.tiers, forms, keeping, UNITS, self.held, self.paging)
         transaction.begin(self.manifest, arriving)
@@ -120,7 +120,7 @@ def test_without_any_memory_one_unit_at_a_time_is_in_it(tmp_path):
     for epoch in range(3):
         site.add(rows(epoch, 0, 1, 2, 3))
     assert site.queues is not None and len(site.queues.memory) <= 1
-    assert len({name.partition("@")[2] for name in site.files("memory")}) <= 1
+    assert len({name.partition("@")[2].partition(".")[0] for name in site.files("memory")}) <= 1
     assert site.all_rows() == EVERYTHING
 
 
@@ -221,7 +221,7 @@ def test_what_was_set_apart_is_not_in_memory_twice(tmp_path):
 @pytest.mark.parametrize("paging", [True, False])
 def test_segments_of_which_little_is_held_do_not_fill_the_memory(tmp_path, paging):
     """After a change of sites a segment lies here as a whole, though most of it is of units that are elsewhere."""
-    site = Site(tmp_path, 9_000, paging)
+    site = Site(tmp_path, 12_000, paging)
     for epoch in range(3):
         site.add(rows(epoch, 0, 1, 2, 3, each=60))
     site.held = ((0, 1),)
@@ -252,7 +252,7 @@ def test_segments_that_are_copied_ahead_make_room_for_state(tmp_path):
         transaction.stage(0, rows(epoch, 0, 1))
         site.commit(transaction)
         assert site.bytes("memory") == site.tiers.used <= site.limit
-    assert f"{arriving.id}.arrow" in [*site.files("memory"), *site.files("disk")]
+    assert [n for n in [*site.files("memory"), *site.files("disk")] if n.startswith(arriving.id)]
 
 
 def test_a_unit_that_arrives_where_memory_is_short_is_laid_out_in_pages(crowded):
@@ -304,3 +304,60 @@ def test_another_attempt_that_moves_pages_meanwhile_does_no_harm(crowded):
             assert crowded.all_rows() == EVERYTHING
         operation += 1
     assert operation > 20
+
+
+def flip_a_bit(path: Path, at: int) -> None:
+    """In place, as a medium does it."""
+    with open(path, "r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+@pytest.mark.parametrize("paging", [True, False])
+@pytest.mark.parametrize("tier", ["memory", "disk"])
+def test_a_flipped_bit_is_noticed_and_the_state_read_again(tmp_path, tier, paging):
+    """Wherever in a file it is, while the query runs; pages and whole segments alike."""
+    site = Site(tmp_path, 14_000 if paging else 8_000, paging)
+    for epoch in range(3):
+        site.add(rows(epoch, 0, 1, 2, 3))
+    assert site.all_rows() == EVERYTHING
+    for part in np.linspace(0, 1, 24, endpoint=False):
+        for path in (tmp_path / tier).iterdir():
+            flip_a_bit(path, int(part * path.stat().st_size))
+        transaction = site.begin()
+        for unit in transaction.residence.spilled_units if transaction.residence else ():
+            transaction.tiers.shift(unit, "memory")
+        values = [v for run in transaction.runs(0, ALWAYS) for v in run.rows.column("v").to_pylist()]
+        assert Counter(values) == EVERYTHING, f"a bit at {part:.0%} of each file"
+        assert transaction.tiers.damaged_files and transaction.tiers.fetched_bytes
+
+
+def test_pages_are_put_together_from_what_is_here(crowded):
+    """Where memory has become enough, nothing is read from the checkpoint."""
+    crowded.limit, crowded.queues = 1 << 20, None
+    assert crowded.all_rows() == EVERYTHING
+    assert crowded.tiers.fetched_bytes == 0
+    assert not any("@" in name for tier in ("memory", "disk") for name in crowded.files(tier))
+    assert crowded.all_rows() == EVERYTHING and crowded.tiers.fetched_bytes == 0
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 100_000])
+def test_a_site_reads_of_a_large_segment_what_it_holds(tmp_path, limit):
+    """A site that joins, or takes over a unit: not the whole segment, and nothing again when it holds less."""
+    first = Site(tmp_path / "first", 1 << 30)
+    first.add(rows(0, 0, 1, 2, 3, each=20_000))
+    (run,) = first.manifest
+    assert len(run.segment.blocks) > 3
+    (tmp_path / "joined").mkdir()
+    (tmp_path / "joined" / "durable").symlink_to(tmp_path / "first" / "durable")
+    joined = Site(tmp_path / "joined", limit)
+    joined.number, joined.held, joined.manifest = 1, ((1, 2), (3, 4)), (RunRef(run.segment, ((1, 2), (3, 4))),)
+    assert joined.all_rows() == Counter({1: 20_000, 3: 20_000})
+    assert joined.tiers.fetched_bytes == pytest.approx(run.segment.length / 2, rel=0.1)
+    assert joined.bytes("memory") + joined.bytes("disk") == pytest.approx(run.segment.length / 2, rel=0.1)
+    joined.held, joined.manifest = ((3, 4),), (RunRef(run.segment, ((3, 4),)),)
+    assert joined.all_rows() == Counter({3: 20_000}) and joined.tiers.fetched_bytes == 0
+    joined.held, joined.manifest = ((0, 1), (3, 4)), (RunRef(run.segment, ((0, 1), (3, 4))),)
+    assert joined.all_rows() == Counter({0: 20_000, 3: 20_000}), "more is held than lies here"

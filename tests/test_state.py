@@ -17,7 +17,6 @@ from specs import SECOND, TIME, join, stream
 from sluice.model.errors import CheckpointError
 from sluice.model.routing import Routing, first_hash, ranges
 from sluice.model.state import RunRef, SegmentRef, reassign
-from sluice.state.compaction import choose_merge
 from sluice.state.segment import Layout, merged_run, parts, sorted_run
 from sluice.state.storage import watch
 
@@ -110,7 +109,7 @@ def test_an_epoch_costs_no_look_at_state_it_cannot_match(tmp_path):
 def segment(name: str, **values: int) -> SegmentRef:
     base = dict(offset=0, length=100, input=0, rows=10, earliest=0, middle=0, latest=0, base=0, shift=0, level=0)
     return SegmentRef(
-        id=name, file=f"{name}.segments", units=((0, 8),), counts=(1,) * 8, checksum=0, **{**base, **values}
+        id=name, file=f"{name}.segments", units=((0, 8),), counts=(1,) * 8, blocks=(), **{**base, **values}
     )
 
 
@@ -136,12 +135,6 @@ def test_every_unit_of_every_run_is_held_by_its_site_alone(data, before, after):
     assert all(new.owners[unit] == site for _, unit, site in held(moved))
     back = reassign(moved, old)
     assert held(back) == held(manifests)
-
-
-@pytest.mark.parametrize("retention", [None, 10**9])
-def test_a_merge_never_exceeds_its_size(retention):
-    big = [segment(str(i), length=500) for i in range(30)]
-    assert list(choose_merge(big, None, retention, largest=1000)) == []
 
 
 @given(st.data(), st.integers(1, 4), st.sampled_from([10, 10**9, 10**15]))

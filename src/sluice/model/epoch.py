@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Ranges, Routing
-from sluice.model.state import Manifest, RunRef
+from sluice.model.state import Manifest, RunRef, SegmentRef, divide
 
 Times = tuple[int | None, ...]
 """One event time (microseconds) a stream, None where no row was seen yet or the stream has no watermark."""
@@ -81,6 +83,16 @@ class Queues:
 
 
 @dataclass(frozen=True)
+class SiteShare:
+    """What one site alone needs to know: its part of the record, and the segments of units on their way to it."""
+
+    manifest: Manifest
+    behind: tuple[Behind, ...]
+    queues: tuple[Queues, ...]
+    arriving: tuple[SegmentRef, ...]
+
+
+@dataclass(frozen=True)
 class EpochRecord:
     """State, routing and watermarks after an epoch, its results, and its figures.
 
@@ -115,6 +127,21 @@ class EpochRecord:
         parts = tuple(p for p in self.parts if p.output == output)
         before, listing = self.listings[output] if self.listings else (Listing(), Listing())
         return Results(self.number, parts, before, listing, self.figures.get("committedAt", 0.0))
+
+    def shares(self, arriving: Sequence[tuple[SegmentRef, ...]] = ()) -> list[SiteShare]:
+        """What each site alone needs to know of it."""
+        owners, sites = np.array(self.routing.owners), range(self.routing.sites)
+        behind: list[list[Behind]] = [[] for _ in sites]
+        for some in self.behind:
+            for site, units in divide(some.units, owners).items():
+                behind[site].append(Behind(some.level, units, some.newest))
+        queues: list[list[Queues]] = [[] for _ in sites]
+        for queue in self.queues:
+            if queue.site in sites:
+                queues[queue.site].append(queue)
+        copies = arriving or [()] * len(sites)
+        parts = zip(self.manifests, behind, queues, copies, strict=True)
+        return [SiteShare(manifest, tuple(b), tuple(q), refs) for manifest, b, q, refs in parts]
 
     def as_json(self) -> dict[str, Any]:
         return {

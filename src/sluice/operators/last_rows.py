@@ -21,7 +21,7 @@ from sluice.kernels.probe import Run, expand
 from sluice.kernels.rolling import rolling
 from sluice.model.epoch import Times
 from sluice.model.group_by import LastRows
-from sluice.operators.seam import LARGE_MERGE, Outgoing, Results, State
+from sluice.operators.seam import Outgoing, Results, State
 from sluice.state.segment import Layout
 
 SEQUENCE = "__sequence"
@@ -60,7 +60,7 @@ class LastRowsGroupBy:
         self.spec, self.schema = spec, spec.output_schema()
         self.retention: int | None = None
         self.by_time = True
-        self.largest_merge = LARGE_MERGE
+        self.shrinks = True
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
         self.aggregated = list(dict.fromkeys(a.column for a in spec.aggregates if a.column))
         wanted = [*spec.keys, spec.stream.event_time, *self.aggregated]

@@ -19,7 +19,7 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch import Times
 from sluice.model.group_by import TimeWindows
 from sluice.model.stream import TIME_COLUMN
-from sluice.operators.seam import LARGE_MERGE, Outgoing, Results, State
+from sluice.operators.seam import Outgoing, Results, State
 from sluice.state.segment import Layout
 
 ROWS_AT_ONCE = 1 << 21
@@ -33,7 +33,7 @@ class TimeWindowsGroupBy:
         self.spec, self.schema = spec, spec.output_schema()
         self.retention = spec.delay
         self.by_time = True
-        self.largest_merge = LARGE_MERGE
+        self.shrinks = False
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
         keys = [pa.field(f"key{i}", spec.stream.schema.field(k).type) for i, k in enumerate(spec.keys)]
         self.partials = pa.schema([*keys, pa.field(TIME_COLUMN, pa.int64()), *self.aggregation.partial_schema])

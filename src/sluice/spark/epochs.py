@@ -5,6 +5,7 @@ Nothing here needs Spark: the exchange that runs the tasks is handed in.
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 import uuid
@@ -26,13 +27,13 @@ from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.plan import Plan
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Ranges, Routing, unite
-from sluice.model.state import RunRef, numbers, reassign
+from sluice.model.state import RunRef, reassign
 from sluice.spark.results import Staging
 from sluice.spark.site import Adapting, SiteTask
 from sluice.spark.split import Reading, SplitTask
 from sluice.state.storage import Storage
 from sluice.state.transaction import STATE
-from sluice.state.workspace import Places
+from sluice.state.workspace import Places, Workspace
 
 DELIVERED = "delivered"
 """Directory with a file named after the last epoch whose results were shown, of those that Spark's log does not tell
@@ -147,6 +148,16 @@ class Epochs:
     def _has_moved_on(self, newest: Entry | None) -> bool:
         return self.journal.indexes()[-1:] != ([] if newest is None else [newest.index])
 
+    @property
+    def workspace(self) -> Workspace:
+        """What this run has in the local tiers."""
+        return Workspace(self.settings.places, self.query, self.run_id)
+
+    @property
+    def ran_on(self) -> tuple[str, ...]:
+        """The executors on which the sites were in the newest epoch of this run, none before there was one."""
+        return tuple(site["executor"] for site in self.recent[-1].figures["sites"]) if self.recent else ()
+
     def end(self) -> None:
         """Let no epoch run any more."""
         with self.busy:
@@ -173,7 +184,7 @@ class Epochs:
     def run(self, batch: int, tokens: tuple[int, ...], exchange: Exchange, why: str = "") -> None:
         """Process one of Spark's batches exactly once, however often it is asked for. There is a token for each site;
         `why` says what became of the sites since the epoch before."""
-        with self.busy, self._telling_of_other_owners():
+        with self.busy, self.telling_of_other_owners():
             if self.closed:
                 raise CheckpointError("the query has ended")
             if batch < self.record.batch or batch > self.record.batch + 1:
@@ -190,7 +201,7 @@ class Epochs:
 
     def catch_up(self, tokens: tuple[int, ...], exchange: Exchange, why: str = "") -> bool:
         """Process input that waits, in an epoch that takes in nothing new; whether there was any."""
-        with self.busy, self._telling_of_other_owners():
+        with self.busy, self.telling_of_other_owners():
             if self.closed or not self.record.behind:
                 return False
             if not self.delivered:  # its results would not be asked for again, once another epoch has followed
@@ -199,7 +210,7 @@ class Epochs:
             return True
 
     @contextmanager
-    def _telling_of_other_owners(self) -> Iterator[None]:
+    def telling_of_other_owners(self) -> Iterator[None]:
         """Where another driver has taken the checkpoint over, that is what went wrong, whatever it looked like."""
         try:
             yield
@@ -289,7 +300,8 @@ class Epochs:
         site = SiteTask(
             plan=self.plan,
             number=number,
-            before=replace(before, parts=(), figures={}, decisions=()),
+            before=replace(before, manifests=(), behind=(), queues=(), parts=(), figures={}, decisions=()),
+            shares=tuple(pickle.dumps(share) for share in before.shares(step.arriving)),
             tokens=tokens,
             checkpoint=self.settings.checkpoint,
             query=self.query,
@@ -311,7 +323,6 @@ class Epochs:
             backlog=settings.backlog,
             costs=tuple(costs) if len(costs) == sites else (),
             leaving=step.leaving,
-            arriving=step.arriving,
             allowance=step.allowance,
             pace=tuple(settings.pace.get(i, 0.0) for i in range(sites)) if settings.pace else (),
         )
@@ -319,7 +330,9 @@ class Epochs:
     def _record(self, number: int, batch: int, before: EpochRecord, reports: list[Report]) -> EpochRecord:
         splits = [s for r in reports for s in r["splits"]]
         levels = range(self.plan.levels)
-        by_site = [[r for r in reports if r["site"] == site] for site in range(before.routing.sites)]
+        by_site: list[list[Report]] = [[] for _ in range(before.routing.sites)]
+        for report in reports:
+            by_site[report["site"]].append(report)
         newest = newest_of(before.newest, splits)
         behind = [Behind(r["level"], _ranges(units), tuple(t)) for r in reports for units, t in r["behind"]]
         record = EpochRecord(
@@ -352,9 +365,10 @@ class Epochs:
     def _figures(
         self, reports: list[Report], by_site: list[list[Report]], routing: Routing, splits: list[dict[str, Any]]
     ) -> dict[str, Any]:
-        streams = [{"name": s.name, "rows": 0, "late": 0, "nulls": 0} for s in self.plan.sources]
+        counts = ("rows", "late", "nulls", "outOfRange")
+        streams = [{"name": s.name, **dict.fromkeys(counts, 0)} for s in self.plan.sources]
         for split in splits:
-            for count in ("rows", "late", "nulls"):
+            for count in counts:
                 streams[split["stream"]][count] += split[count]
         sites = [_summed([r["figures"] for r in mine]) for mine in by_site]
         busy = [site["busySeconds"] for site in sites]
@@ -367,6 +381,7 @@ class Epochs:
             "rowsOut": sum(r["figures"]["rowsOut"] for r in reports),
             "lateRows": sum(s["late"] for s in splits),
             "nullRows": sum(s["nulls"] for s in splits) + sum(r["figures"]["nullRows"] for r in reports),
+            "outOfRangeRows": sum(s["outOfRange"] for s in splits),
             "spills": events.count("spill"),
             "fetches": events.count("fetch"),
             "backlogRows": sum(site["pendingRows"] for site in sites),
@@ -380,8 +395,9 @@ class Epochs:
 def _by_unit(reports: list[Report], routing: Routing) -> dict[str, str]:
     """The columns of all units, all operators together."""
     found: dict[str, np.ndarray] = {}
+    units = routing.held()
     for report in reports:
-        held = numbers(routing.ranges_of(report["site"]))
+        held = units[report["site"]]
         for name, text in report["units"].items():
             part = unpacked(text)
             found.setdefault(name, np.zeros(routing.units, dtype=part.dtype))[held] += part
@@ -394,11 +410,10 @@ def _ranges(doc: list[list[int]]) -> Ranges:
 
 def _together(behind: list[Behind]) -> tuple[Behind, ...]:
     """Units of one level that have come equally far, of all sites, as one."""
-    found: dict[tuple[int, Times], Ranges] = {}
+    found: dict[tuple[int, Times], list[tuple[int, int]]] = {}
     for some in behind:
-        key = some.level, some.newest
-        found[key] = unite(found.get(key, ()), some.units)
-    return tuple(Behind(level, units, newest) for (level, newest), units in found.items())
+        found.setdefault((some.level, some.newest), []).extend(some.units)
+    return tuple(Behind(level, unite(tuple(units), ()), newest) for (level, newest), units in found.items())
 
 
 def _resided(number: int, reports: list[Report]) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from sluice.model.epoch import Times
 from sluice.model.errors import StorageError
 from sluice.model.plan import Plan
 from sluice.model.routing import Routing
+from sluice.model.stream import EARLIEST, LATEST
 from sluice.spark.files import read_file
 from sluice.spark.sending import FIGURES, document, in_batches, senders
 
@@ -85,7 +86,7 @@ class _Split:
         self.senders = senders(task.plan, stream, task.routing, task.tokens)
         self.waiting: list[pa.RecordBatch] = []
         self.waiting_rows = self.waiting_bytes = 0
-        self.rows = self.late = self.nulls = 0
+        self.rows = self.late = self.nulls = self.out_of_range = 0
         self.newest: int | None = None
         self.seconds = {"crossing": 0.0, "read": 0.0, "split": 0.0}
 
@@ -117,6 +118,7 @@ class _Split:
             "rows": self.rows,
             "late": self.late,
             "nulls": self.nulls + sum(s.dropped for s in self.senders),
+            "outOfRange": self.out_of_range,
             "newest": self.newest,
             "seconds": self.seconds,
         }
@@ -145,7 +147,7 @@ class _Split:
             started = perf_counter()
 
     def _in_time(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that have an event time and are not late; all are counted."""
+        """The rows that have an event time, one of the years 1 to 9999, and are not late; all are counted."""
         self.rows += rows.num_rows
         event_time = rows.column(self.stream.event_time)
         if event_time.null_count:
@@ -155,6 +157,12 @@ class _Split:
         if rows.num_rows == 0:
             return rows
         times = event_time.cast(pa.int64()).to_numpy()
+        if int(times.min()) < EARLIEST or int(times.max()) > LATEST:
+            in_range = (times >= EARLIEST) & (times <= LATEST)
+            self.out_of_range += len(times) - int(in_range.sum())
+            rows, times = rows.filter(pa.array(in_range)), times[in_range]
+            if rows.num_rows == 0:
+                return rows
         newest = int(times.max())
         self.newest = newest if self.newest is None else max(self.newest, newest)
         watermark = self.task.watermarks[self.number]

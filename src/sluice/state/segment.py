@@ -12,8 +12,11 @@ from sluice.kernels.order import TimeScale, hash_part, order_key, sorting
 from sluice.kernels.probe import Run
 from sluice.model.errors import StorageError
 from sluice.model.routing import HASH_SPACE, Ranges, first_hash
-from sluice.model.state import SegmentRef, numbers
+from sluice.model.state import Block, SegmentRef, numbers
 from sluice.model.stream import ORDER_COLUMN
+
+BLOCK_BYTES, MOST_BLOCKS = 1 << 16, 64
+"""Bytes of a block of a durable segment, about, and how many blocks it may have: the journal lists them."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,24 @@ def encode(layout: Layout, run: Run) -> pa.Buffer:
     return sink.getvalue()
 
 
+def encode_blocks(layout: Layout, run: Run, counts: np.ndarray, whole: pa.Buffer) -> list[tuple[Block, pa.Buffer]]:
+    """The run as the blocks of a durable segment, cut between units so that a site reads little besides what it holds.
+
+    `counts` are the rows of its units and `whole` the run's bytes: most are small, and one block.
+    """
+    size = max(BLOCK_BYTES, len(whole) // MOST_BLOCKS)
+    ends = np.cumsum(counts)
+    begins = ends - counts
+    cuts = np.flatnonzero(np.diff(begins * (len(whole) / max(1, len(run))) // size)) + 1
+    if not len(cuts):
+        return [(Block(len(counts), len(whole), checksum(whole)), whole)]
+    out = []
+    for first, last in zip([0, *cuts], [*cuts, len(counts)], strict=True):
+        data = encode(layout, _slice(run, int(begins[first]), int(ends[last - 1])))
+        out.append((Block(int(last - first), len(data), checksum(data)), data))
+    return out
+
+
 def decode(layout: Layout, ref: SegmentRef, data: pa.Buffer) -> Run:
     """A segment's bytes as a run, nothing copied."""
     try:
@@ -103,10 +124,20 @@ def parts(run: Run, units: Ranges, total_units: int) -> list[Run]:
             slices.append((a, b))
     if slices == [(0, len(run))]:
         return [run]
-    return [
-        Run(run.order[a:b], run.times[a:b], run.rows.slice(a, b - a), run.scale, run.earliest, run.latest)
-        for a, b in slices
-    ]
+    return [_slice(run, a, b) for a, b in slices]
+
+
+def _slice(run: Run, a: int, b: int) -> Run:
+    return Run(run.order[a:b], run.times[a:b], run.rows.slice(a, b - a), run.scale, run.earliest, run.latest)
+
+
+def joined_run(pieces: list[Run]) -> Run:
+    """Pieces of one run, in its order, as one again."""
+    if len(pieces) == 1:
+        return pieces[0]
+    order, times = np.concatenate([p.order for p in pieces]), np.concatenate([p.times for p in pieces])
+    rows = pa.concat_batches([p.rows for p in pieces])
+    return Run(order, times, rows, pieces[0].scale, pieces[0].earliest, pieces[0].latest)
 
 
 def counts(run: Run, units: Ranges, total_units: int) -> np.ndarray:

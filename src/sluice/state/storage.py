@@ -1,29 +1,29 @@
 """The one seam to files: state, journal, local tiers and results all go through here.
 
-Underneath is pyarrow.fs, so a checkpoint may lie on a local disk, HDFS, S3 or whatever pyarrow can open. `watch` lets a
-test see, and fail, every single operation.
+A checkpoint may lie on a local or mounted disk, on HDFS, or in an object store; what each of them does differently is
+in `file_system`, `hadoop` and `object_store`. `watch` lets a test see, and fail, every single operation.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs as arrow_fs
 
 from sluice.model.errors import StorageError
+from sluice.state.file_system import LocalFiles
+from sluice.state.files import Entry, Files
+from sluice.state.object_uri import HADOOP_NAMES, OBJECT_SCHEMES, parse
 
-OBJECT_STORES = ("s3", "gcs", "abfs")
-HADOOP_NAMES = {"s3a": "s3", "s3n": "s3"}
-"""Schemes that Spark's file systems and pyarrow's call differently."""
+__all__ = ["HADOOP_NAMES", "Entry", "Storage", "watch"]
+
 SIDE_BY_SIDE = 8
-"""Requests to a remote store at the same time when many files are moved or deleted."""
+"""Requests to a remote store at the same time when many files are moved."""
 Watcher = Callable[[str, str], None]
 _watchers: list[Watcher] = []
 
@@ -43,176 +43,157 @@ def _about_to(operation: str, path: str) -> None:
         watcher(operation, path)
 
 
-class Entry(NamedTuple):
-    name: str
-    size: int
-
-
 class Storage:
     """A directory tree at a URI or local path. Paths inside are relative, with '/'."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
         try:
-            self.fs, self.root = open_filesystem(uri)
-        except (OSError, ValueError, pa.ArrowException) as problem:
+            self._files = _open(uri)
+        except (OSError, ValueError, ImportError, pa.ArrowException) as problem:
             raise StorageError(f"cannot open {uri!r}: {problem}") from problem
-        self.local = isinstance(self.fs, arrow_fs.LocalFileSystem)
+        self.local, self.root = self._files.local, self._files.root
+        self._exclusive = False
 
     def path(self, name: str) -> str:
-        return f"{self.root.rstrip('/')}/{name}" if name else self.root
+        return self._files.path(name)
 
     def make_dir(self, name: str = "") -> None:
         with self._doing("make_dir", name):
-            self.fs.create_dir(self.path(name), recursive=True)
+            self._files.make_dir(name)
 
     def files(self, name: str = "") -> list[Entry]:
         """The files (not directories) directly inside; nothing if the directory is not there."""
         with self._doing("list", name):
-            selector = arrow_fs.FileSelector(self.path(name), allow_not_found=True)
-            found = self.fs.get_file_info(selector)
-            return [Entry(f.base_name, f.size or 0) for f in found if f.type == arrow_fs.FileType.File]
+            return self._files.listing(name).files
 
     def names(self) -> list[str]:
         """Everything directly inside the root, files and directories."""
         with self._doing("list", ""):
-            found = self.fs.get_file_info(arrow_fs.FileSelector(self.path(""), allow_not_found=True))
-            return [f.base_name for f in found]
+            listing = self._files.listing("")
+            return [f.name for f in listing.files] + listing.directories
 
     def size(self, name: str) -> int | None:
         """A file's size, None if it is not there."""
         with self._doing("size", name):
-            info = self.fs.get_file_info(self.path(name))
-            return int(info.size) if info.type == arrow_fs.FileType.File else None
+            return self._files.size(name)
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        with self._doing("read", name), self.fs.open_input_file(self.path(name)) as file:
-            if length is None:
-                length = file.size() - offset
-            data = file.read_at(length, offset)
-            if len(data) < length:
+        with self._doing("read", name):
+            data = self._files.read(name, offset, length)
+            if length is not None and len(data) < length:
                 raise StorageError(f"{self.path(name)} ends too early: {len(data)} of {length} bytes; it is damaged")
-            return pa.py_buffer(data)
-
-    def map(self, name: str) -> pa.Buffer:
-        """A local file's bytes, shared with every process that maps it; they stay readable after a delete."""
-        with self._doing("map", name), pa.memory_map(self.path(name)) as file:
-            return file.read_buffer()
+            return data
 
     def write(self, name: str, pieces: Iterable[Any]) -> int:
         """Write a file; it is there whole or not at all. Returns its size."""
-        target = self.path(name)
-        draft = f"{target}.{uuid.uuid4().hex[:8]}.tmp" if self.local else target
-        with self._doing("write", name):
-            try:
-                size = 0
-                with self.fs.open_output_stream(draft) as out:
-                    for piece in pieces:
-                        out.write(piece)
-                        size += len(piece)
-                _about_to("finish", target)
-                if draft != target:
-                    os.replace(draft, target)
-                return size
-            except Exception:
-                with suppress(OSError):
-                    self.fs.delete_file(draft)
-                raise
-
-    def put_if_absent(self, name: str, data: bytes) -> bool:
-        """Create a file with this content in one atomic step; False if it was there already.
-
-        On a local disk the step is a hard link. Elsewhere it is a look (one driver writes a checkpoint), then on an
-        object store a put, which shows the whole object or none, and on other file systems a rename.
-        """
-        target = self.path(name)
-        draft = f"{target}.{uuid.uuid4().hex[:8]}.tmp"
-        with self._doing("put", name):
-            if not self.local:
-                if self.fs.get_file_info(target).type != arrow_fs.FileType.NotFound:
-                    return False
-                whole = self.fs.type_name in OBJECT_STORES
-                with self.fs.open_output_stream(target if whole else draft) as out:
-                    out.write(data)
-                _about_to("finish", target)
-                if not whole:
-                    self.fs.move(draft, target)
-                return True
-            try:
-                with open(draft, "xb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                _about_to("finish", target)
-                os.link(draft, target)
-                return True
-            except FileExistsError:
-                return False
-            finally:
-                with suppress(OSError):
-                    os.unlink(draft)
+        with self._doing("write", name), self._files.writing(name, self._finishing(name)) as out:
+            size = 0
+            for piece in pieces:
+                out.write(piece)
+                size += len(piece)
+            return size
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Any]:
         """An output stream to a file that nobody refers to yet."""
-        with self._doing("write", name), self.fs.open_output_stream(self.path(name)) as out:
+        with self._doing("write", name), self._files.streaming(name, self._finishing(name)) as out:
             yield out
-            _about_to("finish", self.path(name))
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        """Create a file with this content in one atomic step; False if it was there already.
+
+        Of any number of drivers that try at the same time, exactly one gets True. A store that cannot promise it is
+        refused at the first try.
+        """
+        if not self._exclusive:
+            with self._doing("probe", ""):
+                self._files.check_exclusive()
+            self._exclusive = True
+        with self._doing("put", name):
+            return self._files.put_if_absent(name, data, self._finishing(name))
 
     def move(self, source: str, target: str) -> None:
         """Rename a file; done already (source gone, target there) counts as done."""
-        with self._doing("move", source):
-            try:
-                self.fs.move(self.path(source), self.path(target))
-            except OSError:
-                if self.fs.get_file_info(self.path(target)).type != arrow_fs.FileType.File:
-                    raise
+        self.move_all([(source, target)])
 
     def move_all(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Rename many files; on anything but a local disk side by side, since each is at least one round trip."""
-        self._each(self.move, pairs)
-
-    def delete_all(self, names: Iterable[str]) -> None:
-        """Remove many files; on anything but a local disk side by side."""
-        self._each(self.delete, [(name,) for name in names])
-
-    def _each(self, do: Callable[..., None], arguments: Sequence[tuple[str, ...]]) -> None:
-        if self.local:
-            for some in arguments:
-                do(*some)
+        if self.local or len(pairs) == 1:
+            for source, target in pairs:
+                with self._doing("move", source):
+                    self._move(source, target)
             return
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            for _ in pool.map(lambda some: do(*some), arguments):
-                pass
+            started = []
+            for source, target in pairs:
+                _about_to("move", self.path(source))
+                started.append((source, pool.submit(self._move, source, target)))
+            for source, move in started:
+                with self._worded("move", source):
+                    move.result()
+
+    def _move(self, source: str, target: str) -> None:
+        try:
+            self._files.move(source, target, self._finishing(target))
+        except OSError:
+            if self._files.size(source) is not None or self._files.size(target) is None:
+                raise
 
     def delete(self, name: str) -> None:
         """Remove a file; gone already counts as removed."""
-        with self._doing("delete", name), suppress(FileNotFoundError):
-            self.fs.delete_file(self.path(name))
+        with self._doing("delete", name):
+            self._files.delete(name)
+
+    def delete_all(self, names: Iterable[str]) -> None:
+        """Remove many files; on an object store in a few requests."""
+        if self.local:
+            for name in names:
+                self.delete(name)
+            return
+        names = list(names)
+        for name in names:
+            _about_to("delete", self.path(name))
+        if names:
+            with self._worded("delete", names[0]):
+                self._files.delete_all(names)
 
     def delete_tree(self, name: str = "") -> None:
-        with self._doing("delete_tree", name), suppress(FileNotFoundError):
-            self.fs.delete_dir(self.path(name))
+        with self._doing("delete_tree", name):
+            self._files.delete_tree(name)
+
+    def _finishing(self, name: str) -> Callable[[], None]:
+        return lambda: _about_to("finish", self.path(name))
 
     @contextmanager
     def _doing(self, operation: str, name: str) -> Iterator[None]:
-        path = self.path(name)
-        _about_to(operation, path)
+        _about_to(operation, self.path(name))
+        with self._worded(operation, name):
+            yield
+
+    @contextmanager
+    def _worded(self, operation: str, name: str) -> Iterator[None]:
         try:
             yield
         except OSError as problem:
+            path = self.path(name)
             if problem.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StorageError(f"no space left to {operation} {path}: free some or use another place") from problem
             raise StorageError(f"cannot {operation} {path}: {problem}") from problem
 
 
-def open_filesystem(uri: str) -> tuple[arrow_fs.FileSystem, str]:
-    """The filesystem and the path in it of a URI, a local path, or Hadoop's one-slash form 'file:/dir'."""
+def _open(uri: str) -> Files:
+    """The files at a URI, a local path, or Hadoop's one-slash form 'file:/dir'."""
     if uri.startswith("file:"):
-        uri = uri.removeprefix("file:")
-        uri = "/" + uri.lstrip("/")
+        uri = "/" + uri.removeprefix("file:").lstrip("/")
     if "://" not in uri:
-        return arrow_fs.LocalFileSystem(), os.path.abspath(uri)
-    scheme, rest = uri.split("://", 1)
-    filesystem, path = arrow_fs.FileSystem.from_uri(f"{HADOOP_NAMES.get(scheme, scheme)}://{rest}")
-    return filesystem, path
+        return LocalFiles(os.path.abspath(uri))
+    scheme = uri.split("://", 1)[0]
+    # What a local checkpoint never uses is not imported for it.
+    if HADOOP_NAMES.get(scheme, scheme) in OBJECT_SCHEMES:
+        from sluice.state.object_store import ObjectStoreFiles
+
+        return ObjectStoreFiles(*parse(uri))
+    from sluice.state.hadoop import HadoopFiles
+
+    return HadoopFiles.at(uri)
