@@ -30,6 +30,7 @@ from test_group_by import rounded
 from sluice.control import controller
 from sluice.model.columns import unpacked
 from sluice.model.epoch import EpochRecord, left_over
+from sluice.model.errors import CheckpointError
 from sluice.model.routing import intersect
 from sluice.model.state import numbers
 from sluice.model.view import Move
@@ -41,13 +42,14 @@ from sluice.state.workspace import Places
 EXECUTORS, MOST_SITES = 2, 4
 TICK = 0.001
 """Seconds that pass with every look at a clock, about."""
-OPERATIONS, DURABLE = 100, 25
-"""File operations of an epoch among which trouble comes, and those of them in durable storage."""
+OPERATIONS, DURABLE, COMMIT, START = 100, 25, 30, 25
+"""File operations of an epoch among which trouble comes; those of them in durable storage; those of its commit and of
+showing its results; those of a driver's start."""
 PATIENCE = 300
 """Epochs in which all that waits has to have had its turn."""
 MEMORY = (0, 3_000, 12_000, 40_000, 1 << 30)
 FIGURES = ("moves", "spills", "fetches", "backlogRows", "catchUp", "lateRows")
-TROUBLE = ("task", "speculation", "job", "epoch", "durable", "report", "full")
+TROUBLE = ("task", "speculation", "job", "epoch", "durable", "commit", "report", "full", "takeover")
 
 
 class Death(Exception):
@@ -96,17 +98,22 @@ def in_its_own_world(rng: np.random.Generator) -> Iterator[Clock]:
 
 
 @contextmanager
-def interrupted(operation: int, then: Callable[[], object], besides: tuple[str, ...] = ()) -> Iterator[None]:
+def interrupted(
+    operation: int, then: Callable[[], object], besides: tuple[str, ...] = (), since: str = ""
+) -> Iterator[None]:
     """Have something happen just before a file operation, counted from 0; what it raises, happens too.
 
-    Operations on paths that begin with one of `besides` do not count.
+    Operations on paths that begin with one of `besides` do not count, nor those before the first one that puts a file
+    to a path with `since` in it.
     """
-    count = -1
+    count, counting = -1, not since
 
     def watcher(name: str, path: str) -> None:
-        nonlocal count
-        count += not path.startswith(besides)
+        nonlocal count, counting
+        counting = counting or (name == "put" and since in path)
+        count += counting and not path.startswith(besides)
         if count == operation:
+            count += 1  # once: what happens has operations of its own
             then()
 
     with storage.watch(watcher):
@@ -156,6 +163,7 @@ class Chaos:
         self.keys, self.nulls = int(rng.choice([3, 20])), bool(rng.random() < 0.3)
         self.places = [Places(str(root / f"memory{i}"), str(root / f"disk{i}")) for i in range(EXECUTORS)]
         self.local = tuple(str(root) for places in self.places for root in places.roots())
+        self.zombies: list[ChaosQuery] = []
         self.sites, self.at = int(rng.integers(1, MOST_SITES + 1)), [0] * MOST_SITES
         self.seen: list[list[pa.Table]] = [[] for _ in self.flow.plan.sources]
         self.checked: EpochRecord | None = None
@@ -224,6 +232,8 @@ class Chaos:
             self.files_vanish()
         if self.chance(self.trouble / 4):
             self.bits_flip()
+        if self.zombies and self.chance(0.3):
+            self.wake(self.zombies[int(self.rng.integers(0, len(self.zombies)))])
         if self.chance(self.trouble / 2):
             self.reassign_executor(int(self.rng.integers(0, self.sites)))
         if self.chance(self.trouble / 3):
@@ -246,6 +256,11 @@ class Chaos:
             elif kind == "durable":
                 with interrupted(at % DURABLE, self.death_of_the_driver, besides=self.local):
                     run()
+            elif kind == "commit":
+                with interrupted(at % COMMIT, self.death_of_the_driver, besides=self.local, since="/journal/"):
+                    run()
+            elif kind == "takeover":
+                self.taken_over(run, at)
             elif kind == "report":
                 run(before_commit=self.death_of_the_driver)
             elif kind == "full":
@@ -268,6 +283,37 @@ class Chaos:
         self.check()
         if self.query.epochs.record.number > before:
             self.check_limits()
+
+    def taken_over(self, run: Callable[..., object], at: int) -> None:
+        """Another driver takes the checkpoint over and does the epoch, while this one is in the midst of it."""
+        suspended = self.query
+
+        def take_over() -> None:
+            self.say("  another driver takes over")
+            self.start()
+            self.tidied = True  # what the other one still writes comes on top
+            run()
+
+        when = {"besides": self.local, "since": "/journal/"} if self.chance(0.5) else {"besides": self.local}
+        try:
+            with interrupted(at % COMMIT, take_over, **when):
+                run()
+        except CheckpointError as refusal:
+            assert self.query is not suspended and "taken over" in str(refusal), refusal
+            self.happened["refused"] += 1
+        if self.query is not suspended:
+            self.happened["takeover"] += 1
+            self.zombies.append(suspended)
+
+    def wake(self, zombie: ChaosQuery) -> None:
+        """A driver that has lost the checkpoint goes on, as if it had not."""
+        self.happened["zombie"] += 1
+        self.say(f"  the driver that was at epoch {zombie.epochs.record.number} goes on")
+        if self.chance(0.2):
+            zombie.epochs.close()
+        elif not zombie.epochs.closed:
+            with pytest.raises(CheckpointError, match="taken over"):
+                zombie.run(self.arriving(zombie.next))
 
     def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
         """A site's task, with what happens to it."""
@@ -355,6 +401,16 @@ class Chaos:
         if self.chance(0.3):
             self.query.epochs.close()
             self.close_workspaces()
+        elif self.chance(0.3):
+            self.zombies.append(self.query)
+        if self.chance(self.trouble):
+            try:
+                with interrupted(int(self.rng.integers(0, START)), self.death_of_the_driver, besides=self.local):
+                    self.start()
+                return
+            except Death:
+                self.happened["death: start"] += 1
+                self.say("  the driver dies while it starts")
         self.start()
 
     def drain(self) -> None:

@@ -32,7 +32,7 @@ from sluice.state.storage import Storage
 
 STREAMS = stream("a"), stream("b")
 SPEC = join(list(STREAMS), 20 * SECOND)
-ROWS, SPAN = 2_000, 5 * SECOND  # of a file
+ROWS, SPAN = 2_000, 5 * SECOND  # of a file; ROWS unless a test wants fewer
 PATIENCE = 300  # seconds for whatever must happen sooner or later
 OUTPUTS = ("out", "bars")
 SITES = (3, 4, 2)  # of the first start, the second, …
@@ -149,12 +149,7 @@ def is_executor(process: psutil.Process) -> bool:
 @contextmanager
 def job(root: Path, files: int, *options: str, env: dict[str, str] | None = None) -> Iterator[Job]:
     """A job over so many files a stream; if the test fails, it ends too."""
-    for name, tables in zip(("a", "b"), rows(files), strict=True):
-        (root / name).mkdir()
-        for number, table in enumerate(tables):
-            path = root / name / f"{number:03d}.parquet"
-            pq.write_table(table, path)
-            os.utime(path, (1_700_000_000 + number,) * 2)  # Spark takes files in this order
+    write_files(root, files)
     running = Job(root, *options, env=env)
     try:
         yield running
@@ -164,16 +159,26 @@ def job(root: Path, files: int, *options: str, env: dict[str, str] | None = None
                 process.kill()
 
 
+def write_files(root: Path, files: int, count: int = ROWS) -> None:
+    """So many files a stream, of so many rows each."""
+    for name, tables in zip(("a", "b"), rows(files, count), strict=True):
+        (root / name).mkdir()
+        for number, table in enumerate(tables):
+            path = root / name / f"{number:03d}.parquet"
+            pq.write_table(table, path)
+            os.utime(path, (1_700_000_000 + number,) * 2)  # Spark takes files in this order
+
+
 @cache
-def rows(files: int) -> tuple[list[pa.Table], ...]:
+def rows(files: int, count: int = ROWS) -> tuple[list[pa.Table], ...]:
     """Files of two streams, in the order of their event times."""
     out = []
     for number, s in enumerate(STREAMS):
         rng = np.random.default_rng(number)
         tables = []
         for file in range(files):
-            times = file * SPAN + np.sort(rng.integers(0, SPAN, ROWS))
-            keys, values = rng.integers(0, 4_000, ROWS), rng.integers(0, 1 << 40, ROWS)
+            times = file * SPAN + np.sort(rng.integers(0, SPAN, count))
+            keys, values = rng.integers(0, 2 * count, count), rng.integers(0, 1 << 40, count)
             tables.append(pa.table([keys, pa.array(times, TIME), values], schema=s.schema))
         out.append(tables)
     return tuple(out)
@@ -181,8 +186,14 @@ def rows(files: int) -> tuple[list[pa.Table], ...]:
 
 @cache
 def answers(files: int) -> tuple[Counter, Counter]:
+    pairs, bars = answer_tables(files)
+    return multiset(pairs), multiset(bars)
+
+
+@cache
+def answer_tables(files: int, count: int = ROWS) -> tuple[pa.Table, pa.Table]:
     """All pairs, and the groups of them whose windows the watermark has passed."""
-    tables = [pa.concat_tables(t) for t in rows(files)]
+    tables = [pa.concat_tables(t) for t in rows(files, count)]
     pairs = batch_join(SPEC, tables)
     newest = min(max(t["ts"].cast(pa.int64()).to_pylist()) for t in tables)
     length, slide = 10 * SECOND, 5 * SECOND
@@ -195,7 +206,7 @@ def answers(files: int) -> tuple[Counter, Counter]:
                 FROM (SELECT *, unnest(range({time} - {time} % {slide}, {time} - {length}, -{slide})) AS s FROM pairs)
                 WHERE s + {length} <= {newest} GROUP BY a_k, s"""
         ).to_arrow_table()
-    return multiset(pairs), multiset(bars)
+    return pairs, bars
 
 
 def rows_on_record(root: Path) -> int:
@@ -248,8 +259,7 @@ def local_leftovers(root: Path) -> list[str]:
     left = [f"process {p.pid} {p.info['name']}" for p in processes(root)]
     for directory in (root / "mem", root / "disk", root / "tmp"):
         left += [str(p) for p in directory.glob("sluice-*")]
-    identity = root / "ck" / "flow.json"
-    query = json.loads(identity.read_bytes())["id"] if identity.exists() else "none"
+    query = (Journal(Storage(str(root / "ck"))).identity() or {"id": "none"})["id"]
     return left + [str(p) for p in Path("/dev/shm").glob(f"sluice-*-{query}-*")]
 
 

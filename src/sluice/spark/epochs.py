@@ -184,7 +184,7 @@ class Epochs:
     def run(self, batch: int, tokens: tuple[int, ...], exchange: Exchange, why: str = "") -> None:
         """Process one of Spark's batches exactly once, however often it is asked for. There is a token for each site;
         `why` says what became of the sites since the epoch before."""
-        with self.busy, self._telling_of_other_owners():
+        with self.busy, self.telling_of_other_owners():
             if self.closed:
                 raise CheckpointError("the query has ended")
             if batch < self.record.batch or batch > self.record.batch + 1:
@@ -201,7 +201,7 @@ class Epochs:
 
     def catch_up(self, tokens: tuple[int, ...], exchange: Exchange, why: str = "") -> bool:
         """Process input that waits, in an epoch that takes in nothing new; whether there was any."""
-        with self.busy, self._telling_of_other_owners():
+        with self.busy, self.telling_of_other_owners():
             if self.closed or not self.record.behind:
                 return False
             if not self.delivered:  # its results would not be asked for again, once another epoch has followed
@@ -210,7 +210,7 @@ class Epochs:
             return True
 
     @contextmanager
-    def _telling_of_other_owners(self) -> Iterator[None]:
+    def telling_of_other_owners(self) -> Iterator[None]:
         """Where another driver has taken the checkpoint over, that is what went wrong, whatever it looked like."""
         try:
             yield
