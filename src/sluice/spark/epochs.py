@@ -198,6 +198,7 @@ class Epochs:
                 if not self.delivered and self.record.figures.get("catchUp"):  # Spark cannot ask for it again
                     self._deliver(self.record)
                 self._run(batch, tokens, exchange, why)
+            self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
 
     def catch_up(self, tokens: tuple[int, ...], exchange: Exchange, why: str = "") -> bool:
         """Process input that waits, in an epoch that takes in nothing new; whether there was any."""

@@ -274,7 +274,8 @@ class Transaction:
         again = choose_rewrites(runs, [*self._waiting, *(run for run in self._live if run.units in apart)])
         for input_, keeping in self.keeping.items():
             mine = [run for run in runs if run.segment.input == input_]
-            room = compaction.NEW_SHARE * sum(run.segment.length for run, _ in self._staged if run.segment.input == input_)
+            new = sum(run.segment.length for run, _ in self._staged if run.segment.input == input_)
+            room = compaction.NEW_SHARE * new
             due: list[Merge] = []
             for merge in choose_merges(mine, keeping.keep_from, keeping.retention, keeping.shrinks):
                 due.append(merge)
