@@ -10,9 +10,10 @@ import pyarrow as pa
 
 HASH_COLUMN = "__hash"
 ORDER_COLUMN = "__order"
+BY_TIME_COLUMN = "__by_time"
 TIME_COLUMN = "__time"
 """Columns Sluice adds to a stream's own: in the exchange, in segments, and for the event time of a result."""
-HIDDEN = (HASH_COLUMN, ORDER_COLUMN, TIME_COLUMN)
+HIDDEN = (HASH_COLUMN, ORDER_COLUMN, BY_TIME_COLUMN, TIME_COLUMN)
 BY_SPARK = "__spark_"
 """Beginning of the names of columns that Spark computes for expressions Arrow cannot evaluate."""
 
