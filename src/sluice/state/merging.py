@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -68,6 +69,5 @@ def _halved(
 
 
 def _slice(run: Run, start: int, stop: int) -> Run:
-    times = run.times[start:stop]
-    rows = run.rows.slice(start, stop - start)
-    return Run(run.order[start:stop], times, rows, run.scale, int(times.min()), int(times.max()))
+    part = run.part(start, stop)
+    return replace(part, earliest=int(part.times.min()), latest=int(part.times.max()), whole=None)

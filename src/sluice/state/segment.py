@@ -13,7 +13,7 @@ from sluice.kernels.probe import Run
 from sluice.model.errors import StorageError
 from sluice.model.routing import HASH_SPACE, Ranges, first_hash
 from sluice.model.state import Block, SegmentRef, numbers
-from sluice.model.stream import ORDER_COLUMN
+from sluice.model.stream import BY_TIME_COLUMN, ORDER_COLUMN
 
 BLOCK_BYTES, MOST_BLOCKS = 1 << 16, 64
 """Bytes of a block of a durable segment, about, and how many blocks it may have: the journal lists them."""
@@ -21,14 +21,19 @@ BLOCK_BYTES, MOST_BLOCKS = 1 << 16, 64
 
 @dataclass(frozen=True)
 class Layout:
-    """What a segment of one input holds: the stream's columns and which of them is the event time."""
+    """What a segment of one input holds: the stream's columns and which of them is the event time.
+
+    With a `time_step`, of which all times are multiples, its rows can be found by their time alone.
+    """
 
     schema: pa.Schema
     event_time: str
+    time_step: int | None = None
 
     @property
     def stored(self) -> pa.Schema:
-        return pa.schema([pa.field(ORDER_COLUMN, pa.uint64()), *self.schema])
+        by_time = [] if self.time_step is None else [pa.field(BY_TIME_COLUMN, pa.uint32())]
+        return pa.schema([pa.field(ORDER_COLUMN, pa.uint64()), *by_time, *self.schema])
 
     def times(self, rows: pa.RecordBatch) -> np.ndarray:
         """Event times as microseconds, without a copy."""
@@ -75,7 +80,8 @@ def merged_run(runs: list[Run], keep_from: int | None) -> Run:
 def encode(layout: Layout, run: Run) -> pa.Buffer:
     """The run as the bytes of a segment."""
     sink = pa.BufferOutputStream()
-    batch = pa.RecordBatch.from_arrays([pa.array(run.order), *run.rows.columns], schema=layout.stored)
+    by_time = [] if layout.time_step is None else [pa.array(_by_time(run.times, layout.time_step))]
+    batch = pa.RecordBatch.from_arrays([pa.array(run.order), *by_time, *run.rows.columns], schema=layout.stored)
     with pa.ipc.new_file(sink, layout.stored) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
@@ -94,7 +100,7 @@ def encode_blocks(layout: Layout, run: Run, counts: np.ndarray, whole: pa.Buffer
         return [(Block(len(counts), len(whole), checksum(whole)), whole)]
     out = []
     for first, last in zip([0, *cuts], [*cuts, len(counts)], strict=True):
-        data = encode(layout, _slice(run, int(begins[first]), int(ends[last - 1])))
+        data = encode(layout, run.part(int(begins[first]), int(ends[last - 1])))
         out.append((Block(int(last - first), len(data), checksum(data)), data))
     return out
 
@@ -108,9 +114,20 @@ def decode(layout: Layout, ref: SegmentRef, data: pa.Buffer) -> Run:
         raise StorageError(f"segment {ref.id} of {ref.file} is damaged: {problem}") from problem
     if batch.schema != layout.stored or batch.num_rows != ref.rows:
         raise StorageError(f"segment {ref.id} of {ref.file} is not what the journal says it is")
-    rows = batch.remove_column(0)
-    order = batch.column(0).to_numpy()
-    return Run(order, layout.times(rows), rows, TimeScale(ref.base, ref.shift), ref.earliest, ref.latest)
+    rows, order, by_time = batch.remove_column(0), batch.column(0).to_numpy(), None
+    if layout.time_step is not None:
+        rows, by_time = rows.remove_column(0), rows.column(0).to_numpy()
+    return Run(order, layout.times(rows), rows, TimeScale(ref.base, ref.shift), ref.earliest, ref.latest, by_time)
+
+
+def _by_time(times: np.ndarray, step: int) -> np.ndarray:
+    """The places of the rows in the order of their times."""
+    if len(times) == 0:
+        return np.empty(0, dtype=np.uint32)
+    steps = (times - times.min()) // step
+    if steps.max() <= np.iinfo(np.uint16).max:
+        steps = steps.astype(np.uint16)  # numpy sorts these by radix
+    return np.argsort(steps, kind="stable").astype(np.uint32)
 
 
 def parts(run: Run, units: Ranges, total_units: int) -> list[Run]:
@@ -124,11 +141,7 @@ def parts(run: Run, units: Ranges, total_units: int) -> list[Run]:
             slices.append((a, b))
     if slices == [(0, len(run))]:
         return [run]
-    return [_slice(run, a, b) for a, b in slices]
-
-
-def _slice(run: Run, a: int, b: int) -> Run:
-    return Run(run.order[a:b], run.times[a:b], run.rows.slice(a, b - a), run.scale, run.earliest, run.latest)
+    return [run.part(a, b) for a, b in slices]
 
 
 def joined_run(pieces: list[Run]) -> Run:
