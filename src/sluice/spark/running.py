@@ -102,7 +102,8 @@ class RunningQuery:
             self.sites = Sites(spark, settings.sites, settings.partitions if settings.follow else None)
             frame = combined(spark, sources)
             self._callback = BatchCallback(spark.sparkContext, self._epoch)
-            writer = frame.writeStream.foreachBatch(self._callback).option("checkpointLocation", f"{checkpoint}/{SPARK}")
+            writer = frame.writeStream.foreachBatch(self._callback)
+            writer = writer.option("checkpointLocation", f"{checkpoint}/{SPARK}")
             writer = writer.trigger(**trigger) if trigger else writer
             writer = writer.queryName(name) if name else writer
             self.spark_query = writer.start()
