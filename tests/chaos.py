@@ -70,7 +70,7 @@ class Clock:
         self.now += float(self.rng.exponential(TICK))
         return self.now
 
-    perf_counter = process_time = time
+    monotonic = perf_counter = process_time = time
 
     def sleep(self, seconds: float) -> None:
         self.now += max(0.0, seconds)

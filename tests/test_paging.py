@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,7 @@ from sluice.model.routing import Ranges, first_hash, intersect, subtract
 from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.state import segment
 from sluice.state.local_files import LocalFiles
+from sluice.state.residence import Fetch, Spill
 from sluice.state.segment import Layout, sorted_run
 from sluice.state.storage import Storage, watch
 from sluice.state.tiers import Tiers
@@ -31,11 +34,11 @@ EVERYTHING = Counter({unit: 120 for unit in range(UNITS)})
 """The rows of each unit after three epochs."""
 
 
-def rows(time: int, *units: int, each: int = 40) -> Run:
+def rows(at: int, *units: int, each: int = 40) -> Run:
     """Rows of some units at one time; a row's value names its unit."""
     of = np.repeat(np.array(units), each)
     hashes = np.array([first_hash(int(u), UNITS) + i for i, u in enumerate(of)], dtype=np.uint32)
-    batch = pa.record_batch([of, pa.array(np.full(len(of), time), TIME), of], schema=SCHEMA)
+    batch = pa.record_batch([of, pa.array(np.full(len(of), at), TIME), of], schema=SCHEMA)
     return sorted_run(LAYOUT, hashes, batch)
 
 
@@ -45,7 +48,7 @@ class Site:
     def __init__(self, root: Path, limit: int, paging: bool = True) -> None:
         self.root, self.limit, self.paging = root, limit, paging
         self.number, self.manifest, self.queues = 0, (), None
-        self.held = ALL
+        self.held, self.clock = ALL, monotonic
         (root / "durable" / "state").mkdir(parents=True, exist_ok=True)
 
     def begin(self, keep_from: int | None = None, arriving: Sequence[SegmentRef] = ()) -> Transaction:
@@ -62,7 +65,7 @@ class Site:
     def commit(self, transaction: Transaction, leaving: Sequence[int] = ()) -> None:
         self.manifest: Manifest = transaction.commit(leaving)
         now = transaction.residence
-        self.queues = None if now is None else Queues(0, 0, now.resident, now.spilled_units, now.rotate_from)
+        self.queues = None if now is None else Queues(0, 0, now.resident, now.spilled_units, now.rest(self.clock()))
         self.number += 1
 
     def add(self, run: Run, **options: object) -> None:
@@ -107,6 +110,26 @@ def test_state_that_fits_lies_in_one_file_a_segment(tmp_path):
     assert not any("@" in name for name in site.files("memory"))
 
 
+def test_how_long_the_rotation_rests_does_not_depend_on_any_clock(crowded, monkeypatch):
+    """A unit is read in three seconds on one machine; the site goes on at another, whose clock is far behind."""
+    clock = SimpleNamespace(now=1e12)
+    ticking = iter(range(0, 300, 3))
+    there = SimpleNamespace(monotonic=lambda: clock.now, perf_counter=lambda: float(next(ticking)))
+    monkeypatch.setattr("sluice.state.transaction.time", there)
+    crowded.clock = there.monotonic
+    transaction = crowded.begin()
+    residence = transaction.residence
+    while isinstance(task := residence.step(clock.now), Spill):
+        transaction.spill(task.unit)
+    assert isinstance(task, Fetch)
+    transaction.fetch(task.unit)
+    clock.now += 1.0
+    crowded.commit(transaction)
+    assert crowded.queues.rest == 2.0
+    clock.now = 7.0
+    assert crowded.begin().residence.due == 9.0
+
+
 def test_above_the_limit_whole_units_go_to_disk(crowded):
     assert crowded.queues is not None
     assert crowded.queues.disk and crowded.queues.memory
@@ -129,7 +152,7 @@ def test_a_unit_that_is_fetched_is_in_memory_and_another_makes_room(crowded):
     transaction = crowded.begin()
     unit = crowded.queues.disk[0]
     assert transaction.residence is not None
-    while (task := transaction.residence.step(0.0)) is not None and task.unit != unit:
+    while (task := transaction.residence.step(monotonic())) is not None and task.unit != unit:
         transaction.spill(task.unit)
     transaction.fetch(unit)
     crowded.commit(transaction)

@@ -41,7 +41,7 @@ def test_whatever_a_users_function_raises_ends_the_query_with_it(spark: Any, tmp
     query = newest(spark, tmp_path).foreachBatch(give_up).trigger(processingTime="1 second").start()
     said = rf"(?s){type(failure).__name__}.*{failure}"
     with pytest.raises(Exception, match=said):
-        query.awaitTermination(120)
+        query.awaitTermination(600)
     assert not query.isActive
     assert type(failure).__name__ in str(query.exception())
 
@@ -60,7 +60,7 @@ def test_so_does_what_is_raised_while_only_waiting_input_is_processed(spark: Any
     writer = newest(spark, tmp_path).foreachBatch(give_up).options(epochBudget="1 microsecond")
     query = writer.trigger(availableNow=True).start()
     with pytest.raises(SluiceError, match=r"SystemExit\(3\)"):
-        query.awaitTermination(120)
+        query.awaitTermination(600)
     assert caught_up == [batches]
     assert not query.isActive
     assert "SystemExit" in str(query.exception())

@@ -73,13 +73,17 @@ class Behind:
 
 @dataclass(frozen=True)
 class Queues:
-    """The units in memory and on disk, each in the order in which they got there, of a site that cannot hold all."""
+    """The units in memory and on disk, each in the order in which they got there, of a site that cannot hold all.
+
+    `rest` is for how many seconds more no rotation is due. The site may run on another machine next, so it says nothing
+    about any clock; the time between two epochs does not count.
+    """
 
     site: int
     level: int
     memory: tuple[int, ...]
     disk: tuple[int, ...]
-    rotate_from: float
+    rest: float
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ class EpochRecord:
             "newest": list(self.newest),
             "reached": [list(times) for times in self.reached],
             "behind": [[b.level, [list(r) for r in b.units], list(b.newest)] for b in self.behind],
-            "queues": [[q.site, q.level, list(q.memory), list(q.disk), q.rotate_from] for q in self.queues],
+            "queues": [[q.site, q.level, list(q.memory), list(q.disk), q.rest] for q in self.queues],
             "routing": self.routing.as_json(),
             "sites": [[run.as_json() for run in manifest] for manifest in self.manifests],
             "parts": [[p.name, p.rows, p.bytes, p.checksum, p.output] for p in self.parts],

@@ -230,7 +230,7 @@ class _SiteEpoch:
         """The queues to go on with, until all has been in memory again with some room to spare."""
         if residence is None or (not residence.spilled_units and residence.used <= ROOMY * residence.limit):
             return None
-        return [list(residence.resident), list(residence.spilled_units), max(0.0, residence.rotate_from)]
+        return [list(residence.resident), list(residence.spilled_units), residence.rest(time.monotonic())]
 
     def _operate(
         self,

@@ -109,7 +109,7 @@ class Transaction:
             if self._too_large(self._live):
                 self._begin_paging(self._live)
             return
-        self.residence = Residence(self.tiers.limit, queues.rotate_from)
+        self.residence = Residence(self.tiers.limit, time.monotonic() + queues.rest)
         held = numbers(self.held).tolist()
         here = set(held)
         memory = [u for u in queues.memory if u in here]
@@ -144,7 +144,7 @@ class Transaction:
         self.tiers.shift(unit, MEMORY)
         seconds = time.perf_counter() - started
         self.events.append(("fetch", unit, f"its turn; read in {seconds:.3f} seconds"))
-        self.residence.fetched(unit, time.time(), seconds)
+        self.residence.fetched(unit, time.monotonic(), seconds)
 
     def runs(self, input_: int, span: tuple[int, int] | None) -> list[Run]:
         """The runs of an input's state with rows inside a time span, opened where they lie."""
@@ -256,7 +256,7 @@ class Transaction:
 
     def _relief(self) -> Task | None:
         assert self.residence is not None
-        return self.residence.step(time.time()) if self.residence.used > self.residence.limit else None
+        return self.residence.step(time.monotonic()) if self.residence.used > self.residence.limit else None
 
     def _local_bytes(self, state: Sequence[RunRef]) -> np.ndarray:
         """The bytes of each unit, as they lie here, or as they would."""
