@@ -53,8 +53,8 @@ def batch(mine: Operator, rows: int, groups: int, start: int, stop: int) -> Run:
 
 
 def largest_arrays(mine: Operator, state_rows: int) -> tuple[int, int, int]:
-    """The largest array that numpy sorts or scans in an epoch of 500 rows, how many results that has, and in how many
-    pieces, after one of many rows, half of which have had their turn."""
+    """An epoch of 500 rows after one of many, half of which have had their turn: the largest array that numpy sorts or
+    scans, how many results there are, and in how many pieces."""
     state = State(mine.stored(0))
     many = batch(mine, state_rows, state_rows // 12, 0, 20 * MINUTE)
     list(mine.epoch(0, [many], state, (None,), (0,)))

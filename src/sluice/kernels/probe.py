@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.order import TimeScale, hash_part
+from sluice.model.routing import HASH_SPACE
 
 PAIRS_AT_ONCE = 1 << 20
 
@@ -38,6 +39,12 @@ class Run:
 
     def __len__(self) -> int:
         return len(self.order)
+
+    @property
+    def hash_span(self) -> tuple[int, int]:
+        """The least and the greatest hash."""
+        least, greatest = hash_part(self.order[[0, -1]]).tolist()
+        return least, greatest
 
     def part(self, start: int, stop: int) -> Run:
         """The rows from one place to another, nothing copied."""
@@ -77,6 +84,9 @@ def pairs(
         return
     probes: np.ndarray | None = None
     reaching = (high >= run.earliest) & (low <= run.latest)
+    first_hash, last_hash = run.hash_span
+    if last_hash - first_hash < HASH_SPACE // 2:  # a piece of a larger run: most probes go elsewhere
+        reaching &= (hashes >= first_hash) & (hashes <= last_hash)
     if not reaching.all():
         probes = np.flatnonzero(reaching)
         if len(probes) == 0:

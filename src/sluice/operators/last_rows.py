@@ -209,7 +209,7 @@ class LastRowsGroupBy:
         for run in sorted(runs, key=lambda r: r.latest, reverse=True):
             if run.earliest > done or len(run) == 0:
                 continue
-            first, last = hash_part(run.order[[0, -1]])
+            first, last = np.array(run.hash_span, dtype=np.uint32)
             of = slice(int(np.searchsorted(hashes, first)), int(np.searchsorted(hashes, last, side="right")))
             upper = hashes[of].astype(np.uint64) << _HASH
             ticks = _TICKS if run.latest <= done else np.uint64((done - run.scale.base) >> run.scale.shift)
