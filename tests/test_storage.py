@@ -80,6 +80,8 @@ def test_a_directory_that_was_made_is_seen_though_it_is_empty_and_goes_with_its_
     assert sorted(storage.names()) == ["mark", "state2"]
     storage.delete_tree()
     assert storage.names() == []
+    storage.make_dir("mark")
+    assert storage.names() == ["mark"]
 
 
 @pytest.mark.parametrize("size", [0, 1000, 20 << 20])

@@ -51,13 +51,16 @@ class ObjectStoreFiles:
             )
         self.bucket, self.store, self.prefix = bucket, bucket.open(), prefix.strip("/")
         self.root = f"{bucket.uri}/{self.prefix}".rstrip("/")
+        self._made: set[str] = set()
 
     def path(self, name: str) -> str:
         return f"{self.root}/{name}" if name else self.root
 
     def make_dir(self, name: str) -> None:
-        with _worded():
-            obstore.put(self.store, self._key(f"{name}/{MARKER}"), b"")
+        if name not in self._made:  # asked for in every epoch, and each time a request
+            with _worded():
+                obstore.put(self.store, self._key(f"{name}/{MARKER}"), b"")
+            self._made.add(name)
 
     def listing(self, name: str) -> Listing:
         with _worded():
@@ -144,6 +147,7 @@ class ObjectStoreFiles:
                 list(pool.map(self.delete, names))
 
     def delete_tree(self, name: str) -> None:
+        self._made.clear()
         below = self._key(name)
         with _worded():
             keys = [o["path"] for chunk in obstore.list(self.store, below or None) for o in chunk]
