@@ -189,7 +189,8 @@ class Chaos:
         self.query = ChaosQuery(self, **options)
         self.limits = [self.options["memory"]] * MOST_SITES
         self.tidied = False
-        self.say(f"driver with {self.sites} sites from epoch {self.query.epochs.record.number}")
+        self.started_from = self.query.epochs.record.number
+        self.say(f"driver with {self.sites} sites from epoch {self.started_from}")
 
     def go(self) -> None:
         for batch in range(self.batches):
@@ -281,7 +282,7 @@ class Chaos:
             before = self.query.epochs.record.number
         self.hurt = None
         self.check()
-        if self.query.epochs.record.number > before:
+        if self.query.epochs.record.number > max(before, self.started_from):
             self.check_limits()
 
     def taken_over(self, run: Callable[..., object], at: int) -> None:

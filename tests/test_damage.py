@@ -155,7 +155,7 @@ def test_a_wreck_without_damage_goes_on(wreck):
 
 
 def test_some_damages(wreck):
-    assert_right(wreck, list(DAMAGES), every=11)
+    assert_right(wreck, list(DAMAGES), every=23)
 
 
 @pytest.mark.slow

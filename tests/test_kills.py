@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from oracle import batch_join, multiset
+from spark_listing import by_metadata
 from specs import SECOND, TIME, join, stream
 
 import sluice
@@ -36,6 +37,8 @@ ROWS, SPAN = 2_000, 5 * SECOND  # of a file; ROWS unless a test wants fewer
 PATIENCE = 300  # seconds for whatever must happen sooner or later
 OUTPUTS = ("out", "bars")
 SITES = (3, 4, 2)  # of the first start, the second, …
+killed: Counter[str] = Counter()
+"""Drivers and executors, in all tests so far; executors that die in one moment count as one."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,7 @@ class Job:
             assert self.running, self.ended_before(kill)
         if kill.whom.startswith("driver"):
             self.process.wait()
+        killed[kill.whom.removeprefix("all ").split()[0].removesuffix("s")] += 1
 
     def executors(self) -> list[psutil.Process]:
         """Running ones, the oldest first."""
@@ -231,15 +235,7 @@ def assert_exact(root: Path, files: int) -> None:
     for output, expected in zip(OUTPUTS, answers(files), strict=True):
         parts = sorted((root / output).glob("*.parquet"))
         assert multiset(pa.concat_tables([pq.read_table(p) for p in parts])) == expected
-        assert sorted(listed(root / output)) == [p.name for p in parts]
-
-
-def listed(output: Path) -> list[str]:
-    """The files that Spark's readers take the output to consist of: the newest compact list, and those after it."""
-    lists = {int(p.stem): p for p in (output / "_spark_metadata").iterdir() if p.suffix != ".tmp"}
-    first = max((n for n, p in lists.items() if p.suffix == ".compact"), default=0)
-    lines = [line for n, p in lists.items() if n >= first for line in p.read_text().splitlines()[1:]]
-    return [Path(json.loads(line)["path"]).name for line in lines]
+        assert sorted(by_metadata(root / output)) == parts
 
 
 def processes(root: Path) -> list[psutil.Process]:
@@ -300,14 +296,14 @@ def test_killed_executors_and_drivers_change_nothing(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_twenty_kills_at_random_moments(tmp_path, seed):
-    """Ten with the local tiers in given directories, ten with them where they are by default."""
-    files = 24
-    options = [] if seed == 1 else ["--default-places"]
+@pytest.mark.parametrize("seed, drivers, executors", [(1, 17, 8), (2, 17, 8), (3, 1, 20)])
+def test_kills_at_random_moments(tmp_path, seed, drivers, executors):
+    """With the local tiers in given directories, or where they are by default."""
+    files = drivers + executors + 5
+    options = [] if seed % 2 else ["--default-places"]
     rng = random.Random(seed)
     with job(tmp_path, files, *options) as running:
-        for kill in plan(seed, files, drivers=6, executors=4):
+        for kill in plan(seed, files, drivers, executors):
             running.carry_out(kill)
             if kill.whom.startswith("driver") and rng.random() < 0.5:  # else the next start meets what is still dying
                 alone = kill.whom == "driver"  # executors that were just starting give up when they cannot register
@@ -324,7 +320,7 @@ def test_exact_under_chaos_on_three_executors(tmp_path, seed):
     """Units move, memory changes, epochs end early and sites are slow, and all the while somebody is killed."""
     files = 24
     with job(tmp_path, files, "--master", "local-cluster[3,1,1024]", "--restless", str(seed)) as running:
-        for kill in plan(100 + seed, files, drivers=4, executors=6):
+        for kill in plan(100 + seed, files, drivers=8, executors=9):
             running.carry_out(kill)
         running.finish()
         assert_exact(tmp_path, files)
@@ -333,6 +329,14 @@ def test_exact_under_chaos_on_three_executors(tmp_path, seed):
         for figure in ("moves", "spills", "backlogRows"):
             assert any(r.figures[figure] for r in found), figure
         assert_nothing_left(tmp_path, local_leftovers)
+
+
+@pytest.mark.slow
+def test_there_were_kills():
+    """At least fifty of drivers and fifty of executors, if all of the tests above were run."""
+    if sum(killed.values()) < 100:
+        pytest.skip("only some of the kills were asked for")
+    assert min(killed["driver"], killed["executor"]) >= 50, killed
 
 
 FAULTS = """

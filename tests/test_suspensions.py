@@ -12,6 +12,9 @@ import pytest
 import suspension
 from suspension import CHANGES, HISTORY, Operation, Suspended, take_over
 
+SHARDS = 4
+"""Tests that the cases of one kind are divided among, so that none takes very long."""
+
 
 class Bench:
     """Where drivers are suspended: a checkpoint and its outputs, always at the same place, as they were before."""
@@ -74,12 +77,14 @@ def test_a_driver_suspended_at_its_commit_and_woken_when_the_journal_has_forgott
 
 
 @pytest.mark.slow
-def test_a_driver_suspended_at_every_operation(bench):
-    bench.assert_right((at, 2) for at in bench.operations)
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_a_driver_suspended_at_every_operation(bench, shard):
+    bench.assert_right((at, 2) for at in bench.operations[shard::SHARDS])
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize("epochs", [1, 15, 120])
-def test_a_driver_suspended_at_every_step(bench, epochs):
+def test_a_driver_suspended_at_every_step(bench, epochs, shard):
     """After 120 epochs the journal has forgotten the one that the driver was at."""
-    bench.assert_right((at, epochs) for at in bench.changes())
+    bench.assert_right((at, epochs) for at in bench.changes()[shard::SHARDS])

@@ -203,7 +203,8 @@ class RunningQuery:
         """Until the query has ended and everything is cleaned up; False if time runs out before. Raises its error."""
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]  # seconds, also parts of one
+            with self.epochs.telling_of_other_owners():  # Spark notices them too, and cannot tell whose they are
+                ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]  # seconds, parts too
         finally:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             over = not self.spark_query.isActive and self._closed.wait(left)
