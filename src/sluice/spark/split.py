@@ -6,6 +6,7 @@ routed and packed. The blobs are the only thing that crosses the exchange.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -86,6 +87,7 @@ class _Split:
         self.senders = senders(task.plan, stream, task.routing, task.tokens)
         self.waiting: list[pa.RecordBatch] = []
         self.waiting_rows = self.waiting_bytes = 0
+        self.attempt = uuid.uuid4().hex[:16]
         self.rows = self.late = self.nulls = self.out_of_range = 0
         self.newest: int | None = None
         self.seconds = {"crossing": 0.0, "read": 0.0, "split": 0.0}
@@ -115,6 +117,7 @@ class _Split:
     def _figures(self) -> dict[str, Any]:
         return {
             "stream": self.number,
+            "attempt": self.attempt,
             "rows": self.rows,
             "late": self.late,
             "nulls": self.nulls + sum(s.dropped for s in self.senders),
