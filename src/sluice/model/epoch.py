@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,15 @@ class Attempt:
     def prefix(number: int) -> str:
         """What the names of an epoch's files begin with."""
         return f"{number:012d}-"
+
+
+def name_attempts(attempts: Iterable[str]) -> str:
+    """A short name for some attempts together, the same for the same ones in any order.
+
+    >>> name_attempts(["a", "b"]) == name_attempts(["b", "a"]) != name_attempts(["a"])
+    True
+    """
+    return hashlib.sha256(" ".join(sorted(attempts)).encode()).hexdigest()[:16]
 
 
 _ATTEMPT = re.compile(r"(?P<number>\d{12})-\d{4}-(?P<run>[0-9a-f]+)-[0-9a-f]+[-.]")

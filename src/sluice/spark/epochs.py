@@ -22,7 +22,18 @@ from sluice.control.controller import Controller, about_sites
 from sluice.control.controller import Plan as Step
 from sluice.control.journal import Entry, Journal
 from sluice.model.columns import packed, unpacked
-from sluice.model.epoch import Attempt, Behind, EpochRecord, Queues, Times, left_over, newest_of, slowest, watermarks
+from sluice.model.epoch import (
+    Attempt,
+    Behind,
+    EpochRecord,
+    Queues,
+    Times,
+    left_over,
+    name_attempts,
+    newest_of,
+    slowest,
+    watermarks,
+)
 from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.plan import Plan
 from sluice.model.results import Listing, Part, Results
@@ -38,6 +49,8 @@ from sluice.state.workspace import Places, Workspace
 DELIVERED = "delivered"
 """Directory with a file named after the last epoch whose results were shown, of those that Spark's log does not tell
 of."""
+ATTEMPTS = 4
+"""How often an epoch's job is run if its sites have not taken in the same."""
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
 Report = dict[str, Any]
@@ -226,7 +239,7 @@ class Epochs:
         number = self.record.number + 1
         step, before = self._placed(len(tokens), why)
         split, site = self._tasks(number, tokens, before, step, catching_up=batch == self.record.batch)
-        reports = sorted(exchange(split, site), key=lambda r: (r["site"], r["level"]))
+        reports = _exchanged(exchange, split, site)
         exchanged = perf_counter()
         record = self._record(number, batch, before, reports)
         record.figures["seconds"] = _phases(reports, exchanged - begun)
@@ -393,6 +406,31 @@ class Epochs:
 
     def _listed(self, directory: str) -> set[str]:
         return {f"{directory}/{entry.name}".lstrip("/") for entry in self.storage.files(directory)}
+
+
+def _exchanged(exchange: Exchange, split: SplitTask, site: SiteTask) -> list[Report]:
+    """The reports of an epoch whose sites have all taken in the same; the job is run again until they have.
+
+    Spark makes blobs that were lost with an executor again. Two runs of a task may differ, and then sites that were
+    through before and sites that come after it have parts of two different epochs.
+    """
+    for _ in range(ATTEMPTS):
+        reports = sorted(exchange(split, site), key=lambda r: (r["site"], r["level"]))
+        if all(_agree(reports, level) for level in range(site.plan.levels)):
+            return reports
+    raise SluiceError(
+        f"epoch {site.number} was run {ATTEMPTS} times, and each time sites got what different attempts of the same "
+        "tasks had sent: executors are lost while it runs. Nothing of it was committed; see Spark's log for why they "
+        "are lost, then start the query again"
+    )
+
+
+def _agree(reports: list[Report], level: int) -> bool:
+    """Whether the sites of a level have all taken in what the same attempts sent: of the splits, or of the level below
+    those that reported."""
+    took = {r["tookIn"] for r in reports if r["level"] == level}
+    sent = {name_attempts(r["attempt"] for r in reports if r["level"] == level - 1)} if level else took
+    return len(took) == 1 and took == sent
 
 
 def _by_unit(reports: list[Report], routing: Routing) -> dict[str, str]:

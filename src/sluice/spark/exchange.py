@@ -27,8 +27,9 @@ _SETTINGS = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 # An executor lost in the middle of an epoch takes blobs with it. Spark makes them again, but not for sites that were
-# already through: two runs of a split may differ (in their timings, or because the user's stream does), so it gives up
-# the job. An epoch is all or nothing, and can be run again as a whole.
+# already through: two runs of a split may differ (in their timings, or because the user's stream does). Where Spark
+# sees that, it runs those again too, or gives up the job; where it does not, the reports tell (`epochs.py`). An epoch
+# is all or nothing, and can be run again as a whole.
 _ATTEMPTS = 4
 LET_GO_EVERY = 50
 """Epochs after which executors look again for what attempts left there that came to nothing: nobody tells of those."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from sluice.kernels.probe import Run
 from sluice.model.columns import packed
-from sluice.model.epoch import Attempt, EpochRecord, SiteShare, Times, newest_of, slowest, watermarks
+from sluice.model.epoch import Attempt, EpochRecord, SiteShare, Times, name_attempts, newest_of, slowest, watermarks
 from sluice.model.errors import StorageError
 from sluice.model.plan import Plan
 from sluice.model.routing import Ranges, Routing, intersect, ranges, subtract
@@ -42,6 +42,8 @@ from sluice.state.transaction import Forms, Keeping, Transaction
 from sluice.state.turns import Cohort, Limits, Turns
 from sluice.state.workspace import Places, Workspace, executor
 
+Said = dict[str, Any]
+"""What another task has to say beside its rows: a split its figures, a site of the level below how far it has come."""
 ROOMY = 0.75
 """Part of its memory that a site's state has to fit into before its units go together again."""
 
@@ -118,7 +120,7 @@ class _SiteEpoch:
         begun = perf_counter()
         with self._timing("sort"):
             new, splits, floors, passing = self._unpack(blobs)
-        self.now = slowest([newest_of(self.task.before.newest, splits), *floors])
+        self.now = slowest([newest_of(self.task.before.newest, splits), *(tuple(f["newest"]) for f in floors)])
         cohorts = self._cohorts()
         since = slowest([newest for _, newest in cohorts] or [self.now])
         with self._timing("open"):
@@ -143,12 +145,15 @@ class _SiteEpoch:
             manifest = transaction.commit(self.task.adapting.leaving, self.task.adapting.allowance)
         yield from passing
         if not self.last:
-            floor = {"newest": slowest([self.now, *(newest for _, newest in behind)])}
+            reached = slowest([self.now, *(newest for _, newest in behind)])
+            floor = {"newest": reached, "attempt": self.attempt.token}
             yield from (document(token, FLOOR, floor) for token in self.task.tokens)
             yield from (document(self.token, FIGURES, figures) for figures in splits)
         report = {
             "site": self.site,
             "level": self.level,
+            "attempt": self.attempt.token,
+            "tookIn": name_attempts(below["attempt"] for below in (floors if self.level else splits)),
             "runs": [run.as_json() for run in manifest],
             "parts": parts,
             "behind": [[[list(r) for r in units], list(newest)] for units, newest in behind],
@@ -352,12 +357,12 @@ class _SiteEpoch:
         state = self.operators[node].stored(input_)
         return Forms(state, Layout(self.operators[node].crossing(input_), state.event_time))
 
-    def _unpack(self, blobs: pa.Table) -> tuple[dict[int, Run], list[dict[str, Any]], list[Times], list[Blob]]:
+    def _unpack(self, blobs: pa.Table) -> tuple[dict[int, Run], list[Said], list[Said], list[Blob]]:
         """The new rows of this level's inputs, sorted; the figures of the splits; how far the sites of the level below
         have come; and what goes to levels above."""
         batches: dict[int, list[pa.RecordBatch]] = {}
-        figures: list[dict[str, Any]] = []
-        floors: list[Times] = []
+        figures: list[Said] = []
+        floors: list[Said] = []
         passing: list[Blob] = []
         schemas = {g: blob_schema(self.operators[n].crossing(i)) for g, (n, i) in self.local.items()}
         for chunk in blobs.to_batches():
@@ -365,7 +370,7 @@ class _SiteEpoch:
                 if number == FIGURES:
                     figures.append(json.loads(payload.as_py()))
                 elif number == FLOOR:
-                    floors.append(tuple(json.loads(payload.as_py())["newest"]))
+                    floors.append(json.loads(payload.as_py()))
                 elif number in schemas:
                     batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[number])
                     batches.setdefault(number, []).append(batch)

@@ -6,6 +6,7 @@ routed and packed. The blobs are the only thing that crosses the exchange.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -92,6 +93,7 @@ class _Split:
         self.senders = senders(task.plan, stream, task.routing, task.tokens)
         self.waiting: list[pa.RecordBatch] = []
         self.waiting_rows = self.waiting_bytes = 0
+        self.attempt = uuid.uuid4().hex[:16]
         self.rows = self.late = self.nulls = self.out_of_range = self.files = self.missing = self.corrupt = 0
         self.newest: int | None = None
         self.seconds = {"crossing": 0.0, "read": 0.0, "split": 0.0}
@@ -135,6 +137,7 @@ class _Split:
     def _figures(self) -> dict[str, Any]:
         return {
             **file_figures(self.number, self.files, self.missing, self.corrupt),
+            "attempt": self.attempt,
             "rows": self.rows,
             "late": self.late,
             "nulls": self.nulls + sum(s.dropped for s in self.senders),
