@@ -34,22 +34,22 @@ def ticking(epoch: int, rows: int, hot: float = 0.0) -> pa.Table:
 
 
 @pytest.mark.parametrize(("memory", "hot", "moves"), [(1 << 30, 0.0, False), (1 << 30, 0.5, True), (12_000, 0.0, True)])
-def test_rows_that_are_replaced_leave_large_state(tmp_path, memory, hot, moves):
+def test_rows_that_are_replaced_leave_large_state(tmp_path, memory, hot, moves, epochs):
     """State far beyond what one merge takes, all of it replaced again and again; units move and wait on disk."""
     plan = plan_of([handle(S).groupBy("k").last(K).agg(total=("v", "sum"), n=("*", "count")).relation])
     query = DirectQuery(plan, tmp_path, sites=2, memory=memory)
     seen = []
     most_rows = most_runs = most_durable = 0.0
-    for epoch in range(90):
-        if epoch == 50:
+    for epoch in range(epochs):
+        if epoch == 30:
             query.close()
             query = DirectQuery(plan, tmp_path, sites=2, memory=memory)
-        if moves and epoch % 20 == 10:
-            query.epochs.settings.controller.ask(Move(epoch % 16, epoch // 20 % 2, "asked for"))
+        if moves and epoch % 10 == 5:
+            query.epochs.settings.controller.ask(Move(epoch % 16, epoch // 10 % 2, "asked for"))
         seen.append(ticking(epoch, 100, hot))
         query.run([seen[-1]])
         record = query.epochs.record
-        if epoch >= 30:
+        if epoch >= 20:
             most_rows = max(most_rows, sum(s["rows"] for s in record.figures["sites"]))
             most_runs = max(most_runs, *(s["segments"] for s in record.figures["sites"]))
             stored = sum(p.stat().st_size for p in (tmp_path / "checkpoint" / "state").iterdir())
@@ -67,12 +67,12 @@ def test_rows_that_are_replaced_leave_large_state(tmp_path, memory, hot, moves):
     assert multiset(query.results()) == multiset(expected.cast(query.results().schema))
 
 
-@pytest.mark.parametrize("memory", [1 << 30, 12_000])
-def test_a_join_whose_state_is_in_many_pieces(tmp_path, memory):
+@pytest.mark.parametrize(("memory", "epochs"), [(1 << 30, 30), (12_000, 12)])
+def test_a_join_whose_state_is_in_many_pieces(tmp_path, memory, epochs):
     a, b = stream("a", delay=5 * SECOND), stream("b", delay=5 * SECOND)
     spec = join([a, b], 20 * SECOND)
     query = DirectQuery(spec, tmp_path, sites=2, memory=memory)
-    rows = [(ticking(epoch, 80, 0.05), ticking(1000 + epoch, 80, 0.05)) for epoch in range(30)]
+    rows = [(ticking(epoch, 80, 0.05), ticking(1000 + epoch, 80, 0.05)) for epoch in range(epochs)]
     rows = [(left, right.set_column(1, "ts", left["ts"])) for left, right in rows]
     for new in rows:
         query.run(list(new))

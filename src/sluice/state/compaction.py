@@ -6,12 +6,12 @@ any part of it can be merged alone:
 
 - `FAN_IN` runs of one range and like size become one, or several of narrower ranges. A merged run spans at most half
   the time that state is kept, so that it can leave as a whole soon after its newest row has expired.
-- Where merges make state smaller (older rows have been replaced), runs of a range are merged as soon as the newer ones
-  are as large as the largest; and those of a wide range are written into the narrower ones below as soon as they are
+- Where merges make state smaller (older rows have been replaced), runs of a range are merged as soon as the others are
+  half as large as the largest; and those of a wide range are written into the narrower ones below as soon as they are
   half as large as these. So what is replaced does not stay for long, however large the state is.
 
-Durable files are shared by the runs that an epoch writes. When less than half of their bytes are in use, the runs of
-the emptiest one are written anew.
+Durable files are shared by the runs that an epoch writes. When less than two thirds of their bytes are in use, the runs
+of the emptiest one are written anew.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def _due(runs: Sequence[RunRef], keep_from: int | None, retention: int | None, s
     for run in runs:
         # one row far ahead of the others would keep a whole run of expired rows alive: write the rest anew
         middle, rows = run.segment.middle, run.segment.rows
-        if keep_from is not None and middle < keep_from - max(retention or 0, 1) and rows > 1:
+        outlived = keep_from is not None and middle < keep_from - max(retention or 0, 1) and rows > 1
+        if outlived or (run.bytes > 2 * PIECE_BYTES and not _is_one(run.segment.hashes)):
             yield Merge([run], run.segment.hashes)
     by_range: dict[HashRange, list[RunRef]] = {}
     for run in runs:
@@ -130,7 +131,7 @@ def _replaced(by_range: dict[HashRange, list[RunRef]]) -> Iterator[Merge]:
 
 
 def _outweighed(hashes: HashRange, runs: Sequence[RunRef]) -> Iterator[Merge]:
-    """A merge of all runs of a range, where the others are as large as the largest."""
+    """A merge of all runs of a range, where the others are half as large as the largest."""
     sizes = [run.bytes for run in runs]
     most = ONE_KEY_BYTES if _is_one(hashes) else MERGE_BYTES
     if len(runs) > 1 and 1.5 * max(sizes) <= sum(sizes) <= most:
