@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -86,13 +87,16 @@ class ObjectStoreFiles:
 
     @contextmanager
     def writing(self, name: str, finish: Finish) -> Iterator[Any]:
-        key = self._key(name)
-        with (
-            _worded(),
-            obstore.open_writer(self.store, key, buffer_size=PART, max_concurrency=PARTS_AT_ONCE) as upload,
-        ):
+        upload = obstore.open_writer(self.store, self._key(name), buffer_size=PART, max_concurrency=PARTS_AT_ONCE)
+        try:
             yield _Output(upload)
             finish()
+        except BaseException:
+            with suppress(Exception):
+                upload.__exit__(*sys.exc_info())  # which gives up what was uploaded
+            raise
+        with _worded():
+            upload.close()
 
     streaming = writing
 
@@ -176,7 +180,8 @@ class _Output(io.RawIOBase):
         return True
 
     def write(self, data: Any, /) -> int:
-        return int(self._upload.write(memoryview(data).cast("B")))
+        with _worded():
+            return int(self._upload.write(memoryview(data).cast("B")))
 
 
 @contextmanager
