@@ -108,8 +108,10 @@ def test_what_only_spark_can_read_is_read_by_spark_and_said(
     query = run_to_view(rows, tmp_path, "by_spark")
     assert {(r.k, r.n) for r in spark.table("by_spark").collect()} == {("a\nb", 1), ('c"d', 0)}
     query.explain()
+    rows.explain()
     said = capsys.readouterr().out
-    assert f"rows of Spark out of csv files from {tmp_path}/in, which reads the option multiLine='true'" in said
+    assert f"rows of Spark out of csv files from {tmp_path}/in, because of the option multiLine='true'" in said
+    assert "Source 'ticks' is read as rows of Spark, because of the option multiLine='true'" in said
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,8 @@ def _refuse_unread(files: BatchFiles, source: Source) -> None:
     name, options = source.stream.name, source.file_options
     if files.missing and not options.ignore_missing:
         raise MissingFile(
-            f"stream {name!r}: the file {files.missing[0]!r} is gone, and was not read yet{_more(files.missing)}. Bring it "
-            "back under its name and start the query again: nothing is lost. With the option "
+            f"stream {name!r}: the file {files.missing[0]!r} is gone, and was not read yet{_more(files.missing)}. "
+            "Bring it back under its name and start the query again: nothing is lost. With the option "
             "ignoreMissingFiles=True files that are gone are skipped"
         )
     if files.empty and not options.ignore_corrupt:
