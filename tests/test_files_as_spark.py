@@ -194,6 +194,8 @@ def test_values_are_read_as_spark_reads_them_or_refused(oracle: Oracle) -> None:
                     continue
                 if not set(text) & set(',"\n'):
                     lines["csv"].append("," * i + text + "," * (len(TYPED) - i - 1) + "\n")
+                if text == "-0":  # in any column, it has numbers looked at that would pass
+                    continue
                 lines["json"] += [f'{{"{field.name}": {value}}}\n' for value in (text, json.dumps(text))]
         for format in lines:
             options = {"timeZone": zone} | ({"header": "false"} if format == "csv" else {})

@@ -1,7 +1,7 @@
-"""Whether the files that Spark's source has put into a micro-batch are still there.
+"""Whether every file that Spark's source has put into a micro-batch is read.
 
-Spark lists the files once more when it makes the batch, and passes over those that are gone: no task ever hears of
-them. But the batch's plan has both lists.
+Spark lists the files once more when it makes the batch. Those that are gone by then, or have no bytes, it passes over:
+no task ever hears of them. But the batch's plan has both lists.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -20,85 +21,97 @@ from sluice.spark.split import SplitTask, file_figures
 
 _QUERY_ID = "sql.streaming.queryId"
 # What Java prints of a file's status: one call then does for all files.
-_PATH = re.compile(r"\{path=([^\n]*); isDirectory=")
-_EMPTY = re.compile(r"\{path=([^\n]*); isDirectory=false; length=0; ")
+_STATUS = re.compile(r"\{path=([^\n]*); isDirectory=\w+; length=(\d+);")
 
 
 @dataclass(frozen=True)
-class Listing:
-    """One source's files of a micro-batch: how many Spark's source put in, which of them are gone, which are empty."""
+class BatchFiles:
+    """One source's files of a micro-batch, as Spark's plan of it has them (an `InMemoryFileIndex` of the JVM)."""
 
     source: int
-    files: int
-    missing: tuple[str, ...]
-    empty: tuple[str, ...]
+    index: Any
+
+    @cached_property
+    def count(self) -> int:
+        """How many files Spark's source put in."""
+        return int(self.index.rootPaths().size())
+
+    @cached_property
+    def some_missing(self) -> bool:
+        return self.count > int(self.index.allFiles().size())
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        statuses = str(self.index.allFiles().mkString("\n"))
+        return {path: int(size) for path, size in _STATUS.findall(statuses)}
+
+    @property
+    def missing(self) -> list[str]:
+        return [path for path in str(self.index.rootPaths().mkString("\n")).split("\n") if path not in self._sizes]
+
+    @property
+    def empty(self) -> list[str]:
+        return [path for path, size in self._sizes.items() if size == 0]
 
 
-def files_of_batch(spark: SparkSession, sources: Sequence[Source]) -> list[Listing]:
+def files_of_batch(spark: SparkSession, sources: Sequence[Source]) -> list[BatchFiles]:
     """The files of the micro-batch that the calling `foreachBatch` function is given, by source."""
     if all(source.path is None for source in sources):
         return []
     query = spark._jsparkSession.streams().get(spark.sparkContext.getLocalProperty(_QUERY_ID))
     leaves = query.streamingQuery().lastExecution().analyzed().collectLeaves()
-    return [_listing(leaf.relation(), sources) for leaf in _each(leaves) if _is_ours(leaf)]
+    relations = [leaf.relation() for leaf in _each(leaves) if leaf.getClass().getName().endswith(".LogicalRelation")]
+    tagged = [(relation, relation.options().get(SOURCE_NUMBER)) for relation in relations]
+    return [BatchFiles(int(number.get()), relation.location()) for relation, number in tagged if number.isDefined()]
 
 
-def with_listing(exchange: Exchange, listings: Sequence[Listing], sources: Sequence[Source]) -> Exchange:
-    """The exchange of a micro-batch after a look at its files: those that are gone or empty stop it, or are counted."""
+def with_all_files(exchange: Exchange, batch: Sequence[BatchFiles], sources: Sequence[Source]) -> Exchange:
+    """The exchange of a micro-batch that reads all its files: those that are gone or empty stop it, or are counted."""
 
     def run(split: SplitTask, site: Any) -> list[Report]:
-        for listing in listings:
-            _refuse(listing, sources[listing.source])
+        for files in batch:
+            if files.some_missing or sources[files.source].frame is not None:
+                _refuse_unread(files, sources[files.source])
         reports = exchange(split, site)
         splits = [s for report in reports for s in report["splits"]]
-        for listing in listings:
-            read = sum(s["files"] for s in splits if s["stream"] == listing.source)
-            reports[0]["splits"].append(_figures(listing, sources[listing.source], read))
+        for files in batch:
+            read = sum(s["files"] for s in splits if s["stream"] == files.source)
+            reports[0]["splits"].append(_unread(files, sources[files.source], read))
         return reports
 
     return run
 
 
-def _refuse(listing: Listing, source: Source) -> None:
+def _unread(files: BatchFiles, source: Source, read: int) -> dict[str, Any]:
+    """The figures of files that no task heard of."""
+    if source.frame is None and read == files.count:
+        return file_figures(files.source)
+    _refuse_unread(files, source)
+    empty = len(files.empty)
+    missing = len(files.missing) if source.frame is not None else files.count - read - empty
+    if missing and not source.file_options.ignore_missing:
+        raise MissingFile(f"stream {source.stream.name!r}: {missing} of {files.count} files were not read")
+    return file_figures(files.source, missing=missing, corrupt=empty)
+
+
+def _refuse_unread(files: BatchFiles, source: Source) -> None:
     name, options = source.stream.name, source.file_options
-    if listing.missing and not options.ignore_missing:
+    if files.missing and not options.ignore_missing:
         raise MissingFile(
-            f"stream {name!r}: {_first_of(listing.missing)} gone, though not read yet. Bring it back under its name "
-            "and start the query again: nothing is lost. With the option ignoreMissingFiles=True such files are skipped"
+            f"stream {name!r}: the file {files.missing[0]!r} is gone, and was not read yet{_more(files.missing)}. "
+            "Bring it back under its name and start the query again: nothing is lost. With the option "
+            "ignoreMissingFiles=True files that are gone are skipped"
         )
-    if source.frame is not None and listing.empty and not options.ignore_corrupt:  # else its task finds it
+    if files.empty and not options.ignore_corrupt:
         raise CorruptFile(
-            f"stream {name!r}: {_first_of(listing.empty)} without any bytes: content was lost, or is being written. "
-            "Mend it under its name and start the query again; with the option ignoreCorruptFiles=True it is skipped"
+            f"stream {name!r}: the file {files.empty[0]!r} has no bytes: it has lost its content, or is still being "
+            f"written{_more(files.empty)}. Mend it under its name and start the query again: nothing is lost. With the "
+            "option ignoreCorruptFiles=True such files are skipped"
         )
 
 
-def _figures(listing: Listing, source: Source, read: int) -> dict[str, Any]:
-    """What the tasks could not count: files they never heard of."""
-    if source.frame is not None:
-        return file_figures(listing.source, missing=len(listing.missing), corrupt=len(listing.empty))
-    return file_figures(listing.source, missing=listing.files - read)
-
-
-def _first_of(files: Sequence[str]) -> str:
-    others = f" and {len(files) - 1} other files are" if len(files) > 1 else " is"
-    return f"the file {files[0]!r}{others}"
-
-
-def _is_ours(leaf: Any) -> bool:
-    name = str(leaf.getClass().getName())
-    return name.endswith(".LogicalRelation") and leaf.relation().options().get(SOURCE_NUMBER).isDefined()
-
-
-def _listing(relation: Any, sources: Sequence[Source]) -> Listing:
-    number, index = int(relation.options().get(SOURCE_NUMBER).get()), relation.location()
-    files, found = int(index.rootPaths().size()), index.allFiles()
-    if files <= int(found.size()) and sources[number].frame is None:
-        return Listing(number, files, (), ())
-    statuses = str(found.mkString("\n"))
-    there = set(_PATH.findall(statuses))
-    missing = tuple(path for path in str(index.rootPaths().mkString("\n")).split("\n") if path not in there)
-    return Listing(number, files, missing, tuple(_EMPTY.findall(statuses)))
+def _more(files: Sequence[str]) -> str:
+    return f" (and {len(files) - 1} more)" if len(files) > 1 else ""
 
 
 def _each(sequence: Any) -> Iterator[Any]:

@@ -25,7 +25,7 @@ from sluice.model.plan import Plan
 from sluice.spark.callbacks import BatchCallback, as_error
 from sluice.spark.epochs import Epochs, Settings, Sink
 from sluice.spark.exchange import Sites
-from sluice.spark.listing import files_of_batch, with_listing
+from sluice.spark.listing import files_of_batch, with_all_files
 from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, console
 from sluice.spark.sources import Source, combined, ways_to_read
 from sluice.state.storage import Storage
@@ -126,7 +126,7 @@ class RunningQuery:
             with self._turn:
                 why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on)
                 files = files_of_batch(self.spark, self.sources)
-                exchange = with_listing(self.sites.exchange(batch), files, self.sources)
+                exchange = with_all_files(self.sites.exchange(batch), files, self.sources)
                 self.epochs.run(number, self.sites.tokens, exchange, why)
             self._last_epoch = time.monotonic()
         except Py4JJavaError as failure:

@@ -59,9 +59,9 @@ class Source:
         if self.format is not None and self.frame is None:
             return f"{self.format.format} files as Arrow from {self.path}"
         files = f" out of {self.format.format} files from {self.path}" if self.format is not None else ""
-        reasons = [f"reads {'; '.join(self.file_options.why_spark)}"] if self.file_options.why_spark else []
-        reasons += [f"computes {'; '.join(self.computed)}"] if self.computed else []
-        return f"rows of Spark{files}" + (f", which {' and '.join(reasons)}" if reasons else "")
+        because = f", because of {', '.join(self.file_options.why_spark)}" if self.file_options.why_spark else ""
+        computes = f", which computes {'; '.join(self.computed)}" if self.computed else ""
+        return f"rows of Spark{files}{because}{computes}"
 
 
 def can_be_rows(source: Source) -> bool:
