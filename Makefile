@@ -19,7 +19,7 @@ demo: setup ## streams joined while one site turns slow, under static and hybrid
 test: setup ## all tests but the slow ones; ARGS="-k join" narrows them
 	@$(RUN) python -m pytest -m "not slow" $(ARGS)
 
-test-slow: setup ## the long tests: kills and soak
+test-slow: setup ## the long tests: kills, suspensions, damage, chaos and soak
 	@$(RUN) python -m pytest -m slow $(ARGS)
 
 bench: setup ## Sluice beside Spark's own join, Flink and DuckDB; ARGS="--help" lists the choices

@@ -122,6 +122,10 @@ class Journal:
         root = [e.name for e in self.storage.files()]
         self.storage.delete_all(n for n in root if n.startswith(IDENTITY) and n.endswith(".tmp"))
 
+    def is_at(self, record: EpochRecord) -> bool:
+        """Whether this is the record of the newest entry that this process put."""
+        return self.head is not None and self.head.record is record
+
     def is_owned(self) -> bool:
         """Whether no other driver has taken the checkpoint over."""
         return self.head is not None and self.indexes()[-1:] == [self.head.index]

@@ -180,7 +180,8 @@ class Epochs:
         """Let no epoch run any more, and remove what failed attempts at the epochs left."""
         self.end()
         with self.busy:
-            if self.journal.is_owned():
+            # a commit can come through although it failed here: then what looks left over is the newest epoch's
+            if self.journal.is_at(self.record) and self.journal.is_owned():
                 self._tidy()
 
     def _tidy(self) -> None:
