@@ -22,10 +22,10 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.control.journal import FORMAT
 from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.plan import Plan
+from sluice.spark.batch_files import files_of_batch, with_all_files
 from sluice.spark.callbacks import BatchCallback, as_error
 from sluice.spark.epochs import Epochs, Settings, Sink
 from sluice.spark.exchange import Sites
-from sluice.spark.listing import files_of_batch, with_all_files
 from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, console
 from sluice.spark.sources import Source, combined, ways_to_read
 from sluice.state.storage import Storage
