@@ -21,7 +21,7 @@ KEYS, K = 300, 3
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Pieces of a hundred rows or so, in place of a million."""
-    for name, size in (("PIECE_BYTES", 4000), ("MERGE_BYTES", 16_000), ("SMALLEST_BYTES", 2000)):
+    for name, size in (("PIECE_BYTES", 4000), ("MERGE_BYTES", 16_000), ("SMALLEST_BYTES", 2000), ("LARGE_BYTES", 1000)):
         monkeypatch.setattr(compaction, name, size)
 
 
@@ -33,7 +33,10 @@ def ticking(epoch: int, rows: int, hot: float = 0.0) -> pa.Table:
     return pa.table([keys, pa.array(times, TIME), rng.integers(0, 1000, rows)], schema=S.schema)
 
 
-@pytest.mark.parametrize(("memory", "hot", "moves"), [(1 << 30, 0.0, False), (1 << 30, 0.5, True), (12_000, 0.0, True)])
+@pytest.mark.parametrize(
+    ("memory", "hot", "moves", "epochs"),
+    [(1 << 30, 0.0, False, 80), (1 << 30, 0.5, True, 80), (12_000, 0.0, True, 40)],
+)
 def test_rows_that_are_replaced_leave_large_state(tmp_path, memory, hot, moves, epochs):
     """State far beyond what one merge takes, all of it replaced again and again; units move and wait on disk."""
     plan = plan_of([handle(S).groupBy("k").last(K).agg(total=("v", "sum"), n=("*", "count")).relation])

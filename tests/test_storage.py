@@ -178,8 +178,8 @@ def test_a_file_is_created_once(storage):
 
 
 def test_of_drivers_that_create_the_same_file_at_once_exactly_one_has_done_it(storage):
-    """200 files, four threads on each, with the same content: only the put itself can tell who won."""
-    drivers = [Storage(storage.uri) for _ in range(4)]
+    """200 files, two threads on each, with the same content: only the put itself can tell who won."""
+    drivers = [Storage(storage.uri) for _ in range(2)]
     storage.make_dir("journal")
     with ThreadPoolExecutor(len(drivers)) as pool:
         for number in range(200):

@@ -6,9 +6,9 @@ any part of it can be merged alone:
 
 - `FAN_IN` runs of one range and like size become one, or several of narrower ranges. A merged run spans at most half
   the time that state is kept, so that it can leave as a whole soon after its newest row has expired.
-- Where merges make state smaller (older rows have been replaced), runs of a range are merged as soon as the others are
-  half as large as the largest; and those of a wide range are written into the narrower ones below as soon as they are
-  half as large as these. So what is replaced does not stay for long, however large the state is.
+- Where merges make state smaller (older rows have been replaced), large runs of a range are merged as soon as the
+  others are half as large as the largest; and those of a wide range are written into the narrower ones below as soon
+  as they are half as large as these. So what is replaced does not stay for long, however large the state is.
 
 Durable files are shared by the runs that an epoch writes. When less than two thirds of their bytes are in use, the runs
 of the emptiest one are written anew.
@@ -30,6 +30,8 @@ PIECE_BYTES = 64 << 20
 """A merged run is cut to about so many, unless all its rows have one hash. One that has twice as many is cut again."""
 MERGE_BYTES = FAN_IN * PIECE_BYTES
 """A merge of more would hold an epoch up for long."""
+LARGE_BYTES = PIECE_BYTES // 4
+"""Smaller runs are merged when they are many, not for what they hold too much: that costs more than it saves."""
 ONE_KEY_BYTES = 1 << 30
 """So many bytes of one hash are merged at most: at 2 GB a column of text is full."""
 SMALLEST_BYTES = 16 << 10
@@ -134,7 +136,8 @@ def _outweighed(hashes: HashRange, runs: Sequence[RunRef]) -> Iterator[Merge]:
     """A merge of all runs of a range, where the others are half as large as the largest."""
     sizes = [run.bytes for run in runs]
     most = ONE_KEY_BYTES if _is_one(hashes) else MERGE_BYTES
-    if len(runs) > 1 and 1.5 * max(sizes) <= sum(sizes) <= most:
+    largest = max(sizes)
+    if len(runs) > 1 and largest >= LARGE_BYTES and 1.5 * largest <= sum(sizes) <= most:
         yield Merge(runs, hashes)
 
 
