@@ -119,8 +119,8 @@ def suspended_at(operation: str, pattern: str, count: str) -> AbstractContextMan
 
 
 def suspend() -> None:
-    """This process and all below it, the JVM's Python workers too, at one moment; not the shells that wait for their end
-    to remove what they leave, which may soon be below nobody who would wake them."""
+    """This process and all below it, the JVM's Python workers too, at one moment; not the shells that wait for their
+    end to remove what they leave, which may soon be below nobody who would wake them."""
     import psutil
 
     for process in psutil.Process().children(recursive=True):
