@@ -19,11 +19,11 @@ demo: setup ## streams joined while one site turns slow, under static and hybrid
 test: setup ## all tests but the slow ones; ARGS="-k join" narrows them
 	@$(RUN) python -m pytest -m "not slow" $(ARGS)
 
-test-slow: setup ## the long tests: kills and soak
+test-slow: setup ## the long tests: kills, suspensions, damage, chaos and soak
 	@$(RUN) python -m pytest -m slow $(ARGS)
 
 bench: setup ## Sluice beside Spark's own join, Flink and DuckDB; ARGS="--help" lists the choices
-	@scripts/flink.sh
+	@scripts/flink.sh $(ARGS)
 	@$(RUN) python -m benchmarks.run $(ARGS)
 
 bench-adapt: setup ## policies side by side while sites slow down, keys drift and memory shrinks; ARGS="--help"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,19 @@ FIRST_ARRIVAL = 1_700_000_000  # modification time of the first file; each later
 CSV_PARTS = 2  # one per Flink reader, so that each reader sees its rows in event-time order
 
 
+def open_cache(cache: Path) -> Path:
+    """The directory for rows and logs, made if it is not there yet."""
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as problem:
+        sys.exit(
+            f"{problem.filename} is in the way: rows are kept there, and it is no directory. Remove it, or name "
+            "another place with --cache"
+        )
+    (cache / ".gitignore").write_text("*\n")
+    return cache
+
+
 def prepare(w: Workload, cache: Path = CACHE) -> Path:
     """Directory with ``<stream>/<number>.parquet`` of the workload, made if it is not there yet."""
     home = cache / f"{w.name}-{w.files}x{w.rows_per_file}"
@@ -42,7 +56,6 @@ def prepare(w: Workload, cache: Path = CACHE) -> Path:
             path = folder / f"{number:04d}.parquet"
             pq.write_table(rows(w, stream, number), path)
             os.utime(path, (FIRST_ARRIVAL + number,) * 2)
-    (cache / ".gitignore").write_text("*\n")
     w.save(home)
     return home
 
@@ -162,7 +175,7 @@ def main() -> None:
     parser.add_argument("--csv", action="store_true")
     args = parser.parse_args()
     w = WORKLOADS[args.workload]
-    home = prepare(quick(w) if args.quick else w, args.cache)
+    home = prepare(quick(w) if args.quick else w, open_cache(args.cache))
     print(as_csv(home) if args.csv else home)
 
 

@@ -37,11 +37,21 @@ def arguments() -> argparse.Namespace:
     peers = (*PEERS, *EXTRA_PEERS)
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows and of the state")
     parser.add_argument("--only", type=lambda t: chosen(t, names), default=list(names), metavar=",".join(names))
-    parser.add_argument("--peers", type=lambda t: chosen(t, peers), default=list(PEERS), metavar=",".join(peers))
+    parser.add_argument("--peers", type=lambda t: chosen(t, peers), metavar=",".join(peers))
     parser.add_argument("--no-sluice", action="store_true", help="the peers alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there too")
     parser.add_argument("--cache", type=Path, default=data.CACHE, help="where data sets and logs are kept")
     return parser.parse_args()
+
+
+def taking_part(named: list[str] | None) -> list[str]:
+    """The peers asked for by name, all of them; if none were, those that are installed."""
+    missing = {peer: why for peer in named or PEERS if (why := contenders.missing(peer))}
+    if named and missing:
+        sys.exit("; ".join(f"{peer} cannot take part: {why}" for peer, why in missing.items()))
+    for peer, why in missing.items():
+        print(f"{peer} is left out: {why}")
+    return [peer for peer in named or PEERS if peer not in missing]
 
 
 def compete(w: Workload, names: list[str], cache: Path, every_count: bool) -> list[Result]:
@@ -84,13 +94,8 @@ def main() -> int:
     head = {"versions": report.versions(), "machine": report.machine()}
     for title, values in head.items():
         report.facts(title, values)
-    peers = []
-    for peer in args.peers:
-        why = contenders.missing(peer)
-        if why:
-            print(f"{peer} is left out: {why}")
-        else:
-            peers.append(peer)
+    peers = taking_part(args.peers)
+    data.open_cache(args.cache)
     results = []
     for name in args.only:
         w = quick(WORKLOADS[name]) if args.quick else WORKLOADS[name]

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Prepares .venv-flink, the environment of the Flink contender. Without it the benchmark goes on without Flink.
+# It is given the benchmark's own arguments: where --peers leaves Flink out there is nothing to prepare.
 set -uo pipefail
+[[ " $* " == *" --peers"* && " $* " != *flink* ]] && exit 0
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 requirements=benchmarks/flink-requirements.txt
 stamp=.venv-flink/.made-from

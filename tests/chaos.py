@@ -30,24 +30,26 @@ from test_group_by import rounded
 from sluice.control import controller
 from sluice.model.columns import unpacked
 from sluice.model.epoch import EpochRecord, left_over
+from sluice.model.errors import CheckpointError
 from sluice.model.routing import intersect
 from sluice.model.state import numbers
 from sluice.model.view import Move
 from sluice.spark import epochs, site
 from sluice.spark.site import SiteTask
-from sluice.state import storage, tiers, transaction, turns
-from sluice.state.workspace import Places, close_workspaces
+from sluice.state import segment, storage, tiers, transaction, turns
+from sluice.state.workspace import Places
 
 EXECUTORS, MOST_SITES = 2, 4
 TICK = 0.001
 """Seconds that pass with every look at a clock, about."""
-OPERATIONS, DURABLE = 100, 25
-"""File operations of an epoch among which trouble comes, and those of them in durable storage."""
+OPERATIONS, DURABLE, COMMIT, START = 100, 25, 30, 25
+"""File operations of an epoch among which trouble comes; those of them in durable storage; those of its commit and of
+showing its results; those of a driver's start."""
 PATIENCE = 300
 """Epochs in which all that waits has to have had its turn."""
 MEMORY = (0, 3_000, 12_000, 40_000, 1 << 30)
 FIGURES = ("moves", "spills", "fetches", "backlogRows", "catchUp", "lateRows")
-TROUBLE = ("task", "speculation", "job", "epoch", "durable", "report", "full")
+TROUBLE = ("task", "speculation", "job", "epoch", "durable", "commit", "report", "full", "takeover")
 
 
 class Death(Exception):
@@ -68,7 +70,7 @@ class Clock:
         self.now += float(self.rng.exponential(TICK))
         return self.now
 
-    perf_counter = process_time = time
+    monotonic = perf_counter = process_time = time
 
     def sleep(self, seconds: float) -> None:
         self.now += max(0.0, seconds)
@@ -91,21 +93,27 @@ def in_its_own_world(rng: np.random.Generator) -> Iterator[Clock]:
             patch.setattr(module, "uuid", names)
         patch.setattr(controller, "LEAST", int(rng.choice([1, 2_000, 1 << 20])))
         patch.setattr(controller, "COPIED", 20_000.0)
+        patch.setattr(segment, "BLOCK_BYTES", int(rng.choice([200, 2_000, 1 << 16])))
         yield clock
 
 
 @contextmanager
-def interrupted(operation: int, then: Callable[[], object], besides: tuple[str, ...] = ()) -> Iterator[None]:
+def interrupted(
+    operation: int, then: Callable[[], object], besides: tuple[str, ...] = (), since: str = ""
+) -> Iterator[None]:
     """Have something happen just before a file operation, counted from 0; what it raises, happens too.
 
-    Operations on paths that begin with one of `besides` do not count.
+    Operations on paths that begin with one of `besides` do not count, nor those before the first one that puts a file
+    to a path with `since` in it.
     """
-    count = -1
+    count, counting = -1, not since
 
     def watcher(name: str, path: str) -> None:
-        nonlocal count
-        count += not path.startswith(besides)
+        nonlocal count, counting
+        counting = counting or (name == "put" and since in path)
+        count += counting and not path.startswith(besides)
         if count == operation:
+            count += 1  # once: what happens has operations of its own
             then()
 
     with storage.watch(watcher):
@@ -155,6 +163,7 @@ class Chaos:
         self.keys, self.nulls = int(rng.choice([3, 20])), bool(rng.random() < 0.3)
         self.places = [Places(str(root / f"memory{i}"), str(root / f"disk{i}")) for i in range(EXECUTORS)]
         self.local = tuple(str(root) for places in self.places for root in places.roots())
+        self.zombies: list[ChaosQuery] = []
         self.sites, self.at = int(rng.integers(1, MOST_SITES + 1)), [0] * MOST_SITES
         self.seen: list[list[pa.Table]] = [[] for _ in self.flow.plan.sources]
         self.checked: EpochRecord | None = None
@@ -180,7 +189,8 @@ class Chaos:
         self.query = ChaosQuery(self, **options)
         self.limits = [self.options["memory"]] * MOST_SITES
         self.tidied = False
-        self.say(f"driver with {self.sites} sites from epoch {self.query.epochs.record.number}")
+        self.started_from = self.query.epochs.record.number
+        self.say(f"driver with {self.sites} sites from epoch {self.started_from}")
 
     def go(self) -> None:
         for batch in range(self.batches):
@@ -221,6 +231,10 @@ class Chaos:
             self.executor_dies(int(self.rng.integers(0, EXECUTORS)))
         if self.chance(self.trouble / 4):
             self.files_vanish()
+        if self.chance(self.trouble / 4):
+            self.bits_flip()
+        if self.zombies and self.chance(0.3):
+            self.wake(self.zombies[int(self.rng.integers(0, len(self.zombies)))])
         if self.chance(self.trouble / 2):
             self.reassign_executor(int(self.rng.integers(0, self.sites)))
         if self.chance(self.trouble / 3):
@@ -243,6 +257,11 @@ class Chaos:
             elif kind == "durable":
                 with interrupted(at % DURABLE, self.death_of_the_driver, besides=self.local):
                     run()
+            elif kind == "commit":
+                with interrupted(at % COMMIT, self.death_of_the_driver, besides=self.local, since="/journal/"):
+                    run()
+            elif kind == "takeover":
+                self.taken_over(run, at)
             elif kind == "report":
                 run(before_commit=self.death_of_the_driver)
             elif kind == "full":
@@ -263,8 +282,39 @@ class Chaos:
             before = self.query.epochs.record.number
         self.hurt = None
         self.check()
-        if self.query.epochs.record.number > before:
+        if self.query.epochs.record.number > max(before, self.started_from):
             self.check_limits()
+
+    def taken_over(self, run: Callable[..., object], at: int) -> None:
+        """Another driver takes the checkpoint over and does the epoch, while this one is in the midst of it."""
+        suspended = self.query
+
+        def take_over() -> None:
+            self.say("  another driver takes over")
+            self.start()
+            self.tidied = True  # what the other one still writes comes on top
+            run()
+
+        when = {"besides": self.local, "since": "/journal/"} if self.chance(0.5) else {"besides": self.local}
+        try:
+            with interrupted(at % COMMIT, take_over, **when):
+                run()
+        except CheckpointError as refusal:
+            assert self.query is not suspended and "taken over" in str(refusal), refusal
+            self.happened["refused"] += 1
+        if self.query is not suspended:
+            self.happened["takeover"] += 1
+            self.zombies.append(suspended)
+
+    def wake(self, zombie: ChaosQuery) -> None:
+        """A driver that has lost the checkpoint goes on, as if it had not."""
+        self.happened["zombie"] += 1
+        self.say(f"  the driver that was at epoch {zombie.epochs.record.number} goes on")
+        if self.chance(0.2):
+            zombie.epochs.close()
+        elif not zombie.epochs.closed:
+            with pytest.raises(CheckpointError, match="taken over"):
+                zombie.run(self.arriving(zombie.next))
 
     def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
         """A site's task, with what happens to it."""
@@ -336,11 +386,32 @@ class Chaos:
         for file in gone:
             file.unlink()
 
+    def bits_flip(self) -> None:
+        """Some files of the local tiers are not what was written any more."""
+        files = sorted(f for places in self.places for root in places.roots() for f in root.rglob("*.arrow"))
+        hurt = [f for f in files if self.chance(0.3)]
+        self.say(f"  bits flip in {len(hurt)} of {len(files)} local files")
+        for file in hurt:
+            data = bytearray(file.read_bytes())
+            data[int(self.rng.integers(0, len(data)))] ^= 1 << int(self.rng.integers(0, 8))
+            file.write_bytes(data)
+            self.happened["flipped bit"] += 1
+
     def restart(self) -> None:
         self.happened["restart"] += 1
         if self.chance(0.3):
             self.query.epochs.close()
             self.close_workspaces()
+        elif self.chance(0.3):
+            self.zombies.append(self.query)
+        if self.chance(self.trouble):
+            try:
+                with interrupted(int(self.rng.integers(0, START)), self.death_of_the_driver, besides=self.local):
+                    self.start()
+                return
+            except Death:
+                self.happened["death: start"] += 1
+                self.say("  the driver dies while it starts")
         self.start()
 
     def drain(self) -> None:
@@ -348,6 +419,8 @@ class Chaos:
             if not self.query.epochs.record.behind:
                 break
             self.epoch("drain", lambda **hooks: self.query.catch_up(**hooks))
+        if not self.query.epochs.delivered:  # it died while it showed the last results, and is started again some time
+            self.restart()
         record = self.query.epochs.record
         assert not record.behind and not record.figures["backlogRows"], "input waits for good"
 
@@ -366,9 +439,8 @@ class Chaos:
     def check(self) -> None:
         """What holds after every epoch."""
         query, record = self.query, self.query.epochs.record
-        first = 0 if self.checked is None else self.checked.number + 1
-        for number in range(first, record.number + 1):
-            committed = query.epochs.journal.read(number)
+        seen = -1 if self.checked is None else self.checked.number
+        for committed in (r for r in query.epochs.journal.epochs() if r.number > seen):
             assert_nothing_lost(self.checked, committed)
             self.late += committed.figures["lateRows"]
             self.checked = committed
@@ -393,13 +465,13 @@ class Chaos:
 
     def check_memory(self, record: EpochRecord) -> None:
         """What lies in the memory tiers, by the files that are there."""
-        levels = self.flow.plan.levels
+        levels, run = self.flow.plan.levels, f"sluice-*-{self.query.epochs.run_id}-*"
         for number, figures in enumerate(record.figures["sites"]):
             sizes: list[int] = []
             for level in range(levels):
-                found = list(self.places[self.at[number]].roots()[0].glob(f"sluice-*/site-{number:04d}-{level}/*"))
+                found = list(self.places[self.at[number]].roots()[0].glob(f"{run}/site-{number:04d}-{level}/*"))
                 sizes.append(sum(f.stat().st_size for f in found))
-                units = {f.name.partition("@")[2] for f in found}
+                units = {f.name.partition("@")[2].partition(".")[0] for f in found}
                 alone = self.options["spill"] == "unit" and len(units) == 1 and units != {""}
                 assert sizes[-1] <= self.limits[number] // levels or alone, f"site {number}, level {level}: {sizes}"
             assert sum(sizes) == figures["memoryBytes"]
@@ -427,7 +499,7 @@ class Chaos:
 
     def close_workspaces(self) -> None:
         for places in self.places:
-            close_workspaces(places, self.query.query)
+            replace(self.query.epochs.workspace, places=places).close()
 
 
 def assert_nothing_lost(before: EpochRecord | None, after: EpochRecord) -> None:

@@ -21,7 +21,7 @@ from sluice.spark.sending import BLOBS
 from sluice.spark.sinks import ParquetSink
 from sluice.spark.site import SiteTask
 from sluice.spark.split import SplitTask
-from sluice.state.workspace import Places, close_workspaces
+from sluice.state.workspace import Places
 
 EpochRows = list[pa.Table]
 """The new rows of every stream in one epoch."""
@@ -99,15 +99,7 @@ class DirectQuery:
 
     def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> Exchange:
         def exchange(split: SplitTask, site: SiteTask) -> list[dict]:
-            blobs = []
-            for task in range(self.map_tasks):
-                batches = []
-                for stream, table in enumerate(rows):
-                    cuts = np.linspace(0, table.num_rows, self.map_tasks + 1).astype(int)
-                    for batch in table.slice(cuts[task], cuts[task + 1] - cuts[task]).to_batches():
-                        batches.append(self._sent(stream, batch))
-                blobs += list(split(iter(batches)))
-            everything = pa.Table.from_batches(blobs, BLOBS)
+            everything = self.split(split, rows)
             for level in range(self.plan.levels):
                 mine = [everything.filter(pa.compute.equal(everything["site"], token)) for token in self.tokens]
                 everything = pa.concat_tables(
@@ -117,6 +109,18 @@ class DirectQuery:
             return [json.loads(payload.as_py()) for payload in everything["payload"]]
 
         return exchange
+
+    def split(self, split: SplitTask, rows: EpochRows) -> pa.Table:
+        """What the map tasks send."""
+        blobs = []
+        for task in range(self.map_tasks):
+            batches = []
+            for stream, table in enumerate(rows):
+                cuts = np.linspace(0, table.num_rows, self.map_tasks + 1).astype(int)
+                for batch in table.slice(cuts[task], cuts[task + 1] - cuts[task]).to_batches():
+                    batches.append(self._sent(stream, batch))
+            blobs += list(split(iter(batches)))
+        return pa.Table.from_batches(blobs, BLOBS)
 
     def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
         """One level's work of a site in an epoch."""
@@ -129,7 +133,7 @@ class DirectQuery:
         return pa.concat_tables(tables) if tables else self.plan.outputs[output].schema.empty_table()
 
     def close(self) -> None:
-        close_workspaces(self.places, self.query)
+        self.epochs.workspace.close()
 
     def _sent(self, stream: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         number = pa.array([stream] * batch.num_rows, pa.int32())

@@ -2,8 +2,10 @@
 and groups the pairs into ROOT/bars.
 
 It goes on from ROOT/ck and ends once every file is processed. With `--restless` units move, sites get more or less
-memory and become slow at random all the time, and epochs have little time. Whatever Spark writes (shuffles, logs,
-temporary files), which it cannot clean up when it is killed, stays inside ROOT.
+memory and become slow at random all the time, and epochs have little time. With `--suspend-at` it stops itself, its JVM
+and its workers just before a file operation of the driver, to be woken by somebody else. The error it ends with, if
+any, is in ROOT/error-PID. Whatever Spark writes (shuffles, logs, temporary files), which it cannot clean up when it is
+killed, stays inside ROOT.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
+import signal
 import threading
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +31,21 @@ def main() -> None:
     arguments.add_argument("--master", default="local-cluster[2,1,1024]")
     arguments.add_argument("--default-places", action="store_true", help="local tiers where Sluice itself puts them")
     arguments.add_argument("--restless", type=int, metavar="SEED")
+    arguments.add_argument("--suspend-at", nargs=3, metavar=("OPERATION", "PATTERN", "COUNT"))
+    arguments.add_argument("--epochs", type=int, help="stop the query after so many")
     chosen = arguments.parse_args()
     keep_spark_inside(chosen.root)
-    run(chosen.root, chosen.master, chosen.sites, chosen.default_places, chosen.restless)
+    try:
+        with suspended_at(*chosen.suspend_at) if chosen.suspend_at else nullcontext():
+            run(chosen.root, chosen.master, chosen.sites, chosen.default_places, chosen.restless, chosen.epochs)
+    except Exception as failure:
+        (chosen.root / f"error-{os.getpid()}").write_text(f"{type(failure).__name__}: {failure}")
+        raise
 
 
-def run(root: Path, master: str, sites: int, default_places: bool, restless: int | None) -> None:
+def run(
+    root: Path, master: str, sites: int, default_places: bool, restless: int | None, epochs: int | None = None
+) -> None:
     from pyspark.sql import SparkSession
 
     from sluice import Flow
@@ -46,6 +59,7 @@ def run(root: Path, master: str, sites: int, default_places: bool, restless: int
         "spark.sql.warehouse.dir": f"{root}/warehouse",
         "spark.deploy.maxExecutorRetries": "-1",  # executors that keep dying are no reason to give the application up
         "spark.task.maxFailures": "20",
+        "spark.network.timeout": "1h",  # however long it was suspended
     }.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
@@ -63,6 +77,10 @@ def run(root: Path, master: str, sites: int, default_places: bool, restless: int
     query = flow.start(writer.trigger(availableNow=True), also)
     if restless is not None:
         threading.Thread(target=disturb, args=(query, sites, restless), daemon=True).start()
+    if epochs is not None:
+        while query.isActive and len(query.recentProgress) < epochs:
+            time.sleep(0.02)
+        query.stop()
     query.awaitTermination()
     spark.stop()
 
@@ -82,6 +100,34 @@ def disturb(query: Any, sites: int, seed: int) -> None:
             for _ in range(rng.randrange(4)):
                 query.move(rng.randrange(UNITS), rng.randrange(sites))
         time.sleep(rng.uniform(0.1, 1.0))
+
+
+def suspended_at(operation: str, pattern: str, count: str) -> AbstractContextManager[None]:
+    """Stop before this operation on such a path, when it is done for the so manyth time."""
+    from sluice.state import storage
+
+    seen = 0
+
+    def watcher(name: str, path: str) -> None:
+        nonlocal seen
+        if name == operation and re.search(pattern, path):
+            seen += 1
+            if seen == int(count):
+                suspend()
+
+    return storage.watch(watcher)
+
+
+def suspend() -> None:
+    """This process and all below it, the JVM's Python workers too, at one moment; not the shells that wait for their
+    end to remove what they leave, which may soon be below nobody who would wake them."""
+    import psutil
+
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if process.name() != "sh":
+                process.suspend()
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def keep_spark_inside(root: Path) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from specs import SECOND
 
-from sluice.control.journal import FORMAT
+from sluice.control.journal import FORMAT, Journal
 from sluice.model.columns import packed
 from sluice.model.epoch import EpochRecord
 from sluice.model.routing import Routing
+from sluice.state.storage import Storage
 
 UNITS = 128
 AT = 1_794_711_267.0
@@ -24,11 +25,22 @@ IDENTITY = {
 }
 
 
+def owned_journal(uri: str, name: str = "desk") -> Journal:
+    """The journal of a flow's checkpoint, made if need be, by a driver that has just taken it over."""
+    storage = Storage(uri)
+    storage.make_dir()
+    journal = Journal(storage)
+    journal.claim({k: v for k, v in IDENTITY.items() if k != "format"} | {"name": name})
+    first = EpochRecord(-1, (None,), Routing.even(UNITS, 2), ((),) * 2)
+    assert journal.take_over("ab12", AT, journal.newest(), first)
+    return journal
+
+
 def record(number: int, sites: int = 2, rows: int = 100, **more: Any) -> EpochRecord:
     """An epoch that brought `rows` rows, each unit more of them than the one before it."""
     unit = np.arange(UNITS)
     figures = {
-        "streams": [{"name": "trades", "rows": rows, "late": 3, "nulls": 0}],
+        "streams": [{"name": "trades", "rows": rows, "late": 3, "nulls": 0, "outOfRange": 0}],
         "sites": [
             {
                 "site": s,
@@ -58,6 +70,7 @@ def record(number: int, sites: int = 2, rows: int = 100, **more: Any) -> EpochRe
         "rowsOut": 2 * rows,
         "lateRows": 3,
         "nullRows": 0,
+        "outOfRangeRows": 0,
         "seconds": {"read": 0.2, "open": 0.1, "sort": 0.1, "kernel": 0.2, "sink": 0.1, "durable": 0.1, "job": 2.0},
         "committedAt": AT + number,
         "moves": number % 2,

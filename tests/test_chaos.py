@@ -14,7 +14,7 @@ import chaos
 import pytest
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-QUICK, THOROUGH = 100, 900
+QUICK, THOROUGH = 100, 1000
 runs: list[Counter[str]] = []
 
 
@@ -33,8 +33,9 @@ def test_there_was_chaos():
     if len(runs) < QUICK:
         pytest.skip("only some of the runs were asked for")
     in_runs = Counter(what for happened in runs for what, times in happened.items() if times)
-    kinds = [f"death: {kind}" for kind in ("task", "job", "epoch", "durable", "report")]
-    for what in (*chaos.FIGURES, *kinds, "executor's death", "two attempts", "restart", "resize"):
+    kinds = [f"death: {kind}" for kind in ("task", "job", "epoch", "durable", "commit", "report", "start")]
+    others = ("takeover", "refused", "zombie", "executor's death", "flipped bit", "two attempts", "restart", "resize")
+    for what in (*chaos.FIGURES, *kinds, *others):
         assert in_runs[what], in_runs
 
 

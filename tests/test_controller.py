@@ -1,4 +1,4 @@
-"""The controller between epochs: rounds in wall time, moves in two epochs, and state that travels alone."""
+"""The controller between epochs: rounds of collecting and moving, moves in two epochs, and state that travels alone."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def piece(name: str, length: int, *units: int, **values: Any) -> RunRef:
     """A segment with ten rows of each of these neighbouring units."""
     held = ((units[0], units[-1] + 1),)
     rows = 10 * len(units)
-    ref = SegmentRef(name, "file", 0, length, 0, rows, 0, 0, 0, 0, 0, 0, held, (10,) * len(units), 0, **values)
+    ref = SegmentRef(name, "file", 0, length, 0, rows, 0, 0, 0, 0, 0, 0, held, (10,) * len(units), (), **values)
     return RunRef(ref, held)
 
 
@@ -95,12 +95,26 @@ def test_a_move_takes_two_epochs_and_the_next_phase_is_as_long():
     prepared = controller.after(record(1), 2.0)
     assert (prepared.leaving, prepared.routing) == ((0,), EVEN)
     assert prepared.decisions[0]["refused"] is None
-    switched = controller.after(record(2), 5.0)
+    switched = controller.after(record(2, seconds={"job": 2.5, "total": 3.0}), 5.0)
     assert switched.routing.owners[0] == 1
     assert switched.routing.since == 3
     assert controller.rounds.collect == 3.0
     done = controller.after(record(3, switched.routing), 5.5)
     assert (done.leaving, done.routing) == ((), switched.routing)
+
+
+def test_a_night_without_input_is_no_part_of_a_move():
+    """Nor does the policy then wait for as long again: it is asked once the least time has been collected."""
+    chosen, night = Once(), 14 * 3600.0
+    controller = Controller(chosen, 1 << 30, minimum=5.0)
+    controller.after(record(0), 0.0)
+    assert controller.after(record(1), 6.0).leaving == (0,)
+    switched = controller.after(record(2), 6.0 + night)
+    assert switched.routing.owners[0] == 1
+    assert controller.rounds.collect == 5.0
+    for number in range(3, 8):
+        controller.after(record(number, switched.routing), 6.0 + night + number)
+    assert len(chosen.seen) == 2
 
 
 def test_nothing_moves_under_advice_and_the_decision_says_so():

@@ -155,6 +155,7 @@ def test_a_failing_operation_fails_the_epoch_and_the_next_try_succeeds(before, f
 
         with storage.watch(watcher), suppress(OSError, StorageError):
             query.run(epoch_rows(KEEP), number=KEEP)
+        query.epochs.close()
         query.close()
         query = started(root, spill=spill)
         for epoch in (KEEP, KEEP + 1):
@@ -199,5 +200,29 @@ def test_results_of_a_catch_up_epoch_that_could_not_be_shown_are_shown_before_th
     query.run(epoch_rows(3))
     query.drain()
     tables = [pa.concat_tables([epoch_rows(e)[i] for e in range(4)]) for i in (0, 1)]
+    assert multiset(query.results()) == multiset(batch_join(SPEC, tables))
+    query.close()
+
+
+def test_a_commit_that_came_through_although_it_failed_loses_nothing(fast):
+    """The entry is in the journal, but the driver never learns it: then it closes."""
+    query = DirectQuery(SPEC, fast / "came-through", sites=1)
+    query.run(epoch_rows(0))
+    committed = False
+
+    def no_answer(operation: str, path: str) -> None:
+        nonlocal committed
+        if committed:
+            raise OSError(5, "Input/output error")
+        committed = operation == "finish" and "/journal/" in path
+
+    with storage.watch(no_answer), pytest.raises(OSError):
+        query.run(epoch_rows(1))
+    query.epochs.close()
+    query.close()
+    query = DirectQuery(SPEC, fast / "came-through", sites=1)
+    for epoch in (1, 2):
+        query.run(epoch_rows(epoch), number=epoch)
+    tables = [pa.concat_tables([epoch_rows(e)[i] for e in range(3)]) for i in (0, 1)]
     assert multiset(query.results()) == multiset(batch_join(SPEC, tables))
     query.close()

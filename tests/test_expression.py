@@ -52,6 +52,24 @@ def values(text: str, table: pa.Table = TABLE, **options: Any) -> list[Any]:
     return compile_expression(text, resolve, table.schema, **options).evaluate(table).to_pylist()
 
 
+@pytest.mark.parametrize(
+    ("text", "spark_says"),
+    [
+        ("exp(1)", 2.7182818284590455),
+        ("exp(101.04D)", 7.605266754196341e43),
+        ("ln(3)", 1.0986122886681096),
+        ("ln(0.39D)", -0.9416085398584448),
+        ("log10(0.58D)", -0.23657200643706272),
+        ("log(9.58D, 3)", 0.48618098996331804),
+        ("power(2, -0.5)", 0.7071067811865475),
+        ("power(558.47D, 3)", 174180505.130423),
+        ("power(7779.8D, 2)", 60525288.04),
+    ],
+)
+def test_the_last_digit_is_sparks_where_the_c_library_has_another(text: str, spark_says: float) -> None:
+    assert values(text) == [spark_says] * 4
+
+
 class TestCompiled:
     def test_names_its_columns_in_the_order_of_use(self) -> None:
         condition = compiled("quotes.ask < trades.price AND symbol = 'b' AND trades.price > 1")

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from oracle import batch_join, multiset
+from spark_listing import by_metadata
 from specs import SECOND, TIME, join, stream
 
 import sluice
@@ -32,10 +33,12 @@ from sluice.state.storage import Storage
 
 STREAMS = stream("a"), stream("b")
 SPEC = join(list(STREAMS), 20 * SECOND)
-ROWS, SPAN = 2_000, 5 * SECOND  # of a file
+ROWS, SPAN = 2_000, 5 * SECOND  # of a file; ROWS unless a test wants fewer
 PATIENCE = 300  # seconds for whatever must happen sooner or later
 OUTPUTS = ("out", "bars")
 SITES = (3, 4, 2)  # of the first start, the second, …
+killed: Counter[str] = Counter()
+"""Drivers and executors, in all tests so far; executors that die in one moment count as one."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,7 @@ class Job:
             assert self.running, self.ended_before(kill)
         if kill.whom.startswith("driver"):
             self.process.wait()
+        killed[kill.whom.removeprefix("all ").split()[0].removesuffix("s")] += 1
 
     def executors(self) -> list[psutil.Process]:
         """Running ones, the oldest first."""
@@ -149,12 +153,7 @@ def is_executor(process: psutil.Process) -> bool:
 @contextmanager
 def job(root: Path, files: int, *options: str, env: dict[str, str] | None = None) -> Iterator[Job]:
     """A job over so many files a stream; if the test fails, it ends too."""
-    for name, tables in zip(("a", "b"), rows(files), strict=True):
-        (root / name).mkdir()
-        for number, table in enumerate(tables):
-            path = root / name / f"{number:03d}.parquet"
-            pq.write_table(table, path)
-            os.utime(path, (1_700_000_000 + number,) * 2)  # Spark takes files in this order
+    write_files(root, files)
     running = Job(root, *options, env=env)
     try:
         yield running
@@ -164,16 +163,26 @@ def job(root: Path, files: int, *options: str, env: dict[str, str] | None = None
                 process.kill()
 
 
+def write_files(root: Path, files: int, count: int = ROWS) -> None:
+    """So many files a stream, of so many rows each."""
+    for name, tables in zip(("a", "b"), rows(files, count), strict=True):
+        (root / name).mkdir()
+        for number, table in enumerate(tables):
+            path = root / name / f"{number:03d}.parquet"
+            pq.write_table(table, path)
+            os.utime(path, (1_700_000_000 + number,) * 2)  # Spark takes files in this order
+
+
 @cache
-def rows(files: int) -> tuple[list[pa.Table], ...]:
+def rows(files: int, count: int = ROWS) -> tuple[list[pa.Table], ...]:
     """Files of two streams, in the order of their event times."""
     out = []
     for number, s in enumerate(STREAMS):
         rng = np.random.default_rng(number)
         tables = []
         for file in range(files):
-            times = file * SPAN + np.sort(rng.integers(0, SPAN, ROWS))
-            keys, values = rng.integers(0, 4_000, ROWS), rng.integers(0, 1 << 40, ROWS)
+            times = file * SPAN + np.sort(rng.integers(0, SPAN, count))
+            keys, values = rng.integers(0, 2 * count, count), rng.integers(0, 1 << 40, count)
             tables.append(pa.table([keys, pa.array(times, TIME), values], schema=s.schema))
         out.append(tables)
     return tuple(out)
@@ -181,8 +190,14 @@ def rows(files: int) -> tuple[list[pa.Table], ...]:
 
 @cache
 def answers(files: int) -> tuple[Counter, Counter]:
+    pairs, bars = answer_tables(files)
+    return multiset(pairs), multiset(bars)
+
+
+@cache
+def answer_tables(files: int, count: int = ROWS) -> tuple[pa.Table, pa.Table]:
     """All pairs, and the groups of them whose windows the watermark has passed."""
-    tables = [pa.concat_tables(t) for t in rows(files)]
+    tables = [pa.concat_tables(t) for t in rows(files, count)]
     pairs = batch_join(SPEC, tables)
     newest = min(max(t["ts"].cast(pa.int64()).to_pylist()) for t in tables)
     length, slide = 10 * SECOND, 5 * SECOND
@@ -195,7 +210,7 @@ def answers(files: int) -> tuple[Counter, Counter]:
                 FROM (SELECT *, unnest(range({time} - {time} % {slide}, {time} - {length}, -{slide})) AS s FROM pairs)
                 WHERE s + {length} <= {newest} GROUP BY a_k, s"""
         ).to_arrow_table()
-    return multiset(pairs), multiset(bars)
+    return pairs, bars
 
 
 def rows_on_record(root: Path) -> int:
@@ -204,7 +219,7 @@ def rows_on_record(root: Path) -> int:
 
 def records(root: Path) -> list[EpochRecord]:
     journal = Journal(Storage(str(root / "ck")))
-    return [journal.read(n) for n in journal.numbers()]
+    return journal.epochs()
 
 
 def assert_right(root: Path, files: int) -> None:
@@ -220,15 +235,7 @@ def assert_exact(root: Path, files: int) -> None:
     for output, expected in zip(OUTPUTS, answers(files), strict=True):
         parts = sorted((root / output).glob("*.parquet"))
         assert multiset(pa.concat_tables([pq.read_table(p) for p in parts])) == expected
-        assert sorted(listed(root / output)) == [p.name for p in parts]
-
-
-def listed(output: Path) -> list[str]:
-    """The files that Spark's readers take the output to consist of: the newest compact list, and those after it."""
-    lists = {int(p.stem): p for p in (output / "_spark_metadata").iterdir() if p.suffix != ".tmp"}
-    first = max((n for n, p in lists.items() if p.suffix == ".compact"), default=0)
-    lines = [line for n, p in lists.items() if n >= first for line in p.read_text().splitlines()[1:]]
-    return [Path(json.loads(line)["path"]).name for line in lines]
+        assert sorted(by_metadata(root / output)) == parts
 
 
 def processes(root: Path) -> list[psutil.Process]:
@@ -248,9 +255,8 @@ def local_leftovers(root: Path) -> list[str]:
     left = [f"process {p.pid} {p.info['name']}" for p in processes(root)]
     for directory in (root / "mem", root / "disk", root / "tmp"):
         left += [str(p) for p in directory.glob("sluice-*")]
-    identity = root / "ck" / "flow.json"
-    query = json.loads(identity.read_bytes())["id"] if identity.exists() else "none"
-    return left + [str(p) for p in Path("/dev/shm").glob(f"sluice-*-{query}")]
+    query = (Journal(Storage(str(root / "ck"))).identity() or {"id": "none"})["id"]
+    return left + [str(p) for p in Path("/dev/shm").glob(f"sluice-*-{query}-*")]
 
 
 def durable_leftovers(root: Path) -> list[str]:
@@ -262,7 +268,7 @@ def durable_leftovers(root: Path) -> list[str]:
     for number, output in enumerate(OUTPUTS):
         left |= {str(p) for p in (root / output).glob("_sluice-*/*")}
         shown = {p.name for p in (root / output).glob("*.parquet")}
-        left |= shown ^ {p.name for r in found for p in r.parts_of(number)}
+        left |= shown ^ {p.name for r in found for p in r.results_of(number).parts}
     return sorted(left)
 
 
@@ -290,14 +296,14 @@ def test_killed_executors_and_drivers_change_nothing(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_twenty_kills_at_random_moments(tmp_path, seed):
-    """Ten with the local tiers in given directories, ten with them where they are by default."""
-    files = 24
-    options = [] if seed == 1 else ["--default-places"]
+@pytest.mark.parametrize("seed, drivers, executors", [(1, 17, 8), (2, 17, 8), (3, 1, 20)])
+def test_kills_at_random_moments(tmp_path, seed, drivers, executors):
+    """With the local tiers in given directories, or where they are by default."""
+    files = drivers + executors + 5
+    options = [] if seed % 2 else ["--default-places"]
     rng = random.Random(seed)
     with job(tmp_path, files, *options) as running:
-        for kill in plan(seed, files, drivers=6, executors=4):
+        for kill in plan(seed, files, drivers, executors):
             running.carry_out(kill)
             if kill.whom.startswith("driver") and rng.random() < 0.5:  # else the next start meets what is still dying
                 alone = kill.whom == "driver"  # executors that were just starting give up when they cannot register
@@ -314,7 +320,7 @@ def test_exact_under_chaos_on_three_executors(tmp_path, seed):
     """Units move, memory changes, epochs end early and sites are slow, and all the while somebody is killed."""
     files = 24
     with job(tmp_path, files, "--master", "local-cluster[3,1,1024]", "--restless", str(seed)) as running:
-        for kill in plan(100 + seed, files, drivers=4, executors=6):
+        for kill in plan(100 + seed, files, drivers=8, executors=9):
             running.carry_out(kill)
         running.finish()
         assert_exact(tmp_path, files)
@@ -323,6 +329,14 @@ def test_exact_under_chaos_on_three_executors(tmp_path, seed):
         for figure in ("moves", "spills", "backlogRows"):
             assert any(r.figures[figure] for r in found), figure
         assert_nothing_left(tmp_path, local_leftovers)
+
+
+@pytest.mark.slow
+def test_there_were_kills():
+    """At least fifty of drivers and fifty of executors, if all of the tests above were run."""
+    if sum(killed.values()) < 100:
+        pytest.skip("only some of the kills were asked for")
+    assert min(killed["driver"], killed["executor"]) >= 50, killed
 
 
 FAULTS = """

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,9 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch import Attempt, Queues
 from sluice.model.routing import Ranges, first_hash, intersect, subtract
 from sluice.model.state import Manifest, RunRef, SegmentRef
+from sluice.state import segment
+from sluice.state.local_files import LocalFiles
+from sluice.state.residence import Fetch, Spill
 from sluice.state.segment import Layout, sorted_run
 from sluice.state.storage import Storage, watch
 from sluice.state.tiers import Tiers
@@ -29,11 +34,11 @@ EVERYTHING = Counter({unit: 120 for unit in range(UNITS)})
 """The rows of each unit after three epochs."""
 
 
-def rows(time: int, *units: int, each: int = 40) -> Run:
+def rows(at: int, *units: int, each: int = 40) -> Run:
     """Rows of some units at one time; a row's value names its unit."""
     of = np.repeat(np.array(units), each)
     hashes = np.array([first_hash(int(u), UNITS) + i for i, u in enumerate(of)], dtype=np.uint32)
-    batch = pa.record_batch([of, pa.array(np.full(len(of), time), TIME), of], schema=SCHEMA)
+    batch = pa.record_batch([of, pa.array(np.full(len(of), at), TIME), of], schema=SCHEMA)
     return sorted_run(LAYOUT, hashes, batch)
 
 
@@ -43,15 +48,14 @@ class Site:
     def __init__(self, root: Path, limit: int, paging: bool = True) -> None:
         self.root, self.limit, self.paging = root, limit, paging
         self.number, self.manifest, self.queues = 0, (), None
-        self.held = ALL
-        for name in ("memory", "disk", "durable/state"):
-            (root / name).mkdir(parents=True, exist_ok=True)
+        self.held, self.clock = ALL, monotonic
+        (root / "durable" / "state").mkdir(parents=True, exist_ok=True)
 
     def begin(self, keep_from: int | None = None, arriving: Sequence[SegmentRef] = ()) -> Transaction:
-        places = [Storage(str(self.root / name)) for name in ("memory", "disk", "durable")]
-        self.tiers = Tiers(*places, self.limit)
+        memory, disk = (LocalFiles(str(self.root / name)) for name in ("memory", "disk"))
+        self.tiers = Tiers(memory, disk, Storage(str(self.root / "durable")), self.limit)
         attempt = Attempt(self.number, 0, "ab", "cd")
-        keeping = {0: Keeping(keep_from, None, lambda run: run, 1 << 30)}
+        keeping = {0: Keeping(keep_from, None, lambda run: run, shrinks=False)}
         forms = {0: Forms(LAYOUT, LAYOUT)}
         transaction = Transaction(attempt, self.tiers, forms, keeping, UNITS, self.held, self.paging)
         transaction.begin(self.manifest, arriving)
@@ -61,7 +65,7 @@ class Site:
     def commit(self, transaction: Transaction, leaving: Sequence[int] = ()) -> None:
         self.manifest: Manifest = transaction.commit(leaving)
         now = transaction.residence
-        self.queues = None if now is None else Queues(0, 0, now.resident, now.spilled_units, now.rotate_from)
+        self.queues = None if now is None else Queues(0, 0, now.resident, now.spilled_units, now.rest(self.clock()))
         self.number += 1
 
     def add(self, run: Run, **options: object) -> None:
@@ -106,6 +110,26 @@ def test_state_that_fits_lies_in_one_file_a_segment(tmp_path):
     assert not any("@" in name for name in site.files("memory"))
 
 
+def test_how_long_the_rotation_rests_does_not_depend_on_any_clock(crowded, monkeypatch):
+    """A unit is read in three seconds on one machine; the site goes on at another, whose clock is far behind."""
+    clock = SimpleNamespace(now=1e12)
+    ticking = iter(range(0, 300, 3))
+    there = SimpleNamespace(monotonic=lambda: clock.now, perf_counter=lambda: float(next(ticking)))
+    monkeypatch.setattr("sluice.state.transaction.time", there)
+    crowded.clock = there.monotonic
+    transaction = crowded.begin()
+    residence = transaction.residence
+    while isinstance(task := residence.step(clock.now), Spill):
+        transaction.spill(task.unit)
+    assert isinstance(task, Fetch)
+    transaction.fetch(task.unit)
+    clock.now += 1.0
+    crowded.commit(transaction)
+    assert crowded.queues.rest == 2.0
+    clock.now = 7.0
+    assert crowded.begin().residence.due == 9.0
+
+
 def test_above_the_limit_whole_units_go_to_disk(crowded):
     assert crowded.queues is not None
     assert crowded.queues.disk and crowded.queues.memory
@@ -120,7 +144,7 @@ def test_without_any_memory_one_unit_at_a_time_is_in_it(tmp_path):
     for epoch in range(3):
         site.add(rows(epoch, 0, 1, 2, 3))
     assert site.queues is not None and len(site.queues.memory) <= 1
-    assert len({name.partition("@")[2] for name in site.files("memory")}) <= 1
+    assert len({name.partition("@")[2].partition(".")[0] for name in site.files("memory")}) <= 1
     assert site.all_rows() == EVERYTHING
 
 
@@ -128,7 +152,7 @@ def test_a_unit_that_is_fetched_is_in_memory_and_another_makes_room(crowded):
     transaction = crowded.begin()
     unit = crowded.queues.disk[0]
     assert transaction.residence is not None
-    while (task := transaction.residence.step(0.0)) is not None and task.unit != unit:
+    while (task := transaction.residence.step(monotonic())) is not None and task.unit != unit:
         transaction.spill(task.unit)
     transaction.fetch(unit)
     crowded.commit(transaction)
@@ -221,7 +245,7 @@ def test_what_was_set_apart_is_not_in_memory_twice(tmp_path):
 @pytest.mark.parametrize("paging", [True, False])
 def test_segments_of_which_little_is_held_do_not_fill_the_memory(tmp_path, paging):
     """After a change of sites a segment lies here as a whole, though most of it is of units that are elsewhere."""
-    site = Site(tmp_path, 9_000, paging)
+    site = Site(tmp_path, 12_000, paging)
     for epoch in range(3):
         site.add(rows(epoch, 0, 1, 2, 3, each=60))
     site.held = ((0, 1),)
@@ -252,7 +276,7 @@ def test_segments_that_are_copied_ahead_make_room_for_state(tmp_path):
         transaction.stage(0, rows(epoch, 0, 1))
         site.commit(transaction)
         assert site.bytes("memory") == site.tiers.used <= site.limit
-    assert f"{arriving.id}.arrow" in [*site.files("memory"), *site.files("disk")]
+    assert [n for n in [*site.files("memory"), *site.files("disk")] if n.startswith(arriving.id)]
 
 
 def test_a_unit_that_arrives_where_memory_is_short_is_laid_out_in_pages(crowded):
@@ -304,3 +328,83 @@ def test_another_attempt_that_moves_pages_meanwhile_does_no_harm(crowded):
             assert crowded.all_rows() == EVERYTHING
         operation += 1
     assert operation > 20
+
+
+def flip_a_bit(path: Path, at: int) -> None:
+    """In place, as a medium does it."""
+    with open(path, "r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+@pytest.mark.parametrize("paging", [True, False])
+@pytest.mark.parametrize("tier", ["memory", "disk"])
+def test_a_flipped_bit_is_noticed_and_the_state_read_again(tmp_path, tier, paging):
+    """Wherever in a file it is, while the query runs; pages and whole segments alike."""
+    site = Site(tmp_path, 14_000 if paging else 8_000, paging)
+    for epoch in range(3):
+        site.add(rows(epoch, 0, 1, 2, 3))
+    assert site.all_rows() == EVERYTHING
+    for part in np.linspace(0, 1, 24, endpoint=False):
+        site.begin()  # what the attempt before has fetched is on disk again
+        files = list((tmp_path / tier).iterdir())
+        assert files
+        for path in files:
+            flip_a_bit(path, int(part * path.stat().st_size))
+        transaction = site.begin()
+        for unit in transaction.residence.spilled_units if transaction.residence else ():
+            transaction.tiers.shift(unit, "memory")
+        values = [v for run in transaction.runs(0, ALWAYS) for v in run.rows.column("v").to_pylist()]
+        assert Counter(values) == EVERYTHING, f"a bit at {part:.0%} of each file"
+        assert transaction.tiers.damaged_files and transaction.tiers.fetched_bytes
+
+
+def test_pages_are_put_together_from_what_is_here(crowded):
+    """Where memory has become enough, nothing is read from the checkpoint."""
+    crowded.limit, crowded.queues = 1 << 20, None
+    assert crowded.all_rows() == EVERYTHING
+    assert crowded.tiers.fetched_bytes == 0
+    assert not any("@" in name for tier in ("memory", "disk") for name in crowded.files(tier))
+    assert crowded.all_rows() == EVERYTHING and crowded.tiers.fetched_bytes == 0
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 100_000])
+def test_a_site_reads_of_a_large_segment_what_it_holds(tmp_path, limit):
+    """A site that joins, or takes over a unit: not the whole segment, and nothing again when it holds less."""
+    first = Site(tmp_path / "first", 1 << 30)
+    first.add(rows(0, 0, 1, 2, 3, each=20_000))
+    (run,) = first.manifest
+    assert len(run.segment.blocks) > 3
+    (tmp_path / "joined").mkdir()
+    (tmp_path / "joined" / "durable").symlink_to(tmp_path / "first" / "durable")
+    joined = Site(tmp_path / "joined", limit)
+    joined.number, joined.held, joined.manifest = 1, ((1, 2), (3, 4)), (RunRef(run.segment, ((1, 2), (3, 4))),)
+    assert joined.all_rows() == Counter({1: 20_000, 3: 20_000})
+    assert joined.tiers.fetched_bytes == pytest.approx(run.segment.length / 2, rel=0.1)
+    assert joined.bytes("memory") + joined.bytes("disk") == pytest.approx(run.segment.length / 2, rel=0.1)
+    joined.held, joined.manifest = ((3, 4),), (RunRef(run.segment, ((3, 4),)),)
+    assert joined.all_rows() == Counter({3: 20_000}) and joined.tiers.fetched_bytes == 0
+    joined.held, joined.manifest = ((0, 1), (3, 4)), (RunRef(run.segment, ((0, 1), (3, 4))),)
+    assert joined.all_rows() == Counter({0: 20_000, 3: 20_000}), "more is held than lies here"
+
+
+def test_what_lay_here_of_a_segment_goes_when_its_pages_come(tmp_path, monkeypatch):
+    """A unit arrives of a segment of which others are here in one file, and memory is short."""
+    monkeypatch.setattr(segment, "BLOCK_BYTES", 500)
+    crowded = Site(tmp_path, 14_000)
+    for epoch in range(3):
+        crowded.add(rows(epoch, 0, 1, 2, 3))
+    queues, manifest, crowded.queues, crowded.limit = crowded.queues, crowded.manifest, None, 1 << 20
+    for path in [*(crowded.root / "memory").iterdir(), *(crowded.root / "disk").iterdir()]:
+        path.unlink()
+    crowded.held = ((0, 2),)
+    crowded.manifest = tuple(RunRef(run.segment, crowded.held) for run in manifest)
+    assert crowded.all_rows() == Counter({0: 120, 1: 120})
+    assert crowded.files("memory") and not any("@" in name for name in crowded.files("memory"))
+    crowded.held, crowded.manifest, crowded.queues, crowded.limit = ALL, manifest, queues, 14_000
+    crowded.commit(crowded.begin())
+    assert crowded.all_rows() == EVERYTHING
+    assert all("@" in name for name in crowded.files("memory"))
+    assert crowded.bytes("memory") <= crowded.limit

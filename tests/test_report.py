@@ -19,12 +19,11 @@ import pytest
 from direct import DirectQuery, single
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded import IDENTITY, record
+from recorded import IDENTITY, owned_journal, record
 from specs import SECOND, TIME, join, stream
 
 from sluice import CheckpointError, StorageError
 from sluice.cli.main import main
-from sluice.control.journal import Journal
 from sluice.dashboard import plot, series
 from sluice.dashboard.look import Look
 from sluice.dashboard.panel import Seen, epoch_line, panel
@@ -35,7 +34,6 @@ from sluice.dashboard.terminal import watch, watch_all
 from sluice.model.epoch import EpochRecord
 from sluice.model.routing import Routing
 from sluice.spark.progress import progress as spark_progress
-from sluice.state.storage import Storage
 
 EMPTY = {"area", "base", "br", "col", "hr", "img", "input", "link", "meta"}
 HOSTILE = "</style><script>alert(1)</script>\"'&amp;"
@@ -184,13 +182,13 @@ class TestCommand:
     def test_a_record_that_went_while_it_was_read_is_left_out(
         self, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        answers = iter([[-1, 0, 1, 2], [0, 1, 2]])
-        monkeypatch.setattr("sluice.control.journal.Journal.numbers", lambda self: next(answers))
+        answers = iter([[0, 1, 2, 3, 4], [0, 1, 2, 3]])
+        monkeypatch.setattr("sluice.control.journal.Journal.indexes", lambda self: next(answers))
         assert [r.number for r in read_checkpoint(str(checkpoint))[1]] == [0, 1, 2]
 
     def test_a_record_that_cannot_be_read_is_an_error(self, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("sluice.control.journal.Journal.numbers", lambda self: [0, 1, 2, 3])
-        with pytest.raises(StorageError, match=r"000000000003\.json"):
+        monkeypatch.setattr("sluice.control.journal.Journal.indexes", lambda self: [0, 1, 2, 3, 4])
+        with pytest.raises(StorageError, match=r"000000000004\.json"):
             read_checkpoint(str(checkpoint))
 
     def test_no_checkpoint_no_report(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -411,9 +409,7 @@ def test_progress_has_what_the_journal_has() -> None:
 
 
 def test_inspect_fits_120_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    storage = Storage(str(tmp_path))
-    journal = Journal(storage)
-    journal.claim({k: v for k, v in IDENTITY.items() if k != "format"})
+    journal = owned_journal(str(tmp_path))
     decision = {
         "epoch": 1,
         "policy": "load",

@@ -61,7 +61,7 @@ class TestParquet:
         """Three runs on one checkpoint: two epochs; a third that fails between commit and showing; and its repair."""
         inputs(tmp_path, 2)
         out, journal = tmp_path / "out", tmp_path / "ck" / "journal"
-        seen: list[tuple[str, int, int]] = []  # what happens, the epochs committed by then, the files visible by then
+        seen: list[tuple[str, int, int]] = []  # what happens, the entries put by then, the files visible by then
 
         def watcher(operation: str, path: str) -> None:
             if (operation == "put" and "/journal/" in path) or operation == "move":
@@ -73,9 +73,10 @@ class TestParquet:
 
         with watch(watcher):
             run()
-        assert [(what, epochs) for what, epochs, _ in seen if what == "put"] == [("put", 0), ("put", 1)]
-        assert seen[0] == ("put", 0, 0), "nothing was visible before the first commit"
-        assert seen[1] == ("move", 1, 0), "and the first result only after it"
+        entries = [entries for what, entries, _ in seen if what == "put"]
+        assert entries == [0, 1, 2], "an entry for the owner, and one for each epoch"
+        assert seen[1] == ("put", 1, 0), "nothing was visible before the first commit"
+        assert seen[2] == ("move", 2, 0), "and the first result only after it"
         assert rows_of(spark.read.parquet(str(out))) == expected(spark, tmp_path, 2)
         assert spark.read.parquet(str(out)).schema.simpleString() == (
             "struct<a_k:bigint,a_ts:timestamp,a_v:bigint,b_k:bigint,b_ts:timestamp,b_v:bigint>"
@@ -88,7 +89,7 @@ class TestParquet:
         inputs(tmp_path, 1, first=2)
         with watch(fail), pytest.raises(Exception, match="the power went out"):
             run()
-        assert len(list(journal.glob("*.json"))) == 3
+        assert len(list(journal.glob("*.json"))) == 5, "three epochs, two owners"
         assert rows_of(spark.read.parquet(str(out))) == expected(spark, tmp_path, 2)
 
         run()
@@ -127,7 +128,7 @@ class TestMemory:
         seen = []
 
         def fail(operation: str, path: str) -> None:
-            if operation == "put" and path.endswith("journal/000000000001.json") and not seen:
+            if operation == "put" and path.endswith("journal/000000000002.json") and not seen:
                 seen.append(path)
                 raise RuntimeError("the power went out")
 

@@ -61,7 +61,7 @@ class Running:
 
     def records(self) -> list[EpochRecord]:
         journal = Journal(Storage(str(self.root / "ck")))
-        return [journal.read(n) for n in journal.numbers()]
+        return journal.epochs()
 
     def until(self, what: str, condition: Callable[[EpochRecord], bool]) -> float:
         """Feed epoch after epoch until the newest record is as wanted; how long that took."""

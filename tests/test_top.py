@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded import AT, IDENTITY, UNITS, record
+from recorded import AT, UNITS, owned_journal, record
 
 from sluice import FlowError, StorageError
 from sluice.cli.main import main
@@ -49,11 +49,7 @@ LARGE = Look(columns=200, rows=100)
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
     """The checkpoint of a flow that has started, without an epoch."""
-    storage = Storage(str(tmp_path / "ck"))
-    storage.make_dir()
-    made = Journal(storage)
-    made.claim({k: v for k, v in IDENTITY.items() if k != "format"})
-    return made
+    return owned_journal(str(tmp_path / "ck"))
 
 
 class TestScreen:
@@ -188,7 +184,7 @@ class TestFollowing:
                 journal.commit(record(number))
                 following.look()
                 following.look()
-        assert [path[-8:] for path in seen] == ["000.json", "001.json", "002.json"]
+        assert [path[-8:] for path in seen] == ["000.json", "001.json", "002.json", "003.json"]
 
     def test_it_only_reads(self, journal: Journal) -> None:
         done = set()
@@ -201,25 +197,24 @@ class TestFollowing:
         """More epochs commit between the list of the journal and the reading of it than it keeps."""
         for number in range(10):
             journal.commit(record(number))
-        writer = Journal(Storage(journal.storage.uri))
+        writer = owned_journal(journal.storage.uri)
 
         def overtaken(operation: str, path: str) -> None:
-            if operation == "read" and path.endswith("000.json"):
+            if operation == "read" and path.endswith("001.json"):
                 for number in range(10, ON_RECORD + 5):
                     writer.commit(record(number))
 
         following = Following(journal)
         with watch(overtaken):
             following.look()
-        assert [r.number for r in following.records] == list(range(5, 10))
+        assert [r.number for r in following.records] == list(range(6, 10))
         following.look()
         assert following.records[-1].number == ON_RECORD + 4
 
     def test_a_busy_writer_beside_it(self, journal: Journal) -> None:
         last = 2 * ON_RECORD
-        commit = Journal(Storage(journal.storage.uri)).commit
-        writing = threading.Thread(target=lambda: [commit(record(number)) for number in range(last)])
-        following = Following(journal)
+        writing = threading.Thread(target=lambda: [journal.commit(record(number)) for number in range(last)])
+        following = Following(Journal(Storage(journal.storage.uri)))
         writing.start()
         try:
             while not following.records or following.records[-1].number < last - 1:
@@ -235,8 +230,7 @@ class TestFollowing:
         following = Following(journal)
         following.look()
         journal.storage.delete_tree()
-        journal.claim({**{k: v for k, v in IDENTITY.items() if k != "format"}, "name": "other"})
-        journal.commit(record(0))
+        owned_journal(journal.storage.uri, "other").commit(record(0))
         following.look()
         assert following.identity["name"] == "other" and [r.number for r in following.records] == [0]
 
@@ -355,8 +349,7 @@ class TestCommand:
 
     def test_output_without_the_characters_of_a_name(self, journal: Journal) -> None:
         journal.storage.delete_tree()
-        journal.claim({**{k: v for k, v in IDENTITY.items() if k != "format"}, "name": "börse"})
-        journal.commit(record(0))
+        owned_journal(journal.storage.uri, "börse").commit(record(0))
         for command in (["top"], ["inspect"]):
             done = subprocess.run(
                 [sys.executable, "-m", "sluice.cli.main", *command, journal.storage.uri],

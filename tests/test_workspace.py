@@ -8,21 +8,34 @@ import sys
 import time
 from pathlib import Path
 
-from sluice.state.workspace import Places, close_workspaces, open_workspace, sweep
+import pytest
+
+from sluice.model.errors import StorageError
+from sluice.state import workspace
+from sluice.state.workspace import Places, Workspace, scratch, sweep
 
 OPEN = """
 import sys, time
-from sluice.state.workspace import Places, open_workspace
-print(*open_workspace(Places(sys.argv[1], sys.argv[2]), "abc"), flush=True)
+from sluice.state.workspace import Places, Workspace
+print(*Workspace(Places(sys.argv[1] or None, sys.argv[2] or None), "abc", "12").open(), flush=True)
 time.sleep(100)
 """
 
 
-def opened_elsewhere(root: Path) -> tuple[subprocess.Popen, list[Path]]:
-    command = [sys.executable, "-c", OPEN, str(root / "memory"), str(root / "disk")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": "src"})
+def opened_elsewhere(memory: Path, disk: Path | None, **environment: str) -> tuple[subprocess.Popen, list[Path]]:
+    command = [sys.executable, "-c", OPEN, str(memory), str(disk or "")]
+    given = os.environ | {"PYTHONPATH": "src"} | environment
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=given)
     assert process.stdout is not None
     return process, [Path(p) for p in process.stdout.readline().split()]
+
+
+def kill_without_a_reaper(process: subprocess.Popen) -> None:
+    reapers = subprocess.run(["pgrep", "-f", f"sluice-reaper {process.pid} "], capture_output=True, text=True)
+    for pid in reapers.stdout.split():
+        os.kill(int(pid), 9)
+    process.kill()
+    process.wait()
 
 
 def gone(paths: list[Path], within: float = 10) -> bool:
@@ -32,29 +45,81 @@ def gone(paths: list[Path], within: float = 10) -> bool:
     return not any(p.exists() for p in paths)
 
 
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(str(tmp_path / "memory"), str(tmp_path / "disk"))
+
+
 def test_a_workspace_goes_with_its_owner(tmp_path):
-    process, paths = opened_elsewhere(tmp_path)
+    process, paths = opened_elsewhere(tmp_path / "memory", tmp_path / "disk")
     assert all(p.is_dir() for p in paths)
     process.kill()
     process.wait()
     assert gone(paths)
 
 
-def test_the_next_start_sweeps_what_a_killed_owner_left(tmp_path):
-    process, paths = opened_elsewhere(tmp_path)
-    reapers = subprocess.run(["pgrep", "-f", f"sluice-reaper {process.pid} "], capture_output=True, text=True)
-    for pid in reapers.stdout.split():
-        os.kill(int(pid), 9)
-    process.kill()
-    process.wait()
+def test_the_next_start_sweeps_what_a_killed_owner_left(tmp_path, places):
+    process, paths = opened_elsewhere(tmp_path / "memory", tmp_path / "disk")
+    kill_without_a_reaper(process)
     assert all(p.is_dir() for p in paths)
+    Workspace(places, "def", "34").open()
+    assert not any(p.exists() for p in paths)
+    Workspace(places, "def", "34").close()
+
+
+@pytest.mark.parametrize(
+    "above", ["", "spark-{0}/executor-{0}/", "usercache/me/appcache/application_1_0001/"], ids=["local", "own", "yarn"]
+)
+def test_the_next_executor_of_the_host_sweeps_what_a_killed_one_left(tmp_path, monkeypatch, above):
+    """Each is told of directories that are its own, named as Spark's cluster managers name them."""
+    made = []
+    for number in range(2):
+        unique = f"0123abcd-0123-0123-0123-0123456789a{number}"
+        made.append(tmp_path / "local" / above.format(unique) / f"blockmgr-{unique}")
+        made[-1].mkdir(parents=True)
+    process, paths = opened_elsewhere(tmp_path / "memory", None, SPARK_LOCAL_DIRS=f"{made[0]},{tmp_path}")
+    kill_without_a_reaper(process)
+    assert all(p.is_dir() for p in paths) and tmp_path / "local" in paths[1].parents
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{made[1]}")
+    second = Workspace(Places(str(tmp_path / "memory")), "def", "34")
+    second.open()
+    assert not any(p.exists() for p in paths)
+    second.close()
+
+
+def test_a_volume_is_not_left_for_what_is_around_it(tmp_path, monkeypatch):
+    unique = "0123abcd-0123-0123-0123-0123456789ab"
+    volume = tmp_path / f"spark-{unique}"
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == volume)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(volume / f"blockmgr-{unique}"))
+    volume.mkdir()
+    assert Places().roots()[1] == volume
+
+
+def test_what_was_left_before_the_host_was_started_again_is_swept(tmp_path, places, monkeypatch):
+    """Whoever has the pid now."""
+    with monkeypatch.context() as before:
+        before.setattr(workspace, "_boot", lambda: "123")
+        before.setattr(subprocess, "Popen", lambda *args, **options: None)  # no reaper survives that
+        left = [Path(p) for p in Workspace(places, "abc", "12").open()]
+    Workspace(places, "def", "34").open()
+    assert not any(p.exists() for p in left)
+    Workspace(places, "def", "34").close()
+
+
+def test_what_another_host_left_in_a_shared_directory_is_not_touched(tmp_path, places, monkeypatch):
+    with monkeypatch.context() as there:
+        there.setattr(workspace, "_host", lambda: "123")
+        there.setattr(workspace, "_boot", lambda: "456")
+        left = [Path(p) for p in Workspace(places, "abc", "12").open()]
     sweep(tmp_path / "memory")
     sweep(tmp_path / "disk")
-    assert not any(p.exists() for p in paths)
+    assert all(p.is_dir() for p in left)
+    Workspace(places, "abc", "12").close()
 
 
 def test_what_a_living_owner_closed_it_can_open_again(tmp_path):
-    process, paths = opened_elsewhere(tmp_path)
+    process, paths = opened_elsewhere(tmp_path / "memory", tmp_path / "disk")
     find = ["pgrep", "-f", f"sluice-reaper {process.pid} "]
     assert subprocess.run(find, capture_output=True).stdout
     paths[0].rmdir()
@@ -67,12 +132,79 @@ def test_what_a_living_owner_closed_it_can_open_again(tmp_path):
     sweep(tmp_path / "disk")
 
 
-def test_a_living_owner_is_left_alone_and_a_stopped_query_is_not(tmp_path):
-    places = Places(str(tmp_path / "memory"), str(tmp_path / "disk"))
-    mine = [Path(p) for p in open_workspace(places, "123")]
-    other = [Path(p) for p in open_workspace(places, "456")]
+def test_a_living_owner_is_left_alone_and_a_stopped_query_is_not(tmp_path, places):
+    first, second = Workspace(places, "123", "ab"), Workspace(places, "456", "ab")
+    mine, other = ([Path(p) for p in some.open()] for some in (first, second))
     sweep(tmp_path / "memory")
     assert all(p.is_dir() for p in mine + other)
-    close_workspaces(places, "123")
+    first.close()
     assert not any(p.exists() for p in mine) and all(p.is_dir() for p in other)
-    close_workspaces(places, "456")
+    second.close()
+
+
+def test_a_run_that_ends_removes_nothing_of_another_of_the_same_query(places):
+    """A driver that was suspended, and shut out meanwhile, ends beside the one that took over."""
+    zombie, living = Workspace(places, "123", "0a"), Workspace(places, "123", "0b")
+    zombies, livings = ([Path(p) for p in some.open()] for some in (zombie, living))
+    zombie.close()
+    assert not any(p.exists() for p in zombies) and all(p.is_dir() for p in livings)
+    living.close()
+
+
+def test_an_executor_lets_go_of_sites_that_are_elsewhere(places):
+    here = Workspace(places, "123", "0a")
+    other = Workspace(places, "123", "0b")
+    for some in (here, other):
+        for root in some.open():
+            for site in range(3):
+                for level in range(2):
+                    (Path(root) / f"site-{site:04d}-{level}").mkdir()
+    here.let_go({1})
+    for root in here.open():
+        assert sorted(p.name for p in Path(root).iterdir()) == ["site-0001-0", "site-0001-1"]
+    for root in other.open():
+        assert len(list(Path(root).iterdir())) == 6
+    here.close()
+    other.close()
+
+
+def test_directories_are_for_this_user_alone(tmp_path, places, monkeypatch):
+    for path in Workspace(places, "123", "0a").open():
+        assert os.stat(path).st_mode & 0o777 == 0o700
+    monkeypatch.setattr(workspace.tempfile, "gettempdir", lambda: str(tmp_path))
+    assert os.stat(scratch("1234")).st_mode & 0o777 == 0o700
+    with pytest.raises(FileExistsError):
+        scratch("1234")
+    Workspace(places, "123", "0a").close()
+
+
+@pytest.mark.parametrize("tier", [0, 1])
+def test_what_somebody_else_put_there_is_not_taken_and_not_removed(tmp_path, places, tier):
+    """A link, say, to where they can read along."""
+    victim = Workspace(places, "123", "0a")
+    name = Path(victim.open()[tier])
+    victim.close()
+    theirs = tmp_path / "theirs"
+    (theirs / "site-0000-0").mkdir(parents=True)
+    name.symlink_to(theirs)
+    with pytest.raises(StorageError, match=f"{name} is a link"):
+        victim.open()
+    victim.close()
+    victim.let_go(())
+    sweep(name.parent)
+    assert name.is_symlink() and (theirs / "site-0000-0").is_dir()
+    name.unlink()
+    victim.close()
+
+
+def test_directories_of_other_users_are_not_removed(places, monkeypatch):
+    theirs = Workspace(places, "123", "0a")
+    paths = [Path(p) for p in theirs.open()]
+    with monkeypatch.context() as somebody_else:
+        somebody_else.setattr(os, "geteuid", lambda: 4711)
+        theirs.close()
+        with pytest.raises(StorageError, match="belongs to another user"):
+            theirs.open()
+    assert all(p.is_dir() for p in paths)
+    theirs.close()
+    assert not any(p.exists() for p in paths)

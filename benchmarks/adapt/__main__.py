@@ -96,8 +96,7 @@ def main() -> int:
         print(tell.markdown(out, args.only))
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleared away then, too
-    args.cache.mkdir(parents=True, exist_ok=True)
-    with scratch(args.cache) as work:
+    with scratch(data.open_cache(args.cache)) as work:
         keep_spark_inside(work)
         wrong = run(args, out, work)
     return int(bool(wrong))

@@ -33,7 +33,7 @@ class Bench:
 
     def warm_up(self, sites: int) -> None:
         """A run that nobody looks at: new executors load code and compile, and the first contender would pay for it."""
-        self.stage.run(STATIC, EVEN, Setup(sites, UNITS), 4 * WARM)
+        self.stage.run(STATIC, EVEN, Setup(sites, UNITS), self.epochs(4 * WARM))
 
     def eight(self, **options: str) -> Setup:
         """Eight sites whose rows take so long that an epoch is mostly this."""

@@ -83,7 +83,6 @@ def prepared(rows: Rows, cache: Path) -> Path:
             path = home / STREAMS[stream] / f"{number:04d}.parquet"
             pq.write_table(table(rows, stream, number), path)
             os.utime(path, (FIRST_ARRIVAL + number,) * 2)
-    (cache / ".gitignore").write_text("*\n")
     about.write_text(json.dumps(asdict(rows)))
     return home
 

@@ -18,7 +18,7 @@ from sluice.model.errors import FlowError
 from sluice.model.plan import Relation
 from sluice.model.stream import HIDDEN, Stream
 from sluice.spark.files import FORMATS, FileOptions, infer_schema, is_there
-from sluice.spark.sources import SPARK_FILE_OPTIONS, Source
+from sluice.spark.sources import SPARK_FILE_OPTIONS, Source, can_be_rows
 from sluice.spark.split import FileFormat
 from sluice.spark.types import arrow_schema, given_schema
 
@@ -65,7 +65,8 @@ class Flow:
         """Register files that arrive in a directory; they are read as Arrow and never become rows of Spark.
 
         Spark tracks the files: its options (maxFilesPerTrigger, pathGlobFilter, …) are taken as they are. Others, such
-        as `header` for CSV, belong to the format. Without `schema` the columns are those of a file already there.
+        as `header` for CSV, belong to the format and mean what they mean in Spark; what only Spark can read in their
+        way, it reads as rows. Without `schema` the columns are those of a file already there.
         """
         self._check_name(name)
         if "://" not in path and not path.startswith("file:"):
@@ -76,18 +77,28 @@ class Flow:
             raise FlowError(f"stream {name!r} needs eventTime=, the column with the time of each row")
         tracking = {k: v for k, v in options.items() if k in SPARK_FILE_OPTIONS}
         reading = {k: _option_text(v) for k, v in options.items() if k not in SPARK_FILE_OPTIONS}
+        if format in ("csv", "json") and "timezone" not in {option.lower() for option in reading}:
+            reading["timeZone"] = str(self.spark.conf.get("spark.sql.session.timeZone"))
         try:
-            FileOptions.of(format, reading)
+            how = FileOptions.of(format, reading)
         except FlowError as problem:
             known = ", ".join(SPARK_FILE_OPTIONS)
             raise FlowError(f"stream {name!r}: {problem} (and for any format: {known})") from problem
         if not is_there(path):
             raise FlowError(f"stream {name!r}: there is no directory {path!r}; make it before the flow starts")
+        if schema is None and how.why_spark:
+            raise FlowError(f"stream {name!r} needs schema=: Spark reads it, because of {', '.join(how.why_spark)}")
         if schema is None:
             found = infer_schema(name, path, format, reading, str(options.get("pathGlobFilter", "*")))
         else:
             found = given_schema(name, schema)
-        source = Source(_stream(name, found, eventTime, delay), None, path, FileFormat(format, reading), tracking)
+        stream, how = _stream(name, found, eventTime, delay), how.for_columns(format, found)
+        source = Source(stream, None, path, FileFormat(format, reading), tracking, how)
+        if how.why_spark and not can_be_rows(source):
+            raise FlowError(
+                f"stream {name!r}: Spark has to read its files, because of {', '.join(how.why_spark)}; timestampFormat "
+                "must then be one of Spark's patterns"
+            )
         return self._register(source)
 
     def join(

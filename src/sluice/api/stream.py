@@ -102,6 +102,9 @@ class StreamHandle:
         plan = plan_of([self.relation])
         print(plan.describe())
         for number, source in enumerate(plan.sources):
+            why_spark = self.flow.sources[source.name].file_options.why_spark
+            if why_spark:
+                print(f"Source {source.name!r} is read as rows of Spark, because of {', '.join(why_spark)}")
             for each in plan.by_spark(number):
                 print(f"Source {source.name!r} is read as rows of Spark, which computes {each.text}")
 

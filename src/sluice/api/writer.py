@@ -17,7 +17,7 @@ from sluice.policies import Policy, policy
 from sluice.spark.epochs import Settings
 from sluice.spark.executors import await_executors
 from sluice.spark.running import RunningQuery, SinkChoice, temporary_checkpoint
-from sluice.spark.sources import computed_by_spark
+from sluice.spark.sources import as_rows
 from sluice.state.workspace import Places
 
 if TYPE_CHECKING:
@@ -212,7 +212,10 @@ def start(writers: Sequence[DataStreamWriter]) -> Query:
     temporary, checkpoint = _checkpoint(options.get("checkpointLocation"), sinks, str(context.master))
     sources = [flow.sources[s.name] for s in plan.sources]
     wanted = [plan.by_spark(i) for i in range(len(sources))]
-    sources = [computed_by_spark(flow.spark, s, w) if w else s for s, w in zip(sources, wanted, strict=True)]
+    sources = [
+        as_rows(flow.spark, i, s, w) if w or s.file_options.why_spark else s
+        for i, (s, w) in enumerate(zip(sources, wanted, strict=True))
+    ]
     zone = str(flow.spark.conf.get("spark.sql.session.timeZone")) if plan.has_expressions else ""
     plan = replace(plan, sources=tuple(s.stream for s in sources), time_zone=zone)
     settings = replace(settings, checkpoint=checkpoint)

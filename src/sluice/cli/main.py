@@ -17,6 +17,7 @@ from sluice.cli.simulate import Wanted, listed, shown, simulate
 from sluice.cli.top import top
 from sluice.control.inspection import inspect
 from sluice.dashboard.report import report_checkpoint
+from sluice.model.text import printable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case "simulate":
                 return simulate(_simulation(chosen))
     except SluiceError as problem:
-        print(f"sluice: {problem}", file=sys.stderr)
+        print(printable(f"sluice: {problem}"), file=sys.stderr)
         return 2
     except BrokenPipeError:
         return 0

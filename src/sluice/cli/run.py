@@ -20,6 +20,7 @@ from sluice.cli.flow_file import Writer, flow_file, last_words
 from sluice.dashboard.report import report_checkpoint
 from sluice.dashboard.terminal import watch_all
 from sluice.model.errors import FlowError, SluiceError
+from sluice.model.text import printable
 from sluice.policies import policy
 
 LOCAL = "local[*]"
@@ -114,14 +115,14 @@ def _run(planned: Sequence[Planned], wanted: Run, pressed: Callable[[], bool]) -
         watch_all(queries, interrupted=pressed)
     except Exception as problem:  # the query's own error, whatever it is
         failed = problem
-        print(f"sluice: a query failed: {last_words(problem)}", file=sys.stderr)
+        print(printable(f"sluice: a query failed: {last_words(problem)}"), file=sys.stderr)
     if wanted.report:
         try:
             _report(planned, wanted.report)
         except SluiceError as problem:
             if not failed:
                 raise
-            print(f"sluice: there is no report: {problem}", file=sys.stderr)
+            print(printable(f"sluice: there is no report: {problem}"), file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 from sluice.cli.outcome_files import Results
 from sluice.cli.outcome_text import decisions_text, heading, table
 from sluice.model.errors import ScenarioError
+from sluice.model.text import printable
 from sluice.policies import policy
 from sluice.sim.scenario import Scenario
 from sluice.sim.scenario_file import Comparison, Trial, read_scenarios
@@ -56,13 +57,13 @@ def simulate(wanted: Wanted, progress: TextIO | None = None) -> int:
         return 1
     except MemoryError:
         raise ScenarioError("this machine's memory is too small for that many sites and that large queues") from None
-    print(heading(comparison))
+    print(printable(heading(comparison)))
     print()
-    print(table(outcomes))
+    print(printable(table(outcomes)))
     for trial, outcome in outcomes:
         if trial.policy != "static":
             print()
-            print(decisions_text(trial.label, outcome, every=wanted.decisions))
+            print(printable(decisions_text(trial.label, outcome, every=wanted.decisions)))
     written = results.write(outcomes)
     print()
     print(f"{results.directory}: {', '.join(written)}")

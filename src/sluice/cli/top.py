@@ -11,11 +11,12 @@ from typing import TextIO
 
 from sluice.control.following import Following
 from sluice.control.journal import Journal
-from sluice.dashboard.look import Look, cut, one_line
+from sluice.dashboard.look import Look, cut
 from sluice.dashboard.terminal import look_of
 from sluice.dashboard.top import screen
 from sluice.model.durations import seconds
 from sluice.model.errors import FlowError, StorageError
+from sluice.model.text import one_line
 from sluice.state.storage import Storage
 
 SHORTEST, LONGEST = 0.01, 3600.0

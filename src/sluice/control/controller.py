@@ -1,7 +1,8 @@
 """Between two epochs: collect what the sites saw, ask the policy, vet what it asks for, and have it carried out.
 
 Rounds go as in section 5.3 of the Flux paper, with its δ in wall time: statistics are collected over as many epochs as
-fit into it, then units move, and the time that took is the next δ. An epoch boundary is where everybody is at rest, so
+fit into it, then units move, and the time that took is the next δ: that of the epochs in which they moved, without the
+time in which no input came. An epoch boundary is where everybody is at rest, so
 pausing and draining have nothing to wait for. What remains of a move goes beside the epochs' ordinary work: the source
 brings the unit's state into pieces of its own, the target copies those ahead of time, and when what is missing is
 little enough the routing changes. How much of this is done in one epoch is bounded by the time it takes.
@@ -91,7 +92,8 @@ class Controller:
         self._sizes: deque[np.ndarray] = deque(maxlen=RECENT)
         self._moving: dict[int, Movement] = {}
         self._copied: dict[int, set[str]] = {}
-        self._moving_since: float | None = None
+        self._moving_for: float | None = None
+        """Seconds of the epochs since units began to move; None while none do."""
         self._switched = 0.0
         self._rate = COPIED
         self._asked: list[Move] = []
@@ -114,6 +116,7 @@ class Controller:
         """What to do in the epoch that follows a committed one."""
         self._sums = _Sums.none(now, record.routing) if self._sums is None else self._sums.plus(record)
         self._sizes.append(state_bytes(record))
+        self._count_moving(record)
         allowance = self._allowance(record)
         routing, arriving = self._carried_out(record, now, allowance)
         sums = self._sums
@@ -126,8 +129,8 @@ class Controller:
                 self.rounds = self.rounds.after(None)
             self._sums = _Sums.none(now, routing)
         decisions = tuple(self._decided(who, move, record) for who, move in moves)
-        if self._leaving(routing) and self._moving_since is None:
-            self._moving_since = now
+        if self._leaving(routing) and self._moving_for is None:
+            self._moving_for = 0.0
         return Plan(routing, self._leaving(routing), arriving, allowance, decisions)
 
     def resized(self, record: EpochRecord, sites: int, why: str, now: float) -> Plan:
@@ -148,7 +151,8 @@ class Controller:
                 gone = next((site for site in (movement.source, movement.target) if site >= sites), None)
                 refused = "needed elsewhere" if gone is None else f"site {gone} is gone"
                 decisions.append(about_sites(record, "move", why, unit, movement.target, f"abandoned: {refused}"))
-        self._moving_since = self._moving_since if self._moving else None
+        self._count_moving(record)
+        self._moving_for = self._moving_for if self._moving else None
         self._sums = _Sums.none(now, routing)
         moved = sum(a != b for a, b in zip(record.routing.owners, routing.owners, strict=True))
         reason = f"{why}; sites: {record.routing.sites}, now {sites}; {moved} units moved"
@@ -182,6 +186,12 @@ class Controller:
             self._rate = (self._rate + sum(site["fetchedBytes"] for site in sites) / seconds) / 2
         epoch = float(record.figures["seconds"]["job"])
         return max(LEAST, SHARE * epoch * self._rate)
+
+    def _count_moving(self, record: EpochRecord) -> None:
+        """Add an epoch to the time that moving has taken."""
+        if self._moving_for is not None:
+            seconds = record.figures["seconds"]
+            self._moving_for += float(seconds.get("total", seconds["job"]))
 
     def _leaving(self, routing: Routing) -> tuple[int, ...]:
         """The units whose rows are to be kept apart from others, as long as they have not left."""
@@ -239,9 +249,9 @@ class Controller:
                     kept.add(ref.id)
                     left[movement.target] -= ref.length
             copies[movement.target] += [ref for ref in own if ref.id in kept]
-        if self._moving_since is not None and all(routing.owners[m.unit] == m.target for m in self._moving.values()):
-            self.rounds = self.rounds.after(now - self._moving_since)
-            self._moving_since, self._switched = None, now
+        if self._moving_for is not None and all(routing.owners[m.unit] == m.target for m in self._moving.values()):
+            self.rounds = self.rounds.after(self._moving_for)
+            self._moving_for, self._switched = None, now
         return routing, tuple(tuple(refs) for refs in copies) if any(copies) else ()
 
 

@@ -17,12 +17,15 @@ class Following:
         self.journal = journal
         self.identity: dict[str, Any] = journal.recognised()
         self.records: list[EpochRecord] = []
+        self.index = -1
 
     def look(self) -> None:
         """Read what was committed since the last look."""
-        numbers = self.journal.numbers()
-        newest = self.records[-1].number if self.records else -1
-        if (numbers[-1] if numbers else -1) < newest:  # the checkpoint was removed: there may be a new one in its place
-            self.identity, self.records, newest = self.journal.recognised(), [], -1
-        new = [number for number in numbers if number > newest]
-        self.records = [*self.records, *self.journal.records(new[-KEPT:])][-KEPT:]
+        indexes = self.journal.indexes()
+        newest = indexes[-1] if indexes else -1
+        if newest < self.index:  # the checkpoint was removed: there may be a new one in its place
+            self.identity, self.records, self.index = self.journal.recognised(), [], -1
+        for entry in self.journal.entries([i for i in indexes if i > self.index][-KEPT:]):
+            if entry.record.number > (self.records[-1].number if self.records else -1):  # else only its owner is new
+                self.records.append(entry.record)
+        self.records, self.index = self.records[-KEPT:], newest

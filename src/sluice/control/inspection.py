@@ -11,6 +11,7 @@ from sluice.control.journal import Journal
 from sluice.control.wording import Told, told
 from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
+from sluice.model.text import one_line
 from sluice.state.storage import Storage
 
 
@@ -18,18 +19,22 @@ def inspect(uri: str, epochs: int = 10) -> str:
     """A page of text about the checkpoint at `uri`; it is only read."""
     journal = Journal(Storage(uri))
     identity = journal.recognised()
-    numbers = journal.numbers()
     lines = _flow(identity)
-    if not numbers:
-        return "\n".join([*lines, "", "No epoch has committed yet."])
-    records = journal.records(numbers[-epochs:])
+    records = journal.epochs(epochs)
+    if not records:
+        return _page([*lines, "", "No epoch has committed yet."])
     last = records[-1]
     lines += ["", f"Epochs     {last.number + 1} committed, the last one {_when(last.figures.get('committedAt'))}"]
     lines += ["", *_routing(last), "", *_state(last), "", *_history(records)]
     decisions = [d for r in records for d in r.decisions]
     if decisions:
         lines += ["", "Decisions", *(f"  {_decision(one)}" for one in told(decisions))]
-    return "\n".join(lines)
+    return _page(lines)
+
+
+def _page(lines: Sequence[str]) -> str:
+    """What the checkpoint says was written by others: no line moves a terminal's cursor."""
+    return "\n".join(map(one_line, lines))
 
 
 def _flow(identity: dict[str, Any]) -> list[str]:

@@ -1,19 +1,41 @@
-"""The journal: one small file an epoch, put in place by one atomic step, and the flow's identity beside it."""
+"""The journal: one small file an entry, put in place by one atomic step, and the flow's identity beside it.
+
+An entry is an epoch's record under the driver that owns the checkpoint. Entries are numbered one by one, and each is
+put only where none is yet, so of two drivers that go on from the same entry one alone gets further. A driver takes the
+checkpoint over by putting the newest record again, as an entry of its own: from then on no earlier owner can commit.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+import zlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import CheckpointError, StorageError
+from sluice.model.owner import Owner
 from sluice.state.storage import Storage
 
-FORMAT = 4
+FORMAT = 5
 IDENTITY = "flow.json"
 DIRECTORY = "journal"
 KEPT = 100
+_CHECKED = re.compile(rb'\{"checksum":(\d{10}),"content":(.*)\}', re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An epoch's record in its place in the journal. `before` is the checksum of the entry before, `checksum` its
+    own."""
+
+    index: int
+    owner: Owner
+    before: int
+    record: EpochRecord
+    checksum: int
 
 
 class Journal:
@@ -21,12 +43,14 @@ class Journal:
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
+        self.head: Entry | None = None
+        """The newest entry that this process put; None as long as it only reads."""
 
     def identity(self) -> dict[str, Any] | None:
         """Whose checkpoint this is; None if it is nobody's yet."""
         if self.storage.size(IDENTITY) is None:
             return None
-        return self._parsed(IDENTITY)
+        return self._parse(IDENTITY)[0]
 
     def recognised(self) -> dict[str, Any]:
         """Whose checkpoint this is, for those who only read it; what is none, or of another version, is refused."""
@@ -50,8 +74,8 @@ class Journal:
                     "not written by Sluice; give an empty or new directory"
                 )
             self.storage.make_dir(DIRECTORY)
-            self.storage.put_if_absent(IDENTITY, _bytes({"format": FORMAT, **identity}))
-            found = self._parsed(IDENTITY)
+            self.storage.put_if_absent(IDENTITY, _encode({"format": FORMAT, **identity})[0])
+            found = self._parse(IDENTITY)[0]
         if found.get("format") != FORMAT:
             raise CheckpointError(
                 f"checkpoint {self.storage.uri} has format {found.get('format')}, this version of Sluice reads format "
@@ -67,19 +91,58 @@ class Journal:
             )
         return found
 
+    def take_over(self, run: str, since: float, newest: Entry | None, first: EpochRecord) -> bool:
+        """Make this process the owner of a checkpoint whose newest entry is `newest`, with the record `first` if there
+        is none; False if there is a newer one meanwhile."""
+        index, before, record = (0, 0, first) if newest is None else (newest.index + 1, newest.checksum, newest.record)
+        return self._put(index, Owner.this_process(run, since, index), before, record)
+
     def commit(self, record: EpochRecord) -> None:
         """Commit an epoch. This step alone decides whether it happened."""
-        data = _bytes({"format": FORMAT, **record.as_json()})
-        if not self.storage.put_if_absent(_name(record.number), data):
-            raise CheckpointError(
-                f"epoch {record.number} of {self.storage.uri} was committed by somebody else: another query is using "
-                "this checkpoint; this one stops"
-            )
-        if record.number >= KEPT:
-            self.storage.delete(_name(record.number - KEPT))
+        assert self.head is not None, "only the owner of a checkpoint commits"
+        index = self.head.index + 1
+        try:
+            first = self._put(index, self.head.owner, self.head.checksum, record)
+        except StorageError as problem:
+            self.refuse_if_taken_over(problem)
+            raise
+        if not first:
+            self.refuse_if_taken_over()
+        indexes = self.indexes()
+        if indexes[-1] > index:  # entries as old as this one are deleted, so that there was room for it
+            self.storage.delete(_name(index))
+            self.refuse_if_taken_over()
+        self.storage.delete_all(_name(i) for i in indexes if i <= index - KEPT)
 
-    def numbers(self) -> list[int]:
-        """The epochs on record, oldest first (only the newest `KEPT` stay)."""
+    def remove_drafts(self) -> None:
+        """Remove what killed drivers left half put; later owners' drafts are of later entries."""
+        assert self.head is not None
+        drafts = [f"{DIRECTORY}/{e.name}" for e in self.storage.files(DIRECTORY) if e.name.endswith(".tmp")]
+        self.storage.delete_all(name for name in drafts if name < _name(self.head.index + 1))
+        root = [e.name for e in self.storage.files()]
+        self.storage.delete_all(n for n in root if n.startswith(IDENTITY) and n.endswith(".tmp"))
+
+    def is_at(self, record: EpochRecord) -> bool:
+        """Whether this is the record of the newest entry that this process put."""
+        return self.head is not None and self.head.record is record
+
+    def is_owned(self) -> bool:
+        """Whether no other driver has taken the checkpoint over."""
+        return self.head is not None and self.indexes()[-1:] == [self.head.index]
+
+    def refuse_if_taken_over(self, problem: Exception | None = None) -> None:
+        """Tell the user of another driver's ownership, if that is why there is a problem."""
+        if self.head is None or self.is_owned():
+            return
+        newest = self.newest()
+        now = "another one" if newest is None or newest.owner == self.head.owner else str(newest.owner)
+        raise CheckpointError(
+            f"checkpoint {self.storage.uri} was taken over by another driver and belongs to {now}; this is "
+            f"{self.head.owner}, which stops. What it had not committed was not shown"
+        ) from problem
+
+    def indexes(self) -> list[int]:
+        """The entries there are, oldest first (only the newest `KEPT` stay)."""
         names = (e.name for e in self.storage.files(DIRECTORY))
         ours = [n for n in names if n.endswith(".json")]
         foreign = [n for n in ours if not n.removesuffix(".json").isdecimal()]
@@ -87,50 +150,86 @@ class Journal:
             raise CheckpointError(f"{self.storage.path(DIRECTORY)} holds {foreign[0]}, which no epoch has written")
         return sorted(int(n.removesuffix(".json")) for n in ours)
 
-    def read(self, number: int) -> EpochRecord:
-        doc = self._parsed(_name(number))
-        if doc.get("format", FORMAT) != FORMAT:
-            raise CheckpointError(
-                f"{self.storage.path(_name(number))} has format {doc['format']}, this version of Sluice reads {FORMAT}"
-            )
+    def read(self, index: int) -> Entry:
+        doc, checksum = self._parse(_name(index))
         try:
-            return EpochRecord.from_json(doc)
+            if doc["index"] != index:
+                raise ValueError(f"it is entry {doc['index']}")
+            return Entry(index, Owner(**doc["owner"]), doc["before"], EpochRecord.from_json(doc["record"]), checksum)
         except (KeyError, TypeError, ValueError) as problem:
-            raise CheckpointError(f"{self.storage.path(_name(number))} is damaged: {problem!r}") from problem
+            raise CheckpointError(f"{self.storage.path(_name(index))} is damaged: {problem!r}") from problem
 
-    def records(self, numbers: Sequence[int]) -> list[EpochRecord]:
-        """Some of the epochs on record, but for those that a running query deletes meanwhile, as it does with its
-        oldest."""
-        found = []
-        for number in numbers:
+    def entries(self, indexes: Iterable[int]) -> Iterable[Entry]:
+        """Some of the entries, but for those that a running query deletes meanwhile, as it does with its oldest."""
+        for index in indexes:
             try:
-                found.append(self.read(number))
+                yield self.read(index)
             except StorageError:
-                if number in self.numbers():
+                if index in self.indexes():
                     raise
-        return found
 
-    def last(self) -> EpochRecord | None:
-        """The epoch to go on from."""
-        numbers = self.numbers()
-        return self.read(numbers[-1]) if numbers else None
+    def epochs(self, most: int = KEPT) -> list[EpochRecord]:
+        """The newest epochs on record, oldest first."""
+        found: dict[int, EpochRecord] = {}
+        for entry in self.entries(reversed(self.indexes())):
+            if len(found) == most or entry.record.number < 0:
+                break
+            found.setdefault(entry.record.number, entry.record)
+        return list(found.values())[::-1]
 
-    def _parsed(self, name: str) -> dict[str, Any]:
+    def newest(self) -> Entry | None:
+        """The entry to go on from; one that does not fit the entry before it is refused."""
+        indexes = self.indexes()
+        if not indexes:
+            return None
+        newest = self.read(indexes[-1])
+        if indexes[-2:-1] == [newest.index - 1]:
+            for before in self.entries(indexes[-2:-1]):
+                if before.checksum != newest.before:
+                    raise CheckpointError(
+                        f"{self.storage.path(_name(newest.index))} does not continue {_name(before.index)}: one of "
+                        "them is of another checkpoint, or damaged"
+                    )
+        return newest
+
+    def _put(self, index: int, owner: Owner, before: int, record: EpochRecord) -> bool:
+        doc = {"index": index, "before": before, "owner": asdict(owner), "record": record.as_json()}
+        data, checksum = _encode(doc)
+        # a store's client that tries a put again can meet what it has put itself
+        put = self.storage.put_if_absent(_name(index), data) or self._is_there(index, data)
+        if put:
+            self.head = Entry(index, owner, before, record, checksum)
+        return put
+
+    def _is_there(self, index: int, data: bytes) -> bool:
+        return self.storage.size(_name(index)) == len(data) and self.storage.read(_name(index)).to_pybytes() == data
+
+    def _parse(self, name: str) -> tuple[dict[str, Any], int]:
+        """A file's content and its checksum. What older formats wrote had none: it is read, to be refused by format."""
+        data = self.storage.read(name).to_pybytes()
+        checked = _CHECKED.fullmatch(data)
+        if checked and zlib.crc32(checked[2]) != int(checked[1]):
+            raise CheckpointError(f"{self.storage.path(name)} is damaged: its checksum differs")
         try:
-            doc = json.loads(self.storage.read(name).to_pybytes())
+            doc = json.loads(checked[2] if checked else data)
         except ValueError as problem:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: {problem}") from problem
-        if not isinstance(doc, dict):
-            raise CheckpointError(f"{self.storage.path(name)} is damaged: it holds no JSON object")
-        return doc
+        if not isinstance(doc, dict) or not (checked or isinstance(doc.get("format"), int)):
+            raise CheckpointError(f"{self.storage.path(name)} is damaged: it is not as Sluice writes it")
+        if not checked and doc["format"] == FORMAT:
+            raise CheckpointError(f"{self.storage.path(name)} is damaged: it has no checksum")
+        return doc, int(checked[1]) if checked else 0
 
 
-def _name(number: int) -> str:
-    return f"{DIRECTORY}/{number:012d}.json"
+def _name(index: int) -> str:
+    return f"{DIRECTORY}/{index:012d}.json"
 
 
-def _bytes(doc: dict[str, Any]) -> bytes:
-    return json.dumps(doc, separators=(",", ":")).encode()
+def _encode(doc: dict[str, Any]) -> tuple[bytes, int]:
+    """A document with its checksum, and the checksum."""
+    content = json.dumps(doc, separators=(",", ":")).encode()
+    checksum = zlib.crc32(content)
+    return b'{"checksum":%010d,"content":%b}' % (checksum, content), checksum
 
 
 def differing(wanted: Any, found: Any, at: str = "") -> list[str]:

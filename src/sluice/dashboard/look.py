@@ -59,15 +59,6 @@ def wide(line: str) -> int:
     return sum(map(_cells, _CODES.sub("", line)))
 
 
-def one_line(text: str) -> str:
-    """Somebody's text without what would move the cursor.
-
-    >>> one_line("first\\nthen\\x1b[2J")
-    'first then [2J'
-    """
-    return "".join(c if c.isprintable() else " " for c in text)
-
-
 def paint(text: str, colour: int, look: Look) -> str:
     """The text in one of the colours, if there are any."""
     if not look.colour or not text:

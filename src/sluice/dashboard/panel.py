@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.control.wording import adapted_text
-from sluice.dashboard.look import Look, bar, cut, one_line, paint, spark
+from sluice.dashboard.look import Look, bar, cut, paint, spark
 from sluice.dashboard.quantity import BYTES, ROWS, SECONDS
 from sluice.dashboard.series import TIERS, busiest
+from sluice.model.text import one_line
 
 HEADING = f"{'epoch':>6} {'rows in':>9} {'rows/s':>9} {'results':>10} {'late':>6} {'time':>8}   state: rows, by tier"
 _LABEL = 10

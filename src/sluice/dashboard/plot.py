@@ -7,8 +7,8 @@ dark. Pointing at an epoch shows its values by SVG's own `title`, so no script i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from html import escape
 
+from sluice.dashboard.label import written
 from sluice.dashboard.quantity import Quantity
 from sluice.dashboard.series import Series
 
@@ -76,12 +76,12 @@ def heat(title: str, epochs: Sequence[int], series: Sequence[Series], quantity: 
     shapes = [f'<path class="heat h{level}" d="{"".join(boxes)}"/>' for level, boxes in enumerate(cells) if boxes]
     stride = _stride(len(series), 12)
     labels = [
-        f'<text class="y" x="{LEFT - 6}" y="{TOP + (row + 0.5) * tall + 3.5:.1f}">{escape(one.name)}</text>'
+        f'<text class="y" x="{LEFT - 6}" y="{TOP + (row + 0.5) * tall + 3.5:.1f}">{written(one.name)}</text>'
         for row, one in enumerate(series)
         if row % stride == 0
     ]
     scale = "".join(f'<i class="h{level}"></i>' for level in range(HEAT))
-    legend = f'<span class="scale">0 {scale} {escape(quantity.text(top))}</span>'
+    legend = f'<span class="scale">0 {scale} {written(quantity.text(top))}</span>'
     return _figure(title, note, legend, frame.around("".join(shapes), series, "".join(labels)))
 
 
@@ -122,7 +122,7 @@ class _Frame:
         for value, text in self.marks:
             y = self.y(value)
             out.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
-            out.append(f'<text class="y" x="{LEFT - 6}" y="{y + 3.5:.1f}">{escape(text)}</text>')
+            out.append(f'<text class="y" x="{LEFT - 6}" y="{y + 3.5:.1f}">{written(text)}</text>')
         return "".join(out)
 
     def _x_axis(self) -> str:
@@ -146,19 +146,19 @@ class _Frame:
         x = self.x(index) - self.band / 2
         return (
             f'<rect x="{x:.1f}" y="{TOP}" width="{self.band:.2f}" height="{HEIGHT - TOP - BOTTOM}">'
-            f"<title>epoch {self.epochs[index]}\n{escape(told + more)}</title></rect>"
+            f"<title>epoch {self.epochs[index]}\n{written(told + more)}</title></rect>"
         )
 
 
 def _figure(title: str, note: str, legend: str, picture: str) -> str:
-    picture = picture.replace('role="img"', f'role="img" aria-label="{escape(title)}"', 1)
-    small = f"<p>{escape(note)}</p>" if note else ""
-    caption = f'<h3>{escape(title)}</h3>{small}<div class="legend">{legend}</div>'
+    picture = picture.replace('role="img"', f'role="img" aria-label="{written(title)}"', 1)
+    small = f"<p>{written(note)}</p>" if note else ""
+    caption = f'<h3>{written(title)}</h3>{small}<div class="legend">{legend}</div>'
     return f"<figure><figcaption>{caption}</figcaption>{picture}</figure>"
 
 
 def _legend(series: Sequence[Series]) -> str:
-    return "".join(f'<span><i class="fill {_colour(n)}"></i>{escape(s.name)}</span>' for n, s in enumerate(series))
+    return "".join(f'<span><i class="fill {_colour(n)}"></i>{written(s.name)}</span>' for n, s in enumerate(series))
 
 
 def _colour(number: int) -> str:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from html import escape
 from importlib.resources import files
 from typing import Any
 
 from sluice.control.journal import Journal
 from sluice.control.wording import told
 from sluice.dashboard import plot, series
+from sluice.dashboard.label import written
 from sluice.dashboard.quantity import BYTES, COUNT, RATIO, ROWS, ROWS_PER_SECOND, SECONDS
 from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
@@ -33,7 +33,7 @@ def read_checkpoint(uri: str) -> tuple[dict[str, Any], list[EpochRecord]]:
     """The identity and the epochs on record of a checkpoint."""
     journal = Journal(Storage(uri))
     identity = journal.recognised()
-    return identity, journal.records(journal.numbers())
+    return identity, journal.epochs()
 
 
 def write_report(records: Sequence[EpochRecord], identity: Mapping[str, Any], path: str) -> None:
@@ -63,7 +63,7 @@ def _page(records: list[EpochRecord], identity: Mapping[str, Any]) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(name)}: Sluice report</title>\n<style>\n{style}</style></head>\n<body>\n"
+        f"<title>{written(name)}: Sluice report</title>\n<style>\n{style}</style></head>\n<body>\n"
         + "\n".join(sections)
         + "\n</body></html>\n"
     )
@@ -78,7 +78,7 @@ def _header(name: str, records: list[EpochRecord]) -> str:
         if first.number > 0:
             told += " (the journal keeps the last ones)"
         told += f", committed {_when(first)}" + (f" to {_when(last)}" if len(records) > 1 else "")
-    return f"<header><h1>{escape(name)}</h1><p>{escape(told)}</p></header>"
+    return f"<header><h1>{written(name)}</h1><p>{written(told)}</p></header>"
 
 
 def _tiles(records: list[EpochRecord]) -> str:
@@ -96,7 +96,7 @@ def _tiles(records: list[EpochRecord]) -> str:
     return (
         '<dl class="tiles">'
         + "".join(
-            f"<div><dt>{escape(what)}</dt><dd>{escape(value)}</dd><small>{escape(more)}</small></div>"
+            f"<div><dt>{written(what)}</dt><dd>{written(value)}</dd><small>{written(more)}</small></div>"
             for what, value, more in tiles
         )
         + "</dl>"
@@ -210,14 +210,14 @@ def _streams(identity: Mapping[str, Any]) -> str:
 
 
 def _operators(identity: Mapping[str, Any]) -> str:
-    says = escape(str(identity.get("says", "")))
-    return f"<pre>{says}</pre><p>{escape(str(identity.get('partitions', '-')))} units</p>"
+    says = written(str(identity.get("says", "")))
+    return f"<pre>{says}</pre><p>{written(str(identity.get('partitions', '-')))} units</p>"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> str:
     kind = "table words" if words else "table"
-    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    top = "".join(f"<th>{written(cell)}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{written(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="{kind}"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TextIO
 
 from sluice.dashboard.look import Look
 from sluice.dashboard.panel import HEADING, Seen, epoch_line, panel
+from sluice.model.text import one_line
 
 INTERVAL = 0.25
 
@@ -112,7 +113,7 @@ class _Lines:
             if not self.headed:
                 self.headed = True
                 self.stream.write(HEADING + "\n")
-            name = f"   [{one.seen.name}]" if self.several else ""
+            name = f"   [{one_line(one.seen.name)}]" if self.several else ""
             self.stream.write(epoch_line(progress) + name + "\n")
             self.stream.flush()
 

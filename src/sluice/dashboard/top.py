@@ -9,12 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sluice.control.wording import Told, adapted_text, told
-from sluice.dashboard.look import Look, cut, one_line, spark, strong
+from sluice.dashboard.look import Look, cut, spark, strong
 from sluice.dashboard.quantity import BYTES, ROWS, ROWS_PER_SECOND, SECONDS
 from sluice.dashboard.series import busiest, epoch_seconds, sites_of
 from sluice.dashboard.table import Column, table
 from sluice.model.columns import unpacked
 from sluice.model.epoch import EpochRecord
+from sluice.model.text import one_line
 
 LATELY = 10
 """Epochs that rates and counts are taken over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,13 +10,18 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.order import TimeScale, hash_part
+from sluice.model.routing import HASH_SPACE
 
 PAIRS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
 class Run:
-    """Rows sorted by hash and time (see `order`): the sorted numbers, the event times and all columns."""
+    """Rows sorted by hash and time (see `order`): the sorted numbers, the event times and all columns.
+
+    With `by_time`, the places of the rows in the order of their times, rows of a short time are found without a look at
+    the others. A part of a run has none, but finds them in the `whole`, where it begins at `start`.
+    """
 
     order: np.ndarray
     times: np.ndarray
@@ -23,6 +29,9 @@ class Run:
     scale: TimeScale
     earliest: int
     latest: int
+    by_time: np.ndarray | None = None
+    whole: Run | None = None
+    start: int = 0
 
     @property
     def hashes(self) -> np.ndarray:
@@ -30,6 +39,38 @@ class Run:
 
     def __len__(self) -> int:
         return len(self.order)
+
+    @property
+    def hash_span(self) -> tuple[int, int]:
+        """The least and the greatest hash."""
+        least, greatest = hash_part(self.order[[0, -1]]).tolist()
+        return least, greatest
+
+    def part(self, start: int, stop: int) -> Run:
+        """The rows from one place to another, nothing copied."""
+        return Run(
+            self.order[start:stop],
+            self.times[start:stop],
+            self.rows.slice(start, stop - start),
+            self.scale,
+            self.earliest,
+            self.latest,
+            whole=self,
+            start=start,
+        )
+
+    def places_between(self, low: int, high: int) -> np.ndarray:
+        """Where the rows with low <= time < high are."""
+        if self.earliest >= high or self.latest < low:
+            return np.arange(0)
+        if self.whole is not None and self.whole.by_time is not None:
+            places = self.whole.places_between(low, high) - self.start
+            return places[(places >= 0) & (places < len(self))]
+        if self.by_time is None:
+            return np.flatnonzero((self.times >= low) & (self.times < high))
+        by_time, times = self.by_time, self.times
+        first, last = (bisect_left(by_time, time, key=lambda place: times[place]) for time in (low, high))
+        return np.sort(by_time[first:last]).astype(np.int64)
 
 
 def pairs(
@@ -43,6 +84,9 @@ def pairs(
         return
     probes: np.ndarray | None = None
     reaching = (high >= run.earliest) & (low <= run.latest)
+    first_hash, last_hash = run.hash_span
+    if last_hash - first_hash < HASH_SPACE // 2:  # a piece of a larger run: most probes go elsewhere
+        reaching &= (hashes >= first_hash) & (hashes <= last_hash)
     if not reaching.all():
         probes = np.flatnonzero(reaching)
         if len(probes) == 0:

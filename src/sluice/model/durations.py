@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from fractions import Fraction
 
 from sluice.model.errors import FlowError
 
@@ -49,21 +50,21 @@ def seconds(value: object, what: str) -> float:
     >>> seconds("0.5 us", "produce"), seconds("1 minute 30 seconds", "end")
     (5e-07, 90.0)
     """
-    return _microseconds(value, what) / MICROSECONDS["second"]
+    return float(_microseconds(value, what)) / MICROSECONDS["second"]
 
 
-def _microseconds(value: object, what: str) -> float:
+def _microseconds(value: object, what: str) -> Fraction:
     if isinstance(value, timedelta):
-        total = float(value // timedelta(microseconds=1))
+        total = Fraction(value // timedelta(microseconds=1))
     elif isinstance(value, str):
-        total, at = 0.0, 0
+        total, at = Fraction(0), 0
         text = value.strip().removeprefix("INTERVAL ").removeprefix("interval ").replace("'", "")
         while at < len(text):
             part = _PART.match(text, at)
             unit = part and _unit(part[2])
             if not part or not unit:
                 raise FlowError(f"{what} is not a duration: {value!r}; write for example '30 seconds' or '1 hour'")
-            total += float(part[1]) * unit
+            total += Fraction(part[1]) * unit
             at = part.end()
         if not text:
             raise FlowError(f"{what} is empty; write for example '30 seconds'")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Ranges, Routing
-from sluice.model.state import Manifest, RunRef
+from sluice.model.state import Manifest, RunRef, SegmentRef, divide
 
 Times = tuple[int | None, ...]
 """One event time (microseconds) a stream, None where no row was seen yet or the stream has no watermark."""
@@ -32,6 +36,15 @@ class Attempt:
         return f"{number:012d}-"
 
 
+def name_attempts(attempts: Iterable[str]) -> str:
+    """A short name for some attempts together, the same for the same ones in any order.
+
+    >>> name_attempts(["a", "b"]) == name_attempts(["b", "a"]) != name_attempts(["a"])
+    True
+    """
+    return hashlib.sha256(" ".join(sorted(attempts)).encode()).hexdigest()[:16]
+
+
 _ATTEMPT = re.compile(r"(?P<number>\d{12})-\d{4}-(?P<run>[0-9a-f]+)-[0-9a-f]+[-.]")
 
 
@@ -49,14 +62,14 @@ def left_over(name: str, over: int, run: str) -> bool:
     return found is None or int(found["number"]) <= over or found["run"] == run
 
 
-@dataclass(frozen=True)
-class Part:
-    """A file with results of one epoch for one output, written by one site."""
+def epoch_of(name: str) -> int:
+    """The epoch that a file of an attempt is of, -1 if it is no such file.
 
-    name: str
-    rows: int
-    bytes: int
-    output: int = 0
+    >>> epoch_of("part-000000000007-0001-ab-cd-0.parquet"), epoch_of("part-00000-1f.snappy.parquet")
+    (7, -1)
+    """
+    found = _ATTEMPT.search(name)
+    return int(found["number"]) if found else -1
 
 
 @dataclass(frozen=True)
@@ -70,13 +83,27 @@ class Behind:
 
 @dataclass(frozen=True)
 class Queues:
-    """The units in memory and on disk, each in the order in which they got there, of a site that cannot hold all."""
+    """The units in memory and on disk, each in the order in which they got there, of a site that cannot hold all.
+
+    `rest` is for how many seconds more no rotation is due. The site may run on another machine next, so it says nothing
+    about any clock; the time between two epochs does not count.
+    """
 
     site: int
     level: int
     memory: tuple[int, ...]
     disk: tuple[int, ...]
-    rotate_from: float
+    rest: float
+
+
+@dataclass(frozen=True)
+class SiteShare:
+    """What one site alone needs to know: its part of the record, and the segments of units on their way to it."""
+
+    manifest: Manifest
+    behind: tuple[Behind, ...]
+    queues: tuple[Queues, ...]
+    arriving: tuple[SegmentRef, ...]
 
 
 @dataclass(frozen=True)
@@ -97,6 +124,8 @@ class EpochRecord:
     behind: tuple[Behind, ...] = ()
     queues: tuple[Queues, ...] = ()
     parts: tuple[Part, ...] = ()
+    listings: tuple[tuple[Listing, Listing], ...] = ()
+    """Of each output, before this epoch's parts and with them."""
     figures: dict[str, Any] = field(default_factory=dict)
     decisions: tuple[dict[str, Any], ...] = ()
 
@@ -108,8 +137,25 @@ class EpochRecord:
         """How far a level has come."""
         return self.reached[level - 1] if level and self.reached else self.newest
 
-    def parts_of(self, output: int) -> tuple[Part, ...]:
-        return tuple(p for p in self.parts if p.output == output)
+    def results_of(self, output: int) -> Results:
+        parts = tuple(p for p in self.parts if p.output == output)
+        before, listing = self.listings[output] if self.listings else (Listing(), Listing())
+        return Results(self.number, parts, before, listing, self.figures.get("committedAt", 0.0))
+
+    def shares(self, arriving: Sequence[tuple[SegmentRef, ...]] = ()) -> list[SiteShare]:
+        """What each site alone needs to know of it."""
+        owners, sites = np.array(self.routing.owners), range(self.routing.sites)
+        behind: list[list[Behind]] = [[] for _ in sites]
+        for some in self.behind:
+            for site, units in divide(some.units, owners).items():
+                behind[site].append(Behind(some.level, units, some.newest))
+        queues: list[list[Queues]] = [[] for _ in sites]
+        for queue in self.queues:
+            if queue.site in sites:
+                queues[queue.site].append(queue)
+        copies = arriving or [()] * len(sites)
+        parts = zip(self.manifests, behind, queues, copies, strict=True)
+        return [SiteShare(manifest, tuple(b), tuple(q), refs) for manifest, b, q, refs in parts]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -118,10 +164,11 @@ class EpochRecord:
             "newest": list(self.newest),
             "reached": [list(times) for times in self.reached],
             "behind": [[b.level, [list(r) for r in b.units], list(b.newest)] for b in self.behind],
-            "queues": [[q.site, q.level, list(q.memory), list(q.disk), q.rotate_from] for q in self.queues],
+            "queues": [[q.site, q.level, list(q.memory), list(q.disk), q.rest] for q in self.queues],
             "routing": self.routing.as_json(),
             "sites": [[run.as_json() for run in manifest] for manifest in self.manifests],
-            "parts": [[p.name, p.rows, p.bytes, p.output] for p in self.parts],
+            "parts": [[p.name, p.rows, p.bytes, p.checksum, p.output] for p in self.parts],
+            "listings": [[before.as_json(), after.as_json()] for before, after in self.listings],
             "figures": self.figures,
             "decisions": list(self.decisions),
         }
@@ -138,6 +185,7 @@ class EpochRecord:
             routing=Routing.from_json(doc["routing"]),
             manifests=tuple(tuple(RunRef.from_json(run) for run in site) for site in doc["sites"]),
             parts=tuple(Part(*p) for p in doc["parts"]),
+            listings=tuple((Listing(*before), Listing(*after)) for before, after in doc["listings"]),
             figures=doc["figures"],
             decisions=tuple(doc["decisions"]),
         )

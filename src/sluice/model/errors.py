@@ -30,5 +30,13 @@ class StorageError(SluiceError):
     """State could not be written or read back: a full disk, a lost or damaged file."""
 
 
+class MissingFile(StorageError):
+    """A file of a stream is gone."""
+
+
+class CorruptFile(StorageError):
+    """A file of a stream has bytes that are no such file, or none."""
+
+
 class ProtocolError(SluiceError):
     """A step of a protocol came out of order, twice, or from somebody who takes no part in it."""

@@ -30,6 +30,15 @@ def first_hash(unit: Units, units: int) -> Units:
     return -(-unit * HASH_SPACE // units)
 
 
+def units_in(hashes: tuple[int, int], units: int) -> Ranges:
+    """The units that hashes of a range (the second is not in it) belong to.
+
+    >>> units_in((2**30, 2**31 + 1), 4)
+    ((1, 3),)
+    """
+    return ((hashes[0] * units // HASH_SPACE, (hashes[1] - 1) * units // HASH_SPACE + 1),)
+
+
 @dataclass(frozen=True)
 class Routing:
     """Unit → site, with the epoch from which it holds."""
@@ -89,6 +98,16 @@ class Routing:
         ((0, 1), (3, 4))
         """
         return ranges(u for u, owner in enumerate(self.owners) if owner == site)
+
+    def held(self) -> list[np.ndarray]:
+        """The units of every site, in one pass over all of them.
+
+        >>> Routing(3, (0, 2, 2, 0)).held()
+        [array([0, 3]), array([], dtype=int64), array([1, 2])]
+        """
+        owners = np.array(self.owners)
+        order = np.argsort(owners, kind="stable")
+        return np.split(order, np.searchsorted(owners[order], np.arange(1, self.sites)))
 
     def as_json(self) -> dict[str, object]:
         runs = [[owner, len(list(group))] for owner, group in groupby(self.owners)]

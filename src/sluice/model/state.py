@@ -4,13 +4,34 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sluice.model.routing import Ranges, Routing, intersect, unite
+from sluice.model.routing import HASH_SPACE, Ranges, Routing, unite
+
+HashRange = tuple[int, int]
+"""Hashes from the first up to the second, which is not one of them."""
+ALL_HASHES: HashRange = (0, HASH_SPACE)
+
+
+class Block(NamedTuple):
+    """A part of a segment that is read and verified alone: the rows of so many of its units, in so many bytes."""
+
+    units: int
+    length: int
+    checksum: int
+
+
+class PlacedBlock(NamedTuple):
+    """A block and where it begins in its segment, with its number of rows."""
+
+    offset: int
+    length: int
+    checksum: int
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -18,8 +39,10 @@ class SegmentRef:
     """An immutable columnar piece of state: `length` bytes at `offset` of one durable file.
 
     `base` and `shift` give the time part of its order: (time - base) >> shift fits 32 bits. `units` is of which units
-    it was written, `counts` how many rows each of them has in it, `level` how often its rows were merged. What is
-    `pending` is no state yet: rows of an epoch whose turn has not come.
+    it was written, `counts` how many rows each of them has in it, `level` how often its rows were merged. Its `blocks`
+    follow each other, as its units do. What is `pending` is no state yet: rows of an epoch whose turn has not come.
+    `hashes` is the range of hashes that its rows were cut to: all of them, or what halving that range again and again
+    leads to. `file_length` is how many bytes stay in durable storage as long as this segment is used.
     """
 
     id: str
@@ -36,8 +59,10 @@ class SegmentRef:
     level: int
     units: Ranges
     counts: tuple[int, ...]
-    checksum: int
+    blocks: tuple[Block, ...]
     pending: bool = False
+    hashes: HashRange = ALL_HASHES
+    file_length: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,7 +76,7 @@ class RunRef:
     def unit_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """The units held and the rows of each.
 
-        >>> ref = SegmentRef("s", "f", 0, 100, 0, 9, 0, 0, 0, 0, 0, 0, ((2, 5),), (4, 3, 2), 0)
+        >>> ref = SegmentRef("s", "f", 0, 100, 0, 9, 0, 0, 0, 0, 0, 0, ((2, 5),), (4, 3, 2), ())
         >>> RunRef(ref, ((3, 5),)).unit_rows, RunRef(ref, ((3, 5),)).rows
         ((array([3, 4]), array([3, 2])), 5)
         """
@@ -65,7 +90,34 @@ class RunRef:
     @property
     def bytes(self) -> float:
         """What these units have of the segment's length, by rows."""
+        if self.units == self.segment.units:
+            return self.segment.length
         return self.segment.length * self.rows / max(1, self.segment.rows)
+
+    def __reduce__(self) -> tuple[type[RunRef], tuple[SegmentRef, Ranges]]:
+        """Travels without what is only kept here to be at hand."""
+        return RunRef, (self.segment, self.units)
+
+    @property
+    def blocks(self) -> list[PlacedBlock]:
+        """The blocks of the segment in which these units have rows.
+
+        >>> blocks = Block(2, 70, 111), Block(1, 30, 222)
+        >>> ref = SegmentRef("s", "f", 0, 100, 0, 9, 0, 0, 0, 0, 0, 0, ((2, 5),), (4, 3, 2), blocks)
+        >>> RunRef(ref, ((4, 5),)).blocks
+        [PlacedBlock(offset=70, length=30, checksum=222, rows=2)]
+        """
+        ref, (held, rows) = self.segment, self.unit_rows
+        ends = np.cumsum([block.units for block in ref.blocks])
+        places = np.searchsorted(numbers(ref.units), held[rows > 0])
+        wanted = set(np.searchsorted(ends, places, side="right").tolist())
+        found, offset, unit = [], 0, 0
+        for number, block in enumerate(ref.blocks):
+            if number in wanted:
+                count = sum(ref.counts[unit : unit + block.units])
+                found.append(PlacedBlock(offset, block.length, block.checksum, count))
+            offset, unit = offset + block.length, unit + block.units
+        return found
 
     def as_json(self) -> dict[str, Any]:
         segment = {f.name: getattr(self.segment, f.name) for f in fields(SegmentRef)}
@@ -76,6 +128,8 @@ class RunRef:
     def from_json(cls, doc: dict[str, Any]) -> RunRef:
         known = {**doc, "units": _ranges(doc["units"])}
         known["counts"] = tuple(np.frombuffer(base64.b64decode(doc["counts"]), dtype="<u4").tolist())
+        known["hashes"] = (doc["hashes"][0], doc["hashes"][1])
+        known["blocks"] = tuple(Block(*block) for block in doc["blocks"])
         held = _ranges(known.pop("held"))
         return cls(SegmentRef(**known), held)
 
@@ -112,17 +166,51 @@ def unit_bytes(runs: Iterable[RunRef], units: int) -> np.ndarray:
 
 
 def reassign(manifests: tuple[Manifest, ...], routing: Routing) -> tuple[Manifest, ...]:
-    """The manifests under another routing: every run is split along the units' new sites; no data moves yet."""
-    out: list[tuple[RunRef, ...]] = []
-    for site in range(routing.sites):
-        mine = routing.ranges_of(site)
-        held: dict[str, RunRef] = {}
-        for manifest in manifests:
-            for run in manifest:
-                units = intersect(run.units, mine)
-                if units and run.segment.id in held:
-                    held[run.segment.id] = replace(run, units=unite(held[run.segment.id].units, units))
-                elif units:
-                    held[run.segment.id] = replace(run, units=units)
-        out.append(tuple(sorted(held.values(), key=lambda r: (r.segment.input, r.segment.latest, r.segment.id))))
-    return tuple(out)
+    """The manifests under another routing: runs are split along the units' new sites; no data moves yet.
+
+    Runs whose units all stay are left as they are. Most runs of a site are of the same units: those are divided once.
+    """
+    owners = np.array(routing.owners)
+    divided: dict[Ranges, dict[int, Ranges]] = {}
+    staying: list[list[RunRef]] = [[] for _ in range(max(routing.sites, len(manifests)))]
+    arriving: list[list[RunRef]] = [[] for _ in staying]
+    for site, manifest in enumerate(manifests):
+        for run in manifest:
+            parts = divided.get(run.units)
+            if parts is None:
+                parts = divided[run.units] = divide(run.units, owners)
+            if parts.keys() == {site}:
+                staying[site].append(run)
+            else:
+                for target, units in parts.items():
+                    arriving[target].append(RunRef(run.segment, units))
+    return tuple(_joined(staying[site], arriving[site]) for site in range(routing.sites))
+
+
+def _joined(staying: list[RunRef], arriving: list[RunRef]) -> Manifest:
+    """A site's runs; if any arrive all are in order, and parts of one segment are one run."""
+    if not arriving:
+        return tuple(staying)
+    held: dict[str, RunRef] = {}
+    for run in (*staying, *arriving):
+        same = held.get(run.segment.id)
+        held[run.segment.id] = run if same is None else RunRef(run.segment, unite(same.units, run.units))
+    return tuple(sorted(held.values(), key=lambda r: (r.segment.input, r.segment.latest, r.segment.id)))
+
+
+def divide(units: Ranges, owners: np.ndarray) -> dict[int, Ranges]:
+    """The units by the site that owns each, where there is any.
+
+    >>> divide(((0, 2), (4, 7)), np.array([0, 0, 0, 0, 1, 1, 0]))
+    {0: ((0, 2), (6, 7)), 1: ((4, 6),)}
+    """
+    if not units:
+        return {}
+    each = numbers(units)
+    sites = owners[each]
+    starts = np.flatnonzero((np.diff(each, prepend=-2) != 1) | (np.diff(sites, prepend=-2) != 0))
+    ends = np.append(starts[1:], len(each)) - 1
+    found: dict[int, list[tuple[int, int]]] = {}
+    for site, low, last in zip(sites[starts].tolist(), each[starts].tolist(), each[ends].tolist(), strict=True):
+        found.setdefault(site, []).append((low, last + 1))
+    return {site: tuple(parts) for site, parts in found.items()}

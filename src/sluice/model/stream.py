@@ -10,9 +10,13 @@ import pyarrow as pa
 
 HASH_COLUMN = "__hash"
 ORDER_COLUMN = "__order"
+BY_TIME_COLUMN = "__by_time"
 TIME_COLUMN = "__time"
 """Columns Sluice adds to a stream's own: in the exchange, in segments, and for the event time of a result."""
-HIDDEN = (HASH_COLUMN, ORDER_COLUMN, TIME_COLUMN)
+HIDDEN = (HASH_COLUMN, ORDER_COLUMN, BY_TIME_COLUMN, TIME_COLUMN)
+EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The event times that there are, in microseconds: the years 1 to 9999, which is what Spark's timestamps are made for.
+Any two of them, and any of them with a duration added, lie far inside 64 bits (see `durations.LONGEST`)."""
 BY_SPARK = "__spark_"
 """Beginning of the names of columns that Spark computes for expressions Arrow cannot evaluate."""
 

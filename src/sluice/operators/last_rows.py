@@ -21,7 +21,7 @@ from sluice.kernels.probe import Run, expand
 from sluice.kernels.rolling import rolling
 from sluice.model.epoch import Times
 from sluice.model.group_by import LastRows
-from sluice.operators.seam import LARGE_MERGE, Outgoing, Results, State
+from sluice.operators.seam import Outgoing, Results, State
 from sluice.state.segment import Layout
 
 SEQUENCE = "__sequence"
@@ -53,6 +53,28 @@ class _Rows:
         return numbers
 
 
+@dataclass(frozen=True)
+class _Stretch:
+    """Rows of a run of the hashes at `of` in a sorted list: those of the i-th are `count[i]`, up to `stop[i]`."""
+
+    run: Run
+    of: slice
+    stop: np.ndarray
+    count: np.ndarray
+
+    def part(self, first: int, last: int) -> _Stretch | None:
+        """What is of the hashes from one place of the list to another, of which a list of its own is made."""
+        low, high = max(first, self.of.start), min(last, self.of.stop)
+        if low >= high:
+            return None
+        mine = slice(low - self.of.start, high - self.of.start)
+        return _Stretch(self.run, slice(low - first, high - first), self.stop[mine], self.count[mine])
+
+    def only(self, wanted: np.ndarray) -> _Stretch:
+        """The same without the rows of other hashes of the list."""
+        return _Stretch(self.run, self.of, self.stop, np.where(wanted[self.of], self.count, 0))
+
+
 class LastRowsGroupBy:
     """The group-by as an operator; it keeps the columns it needs of the newest rows of every group."""
 
@@ -60,7 +82,7 @@ class LastRowsGroupBy:
         self.spec, self.schema = spec, spec.output_schema()
         self.retention: int | None = None
         self.by_time = True
-        self.largest_merge = LARGE_MERGE
+        self.shrinks = True
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
         self.aggregated = list(dict.fromkeys(a.column for a in spec.aggregates if a.column))
         wanted = [*spec.keys, spec.stream.event_time, *self.aggregated]
@@ -71,7 +93,9 @@ class LastRowsGroupBy:
         return self.needed
 
     def stored(self, input_: int) -> Layout:
-        return Layout(self.needed.append(pa.field(SEQUENCE, pa.int64())), self.spec.stream.event_time)
+        """Rows that have to wait are looked up by time when the watermark reaches them; without a delay none has to."""
+        step = 1 if self.spec.delay else None
+        return Layout(self.needed.append(pa.field(SEQUENCE, pa.int64())), self.spec.stream.event_time, step)
 
     def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         rows = rows.select(self.needed.names)
@@ -140,20 +164,25 @@ class LastRowsGroupBy:
         """Results for rows whose turn it is, hashes in order, as many at a time as bound the work."""
         turn = turn.take(np.argsort(turn.hashes, kind="stable"))
         starts = np.flatnonzero(changes(turn.hashes))
-        sizes = np.diff(np.append(starts, len(turn))) + self.kept
-        which = np.cumsum(sizes) // ROWS_AT_ONCE
-        cuts = [0, *starts[np.flatnonzero(np.diff(which)) + 1].tolist(), len(turn)]
-        for a, b in pairwise(cuts):
-            yield self._aggregated(turn.take(np.arange(a, b)), runs, done)
+        stops = np.append(starts[1:], len(turn))
+        stretches = self._stretches(turn.hashes[starts], runs, done)
+        before = np.zeros(len(starts), dtype=np.int64)
+        for stretch in stretches:
+            before[stretch.of] += stretch.count
+        which = np.cumsum(stops - starts + np.minimum(before, self.kept)) // ROWS_AT_ONCE
+        for a, b in pairwise([0, *(np.flatnonzero(np.diff(which)) + 1).tolist(), len(starts)]):
+            some = [part for stretch in stretches if (part := stretch.part(a, b)) is not None]
+            yield self._aggregated(turn.take(np.arange(starts[a], stops[b - 1])), some, done)
 
-    def _aggregated(self, turn: _Rows, runs: list[Run], done: int | None) -> Results:
+    def _aggregated(self, turn: _Rows, stretches: list[_Stretch], done: int | None) -> Results:
         hashes = turn.hashes[changes(turn.hashes)]
-        before = self._predecessors(hashes, runs, done, self.kept)
+        before = self._predecessors(hashes, stretches, done, self.kept)
         everything, order = _ordered([*before, turn])
         new = changes(everything.hashes[order])
         shared = np.unique(everything.hashes[order[changes(self._groups(everything, order)) & ~new]])
         if len(shared):  # groups with one hash: what was found may be of the other group, so look at all of it
-            again = self._predecessors(shared, runs, done, None)
+            theirs = np.isin(hashes, shared)
+            again = self._predecessors(hashes, [stretch.only(theirs) for stretch in stretches], done, None)
             alone = [piece.take(np.flatnonzero(~np.isin(piece.hashes, shared))) for piece in before]
             everything, order = _ordered([*alone, *again, turn])
             new = changes(everything.hashes[order])
@@ -172,36 +201,47 @@ class LastRowsGroupBy:
     def _head(self) -> list[pa.Field]:
         return [f for f in self.schema][: len(self.schema) - len(self.spec.aggregates)]
 
-    def _predecessors(self, hashes: np.ndarray, runs: list[Run], done: int | None, count: int | None) -> list[_Rows]:
-        """Of each hash the newest `count` rows (None: all) that have had their turn, and perhaps some older ones."""
-        if done is None or count == 0:
+    def _stretches(self, hashes: np.ndarray, runs: list[Run], done: int | None) -> list[_Stretch]:
+        """Where the rows of these hashes are that have had their turn, in each run, newest runs first."""
+        if done is None or self.kept == 0:
             return []
         found = []
-        have = np.zeros(len(hashes), dtype=np.int64)
-        floor: int | None = None
         for run in sorted(runs, key=lambda r: r.latest, reverse=True):
-            if run.earliest > done:
+            if run.earliest > done or len(run) == 0:
                 continue
-            upper = hashes.astype(np.uint64) << _HASH
-            low = np.searchsorted(run.order, upper)
-            coarse = run.latest > done and run.scale.shift > 0
+            first, last = np.array(run.hash_span, dtype=np.uint32)
+            of = slice(int(np.searchsorted(hashes, first)), int(np.searchsorted(hashes, last, side="right")))
+            upper = hashes[of].astype(np.uint64) << _HASH
             ticks = _TICKS if run.latest <= done else np.uint64((done - run.scale.base) >> run.scale.shift)
-            high = np.searchsorted(run.order, upper | ticks, side="right")
-            if count is None or coarse:
-                take = high - low
-            else:
+            low, high = np.searchsorted(run.order, upper), np.searchsorted(run.order, upper | ticks, side="right")
+            if np.any(high > low):
+                found.append(_Stretch(run, of, high, high - low))
+        return found
+
+    def _predecessors(
+        self, hashes: np.ndarray, stretches: list[_Stretch], done: int | None, count: int | None
+    ) -> list[_Rows]:
+        """Of each hash the newest `count` rows (None: all) that have had their turn, and perhaps some older ones."""
+        found = []
+        have = np.zeros(len(hashes), dtype=np.int64)
+        oldest = np.full(len(hashes), np.iinfo(np.int64).max)  # as old as what was found of each hash may be
+        for stretch in stretches:
+            run, of, take = stretch.run, stretch.of, stretch.count
+            assert done is not None
+            coarse = run.latest > done and run.scale.shift > 0
+            if count is not None and not coarse:
                 # older than all that was found: only what is still missing; else it may push out what was found
-                older = floor is not None and run.latest < floor
-                take = np.minimum(high - low, np.maximum(count - have, 0) if older else count)
-            floor = run.earliest if floor is None else min(floor, run.earliest)
+                missing = np.where(run.latest < oldest[of], np.maximum(count - have[of], 0), count)
+                take = np.minimum(take, missing)
             some = np.flatnonzero(take)
             if len(some) == 0:
                 continue
-            at = np.concatenate([places for _, places in expand(high[some] - take[some], take[some])])
+            at = np.concatenate([places for _, places in expand(stretch.stop[some] - take[some], take[some])])
             if coarse:
                 at = at[run.times[at] <= done]
-                take = np.bincount(np.searchsorted(hashes, hash_part(run.order[at])), minlength=len(hashes))
-            have += take
+                take = np.bincount(np.searchsorted(hashes[of], hash_part(run.order[at])), minlength=len(take))
+            have[of] += take
+            oldest[of] = np.where(take > 0, np.minimum(oldest[of], run.earliest), oldest[of])
             found.append(_Rows(hash_part(run.order[at]), run.times[at], run.rows.take(pa.array(at))))
         return found[::-1]
 
@@ -216,7 +256,7 @@ class LastRowsGroupBy:
 
 def _between(run: Run, done: int | None, now: int) -> _Rows:
     """The rows that had to wait until now; all of them, where nothing was done before."""
-    at = np.flatnonzero(run.times <= now if done is None else (run.times > done) & (run.times <= now))
+    at = run.places_between(_ALWAYS[0] if done is None else done + 1, now + 1)
     return _Rows(hash_part(run.order[at]), run.times[at], run.rows.take(pa.array(at)))
 
 

@@ -18,9 +18,6 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch import Times
 from sluice.state.segment import Layout
 
-USUAL_MERGE, LARGE_MERGE = 256 << 20, 3 << 29
-"""A merge of more bytes would hold an epoch up for long; and at 2 GB a column of text is full."""
-
 
 @dataclass(frozen=True)
 class Outgoing:
@@ -53,8 +50,8 @@ class Operator(Protocol):
     """For how long, in its state's time, rows may be needed; None is for good."""
     by_time: bool
     """Whether results may come without new rows, when the watermark moves on."""
-    largest_merge: int
-    """Bytes up to which runs of its state are merged: more where it is merges that make the state smaller."""
+    shrinks: bool
+    """Whether rows are replaced by newer ones, so that merged runs are smaller and merging them keeps state small."""
 
     def crossing(self, input_: int) -> pa.Schema:
         """The columns that cross the exchange."""

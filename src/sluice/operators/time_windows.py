@@ -19,7 +19,7 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch import Times
 from sluice.model.group_by import TimeWindows
 from sluice.model.stream import TIME_COLUMN
-from sluice.operators.seam import LARGE_MERGE, Outgoing, Results, State
+from sluice.operators.seam import Outgoing, Results, State
 from sluice.state.segment import Layout
 
 ROWS_AT_ONCE = 1 << 21
@@ -33,7 +33,7 @@ class TimeWindowsGroupBy:
         self.spec, self.schema = spec, spec.output_schema()
         self.retention = spec.delay
         self.by_time = True
-        self.largest_merge = LARGE_MERGE
+        self.shrinks = False
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
         keys = [pa.field(f"key{i}", spec.stream.schema.field(k).type) for i, k in enumerate(spec.keys)]
         self.partials = pa.schema([*keys, pa.field(TIME_COLUMN, pa.int64()), *self.aggregation.partial_schema])
@@ -42,7 +42,7 @@ class TimeWindowsGroupBy:
         return self.partials
 
     def stored(self, input_: int) -> Layout:
-        return Layout(self.partials, TIME_COLUMN)
+        return Layout(self.partials, TIME_COLUMN, self.spec.pane)
 
     def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         times = rows.column(self.spec.stream.event_time).cast(pa.int64()).to_numpy()
@@ -75,9 +75,10 @@ class TimeWindowsGroupBy:
         fresh = self.compacted(0, new[0], after) if new[0] is not None else None
         done, now = before[0], after[0]
         if now is not None and (done is None or self._ended(now) > self._ended(done)):
-            first = np.iinfo(np.int64).min if done is None else done - self.spec.length
-            runs = [*state.runs(0, (first, now)), *([fresh] if fresh is not None else [])]
-            yield from self._closed(runs, done, now)
+            low = np.iinfo(np.int64).min if done is None else (self._ended(done) + 1) * self.spec.slide
+            high = self._ended(now) * self.spec.slide + self.spec.length
+            runs = [*state.runs(0, (low, high)), *([fresh] if fresh is not None else [])]
+            yield from self._closed(runs, low, high, done, now)
         if fresh is not None:
             state.stage(0, fresh)
 
@@ -85,11 +86,12 @@ class TimeWindowsGroupBy:
         """How many windows, counted from that at zero, have ended at a time; the i-th ends at i * slide + length."""
         return (time - self.spec.length) // self.spec.slide
 
-    def _closed(self, runs: list[Run], done: int | None, now: int) -> Iterator[Results]:
-        """Results of all windows that end after `done`, up to `now`; as many at a time as bound the work."""
+    def _closed(self, runs: list[Run], low: int, high: int, done: int | None, now: int) -> Iterator[Results]:
+        """Results of all windows that end after `done`, up to `now`; as many at a time as bound the work. They lie
+        between the two times."""
         if not runs:
             return
-        by_time = [np.argsort(run.times, kind="stable") for run in runs]
+        by_time = [_sorted_by(run.times, run.places_between(low, high)) for run in runs]
         times = [run.times[order] for run, order in zip(runs, by_time, strict=True)]
         everything = np.sort(np.concatenate(times))
         ends = self._ends(everything[changes(everything)], done, now)
@@ -159,6 +161,11 @@ class TimeWindowsGroupBy:
         count = len(self.spec.keys)
         partial = pa.RecordBatch.from_arrays(rows.columns[count + 1 :], schema=self.aggregation.partial_schema)
         return rows.columns[:count], partial
+
+
+def _sorted_by(times: np.ndarray, places: np.ndarray) -> np.ndarray:
+    order: np.ndarray = places[np.argsort(times[places], kind="stable")]
+    return order
 
 
 def _with_pane(hashes: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from sluice.kernels.probe import PAIRS_AT_ONCE, Run, pairs
 from sluice.model.epoch import Times
 from sluice.model.join import JoinSpec
 from sluice.model.stream import TIME_COLUMN, Stream
-from sluice.operators.seam import USUAL_MERGE, Outgoing, Results, State
+from sluice.operators.seam import Outgoing, Results, State
 from sluice.state.segment import Layout
 
 Runs = Sequence[Run]
@@ -69,7 +69,7 @@ class WindowJoin:
         self.schema = spec.output_schema()
         self.retention = spec.retention()
         self.by_time = False
-        self.largest_merge = USUAL_MERGE
+        self.shrinks = False
 
     def _stream(self, input_: int) -> Stream:
         return self.spec.streams[self.spec.inputs[input_].stream]

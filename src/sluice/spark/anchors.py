@@ -17,7 +17,7 @@ from sluice.control.placement import Executor, spread
 from sluice.model.errors import FlowError
 from sluice.model.version import VERSION
 from sluice.spark.executors import placed_tasks
-from sluice.state.workspace import Places
+from sluice.state.workspace import Workspace
 
 _ATTEMPTS = 2
 
@@ -37,11 +37,6 @@ class Anchors:
         pairs = set(zip(self.homes, self.processes, strict=True))
         return len(pairs) == len(set(self.homes)) == len(set(self.processes)) or None in self.homes
 
-    def leaves(self, homes: Sequence[str | None], executors: Sequence[Executor]) -> bool:
-        """Whether a site goes from an executor that is still there."""
-        after = [*homes, *[None] * len(self.homes)]
-        return any(a != b for a, b in zip(self.homes, after, strict=False) if a in {e.id for e in executors})
-
 
 def place(session: SparkSession, count: int, executors: Sequence[Executor], before: Anchors | None = None) -> Anchors:
     """So many sites spread over the executors; those that are well placed stay where they were."""
@@ -58,17 +53,18 @@ def place(session: SparkSession, count: int, executors: Sequence[Executor], befo
     return _placed(session, tokens, homes, {e.id: e for e in executors})
 
 
-def let_go(session: SparkSession, anchors: Anchors, executors: Sequence[Executor], places: Places, query: str) -> None:
-    """Have executors remove what they still have of sites that are on others now."""
+def let_go(
+    session: SparkSession, processes: Sequence[str], executors: Sequence[Executor], workspace: Workspace
+) -> None:
+    """Have executors remove what they still have of sites that are on others now; there is a process for each site."""
     held: dict[str, set[int]] = {}
-    for site, process in enumerate(anchors.processes):
+    for site, process in enumerate(processes):
         held.setdefault(process, set()).add(site)
 
     def clean(_: Any) -> Any:
-        from sluice.state.workspace import executor, let_go
+        from sluice.state.workspace import executor
 
-        if executor() in held:
-            let_go(places, query, held[executor()])
+        workspace.let_go(held.get(executor(), ()))
         return iter(())
 
     placed_tasks(session.sparkContext, executors).mapPartitions(clean).count()

@@ -5,11 +5,13 @@ Nothing here needs Spark: the exchange that runs the tasks is handed in.
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Protocol
@@ -18,22 +20,37 @@ import numpy as np
 
 from sluice.control.controller import Controller, about_sites
 from sluice.control.controller import Plan as Step
-from sluice.control.journal import Journal
+from sluice.control.journal import Entry, Journal
 from sluice.model.columns import packed, unpacked
-from sluice.model.epoch import Behind, EpochRecord, Part, Queues, Times, left_over, newest_of, slowest, watermarks
-from sluice.model.errors import CheckpointError
+from sluice.model.epoch import (
+    Attempt,
+    Behind,
+    EpochRecord,
+    Queues,
+    Times,
+    left_over,
+    name_attempts,
+    newest_of,
+    slowest,
+    watermarks,
+)
+from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.plan import Plan
+from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Ranges, Routing, unite
-from sluice.model.state import RunRef, numbers, reassign
+from sluice.model.state import RunRef, reassign
 from sluice.spark.results import Staging
 from sluice.spark.site import Adapting, SiteTask
 from sluice.spark.split import Reading, SplitTask
 from sluice.state.storage import Storage
 from sluice.state.transaction import STATE
-from sluice.state.workspace import Places
+from sluice.state.workspace import Places, Workspace
 
 DELIVERED = "delivered"
-"""File with the number of the last epoch whose results were shown, of those that Spark's log does not tell of."""
+"""Directory with a file named after the last epoch whose results were shown, of those that Spark's log does not tell
+of."""
+ATTEMPTS = 4
+"""How often an epoch's job is run if its sites have not taken in the same."""
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
 Report = dict[str, Any]
@@ -46,14 +63,18 @@ class Sink(Protocol):
 
     staging: Staging
 
-    def check(self, query: str | None) -> None:
-        """See that results can go there, before anything is touched; None is a query that has no checkpoint yet."""
+    def check(self, query: str | None, newest: Results) -> None:
+        """See that results can go there after the newest epoch's, before anything is touched; a query of None has no
+        checkpoint yet."""
 
-    def deliver(self, number: int, parts: tuple[Part, ...]) -> None:
-        """Show the results of a committed epoch; after a crash it is called again and must not show them twice."""
-
-    def open(self, query: str) -> None:
+    def open(self, query: str, newest: Results) -> None:
         """Get ready to take results."""
+
+    def listing_with(self, before: Listing, parts: tuple[Part, ...], committed_at: float) -> Listing:
+        """How the output's files will be listed once the epoch with these parts is shown; nothing is done yet."""
+
+    def deliver(self, results: Results) -> None:
+        """Show the results of a committed epoch; after a crash it is called again and must not show them twice."""
 
     def tidy(self, parts: tuple[Part, ...], left_over: Callable[[str], bool]) -> None:
         """Remove waiting parts that are left over, except `parts`, those of the newest committed epoch."""
@@ -105,26 +126,50 @@ class Epochs:
         self.record = EpochRecord(-1, (None,) * len(plan.sources), self._even(0, 0), ((),) * settings.sites)
 
     def recover(self, new_id: str) -> str:
-        """Claim the checkpoint, go to its newest epoch, and remove what did not become part of it. Returns its id."""
-        known = (self.journal.identity() or {}).get("id")
-        for sink in self.sinks:
-            sink.check(known)
-        self.storage.make_dir()
-        identity = self.journal.claim({"id": new_id, **self.identity})
+        """Take the checkpoint over, go to its newest epoch, and remove what did not become part of it. Returns its
+        id."""
+        self.query = self._take_over(new_id)
         self.storage.make_dir(STATE)
-        self.query = str(identity["id"])
-        self.record = self.journal.last() or self.record
-        for sink in self.sinks:
-            sink.open(self.query)
+        for output, sink in enumerate(self.sinks):
+            sink.open(self.query, self.record.results_of(output))
         self.delivered = self._was_delivered()
         if self.record.figures.get("catchUp") and not self.delivered:  # Spark does not ask for its results again
             self._deliver(self.record)
-        for directory in ("", "journal"):
-            for name in self._listed(directory):
-                if name.endswith(".tmp"):
-                    self.storage.delete(name)
+        self.journal.remove_drafts()
         self._tidy()
         return self.query
+
+    def _take_over(self, new_id: str) -> str:
+        """Become the owner of the checkpoint, if nothing speaks against it."""
+        while True:
+            known = (self.journal.identity() or {}).get("id")
+            newest = self.journal.newest()
+            record = self.record if newest is None else newest.record
+            try:
+                for output, sink in enumerate(self.sinks):
+                    sink.check(known, record.results_of(output))
+            except SluiceError:
+                if self._has_moved_on(newest):  # while its owner was still at work
+                    continue
+                raise
+            self.storage.make_dir()
+            identity = self.journal.claim({"id": new_id, **self.identity})
+            if self.journal.take_over(self.run_id, self.clock(), newest, record):
+                self.record = record
+                return str(identity["id"])
+
+    def _has_moved_on(self, newest: Entry | None) -> bool:
+        return self.journal.indexes()[-1:] != ([] if newest is None else [newest.index])
+
+    @property
+    def workspace(self) -> Workspace:
+        """What this run has in the local tiers."""
+        return Workspace(self.settings.places, self.query, self.run_id)
+
+    @property
+    def ran_on(self) -> tuple[str, ...]:
+        """The executors on which the sites were in the newest epoch of this run, none before there was one."""
+        return tuple(site["executor"] for site in self.recent[-1].figures["sites"]) if self.recent else ()
 
     def end(self) -> None:
         """Let no epoch run any more."""
@@ -135,8 +180,8 @@ class Epochs:
         """Let no epoch run any more, and remove what failed attempts at the epochs left."""
         self.end()
         with self.busy:
-            last = self.journal.last()
-            if last is not None and last.number == self.record.number:  # else the checkpoint is somebody else's now
+            # a commit can come through although it failed here: then what looks left over is the newest epoch's
+            if self.journal.is_at(self.record) and self.journal.is_owned():
                 self._tidy()
 
     def _tidy(self) -> None:
@@ -145,16 +190,15 @@ class Epochs:
         def over(name: str) -> bool:
             return left_over(name, self.record.number, self.run_id)
 
-        for name in self._listed(STATE) - self.record.files():
-            if over(name):
-                self.storage.delete(name)
+        self.storage.delete_all(name for name in self._listed(STATE) - self.record.files() if over(name))
+        self.storage.delete_all(self._listed(DELIVERED) - {self._delivered_name(self.record)})
         for output, sink in enumerate(self.sinks):
-            sink.tidy(self.record.parts_of(output), over)
+            sink.tidy(self.record.results_of(output).parts, over)
 
     def run(self, batch: int, tokens: tuple[int, ...], exchange: Exchange, why: str = "") -> None:
         """Process one of Spark's batches exactly once, however often it is asked for. There is a token for each site;
         `why` says what became of the sites since the epoch before."""
-        with self.busy:
+        with self.busy, self.telling_of_other_owners():
             if self.closed:
                 raise CheckpointError("the query has ended")
             if batch < self.record.batch or batch > self.record.batch + 1:
@@ -168,10 +212,11 @@ class Epochs:
                 if not self.delivered and self.record.figures.get("catchUp"):  # Spark cannot ask for it again
                     self._deliver(self.record)
                 self._run(batch, tokens, exchange, why)
+            self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
 
     def catch_up(self, tokens: tuple[int, ...], exchange: Exchange, why: str = "") -> bool:
         """Process input that waits, in an epoch that takes in nothing new; whether there was any."""
-        with self.busy:
+        with self.busy, self.telling_of_other_owners():
             if self.closed or not self.record.behind:
                 return False
             if not self.delivered:  # its results would not be asked for again, once another epoch has followed
@@ -179,21 +224,32 @@ class Epochs:
             self._run(self.record.batch, tokens, exchange, why)
             return True
 
+    @contextmanager
+    def telling_of_other_owners(self) -> Iterator[None]:
+        """Where another driver has taken the checkpoint over, that is what went wrong, whatever it looked like."""
+        try:
+            yield
+        except CheckpointError:
+            raise
+        except Exception as problem:
+            self.journal.refuse_if_taken_over(problem)
+            raise
+
     def _run(self, batch: int, tokens: tuple[int, ...], exchange: Exchange, why: str) -> None:
         begun = perf_counter()
         number = self.record.number + 1
         step, before = self._placed(len(tokens), why)
         split, site = self._tasks(number, tokens, before, step, catching_up=batch == self.record.batch)
-        reports = sorted(exchange(split, site), key=lambda r: (r["site"], r["level"]))
+        reports = _exchanged(exchange, split, site)
         exchanged = perf_counter()
         record = self._record(number, batch, before, reports)
         record.figures["seconds"] = _phases(reports, exchanged - begun)
         record.figures["committedAt"] = self.clock()
+        record = replace(record, listings=self._listings(record))
         self.journal.commit(record)
         committed = perf_counter()
         previous, self.record, self.delivered = self.record, record, False
-        for file in previous.files() - record.files():
-            self.storage.delete(file)
+        self.storage.delete_all(previous.files() - record.files())
         self._deliver(record)
         if self.tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
             self._tidy()
@@ -206,19 +262,31 @@ class Epochs:
 
     def history(self) -> list[EpochRecord]:
         """The epochs on record, oldest first: those of earlier runs too, as far back as the journal keeps them."""
-        return self.journal.records(self.journal.numbers())
+        return self.journal.epochs()
+
+    def _listings(self, record: EpochRecord) -> tuple[tuple[Listing, Listing], ...]:
+        found = []
+        for output, sink in enumerate(self.sinks):
+            before, new = self.record.results_of(output).listing, record.results_of(output)
+            found.append((before, sink.listing_with(before, new.parts, new.committed_at)))
+        return tuple(found)
 
     def _deliver(self, record: EpochRecord) -> None:
         for output, sink in enumerate(self.sinks):
-            sink.deliver(record.number, record.parts_of(output))
+            sink.deliver(record.results_of(output))
         self.delivered = True
         if record.behind or record.figures["catchUp"]:  # of the others Spark's own commit says it
-            self.storage.write(DELIVERED, [str(record.number).encode()])
+            self.storage.make_dir(DELIVERED)
+            self.storage.write(self._delivered_name(record), [])
+            self.storage.delete_all(self._listed(DELIVERED) - {self._delivered_name(record)})
 
     def _was_delivered(self) -> bool:
         """Whether the newest record's results have been shown, as far as is known."""
-        found = self.storage.size(DELIVERED) is not None and self.storage.read(DELIVERED).to_pybytes().decode()
-        return found == str(self.record.number)
+        return self._delivered_name(self.record) in self._listed(DELIVERED)
+
+    @staticmethod
+    def _delivered_name(record: EpochRecord) -> str:
+        return f"{DELIVERED}/{Attempt.prefix(record.number)}shown"
 
     def _placed(self, sites: int, why: str) -> tuple[Step, EpochRecord]:
         """What the next epoch does, and the newest record under its routing: the controller's, or one for another
@@ -247,7 +315,8 @@ class Epochs:
         site = SiteTask(
             plan=self.plan,
             number=number,
-            before=replace(before, parts=(), figures={}, decisions=()),
+            before=replace(before, manifests=(), behind=(), queues=(), parts=(), figures={}, decisions=()),
+            shares=tuple(pickle.dumps(share) for share in before.shares(step.arriving)),
             tokens=tokens,
             checkpoint=self.settings.checkpoint,
             query=self.query,
@@ -269,7 +338,6 @@ class Epochs:
             backlog=settings.backlog,
             costs=tuple(costs) if len(costs) == sites else (),
             leaving=step.leaving,
-            arriving=step.arriving,
             allowance=step.allowance,
             pace=tuple(settings.pace.get(i, 0.0) for i in range(sites)) if settings.pace else (),
         )
@@ -277,7 +345,9 @@ class Epochs:
     def _record(self, number: int, batch: int, before: EpochRecord, reports: list[Report]) -> EpochRecord:
         splits = [s for r in reports for s in r["splits"]]
         levels = range(self.plan.levels)
-        by_site = [[r for r in reports if r["site"] == site] for site in range(before.routing.sites)]
+        by_site: list[list[Report]] = [[] for _ in range(before.routing.sites)]
+        for report in reports:
+            by_site[report["site"]].append(report)
         newest = newest_of(before.newest, splits)
         behind = [Behind(r["level"], _ranges(units), tuple(t)) for r in reports for units, t in r["behind"]]
         record = EpochRecord(
@@ -294,7 +364,7 @@ class Epochs:
             routing=before.routing,
             manifests=tuple(tuple(RunRef.from_json(run) for r in mine for run in r["runs"]) for mine in by_site),
             parts=tuple(
-                Part(p[0], p[1], p[2], int(output))
+                Part(p[0], p[1], p[2], p[3], int(output))
                 for r in reports
                 for output, some in r["parts"].items()
                 for p in some
@@ -310,9 +380,10 @@ class Epochs:
     def _figures(
         self, reports: list[Report], by_site: list[list[Report]], routing: Routing, splits: list[dict[str, Any]]
     ) -> dict[str, Any]:
-        streams = [{"name": s.name, "rows": 0, "late": 0, "nulls": 0} for s in self.plan.sources]
+        counts = ("rows", "late", "nulls", "outOfRange", "missing", "corrupt")
+        streams = [{"name": s.name, **dict.fromkeys(counts, 0)} for s in self.plan.sources]
         for split in splits:
-            for count in ("rows", "late", "nulls"):
+            for count in counts:
                 streams[split["stream"]][count] += split[count]
         sites = [_summed([r["figures"] for r in mine]) for mine in by_site]
         busy = [site["busySeconds"] for site in sites]
@@ -325,6 +396,9 @@ class Epochs:
             "rowsOut": sum(r["figures"]["rowsOut"] for r in reports),
             "lateRows": sum(s["late"] for s in splits),
             "nullRows": sum(s["nulls"] for s in splits) + sum(r["figures"]["nullRows"] for r in reports),
+            "outOfRangeRows": sum(s["outOfRange"] for s in splits),
+            "missingFiles": sum(s["missing"] for s in splits),
+            "corruptFiles": sum(s["corrupt"] for s in splits),
             "spills": events.count("spill"),
             "fetches": events.count("fetch"),
             "backlogRows": sum(site["pendingRows"] for site in sites),
@@ -335,11 +409,37 @@ class Epochs:
         return {f"{directory}/{entry.name}".lstrip("/") for entry in self.storage.files(directory)}
 
 
+def _exchanged(exchange: Exchange, split: SplitTask, site: SiteTask) -> list[Report]:
+    """The reports of an epoch whose sites have all taken in the same; the job is run again until they have.
+
+    Spark makes blobs that were lost with an executor again. Two runs of a task may differ, and then sites that were
+    through before and sites that come after it have parts of two different epochs.
+    """
+    for _ in range(ATTEMPTS):
+        reports = sorted(exchange(split, site), key=lambda r: (r["site"], r["level"]))
+        if all(_agree(reports, level) for level in range(site.plan.levels)):
+            return reports
+    raise SluiceError(
+        f"epoch {site.number} was run {ATTEMPTS} times, and each time sites got what different attempts of the same "
+        "tasks had sent: executors are lost while it runs. Nothing of it was committed; see Spark's log for why they "
+        "are lost, then start the query again"
+    )
+
+
+def _agree(reports: list[Report], level: int) -> bool:
+    """Whether the sites of a level have all taken in what the same attempts sent: of the splits, or of the level below
+    those that reported."""
+    took = {r["tookIn"] for r in reports if r["level"] == level}
+    sent = {name_attempts(r["attempt"] for r in reports if r["level"] == level - 1)} if level else took
+    return len(took) == 1 and took == sent
+
+
 def _by_unit(reports: list[Report], routing: Routing) -> dict[str, str]:
     """The columns of all units, all operators together."""
     found: dict[str, np.ndarray] = {}
+    units = routing.held()
     for report in reports:
-        held = numbers(routing.ranges_of(report["site"]))
+        held = units[report["site"]]
         for name, text in report["units"].items():
             part = unpacked(text)
             found.setdefault(name, np.zeros(routing.units, dtype=part.dtype))[held] += part
@@ -352,11 +452,10 @@ def _ranges(doc: list[list[int]]) -> Ranges:
 
 def _together(behind: list[Behind]) -> tuple[Behind, ...]:
     """Units of one level that have come equally far, of all sites, as one."""
-    found: dict[tuple[int, Times], Ranges] = {}
+    found: dict[tuple[int, Times], list[tuple[int, int]]] = {}
     for some in behind:
-        key = some.level, some.newest
-        found[key] = unite(found.get(key, ()), some.units)
-    return tuple(Behind(level, units, newest) for (level, newest), units in found.items())
+        found.setdefault((some.level, some.newest), []).extend(some.units)
+    return tuple(Behind(level, unite(tuple(units), ()), newest) for (level, newest), units in found.items())
 
 
 def _resided(number: int, reports: list[Report]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from sluice.spark.executors import Cluster, placed_tasks
 from sluice.spark.sending import BLOBS_DDL
 from sluice.spark.site import SiteTask
 from sluice.spark.split import SplitTask
-from sluice.state.workspace import Places, close_workspaces
+from sluice.state.workspace import Workspace
 
 _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # it would merge the sites' partitions
@@ -26,9 +27,12 @@ _SETTINGS = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 # An executor lost in the middle of an epoch takes blobs with it. Spark makes them again, but not for sites that were
-# already through: two runs of a split may differ (in their timings, or because the user's stream does), so it gives up
-# the job. An epoch is all or nothing, and can be run again as a whole.
+# already through: two runs of a split may differ (in their timings, or because the user's stream does). Where Spark
+# sees that, it runs those again too, or gives up the job; where it does not, the reports tell (`epochs.py`). An epoch
+# is all or nothing, and can be run again as a whole.
 _ATTEMPTS = 4
+LET_GO_EVERY = 50
+"""Epochs after which executors look again for what attempts left there that came to nothing: nobody tells of those."""
 _GIVEN_UP = ("with indeterminate output was failed and retried", "has failed the maximum allowable number of times")
 
 
@@ -43,6 +47,8 @@ class Sites:
         self.size = SiteCount(count, most) if most else None
         self.executors = self.counted_with = self.cluster.look()
         self.anchors = place(self.session, count, self.executors)
+        self._ran_on = self.anchors.processes
+        self._epochs_since = 0
         self.session.conf.set("spark.sql.shuffle.partitions", count)
 
     @property
@@ -53,8 +59,22 @@ class Sites:
     def count(self) -> int:
         return len(self.anchors.tokens)
 
-    def follow(self, places: Places, query: str) -> str:
-        """Between epochs: spread the sites anew if executors came or went. Says what happened, "" if nothing did."""
+    def follow(self, workspace: Workspace, ran_on: Sequence[str]) -> str:
+        """Between epochs: spread the sites anew if executors came or went, and have nobody keep the state of sites that
+        are elsewhere. Says what happened to the sites, "" if nothing did.
+
+        In the epoch before they `ran_on` these processes: Spark may run a site's task elsewhere, once or for good.
+        """
+        before = self.anchors
+        why = self._spread()
+        now = self.anchors.processes if self.anchors is not before else tuple(ran_on) or self._ran_on
+        self._epochs_since += 1
+        if now != self._ran_on or self._epochs_since == LET_GO_EVERY:
+            self._let_go(workspace, now)
+            self._ran_on, self._epochs_since = now, 0
+        return why
+
+    def _spread(self) -> str:
         executors, before, count = self.cluster.look(), self.anchors, self.count
         if self.size:
             count = self.size.after(sum(e.slots for e in executors), time.monotonic())
@@ -71,18 +91,16 @@ class Sites:
             return ""
         before.frame.unpersist()
         self.session.conf.set("spark.sql.shuffle.partitions", count)
-        if before.leaves(self.anchors.homes, executors):
-            self._let_go(places, query)
         if count == len(before.tokens):
             moved = sum(a != b for a, b in zip(before.homes, self.anchors.homes, strict=True))
             return f"{changes(known, executors)}; sites on another one: {moved}"
         known, self.counted_with = self.counted_with, executors
         return changes(known, executors)
 
-    def _let_go(self, places: Places, query: str) -> None:
-        """Have executors remove what they still have of sites that are on others now; what stays goes at the end."""
+    def _let_go(self, workspace: Workspace, processes: Sequence[str]) -> None:
+        """Have executors remove what they still have of sites that are on others now; what stays goes the next time."""
         try:
-            let_go(self.session, self.anchors, self.executors, places, query)
+            let_go(self.session, processes, self.executors, workspace)
         except Py4JJavaError as failure:
             if not _lost(failure):
                 raise
@@ -124,19 +142,19 @@ class Sites:
             blobs = together.applyInArrow(at_level(level), BLOBS_DDL)
         return blobs
 
-    def close(self, places: Places, query: str) -> None:
-        """Let go of the pinned sites and remove the local tiers on every executor."""
+    def close(self, workspace: Workspace) -> None:
+        """Let go of the pinned sites and remove the run's local tiers on every executor."""
         try:
             if self.session.sparkContext._jsc is not None:  # else its executors, and with them the tiers, are gone
-                self._close_on_executors(places, query)
+                self._close_on_executors(workspace)
         finally:
-            close_workspaces(places, query)
+            workspace.close()
 
-    def _close_on_executors(self, places: Places, query: str) -> None:
+    def _close_on_executors(self, workspace: Workspace) -> None:
         self.anchors.frame.unpersist()
 
         def clean(_: Any) -> Any:
-            close_workspaces(places, query)
+            workspace.close()
             return iter(())
 
         executors = self.cluster.look()

@@ -16,6 +16,11 @@ from sluice.spark.file_types import INSTANT
 _LOCAL = pa.timestamp("us")
 # An offset follows the time of day; without that, the day of a bare date would look like one.
 _OFFSET = r"[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
+# What Arrow and Spark both take for a time, and for the same one. Arrow alone would take an offset of a whole day, or
+# one after hours and minutes.
+_WITHOUT_OFFSET = r"^\d{4}-\d\d-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.\d{1,9})?)?)?)?$"
+_SPARKS_OFFSET = r"(?:Z|[+-](?:(?:0\d|1[0-7])(?::?[0-5]\d)?|18(?::?00)?))"
+_WITH_OFFSET = rf"^\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{{1,9}})?{_SPARKS_OFFSET}$"
 
 
 def text_type(t: pa.DataType) -> pa.DataType:
@@ -66,6 +71,7 @@ def _times(text: pa.Array, instants: bool, options: FileOptions) -> pa.Array:
         if times.type.tz is not None and not instants:
             raise pa.ArrowInvalid(f"timestampFormat {options.timestamp_format!r} reads an offset; declare TIMESTAMP")
         return times if times.type.tz is not None or not instants else _in_zone(times, options)
+    _refuse_unless_time(text, instants)
     try:
         return text.cast(INSTANT if instants else _LOCAL)
     except pa.ArrowInvalid:
@@ -88,7 +94,17 @@ def _to_microseconds(text: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(text, r"(\.\d{6})\d+", r"\1")
 
 
+def _refuse_unless_time(text: pa.Array, instants: bool) -> None:
+    fits = pc.match_substring_regex(text, f"{_WITHOUT_OFFSET}|{_WITH_OFFSET}" if instants else _WITHOUT_OFFSET)
+    if not pc.all(fits, min_count=0).as_py():
+        raise pa.ArrowInvalid(f"{text.filter(pc.invert(fits))[0].as_py()!r}")
+
+
 def _in_zone(times: pa.Array, options: FileOptions) -> pa.Array:
-    # Of an hour that comes twice the first, for an hour that is skipped its end: no error in mid-stream.
-    zoned = pc.assume_timezone(times, options.time_zone, ambiguous="earliest", nonexistent="latest")
-    return zoned.cast(INSTANT)
+    """The instants of times in the zone. As in Spark, of an hour that comes twice it is the first, and in an hour that
+    is skipped the clock is taken to go on as before."""
+    zoned = pc.assume_timezone(times, options.time_zone, ambiguous="earliest", nonexistent="earliest")
+    instants = zoned.cast(INSTANT).cast(pa.int64())
+    clock = pc.local_timestamp(zoned).cast(pa.int64())
+    # In a skipped hour Arrow gives the instant before it, so that the clock is behind the time that was asked for.
+    return pc.add(instants, pc.subtract(times.cast(pa.int64()), clock)).cast(_LOCAL).cast(INSTANT)

@@ -12,16 +12,19 @@ from itertools import islice
 import pyarrow as pa
 from pyarrow import types as kind
 
-from sluice.model.errors import FlowError, StorageError
+from sluice.model.errors import CorruptFile, FlowError, MissingFile, StorageError
 from sluice.spark.file_columnar import arrow_schema, parquet_schema, read_arrow, read_parquet
+from sluice.spark.file_csv import infer_csv, read_csv
+from sluice.spark.file_json import infer_json, read_json
 from sluice.spark.file_options import FORMATS, FileOptions
 from sluice.spark.file_paths import Place, find, is_there, locate
-from sluice.spark.file_text import infer_text, read_text
 from sluice.spark.file_types import normal_schema, normal_type
 
 __all__ = ["FORMATS", "FileOptions", "infer_schema", "is_there", "normal_schema", "normal_type", "read_file"]
 
 _FILES_TO_INFER_FROM = 16
+_TEXT = ("csv", "json")
+_AT_ONCE = 16 << 20
 
 
 def infer_schema(stream: str, path: str, format: str, options: Mapping[str, str], name_filter: str = "*") -> pa.Schema:
@@ -53,7 +56,11 @@ def _schema_of(place: Place, format: str, options: FileOptions) -> pa.Schema | N
         elif format == "arrow":
             found = arrow_schema(place)
         else:
-            found = infer_text(place, format, options)
+            found = infer_csv(place, options) if format == "csv" else infer_json(place, options)
+    except CorruptFile:
+        if format in _TEXT:
+            return None  # there are no columns to be seen in it
+        raise
     except (pa.ArrowException, OSError) as e:
         raise _unreadable(place, format, e) from e
     if not found:
@@ -69,8 +76,9 @@ def read_file(
 ) -> Iterator[pa.RecordBatch]:
     """The file's rows as record batches of exactly `schema`, of `rows_per_chunk` rows each but for the last.
 
-    Columns that a Parquet, CSV or JSON file lacks are null; columns it has besides are passed over. A StorageError
-    names a file that is damaged, or the column of a file that does not fit its type in the schema.
+    Columns that a Parquet or JSON file lacks are null; columns it has besides are passed over. An error names the file:
+    MissingFile if it is gone, CorruptFile if its bytes are no such file, StorageError if it cannot be reached, or if
+    one of its columns or lines does not fit the schema.
     """
     how = FileOptions.of(format, options)
     place = locate(path)
@@ -79,7 +87,7 @@ def read_file(
     elif format == "arrow":
         batches = read_arrow(place, schema)
     else:
-        batches = read_text(place, format, schema, how)
+        batches = read_csv(place, schema, how) if format == "csv" else read_json(place, schema, how)
     return _named(_chunks(batches, rows_per_chunk), place, format)
 
 
@@ -91,7 +99,23 @@ def _named(batches: Iterator[pa.RecordBatch], place: Place, format: str) -> Iter
 
 
 def _unreadable(place: Place, format: str, error: Exception) -> StorageError:
-    return StorageError(f"cannot read file {place.name!r} as {format}: {error}")
+    message = f"cannot read file {place.name!r} as {format}: {error}"
+    if isinstance(error, FileNotFoundError):
+        return MissingFile(f"file {place.name!r} is gone, though it has not been read; bring it back under its name")
+    if format in _TEXT and not isinstance(error, OSError):
+        return StorageError(message)  # a line that is not as it should be is no damage
+    return CorruptFile(message) if _can_be_fetched(place) else StorageError(message)
+
+
+def _can_be_fetched(place: Place) -> bool:
+    """Whether the file's bytes can all be had, so that the fault is in them."""
+    try:
+        with place.filesystem.open_input_stream(place.inner, compression=None) as file:
+            while file.read(_AT_ONCE):
+                pass
+    except OSError:
+        return False
+    return True
 
 
 def _chunks(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from sluice.model.epoch import EpochRecord, watermarks
 from sluice.model.phases import phases
 from sluice.model.plan import Plan
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str, Any]:
@@ -25,6 +27,9 @@ def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str
         "numOutputRows": figures["rowsOut"],
         "lateRows": figures["lateRows"],
         "nullRows": figures["nullRows"],
+        "outOfRangeRows": figures["outOfRangeRows"],
+        "missingFiles": figures.get("missingFiles", 0),
+        "corruptFiles": figures.get("corruptFiles", 0),
         **{figure: figures[figure] for figure in ("moves", "spills", "fetches", "backlogRows", "imbalance")},
         "streams": figures["streams"],
         "watermarks": {s.name: _iso(m) for s, m in zip(plan.sources, marks, strict=True)},
@@ -56,6 +61,6 @@ def _iso(micros: int | None) -> str | None:
     if micros is None:
         return None
     try:
-        return datetime.fromtimestamp(micros / 1e6, tz=timezone.utc).isoformat()
-    except (OverflowError, ValueError, OSError):
+        return (_EPOCH + timedelta(microseconds=micros)).isoformat()
+    except OverflowError:  # a watermark may lie before the year 1
         return f"{micros} microseconds after 1970"

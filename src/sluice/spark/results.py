@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sluice.model.epoch import Part
+from sluice.model.results import Part
 from sluice.state.storage import Storage
 
 ROWS_AT_ONCE = 1 << 18
@@ -33,6 +34,7 @@ class PartWriter:
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self._writer: Any = None
+        self._file: _Summed | None = None
         self._stack = ExitStack()
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -50,10 +52,7 @@ class PartWriter:
             self._write()
             if self._writer is not None:
                 self._writer.close()
-        if self._writer is None:
-            return ()
-        storage = Storage(str(self.staging.uri))
-        return (Part(self.name, self.rows, storage.size(f"{self.staging.directory}/{self.name}") or 0),)
+        return () if self._file is None else (Part(self.name, self.rows, self._file.size, self._file.checksum),)
 
     def _write(self) -> None:
         if not self._waiting:
@@ -61,6 +60,41 @@ class PartWriter:
         if self._writer is None:
             storage = Storage(str(self.staging.uri))
             out = self._stack.enter_context(storage.writing(f"{self.staging.directory}/{self.name}"))
-            self._writer = pq.ParquetWriter(out, self.schema, compression=self.staging.compression)
+            self._file = _Summed(out)
+            self._writer = pq.ParquetWriter(self._file, self.schema, compression=self.staging.compression)
         self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema))
         self._waiting, self._waiting_rows = [], 0
+
+
+class _Summed:
+    """A file that is being written, with the size and the checksum of what was written so far."""
+
+    closed = False
+
+    def __init__(self, out: Any) -> None:
+        self.out = out
+        self.size = self.checksum = 0
+
+    def write(self, data: Any) -> int:
+        self.checksum = zlib.crc32(data, self.checksum)
+        self.size += len(data)
+        self.out.write(data)
+        return len(data)
+
+    def flush(self) -> None:
+        self.out.flush()
+
+    def close(self) -> None:
+        """Whoever opened the file closes it."""
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        return self.size

@@ -22,6 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.control.journal import FORMAT
 from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.plan import Plan
+from sluice.spark.batch_files import files_of_batch, with_all_files
+from sluice.spark.callbacks import BatchCallback, as_error
 from sluice.spark.epochs import Epochs, Settings, Sink
 from sluice.spark.exchange import Sites
 from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, console
@@ -35,6 +37,8 @@ IDLE = 1.0
 _PY4J, _INTERRUPTED = "py4j.protocol.Py4JJavaError", "java.lang.InterruptedException"
 _running: WeakValueDictionary[str, RunningQuery] = WeakValueDictionary()
 """The query that this process runs on each checkpoint, also while it is being closed."""
+_temporary: set[str] = set()
+"""Checkpoints that go with this process."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ class RunningQuery:
         self._last_epoch = time.monotonic()
         self.failure: Exception | None = None
         self.draining = False
+        self.spark = spark
         _use_this_python(spark)
         checkpoint = _absolute(settings.checkpoint)
         earlier = _running.get(checkpoint)
@@ -98,15 +103,19 @@ class RunningQuery:
             self.query = self.epochs.recover(uuid.uuid4().hex[:16])
             self.sites = Sites(spark, settings.sites, settings.partitions if settings.follow else None)
             frame = combined(spark, sources)
-            writer = frame.writeStream.foreachBatch(self._epoch).option("checkpointLocation", f"{checkpoint}/{SPARK}")
+            self._callback = BatchCallback(spark.sparkContext, self._epoch)
+            writer = frame.writeStream.foreachBatch(self._callback)
+            writer = writer.option("checkpointLocation", f"{checkpoint}/{SPARK}")
             writer = writer.trigger(**trigger) if trigger else writer
             writer = writer.queryName(name) if name else writer
             self.spark_query = writer.start()
         except BaseException:
             if temporary:
-                shutil.rmtree(checkpoint, ignore_errors=True)
+                _remove(checkpoint)
+            if hasattr(self, "_callback"):
+                self._callback.release()
             if hasattr(self, "sites"):
-                self.sites.close(self.settings.places, self.query)
+                self.sites.close(self.epochs.workspace)
             raise
         _running[checkpoint] = self
         for work in (self._close_when_over, self._catch_up_when_idle):
@@ -115,8 +124,10 @@ class RunningQuery:
     def _epoch(self, batch: DataFrame, number: int) -> None:
         try:
             with self._turn:
-                why = self.sites.follow(self.settings.places, self.query)
-                self.epochs.run(number, self.sites.tokens, self.sites.exchange(batch), why)
+                why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on)
+                files = files_of_batch(self.spark, self.sources)
+                exchange = with_all_files(self.sites.exchange(batch), files, self.sources)
+                self.epochs.run(number, self.sites.tokens, exchange, why)
             self._last_epoch = time.monotonic()
         except Py4JJavaError as failure:
             if _INTERRUPTED not in str(failure.java_exception):
@@ -131,9 +142,9 @@ class RunningQuery:
         storage, journal = self.epochs.storage, self.epochs.journal
         if (journal.identity() or {"format": FORMAT}).get("format") != FORMAT:
             return  # it is refused when it is claimed
-        last = journal.last()
-        batch = -1 if last is None else last.batch
-        if last is not None and not storage.files(f"{SPARK}/offsets"):
+        newest = journal.newest()
+        batch = -1 if newest is None else newest.record.batch
+        if batch >= 0 and not storage.files(f"{SPARK}/offsets"):
             raise CheckpointError(
                 f"checkpoint {storage.uri} has a journal, but no {SPARK}/offsets: part of it was deleted or restored. "
                 "Use a new checkpointLocation"
@@ -158,11 +169,11 @@ class RunningQuery:
         try:
             context.setJobGroup(f"sluice-{self.query}", "input that waits")
             with self._turn:
-                why = self.sites.follow(self.settings.places, self.query)
+                why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on)
                 return self.epochs.catch_up(self.sites.tokens, self.sites.exchange(None), why)
-        except Exception as failure:
+        except BaseException as failure:
             if not self._stopping.is_set():
-                self.failure = failure
+                self.failure = as_error(failure)
                 self.spark_query.stop()
             return False
         finally:
@@ -192,7 +203,8 @@ class RunningQuery:
         """Until the query has ended and everything is cleaned up; False if time runs out before. Raises its error."""
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]  # seconds, also parts of one
+            with self.epochs.telling_of_other_owners():  # Spark notices them too, and cannot tell whose they are
+                ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]  # seconds, parts too
         finally:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             over = not self.spark_query.isActive and self._closed.wait(left)
@@ -208,9 +220,10 @@ class RunningQuery:
                 while not self._stopping.is_set() and self.failure is None and self._catch_up():
                     pass
         try:
+            self._callback.release()
             self.epochs.end()
             self.draining = False
-            self.sites.close(self.settings.places, self.query)
+            self.sites.close(self.epochs.workspace)
         finally:
             try:
                 self.epochs.close()
@@ -222,14 +235,25 @@ class RunningQuery:
         if not self.temporary:
             return
         if not any(isinstance(sink, MemorySink) for sink in self.sinks):  # a view is for looking at afterwards, too
-            shutil.rmtree(self.settings.checkpoint, ignore_errors=True)
+            _remove(self.settings.checkpoint)
 
 
 def temporary_checkpoint() -> str:
     """A directory for a query without a checkpointLocation; it goes with the query, or with this process."""
     directory = scratch(uuid.uuid4().hex[:16])
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    _temporary.add(directory)
     return directory
+
+
+def _remove(temporary: str) -> None:
+    shutil.rmtree(temporary, ignore_errors=True)
+    _temporary.discard(temporary)
+
+
+@atexit.register
+def _remove_all_temporary() -> None:
+    for directory in tuple(_temporary):
+        _remove(directory)
 
 
 def _absolute(path: str) -> str:

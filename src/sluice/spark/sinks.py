@@ -1,21 +1,23 @@
 """Where results go once their epoch has committed.
 
 A site writes its results to a part file that nobody looks at; the journal's record of the epoch names the parts that
-count. Only then are they shown, and showing them again after a crash changes nothing.
+count, with their sizes and checksums. Only then are they shown, and showing them again after a crash changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.model.epoch import Part
-from sluice.model.errors import FlowError
+from sluice.model.epoch import epoch_of
+from sluice.model.errors import CheckpointError, FlowError, StorageError
+from sluice.model.results import Listing, Part, Results
 from sluice.spark.results import Staging
-from sluice.spark.sink_log import SinkLog
+from sluice.spark.sink_log import OLDER_COPY, SinkLog
 from sluice.spark.types import spark_schema
 from sluice.state.storage import Storage
 
@@ -29,16 +31,19 @@ class NoopSink:
 
     staging = Staging(None)
 
-    def check(self, query: str | None) -> None:
+    def check(self, query: str | None, newest: Results) -> None:
         pass
 
-    def open(self, query: str) -> None:
+    def open(self, query: str, newest: Results) -> None:
         pass
 
     def tidy(self, parts: tuple[Part, ...], left_over: Callable[[str], bool]) -> None:
         pass
 
-    def deliver(self, number: int, parts: tuple[Part, ...]) -> None:
+    def listing_with(self, before: Listing, parts: tuple[Part, ...], committed_at: float) -> Listing:
+        return before
+
+    def deliver(self, results: Results) -> None:
         pass
 
 
@@ -53,26 +58,35 @@ class ParquetSink:
         self.storage = Storage(path)
         self.log = SinkLog(self.storage)
 
-    def check(self, query: str | None) -> None:
+    def check(self, query: str | None, newest: Results) -> None:
         names = self.storage.names()
         if f"{MARK}{query}" not in names and any(name.startswith(MARK) for name in names):
             raise FlowError(
                 f"path {self.path!r} holds the results of another query, and those of a new checkpoint would come on "
                 "top. Give a new path, or remove the old results"
             )
+        _refuse_later(self.path, names, newest.epoch)
+        _check_waiting(self.storage, f"{MARK}{query}", newest.parts, thoroughly=True)
+        self.log.check(newest)
 
-    def open(self, query: str) -> None:
+    def open(self, query: str, newest: Results) -> None:
         self.staging = Staging(self.path, f"{MARK}{query}", self.compression)
         self.storage.make_dir(self.staging.directory)
-        self.log.tidy()
+        self.log.tidy(newest.listing.number)
+        if not self.log.has(newest):  # the driver died before, or the list was deleted: the next one would leave a gap
+            self.deliver(newest)
 
     def tidy(self, parts: tuple[Part, ...], left_over: Callable[[str], bool]) -> None:
         _remove_waiting(self.storage, self.staging.directory, parts, left_over)
 
-    def deliver(self, number: int, parts: tuple[Part, ...]) -> None:
-        for part in parts:
-            self.storage.move(f"{self.staging.directory}/{part.name}", part.name)
-        self.log.add(parts)
+    def listing_with(self, before: Listing, parts: tuple[Part, ...], committed_at: float) -> Listing:
+        return self.log.listing_with(before, parts, committed_at) if parts else before
+
+    def deliver(self, results: Results) -> None:
+        if results.parts:
+            _check_waiting(self.storage, self.staging.directory, results.parts)
+            self.storage.move_all([(f"{self.staging.directory}/{part.name}", part.name) for part in results.parts])
+            self.log.add(results)
 
 
 class BatchSink:
@@ -92,21 +106,24 @@ class BatchSink:
         self.staging = Staging(checkpoint, self.directory)
         self.handed_over: tuple[Part, ...] = ()
 
-    def check(self, query: str | None) -> None:
-        pass
+    def check(self, query: str | None, newest: Results) -> None:
+        _check_waiting(self.storage, self.directory, newest.parts, thoroughly=True)
 
-    def open(self, query: str) -> None:
+    def open(self, query: str, newest: Results) -> None:
         self.storage.make_dir(self.directory)
 
     def tidy(self, parts: tuple[Part, ...], left_over: Callable[[str], bool]) -> None:
         _remove_waiting(self.storage, self.directory, parts, left_over)
 
-    def deliver(self, number: int, parts: tuple[Part, ...]) -> None:
-        self.function(self._frame([p.name for p in parts], self.directory), number)
-        for part in self.handed_over:
-            if part not in parts:
-                self.storage.delete(f"{self.directory}/{part.name}")
-        self.handed_over = parts
+    def listing_with(self, before: Listing, parts: tuple[Part, ...], committed_at: float) -> Listing:
+        return before
+
+    def deliver(self, results: Results) -> None:
+        _check_waiting(self.storage, self.directory, results.parts)
+        self.function(self._frame([p.name for p in results.parts], self.directory), results.epoch)
+        outdated = [p for p in self.handed_over if p not in results.parts]
+        self.storage.delete_all(f"{self.directory}/{part.name}" for part in outdated)
+        self.handed_over = results.parts
 
     def _frame(self, parts: list[str], directory: str) -> DataFrame:
         if not parts:
@@ -123,15 +140,20 @@ class MemorySink(BatchSink):
         self.name = name
         self.view = f"{self.directory}/shown"
 
-    def open(self, query: str) -> None:
+    def check(self, query: str | None, newest: Results) -> None:
+        super().check(query, newest)
+        _refuse_later(f"view {self.name}", (e.name for e in self.storage.files(self.view)), newest.epoch)
+
+    def open(self, query: str, newest: Results) -> None:
         self.storage.make_dir(self.view)
         self._show(bool(self.storage.files(self.view)))
 
-    def deliver(self, number: int, parts: tuple[Part, ...]) -> None:
+    def deliver(self, results: Results) -> None:
         """Only parts of committed epochs are ever moved to where the view looks."""
-        for part in parts:
-            self.storage.move(f"{self.directory}/{part.name}", f"{self.view}/{part.name}")
-        if parts:
+        if results.parts:
+            _check_waiting(self.storage, self.directory, results.parts)
+            moves = [(f"{self.directory}/{part.name}", f"{self.view}/{part.name}") for part in results.parts]
+            self.storage.move_all(moves)
             self._show(True)
 
     def _show(self, any_results: bool) -> None:
@@ -139,13 +161,39 @@ class MemorySink(BatchSink):
         self._frame([""] if any_results else [], self.view).createOrReplaceTempView(self.name)
 
 
+def _check_waiting(storage: Storage, directory: str, parts: tuple[Part, ...], thoroughly: bool = False) -> None:
+    """See that the parts that wait to be shown are as their site wrote them: by their size, or thoroughly."""
+    if not parts:
+        return
+    waiting = {entry.name: entry.size for entry in storage.files(directory)}
+    for part in parts:
+        name = f"{directory}/{part.name}"
+        if part.name not in waiting:
+            continue  # shown already, or the move or the function will miss it
+        is_whole = waiting[part.name] == part.bytes
+        if not is_whole or (thoroughly and zlib.crc32(storage.read(name)) != part.checksum):
+            raise StorageError(
+                f"{storage.path(name)} is damaged ({waiting[part.name]:,} bytes, {part.bytes:,} were written): these "
+                "are results of a committed epoch that were not shown yet, and they are not shown. Restore the file, "
+                "or start anew with a new checkpointLocation and path"
+            )
+
+
+def _refuse_later(where: str, names: Iterable[str], newest: int) -> None:
+    """Refuse to go on where results of later epochs than the checkpoint has are shown already."""
+    shown = max((epoch_of(name) for name in names if name.startswith("part-")), default=-1)
+    if shown > newest:
+        raise CheckpointError(
+            f"{where!r} shows results of epoch {shown}, the checkpoint only goes to epoch {newest}: {OLDER_COPY}"
+        )
+
+
 def _remove_waiting(
     storage: Storage, directory: str, parts: tuple[Part, ...], left_over: Callable[[str], bool]
 ) -> None:
     committed = {p.name for p in parts}
-    for entry in storage.files(directory):
-        if entry.name not in committed and left_over(entry.name):
-            storage.delete(f"{directory}/{entry.name}")
+    waiting = [entry.name for entry in storage.files(directory)]
+    storage.delete_all(f"{directory}/{name}" for name in waiting if name not in committed and left_over(name))
 
 
 def console(rows: int, truncate: bool) -> Callable[[DataFrame, int], None]:

@@ -6,12 +6,14 @@ Runs in the Spark task of the site, one a level of operators, in whichever Pytho
 from __future__ import annotations
 
 import json
+import pickle
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
+from math import inf
 from time import perf_counter, process_time
 from typing import Any
 
@@ -20,16 +22,17 @@ import pyarrow as pa
 
 from sluice.kernels.probe import Run
 from sluice.model.columns import packed
-from sluice.model.epoch import Attempt, EpochRecord, Times, newest_of, slowest, watermarks
+from sluice.model.epoch import Attempt, EpochRecord, SiteShare, Times, name_attempts, newest_of, slowest, watermarks
 from sluice.model.errors import StorageError
 from sluice.model.plan import Plan
 from sluice.model.routing import Ranges, Routing, intersect, ranges, subtract
-from sluice.model.state import Manifest, SegmentRef, numbers, unit_rows
+from sluice.model.state import Manifest, numbers, unit_rows
 from sluice.model.stream import applied
 from sluice.operators import operator
 from sluice.spark.results import PartWriter, Staging
 from sluice.spark.sending import BLOBS, FIGURES, FLOOR, REPORT, Blob, blob_schema, document, in_batches, senders
 from sluice.spark.tally import Tally
+from sluice.state.local_files import LocalFiles
 from sluice.state.residence import Residence
 from sluice.state.segment import Layout, counts, merged_run, sorted_run
 from sluice.state.segment import parts as parts_of
@@ -37,8 +40,10 @@ from sluice.state.storage import Storage
 from sluice.state.tiers import Tiers
 from sluice.state.transaction import Forms, Keeping, Transaction
 from sluice.state.turns import Cohort, Limits, Turns
-from sluice.state.workspace import Places, executor, open_workspace
+from sluice.state.workspace import Places, Workspace, executor
 
+Said = dict[str, Any]
+"""What another task has to say beside its rows: a split its figures, a site of the level below how far it has come."""
 ROOMY = 0.75
 """Part of its memory that a site's state has to fit into before its units go together again."""
 
@@ -57,7 +62,6 @@ class Adapting:
     costs: tuple[float | None, ...] = ()
     """Seconds that a row took at each site in the epoch before."""
     leaving: tuple[int, ...] = ()
-    arriving: tuple[tuple[SegmentRef, ...], ...] = ()
     allowance: float = float("inf")
     pace: tuple[float, ...] = ()
     """Seconds that a row takes longer at each site, for experiments with slow machines; none everywhere if empty."""
@@ -65,11 +69,16 @@ class Adapting:
 
 @dataclass(frozen=True)
 class SiteTask:
-    """What the sites need to know for one epoch: `before` is the record of the last one, under this one's routing."""
+    """What the sites need to know for one epoch: `before` is the record of the last one, under this one's routing.
+
+    What one site alone needs of it is in `shares`, and there only. Spark hands the whole task to each site: so they are
+    bytes, of which a site decodes its own.
+    """
 
     plan: Plan
     number: int
     before: EpochRecord
+    shares: tuple[bytes, ...]
     tokens: tuple[int, ...]
     checkpoint: str
     query: str
@@ -94,6 +103,7 @@ class _SiteEpoch:
         self.task, self.site, self.level, self.plan = task, site, level, task.plan
         self.token, self.units = task.tokens[site], task.routing.units
         self.held = task.routing.ranges_of(site)
+        self.share: SiteShare = pickle.loads(task.shares[site])
         self.last = level == task.plan.levels - 1
         self.delays = tuple(s.delay for s in self.plan.sources)
         self.seconds: dict[str, float] = {}
@@ -110,7 +120,7 @@ class _SiteEpoch:
         begun = perf_counter()
         with self._timing("sort"):
             new, splits, floors, passing = self._unpack(blobs)
-        self.now = slowest([newest_of(self.task.before.newest, splits), *floors])
+        self.now = slowest([newest_of(self.task.before.newest, splits), *(tuple(f["newest"]) for f in floors)])
         cohorts = self._cohorts()
         since = slowest([newest for _, newest in cohorts] or [self.now])
         with self._timing("open"):
@@ -128,19 +138,22 @@ class _SiteEpoch:
         behind = turns.left()
         self._postpone(behind, new, transaction)
         with self._timing("sink"):
-            parts = {i: [[p.name, p.rows, p.bytes] for p in writer.close()] for i, writer in writers.items()}
+            parts = {i: [list(astuple(p))[:-1] for p in writer.close()] for i, writer in writers.items()}
         with self._timing("durable"):
             if not behind:
                 transaction.keeping = self._keeping(since, self.now)
             manifest = transaction.commit(self.task.adapting.leaving, self.task.adapting.allowance)
         yield from passing
         if not self.last:
-            floor = {"newest": slowest([self.now, *(newest for _, newest in behind)])}
+            reached = slowest([self.now, *(newest for _, newest in behind)])
+            floor = {"newest": reached, "attempt": self.attempt.token}
             yield from (document(token, FLOOR, floor) for token in self.task.tokens)
             yield from (document(self.token, FIGURES, figures) for figures in splits)
         report = {
             "site": self.site,
             "level": self.level,
+            "attempt": self.attempt.token,
+            "tookIn": name_attempts(below["attempt"] for below in (floors if self.level else splits)),
             "runs": [run.as_json() for run in manifest],
             "parts": parts,
             "behind": [[[list(r) for r in units], list(newest)] for units, newest in behind],
@@ -157,12 +170,12 @@ class _SiteEpoch:
         """The units held here by how far they have come, those that are behind first."""
         found: list[Cohort] = []
         rest = self.held
-        for behind in self.task.before.behind:
+        for behind in self.share.behind:
             units = intersect(behind.units, rest) if behind.level == self.level else ()
             if units:
                 found.append((units, behind.newest))
                 rest = subtract(rest, units)
-        found.sort(key=lambda cohort: [-1 if t is None else t for t in cohort[1]])
+        found.sort(key=lambda cohort: [-inf if t is None else t for t in cohort[1]])
         return [*found, (rest, self.task.before.reached_at(self.level))] if rest else found
 
     def _turns(self, cohorts: list[Cohort], new: dict[int, Run], transaction: Transaction) -> Turns:
@@ -222,7 +235,7 @@ class _SiteEpoch:
         """The queues to go on with, until all has been in memory again with some room to spare."""
         if residence is None or (not residence.spilled_units and residence.used <= ROOMY * residence.limit):
             return None
-        return [list(residence.resident), list(residence.spilled_units), max(0.0, residence.rotate_from)]
+        return [list(residence.resident), list(residence.spilled_units), residence.rest(time.monotonic())]
 
     def _operate(
         self,
@@ -287,6 +300,7 @@ class _SiteEpoch:
             "spilledUnits": len(residence.spilled_units) if residence is not None else 0,
             "fetchedBytes": tiers.fetched_bytes,
             "fetchSeconds": round(tiers.fetch_seconds, 6),
+            "damagedFiles": tiers.damaged_files,
             "pendingRows": sum(run.rows for run in waiting),
             "pendingBytes": round(sum(run.bytes for run in waiting)),
             "mergedRows": transaction.merged_rows,
@@ -312,25 +326,21 @@ class _SiteEpoch:
 
     def _begin(self, since: Times) -> Transaction:
         task, adapting = self.task, self.task.adapting
-        memory, disk = open_workspace(task.places, task.query)
-        places = [Storage(f"{root}/site-{self.site:04d}-{self.level}") for root in (memory, disk)]
-        for place in places:
-            place.make_dir()
+        roots = Workspace(task.places, task.query, task.run).open()
+        memory, disk = (LocalFiles(f"{root}/site-{self.site:04d}-{self.level}") for root in roots)
         limit = adapting.limits[self.site] // self.plan.levels
         transaction = Transaction(
             self.attempt,
-            Tiers(places[0], places[1], Storage(task.checkpoint), limit),
+            Tiers(memory, disk, Storage(task.checkpoint), limit),
             self.forms,
             self._keeping(since, since),
             units=self.units,
             held=self.held,
             paging=adapting.spill == "unit",
         )
-        arriving = adapting.arriving[self.site] if adapting.arriving else ()
-        mine = tuple(run for run in task.before.manifests[self.site] if run.segment.input in self.forms)
-        transaction.begin(mine, [ref for ref in arriving if ref.input in self.forms])
-        at = (q for q in task.before.queues if (q.site, q.level) == (self.site, self.level))
-        transaction.reside(next(at, None))
+        mine = tuple(run for run in self.share.manifest if run.segment.input in self.forms)
+        transaction.begin(mine, [ref for ref in self.share.arriving if ref.input in self.forms])
+        transaction.reside(next((q for q in self.share.queues if q.level == self.level), None))
         return transaction
 
     def _keeping(self, since: Times, until: Times) -> dict[int, Keeping]:
@@ -340,19 +350,19 @@ class _SiteEpoch:
         for input_, (node, i) in self.local.items():
             mine, before, after = self.operators[node], self._marks(node, since), self._marks(node, until)
             compacted = partial(mine.compacted, i, after=after)
-            out[input_] = Keeping(mine.keep_from(i, before, after), mine.retention, compacted, mine.largest_merge)
+            out[input_] = Keeping(mine.keep_from(i, before, after), mine.retention, compacted, mine.shrinks)
         return out
 
     def _forms(self, node: int, input_: int) -> Forms:
         state = self.operators[node].stored(input_)
         return Forms(state, Layout(self.operators[node].crossing(input_), state.event_time))
 
-    def _unpack(self, blobs: pa.Table) -> tuple[dict[int, Run], list[dict[str, Any]], list[Times], list[Blob]]:
+    def _unpack(self, blobs: pa.Table) -> tuple[dict[int, Run], list[Said], list[Said], list[Blob]]:
         """The new rows of this level's inputs, sorted; the figures of the splits; how far the sites of the level below
         have come; and what goes to levels above."""
         batches: dict[int, list[pa.RecordBatch]] = {}
-        figures: list[dict[str, Any]] = []
-        floors: list[Times] = []
+        figures: list[Said] = []
+        floors: list[Said] = []
         passing: list[Blob] = []
         schemas = {g: blob_schema(self.operators[n].crossing(i)) for g, (n, i) in self.local.items()}
         for chunk in blobs.to_batches():
@@ -360,7 +370,7 @@ class _SiteEpoch:
                 if number == FIGURES:
                     figures.append(json.loads(payload.as_py()))
                 elif number == FLOOR:
-                    floors.append(tuple(json.loads(payload.as_py())["newest"]))
+                    floors.append(json.loads(payload.as_py()))
                 elif number in schemas:
                     batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[number])
                     batches.setdefault(number, []).append(batch)

@@ -7,7 +7,7 @@ Spark tracks the files, and only the split reads them, as Arrow.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -19,6 +19,7 @@ from pyspark.sql.types import DataType
 
 from sluice.model.errors import FlowError
 from sluice.model.stream import BySpark, Stream
+from sluice.spark.file_options import FileOptions, options_for_spark
 from sluice.spark.split import GLOB_CHARACTERS_REFUSED, PATH_COLUMN, STREAM_COLUMN, FileFormat, Reading
 from sluice.spark.types import arrow_schema, spark_schema
 
@@ -34,6 +35,8 @@ SPARK_FILE_OPTIONS = (
     "sourceArchiveDir",
 )
 _SPARK_READS = ("parquet", "csv", "json")
+SOURCE_NUMBER = "sluiceSource"
+"""An option on Spark's file sources that means nothing to them: by it a source's files are known in a batch's plan."""
 _FILES = "path string, modificationTime timestamp, length long, content binary"
 
 
@@ -46,20 +49,30 @@ class Source:
     path: str | None = None
     format: FileFormat | None = None
     options: Mapping[str, Any] | None = None
+    file_options: FileOptions = field(default_factory=FileOptions)
     computed: tuple[str, ...] = ()
     """Expressions that Spark computes because Arrow cannot; the source is read as rows for their sake."""
 
     @property
     def how(self) -> str:
         """How it is read, in words."""
-        if self.format is not None:
+        if self.format is not None and self.frame is None:
             return f"{self.format.format} files as Arrow from {self.path}"
-        return "rows of Spark" + (f", which computes {'; '.join(self.computed)}" if self.computed else "")
+        files = f" out of {self.format.format} files from {self.path}" if self.format is not None else ""
+        because = f", because of {', '.join(self.file_options.why_spark)}" if self.file_options.why_spark else ""
+        computes = f", which computes {'; '.join(self.computed)}" if self.computed else ""
+        return f"rows of Spark{files}{because}{computes}"
 
 
 def can_be_rows(source: Source) -> bool:
     """Whether Spark itself can read the source."""
-    return source.frame is not None or (source.format is not None and source.format.format in _SPARK_READS)
+    if source.frame is not None:
+        return True
+    return (
+        source.format is not None
+        and source.format.format in _SPARK_READS
+        and "%" not in source.file_options.timestamp_format
+    )
 
 
 def analysed(spark: SparkSession, name: str, schema: pa.Schema, text: str) -> pa.DataType | None:
@@ -73,19 +86,28 @@ def analysed(spark: SparkSession, name: str, schema: pa.Schema, text: str) -> pa
         return None
 
 
-def computed_by_spark(spark: SparkSession, source: Source, expressions: list[BySpark]) -> Source:
-    """The source with columns that Spark computes; files are then read by Spark, as rows."""
+def as_rows(spark: SparkSession, number: int, source: Source, expressions: list[BySpark]) -> Source:
+    """The source read by Spark, as rows, with the columns that Spark computes."""
     frame = source.frame
     if frame is None:
         assert source.format is not None
         reader = spark.readStream.format(source.format.format).schema(spark_schema(source.stream.schema))
-        options = dict(source.format.options) | dict(source.options or {})
+        options = options_for_spark(source.format.format, source.format.options) | _tracking(number, source)
         frame = _without_glob_characters(reader.options(**options).load(source.path), source.stream.name)
     fields = [pa.field(e.name, e.type) for e in expressions]
     for e in expressions:
         frame = frame.alias(e.scope).withColumn(e.name, F.expr(e.sql))
     stream = replace(source.stream, schema=pa.schema([*source.stream.schema, *fields]))
-    return Source(stream, frame=frame, computed=tuple(e.text for e in expressions))
+    return replace(source, stream=stream, frame=frame, computed=tuple(e.text for e in expressions))
+
+
+def _tracking(number: int, source: Source) -> dict[str, Any]:
+    """Options for Spark's file source, which else would go by settings of the session for what it cannot read."""
+    ignoring = {
+        "ignoreMissingFiles": str(source.file_options.ignore_missing).lower(),
+        "ignoreCorruptFiles": str(source.file_options.ignore_corrupt).lower(),
+    }
+    return {**dict(source.options or {}), **ignoring, SOURCE_NUMBER: str(number)}
 
 
 def _without_glob_characters(frame: DataFrame, stream: str) -> DataFrame:
@@ -99,7 +121,9 @@ def _without_glob_characters(frame: DataFrame, stream: str) -> DataFrame:
 def ways_to_read(sources: list[Source]) -> tuple[Reading, ...]:
     """How the split gets each stream's rows: from files, or out of slots of the combined DataFrame."""
     slots = _slots(sources)
-    return tuple(s.format or tuple(name for name, _ in slots[i]) for i, s in enumerate(sources))
+    return tuple(
+        s.format if s.format and s.frame is None else tuple(name for name, _ in slots[i]) for i, s in enumerate(sources)
+    )
 
 
 def combined(spark: SparkSession, sources: list[Source]) -> DataFrame:
@@ -114,7 +138,7 @@ def combined(spark: SparkSession, sources: list[Source]) -> DataFrame:
             mine = {name: frame[quoted(c)] for (name, _), c in zip(slots[number], frame.columns, strict=True)}
         else:
             reader = spark.readStream.format("binaryFile").schema(_FILES)
-            frame, path, mine = reader.options(**dict(source.options or {})).load(source.path), F.col("path"), {}
+            frame, path, mine = reader.options(**_tracking(number, source)).load(source.path), F.col("path"), {}
         columns = [F.lit(number).alias(STREAM_COLUMN)]
         columns += [path.alias(PATH_COLUMN)] if any_files else []
         columns += [mine.get(name, F.lit(None).cast(kind)).alias(name) for name, kind in kinds.items()]
@@ -128,11 +152,11 @@ def _slots(sources: list[Source]) -> list[list[tuple[str, DataType]]]:
     out = []
     for source in sources:
         mine: list[int] = []
-        for field in source.frame.schema if source.frame is not None else ():
-            free = (i for i, kind in enumerate(kinds) if kind == field.dataType and i not in mine)
+        for column in source.frame.schema if source.frame is not None else ():
+            free = (i for i, kind in enumerate(kinds) if kind == column.dataType and i not in mine)
             at = next(free, len(kinds))
             if at == len(kinds):
-                kinds.append(field.dataType)
+                kinds.append(column.dataType)
             mine.append(at)
         out.append([(f"slot{i}", kinds[i]) for i in mine])
     return out

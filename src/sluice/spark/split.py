@@ -6,6 +6,7 @@ routed and packed. The blobs are the only thing that crosses the exchange.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.model.epoch import Times
-from sluice.model.errors import StorageError
+from sluice.model.errors import CorruptFile, MissingFile, StorageError
 from sluice.model.plan import Plan
 from sluice.model.routing import Routing
-from sluice.spark.files import read_file
+from sluice.model.stream import EARLIEST, LATEST
+from sluice.spark.files import FileOptions, read_file
 from sluice.spark.sending import FIGURES, document, in_batches, senders
 
 GLOB_CHARACTERS_REFUSED = (
@@ -68,6 +70,12 @@ class SplitTask:
             yield from split.finish()
 
 
+def file_figures(stream: int, files: int = 0, missing: int = 0, corrupt: int = 0) -> dict[str, Any]:
+    """A split's figures of a stream's files; there is nothing in them of rows."""
+    none: dict[str, Any] = {"rows": 0, "late": 0, "nulls": 0, "outOfRange": 0, "newest": None, "seconds": {}}
+    return {"stream": stream, "files": files, "missing": missing, "corrupt": corrupt, **none}
+
+
 def _by_stream(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The stretches of a batch that are of one stream: Spark fills batches across all partitions of a task."""
     numbers = batch.column(STREAM_COLUMN).to_numpy()
@@ -85,7 +93,8 @@ class _Split:
         self.senders = senders(task.plan, stream, task.routing, task.tokens)
         self.waiting: list[pa.RecordBatch] = []
         self.waiting_rows = self.waiting_bytes = 0
-        self.rows = self.late = self.nulls = 0
+        self.attempt = uuid.uuid4().hex[:16]
+        self.rows = self.late = self.nulls = self.out_of_range = self.files = self.missing = self.corrupt = 0
         self.newest: int | None = None
         self.seconds = {"crossing": 0.0, "read": 0.0, "split": 0.0}
 
@@ -96,27 +105,43 @@ class _Split:
             fields = [_conformed(column, f.type) for column, f in zip(columns, self.stream.schema, strict=True)]
             yield from self._gather(pa.RecordBatch.from_arrays(fields, schema=self.stream.schema))
             return
+        ignoring = FileOptions.of(form.format, form.options)
         for path in batch.column(PATH_COLUMN).to_pylist():
             _refuse_glob_characters(self.stream.name, path)
-            started = perf_counter()
-            for rows in read_file(path, form.format, self.stream.schema, form.options):
-                self.seconds["read"] += perf_counter() - started
-                yield from self._gather(rows)
-                started = perf_counter()
+            self.files += 1
+            try:
+                yield from self._read(path, form)
+            except MissingFile:
+                if not ignoring.ignore_missing:
+                    raise
+                self.missing += 1
+            except CorruptFile:
+                if not ignoring.ignore_corrupt:
+                    raise
+                self.corrupt += 1
+
+    def _read(self, path: str, form: FileFormat) -> Iterator[pa.RecordBatch]:
+        started = perf_counter()
+        for rows in read_file(path, form.format, self.stream.schema, form.options):
             self.seconds["read"] += perf_counter() - started
+            yield from self._gather(rows)
+            started = perf_counter()
+        self.seconds["read"] += perf_counter() - started
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         yield from self._flush()
-        if self.rows:
+        if self.rows or self.files:
             figures = self._figures()
             yield from in_batches(document(token, FIGURES, figures) for token in self.task.tokens)
 
     def _figures(self) -> dict[str, Any]:
         return {
-            "stream": self.number,
+            **file_figures(self.number, self.files, self.missing, self.corrupt),
+            "attempt": self.attempt,
             "rows": self.rows,
             "late": self.late,
             "nulls": self.nulls + sum(s.dropped for s in self.senders),
+            "outOfRange": self.out_of_range,
             "newest": self.newest,
             "seconds": self.seconds,
         }
@@ -145,7 +170,7 @@ class _Split:
             started = perf_counter()
 
     def _in_time(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that have an event time and are not late; all are counted."""
+        """The rows that have an event time, one of the years 1 to 9999, and are not late; all are counted."""
         self.rows += rows.num_rows
         event_time = rows.column(self.stream.event_time)
         if event_time.null_count:
@@ -155,6 +180,12 @@ class _Split:
         if rows.num_rows == 0:
             return rows
         times = event_time.cast(pa.int64()).to_numpy()
+        if int(times.min()) < EARLIEST or int(times.max()) > LATEST:
+            in_range = (times >= EARLIEST) & (times <= LATEST)
+            self.out_of_range += len(times) - int(in_range.sum())
+            rows, times = rows.filter(pa.array(in_range)), times[in_range]
+            if rows.num_rows == 0:
+                return rows
         newest = int(times.max())
         self.newest = newest if self.newest is None else max(self.newest, newest)
         watermark = self.task.watermarks[self.number]

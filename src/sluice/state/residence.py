@@ -87,6 +87,10 @@ class Residence:
         """When the next rotation can begin: minus infinity before the first read, None while nothing is on disk."""
         return self.rotate_from if self._disk else None
 
+    def rest(self, now: float) -> float:
+        """For how long no rotation is due, whatever is on disk."""
+        return max(0.0, self.rotate_from - now)
+
     def is_resident(self, unit: int) -> bool:
         """Whether the unit is here and in memory."""
         return unit in self._memory

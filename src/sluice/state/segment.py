@@ -12,20 +12,28 @@ from sluice.kernels.order import TimeScale, hash_part, order_key, sorting
 from sluice.kernels.probe import Run
 from sluice.model.errors import StorageError
 from sluice.model.routing import HASH_SPACE, Ranges, first_hash
-from sluice.model.state import SegmentRef, numbers
-from sluice.model.stream import ORDER_COLUMN
+from sluice.model.state import Block, SegmentRef, numbers
+from sluice.model.stream import BY_TIME_COLUMN, ORDER_COLUMN
+
+BLOCK_BYTES, MOST_BLOCKS = 1 << 16, 64
+"""Bytes of a block of a durable segment, about, and how many blocks it may have: the journal lists them."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a segment of one input holds: the stream's columns and which of them is the event time."""
+    """What a segment of one input holds: the stream's columns and which of them is the event time.
+
+    With a `time_step`, of which all times are multiples, its rows can be found by their time alone.
+    """
 
     schema: pa.Schema
     event_time: str
+    time_step: int | None = None
 
     @property
     def stored(self) -> pa.Schema:
-        return pa.schema([pa.field(ORDER_COLUMN, pa.uint64()), *self.schema])
+        by_time = [] if self.time_step is None else [pa.field(BY_TIME_COLUMN, pa.uint32())]
+        return pa.schema([pa.field(ORDER_COLUMN, pa.uint64()), *by_time, *self.schema])
 
     def times(self, rows: pa.RecordBatch) -> np.ndarray:
         """Event times as microseconds, without a copy."""
@@ -72,10 +80,29 @@ def merged_run(runs: list[Run], keep_from: int | None) -> Run:
 def encode(layout: Layout, run: Run) -> pa.Buffer:
     """The run as the bytes of a segment."""
     sink = pa.BufferOutputStream()
-    batch = pa.RecordBatch.from_arrays([pa.array(run.order), *run.rows.columns], schema=layout.stored)
+    by_time = [] if layout.time_step is None else [pa.array(_by_time(run.times, layout.time_step))]
+    batch = pa.RecordBatch.from_arrays([pa.array(run.order), *by_time, *run.rows.columns], schema=layout.stored)
     with pa.ipc.new_file(sink, layout.stored) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
+
+
+def encode_blocks(layout: Layout, run: Run, counts: np.ndarray, whole: pa.Buffer) -> list[tuple[Block, pa.Buffer]]:
+    """The run as the blocks of a durable segment, cut between units so that a site reads little besides what it holds.
+
+    `counts` are the rows of its units and `whole` the run's bytes: most are small, and one block.
+    """
+    size = max(BLOCK_BYTES, len(whole) // MOST_BLOCKS)
+    ends = np.cumsum(counts)
+    begins = ends - counts
+    cuts = np.flatnonzero(np.diff(begins * (len(whole) / max(1, len(run))) // size)) + 1
+    if not len(cuts):
+        return [(Block(len(counts), len(whole), checksum(whole)), whole)]
+    out = []
+    for first, last in zip([0, *cuts], [*cuts, len(counts)], strict=True):
+        data = encode(layout, run.part(int(begins[first]), int(ends[last - 1])))
+        out.append((Block(int(last - first), len(data), checksum(data)), data))
+    return out
 
 
 def decode(layout: Layout, ref: SegmentRef, data: pa.Buffer) -> Run:
@@ -87,9 +114,20 @@ def decode(layout: Layout, ref: SegmentRef, data: pa.Buffer) -> Run:
         raise StorageError(f"segment {ref.id} of {ref.file} is damaged: {problem}") from problem
     if batch.schema != layout.stored or batch.num_rows != ref.rows:
         raise StorageError(f"segment {ref.id} of {ref.file} is not what the journal says it is")
-    rows = batch.remove_column(0)
-    order = batch.column(0).to_numpy()
-    return Run(order, layout.times(rows), rows, TimeScale(ref.base, ref.shift), ref.earliest, ref.latest)
+    rows, order, by_time = batch.remove_column(0), batch.column(0).to_numpy(), None
+    if layout.time_step is not None:
+        rows, by_time = rows.remove_column(0), rows.column(0).to_numpy()
+    return Run(order, layout.times(rows), rows, TimeScale(ref.base, ref.shift), ref.earliest, ref.latest, by_time)
+
+
+def _by_time(times: np.ndarray, step: int) -> np.ndarray:
+    """The places of the rows in the order of their times."""
+    if len(times) == 0:
+        return np.empty(0, dtype=np.uint32)
+    steps = (times - times.min()) // step
+    if steps.max() <= np.iinfo(np.uint16).max:
+        steps = steps.astype(np.uint16)  # numpy sorts these by radix
+    return np.argsort(steps, kind="stable").astype(np.uint32)
 
 
 def parts(run: Run, units: Ranges, total_units: int) -> list[Run]:
@@ -103,10 +141,16 @@ def parts(run: Run, units: Ranges, total_units: int) -> list[Run]:
             slices.append((a, b))
     if slices == [(0, len(run))]:
         return [run]
-    return [
-        Run(run.order[a:b], run.times[a:b], run.rows.slice(a, b - a), run.scale, run.earliest, run.latest)
-        for a, b in slices
-    ]
+    return [run.part(a, b) for a, b in slices]
+
+
+def joined_run(pieces: list[Run]) -> Run:
+    """Pieces of one run, in its order, as one again."""
+    if len(pieces) == 1:
+        return pieces[0]
+    order, times = np.concatenate([p.order for p in pieces]), np.concatenate([p.times for p in pieces])
+    rows = pa.concat_batches([p.rows for p in pieces])
+    return Run(order, times, rows, pieces[0].scale, pieces[0].earliest, pieces[0].latest)
 
 
 def counts(run: Run, units: Ranges, total_units: int) -> np.ndarray:

@@ -83,11 +83,6 @@ class Storage:
                 raise StorageError(f"{self.path(name)} ends too early: {len(data)} of {length} bytes; it is damaged")
             return data
 
-    def map(self, name: str) -> pa.Buffer:
-        """A local file's bytes, shared with every process that maps it; they stay readable after a delete."""
-        with self._doing("map", name), pa.memory_map(self.path(name)) as file:
-            return file.read_buffer()
-
     def write(self, name: str, pieces: Iterable[Any]) -> int:
         """Write a file; it is there whole or not at all. Returns its size."""
         with self._doing("write", name), self._files.writing(name, self._finishing(name)) as out:

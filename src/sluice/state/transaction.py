@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from sluice.kernels.probe import Run
 from sluice.model.epoch import Attempt, Queues
-from sluice.model.routing import Ranges, intersect, subtract
-from sluice.model.state import Manifest, RunRef, SegmentRef, numbers, unit_bytes, unit_rows
-from sluice.state.compaction import choose_merge
+from sluice.model.routing import Ranges, intersect, ranges, subtract, units_in
+from sluice.model.state import ALL_HASHES, HashRange, Manifest, RunRef, SegmentRef, numbers, unit_bytes, unit_rows
+from sluice.state import compaction
+from sluice.state.compaction import Merge, choose_merges, choose_rewrites
+from sluice.state.merging import cut_run, merge_runs
 from sluice.state.residence import Residence, Spill, Task
-from sluice.state.segment import Layout, checksum, counts, decode, encode, merged_run, parts
+from sluice.state.segment import Layout, counts, decode, encode, encode_blocks, joined_run, merged_run, parts
 from sluice.state.tiers import DISK, MEMORY, Tiers
 
 STATE = "state"
@@ -27,13 +29,14 @@ PAGE_BYTES = 2048
 class Keeping:
     """What may leave the state of an input: rows below `keep_from`, and what `compacted` takes out of merged runs.
 
-    `retention` is for how long rows are needed at most, in the state's time; None is for good.
+    `retention` is for how long rows are needed at most, in the state's time; None is for good. `shrinks` is whether
+    merged runs are smaller than the runs were, because of what has been replaced.
     """
 
     keep_from: int | None
     retention: int | None
     compacted: Callable[[Run], Run]
-    largest: int
+    shrinks: bool
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Transaction:
         """What was spilled or fetched, and why."""
         self._turn = held
         self._fresh: dict[int, list[Run]] = {}
-        self._staged: list[tuple[RunRef, pa.Buffer]] = []
+        self._staged: list[tuple[RunRef, list[pa.Buffer]]] = []
         self._opened: dict[str, Run] = {}
         self._turn_bytes = 0
 
@@ -84,9 +87,9 @@ class Transaction:
         self.tiers.begin(wanted, sparing=Attempt.prefix(self.attempt.number))
         self._waiting = [run for run in needed if run.segment.pending]
         self._live = [run for run in needed if not run.segment.pending]
-        self._whole_runs = {run.segment.id: run for run in self._live}
+        self._held_runs = {run.segment.id: run for run in needed}
         for ref in arriving:
-            self.tiers.read(ref)
+            self._read(RunRef(ref, ref.units))
 
     def pending_bytes(self) -> np.ndarray:
         """The bytes of each unit's pending rows."""
@@ -106,7 +109,7 @@ class Transaction:
             if self._too_large(self._live):
                 self._begin_paging(self._live)
             return
-        self.residence = Residence(self.tiers.limit, queues.rotate_from)
+        self.residence = Residence(self.tiers.limit, time.monotonic() + queues.rest)
         held = numbers(self.held).tolist()
         here = set(held)
         memory = [u for u in queues.memory if u in here]
@@ -141,7 +144,7 @@ class Transaction:
         self.tiers.shift(unit, MEMORY)
         seconds = time.perf_counter() - started
         self.events.append(("fetch", unit, f"its turn; read in {seconds:.3f} seconds"))
-        self.residence.fetched(unit, time.time(), seconds)
+        self.residence.fetched(unit, time.monotonic(), seconds)
 
     def runs(self, input_: int, span: tuple[int, int] | None) -> list[Run]:
         """The runs of an input's state with rows inside a time span, opened where they lie."""
@@ -184,9 +187,8 @@ class Transaction:
         `allowance` bytes, at least one, the others in later epochs.
         """
         for input_, fresh in sorted(self._fresh.items()):
-            self._stage(input_, fresh[0] if len(fresh) == 1 else merged_run(fresh, None), level=0, units=self.held)
-        for input_ in self.forms:
-            self._merge(input_, leaving)
+            self._write(input_, fresh[0] if len(fresh) == 1 else merged_run(fresh, None), 0, self.held)
+        self._merge(leaving)
         for unit in leaving:
             if allowance > 0 and intersect(self.held, ((unit, unit + 1),)):
                 for input_ in self.forms:
@@ -194,11 +196,12 @@ class Transaction:
         file, offset = f"{STATE}/{self.attempt}.segments", 0
         new: list[RunRef] = []
         pieces: list[pa.Buffer] = []
-        for run, data in self._staged:
+        for run, blocks in self._staged:
             if run.units:
                 new.append(replace(run, segment=replace(run.segment, file=file, offset=offset)))
-                pieces.append(data)
-                offset += len(data)
+                pieces += blocks
+                offset += run.segment.length
+        new = [replace(run, segment=replace(run.segment, file_length=offset)) for run in new]
         if pieces:
             self.tiers.durable.write(file, pieces)
         manifest = (*self._live, *self._waiting, *new)
@@ -239,7 +242,7 @@ class Transaction:
     def _cut_all(self, state: Sequence[RunRef]) -> None:
         """Lay all segments out in pages that lie here in one file."""
         for run in state:
-            if self.tiers.whole(run.segment) is not None:
+            if self.tiers.whole(run.segment.id) is not None:
                 self.tiers.spilled_bytes += self._cut(run)
 
     def _squeeze(self, state: Sequence[RunRef]) -> None:
@@ -253,7 +256,7 @@ class Transaction:
 
     def _relief(self) -> Task | None:
         assert self.residence is not None
-        return self.residence.step(time.time()) if self.residence.used > self.residence.limit else None
+        return self.residence.step(time.monotonic()) if self.residence.used > self.residence.limit else None
 
     def _local_bytes(self, state: Sequence[RunRef]) -> np.ndarray:
         """The bytes of each unit, as they lie here, or as they would."""
@@ -261,29 +264,42 @@ class Transaction:
         sizes: np.ndarray = np.maximum(memory + disk, unit_bytes(state, self.units))
         return sizes
 
-    def _merge(self, input_: int, leaving: Sequence[int]) -> None:
-        """Merges runs of one input, but not those of a unit that is about to leave: they may be copied already."""
+    def _merge(self, leaving: Sequence[int]) -> None:
+        """Merges what is due, but no runs of a unit that is about to leave: they may be copied already.
+
+        An input has one merge an epoch, however large, and more as long as they are in proportion to its new rows.
+        """
         apart = {((unit, unit + 1),) for unit in leaving}
-        runs = (r for r in self._live if r.segment.input == input_ and r.units not in apart)
-        mine = sorted(runs, key=lambda r: r.segment.latest)
-        keeping = self.keeping[input_]
-        chosen = choose_merge([r.segment for r in mine], keeping.keep_from, keeping.retention, keeping.largest)
-        if not chosen:
-            return
-        ids = {s.id for s in chosen}
-        pieces = [part for run in mine if run.segment.id in ids for part in self._open(run)]
+        runs = [run for run in self._live if run.units not in apart]
+        again = choose_rewrites(runs, [*self._waiting, *(run for run in self._live if run.units in apart)])
+        for input_, keeping in self.keeping.items():
+            mine = [run for run in runs if run.segment.input == input_]
+            new = sum(run.segment.length for run, _ in self._staged if run.segment.input == input_)
+            room = compaction.NEW_SHARE * new
+            due: list[Merge] = []
+            for merge in choose_merges(mine, keeping.keep_from, keeping.retention, keeping.shrinks):
+                due.append(merge)
+                room -= round(merge.bytes)
+                if room <= 0:
+                    break
+            merged = {run.segment.id for merge in due for run in merge.runs}
+            due += [Merge([r], r.segment.hashes) for r in again if r in mine and r.segment.id not in merged]
+            for merge in due:
+                self._carry_out(merge, input_, keeping)
+
+    def _carry_out(self, merge: Merge, input_: int, keeping: Keeping) -> None:
+        ids = {run.segment.id for run in merge.runs}
+        pieces = [part for run in merge.runs for part in self._open(run)]
         self._live = [run for run in self._live if run.segment.id not in ids]
-        if pieces:
-            merged = merged_run(pieces, keeping.keep_from)
-            pieces.clear()
-            for id_ in ids:  # a mapped file would stay in memory as long as it is used
-                self._opened.pop(id_, None)
-                self.tiers.drop(id_)
-            self.merged_rows += len(merged)
-            if len(merged):
-                merged = keeping.compacted(merged)
-            if len(merged):
-                self._stage(input_, merged, max(s.level for s in chosen) + 1, self.held)
+        self.merged_rows += sum(len(piece) for piece in pieces)
+        merged = merge_runs(pieces, keeping.keep_from, keeping.compacted)
+        pieces.clear()
+        for id_ in ids:  # a mapped file would stay in memory as long as it is used
+            self._opened.pop(id_, None)
+            self.tiers.drop(id_)
+        if merged is not None:
+            level = max(run.segment.level for run in merge.runs) + 1
+            self._write(input_, merged, level, self.held, merge.hashes, merge.narrower)
 
     def _set_apart(self, input_: int, unit: int) -> int:
         """Writes all rows of a unit as one segment, and takes them out of the others; returns its bytes."""
@@ -299,21 +315,44 @@ class Transaction:
         self._live = [_without(run, mine) if run.segment.id in taken else run for run in self._live]
         self._live = [run for run in self._live if run.units]
         self._staged = [(_without(r, mine) if r.segment.id in taken else r, data) for r, data in self._staged]
-        merged = merged_run(pieces, keeping.keep_from)
-        if len(merged):
-            merged = keeping.compacted(merged)
-        return self._stage(input_, merged, max(run.segment.level for run in shared), mine) if len(merged) else 0
+        merged = merge_runs(pieces, keeping.keep_from, keeping.compacted)
+        level = max(run.segment.level for run in shared)
+        return self._write(input_, merged, level, mine) if merged is not None else 0
 
-    def _stage(self, input_: int, run: Run, level: int, units: Ranges, pending: bool = False) -> int:
+    def _write(
+        self,
+        input_: int,
+        run: Run,
+        level: int,
+        units: Ranges,
+        hashes: HashRange = ALL_HASHES,
+        narrower: Sequence[HashRange] = (),
+    ) -> int:
+        """Makes a run of a range of hashes segments, no larger than merges can take them; returns their bytes."""
+        pieces = cut_run(run, hashes, compaction.PIECE_BYTES, narrower)
+        return sum(self._stage(input_, piece, level, units, within) for within, piece in pieces)
+
+    def _stage(
+        self,
+        input_: int,
+        run: Run,
+        level: int,
+        units: Ranges,
+        hashes: HashRange = ALL_HASHES,
+        pending: bool = False,
+    ) -> int:
+        units = intersect(units, units_in(hashes, self.units))
         layout = self.forms[input_].pending if pending else self.forms[input_].state
         data = encode(layout, run)
+        unit_counts = counts(run, units, self.units)
+        blocks = encode_blocks(layout, run, unit_counts, data)
         name = f"{self.attempt}-{len(self._staged)}"
         sample = run.times[:: max(1, len(run) // 1000)]
         ref = SegmentRef(
             id=name,
             file="",
             offset=0,
-            length=len(data),
+            length=sum(block.length for block, _ in blocks),
             input=input_,
             rows=len(run),
             earliest=run.earliest,
@@ -323,18 +362,20 @@ class Transaction:
             shift=run.scale.shift,
             level=level,
             units=units,
-            counts=tuple(counts(run, units, self.units).tolist()),
-            checksum=checksum(data),
+            counts=tuple(unit_counts.tolist()),
+            blocks=tuple(block for block, _ in blocks),
             pending=pending,
+            hashes=hashes,
         )
         self._opened[name] = run
-        self._staged.append((RunRef(ref, units), data))
+        self._staged.append((RunRef(ref, units), [piece for _, piece in blocks]))
+        known = ref.blocks[0].checksum if len(ref.blocks) == 1 else None
         if pending:
-            self.tiers.add(name, data, room=0)
+            self.tiers.add(name, len(run), data, room=0, known=known)
         elif self.residence is None:
             if self.tiers.used + len(data) > self.tiers.limit >= len(data):
                 self.tiers.settle(_newest_first([*self._live, *(staged for staged, _ in self._staged)]), len(data))
-            self.tiers.add(name, data)
+            self.tiers.add(name, len(run), data, known=known)
         else:
             self._in_pages(RunRef(ref, units), run)
         return len(data)
@@ -350,35 +391,78 @@ class Transaction:
         if ref.id not in self._opened and not ref.pending and self.residence is not None:
             return [page for unit in numbers(run.units).tolist() for page in self._page(run, unit)]
         if ref.id not in self._opened:
-            self._opened[ref.id] = self._decoded(ref, self.tiers.read(ref))
+            held = self._held_runs[ref.id]
+            if not held.rows:  # the units held have none in it
+                return []
+            self._opened[ref.id] = self._read(held)
         return parts(self._opened[ref.id], run.units, self.units)
 
-    def _decoded(self, ref: SegmentRef, data: pa.Buffer) -> Run:
-        forms = self.forms[ref.input]
-        return decode(forms.pending if ref.pending else forms.state, ref, data)
+    def _read(self, run: RunRef) -> Run:
+        """What is held of a segment, from the nearest tier that has all of it; from now on it lies here in one file."""
+        ref = run.segment
+        local = self._local(run)
+        if local is not None:
+            return local
+        rows = joined_run(self._pages(run) or self._fetched(run))
+        count, data = len(rows), encode(self._layout(ref), rows)
+        self.tiers.drop(ref.id)
+        self.tiers.add(ref.id, count, data, room=self.tiers.limit - self.tiers.used)
+        return self._decoded(ref, count, data)
+
+    def _local(self, run: RunRef) -> Run | None:
+        """What is held of a segment, if it all lies here in one file: that may be of when less was held."""
+        ref, found = run.segment, self.tiers.whole(run.segment.id)
+        if found is None:
+            return None
+        rows = self._decoded(ref, *found)
+        all_here = len(rows) == ref.rows or np.array_equal(counts(rows, run.units, self.units), run.unit_rows[1])
+        return rows if all_here else None
+
+    def _pages(self, run: RunRef) -> list[Run]:
+        """The pages of all that is held of a segment, none if one is missing."""
+        found = []
+        for unit, rows in zip(*(column.tolist() for column in run.unit_rows), strict=True):
+            if rows:
+                data = self.tiers.page(run.segment.id, unit)
+                if data is None:
+                    return []
+                found.append(self._decoded(run.segment, rows, data))
+        return found
+
+    def _fetched(self, run: RunRef) -> list[Run]:
+        """What is held of a segment, from durable storage, and what else is in the same blocks."""
+        return [self._decoded(run.segment, rows, data) for rows, data in self.tiers.fetch(run)]
+
+    def _decoded(self, ref: SegmentRef, rows: int, data: pa.Buffer) -> Run:
+        return decode(self._layout(ref), replace(ref, rows=rows), data)
+
+    def _layout(self, ref: SegmentRef) -> Layout:
+        return self.forms[ref.input].pending if ref.pending else self.forms[ref.input].state
 
     def _page(self, run: RunRef, unit: int) -> list[Run]:
-        ref = run.segment
-        rows = RunRef(ref, ((unit, unit + 1),)).unit_rows[1]
-        if not rows[0]:
+        ref, alone = run.segment, RunRef(run.segment, ((unit, unit + 1),))
+        if not alone.rows:
             return []
         data = self.tiers.page(ref.id, unit)
         if data is None:
-            self._cut(self._whole_runs.get(ref.id, run))
+            self._cut(self._held_runs.get(ref.id, run))
             data = self.tiers.page(ref.id, unit)
         if data is None:  # another attempt at this epoch has moved it between the two steps
-            return parts(self._decoded(ref, self.tiers.fetch(ref)), ((unit, unit + 1),), self.units)
-        return [self._decoded(replace(ref, rows=int(rows[0])), data)]
+            return parts(joined_run(self._fetched(alone)), alone.units, self.units)
+        return [self._decoded(ref, alone.rows, data)]
 
     def _cut(self, run: RunRef) -> int:
-        """Lays a segment out in pages; returns the bytes of those on disk."""
-        data = self.tiers.whole(run.segment)
-        if data is None:
-            data = self.tiers.fetch(run.segment)
+        """Lays out in pages what is held of a segment; returns the bytes of those on disk."""
+        ref, found = run.segment, self._local(run)
+        if found is not None:
+            # as bytes of our own: a mapped file would stay in memory as long as it is used
+            found = self._decoded(ref, len(found), encode(self._layout(ref), found))
         else:
-            data = pa.py_buffer(data.to_pybytes())  # a mapped file would stay in memory as long as it is used
-            self.tiers.drop(run.segment.id)
-        return self._in_pages(run, self._decoded(run.segment, data))
+            (held, rows), here = run.unit_rows, self.tiers.paged(ref.id)
+            run = replace(run, units=ranges(unit for unit in held[rows > 0].tolist() if unit not in here))
+            found = joined_run(self._fetched(run)) if run.units else None
+        self.tiers.drop_whole(ref.id)
+        return self._in_pages(run, found) if found is not None else 0
 
     def _in_pages(self, run: RunRef, rows: Run) -> int:
         assert self.residence is not None
@@ -388,7 +472,7 @@ class Transaction:
             for part in parts(rows, ((unit, unit + 1),), self.units):
                 data = encode(self.forms[run.segment.input].state, part)
                 tier = MEMORY if self.residence.is_resident(unit) else DISK
-                self.tiers.put(run.segment.id, unit, data, tier)
+                self.tiers.put(run.segment.id, unit, len(part), data, tier)
                 on_disk += len(data) if tier == DISK else 0
         return on_disk
 

@@ -54,7 +54,7 @@ class Turns:
         transaction: Transaction,
         limits: Limits,
         by_time: bool = True,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.cohorts, self.rows, self.sizes, self.limits = cohorts, rows, sizes, limits
         self.transaction, self.clock = transaction, clock

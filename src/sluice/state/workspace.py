@@ -1,9 +1,9 @@
 """The directories of the local tiers, and how they disappear again whatever happens to the processes.
 
-A workspace belongs to one process, its owner: on Spark the executor's JVM. Its name carries the owner's pid and start
-time, so anyone can tell whether the owner still lives. It goes when the query stops; when the owner dies, a small shell
-process that waits for this removes it; and where even that process was killed, the next workspace opened on the host
-sweeps it away.
+A workspace belongs to one run of a query and to one process, its owner: on Spark the executor's JVM. Its name carries
+the owner's pid and start time, so anyone can tell whether the owner still lives. It goes when the query stops; when the
+owner dies, a small shell process that waits for this removes it; and where even that process was killed, the next
+workspace opened on the host sweeps it away.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-_NAME = re.compile(r"sluice-(?P<space>\d+)-(?P<pid>\d+)-(?P<born>\d+)-(?P<query>[0-9a-f]+)")
+from sluice.state.private import belongs_to_us, private_directory
+
+_NAME = re.compile(
+    r"sluice-(?P<host>[0-9a-f]+)\.(?P<boot>[0-9a-f]+)\.(?P<space>[0-9a-f]+)-(?P<pid>\d+)-(?P<born>\d+)-(?P<whose>[-\w]+)"
+)
+_OF_ONE_EXECUTOR = re.compile(r"(blockmgr|executor|spark)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # A workspace that its living owner has closed is no longer this process's: the owner may open it again at any moment.
 _REAPER = 'while kill -0 "$1" 2>/dev/null; do [ -d "$2" ] || exit 0; sleep 1; done; rm -rf "$2" "$3"'
 
@@ -32,32 +37,66 @@ class Places:
     disk: str | None = None
 
     def roots(self) -> tuple[Path, Path]:
-        disk = Path(self.disk or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
+        """The directories to put those of the memory and of the disk tier into."""
+        disk = Path(self.disk) if self.disk else _local_dirs()[0]
         shared = Path("/dev/shm")
         usable = shared.is_dir() and os.access(shared, os.W_OK)
-        return Path(self.memory) if self.memory else shared if usable else disk / "memory", disk
+        return Path(self.memory) if self.memory else shared if usable else disk, disk
+
+    def all_roots(self) -> set[Path]:
+        """Every directory in which another executor of this host may have put some."""
+        return {*self.roots(), *([] if self.disk else _local_dirs())}
 
 
-def open_workspace(places: Places, query: str) -> tuple[str, str]:
-    """The memory and the disk directory of a query on this host, made if need be."""
-    memory, disk = places.roots()
-    owner = _owner()
-    name = f"sluice-{_pid_space()}-{owner}-{_born(owner)}-{query}"
-    here = memory / name, disk / name
-    if not here[0].is_dir() or not here[1].is_dir():
-        sweep(memory)
-        sweep(disk)
+@dataclass(frozen=True)
+class Workspace:
+    """What one run of a query has in the local tiers of this host. Another run has its own, on the same host too."""
+
+    places: Places
+    query: str
+    run: str
+
+    def open(self) -> tuple[str, str]:
+        """The memory and the disk directory, made if need be."""
+        memory, disk = self.places.roots()
+        owner = _owner()
+        name = f"{_prefix(owner)}-{self.query}-{self.run}"
+        here = memory / f"{name}-memory", disk / f"{name}-disk"
+        if not here[0].is_dir() or not here[1].is_dir():
+            for root in self.places.all_roots():
+                sweep(root)
+            for directory in here:
+                directory.parent.mkdir(parents=True, exist_ok=True)
+                private_directory(directory)
+            subprocess.Popen(
+                ["sh", "-c", _REAPER, "sluice-reaper", str(owner), str(here[0]), str(here[1])],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
         for directory in here:
-            directory.mkdir(parents=True, exist_ok=True)
-        subprocess.Popen(
-            ["sh", "-c", _REAPER, "sluice-reaper", str(owner), str(here[0]), str(here[1])],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-        )
-    return str(here[0]), str(here[1])
+            private_directory(directory)
+        return str(here[0]), str(here[1])
+
+    def close(self) -> None:
+        """Remove the directories of this run on this host, whichever executor owns them."""
+        for path in self._directories():
+            shutil.rmtree(path, ignore_errors=True)
+
+    def let_go(self, sites: Collection[int]) -> None:
+        """Remove what this executor has of the query's sites, except of these: the others are elsewhere now."""
+        mine = f"{_prefix(_owner())}-"
+        for path in self._directories():
+            for part in path.glob("site-*") if path.name.startswith(mine) else ():
+                if int(part.name.split("-")[1]) not in sites:
+                    shutil.rmtree(part, ignore_errors=True)
+
+    def _directories(self) -> list[Path]:
+        whose = {f"{self.query}-{self.run}-{tier}" for tier in ("memory", "disk")}
+        found = ((path, _NAME.fullmatch(path.name)) for root in self.places.all_roots() for path in _workspaces(root))
+        return [path for path, match in found if match and match["whose"] in whose]
 
 
 def executor() -> str:
@@ -69,39 +108,48 @@ def scratch(name: str) -> str:
     """A directory for this process on the local disk; one left by a process that died is swept with the others."""
     root = Path(tempfile.gettempdir())
     sweep(root)
-    directory = root / f"sluice-{_pid_space()}-{os.getpid()}-{_born(os.getpid())}-{name}"
-    directory.mkdir(parents=True)
+    directory = root / f"{_prefix(os.getpid())}-{name}"
+    directory.mkdir(mode=0o700)
     return str(directory)
-
-
-def close_workspaces(places: Places, query: str) -> None:
-    """Remove the directories of a query on this host, whoever owns them."""
-    for root in places.roots():
-        for path in _workspaces(root):
-            if path.name.endswith(f"-{query}"):
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def let_go(places: Places, query: str, sites: Collection[int]) -> None:
-    """Remove what this executor has of a query's sites, except of these: the others are on other executors now."""
-    suffix = f"-{_owner()}-{_born(_owner())}-{query}"
-    for root in places.roots():
-        for path in _workspaces(root):
-            for part in path.glob("site-*") if path.name.endswith(suffix) else ():
-                if int(part.name.split("-")[1]) not in sites:
-                    shutil.rmtree(part, ignore_errors=True)
 
 
 def sweep(root: Path) -> None:
     """Remove workspaces whose owner is gone. Those of another pid namespace are left alone: nobody here can tell."""
+    host, boot, space = _host(), _boot(), _pid_space()
     for path in _workspaces(root):
         match = _NAME.fullmatch(path.name)
-        if match and int(match["space"]) == _pid_space() and _born(int(match["pid"])) != int(match["born"]):
+        if not match or match["host"] != host:
+            continue
+        same_space = (match["boot"], match["space"]) == (boot, space)
+        if match["boot"] != boot or (same_space and _born(int(match["pid"])) != int(match["born"])):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _workspaces(root: Path) -> list[Path]:
-    return [p for p in root.glob("sluice-*") if _NAME.fullmatch(p.name)] if root.is_dir() else []
+    """Never what is not ours; and a link is no directory of ours, wherever it leads."""
+    if not root.is_dir():
+        return []
+    return [p for p in root.glob("sluice-*") if _NAME.fullmatch(p.name) and belongs_to_us(p)]
+
+
+def _local_dirs() -> list[Path]:
+    """Spark's local directories, else the system's temporary one.
+
+    A Python worker is told those of its executor alone. Nobody looks into them again when that was killed, so it is the
+    directories around them: those of the host, on YARN those of the application, on Kubernetes the volume's.
+    """
+    named = [Path(name) for name in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if name]
+    return [_lasting(path) for path in named] or [Path(tempfile.gettempdir())]
+
+
+def _lasting(directory: Path) -> Path:
+    while (
+        _OF_ONE_EXECUTOR.fullmatch(directory.name)
+        and not os.path.ismount(directory)
+        and os.access(directory.parent, os.W_OK)
+    ):
+        directory = directory.parent
+    return directory
 
 
 def _owner() -> int:
@@ -119,6 +167,11 @@ def _owner() -> int:
     return os.getpid()
 
 
+def _prefix(owner: int) -> str:
+    """What the names of all directories begin with that go with a process."""
+    return f"sluice-{_host()}.{_boot()}.{_pid_space()}-{owner}-{_born(owner)}"
+
+
 def _born(pid: int) -> int:
     """A process's start time in clock ticks since boot, 0 if there is no such process."""
     try:
@@ -129,10 +182,21 @@ def _born(pid: int) -> int:
     return 0 if fields[0] in "ZX" else int(fields[19])
 
 
-def _pid_space() -> int:
-    """A number for the set of processes that a pid here is one of: the host, since it was booted, and the namespace."""
+def _host() -> str:
+    return f"{zlib.crc32(socket.gethostname().encode()):x}"
+
+
+def _boot() -> str:
+    """Which start of the host this is: none of an earlier one's processes lives."""
     try:
-        namespace = os.stat("/proc/self/ns/pid").st_ino
-        return zlib.crc32(f"{namespace} {Path('/proc/sys/kernel/random/boot_id').read_text()}".encode())
+        return f"{zlib.crc32(Path('/proc/sys/kernel/random/boot_id').read_bytes()):x}"
     except OSError:
-        return 0
+        return "0"
+
+
+def _pid_space() -> str:
+    """The set of processes that a pid here is one of."""
+    try:
+        return f"{os.stat('/proc/self/ns/pid').st_ino:x}"
+    except OSError:
+        return "0"

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluice.kernels.expression import strict_math
 from sluice.kernels.expression.arrays import aligned, demand, numbers, rebuilt, unscaled_decimal, valid
 from sluice.kernels.expression.coercion import MAX_DIGITS, decimal_result
 from sluice.kernels.expression.tree import Datum, EvaluationError
@@ -212,16 +213,31 @@ def sign(array: pa.Array) -> pa.Array:
     return rebuilt(np.where(values == 0, values, np.sign(values)), valid(array), array.type)
 
 
-def power(base: Datum, exponent: Datum) -> Datum:
+def exponential(array: pa.Array) -> pa.Array:
+    return rebuilt(strict_math.exp(numbers(array)), valid(array), pa.float64())
+
+
+def power(base: Datum, exponent: Datum) -> pa.Array:
     """Java's pow: one to an infinite or undefined power is undefined."""
-    open_end = pc.and_(pc.equal(pc.abs(base), 1.0), pc.invert(pc.is_finite(exponent)))
-    return pc.if_else(open_end, pa.scalar(float("nan")), pc.power(base, exponent))
+    base, exponent = aligned(base, exponent)
+    x, y = numbers(base), numbers(exponent)
+    usual = np.isfinite(x) & np.isfinite(y) & (x != 0)
+    values = strict_math.pow(np.where(usual, x, 1.0), np.where(usual, y, 1.0))
+    if not usual.all():
+        with np.errstate(all="ignore"):
+            limits = np.where((np.abs(x) == 1) & ~np.isfinite(y), np.nan, np.power(x, y))
+        values = np.where(usual, values, limits)
+    return rebuilt(values, valid(base, exponent), pa.float64())
 
 
-def logarithm(value: Datum, *, function: str = "ln") -> Datum:
+def logarithm(array: pa.Array, *, ten: bool = False) -> pa.Array:
     """A logarithm, null for numbers that have none."""
-    return pc.if_else(pc.less_equal(value, 0.0), pa.scalar(None, pa.float64()), pc.call_function(function, [value]))
+    values = numbers(array)
+    present = valid(array) & ~(values <= 0)
+    found = (strict_math.log10 if ten else strict_math.log)(np.where(present, values, 1.0))
+    return rebuilt(found, present, pa.float64())
 
 
 def logarithm_to_base(base: Datum, value: Datum) -> Datum:
+    base, value = aligned(base, value)
     return pc.divide(logarithm(value), logarithm(base))

@@ -1,8 +1,4 @@
-"""Functions of numbers.
-
-exp, ln, log, log10 and power may differ from Spark's in the last binary digit: Java's library and the C library
-round them differently. All others are exact.
-"""
+"""Functions of numbers."""
 
 from __future__ import annotations
 
@@ -80,12 +76,12 @@ NUMERIC = {
     "ceiling": taking(ceil, 1),
     "round": taking(rounded, 1, 2),
     "sqrt": of_doubles(partial(arrow, function="sqrt")),
-    "exp": of_doubles(partial(arrow, function="exp")),
+    "exp": of_doubles(arithmetic.exponential),
     "sign": of_doubles(arithmetic.sign),
     "signum": of_doubles(arithmetic.sign),
     "ln": of_doubles(arithmetic.logarithm),
     "log": taking(log, 1, 2),
-    "log10": of_doubles(partial(arithmetic.logarithm, function="log10")),
+    "log10": of_doubles(partial(arithmetic.logarithm, ten=True)),
     "power": of_doubles(arithmetic.power, 2),
     "pow": of_doubles(arithmetic.power, 2),
 }

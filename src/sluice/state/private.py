@@ -1,0 +1,61 @@
+"""Files that are nobody else's business: in directories of our own that no other user can look or reach into.
+
+The local tiers lie where everybody may write. So a directory is made for us alone, and one that is there already is
+taken only if it is a directory (no link), ours, and closed to others; the same for each file in it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sluice.model.errors import StorageError
+
+
+def private_directory(path: Path) -> None:
+    """Make a directory for this user alone, or see that the one that is there is that."""
+    try:
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        found = path.lstat()
+    except OSError as problem:
+        raise StorageError(f"cannot make the directory {path}: {problem}") from problem
+    if stat.S_ISLNK(found.st_mode):
+        what = "is a link"
+    elif not stat.S_ISDIR(found.st_mode):
+        what = "is no directory"
+    elif found.st_uid != os.geteuid():
+        what = f"belongs to another user (uid {found.st_uid})"
+    elif found.st_mode & 0o077:
+        what = f"is open to other users (mode {stat.S_IMODE(found.st_mode):o})"
+    else:
+        return
+    raise StorageError(
+        f"{path} {what}: state is kept only where nobody else can read or change it. Remove it, or set memoryDir "
+        "and diskDir to directories of your own"
+    )
+
+
+def belongs_to_us(path: Path) -> bool:
+    """Whether this is a directory, no link to one, and this user's."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
+@contextmanager
+def opened(path: str, flags: int) -> Iterator[int]:
+    """The descriptor of a file of ours; never one that a link leads to. What is made is for this user alone."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise PermissionError(f"{path} is no file of this user")
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,86 @@
+"""Names, texts and errors that others wrote are shown as text: nothing in them runs, moves a cursor or is left out."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded import IDENTITY, record
+from test_cli import FakeSpark
+from test_report import FakeQuery, read
+
+from sluice.cli import run as running
+from sluice.cli.main import main
+from sluice.control.journal import Journal
+from sluice.dashboard.terminal import watch_all
+from sluice.state.storage import Storage
+
+CONTROLS = "\x1b[2J\x1b]0;owned\x07\r\x00\x9b31m\u202e"
+HOSTILE = f"</pre><script>alert(1)</script>\"'&amp;{CONTROLS}\nsecond \ud800"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """One in which everything that a user can name is hostile."""
+    stream = {"name": HOSTILE, "columns": [[HOSTILE, HOSTILE]], "eventTime": HOSTILE, "delay": None}
+    named = {**IDENTITY, "name": HOSTILE, "streams": [stream], "says": HOSTILE}
+    journal = Journal(Storage(str(tmp_path / "ck")))
+    journal.storage.make_dir()
+    journal.claim({key: value for key, value in named.items() if key != "format"})
+    decision = {"epoch": 0, "policy": HOSTILE, "action": HOSTILE, "unit": 1, "site": 0, "reason": HOSTILE}
+    one = record(0, decisions=({**decision, "refused": HOSTILE},))
+    one.figures["streams"][0]["name"] = HOSTILE
+    one.figures["sites"][0]["executor"] = HOSTILE
+    journal.commit(one)
+    return tmp_path / "ck"
+
+
+def assert_plain(text: str) -> None:
+    """Lines of printable characters."""
+    assert [c for c in text if not c.isprintable() and c != "\n"] == []
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["top", "--once"]])
+def test_what_a_terminal_shows_of_a_checkpoint(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert main([*command, str(checkpoint)]) == 0
+    shown = capsys.readouterr().out
+    assert_plain(shown)
+    assert "alert(1)" in shown and "owned" in shown
+
+
+def test_a_report_of_a_checkpoint(checkpoint: Path, tmp_path: Path) -> None:
+    assert main(["report", str(checkpoint), "-o", str(tmp_path / "r.html")]) == 0
+    page = read(tmp_path / "r.html")
+    assert page.text.count("alert(1)") >= 8 and "second \N{REPLACEMENT CHARACTER}" in page.text
+
+
+def test_an_error_that_quotes_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(tmp_path / "none\x1b[2J\x07")]) == 2
+    said = capsys.readouterr().err
+    assert_plain(said)
+    assert "none [2J" in said
+
+
+def test_a_query_that_fails_with_somebodys_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = FakeSpark()
+    monkeypatch.setattr(running, "_session", lambda wanted, scratch: session)
+    flow = "def define(spark):\n    return spark.writer('a', RuntimeError('the file x\\x1b[2J\\x07 is damaged'))\n"
+    (tmp_path / "flow.py").write_text(flow)
+    assert main(["run", str(tmp_path / "flow.py")]) == 1
+    said = capsys.readouterr().err
+    assert_plain(said)
+    assert "the file x [2J  is damaged" in said
+
+
+def test_lines_of_several_queries() -> None:
+    out = io.StringIO()
+    queries: list[Any] = [FakeQuery(2, HOSTILE), FakeQuery(2, "desk")]
+    watch_all(queries, out)
+    assert_plain(out.getvalue())
+    assert "alert(1)" in out.getvalue()

@@ -1,0 +1,121 @@
+"""A checkpoint has one owner at a time, and what is on record is what was put there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from recorded import owned_journal, record
+
+from sluice.control.journal import KEPT, Journal
+from sluice.model.errors import CheckpointError, SluiceError
+from sluice.state.storage import Storage, watch
+
+
+def numbers(journal: Journal) -> list[int]:
+    return [r.number for r in journal.epochs()]
+
+
+class TestOwner:
+    def test_who_was_there_before_commits_no_more(self, tmp_path: Path) -> None:
+        first = owned_journal(str(tmp_path))
+        first.commit(record(0))
+        second = owned_journal(str(tmp_path))
+        with pytest.raises(CheckpointError, match=r"belongs to process \d+ on \S+ \(since .* UTC\); this is process"):
+            first.commit(record(1))
+        second.commit(record(1))
+        assert not first.is_owned() and second.is_owned()
+        assert numbers(second) == [0, 1]
+
+    @pytest.mark.parametrize("ahead", [1, 2, KEPT - 1, KEPT, KEPT + 1, 3 * KEPT])
+    def test_nor_when_its_place_in_the_journal_is_free_again(self, tmp_path: Path, ahead: int) -> None:
+        """Old entries are deleted; the one that the first driver was about to put may be among them."""
+        first = owned_journal(str(tmp_path))
+        first.commit(record(0))
+        second = owned_journal(str(tmp_path))
+        for number in range(1, 1 + ahead):
+            second.commit(record(number))
+        on_record = numbers(second)
+        with pytest.raises(CheckpointError, match="was taken over"):
+            first.commit(record(1))
+        assert numbers(second) == on_record
+        assert second.newest() is not None and second.newest().record.number == ahead
+
+    def test_an_entry_put_too_late_by_a_driver_that_died_is_no_ones(self, tmp_path: Path) -> None:
+        first = owned_journal(str(tmp_path))
+        first.commit(record(0))
+        second = owned_journal(str(tmp_path))
+        for number in range(1, KEPT + 10):
+            second.commit(record(number))
+
+        def die(operation: str, path: str) -> None:
+            if operation == "list":
+                raise KeyboardInterrupt
+
+        with watch(die), pytest.raises(KeyboardInterrupt):
+            first.commit(record(1))
+        stray = second.indexes()[0]
+        assert stray == 2
+        third = owned_journal(str(tmp_path))
+        assert third.head is not None and third.head.record.number == KEPT + 9
+        third.commit(record(KEPT + 10))
+        assert stray not in third.indexes()
+        assert len(third.indexes()) == KEPT
+
+    def test_two_that_go_on_from_the_same_entry(self, tmp_path: Path) -> None:
+        newest = owned_journal(str(tmp_path)).newest()
+        drivers = [Journal(Storage(str(tmp_path))) for _ in range(2)]
+        assert newest is not None
+        assert [d.take_over(run, 0.0, newest, newest.record) for run, d in zip("ab", drivers, strict=True)] == [
+            True,
+            False,
+        ]
+
+    def test_a_put_that_is_tried_again_by_the_stores_client(self, tmp_path: Path) -> None:
+        """It reached the store and its answer was lost: the second try meets what the first has put."""
+        journal = owned_journal(str(tmp_path))
+        put = journal.storage.put_if_absent
+        journal.storage.put_if_absent = lambda name, data: put(name, data) and put(name, data)  # type: ignore[method-assign]
+        journal.commit(record(0))
+        assert numbers(journal) == [0]
+
+    def test_owners_that_never_commit_leave_no_trail(self, tmp_path: Path) -> None:
+        owned_journal(str(tmp_path)).commit(record(0))
+        for _ in range(3):
+            journal = owned_journal(str(tmp_path))
+        assert numbers(journal) == [0]
+        for number in range(1, 2 * KEPT):
+            journal.commit(record(number))
+        assert len(journal.indexes()) == KEPT
+
+
+def damaged(data: bytes, how: str, at: int) -> bytes:
+    if how == "cut":
+        return data[:at]
+    return data[:at] + bytes([data[at] ^ (1 << (at % 8))]) + data[at + 1 :]
+
+
+class TestDamage:
+    @pytest.mark.parametrize("how", ["cut", "flip"])
+    @pytest.mark.parametrize("name", ["flow.json", "journal/000000000003.json"])
+    def test_no_byte_can_change_unnoticed(self, tmp_path: Path, name: str, how: str) -> None:
+        journal = owned_journal(str(tmp_path))
+        for number in range(3):
+            journal.commit(record(number))
+        file = tmp_path / name
+        whole = file.read_bytes()
+        for at in range(0, len(whole), 7):
+            file.write_bytes(damaged(whole, how, at))
+            with pytest.raises(SluiceError, match=file.name):
+                journal.recognised()
+                journal.newest()
+
+    def test_an_entry_of_another_checkpoint(self, tmp_path: Path) -> None:
+        mine, other = owned_journal(str(tmp_path / "mine")), owned_journal(str(tmp_path / "other"))
+        for number in range(3):
+            mine.commit(record(number))
+            other.commit(record(number, rows=50))
+        name = "journal/000000000003.json"
+        (tmp_path / "mine" / name).write_bytes((tmp_path / "other" / name).read_bytes())
+        with pytest.raises(CheckpointError, match="does not continue"):
+            mine.newest()

@@ -1,0 +1,133 @@
+"""What each site is handed: its own runs under any routing, its own part of the record, and no other site's."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from direct import DirectQuery
+from hypothesis import given
+from hypothesis import strategies as st
+from specs import SECOND, TIME, join, stream
+
+from sluice.model import state
+from sluice.model.epoch import Behind, EpochRecord, Queues
+from sluice.model.routing import Ranges, Routing, intersect, ranges, unite
+from sluice.model.state import Manifest, RunRef, SegmentRef, reassign
+from sluice.spark.site import SiteTask
+
+UNITS = 12
+
+
+def segment(name: str, units: Ranges = ((0, UNITS),), **values: int) -> SegmentRef:
+    base = dict(offset=0, length=100, input=0, rows=10, earliest=0, middle=0, latest=0, base=0, shift=0, level=0)
+    counts = (1,) * sum(high - low for low, high in units)
+    return SegmentRef(id=name, file=f"{name}.segments", units=units, counts=counts, checksum=0, **{**base, **values})
+
+
+def reassigned_one_by_one(manifests: tuple[Manifest, ...], routing: Routing) -> tuple[Manifest, ...]:
+    """What `reassign` means: every site looks through the runs of all."""
+    out = []
+    for site in range(routing.sites):
+        held: dict[str, RunRef] = {}
+        for run in (run for manifest in manifests for run in manifest):
+            units = intersect(run.units, routing.ranges_of(site))
+            if units and run.segment.id in held:
+                held[run.segment.id] = replace(run, units=unite(held[run.segment.id].units, units))
+            elif units:
+                held[run.segment.id] = replace(run, units=units)
+        out.append(tuple(sorted(held.values(), key=lambda r: (r.segment.input, r.segment.latest, r.segment.id))))
+    return tuple(out)
+
+
+@st.composite
+def routings(draw: st.DrawFn) -> Routing:
+    sites = draw(st.integers(1, 5))
+    return Routing(sites, tuple(draw(st.lists(st.integers(0, sites - 1), min_size=UNITS, max_size=UNITS))))
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> list[SegmentRef]:
+    written = st.sets(st.integers(0, UNITS - 1), min_size=1).map(lambda units: ranges(sorted(units)))
+    times = draw(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2), written), max_size=8))
+    return [segment(f"s{i}", units, input=input_, latest=latest) for i, (input_, latest, units) in enumerate(times)]
+
+
+@given(segments(), st.lists(routings(), min_size=1, max_size=4))
+def test_runs_follow_their_units_through_any_routings(written, path):
+    manifests = reassigned_one_by_one((tuple(RunRef(ref, ref.units) for ref in written),), path[0])
+    for routing in path[1:]:
+        assert reassign(manifests, routing) == (manifests := reassigned_one_by_one(manifests, routing))
+
+
+def many_sites(sites: int, runs: int, units: int) -> tuple[Routing, tuple[Manifest, ...]]:
+    routing = Routing.even(units, sites)
+    held = [routing.ranges_of(site) for site in range(sites)]
+    refs = [[segment(f"{site:03d}-{run:03d}", held[site], latest=run) for run in range(runs)] for site in range(sites)]
+    return routing, tuple(tuple(RunRef(ref, ref.units) for ref in mine) for mine in refs)
+
+
+def test_a_move_touches_no_run_of_other_sites_and_divides_units_once(monkeypatch):
+    divided: list[Ranges] = []
+    divide = state.divide
+    monkeypatch.setattr(state, "divide", lambda units, owners: divided.append(units) or divide(units, owners))
+    routing, manifests = many_sites(sites=64, runs=20, units=256)
+    after = reassign(manifests, routing.moved(4, 9, since=1))
+    assert len(divided) == 64  # not once a run, nor once for each pair of a run and a site
+    known = {id(run) for manifest in manifests for run in manifest}
+    assert [site for site, runs in enumerate(after) if not {id(run) for run in runs} <= known] == [1, 9]
+    assert [run.units for run in after[1]] == [((5, 8),)] * 20
+    assert sum(run.units == ((4, 5),) for run in after[9]) == 20
+
+
+@given(routings())
+def test_the_units_of_all_sites_at_once_are_those_of_each(routing):
+    assert [ranges(units.tolist()) for units in routing.held()] == [routing.ranges_of(s) for s in range(routing.sites)]
+
+
+def test_a_run_travels_without_what_was_counted_on_the_way():
+    run = RunRef(segment("s"), ((2, 5),))
+    size = len(pickle.dumps(run))
+    assert run.rows == 3
+    assert len(pickle.dumps(run)) == size and pickle.loads(pickle.dumps(run)) == run
+
+
+@given(routings(), st.data())
+def test_a_share_has_what_is_of_its_site(routing, data):
+    sets = data.draw(st.lists(st.sets(st.integers(0, UNITS - 1), min_size=1), max_size=3))
+    behind = tuple(Behind(level, ranges(sorted(units)), (level, None)) for level, units in enumerate(sets))
+    sites = range(routing.sites)
+    queues = tuple(Queues(site, 0, (site,), (), 0.0) for site in (*sites, routing.sites))  # of one that is gone, too
+    manifests = reassigned_one_by_one(((RunRef(segment("s"), ((0, UNITS),)),),), routing)
+    shares = EpochRecord(3, (7,), routing, manifests, behind=behind, queues=queues).shares()
+    for site, share in zip(sites, shares, strict=True):
+        assert share.manifest == manifests[site] and share.queues == (queues[site],) and share.arriving == ()
+        own = [replace(b, units=intersect(b.units, routing.ranges_of(site))) for b in behind]
+        assert list(share.behind) == [b for b in own if b.units]
+
+
+class OwnShareOnly(DirectQuery):
+    """Every site's task has nothing that can be read in place of the other sites' shares."""
+
+    def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
+        own = self.tokens.index(token)
+        assert not (task.before.manifests or task.before.behind or task.before.queues)
+        shares = tuple(share if site == own else b"" for site, share in enumerate(task.shares))
+        return super().at_site(replace(task, shares=shares), level, token, blobs)
+
+
+def test_a_site_needs_no_other_sites_share(tmp_path):
+    a, b = stream("a"), stream("b")
+    rng = np.random.default_rng(1)
+    queries = {kind: kind(join([a, b]), tmp_path / kind.__name__, sites=4) for kind in (DirectQuery, OwnShareOnly)}
+    for epoch in range(6):
+        times = pa.array(epoch * SECOND + np.sort(rng.integers(0, SECOND, 50)), TIME)
+        rows = pa.table([rng.integers(0, 20, 50), times, np.arange(50)], schema=a.schema)
+        for query in queries.values():
+            query.run([rows, rows])
+    results = [query.results() for query in queries.values()]
+    assert results[0].num_rows > 0 and results[0].num_rows == results[1].num_rows
+    for query in queries.values():
+        query.close()
