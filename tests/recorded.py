@@ -25,12 +25,12 @@ IDENTITY = {
 }
 
 
-def owned_journal(uri: str, name: str = "desk") -> Journal:
+def owned_journal(uri: str, name: str = "desk", **more: Any) -> Journal:
     """The journal of a flow's checkpoint, made if need be, by a driver that has just taken it over."""
     storage = Storage(uri)
     storage.make_dir()
     journal = Journal(storage)
-    journal.claim({k: v for k, v in IDENTITY.items() if k != "format"} | {"name": name})
+    journal.claim({k: v for k, v in IDENTITY.items() if k != "format"} | {"name": name, **more})
     first = EpochRecord(-1, (None,), Routing.even(UNITS, 2), ((),) * 2)
     assert journal.take_over("ab12", AT, journal.newest(), first)
     return journal

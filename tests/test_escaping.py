@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import IDENTITY, record
+from recorded import owned_journal, record
 from test_cli import FakeSpark
 from test_report import FakeQuery, read
 
 from sluice.cli import run as running
 from sluice.cli.main import main
-from sluice.control.journal import Journal
 from sluice.dashboard.terminal import watch_all
-from sluice.state.storage import Storage
 
 CONTROLS = "\x1b[2J\x1b]0;owned\x07\r\x00\x9b31m\u202e"
 HOSTILE = f"</pre><script>alert(1)</script>\"'&amp;{CONTROLS}\nsecond \ud800"
@@ -25,10 +23,7 @@ HOSTILE = f"</pre><script>alert(1)</script>\"'&amp;{CONTROLS}\nsecond \ud800"
 def checkpoint(tmp_path: Path) -> Path:
     """One in which everything that a user can name is hostile."""
     stream = {"name": HOSTILE, "columns": [[HOSTILE, HOSTILE]], "eventTime": HOSTILE, "delay": None}
-    named = {**IDENTITY, "name": HOSTILE, "streams": [stream], "says": HOSTILE}
-    journal = Journal(Storage(str(tmp_path / "ck")))
-    journal.storage.make_dir()
-    journal.claim({key: value for key, value in named.items() if key != "format"})
+    journal = owned_journal(str(tmp_path / "ck"), HOSTILE, streams=[stream], says=HOSTILE)
     decision = {"epoch": 0, "policy": HOSTILE, "action": HOSTILE, "unit": 1, "site": 0, "reason": HOSTILE}
     one = record(0, decisions=({**decision, "refused": HOSTILE},))
     one.figures["streams"][0]["name"] = HOSTILE

@@ -24,7 +24,7 @@ UNITS = 12
 def segment(name: str, units: Ranges = ((0, UNITS),), **values: int) -> SegmentRef:
     base = dict(offset=0, length=100, input=0, rows=10, earliest=0, middle=0, latest=0, base=0, shift=0, level=0)
     counts = (1,) * sum(high - low for low, high in units)
-    return SegmentRef(id=name, file=f"{name}.segments", units=units, counts=counts, checksum=0, **{**base, **values})
+    return SegmentRef(id=name, file=f"{name}.segments", units=units, counts=counts, blocks=(), **{**base, **values})
 
 
 def reassigned_one_by_one(manifests: tuple[Manifest, ...], routing: Routing) -> tuple[Manifest, ...]:

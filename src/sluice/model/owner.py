@@ -27,7 +27,7 @@ class Owner:
     def __str__(self) -> str:
         """
         >>> str(Owner("ab12", "db3", 4711, 1_794_711_267.0, 5))
-        'process 4711 on db3 (since 2026-11-15 01:34:27 UTC)'
+        'process 4711 on db3 (since 2026-11-15 02:54:27 UTC)'
         """
         since = datetime.fromtimestamp(self.since, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
         return f"process {self.process} on {self.host} (since {since})"

@@ -44,9 +44,9 @@ class Listing:
         (9, True)
         >>> first.after(3, 1).number, first.after(3, 1).is_compact
         (10, False)
-        >>> last = Listing(number=38, compact=19, interval=20, files=50_000)
+        >>> last = Listing(number=58, compact=39, interval=20, files=50_000)
         >>> last.after(3, 1).number, last.after(3, 1).interval
-        (59, 40)
+        (79, 40)
         """
         total = self.files + files
         if self.number < 0:

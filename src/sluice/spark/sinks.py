@@ -66,7 +66,9 @@ class ParquetSink:
                 "top. Give a new path, or remove the old results"
             )
         _refuse_later(self.path, names, newest.epoch)
-        _check_waiting(self.storage, f"{MARK}{query}", newest.parts, thoroughly=True)
+        _check_parts(self.storage, f"{MARK}{query}", newest.parts, thoroughly=True)
+        if not self.log.has(newest):  # some may have been renamed before their driver died
+            _check_parts(self.storage, "", newest.parts, thoroughly=True)
         self.log.check(newest)
 
     def open(self, query: str, newest: Results) -> None:
@@ -84,7 +86,7 @@ class ParquetSink:
 
     def deliver(self, results: Results) -> None:
         if results.parts:
-            _check_waiting(self.storage, self.staging.directory, results.parts)
+            _check_parts(self.storage, self.staging.directory, results.parts)
             self.storage.move_all([(f"{self.staging.directory}/{part.name}", part.name) for part in results.parts])
             self.log.add(results)
 
@@ -107,7 +109,7 @@ class BatchSink:
         self.handed_over: tuple[Part, ...] = ()
 
     def check(self, query: str | None, newest: Results) -> None:
-        _check_waiting(self.storage, self.directory, newest.parts, thoroughly=True)
+        _check_parts(self.storage, self.directory, newest.parts, thoroughly=True)
 
     def open(self, query: str, newest: Results) -> None:
         self.storage.make_dir(self.directory)
@@ -119,7 +121,7 @@ class BatchSink:
         return before
 
     def deliver(self, results: Results) -> None:
-        _check_waiting(self.storage, self.directory, results.parts)
+        _check_parts(self.storage, self.directory, results.parts)
         self.function(self._frame([p.name for p in results.parts], self.directory), results.epoch)
         outdated = [p for p in self.handed_over if p not in results.parts]
         self.storage.delete_all(f"{self.directory}/{part.name}" for part in outdated)
@@ -142,6 +144,7 @@ class MemorySink(BatchSink):
 
     def check(self, query: str | None, newest: Results) -> None:
         super().check(query, newest)
+        _check_parts(self.storage, self.view, newest.parts, thoroughly=True)
         _refuse_later(f"view {self.name}", (e.name for e in self.storage.files(self.view)), newest.epoch)
 
     def open(self, query: str, newest: Results) -> None:
@@ -151,7 +154,7 @@ class MemorySink(BatchSink):
     def deliver(self, results: Results) -> None:
         """Only parts of committed epochs are ever moved to where the view looks."""
         if results.parts:
-            _check_waiting(self.storage, self.directory, results.parts)
+            _check_parts(self.storage, self.directory, results.parts)
             moves = [(f"{self.directory}/{part.name}", f"{self.view}/{part.name}") for part in results.parts]
             self.storage.move_all(moves)
             self._show(True)
@@ -161,19 +164,20 @@ class MemorySink(BatchSink):
         self._frame([""] if any_results else [], self.view).createOrReplaceTempView(self.name)
 
 
-def _check_waiting(storage: Storage, directory: str, parts: tuple[Part, ...], thoroughly: bool = False) -> None:
-    """See that the parts that wait to be shown are as their site wrote them: by their size, or thoroughly."""
+def _check_parts(storage: Storage, directory: str, parts: tuple[Part, ...], thoroughly: bool = False) -> None:
+    """See that those parts of an epoch that lie in a directory are as their site wrote them: by their size, or
+    thoroughly."""
     if not parts:
         return
-    waiting = {entry.name: entry.size for entry in storage.files(directory)}
+    here = {entry.name: entry.size for entry in storage.files(directory)}
     for part in parts:
-        name = f"{directory}/{part.name}"
-        if part.name not in waiting:
-            continue  # shown already, or the move or the function will miss it
-        is_whole = waiting[part.name] == part.bytes
+        name = f"{directory}/{part.name}".lstrip("/")
+        if part.name not in here:
+            continue  # it waits elsewhere, or the move or the function will miss it
+        is_whole = here[part.name] == part.bytes
         if not is_whole or (thoroughly and zlib.crc32(storage.read(name)) != part.checksum):
             raise StorageError(
-                f"{storage.path(name)} is damaged ({waiting[part.name]:,} bytes, {part.bytes:,} were written): these "
+                f"{storage.path(name)} is damaged ({here[part.name]:,} bytes, {part.bytes:,} were written): these "
                 "are results of a committed epoch that were not shown yet, and they are not shown. Restore the file, "
                 "or start anew with a new checkpointLocation and path"
             )
