@@ -339,7 +339,7 @@ def written(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = {"path": root / "out", "checkpointLocation": root / "ck", "partitions": 8, "sites": 2}
     query = joined.writeStream.format("parquet").options(**options).trigger(availableNow=True).start()
     query.awaitTermination()
-    assert len(list((root / "ck" / "journal").iterdir())) == 2
+    assert len(list((root / "ck" / "journal").iterdir())) == 3
     return root
 
 
@@ -382,20 +382,19 @@ class TestCheckpoint:
     @pytest.mark.parametrize(
         ("file", "content", "message"),
         [
-            ("flow.json", lambda d: json.dumps({**d, "format": 99}), r"has format 99.*reads format 4"),
+            ("flow.json", lambda d: json.dumps({**d["content"], "format": 99}), r"has format 99.*reads format 5"),
             ("flow.json", lambda d: json.dumps(d)[:-20], r"flow\.json is damaged"),
             ("flow.json", lambda d: "", r"flow\.json is damaged"),
             ("flow.json", lambda d: "[]", r"flow\.json is damaged"),
             (
                 "flow.json",
-                lambda d: json.dumps({k: v for k, v in d.items() if k != "id"}),
-                r"flow\.json is damaged.*id",
+                lambda d: json.dumps(d["content"]),
+                r"flow\.json is damaged.*checksum",
             ),
-            ("journal/000000000001.json", lambda d: json.dumps(d)[:100], r"000000000001\.json is damaged"),
-            ("journal/000000000001.json", lambda d: "", r"000000000001\.json is damaged"),
-            ("journal/000000000001.json", lambda d: "{}", r"000000000001\.json is damaged"),
-            ("journal/000000000001.json", lambda d: json.dumps({**d, "sites": 7}), r"000000000001\.json is damaged"),
-            ("journal/000000000001.json", lambda d: json.dumps({**d, "format": 99}), r"000000000001\.json .*format 99"),
+            ("journal/000000000002.json", lambda d: json.dumps(d)[:100], r"000000000002\.json is damaged"),
+            ("journal/000000000002.json", lambda d: "", r"000000000002\.json is damaged"),
+            ("journal/000000000002.json", lambda d: "{}", r"000000000002\.json is damaged"),
+            ("journal/000000000002.json", lambda d: json.dumps({**d, "sites": 7}), r"000000000002\.json is damaged"),
             ("journal/notes.json", lambda d: "{}", r"notes\.json"),
         ],
     )
@@ -428,7 +427,7 @@ class TestCheckpoint:
         shutil.copytree(written / "ck", tmp_path / "ck")
         shutil.rmtree(tmp_path / "ck" / "spark")
         if kept == 0:
-            (tmp_path / "ck" / "journal" / "000000000001.json").unlink()
+            (tmp_path / "ck" / "journal" / "000000000002.json").unlink()
         writer = kept_join(spark, written).writeStream.format("noop")
         writer = writer.options(checkpointLocation=tmp_path / "ck", partitions=8, sites=2).trigger(availableNow=True)
         with pytest.raises(Exception, match=r"was deleted or restored"):

@@ -143,6 +143,8 @@ class Epochs:
         """Become the owner of the checkpoint, if nothing speaks against it."""
         while True:
             known = (self.journal.identity() or {}).get("id")
+            if known is not None:
+                self.journal.claim({"id": new_id, **self.identity})
             newest = self.journal.newest()
             record = self.record if newest is None else newest.record
             try:

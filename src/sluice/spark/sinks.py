@@ -65,6 +65,12 @@ class ParquetSink:
                 f"path {self.path!r} holds the results of another query, and those of a new checkpoint would come on "
                 "top. Give a new path, or remove the old results"
             )
+        if f"{MARK}{query}" not in names and newest.listing.files:
+            raise CheckpointError(
+                f"path {self.path!r} has none of the results that this checkpoint has shown so far: it is another path "
+                "than before, or its content was removed. Give the path as it was, or start anew with a new "
+                "checkpointLocation"
+            )
         _refuse_later(self.path, names, newest.epoch)
         _check_parts(self.storage, f"{MARK}{query}", newest.parts, thoroughly=True)
         if not self.log.has(newest):  # some may have been renamed before their driver died
