@@ -16,8 +16,8 @@ setup: ## prepare .venv, and a Java for Spark if there is none (again: only what
 demo: setup ## streams joined while one site turns slow, under static and hybrid; checked against batch queries
 	@$(RUN) python examples/demo.py $(ARGS)
 
-test: setup ## all tests but the slow ones; ARGS="-k join" narrows them
-	@$(RUN) python -m pytest -m "not slow" $(ARGS)
+test: setup ## all tests but the slow ones, in two processes; ARGS="-k join" narrows them
+	@$(RUN) python -m pytest -m "not slow" -n 2 --dist loadfile $(ARGS)
 
 test-slow: setup ## the long tests: kills, suspensions, damage, chaos and soak
 	@$(RUN) python -m pytest -m slow $(ARGS)
