@@ -71,14 +71,6 @@ class TestOwner:
             False,
         ]
 
-    def test_a_put_that_is_tried_again_by_the_stores_client(self, tmp_path: Path) -> None:
-        """It reached the store and its answer was lost: the second try meets what the first has put."""
-        journal = owned_journal(str(tmp_path))
-        put = journal.storage.put_if_absent
-        journal.storage.put_if_absent = lambda name, data: put(name, data) and put(name, data)  # type: ignore[method-assign]
-        journal.commit(record(0))
-        assert numbers(journal) == [0]
-
     def test_owners_that_never_commit_leave_no_trail(self, tmp_path: Path) -> None:
         owned_journal(str(tmp_path)).commit(record(0))
         for _ in range(3):

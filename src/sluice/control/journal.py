@@ -195,14 +195,10 @@ class Journal:
     def _put(self, index: int, owner: Owner, before: int, record: EpochRecord) -> bool:
         doc = {"index": index, "before": before, "owner": asdict(owner), "record": record.as_json()}
         data, checksum = _encode(doc)
-        # a store's client that tries a put again can meet what it has put itself
-        put = self.storage.put_if_absent(_name(index), data) or self._is_there(index, data)
+        put = self.storage.put_if_absent(_name(index), data)
         if put:
             self.head = Entry(index, owner, before, record, checksum)
         return put
-
-    def _is_there(self, index: int, data: bytes) -> bool:
-        return self.storage.size(_name(index)) == len(data) and self.storage.read(_name(index)).to_pybytes() == data
 
     def _parse(self, name: str) -> tuple[dict[str, Any], int]:
         """A file's content and its checksum. What older formats wrote had none: it is read, to be refused by format."""
