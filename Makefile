@@ -17,7 +17,7 @@ demo: setup ## streams joined while one site turns slow, under static and hybrid
 	@$(RUN) python examples/demo.py $(ARGS)
 
 test: setup ## all tests but the slow ones, in two processes; ARGS="-k join" narrows them
-	@$(RUN) python -m pytest -m "not slow" -n 2 --dist loadfile $(ARGS)
+	@$(RUN) python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-slow: setup ## the long tests: kills, suspensions, damage, chaos and soak
 	@$(RUN) python -m pytest -m slow $(ARGS)

@@ -18,6 +18,14 @@ settings.register_profile("thorough", deadline=None, suppress_health_check=list(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+LONG = ("test_kills.py", "test_crashes.py", "test_sites.py", "test_suspended_drivers.py", "test_files_as_spark.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of few tests that take long come first, or one process would be left with them at the end."""
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """One local session for all tests that need Spark."""
