@@ -32,6 +32,8 @@ MERGE_BYTES = FAN_IN * PIECE_BYTES
 """A merge of more would hold an epoch up for long."""
 LARGE_BYTES = PIECE_BYTES // 4
 """Smaller runs are merged when they are many, not for what they hold too much: that costs more than it saves."""
+REPLACED = 1.0
+"""How many times the bytes of older runs the newer ones have when they are merged with them for what they replace."""
 ONE_KEY_BYTES = 1 << 30
 """So many bytes of one hash are merged at most: at 2 GB a column of text is full."""
 SMALLEST_BYTES = 16 << 10
@@ -112,9 +114,8 @@ def _due(runs: Sequence[RunRef], keep_from: int | None, retention: int | None, s
 def _replaced(by_range: dict[HashRange, list[RunRef]]) -> Iterator[Merge]:
     """Merges after which little is left of what newer rows have replaced, those of wide ranges first."""
     alone = [hashes for hashes in by_range if _is_one(hashes)]  # a key with many rows has no part in what is around it
-    ranges = sorted(
-        (r for r in by_range if not _is_one(r)), key=lambda r: (r[0], -r[1])
-    )  # wide ones before those inside
+    # wide ones before those inside
+    ranges = sorted((r for r in by_range if not _is_one(r)), key=lambda r: (r[0], -r[1]))
     bytes_at = [sum(run.bytes for run in by_range[hashes]) for hashes in ranges]
     bytes_before = [0.0, *accumulate(bytes_at)]
     lows = [low for low, _ in ranges]
@@ -126,18 +127,18 @@ def _replaced(by_range: dict[HashRange, list[RunRef]]) -> Iterator[Merge]:
         below = bytes_before[inside.stop] - bytes_before[inside.start]
         if not inside:
             yield from _outweighed(hashes, here)
-        elif 2 * size >= below and size + below <= MERGE_BYTES:
+        elif size >= REPLACED * below and size + below <= MERGE_BYTES:
             yield Merge([*here, *(run for j in inside for run in by_range[ranges[j]])], hashes)
-        elif 2 * size >= below and size <= MERGE_BYTES:
+        elif size >= REPLACED * below and size <= MERGE_BYTES:
             yield Merge(here, hashes, [ranges[j] for j in inside])
 
 
 def _outweighed(hashes: HashRange, runs: Sequence[RunRef]) -> Iterator[Merge]:
-    """A merge of all runs of a range, where the others are half as large as the largest."""
+    """A merge of all runs of a range, where the others are as large as the largest."""
     sizes = [run.bytes for run in runs]
     most = ONE_KEY_BYTES if _is_one(hashes) else MERGE_BYTES
     largest = max(sizes)
-    if len(runs) > 1 and largest >= LARGE_BYTES and 1.5 * largest <= sum(sizes) <= most:
+    if len(runs) > 1 and largest >= LARGE_BYTES and (1 + REPLACED) * largest <= sum(sizes) <= most:
         yield Merge(runs, hashes)
 
 
