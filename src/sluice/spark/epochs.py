@@ -129,14 +129,15 @@ class Epochs:
         """Take the checkpoint over, go to its newest epoch, and remove what did not become part of it. Returns its
         id."""
         self.query = self._take_over(new_id)
-        self.storage.make_dir(STATE)
-        for output, sink in enumerate(self.sinks):
-            sink.open(self.query, self.record.results_of(output))
-        self.delivered = self._was_delivered()
-        if self.record.figures.get("catchUp") and not self.delivered:  # Spark does not ask for its results again
-            self._deliver(self.record)
-        self.journal.remove_drafts()
-        self._tidy()
+        with self.telling_of_other_owners():
+            self.storage.make_dir(STATE)
+            for output, sink in enumerate(self.sinks):
+                sink.open(self.query, self.record.results_of(output))
+            self.delivered = self._was_delivered()
+            if self.record.figures.get("catchUp") and not self.delivered:  # Spark does not ask for its results again
+                self._deliver(self.record)
+            self.journal.remove_drafts()
+            self._tidy()
         return self.query
 
     def _take_over(self, new_id: str) -> str:
@@ -150,15 +151,14 @@ class Epochs:
             try:
                 for output, sink in enumerate(self.sinks):
                     sink.check(known, record.results_of(output))
+                self.storage.make_dir()
+                identity = self.journal.claim({"id": new_id, **self.identity})
+                if self.journal.take_over(self.run_id, self.clock(), newest, record):
+                    self.record = record
+                    return str(identity["id"])
             except SluiceError:
-                if self._has_moved_on(newest):  # while its owner was still at work
-                    continue
-                raise
-            self.storage.make_dir()
-            identity = self.journal.claim({"id": new_id, **self.identity})
-            if self.journal.take_over(self.run_id, self.clock(), newest, record):
-                self.record = record
-                return str(identity["id"])
+                if not self._has_moved_on(newest):  # else its owner was still at work, or there is another one
+                    raise
 
     def _has_moved_on(self, newest: Entry | None) -> bool:
         return self.journal.indexes()[-1:] != ([] if newest is None else [newest.index])
