@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from sluice.control.journal import Journal
+from sluice.model.epoch import EpochRecord
+from sluice.state.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,10 @@ class Epoch:
         return self.rows / self.seconds
 
     @classmethod
-    def of(cls, record: dict[str, Any], before: float) -> Epoch:
-        figures, sites = record["figures"], record["figures"]["sites"]
+    def of(cls, record: EpochRecord, before: float) -> Epoch:
+        figures, sites = record.figures, record.figures["sites"]
         return cls(
-            number=record["epoch"],
+            number=record.number,
             committed=figures["committedAt"],
             seconds=max(figures["committedAt"] - before, 1e-6),
             rows=figures["rowsIn"],
@@ -46,7 +49,7 @@ class Epoch:
             units=tuple(site["units"] for site in sites),
             memory=tuple(site["memoryBytes"] for site in sites),
             limits=tuple(site["memoryLimit"] for site in sites),
-            moves=sum(1 for d in record["decisions"] if d["action"] == "move" and not d["refused"]),
+            moves=sum(1 for d in record.decisions if d["action"] == "move" and not d["refused"]),
             spills=figures["spills"],
             fetches=figures["fetches"],
             on_disk=sum(site["spilledUnits"] for site in sites),
@@ -57,13 +60,17 @@ class Watch:
     """Gives every epoch once, soon after its commit. Reads file names until there is a new one, which costs little."""
 
     def __init__(self, checkpoint: Path, begun: float) -> None:
-        self.journal, self.next, self.last = checkpoint / "journal", 0, begun
+        self.directory, self.journal = checkpoint / "journal", Journal(Storage(str(checkpoint)))
+        self.next, self.number, self.last = 0, -1, begun
         self.decisions: list[dict[str, Any]] = []
 
     def new(self) -> Iterator[Epoch]:
-        while (path := self.journal / f"{self.next:012d}.json").exists():
-            record = json.loads(path.read_text())
+        while (self.directory / f"{self.next:012d}.json").exists():
+            record = self.journal.read(self.next).record
+            self.next += 1
+            if record.number <= self.number:  # only its owner is new
+                continue
             epoch = Epoch.of(record, self.last)
-            self.next, self.last = self.next + 1, epoch.committed
-            self.decisions += record["decisions"]
+            self.number, self.last = record.number, epoch.committed
+            self.decisions += record.decisions
             yield epoch
