@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
-from sluice.state.files import Entry, Finish, Listing
+from sluice.state.files import Contents, Entry, Finish
 
 
 class FileSystemFiles:
@@ -28,10 +28,10 @@ class FileSystemFiles:
     def make_dir(self, name: str) -> None:
         self.fs.create_dir(self.path(name), recursive=True)
 
-    def listing(self, name: str) -> Listing:
+    def listing(self, name: str) -> Contents:
         inside = self.fs.get_file_info(arrow_fs.FileSelector(self.path(name), allow_not_found=True))
         files = [Entry(i.base_name, i.size or 0) for i in inside if i.type == arrow_fs.FileType.File]
-        return Listing(files, [i.base_name for i in inside if i.type != arrow_fs.FileType.File])
+        return Contents(files, [i.base_name for i in inside if i.type != arrow_fs.FileType.File])
 
     def size(self, name: str) -> int | None:
         info = self.fs.get_file_info(self.path(name))
@@ -75,7 +75,7 @@ class FileSystemFiles:
         self.fs.move(draft, target)
 
 
-class LocalFiles(FileSystemFiles):
+class LocalDisk(FileSystemFiles):
     """A directory of this machine, or one that is mounted on it."""
 
     local = True

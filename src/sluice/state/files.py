@@ -20,7 +20,7 @@ class Entry(NamedTuple):
     size: int
 
 
-class Listing(NamedTuple):
+class Contents(NamedTuple):
     files: list[Entry]
     directories: list[str]
 
@@ -41,7 +41,7 @@ class Files(Protocol):
     def make_dir(self, name: str) -> None:
         """From now on it is listed, also while it is empty."""
 
-    def listing(self, name: str) -> Listing:
+    def listing(self, name: str) -> Contents:
         """What is directly inside; nothing if it is not there."""
 
     def size(self, name: str) -> int | None: ...

@@ -21,7 +21,7 @@ import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 
 from sluice.model.errors import StorageError
-from sluice.state.files import SIDE_BY_SIDE, Entry, Finish, Listing
+from sluice.state.files import SIDE_BY_SIDE, Contents, Entry, Finish
 from sluice.state.object_uri import Bucket
 
 MARKER = ".sluice"
@@ -63,11 +63,11 @@ class ObjectStoreFiles:
                 obstore.put(self.store, self._key(f"{name}/{MARKER}"), b"")
             self._made.add(name)
 
-    def listing(self, name: str) -> Listing:
+    def listing(self, name: str) -> Contents:
         with _worded():
             inside = obstore.list_with_delimiter(self.store, self._key(name) or None)
         files = [Entry(_last(o["path"]), o["size"]) for o in inside["objects"] if o["path"] != self._key(name)]
-        return Listing([f for f in files if f.name != MARKER], [_last(p) for p in inside["common_prefixes"]])
+        return Contents([f for f in files if f.name != MARKER], [_last(p) for p in inside["common_prefixes"]])
 
     def size(self, name: str) -> int | None:
         try:

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from sluice.model.errors import StorageError
-from sluice.state.file_system import LocalFiles
+from sluice.state.file_system import LocalDisk
 from sluice.state.files import SIDE_BY_SIDE, Entry, Files
 from sluice.state.object_uri import HADOOP_NAMES, OBJECT_SCHEMES, parse
 
@@ -185,7 +185,7 @@ def _open(uri: str) -> Files:
     if uri.startswith("file:"):
         uri = "/" + uri.removeprefix("file:").lstrip("/")
     if "://" not in uri:
-        return LocalFiles(os.path.abspath(uri))
+        return LocalDisk(os.path.abspath(uri))
     scheme = uri.split("://", 1)[0]
     # What a local checkpoint never uses is not imported for it.
     if HADOOP_NAMES.get(scheme, scheme) in OBJECT_SCHEMES:
