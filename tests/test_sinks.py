@@ -330,15 +330,16 @@ def test_processing_time_in_the_words_of_every_other_duration(
 
 
 def test_no_room_in_memory(spark: Any, tmp_path: Path) -> None:
-    """All state is on disk then, and the answer is the same."""
+    """State is on disk then, but for the unit that had the last turn at a site, and the answer is the same."""
     inputs(tmp_path, 3)
     handed: list[Counter] = []
     writer = joined(spark, tmp_path).writeStream.foreachBatch(lambda frame, epoch: handed.append(rows_of(frame)))
     query = finish(writer.option("siteMemory", 0).option("memoryDir", tmp_path / "m").option("diskDir", tmp_path / "d"))
     assert sum(handed, Counter()) == expected(spark, tmp_path, 3)
     sites = query.lastProgress["sites"]
-    assert sum(s["memoryBytes"] for s in sites) == 0
-    assert sum(s["diskBytes"] for s in sites) >= sum(s["durableBytes"] for s in sites) > 0  # in pages, a file a unit
+    assert all(s["spilledUnits"] >= s["units"] - 1 and s["memoryBytes"] < s["diskBytes"] / 4 for s in sites)
+    local = sum(s["memoryBytes"] + s["diskBytes"] for s in sites)
+    assert local >= sum(s["durableBytes"] for s in sites) > 0  # in pages, a file a unit
     assert not list((tmp_path / "m").iterdir()) and not list((tmp_path / "d").iterdir())
 
 

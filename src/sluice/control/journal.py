@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sluice.model.checksum import checksum
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import CheckpointError, StorageError
 from sluice.model.owner import Owner
@@ -23,7 +23,7 @@ FORMAT = 5
 IDENTITY = "flow.json"
 DIRECTORY = "journal"
 KEPT = 100
-_CHECKED = re.compile(rb'\{"checksum":(\d{10}),"content":(.*)\}', re.DOTALL)
+_CHECKED = re.compile(rb'\{"checksum":"([0-9a-f]{16})","content":(.*)\}', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,13 @@ class Journal:
         return sorted(int(n.removesuffix(".json")) for n in ours)
 
     def read(self, index: int) -> Entry:
-        doc, checksum = self._parse(_name(index))
+        doc, its_checksum = self._parse(_name(index))
         try:
             if doc["index"] != index:
                 raise ValueError(f"it is entry {doc['index']}")
-            return Entry(index, Owner(**doc["owner"]), doc["before"], EpochRecord.from_json(doc["record"]), checksum)
+            return Entry(
+                index, Owner(**doc["owner"]), doc["before"], EpochRecord.from_json(doc["record"]), its_checksum
+            )
         except (KeyError, TypeError, ValueError) as problem:
             raise CheckpointError(f"{self.storage.path(_name(index))} is damaged: {problem!r}") from problem
 
@@ -194,17 +196,17 @@ class Journal:
 
     def _put(self, index: int, owner: Owner, before: int, record: EpochRecord) -> bool:
         doc = {"index": index, "before": before, "owner": asdict(owner), "record": record.as_json()}
-        data, checksum = _encode(doc)
+        data, its_checksum = _encode(doc)
         put = self.storage.put_if_absent(_name(index), data)
         if put:
-            self.head = Entry(index, owner, before, record, checksum)
+            self.head = Entry(index, owner, before, record, its_checksum)
         return put
 
     def _parse(self, name: str) -> tuple[dict[str, Any], int]:
         """A file's content and its checksum. What older formats wrote had none: it is read, to be refused by format."""
         data = self.storage.read(name).to_pybytes()
         checked = _CHECKED.fullmatch(data)
-        if checked and zlib.crc32(checked[2]) != int(checked[1]):
+        if checked and checksum(checked[2]) != int(checked[1], 16):
             raise CheckpointError(f"{self.storage.path(name)} is damaged: its checksum differs")
         try:
             doc = json.loads(checked[2] if checked else data)
@@ -214,7 +216,7 @@ class Journal:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: it is not as Sluice writes it")
         if not checked and doc["format"] == FORMAT:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: it has no checksum")
-        return doc, int(checked[1]) if checked else 0
+        return doc, int(checked[1], 16) if checked else 0
 
 
 def _name(index: int) -> str:
@@ -224,8 +226,8 @@ def _name(index: int) -> str:
 def _encode(doc: dict[str, Any]) -> tuple[bytes, int]:
     """A document with its checksum, and the checksum."""
     content = json.dumps(doc, separators=(",", ":")).encode()
-    checksum = zlib.crc32(content)
-    return b'{"checksum":%010d,"content":%b}' % (checksum, content), checksum
+    found = checksum(content)
+    return b'{"checksum":"%016x","content":%b}' % (found, content), found
 
 
 def differing(wanted: Any, found: Any, at: str = "") -> list[str]:

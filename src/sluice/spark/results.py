@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sluice.model.checksum import RunningChecksum
 from sluice.model.results import Part
 from sluice.state.storage import Storage
 
@@ -52,7 +52,7 @@ class PartWriter:
             self._write()
             if self._writer is not None:
                 self._writer.close()
-        return () if self._file is None else (Part(self.name, self.rows, self._file.size, self._file.checksum),)
+        return () if self._file is None else (Part(self.name, self.rows, self._file.size, self._file.sum.intdigest()),)
 
     def _write(self) -> None:
         if not self._waiting:
@@ -73,10 +73,10 @@ class _Summed:
 
     def __init__(self, out: Any) -> None:
         self.out = out
-        self.size = self.checksum = 0
+        self.size, self.sum = 0, RunningChecksum()
 
     def write(self, data: Any) -> int:
-        self.checksum = zlib.crc32(data, self.checksum)
+        self.sum.update(data)
         self.size += len(data)
         self.out.write(data)
         return len(data)

@@ -6,13 +6,13 @@ count, with their sizes and checksums. Only then are they shown, and showing the
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from sluice.model.checksum import checksum
 from sluice.model.epoch import epoch_of
 from sluice.model.errors import CheckpointError, FlowError, StorageError
 from sluice.model.results import Listing, Part, Results
@@ -181,7 +181,7 @@ def _check_parts(storage: Storage, directory: str, parts: tuple[Part, ...], thor
         if part.name not in here:
             continue  # it waits elsewhere, or the move or the function will miss it
         is_whole = here[part.name] == part.bytes
-        if not is_whole or (thoroughly and zlib.crc32(storage.read(name)) != part.checksum):
+        if not is_whole or (thoroughly and checksum(storage.read(name)) != part.checksum):
             raise StorageError(
                 f"{storage.path(name)} is damaged ({here[part.name]:,} bytes, {part.bytes:,} were written): these "
                 "are results of a committed epoch that were not shown yet, and they are not shown. Restore the file, "

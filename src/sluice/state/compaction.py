@@ -7,8 +7,8 @@ any part of it can be merged alone:
 - `FAN_IN` runs of one range and like size become one, or several of narrower ranges. A merged run spans at most half
   the time that state is kept, so that it can leave as a whole soon after its newest row has expired.
 - Where merges make state smaller (older rows have been replaced), large runs of a range are merged as soon as the
-  others are half as large as the largest; and those of a wide range are written into the narrower ones below as soon
-  as they are half as large as these. So what is replaced does not stay for long, however large the state is.
+  others are as large as the largest; and those of a wide range are written into the narrower ones below as soon as
+  they are as large as these. So what is replaced does not stay for long, however large the state is.
 
 Durable files are shared by the runs that an epoch writes. When less than two thirds of their bytes are in use, the runs
 of the emptiest one are written anew.

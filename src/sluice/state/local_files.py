@@ -17,8 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from sluice.model.checksum import checksum
 from sluice.state.private import opened, private_directory
-from sluice.state.segment import checksum
 from sluice.state.storage import Entry, Storage
 
 _verified: dict[tuple[int, int], tuple[int, int, int, int]] = {}

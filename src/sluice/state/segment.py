@@ -1,15 +1,16 @@
-"""A segment: rows sorted by key hash and event time, as one Arrow IPC file that can be used where it lies."""
+"""A segment: rows sorted by key hash and event time, as one Arrow IPC message that can be used where it lies."""
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.order import TimeScale, hash_part, order_key, sorting
 from sluice.kernels.probe import Run
+from sluice.model.checksum import checksum
 from sluice.model.errors import StorageError
 from sluice.model.routing import HASH_SPACE, Ranges, first_hash
 from sluice.model.state import Block, SegmentRef, numbers
@@ -30,7 +31,7 @@ class Layout:
     event_time: str
     time_step: int | None = None
 
-    @property
+    @cached_property
     def stored(self) -> pa.Schema:
         by_time = [] if self.time_step is None else [pa.field(BY_TIME_COLUMN, pa.uint32())]
         return pa.schema([pa.field(ORDER_COLUMN, pa.uint64()), *by_time, *self.schema])
@@ -79,12 +80,9 @@ def merged_run(runs: list[Run], keep_from: int | None) -> Run:
 
 def encode(layout: Layout, run: Run) -> pa.Buffer:
     """The run as the bytes of a segment."""
-    sink = pa.BufferOutputStream()
     by_time = [] if layout.time_step is None else [pa.array(_by_time(run.times, layout.time_step))]
     batch = pa.RecordBatch.from_arrays([pa.array(run.order), *by_time, *run.rows.columns], schema=layout.stored)
-    with pa.ipc.new_file(sink, layout.stored) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
+    return batch.serialize()
 
 
 def encode_blocks(layout: Layout, run: Run, counts: np.ndarray, whole: pa.Buffer) -> list[tuple[Block, pa.Buffer]]:
@@ -108,11 +106,10 @@ def encode_blocks(layout: Layout, run: Run, counts: np.ndarray, whole: pa.Buffer
 def decode(layout: Layout, ref: SegmentRef, data: pa.Buffer) -> Run:
     """A segment's bytes as a run, nothing copied."""
     try:
-        with pa.ipc.open_file(data) as reader:
-            batch = reader.get_batch(0)
+        batch = pa.ipc.read_record_batch(data, layout.stored)
     except (pa.ArrowInvalid, OSError) as problem:
         raise StorageError(f"segment {ref.id} of {ref.file} is damaged: {problem}") from problem
-    if batch.schema != layout.stored or batch.num_rows != ref.rows:
+    if batch.num_rows != ref.rows:
         raise StorageError(f"segment {ref.id} of {ref.file} is not what the journal says it is")
     rows, order, by_time = batch.remove_column(0), batch.column(0).to_numpy(), None
     if layout.time_step is not None:
@@ -166,7 +163,3 @@ def _places(run: Run, units: np.ndarray, total_units: int) -> np.ndarray:
     first = first_hash(units, total_units).astype(np.uint64)
     # the first hash after the last unit has 33 bits: shifted as it is, it would come round to zero
     return np.where(first >= HASH_SPACE, len(run), np.searchsorted(run.order, first << np.uint64(32)))
-
-
-def checksum(data: pa.Buffer) -> int:
-    return zlib.crc32(data)

@@ -17,15 +17,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from sluice.model.checksum import checksum
 from sluice.model.errors import StorageError
 from sluice.model.state import PlacedBlock, RunRef, SegmentRef, numbers
 from sluice.state.local_files import LocalFiles
-from sluice.state.segment import checksum
 from sluice.state.storage import Storage
 
 SUFFIX, PAGE = ".arrow", "@"
 _NAME = re.compile(
-    rf"(?P<segment>[^.{PAGE}]+)({PAGE}(?P<unit>\d+))?\.(?P<rows>\d+)\.(?P<checksum>[0-9a-f]{{8}}){SUFFIX}"
+    rf"(?P<segment>[^.{PAGE}]+)({PAGE}(?P<unit>\d+))?\.(?P<rows>\d+)\.(?P<checksum>[0-9a-f]{{16}}){SUFFIX}"
 )
 MEMORY, DISK = "memory", "disk"
 WHOLE = -1
@@ -282,7 +282,7 @@ def _side_by_side(blocks: Sequence[PlacedBlock], gap: int) -> list[list[PlacedBl
 def _name(segment: str, unit: int, file: LocalFile) -> str:
     """The name of a file: whose rows, how many, and what its bytes add up to."""
     whose = segment if unit == WHOLE else f"{segment}{PAGE}{unit}"
-    return f"{whose}.{file.rows}.{file.checksum:08x}{SUFFIX}"
+    return f"{whose}.{file.rows}.{file.checksum:016x}{SUFFIX}"
 
 
 def _parsed(name: str) -> tuple[str, int, int, int | None]:
