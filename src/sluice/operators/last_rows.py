@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.aggregation import Aggregation
-from sluice.kernels.grouping import group_rows, hash_group_keys
+from sluice.kernels.grouping import Groups, group_rows, hash_group_keys
 from sluice.kernels.order import TimeScale, changes, hash_part, order_key
 from sluice.kernels.probe import Run, expand
 from sluice.kernels.rolling import rolling
@@ -142,8 +142,9 @@ class LastRowsGroupBy:
         others the newest of each group."""
         order = _in_order(some.hashes, some.times, some.sequence)
         done = np.zeros(len(order), dtype=bool) if now is None else some.times[order] <= now
-        ids = self._groups(some, order)
-        if np.array_equal(changes(ids), changes(some.hashes[order])):
+        groups = self._groups(some, order)
+        ids = groups.ids
+        if groups.order is None:
             kept: np.ndarray = order[self._newest(ids, done)]
             return kept
         apart = np.argsort(ids, kind="stable")  # groups that share a hash lie mixed
@@ -172,26 +173,37 @@ class LastRowsGroupBy:
         which = np.cumsum(stops - starts + np.minimum(before, self.kept)) // ROWS_AT_ONCE
         for a, b in pairwise([0, *(np.flatnonzero(np.diff(which)) + 1).tolist(), len(starts)]):
             some = [part for stretch in stretches if (part := stretch.part(a, b)) is not None]
-            yield self._aggregated(turn.take(np.arange(starts[a], stops[b - 1])), some, done)
+            yield from self._aggregated(turn.take(np.arange(starts[a], stops[b - 1])), some, done)
 
-    def _aggregated(self, turn: _Rows, stretches: list[_Stretch], done: int | None) -> Results:
+    def _aggregated(self, turn: _Rows, stretches: list[_Stretch], done: int | None) -> Iterator[Results]:
         hashes = turn.hashes[changes(turn.hashes)]
-        before = self._predecessors(hashes, stretches, done, self.kept)
-        everything, order = _ordered([*before, turn])
+        everything, order = _ordered([*self._predecessors(hashes, stretches, done, self.kept), turn])
         new = changes(everything.hashes[order])
-        shared = np.unique(everything.hashes[order[changes(self._groups(everything, order)) & ~new]])
-        if len(shared):  # groups with one hash: what was found may be of the other group, so look at all of it
-            theirs = np.isin(hashes, shared)
-            again = self._predecessors(hashes, [stretch.only(theirs) for stretch in stretches], done, None)
-            alone = [piece.take(np.flatnonzero(~np.isin(piece.hashes, shared))) for piece in before]
-            everything, order = _ordered([*alone, *again, turn])
-            new = changes(everything.hashes[order])
-            mixed = np.flatnonzero(np.isin(everything.hashes[order], shared))
-            ids = self._groups(everything, order[mixed])
-            apart = np.argsort(ids, kind="stable")
-            order[mixed], new[mixed] = order[mixed[apart]], changes(ids[apart])
+        groups = self._groups(everything, order)
+        if groups.order is not None:  # groups with one hash: what was found may be of the other group, so they go apart
+            shared = np.unique(everything.hashes[order[changes(groups.ids) & ~new]])
+            yield self._of_shared_hashes(
+                turn.take(np.flatnonzero(np.isin(turn.hashes, shared))), stretches, hashes, done
+            )
+            alone = ~np.isin(everything.hashes[order], shared)
+            order, new = order[alone], new[alone]
+        yield self._rolled(everything, order, new, len(turn))
+
+    def _of_shared_hashes(
+        self, turn: _Rows, stretches: list[_Stretch], hashes: np.ndarray, done: int | None
+    ) -> Results:
+        """Results for rows whose hash several groups have, from all that there is of these groups."""
+        theirs = np.isin(hashes, turn.hashes)
+        before = self._predecessors(hashes, [stretch.only(theirs) for stretch in stretches], done, None)
+        everything, order = _ordered([*before, turn])
+        ids = self._groups(everything, order).ids
+        apart = np.argsort(ids, kind="stable")
+        return self._rolled(everything, order[apart], changes(ids[apart]), len(turn))
+
+    def _rolled(self, everything: _Rows, order: np.ndarray, new: np.ndarray, last: int) -> Results:
+        """Results for the last of all rows, which lie group by group in this order; a group begins where it is new."""
         starts = np.flatnonzero(new)
-        wanted = np.flatnonzero(order >= len(everything) - len(turn))
+        wanted = np.flatnonzero(order >= len(everything) - last)
         values = everything.rows.select(self.aggregated).take(pa.array(order))
         found = rolling(self.aggregation, values, np.append(starts, len(order)), wanted, self.spec.count)
         head = everything.rows.select([f.name for f in self._head()]).take(pa.array(order[wanted]))
@@ -245,13 +257,12 @@ class LastRowsGroupBy:
             found.append(_Rows(hash_part(run.order[at]), run.times[at], run.rows.take(pa.array(at))))
         return found[::-1]
 
-    def _groups(self, some: _Rows, order: np.ndarray) -> np.ndarray:
-        """The group of each row, in this order, in which rows of one hash lie side by side."""
-        number = np.cumsum(changes(some.hashes[order]))
-        if len(order) == 0 or not self.spec.keys:
-            return number
+    def _groups(self, some: _Rows, order: np.ndarray) -> Groups:
+        """The groups of the rows in this order, in which those of one hash lie side by side. They lie group by group
+        already unless groups share a hash."""
+        number = np.cumsum(changes(some.hashes[order]), dtype=np.uint32)
         keys = [some.rows.column(k).take(pa.array(order)) for k in self.spec.keys]
-        return group_rows(keys, number.astype(np.uint32)).ids
+        return group_rows(keys, number)
 
 
 def _between(run: Run, done: int | None, now: int) -> _Rows:
