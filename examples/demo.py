@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 from sluice import Flow
 from sluice.api.query import Query
 from sluice.dashboard.chart import Axis, Line, Mark, chart
-from sluice.dashboard.panel import Seen
+from sluice.dashboard.progress_view import Seen
 from sluice.dashboard.terminal import watch
 
 SYMBOLS, HOT = 100_000, 20_000

@@ -22,21 +22,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from chaos_flows import NAMES, drawn, rows
-from direct import DirectQuery, EpochRows
+from engine_harness import DirectQuery, EpochRows
 from specs import SECOND
 from test_exact import Wanderer
 from test_group_by import rounded
 
 from sluice.control import controller
-from sluice.model.columns import unpacked
+from sluice.engine import epochs, site
+from sluice.engine.site import SiteTask
+from sluice.model.codec import decode_column
 from sluice.model.epoch import EpochRecord, left_over
 from sluice.model.errors import CheckpointError
 from sluice.model.routing import intersect
 from sluice.model.state import numbers
 from sluice.model.view import Move
-from sluice.spark import epochs, site
-from sluice.spark.site import SiteTask
-from sluice.state import segment, storage, tiers, transaction, turns
+from sluice.state import scheduling, segment, storage, tiers, transaction
 from sluice.state.workspace import Places
 
 EXECUTORS, MOST_SITES = 2, 4
@@ -82,10 +82,10 @@ def in_its_own_world(rng: np.random.Generator) -> Iterator[Clock]:
     clock = Clock(rng)
     names = SimpleNamespace(uuid4=lambda: uuid.UUID(bytes=rng.bytes(16)))
     with pytest.MonkeyPatch.context() as patch:
-        for module in (transaction, turns):
+        for module in (transaction, scheduling):
             patch.setattr(module, "time", clock)
         patch.setattr(site, "time", clock)
-        patch.setattr(site, "Turns", partial(turns.Turns, clock=clock.time))
+        patch.setattr(site, "Turns", partial(scheduling.Turns, clock=clock.time))
         for module in (site, epochs, tiers):
             patch.setattr(module, "perf_counter", clock.time)
         patch.setattr(site, "process_time", clock.time)
@@ -506,10 +506,10 @@ def assert_nothing_lost(before: EpochRecord | None, after: EpochRecord) -> None:
     """All rows that came in are done or wait, each at the site of its unit; whoever has some waiting is behind."""
     sites, owners = after.figures["sites"], after.routing.owners
     waited = 0 if before is None else before.figures["backlogRows"]
-    pending = unpacked(after.figures["unitPending"])
+    pending = decode_column(after.figures["unitPending"])
     assert after.figures["backlogRows"] == pending.sum() == sum(s["pendingRows"] for s in sites)
     assert pending.sum() == waited + sum(s["rowsIn"] - s["rowsDone"] for s in sites)
-    assert unpacked(after.figures["unitRows"]).sum() == sum(s["rowsIn"] for s in sites)
+    assert decode_column(after.figures["unitRows"]).sum() == sum(s["rowsIn"] for s in sites)
     behind = {u for b in after.behind for u in numbers(b.units).tolist()}
     assert set(np.flatnonzero(pending).tolist()) <= behind
     for i, one in enumerate(after.behind):
@@ -522,7 +522,7 @@ def assert_nothing_lost(before: EpochRecord | None, after: EpochRecord) -> None:
 
 def assert_within_limits(record: EpochRecord, limits: list[int], levels: int, spill: str) -> None:
     """By their own figures, no site has more in memory than it may, but for a unit that is too large by itself."""
-    memory = unpacked(record.figures["unitMemory"])
+    memory = decode_column(record.figures["unitMemory"])
     for number, figures in enumerate(record.figures["sites"]):
         alone = [q.memory for q in record.queues if q.site == number and len(q.memory) == 1]
         too_large = sum(int(memory[units[0]]) for units in alone) if spill == "unit" else 0

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from sluice.api.stream import StreamHandle
-from sluice.kernels.expression import compile_condition
+from sluice.expressions import compile_condition
 from sluice.model.join import JoinSpec, Leg
 from sluice.model.plan import Relation
 from sluice.model.stream import Input, Stream

@@ -19,7 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from direct import DirectQuery
+from engine_harness import DirectQuery
 from object_servers import SERVERS, NotAvailable
 from oracle import batch_join, multiset
 from test_crashes import KEEP, PLAN, SPEC, epoch_rows

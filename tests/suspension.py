@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import spark_listing
-from direct import DirectQuery, EpochRows
+from engine_harness import DirectQuery, EpochRows
 from oracle import batch_join
 from specs import SECOND, TIME, handle, join, stream
 

@@ -23,8 +23,8 @@ from aggregates import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.expressions import EvaluationError
 from sluice.kernels.aggregation import Aggregation
-from sluice.kernels.expression import EvaluationError
 from sluice.kernels.grouping import group_rows
 from sluice.model.aggregate import FUNCTIONS, Aggregate, canonical, result_type
 from sluice.model.errors import FlowError

@@ -10,13 +10,13 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from direct import DirectQuery
+from engine_harness import DirectQuery
 from oracle import batch_join, multiset
 from specs import SECOND, TIME, handle, join, stream
 
+from sluice.engine.epochs import ATTEMPTS
 from sluice.model.errors import SluiceError
 from sluice.model.plan import plan_of
-from sluice.spark.epochs import ATTEMPTS
 
 A, B = stream("a"), stream("b")
 

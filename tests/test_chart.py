@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.dashboard.chart import Axis, Line, Mark, chart
-from sluice.dashboard.label import Box, place
 from sluice.dashboard.quantity import BYTES, COUNT, LATENCY, ROWS, ROWS_PER_SECOND, SECONDS, SHARE, Quantity
 from sluice.dashboard.scale import scale
+from sluice.dashboard.text_layout import Box, place
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</style><script>alert(1)</script>\"'&amp; \x00\x0b \ud800"

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from direct import DirectQuery
+from engine_harness import DirectQuery
 from oracle import multiset
 from specs import SECOND, TIME, handle
 
 from sluice.control import controller as control
 from sluice.control.controller import COPIED, LEAST, RECENT, SHARE, Controller, state_bytes
-from sluice.model.columns import packed, unpacked
+from sluice.model.codec import decode_column, encode_column
 from sluice.model.epoch import Attempt, EpochRecord, Queues
 from sluice.model.plan import plan_of
 from sluice.model.routing import Routing
@@ -49,8 +49,8 @@ def record(
 ) -> EpochRecord:
     """An epoch of a second; `copied` is bytes and seconds at each site."""
     sites = [{"busySeconds": b, "fetchedBytes": copied[0], "fetchSeconds": copied[1]} for b in busy]
-    nothing = packed(np.zeros(8, dtype=np.int64))
-    columns = {"unitRows": packed(np.arange(8)), "unitPending": nothing, "unitDisk": nothing}
+    nothing = encode_column(np.zeros(8, dtype=np.int64))
+    columns = {"unitRows": encode_column(np.arange(8)), "unitPending": nothing, "unitDisk": nothing}
     figures = {"sites": sites, "seconds": {"job": 1.0}, **columns, **figures}
     return EpochRecord(number, (None,), routing, manifests, figures=figures)
 
@@ -164,8 +164,8 @@ def test_a_site_gets_another_memory_and_the_others_keep_theirs():
 def test_a_unit_is_spilled_if_its_input_waits_on_disk_or_if_disks_are_probed():
     chosen = Once()
     controller = Controller(chosen, 100, minimum=1.0)
-    on_disk = packed(np.array([0, 5, 0, 0, 0, 0, 0, 9]))
-    pending = packed(np.array([0, 10, 20, 0, 40, 50, 60, 70]))
+    on_disk = encode_column(np.array([0, 5, 0, 0, 0, 0, 0, 9]))
+    pending = encode_column(np.array([0, 10, 20, 0, 40, 50, 60, 70]))
     queued = (Queues(0, 0, (0, 1), (2, 3), 0.0), Queues(1, 0, (4, 5, 6), (7,), 0.0))
     for number, queues in enumerate([(), (), queued, queued]):
         seen = replace(record(number, unitDisk=on_disk, unitPending=pending), queues=queues)
@@ -291,7 +291,7 @@ def test_a_unit_that_moves_takes_its_own_state_along_and_nothing_else(tmp_path):
         sizes = state_bytes(query.epochs.record)
         held = sum(run.bytes for manifest in query.epochs.record.manifests for run in manifest)
         assert sizes.sum() == pytest.approx(held)
-        assert unpacked(query.epochs.record.figures["unitRows"]).sum() == 120
+        assert decode_column(query.epochs.record.figures["unitRows"]).sum() == 120
         answers.append(multiset(query.results()))
         query.close()
     assert answers[0] == answers[1]

@@ -16,7 +16,7 @@ from sluice.kernels.probe import Run
 from sluice.model.plan import plan_of
 from sluice.model.state import SegmentRef
 from sluice.operators import operator
-from sluice.operators.seam import Operator
+from sluice.operators.protocol import Operator
 from sluice.state.segment import Layout, decode, encode, parts, sorted_run
 
 MINUTE = 60 * SECOND

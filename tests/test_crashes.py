@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from direct import DirectQuery
+from engine_harness import DirectQuery
 from oracle import batch_join, multiset
 from specs import SECOND, TIME, handle, join, stream
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import owned_journal, record
+from epoch_factory import owned_journal, record
 from test_cli import FakeSpark
 from test_report import FakeQuery, read
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from direct import DirectQuery, limits
+from engine_harness import DirectQuery, limits
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import batch_join, multiset, on_time

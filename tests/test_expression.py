@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sluice.kernels.expression import EvaluationError, Expression, compile_condition, compile_expression
+from sluice.expressions import EvaluationError, Expression, compile_condition, compile_expression
 from sluice.model.errors import FlowError
 
 NEW_YORK = "America/New_York"

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.kernels.expression import EvaluationError, compile_expression
+from sluice.expressions import EvaluationError, compile_expression
 from sluice.model.errors import FlowError
 
 pytestmark = pytest.mark.spark

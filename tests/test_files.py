@@ -18,9 +18,9 @@ import pytest
 from pyarrow import fs, ipc
 
 from sluice.model.errors import CorruptFile, FlowError, MissingFile, StorageError
-from sluice.spark import file_paths
-from sluice.spark.file_options import FileOptions
-from sluice.spark.files import FORMATS, infer_schema, normal_schema, normal_type, read_file
+from sluice.sources import file_paths
+from sluice.sources.file_options import FileOptions
+from sluice.sources.files import FORMATS, infer_schema, normal_schema, normal_type, read_file
 
 UTC = timezone.utc
 INSTANT, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
@@ -232,7 +232,7 @@ class TestAnyFormat:
             return file_paths.Place(fs.PyFileSystem(Broken(fs.LocalFileSystem())), path, path)
 
         write(tmp_path / "a", trades(), format)
-        monkeypatch.setattr("sluice.spark.files.locate", broken)
+        monkeypatch.setattr("sluice.sources.files.locate", broken)
         with pytest.raises(StorageError, match=r"/a.*no answer") as failure:
             read(tmp_path / "a", format, TRADES)
         assert type(failure.value) is StorageError
@@ -469,7 +469,7 @@ class TestCsv:
         text = '\ufeffa,b\r\n\r\n1,"x\\"é"\r2,y\n3,"ü"'.encode()
         (tmp_path / "a.csv").write_bytes(text)
         for size in range(1, len(text) + 1):
-            monkeypatch.setattr("sluice.spark.file_text.BLOCK", size)
+            monkeypatch.setattr("sluice.sources.text_files.BLOCK", size)
             got = read(tmp_path / "a.csv", "csv", pa.schema([("a", pa.int64()), ("b", pa.string())]))
             assert got.to_pydict() == {"a": [1, 2, 3], "b": ['x"é', "y", "ü"]}
 

@@ -25,8 +25,8 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from sluice.model.errors import StorageError
-from sluice.spark.file_options import FileOptions, options_for_spark
-from sluice.spark.files import read_file
+from sluice.sources.file_options import FileOptions, options_for_spark
+from sluice.sources.files import read_file
 from sluice.spark.types import spark_schema
 
 pytestmark = pytest.mark.spark

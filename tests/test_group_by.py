@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from direct import DirectQuery, limits
+from engine_harness import DirectQuery, limits
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import multiset, on_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recorded import owned_journal, record
+from epoch_factory import owned_journal, record
 
 from sluice.control.journal import KEPT, Journal
 from sluice.model.errors import CheckpointError, SluiceError

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from fake_input_queue import Spool
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from spool import Spool
 
 from sluice.control.movement import (
     Extract,
@@ -24,10 +24,10 @@ from sluice.control.movement import (
     Restart,
     Transfer,
 )
-from sluice.control.outlet import Outlet
 from sluice.control.rounds import Rounds
 from sluice.model.errors import FlowError, ProtocolError, SluiceError
-from sluice.state.residence import Fetch, Residence
+from sluice.sim.producer_routing import ProducerRouting
+from sluice.state.paging import Fetch, Residence
 
 STEPS = st.integers(0, 30)
 
@@ -82,7 +82,7 @@ class World(RuleBasedStateMachine):
         self.owner = {unit: unit % sites for unit in self.units}
         owners = np.tile(np.array(list(self.owner.values()), np.int32), (producers, 1))
         stalled = np.zeros((producers, units), np.uint8)
-        self.outlets = [Outlet(owners[p], stalled[p]) for p in range(producers)]
+        self.outlets = [ProducerRouting(owners[p], stalled[p]) for p in range(producers)]
         self.owners, self.stalled = owners, stalled
         self.made = {(p, unit): 0 for p in range(producers) for unit in self.units}
         self.buffers: dict[tuple[int, int], deque[Row]] = {key: deque() for key in self.made}
@@ -396,7 +396,7 @@ def test_acknowledgements_count_once_and_from_those_asked(producer):
 
 def test_an_outlet_writes_into_the_arrays_it_was_given():
     owners, stalled = np.zeros((2, 3), np.int32), np.zeros((2, 3), np.uint8)
-    outlet = Outlet(owners[1], stalled[1])
+    outlet = ProducerRouting(owners[1], stalled[1])
     outlet.pause(2)
     assert stalled.tolist() == [[0, 0, 0], [0, 0, 1]]
     assert outlet.destination(2) is None
@@ -407,7 +407,7 @@ def test_an_outlet_writes_into_the_arrays_it_was_given():
 
 
 def test_an_outlet_refuses_what_has_no_counterpart():
-    outlet = Outlet(np.zeros(3, np.int32), np.zeros(3, bool))
+    outlet = ProducerRouting(np.zeros(3, np.int32), np.zeros(3, bool))
     with pytest.raises(ProtocolError, match="without a pause"):
         outlet.restart(1, site=0)
     outlet.pause(1)
@@ -416,7 +416,7 @@ def test_an_outlet_refuses_what_has_no_counterpart():
     with pytest.raises(ProtocolError, match="no unit -1"):
         outlet.destination(-1)
     with pytest.raises(ProtocolError, match="one entry a unit"):
-        Outlet(np.zeros(3, np.int32), np.zeros(2, bool))
+        ProducerRouting(np.zeros(3, np.int32), np.zeros(2, bool))
 
 
 def test_collecting_follows_the_last_move_phase():

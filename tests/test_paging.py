@@ -19,11 +19,11 @@ from sluice.model.routing import Ranges, first_hash, intersect, subtract
 from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.state import segment
 from sluice.state.local_files import LocalFiles
-from sluice.state.residence import Fetch, Spill
+from sluice.state.paging import Fetch, Spill
 from sluice.state.segment import Layout, sorted_run
 from sluice.state.storage import Storage, watch
 from sluice.state.tiers import Tiers
-from sluice.state.transaction import Forms, Keeping, Transaction
+from sluice.state.transaction import InputLayouts, Retention, Transaction
 
 UNITS = 4
 ALL: Ranges = ((0, UNITS),)
@@ -55,8 +55,8 @@ class Site:
         memory, disk = (LocalFiles(str(self.root / name)) for name in ("memory", "disk"))
         self.tiers = Tiers(memory, disk, Storage(str(self.root / "durable")), self.limit)
         attempt = Attempt(self.number, 0, "ab", "cd")
-        keeping = {0: Keeping(keep_from, None, lambda run: run, shrinks=False)}
-        forms = {0: Forms(LAYOUT, LAYOUT)}
+        keeping = {0: Retention(keep_from, None, lambda run: run, shrinks=False)}
+        forms = {0: InputLayouts(LAYOUT, LAYOUT)}
         transaction = Transaction(attempt, self.tiers, forms, keeping, UNITS, self.held, self.paging)
         transaction.begin(self.manifest, arriving)
         transaction.reside(self.queues)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from direct import DirectQuery, limits
+from engine_harness import DirectQuery, limits
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracle import multiset
@@ -18,7 +18,7 @@ from specs import SECOND, TIME, handle
 
 from sluice.control.controller import Controller
 from sluice.control.placement import Executor, SiteCount, spread
-from sluice.model.columns import packed
+from sluice.model.codec import encode_column
 from sluice.model.epoch import EpochRecord
 from sluice.model.plan import Relation, plan_of
 from sluice.model.routing import Routing
@@ -118,7 +118,7 @@ EVEN = Routing.even(8, 4)
 
 def record(number: int, routing: Routing = EVEN) -> EpochRecord:
     sites = [{"busySeconds": 1.0, "fetchSeconds": 0.0, "fetchedBytes": 0} for _ in range(routing.sites)]
-    figures = {"sites": sites, "unitRows": packed(np.arange(8)), "seconds": {"job": 1.0}}
+    figures = {"sites": sites, "unitRows": encode_column(np.arange(8)), "seconds": {"job": 1.0}}
     return EpochRecord(number, (None,), routing, ((),) * routing.sites, figures=figures)
 
 

@@ -16,21 +16,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from direct import DirectQuery, single
+from engine_harness import DirectQuery, single
+from epoch_factory import IDENTITY, owned_journal, record
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded import IDENTITY, owned_journal, record
 from specs import SECOND, TIME, join, stream
 
 from sluice import CheckpointError, StorageError
 from sluice.cli.main import main
 from sluice.dashboard import plot, series
-from sluice.dashboard.look import Look
-from sluice.dashboard.panel import Seen, epoch_line, panel
+from sluice.dashboard.progress_view import Seen, epoch_line, panel
 from sluice.dashboard.quantity import BYTES, ROWS, ROWS_PER_SECOND, SECONDS, Quantity
 from sluice.dashboard.report import read_checkpoint, write_report
 from sluice.dashboard.series import Series
 from sluice.dashboard.terminal import watch, watch_all
+from sluice.dashboard.terminal_style import Look
 from sluice.model.epoch import EpochRecord
 from sluice.model.routing import Routing
 from sluice.spark.progress import progress as spark_progress

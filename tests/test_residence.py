@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sluice.model.errors import ProtocolError
-from sluice.state.residence import Fetch, Residence, Spill
+from sluice.state.paging import Fetch, Residence, Spill
 
 SIZES = st.integers(0, 5)
 SECONDS = st.sampled_from([0.0, 1e-9, 0.5, 2.0])

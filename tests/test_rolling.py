@@ -27,10 +27,10 @@ from aggregates import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.expressions import EvaluationError
 from sluice.kernels import windows
 from sluice.kernels.aggregates import moments
 from sluice.kernels.aggregation import Aggregation
-from sluice.kernels.expression import EvaluationError
 from sluice.kernels.rolling import rolling
 from sluice.model.aggregate import Aggregate
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from direct import DirectQuery
+from engine_harness import DirectQuery
 from hypothesis import given
 from hypothesis import strategies as st
 from specs import SECOND, TIME, join, stream
 
+from sluice.engine.site import SiteTask
 from sluice.model import state
-from sluice.model.epoch import Behind, EpochRecord, Queues
+from sluice.model.epoch import EpochRecord, Lagging, Queues
 from sluice.model.routing import Ranges, Routing, intersect, ranges, unite
 from sluice.model.state import Manifest, RunRef, SegmentRef, reassign
-from sluice.spark.site import SiteTask
 
 UNITS = 12
 
@@ -97,7 +97,7 @@ def test_a_run_travels_without_what_was_counted_on_the_way():
 @given(routings(), st.data())
 def test_a_share_has_what_is_of_its_site(routing, data):
     sets = data.draw(st.lists(st.sets(st.integers(0, UNITS - 1), min_size=1), max_size=3))
-    behind = tuple(Behind(level, ranges(sorted(units)), (level, None)) for level, units in enumerate(sets))
+    behind = tuple(Lagging(level, ranges(sorted(units)), (level, None)) for level, units in enumerate(sets))
     sites = range(routing.sites)
     queues = tuple(Queues(site, 0, (site,), (), 0.0) for site in (*sites, routing.sites))  # of one that is gone, too
     manifests = reassigned_one_by_one(((RunRef(segment("s"), ((0, UNITS),)),),), routing)

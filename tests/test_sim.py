@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sluice.model.errors import ScenarioError
 from sluice.model.view import ClusterView, Move
 from sluice.policies import policy
-from sluice.sim.agenda import Agenda
+from sluice.sim.event_queue import Agenda
 from sluice.sim.hardware import MB, Hardware
 from sluice.sim.network import Network
 from sluice.sim.scenario import EXCHANGES, Drift, Load, Pressure, Scenario

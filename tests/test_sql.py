@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.api.sql import translate
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
+from sluice.sql import translate
 
 DOCS = Path(__file__).parent.parent / "docs" / "sql.md"
 BANK = ("offerCurrency", "offer", "timestamp")

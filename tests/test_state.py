@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from direct import DirectQuery
+from engine_harness import DirectQuery
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import batch_join, multiset

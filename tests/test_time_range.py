@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from direct import DirectQuery, single
+from engine_harness import DirectQuery, single
 from hypothesis import given
 from hypothesis import strategies as st
 from specs import SECOND, TIME, handle, join, stream

@@ -24,19 +24,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from epoch_factory import AT, UNITS, owned_journal, record
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded import AT, UNITS, owned_journal, record
 
 from sluice import FlowError, StorageError
+from sluice.cli.journal_tail import KEPT, JournalTail
 from sluice.cli.main import main
 from sluice.cli.top import top
-from sluice.control.following import KEPT, Following
 from sluice.control.journal import KEPT as ON_RECORD
 from sluice.control.journal import Journal
-from sluice.dashboard.look import Look, wide
+from sluice.dashboard.terminal_style import Look, wide
 from sluice.dashboard.top import screen
-from sluice.model.columns import packed, unpacked
+from sluice.model.codec import decode_column, encode_column
 from sluice.model.routing import Routing
 from sluice.state.storage import Storage, watch
 
@@ -116,7 +116,11 @@ class TestScreen:
         cold = replace(record(1), routing=Routing.even(UNITS, 2).moved(127, 0, since=1))
         quiet = np.zeros(UNITS)
         quiet[5] = 99.0
-        cold.figures.update(unitSeconds=packed(quiet), unitRows=packed(quiet), unitPending=packed(quiet))
+        cold.figures.update(
+            unitSeconds=encode_column(quiet),
+            unitRows=encode_column(quiet),
+            unitPending=encode_column(quiet),
+        )
         lines = screen("desk", [record(0), cold], AT, LARGE)
         at = next(i for i, line in enumerate(lines) if line.split()[:2] == ["unit", "site"])
         units = [line.split() for line in lines[at + 1 : at + 11]]
@@ -127,7 +131,7 @@ class TestScreen:
     def test_units_without_work_are_not_shown(self) -> None:
         idle = record(0)
         for figure in ("unitSeconds", "unitRows"):
-            idle.figures[figure] = packed(np.zeros(UNITS))
+            idle.figures[figure] = encode_column(np.zeros(UNITS))
         assert not any(line.split()[:2] == ["unit", "site"] for line in screen("desk", [idle], AT, LARGE))
 
     def test_decisions_newest_first_with_their_reasons(self) -> None:
@@ -159,13 +163,13 @@ class TestScreen:
 @given(st.lists(st.integers(-(2**62), 2**62)), st.sampled_from(["<i8", ">i8", "<f8", "<f4"]))
 def test_columns_survive_packing(values: list[int], kind: str) -> None:
     column = np.array(values, dtype=kind)
-    assert np.array_equal(unpacked(packed(column)), column)
-    assert packed(column).partition(":")[0] == kind.replace(">", "<")
+    assert np.array_equal(decode_column(encode_column(column)), column)
+    assert encode_column(column).partition(":")[0] == kind.replace(">", "<")
 
 
-class TestFollowing:
+class TestJournalTail:
     def test_it_grows_with_the_journal(self, journal: Journal) -> None:
-        following = Following(journal)
+        following = JournalTail(journal)
         following.look()
         assert following.records == []
         for number in range(KEPT + 5):
@@ -178,7 +182,7 @@ class TestFollowing:
 
     def test_each_record_is_read_once(self, journal: Journal) -> None:
         seen: list[str] = []
-        following = Following(journal)
+        following = JournalTail(journal)
         with watch(lambda operation, path: seen.append(path) if operation == "read" else None):
             for number in range(3):
                 journal.commit(record(number))
@@ -190,7 +194,7 @@ class TestFollowing:
         done = set()
         journal.commit(record(0))
         with watch(lambda operation, path: done.add(operation)):
-            Following(journal).look()
+            JournalTail(journal).look()
         assert done <= {"size", "list", "read"}
 
     def test_records_may_go_while_it_reads(self, journal: Journal) -> None:
@@ -204,7 +208,7 @@ class TestFollowing:
                 for number in range(10, ON_RECORD + 5):
                     writer.commit(record(number))
 
-        following = Following(journal)
+        following = JournalTail(journal)
         with watch(overtaken):
             following.look()
         assert [r.number for r in following.records] == list(range(6, 10))
@@ -214,7 +218,7 @@ class TestFollowing:
     def test_a_busy_writer_beside_it(self, journal: Journal) -> None:
         last = 2 * ON_RECORD
         writing = threading.Thread(target=lambda: [journal.commit(record(number)) for number in range(last)])
-        following = Following(Journal(Storage(journal.storage.uri)))
+        following = JournalTail(Journal(Storage(journal.storage.uri)))
         writing.start()
         try:
             while not following.records or following.records[-1].number < last - 1:
@@ -227,7 +231,7 @@ class TestFollowing:
     def test_a_new_checkpoint_in_the_place_of_the_old(self, journal: Journal) -> None:
         for number in range(3):
             journal.commit(record(number))
-        following = Following(journal)
+        following = JournalTail(journal)
         following.look()
         journal.storage.delete_tree()
         owned_journal(journal.storage.uri, "other").commit(record(0))

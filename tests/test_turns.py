@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from sluice.model.routing import ranges
 from sluice.model.state import numbers
-from sluice.state import turns
-from sluice.state.residence import Residence
-from sluice.state.turns import GROUPS, Cohort, Limits, Turns
+from sluice.state.paging import Residence
+from sluice.state.scheduling import GROUPS, Cohort, Limits, Turns
 
 UNITS = 8
 NOW = (100,)
@@ -248,7 +247,7 @@ def test_input_waits_for_the_rotation_unless_it_is_too_much(monkeypatch, backlog
         slept.append(seconds)
         site.now += seconds
 
-    monkeypatch.setattr(turns, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(scheduling, "time", SimpleNamespace(sleep=sleep))
     limits = Limits(None, backlog, patient=patient)
     of = begun(site, limits, [(((0, 3),), (90,))], rows={0: 1, 1: 1, 2: 1}, sizes={1: 10, 2: 10})
     assert len(taken(of, site, each=0.5)) == 1 + len(waits)

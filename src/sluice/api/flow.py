@@ -13,13 +13,13 @@ from sluice.api.joining import Keys, Within, build_join
 from sluice.api.query import Query
 from sluice.api.stream import StreamHandle, applied
 from sluice.api.writer import DataStreamWriter, start
+from sluice.engine.split import FileFormat
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
 from sluice.model.plan import Relation
 from sluice.model.stream import HIDDEN, Stream
-from sluice.spark.files import FORMATS, FileOptions, infer_schema, is_there
+from sluice.sources.files import FORMATS, FileOptions, infer_schema, is_there
 from sluice.spark.sources import SPARK_FILE_OPTIONS, Source, can_be_rows
-from sluice.spark.split import FileFormat
 from sluice.spark.types import arrow_schema, given_schema
 
 
@@ -113,7 +113,7 @@ class Flow:
 
     def sql(self, text: str) -> StreamHandle:
         """What a SQL query over the flow's streams describes: joins and windowed group-bys, see docs/sql.md."""
-        from sluice.api.sql import translate
+        from sluice.sql import translate
 
         handles = {name: self._handle(source) for name, source in self.sources.items()}
         found: StreamHandle = translate(text, handles, self.join)

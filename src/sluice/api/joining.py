@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sluice.kernels.expression import compile_condition
+from sluice.expressions import compile_condition
 from sluice.kernels.hashing import is_hashable
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sluice.kernels.expression import ELSEWHERE, compile_condition, compile_expression, split_alias
+from sluice.expressions import ELSEWHERE, compile_condition, compile_expression, split_alias
 from sluice.model.errors import FlowError
 from sluice.model.stream import BySpark, Expression, Project, Stream
 from sluice.spark.sources import analysed, can_be_rows, quoted

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.api.query import Query
 from sluice.control.controller import MINIMUM, Controller
+from sluice.engine.epochs import Settings
 from sluice.model.durations import microseconds, seconds, size_in_bytes
 from sluice.model.errors import FlowError
 from sluice.model.plan import plan_of
 from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
-from sluice.spark.epochs import Settings
 from sluice.spark.executors import await_executors
 from sluice.spark.running import RunningQuery, SinkChoice, temporary_checkpoint
 from sluice.spark.sources import as_rows

@@ -11,11 +11,11 @@ from pathlib import Path
 from sluice import SluiceError, __version__
 from sluice.cli.figures import figures
 from sluice.cli.figures import listed as figures_listed
+from sluice.cli.inspection import inspect
 from sluice.cli.new import new
 from sluice.cli.run import Run, run, setting
 from sluice.cli.simulate import Wanted, listed, shown, simulate
 from sluice.cli.top import top
-from sluice.control.inspection import inspect
 from sluice.dashboard.report import report_checkpoint
 from sluice.model.text import printable
 

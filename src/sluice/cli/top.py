@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TextIO
 
-from sluice.control.following import Following
+from sluice.cli.journal_tail import JournalTail
 from sluice.control.journal import Journal
-from sluice.dashboard.look import Look, cut
 from sluice.dashboard.terminal import look_of
+from sluice.dashboard.terminal_style import Look, cut
 from sluice.dashboard.top import screen
 from sluice.model.durations import seconds
 from sluice.model.errors import FlowError, StorageError
@@ -36,7 +36,7 @@ def top(
     pause = seconds(interval, "interval")
     if not SHORTEST <= pause <= LONGEST:
         raise FlowError(f"interval must be between 10 milliseconds and 1 hour, not {interval!r}")
-    following = Following(Journal(Storage(checkpoint)))
+    following = JournalTail(Journal(Storage(checkpoint)))
     following.look()
     look = look_of(stream)
     if once or not stream.isatty() or os.environ.get("TERM") == "dumb":
@@ -49,7 +49,7 @@ def top(
     return 0
 
 
-def _once(following: Following, now: float, look: Look, terminal: bool) -> list[str]:
+def _once(following: JournalTail, now: float, look: Look, terminal: bool) -> list[str]:
     """All lines; only a terminal has a width to keep to."""
     if not following.records:
         return [f"{one_line(following.identity['name'])}: no epoch has committed yet"]
@@ -58,7 +58,7 @@ def _once(following: Following, now: float, look: Look, terminal: bool) -> list[
 
 
 def _follow(
-    following: Following, stream: TextIO, pause: float, sleep: Callable[[float], object], clock: Callable[[], float]
+    following: JournalTail, stream: TextIO, pause: float, sleep: Callable[[float], object], clock: Callable[[], float]
 ) -> None:
     """Draw, wait, look again. What was on the terminal before scrolls up and stays."""
     stream.write("\n" * look_of(stream).rows)

@@ -19,7 +19,7 @@ import numpy as np
 
 from sluice.control.movement import Extract, Install, Instruction, Movement, Phase, Restart, Transfer
 from sluice.control.rounds import Rounds
-from sluice.model.columns import unpacked
+from sluice.model.codec import decode_column
 from sluice.model.epoch import Attempt, EpochRecord
 from sluice.model.routing import Routing, intersect
 from sluice.model.state import SegmentRef, unit_bytes
@@ -76,7 +76,7 @@ class _Sums:
             self,
             epochs=self.epochs + 1,
             seconds=self.seconds + float(busy.max(initial=0.0)),
-            unit_rows=self.unit_rows + unpacked(record.figures["unitRows"]),
+            unit_rows=self.unit_rows + decode_column(record.figures["unitRows"]),
             site_busy=self.site_busy + busy,
         )
 
@@ -162,7 +162,7 @@ class Controller:
         """The cluster as the policy sees it. A unit counts as spilled if it lies on disk and its input waits (where the
         rotation keeps up, none does) or, where disks are probed, if any of its state is there."""
         sites, owners = record.figures["sites"], np.array(record.routing.owners)
-        spilled, pending = unpacked(record.figures["unitDisk"]) > 0, unpacked(record.figures["unitPending"])
+        spilled, pending = decode_column(record.figures["unitDisk"]) > 0, decode_column(record.figures["unitPending"])
         if record.queues:
             on_disk = [unit for queue in record.queues for unit in queue.disk]
             spilled = np.isin(np.arange(len(owners)), on_disk) & (pending > 0)

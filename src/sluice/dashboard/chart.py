@@ -14,10 +14,10 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
-from sluice.dashboard.frame import TEXT, WIDTH, axes, between, head
-from sluice.dashboard.label import LINE, Box, along, around, broken, place, wide, written
+from sluice.dashboard.axes import TEXT, WIDTH, axes, between, head
+from sluice.dashboard.marks import Drawn, Line, draw_bars, draw_line, sampled
 from sluice.dashboard.scale import Area, Axis, scale
-from sluice.dashboard.stroke import Drawn, Line, draw_bars, draw_line, sampled
+from sluice.dashboard.text_layout import LINE, Box, along, around, broken, place, wide, written
 
 __all__ = ["Axis", "Line", "Mark", "chart"]
 

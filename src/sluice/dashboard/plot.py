@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sluice.dashboard.label import written
 from sluice.dashboard.quantity import Quantity
 from sluice.dashboard.series import Series
+from sluice.dashboard.text_layout import written
 
 WIDTH, HEIGHT = 560, 240
 LEFT, RIGHT, TOP, BOTTOM = 66, 10, 12, 36

@@ -11,10 +11,10 @@ from importlib.resources import files
 from typing import Any
 
 from sluice.control.journal import Journal
-from sluice.control.wording import told
 from sluice.dashboard import plot, series
-from sluice.dashboard.label import written
+from sluice.dashboard.decision_text import summarize
 from sluice.dashboard.quantity import BYTES, COUNT, RATIO, ROWS, ROWS_PER_SECOND, SECONDS
+from sluice.dashboard.text_layout import written
 from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import StorageError
@@ -148,7 +148,7 @@ def _adaptive_plots(records: list[EpochRecord], epochs: list[int]) -> list[str]:
 
 
 def _decisions(decisions: list[dict[str, Any]]) -> str:
-    rows = [(str(one.epoch), one.policy, one.action, one.reason, one.outcome) for one in told(decisions)]
+    rows = [(str(one.epoch), one.policy, one.action, one.reason, one.outcome) for one in summarize(decisions)]
     return _table(("epoch", "policy", "action", "reason", "outcome"), rows, words=True)
 
 

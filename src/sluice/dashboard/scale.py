@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sluice.dashboard.label import Box
 from sluice.dashboard.quantity import COUNT, Quantity
+from sluice.dashboard.text_layout import Box
 
 Marks = Sequence[tuple[float, str]]
 _NEAR = 1e-9

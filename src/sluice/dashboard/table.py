@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sluice.dashboard.look import ALARM, Look, bar, cut, strong, wide
+from sluice.dashboard.terminal_style import ALARM, Look, bar, cut, strong, wide
 
 MARGIN, GAP = 2, 2
 _LEAST_BAR, _MOST_BAR = 5, 20

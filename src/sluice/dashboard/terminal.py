@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TextIO
 
-from sluice.dashboard.look import Look
-from sluice.dashboard.panel import HEADING, Seen, epoch_line, panel
+from sluice.dashboard.progress_view import HEADING, Seen, epoch_line, panel
+from sluice.dashboard.terminal_style import Look
 from sluice.model.text import one_line
 
 INTERVAL = 0.25

@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sluice.control.wording import Told, adapted_text, told
-from sluice.dashboard.look import Look, cut, spark, strong
+from sluice.dashboard.decision_text import DecisionSummary, adapted_text, summarize
 from sluice.dashboard.quantity import BYTES, ROWS, ROWS_PER_SECOND, SECONDS
 from sluice.dashboard.series import busiest, epoch_seconds, sites_of
 from sluice.dashboard.table import Column, table
-from sluice.model.columns import unpacked
+from sluice.dashboard.terminal_style import Look, cut, spark, strong
+from sluice.model.codec import decode_column
 from sluice.model.epoch import EpochRecord
 from sluice.model.text import one_line
 
@@ -38,7 +38,7 @@ def screen(name: str, records: Sequence[EpochRecord], now: float, look: Look) ->
     last, lately = records[-1], records[-LATELY:]
     lines = _head(name, records, now, look)[: look.rows]
     hottest = _hottest(lately)
-    decisions = told(d for record in records for d in record.decisions)[::-1]
+    decisions = summarize(d for record in records for d in record.decisions)[::-1]
     parts: list[tuple[int, Part]] = [
         (len(sites_of(last)), lambda room: _sites(last, look, room)),
         (len(hottest), lambda room: _units(lately, hottest[:room], look)),
@@ -172,7 +172,7 @@ def _units(lately: Sequence[EpochRecord], units: Sequence[int], look: Look) -> l
     )
 
 
-def _decisions(decisions: Sequence[Told], look: Look) -> list[str]:
+def _decisions(decisions: Sequence[DecisionSummary], look: Look) -> list[str]:
     return table(
         [
             Column("epoch", [f"{one.epoch:,}" for one in decisions]),
@@ -184,7 +184,7 @@ def _decisions(decisions: Sequence[Told], look: Look) -> list[str]:
     )
 
 
-def _why(one: Told) -> str:
+def _why(one: DecisionSummary) -> str:
     return f"refused, {one.refused}; {one.reason}" if one.refused else one.reason
 
 
@@ -207,7 +207,7 @@ def _by_unit(records: Sequence[EpochRecord], figure: str) -> np.ndarray:
     """A figure of each unit, summed over the epochs."""
     total = np.zeros(records[-1].routing.units)
     for record in records:
-        total += unpacked(record.figures[figure])
+        total += decode_column(record.figures[figure])
     return total
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.aggregates.counts import Count
-from sluice.kernels.aggregates.edges import Edge
 from sluice.kernels.aggregates.extremes import Extreme
+from sluice.kernels.aggregates.first_last import Edge
 from sluice.kernels.aggregates.measure import Measure
 from sluice.kernels.aggregates.moments import Moments
 from sluice.kernels.aggregates.totals import total_of

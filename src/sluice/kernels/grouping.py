@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sluice.kernels.expression.arrays import numbers, valid
+from sluice.expressions.kernels.arrow_numpy import numbers, valid
 from sluice.kernels.hashing import hash_keys
+from sluice.kernels.int128 import halves
 from sluice.kernels.order import changes, sorting
-from sluice.kernels.wide import halves
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def epoch_of(name: str) -> int:
 
 
 @dataclass(frozen=True)
-class Behind:
+class Lagging:
     """Units whose input waits, at one level of operators: `newest` is how far they have come."""
 
     level: int
@@ -101,7 +101,7 @@ class SiteShare:
     """What one site alone needs to know: its part of the record, and the segments of units on their way to it."""
 
     manifest: Manifest
-    behind: tuple[Behind, ...]
+    behind: tuple[Lagging, ...]
     queues: tuple[Queues, ...]
     arriving: tuple[SegmentRef, ...]
 
@@ -121,7 +121,7 @@ class EpochRecord:
     manifests: tuple[Manifest, ...]
     batch: int = -1
     reached: tuple[Times, ...] = ()
-    behind: tuple[Behind, ...] = ()
+    behind: tuple[Lagging, ...] = ()
     queues: tuple[Queues, ...] = ()
     parts: tuple[Part, ...] = ()
     listings: tuple[tuple[Listing, Listing], ...] = ()
@@ -145,10 +145,10 @@ class EpochRecord:
     def shares(self, arriving: Sequence[tuple[SegmentRef, ...]] = ()) -> list[SiteShare]:
         """What each site alone needs to know of it."""
         owners, sites = np.array(self.routing.owners), range(self.routing.sites)
-        behind: list[list[Behind]] = [[] for _ in sites]
+        behind: list[list[Lagging]] = [[] for _ in sites]
         for some in self.behind:
             for site, units in divide(some.units, owners).items():
-                behind[site].append(Behind(some.level, units, some.newest))
+                behind[site].append(Lagging(some.level, units, some.newest))
         queues: list[list[Queues]] = [[] for _ in sites]
         for queue in self.queues:
             if queue.site in sites:
@@ -180,7 +180,7 @@ class EpochRecord:
             batch=doc["batch"],
             newest=tuple(doc["newest"]),
             reached=tuple(tuple(times) for times in doc["reached"]),
-            behind=tuple(Behind(lv, tuple((a, b) for a, b in units), tuple(t)) for lv, units, t in doc["behind"]),
+            behind=tuple(Lagging(lv, tuple((a, b) for a, b in units), tuple(t)) for lv, units, t in doc["behind"]),
             queues=tuple(Queues(s, lv, tuple(m), tuple(d), r) for s, lv, m, d, r in doc["queues"]),
             routing=Routing.from_json(doc["routing"]),
             manifests=tuple(tuple(RunRef.from_json(run) for run in site) for site in doc["sites"]),

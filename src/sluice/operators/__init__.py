@@ -5,7 +5,7 @@ from __future__ import annotations
 from sluice.model.group_by import LastRows, TimeWindows
 from sluice.model.plan import OperatorSpec
 from sluice.operators.last_rows import LastRowsGroupBy
-from sluice.operators.seam import Operator
+from sluice.operators.protocol import Operator
 from sluice.operators.time_windows import TimeWindowsGroupBy
 from sluice.operators.window_join import WindowJoin
 

@@ -21,7 +21,7 @@ from sluice.kernels.probe import Run, expand
 from sluice.kernels.rolling import rolling
 from sluice.model.epoch import Times
 from sluice.model.group_by import LastRows
-from sluice.operators.seam import Outgoing, Results, State
+from sluice.operators.protocol import Outgoing, Results, State
 from sluice.state.segment import Layout
 
 SEQUENCE = "__sequence"

@@ -19,7 +19,7 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch import Times
 from sluice.model.group_by import TimeWindows
 from sluice.model.stream import TIME_COLUMN
-from sluice.operators.seam import Outgoing, Results, State
+from sluice.operators.protocol import Outgoing, Results, State
 from sluice.state.segment import Layout
 
 ROWS_AT_ONCE = 1 << 21

@@ -19,7 +19,7 @@ from sluice.kernels.probe import PAIRS_AT_ONCE, Run, pairs
 from sluice.model.epoch import Times
 from sluice.model.join import JoinSpec
 from sluice.model.stream import TIME_COLUMN, Stream
-from sluice.operators.seam import Outgoing, Results, State
+from sluice.operators.protocol import Outgoing, Results, State
 from sluice.state.segment import Layout
 
 Runs = Sequence[Run]

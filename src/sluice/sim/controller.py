@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 
 from sluice.control.movement import Extract, Install, Instruction, LetGo, Movement, Pause, Restart, Transfer
-from sluice.control.outlet import Outlet
 from sluice.control.rounds import Rounds
 from sluice.model.view import ClusterView, Move
 from sluice.policies import Policy
 from sluice.sim import core
-from sluice.sim.agenda import Agenda
+from sluice.sim.event_queue import Agenda
 from sluice.sim.network import Network
+from sluice.sim.producer_routing import ProducerRouting
 from sluice.sim.site import Site
 from sluice.sim.world import Costs, World
 
@@ -58,7 +58,7 @@ class Controller:
         self.world, self.costs, self.agenda, self.network = world, costs, agenda, network
         self.sites, self.policy, self.rounds = sites, policy, rounds
         self.owners, self.unit_bytes = owners.copy(), unit_bytes
-        self.outlets = [Outlet(row["owner"], row["stalled"]) for row in world.route]
+        self.outlets = [ProducerRouting(row["owner"], row["stalled"]) for row in world.route]
         self.decisions: list[Decision] = []
         self.round = 0
         self._idle = np.zeros(len(sites))

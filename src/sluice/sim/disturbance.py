@@ -9,7 +9,7 @@ import numpy as np
 
 from sluice.model.errors import ScenarioError
 from sluice.sim.scenario import Load, Pressure
-from sluice.sim.section import Section
+from sluice.sim.toml_table import Section
 
 WHERE_AND_WHEN = ("sites", "count", "start", "end")
 LOAD = (*WHERE_AND_WHEN, "rotate")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sluice.sim.agenda import Agenda
+from sluice.sim.event_queue import Agenda
 
 Done = Callable[[], None]
 

@@ -18,7 +18,7 @@ from sluice.policies import policy
 from sluice.sim.disturbance import MOST, Disturbances
 from sluice.sim.hardware import Hardware
 from sluice.sim.scenario import EXCHANGES, Drift, Scenario
-from sluice.sim.section import Section, duration, meant
+from sluice.sim.toml_table import Section, duration, meant
 from sluice.sim.workload import SKEWS, UNIFORM, ZIPF, Skew
 
 if sys.version_info >= (3, 11):

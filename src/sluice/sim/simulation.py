@@ -13,8 +13,8 @@ from sluice.model.errors import ScenarioError
 from sluice.policies import Policy
 from sluice.policies.static import Static
 from sluice.sim import core
-from sluice.sim.agenda import Agenda
 from sluice.sim.controller import Controller, Decision
+from sluice.sim.event_queue import Agenda
 from sluice.sim.network import Network
 from sluice.sim.scenario import EXCHANGES, Scenario, merged
 from sluice.sim.site import Site

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from sluice.sim import core
-from sluice.sim.agenda import Agenda
+from sluice.sim.event_queue import Agenda
 from sluice.sim.hardware import Hardware
 from sluice.sim.world import NOBODY, Costs, World
-from sluice.state.residence import Fetch, Residence, Spill
+from sluice.state.paging import Fetch, Residence, Spill
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def _placed(
 
     def settle(_: Any) -> Any:
         try:
-            import sluice.spark.site  # noqa: F401  # with all that a site's task needs
+            import sluice.engine.site  # noqa: F401  # with all that a site's task needs
             from sluice.model.version import VERSION as THERE
             from sluice.state.workspace import executor
 

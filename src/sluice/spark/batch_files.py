@@ -14,10 +14,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from sluice.engine.epochs import Exchange, Report
+from sluice.engine.split import SplitTask, file_figures
 from sluice.model.errors import CorruptFile, MissingFile
-from sluice.spark.epochs import Exchange, Report
 from sluice.spark.sources import SOURCE_NUMBER, Source
-from sluice.spark.split import SplitTask, file_figures
 
 _QUERY_ID = "sql.streaming.queryId"
 # What Java prints of a file's status: one call then does for all files.

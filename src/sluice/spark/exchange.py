@@ -12,13 +12,13 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.control.placement import SiteCount, changes
+from sluice.engine.blobs import BLOBS_DDL
+from sluice.engine.epochs import Exchange, Report
+from sluice.engine.site import SiteTask
+from sluice.engine.split import SplitTask
 from sluice.model.errors import SluiceError
 from sluice.spark.anchors import let_go, place
-from sluice.spark.epochs import Exchange, Report
 from sluice.spark.executors import Cluster, placed_tasks
-from sluice.spark.sending import BLOBS_DDL
-from sluice.spark.site import SiteTask
-from sluice.spark.split import SplitTask
 from sluice.state.workspace import Workspace
 
 _SETTINGS = {

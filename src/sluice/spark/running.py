@@ -20,11 +20,11 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.control.journal import FORMAT
+from sluice.engine.epochs import Epochs, Settings, Sink
 from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.plan import Plan
 from sluice.spark.batch_files import files_of_batch, with_all_files
 from sluice.spark.callbacks import BatchCallback, as_error
-from sluice.spark.epochs import Epochs, Settings, Sink
 from sluice.spark.exchange import Sites
 from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, console
 from sluice.spark.sources import Source, combined, ways_to_read

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from sluice.engine.part_writer import Staging
 from sluice.model.checksum import checksum
 from sluice.model.epoch import epoch_of
 from sluice.model.errors import CheckpointError, FlowError, StorageError
 from sluice.model.results import Listing, Part, Results
-from sluice.spark.results import Staging
 from sluice.spark.sink_log import OLDER_COPY, SinkLog
 from sluice.spark.types import spark_schema
 from sluice.state.storage import Storage

@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
+from sluice.engine.split import GLOB_CHARACTERS_REFUSED, PATH_COLUMN, STREAM_COLUMN, FileFormat, Reading
 from sluice.model.errors import FlowError
 from sluice.model.stream import BySpark, Stream
-from sluice.spark.file_options import FileOptions, options_for_spark
-from sluice.spark.split import GLOB_CHARACTERS_REFUSED, PATH_COLUMN, STREAM_COLUMN, FileFormat, Reading
+from sluice.sources.file_options import FileOptions, options_for_spark
 from sluice.spark.types import arrow_schema, spark_schema
 
 SPARK_FILE_OPTIONS = (

@@ -7,7 +7,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sluice.model.errors import FlowError
-from sluice.spark.files import normal_schema
+from sluice.sources.files import normal_schema
 
 
 def arrow_schema(stream: str, schema: StructType) -> pa.Schema:

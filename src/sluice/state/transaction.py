@@ -16,7 +16,7 @@ from sluice.model.state import ALL_HASHES, HashRange, Manifest, RunRef, SegmentR
 from sluice.state import compaction
 from sluice.state.compaction import Merge, choose_merges, choose_rewrites
 from sluice.state.merging import cut_run, merge_runs
-from sluice.state.residence import Residence, Spill, Task
+from sluice.state.paging import Residence, Spill, Task
 from sluice.state.segment import Layout, counts, decode, encode, encode_blocks, joined_run, merged_run, parts
 from sluice.state.tiers import DISK, MEMORY, Tiers
 
@@ -26,7 +26,7 @@ PAGE_BYTES = 2048
 
 
 @dataclass(frozen=True)
-class Keeping:
+class Retention:
     """What may leave the state of an input: rows below `keep_from`, and what `compacted` takes out of merged runs.
 
     `retention` is for how long rows are needed at most, in the state's time; None is for good. `shrinks` is whether
@@ -40,7 +40,7 @@ class Keeping:
 
 
 @dataclass(frozen=True)
-class Forms:
+class InputLayouts:
     """What the segments of an input hold: rows of its state, and rows as they come in, whose turn has not come."""
 
     state: Layout
@@ -58,8 +58,8 @@ class Transaction:
         self,
         attempt: Attempt,
         tiers: Tiers,
-        forms: Mapping[int, Forms],
-        keeping: Mapping[int, Keeping],
+        forms: Mapping[int, InputLayouts],
+        keeping: Mapping[int, Retention],
         units: int,
         held: Ranges,
         paging: bool = False,
@@ -287,7 +287,7 @@ class Transaction:
             for merge in due:
                 self._carry_out(merge, input_, keeping)
 
-    def _carry_out(self, merge: Merge, input_: int, keeping: Keeping) -> None:
+    def _carry_out(self, merge: Merge, input_: int, keeping: Retention) -> None:
         ids = {run.segment.id for run in merge.runs}
         pieces = [part for run in merge.runs for part in self._open(run)]
         self._live = [run for run in self._live if run.segment.id not in ids]

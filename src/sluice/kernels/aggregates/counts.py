@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from sluice.expressions.kernels.arrow_numpy import numbers, valid
 from sluice.kernels.aggregates.measure import Columns
-from sluice.kernels.expression.arrays import numbers, valid
 from sluice.kernels.grouping import Groups
 from sluice.kernels.windows import Windows
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluice.expressions.kernels.arrow_numpy import numbers, rebuilt, unscaled_decimal, valid
 from sluice.kernels.aggregates.measure import Columns
-from sluice.kernels.expression.arrays import numbers, rebuilt, unscaled_decimal, valid
 from sluice.kernels.grouping import Groups
-from sluice.kernels.wide import halves
+from sluice.kernels.int128 import halves
 from sluice.kernels.windows import Windows
 
 _DIGITS_OF_INT64 = 18

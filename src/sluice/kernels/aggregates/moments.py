@@ -13,9 +13,9 @@ from math import isqrt
 import numpy as np
 import pyarrow as pa
 
+from sluice.expressions.kernels.arrow_numpy import numbers, rebuilt, valid
 from sluice.kernels.aggregates.counts import Count
 from sluice.kernels.aggregates.measure import Columns
-from sluice.kernels.expression.arrays import numbers, rebuilt, valid
 from sluice.kernels.grouping import Groups
 from sluice.kernels.windows import FEW, Arrays, Windows
 

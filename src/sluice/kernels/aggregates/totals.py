@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sluice.kernels import wide
+from sluice.expressions import EvaluationError
+from sluice.expressions.kernels.arithmetic import decimal_divide
+from sluice.expressions.kernels.arrow_numpy import numbers, rebuilt
+from sluice.kernels import int128
 from sluice.kernels.aggregates.counts import Count
 from sluice.kernels.aggregates.measure import Columns
-from sluice.kernels.expression import EvaluationError
-from sluice.kernels.expression.arithmetic import decimal_divide
-from sluice.kernels.expression.arrays import numbers, rebuilt
 from sluice.kernels.grouping import Groups
 from sluice.kernels.windows import Windows
 
@@ -76,7 +76,7 @@ class ExactTotal:
 
     @property
     def fields(self) -> list[pa.Field]:
-        return [pa.field(self.name, pa.decimal128(wide.DIGITS, self.scale))]
+        return [pa.field(self.name, pa.decimal128(int128.DIGITS, self.scale))]
 
     def partial(self, rows: pa.RecordBatch, times: np.ndarray, groups: Groups) -> Columns:
         return [self._added(rows.column(self.column), groups)]
@@ -85,12 +85,12 @@ class ExactTotal:
         return [self._added(partials.column(self.name), groups)]
 
     def rolled(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
-        digits = wide.digits(rows.column(self.column), windows.longest)
+        digits = int128.digits(rows.column(self.column), windows.longest)
         return [self._together([windows.summed(digit) for digit in digits])]
 
     def sums(self, partials: pa.RecordBatch, type_: pa.DataType) -> pa.Array:
         totals, present = partials.column(self.name), Count(self.column).of(partials) > 0
-        low, high = wide.halves(totals)
+        low, high = int128.halves(totals)
         if pa.types.is_integer(type_):
             if not np.array_equal(low >> 63, high):
                 raise EvaluationError(f"overflow, in sum({self.column})")
@@ -100,7 +100,7 @@ class ExactTotal:
     def averages(self, partials: pa.RecordBatch, type_: pa.DataType) -> pa.Array:
         totals, counts = partials.column(self.name), Count(self.column).of(partials)
         if pa.types.is_floating(type_):
-            return _mean(wide.doubles(totals), counts)
+            return _mean(int128.doubles(totals), counts)
         divisor = pa.array(counts, mask=counts == 0).cast(pa.decimal128(19, 0))
         try:
             return decimal_divide(divisor, totals, type_=type_)
@@ -110,12 +110,12 @@ class ExactTotal:
     def _added(self, column: pa.Array, groups: Groups) -> pa.Array:
         largest = int(groups.sizes.max(initial=0))
         return self._together(
-            [groups.reduced(np.add, groups.gathered(digit)) for digit in wide.digits(column, largest)]
+            [groups.reduced(np.add, groups.gathered(digit)) for digit in int128.digits(column, largest)]
         )
 
     def _together(self, sums: list[np.ndarray]) -> pa.Array:
         try:
-            return wide.together(sums, self.scale)
+            return int128.together(sums, self.scale)
         except pa.ArrowInvalid as error:
             raise EvaluationError(f"overflow, in the sum of the decimals of {self.column}") from error
 

@@ -1,0 +1,133 @@
+"""What a checkpoint says of itself, for people: the flow, its epochs, routing, state by tier, the last epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from itertools import groupby
+from typing import Any
+
+from sluice.control.journal import Journal
+from sluice.dashboard.decision_text import DecisionSummary, summarize
+from sluice.model.durations import in_words
+from sluice.model.epoch import EpochRecord
+from sluice.model.text import one_line
+from sluice.state.storage import Storage
+
+
+def inspect(uri: str, epochs: int = 10) -> str:
+    """A page of text about the checkpoint at `uri`; it is only read."""
+    journal = Journal(Storage(uri))
+    identity = journal.recognised()
+    lines = _flow(identity)
+    records = journal.epochs(epochs)
+    if not records:
+        return _page([*lines, "", "No epoch has committed yet."])
+    last = records[-1]
+    lines += ["", f"Epochs     {last.number + 1} committed, the last one {_when(last.figures.get('committedAt'))}"]
+    lines += ["", *_routing(last), "", *_state(last), "", *_history(records)]
+    decisions = [d for r in records for d in r.decisions]
+    if decisions:
+        lines += ["", "Decisions", *(f"  {_decision(one)}" for one in summarize(decisions))]
+    return _page(lines)
+
+
+def _page(lines: Sequence[str]) -> str:
+    """What the checkpoint says was written by others: no line moves a terminal's cursor."""
+    return "\n".join(map(one_line, lines))
+
+
+def _flow(identity: dict[str, Any]) -> list[str]:
+    delays = {s["name"]: in_words(s["delay"]) for s in identity["streams"]}
+    lines = [f"Flow       {identity['name']!r}, checkpoint format {identity['format']}, id {identity['id']}"]
+    for stream in identity["streams"]:
+        columns = ", ".join(f"{name} {kind}" for name, kind in stream["columns"])
+        lines.append(
+            f"Stream     {stream['name']}: {columns}; event time {stream['eventTime']}, delay {delays[stream['name']]}"
+        )
+    says = str(identity.get("says", "")).split("\n")
+    return [*lines, *(f"{'Operators' if i == 0 else '':<10} {line}" for i, line in enumerate(says))]
+
+
+def _routing(record: EpochRecord) -> list[str]:
+    routing = record.routing
+    lines = [
+        f"Routing    version {routing.version} since epoch {routing.since}: {routing.units} units at "
+        f"{routing.sites} sites"
+    ]
+    for site in range(routing.sites):
+        ranges = routing.ranges_of(site)
+        shown = ", ".join(f"{a}" if b == a + 1 else f"{a}-{b - 1}" for a, b in ranges[:8])
+        lines.append(
+            f"  site {site}: {sum(b - a for a, b in ranges)} units ({shown}{', …' if len(ranges) > 8 else ''})"
+        )
+    return lines
+
+
+def _state(record: EpochRecord) -> list[str]:
+    rows = [("site", "rows", "segments", "memory", "disk", "durable", "backlog", "spilled units", "levels")]
+    for site, manifest in zip(record.figures["sites"], record.manifests, strict=True):
+        levels = sorted(run.segment.level for run in manifest)
+        shown = " ".join(f"L{level}:{len(list(group))}" for level, group in groupby(levels))
+        rows.append(
+            (
+                str(site["site"]),
+                f"{site['rows']:,}",
+                str(site["segments"]),
+                _size(site["memoryBytes"]),
+                _size(site["diskBytes"]),
+                _size(site["durableBytes"]),
+                f"{site['pendingRows']:,}",
+                str(site["spilledUnits"]),
+                shown or "-",
+            )
+        )
+    return [f"State      after epoch {record.number}, {len(record.files())} durable files", *_table(rows)]
+
+
+def _history(records: list[EpochRecord]) -> list[str]:
+    counted = {
+        "rows in": "rowsIn",
+        "results": "rowsOut",
+        "late": "lateRows",
+        "moves": "moves",
+        "spills": "spills",
+        "fetches": "fetches",
+        "backlog": "backlogRows",
+    }
+    rows = [("epoch", *counted, "imbalance", "seconds", "committed, UTC")]
+    for record in records:
+        figures = record.figures
+        rows.append(
+            (
+                str(record.number),
+                *(f"{figures[figure]:,}" for figure in counted.values()),
+                f"{figures['imbalance']:.2f}",
+                f"{figures['seconds']['job']:.2f}",
+                _when(figures.get("committedAt")).removesuffix(" UTC"),
+            )
+        )
+    return ["Last epochs", *_table(rows)]
+
+
+def _decision(one: DecisionSummary) -> str:
+    return f"epoch {one.epoch}: {one.policy} {one.action} ({one.reason}): {one.outcome}"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  " + "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
+        count /= 1024
+    return ""
+
+
+def _when(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,31 @@
+"""The newest epochs of a checkpoint, while another process commits them; the checkpoint is only read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sluice.control.journal import Journal
+from sluice.model.epoch import EpochRecord
+
+KEPT = 40
+
+
+class JournalTail:
+    """What is on record of a flow so far: its identity and its last epochs, oldest first."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.identity: dict[str, Any] = journal.recognised()
+        self.records: list[EpochRecord] = []
+        self.index = -1
+
+    def look(self) -> None:
+        """Read what was committed since the last look."""
+        indexes = self.journal.indexes()
+        newest = indexes[-1] if indexes else -1
+        if newest < self.index:  # the checkpoint was removed: there may be a new one in its place
+            self.identity, self.records, self.index = self.journal.recognised(), [], -1
+        for entry in self.journal.entries([i for i in indexes if i > self.index][-KEPT:]):
+            if entry.record.number > (self.records[-1].number if self.records else -1):  # else only its owner is new
+                self.records.append(entry.record)
+        self.records, self.index = self.records[-KEPT:], newest

@@ -1,0 +1,115 @@
+"""Rows on their way through the exchange: stateless steps, then hashed, routed, and packed as one Arrow blob a site.
+
+Used on both sides: by the split for the rows of sources, by sites for the results that a later operator takes in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.model.plan import Plan
+from sluice.model.routing import Routing, unit_of
+from sluice.model.stream import HASH_COLUMN, applied
+from sluice.operators import operator
+
+BLOBS = pa.schema([("site", pa.int32()), ("input", pa.int32()), ("payload", pa.binary())])
+BLOBS_DDL = "site int, input int, payload binary"
+FIGURES, REPORT, LEVEL_WATERMARK = -1, -2, -3
+"""Numbers, in place of an input's, of blobs that carry a split's figures (to every site), a site's report, or how far a
+site has come (to every site of the level above)."""
+MOST_BYTES = 1 << 30  # of blobs in one batch, whose offsets have 32 bits
+Blob = tuple[int, int, pa.Buffer]
+
+
+def blob_schema(columns: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(HASH_COLUMN, pa.uint32()), *columns])
+
+
+class Sender:
+    """The way from an origin to one stream of an operator."""
+
+    def __init__(self, plan: Plan, node: int, stream: int, routing: Routing, tokens: tuple[int, ...]) -> None:
+        spec = plan.nodes[node].spec
+        self.steps = plan.nodes[node].feeds[stream].steps
+        self.columns = spec.streams[stream].schema.names
+        self.operator = operator(spec)
+        self.inputs = [
+            (plan.inputs_of(node)[i], i, blob_schema(self.operator.crossing(i)))
+            for i, input_ in enumerate(spec.inputs)
+            if input_.stream == stream
+        ]
+        self.owners = np.array(routing.owners, dtype=np.uint8 if len(tokens) <= 256 else np.uint16)
+        self.tokens = tokens
+        self.dropped = 0
+
+    def blobs(self, rows: pa.RecordBatch) -> Iterator[Blob]:
+        rows = applied(self.steps, rows).select(self.columns)
+        if rows.num_rows == 0:
+            return
+        for number, local, schema in self.inputs:
+            going = self.operator.outgoing(local, rows)
+            self.dropped += going.dropped
+            if going.rows.num_rows == 0:
+                continue
+            packed = pa.RecordBatch.from_arrays([pa.array(going.hashes), *going.rows.columns], schema=schema)
+            for token, part in self._by_site(going.hashes, packed):
+                yield token, number, part.serialize()
+
+    def _by_site(self, hashes: np.ndarray, packed: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if len(self.tokens) == 1:
+            yield self.tokens[0], packed
+            return
+        sites = self.owners[unit_of(hashes, len(self.owners))]
+        order = np.argsort(sites, kind="stable")
+        cuts = np.searchsorted(sites[order], np.arange(len(self.tokens) + 1))
+        packed = packed.take(pa.array(order))
+        for site, (a, b) in enumerate(pairwise(cuts)):
+            if b > a:
+                yield self.tokens[site], packed.slice(a, b - a)
+
+
+def senders(plan: Plan, origin: int, routing: Routing, tokens: tuple[int, ...]) -> list[Sender]:
+    """The ways of an origin's rows to all operators that take them in."""
+    return [
+        Sender(plan, n, s, routing, tokens)
+        for n, node in enumerate(plan.nodes)
+        for s, feed in enumerate(node.feeds)
+        if feed.origin == origin
+    ]
+
+
+def document(token: int, number: int, doc: dict[str, Any]) -> Blob:
+    """Figures or a report as a blob."""
+    return token, number, pa.py_buffer(json.dumps(doc).encode())
+
+
+def in_batches(blobs: Iterable[Blob]) -> Iterator[pa.RecordBatch]:
+    """Blobs as batches for the exchange, their bytes copied once."""
+    waiting: list[Blob] = []
+    size = 0
+    for blob in blobs:
+        if waiting and size + len(blob[2]) > MOST_BYTES:
+            yield _batch(waiting)
+            waiting, size = [], 0
+        waiting.append(blob)
+        size += len(blob[2])
+    if waiting:
+        yield _batch(waiting)
+
+
+def _batch(blobs: list[Blob]) -> pa.RecordBatch:
+    sink = pa.BufferOutputStream()
+    offsets = [0]
+    for _, _, payload in blobs:
+        sink.write(payload)
+        offsets.append(sink.tell())
+    data = [None, pa.py_buffer(np.array(offsets, dtype=np.int32)), sink.getvalue()]
+    payload = pa.Array.from_buffers(pa.binary(), len(blobs), data)
+    numbers = [pa.array([b[i] for b in blobs], pa.int32()) for i in (0, 1)]
+    return pa.RecordBatch.from_arrays([*numbers, payload], schema=BLOBS)

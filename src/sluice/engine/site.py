@@ -1,0 +1,436 @@
+"""The second half of an epoch's job: a site takes in new rows, brings its operators' state up to date, and reports.
+
+Runs in the Spark task of the site, one a level of operators, in whichever Python worker of its executor it lands.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from functools import partial
+from math import inf
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.engine.blobs import (
+    BLOBS,
+    FIGURES,
+    LEVEL_WATERMARK,
+    REPORT,
+    Blob,
+    blob_schema,
+    document,
+    in_batches,
+    senders,
+)
+from sluice.engine.part_writer import PartWriter, Staging
+from sluice.engine.unit_stats import UnitStats
+from sluice.kernels.probe import Run
+from sluice.model.codec import encode_column
+from sluice.model.epoch import Attempt, EpochRecord, SiteShare, Times, name_attempts, newest_of, slowest, watermarks
+from sluice.model.errors import StorageError
+from sluice.model.plan import Plan
+from sluice.model.routing import Ranges, Routing, intersect, ranges, subtract
+from sluice.model.state import Manifest, numbers, unit_rows
+from sluice.model.stream import applied
+from sluice.operators import operator
+from sluice.state.local_files import LocalFiles
+from sluice.state.paging import Residence
+from sluice.state.scheduling import Cohort, Limits, Turns
+from sluice.state.segment import Layout, counts, merged_run, sorted_run
+from sluice.state.segment import parts as parts_of
+from sluice.state.storage import Storage
+from sluice.state.tiers import Tiers
+from sluice.state.transaction import InputLayouts, Retention, Transaction
+from sluice.state.workspace import Places, Workspace, executor
+
+Said = dict[str, Any]
+"""What another task has to say beside its rows: a split its figures, a site of the level below how far it has come."""
+ROOMY = 0.75
+"""Part of its memory that a site's state has to fit into before its units go together again."""
+
+
+@dataclass(frozen=True)
+class SiteDirectives:
+    """How far a site goes in an epoch, and what it prepares, as the controller and the query's options want it."""
+
+    limits: tuple[int, ...]
+    """Bytes in memory, of each site."""
+    spill: str = "unit"
+    seconds: float | None = None
+    backlog: float = float("inf")
+    patient: bool = False
+    """Whether units on disk are waited for: there is no new input."""
+    costs: tuple[float | None, ...] = ()
+    """Seconds that a row took at each site in the epoch before."""
+    leaving: tuple[int, ...] = ()
+    allowance: float = float("inf")
+    pace: tuple[float, ...] = ()
+    """Seconds that a row takes longer at each site, for experiments with slow machines; none everywhere if empty."""
+
+
+@dataclass(frozen=True)
+class SiteTask:
+    """What the sites need to know for one epoch: `before` is the record of the last one, under this one's routing.
+
+    What one site alone needs of it is in `shares`, and there only. Spark hands the whole task to each site: so they are
+    bytes, of which a site decodes its own.
+    """
+
+    plan: Plan
+    number: int
+    before: EpochRecord
+    shares: tuple[bytes, ...]
+    tokens: tuple[int, ...]
+    checkpoint: str
+    query: str
+    run: str
+    places: Places
+    staging: tuple[Staging, ...]
+    adapting: SiteDirectives
+
+    @property
+    def routing(self) -> Routing:
+        return self.before.routing
+
+    def __call__(self, level: int, token: int, blobs: pa.Table) -> pa.Table:
+        """One level's work of the site: blobs in, blobs for the levels above and a report out."""
+        pa.set_cpu_count(1)
+        site = _SiteEpoch(self, self.tokens.index(token), level)
+        return pa.Table.from_batches(in_batches(site.run(blobs)), BLOBS)
+
+
+class _SiteEpoch:
+    def __init__(self, task: SiteTask, site: int, level: int) -> None:
+        self.task, self.site, self.level, self.plan = task, site, level, task.plan
+        self.token, self.units = task.tokens[site], task.routing.units
+        self.held = task.routing.ranges_of(site)
+        self.share: SiteShare = pickle.loads(task.shares[site])
+        self.last = level == task.plan.levels - 1
+        self.delays = tuple(s.delay for s in self.plan.sources)
+        self.seconds: dict[str, float] = {}
+        self.nodes = [n for n, node in enumerate(self.plan.nodes) if node.level == level]
+        self.operators = {n: operator(self.plan.nodes[n].spec) for n in self.nodes}
+        self.local = {g: (n, i) for n in self.nodes for i, g in enumerate(self.plan.inputs_of(n))}
+        self.forms = {g: self._forms(n, i) for g, (n, i) in self.local.items()}
+        self.attempt = Attempt(task.number, site, task.run, f"{level}{uuid.uuid4().hex[:8]}")
+        self.probed = self.nulls = 0
+        self.rows = {n: [0, 0] for n in self.nodes}
+        self.by_unit = UnitStats(self.units)
+
+    def run(self, blobs: pa.Table) -> Iterator[Blob]:
+        begun = perf_counter()
+        with self._timing("sort"):
+            new, splits, floors, passing = self._unpack(blobs)
+        self.now = slowest([newest_of(self.task.before.newest, splits), *(tuple(f["newest"]) for f in floors)])
+        cohorts = self._cohorts()
+        since = slowest([newest for _, newest in cohorts] or [self.now])
+        with self._timing("open"):
+            transaction = self._begin(since)
+        writers = {
+            i: PartWriter(staging, f"part-{self.attempt}-{i}.parquet", output.schema)
+            for i, (output, staging) in enumerate(zip(self.plan.outputs, self.task.staging, strict=True))
+            if output.feed.origin - len(self.plan.sources) in self.nodes
+        }
+        for run in new.values():
+            self.by_unit.rows[numbers(self.held)] += counts(run, self.held, self.units)
+        turns = self._turns(cohorts, new, transaction)
+        for units, newest in turns:
+            yield from self._turn(units, newest, new, transaction, writers)
+        behind = turns.left()
+        self._postpone(behind, new, transaction)
+        with self._timing("sink"):
+            parts = {i: [list(astuple(p))[:-1] for p in writer.close()] for i, writer in writers.items()}
+        with self._timing("durable"):
+            if not behind:
+                transaction.keeping = self._keeping(since, self.now)
+            manifest = transaction.commit(self.task.adapting.leaving, self.task.adapting.allowance)
+        yield from passing
+        if not self.last:
+            reached = slowest([self.now, *(newest for _, newest in behind)])
+            floor = {"newest": reached, "attempt": self.attempt.token}
+            yield from (document(token, LEVEL_WATERMARK, floor) for token in self.task.tokens)
+            yield from (document(self.token, FIGURES, figures) for figures in splits)
+        report = {
+            "site": self.site,
+            "level": self.level,
+            "attempt": self.attempt.token,
+            "tookIn": name_attempts(below["attempt"] for below in (floors if self.level else splits)),
+            "runs": [run.as_json() for run in manifest],
+            "parts": parts,
+            "behind": [[[list(r) for r in units], list(newest)] for units, newest in behind],
+            "reached": list(self.now),
+            "queues": self._queues(transaction.residence),
+            "events": transaction.events,
+            "splits": splits if self.site == 0 and self.level == 0 else [],
+            "units": self._unit_figures(transaction, manifest),
+            "figures": self._figures(transaction, manifest, writers, begun),
+        }
+        yield document(self.token, REPORT, report)
+
+    def _cohorts(self) -> list[Cohort]:
+        """The units held here by how far they have come, those that are behind first."""
+        found: list[Cohort] = []
+        rest = self.held
+        for behind in self.share.behind:
+            units = intersect(behind.units, rest) if behind.level == self.level else ()
+            if units:
+                found.append((units, behind.newest))
+                rest = subtract(rest, units)
+        found.sort(key=lambda cohort: [-inf if t is None else t for t in cohort[1]])
+        return [*found, (rest, self.task.before.reached_at(self.level))] if rest else found
+
+    def _turns(self, cohorts: list[Cohort], new: dict[int, Run], transaction: Transaction) -> Turns:
+        adapting = self.task.adapting
+        costs = adapting.costs[self.site] if adapting.costs else None
+        share = None if adapting.seconds is None else adapting.seconds / self.plan.levels
+        sizes = transaction.pending_bytes()
+        for run in new.values():
+            held = counts(run, self.held, self.units)
+            sizes[numbers(self.held)] += held * (run.rows.nbytes / max(1, len(run)))
+        rows = self.by_unit.rows + transaction.pending_rows()
+        limits = Limits(share, adapting.backlog / self.plan.levels, costs, adapting.patient)
+        by_time = any(mine.by_time for mine in self.operators.values())
+        return Turns(cohorts, self.now, rows, sizes, transaction, limits, by_time)
+
+    def _turn(
+        self,
+        units: Ranges,
+        newest: Times,
+        new: dict[int, Run],
+        transaction: Transaction,
+        writers: dict[int, PartWriter],
+    ) -> Iterator[Blob]:
+        """These units take in their input, what waited and what is new, and come to where the streams are now."""
+        started, before = process_time(), self.by_unit.work
+        with self._timing("sort"):
+            mine = {g: run for g in self.local if (run := self._input(g, units, new.get(g), transaction)) is not None}
+        taken = sum(len(run) for run in mine.values())
+        for run in mine.values():
+            self.by_unit.done[numbers(units)] += counts(run, units, self.units)
+        for node in self.nodes:
+            yield from self._operate(node, mine, newest, transaction, writers)
+        if self.task.adapting.pace:
+            time.sleep(taken * self.task.adapting.pace[self.site])
+        self.by_unit.spend(process_time() - started, before, numbers(units))
+
+    def _input(self, input_: int, units: Ranges, fresh: Run | None, transaction: Transaction) -> Run | None:
+        """An input's rows for some units in the order of their arrival; all that is new, if that is all there is."""
+        pieces = transaction.take_pending(input_)
+        if fresh is not None and units == self.held and not pieces:
+            return fresh
+        pieces += [] if fresh is None else parts_of(fresh, units, self.units)
+        return None if not pieces else pieces[0] if len(pieces) == 1 else merged_run(pieces, None)
+
+    def _postpone(self, behind: list[Cohort], new: dict[int, Run], transaction: Transaction) -> None:
+        """New rows of units that did not get their turn wait with their state."""
+        waiting = ranges(sorted(u for units, _ in behind for u in numbers(units).tolist()))
+        if not waiting:
+            return
+        transaction.turn(waiting)
+        for input_, run in new.items():
+            pieces = parts_of(run, waiting, self.units)
+            if pieces:
+                transaction.postpone(input_, pieces[0] if len(pieces) == 1 else merged_run(pieces, None))
+
+    def _queues(self, residence: Residence | None) -> list[Any] | None:
+        """The queues to go on with, until all has been in memory again with some room to spare."""
+        if residence is None or (not residence.spilled_units and residence.used <= ROOMY * residence.limit):
+            return None
+        return [list(residence.resident), list(residence.spilled_units), residence.rest(time.monotonic())]
+
+    def _operate(
+        self,
+        node: int,
+        new: dict[int, Run],
+        newest: Times,
+        transaction: Transaction,
+        writers: dict[int, PartWriter],
+    ) -> Iterator[Blob]:
+        """One operator's turn: its results go to sinks and to the operators above."""
+        origin = self.plan.origin_of(node)
+        sinks = [(o.feed.steps, o.schema.names, i) for i, o in enumerate(self.plan.outputs) if o.feed.origin == origin]
+        onward = senders(self.plan, origin, self.task.routing, self.task.tokens)
+        inputs = self.plan.inputs_of(node)
+        mine = [new.get(i) for i in inputs]
+        before, after = self._marks(node, newest), self._marks(node, self.now)
+        state = _NodeState(self, transaction, inputs[0])
+        results = self.operators[node].epoch(self.task.number, mine, state, before, after)
+        count = self.rows[node]
+        count[0] += sum(len(run) for run in mine if run is not None)
+        while True:
+            with self._timing("kernel"):
+                found = next(results, None)
+            if found is None:
+                self.nulls += sum(sender.dropped for sender in onward)
+                return
+            hashes, batch = found
+            count[1] += batch.num_rows
+            self.by_unit.add_results(hashes)
+            with self._timing("sink"):
+                for steps, names, i in sinks:
+                    writers[i].add(applied(steps, batch).select(names))
+            with self._timing("split"):
+                blobs = [blob for sender in onward for blob in sender.blobs(batch)]
+            yield from blobs
+
+    def _marks(self, node: int, newest: Times) -> Times:
+        """The watermarks of an operator's streams where the sources have come so far."""
+        return self.plan.watermarks_at(node, watermarks(newest, self.delays))
+
+    def _figures(
+        self, transaction: Transaction, manifest: Manifest, writers: dict[int, PartWriter], begun: float
+    ) -> dict[str, Any]:
+        tiers, residence = transaction.tiers, transaction.residence
+        waiting = [run for run in manifest if run.segment.pending]
+        return {
+            "site": self.site,
+            "executor": executor(),
+            "units": sum(high - low for low, high in self.held),
+            "rowsIn": int(self.by_unit.rows.sum()),
+            "rowsDone": int(self.by_unit.done.sum()),
+            "rowsOut": sum(w.rows for w in writers.values()),
+            "rows": sum(run.rows for run in manifest if not run.segment.pending),
+            "segments": len(manifest),
+            "probed": self.probed,
+            "nullRows": self.nulls,
+            "memoryLimit": tiers.limit,
+            "memoryBytes": tiers.used,
+            "diskBytes": tiers.here - tiers.used,
+            "durableBytes": round(sum(run.bytes for run in manifest)),
+            "spilledBytes": tiers.spilled_bytes,
+            "spilledUnits": len(residence.spilled_units) if residence is not None else 0,
+            "fetchedBytes": tiers.fetched_bytes,
+            "fetchSeconds": round(tiers.fetch_seconds, 6),
+            "damagedFiles": tiers.damaged_files,
+            "pendingRows": sum(run.rows for run in waiting),
+            "pendingBytes": round(sum(run.bytes for run in waiting)),
+            "mergedRows": transaction.merged_rows,
+            "busySeconds": round(perf_counter() - begun, 6),
+            "operators": self.rows,
+            "seconds": {k: round(v, 6) for k, v in self.seconds.items()},
+        }
+
+    def _unit_figures(self, transaction: Transaction, manifest: Manifest) -> dict[str, str]:
+        """Columns with an entry for each unit held here."""
+        held = numbers(self.held)
+        memory, disk = transaction.tiers.usage([r for r in manifest if not r.segment.pending], self.units)
+        pending = unit_rows((r for r in manifest if r.segment.pending), self.units)
+        columns: dict[str, np.ndarray] = {
+            "unitRows": self.by_unit.rows,
+            "unitResults": self.by_unit.results,
+            "unitPending": pending,
+            "unitMemory": memory.astype(np.int64),
+            "unitDisk": disk.astype(np.int64),
+            "unitSeconds": self.by_unit.seconds.astype(np.float32),
+        }
+        return {name: encode_column(column[held]) for name, column in columns.items()}
+
+    def _begin(self, since: Times) -> Transaction:
+        task, adapting = self.task, self.task.adapting
+        roots = Workspace(task.places, task.query, task.run).open()
+        memory, disk = (LocalFiles(f"{root}/site-{self.site:04d}-{self.level}") for root in roots)
+        limit = adapting.limits[self.site] // self.plan.levels
+        transaction = Transaction(
+            self.attempt,
+            Tiers(memory, disk, Storage(task.checkpoint), limit),
+            self.forms,
+            self._keeping(since, since),
+            units=self.units,
+            held=self.held,
+            paging=adapting.spill == "unit",
+        )
+        mine = tuple(run for run in self.share.manifest if run.segment.input in self.forms)
+        transaction.begin(mine, [ref for ref in self.share.arriving if ref.input in self.forms])
+        transaction.reside(next((q for q in self.share.queues if q.level == self.level), None))
+        return transaction
+
+    def _keeping(self, since: Times, until: Times) -> dict[int, Retention]:
+        """How long rows of each input are needed, and how merged runs get smaller, as its operator says, where all
+        units have come as far as `until` and the slowest began at `since`."""
+        out = {}
+        for input_, (node, i) in self.local.items():
+            mine, before, after = self.operators[node], self._marks(node, since), self._marks(node, until)
+            compacted = partial(mine.compacted, i, after=after)
+            out[input_] = Retention(mine.keep_from(i, before, after), mine.retention, compacted, mine.shrinks)
+        return out
+
+    def _forms(self, node: int, input_: int) -> InputLayouts:
+        state = self.operators[node].stored(input_)
+        return InputLayouts(state, Layout(self.operators[node].crossing(input_), state.event_time))
+
+    def _unpack(self, blobs: pa.Table) -> tuple[dict[int, Run], list[Said], list[Said], list[Blob]]:
+        """The new rows of this level's inputs, sorted; the figures of the splits; how far the sites of the level below
+        have come; and what goes to levels above."""
+        batches: dict[int, list[pa.RecordBatch]] = {}
+        figures: list[Said] = []
+        floors: list[Said] = []
+        passing: list[Blob] = []
+        schemas = {g: blob_schema(self.operators[n].crossing(i)) for g, (n, i) in self.local.items()}
+        for chunk in blobs.to_batches():
+            for number, payload in zip(chunk.column("input").to_pylist(), chunk.column("payload"), strict=True):
+                if number == FIGURES:
+                    figures.append(json.loads(payload.as_py()))
+                elif number == LEVEL_WATERMARK:
+                    floors.append(json.loads(payload.as_py()))
+                elif number in schemas:
+                    batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[number])
+                    batches.setdefault(number, []).append(batch)
+                else:
+                    passing.append((self.token, number, payload.as_buffer()))
+        figures.sort(key=lambda f: f["stream"])
+        return {number: self._run(number, parts) for number, parts in batches.items()}, figures, floors, passing
+
+    def _run(self, number: int, parts: list[pa.RecordBatch]) -> Run:
+        try:
+            rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+            return sorted_run(self.forms[number].pending, rows.column(0).to_numpy(), rows.remove_column(0))
+        except pa.ArrowInvalid as problem:
+            raise StorageError(
+                f"an epoch brings site {self.site} more than 2 GB of one column ({problem}): take in less at a "
+                "time, with maxFilesPerTrigger or its like, or use more sites"
+            ) from problem
+
+    @contextmanager
+    def _timing(self, phase: str) -> Iterator[None]:
+        started = perf_counter()
+        try:
+            yield
+        finally:
+            self.add(phase, perf_counter() - started)
+
+    def add(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+
+@dataclass(frozen=True)
+class _NodeState:
+    """One operator's part of the site's state; opening segments counts as opening, not as the operator's work."""
+
+    site: _SiteEpoch
+    transaction: Transaction
+    first: int
+
+    def runs(self, input_: int, span: tuple[int, int] | None) -> list[Run]:
+        started = perf_counter()
+        found = self.transaction.runs(self.first + input_, span)
+        took = perf_counter() - started
+        self.site.add("open", took)
+        self.site.add("kernel", -took)
+        self.site.probed += len(found)
+        return found
+
+    def stage(self, input_: int, run: Run) -> None:
+        started = perf_counter()
+        self.transaction.stage(self.first + input_, run)
+        took = perf_counter() - started
+        self.site.add("durable", took)
+        self.site.add("kernel", -took)

@@ -1,0 +1,205 @@
+"""The first half of an epoch's job: rows or files in, one Arrow blob a site out.
+
+Runs in Spark's map tasks. Rows that are late or can match nothing are dropped here, counted; the others are hashed,
+routed and packed. The blobs are the only thing that crosses the exchange.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice.engine.blobs import FIGURES, document, in_batches, senders
+from sluice.model.epoch import Times
+from sluice.model.errors import CorruptFile, MissingFile, StorageError
+from sluice.model.plan import Plan
+from sluice.model.routing import Routing
+from sluice.model.stream import EARLIEST, LATEST
+from sluice.sources.files import FileOptions, read_file
+
+GLOB_CHARACTERS_REFUSED = (
+    "has one of *?[]{} in its name, and Spark's file source lists such files more than once (SPARK-58518); rename it "
+    "and start the query again"
+)
+STREAM_COLUMN, PATH_COLUMN = "stream", "path"
+ROWS_AT_ONCE, BYTES_AT_ONCE = 1 << 19, 128 << 20
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """How the files of a `readFiles` stream are read."""
+
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+Slots = tuple[str, ...]
+"""The columns in which the columns of a `readStream` stream travel to the split, in the stream's order."""
+Reading = FileFormat | Slots
+
+
+@dataclass(frozen=True)
+class SplitTask:
+    """What a map task of one epoch needs to know."""
+
+    plan: Plan
+    reading: tuple[Reading, ...]
+    routing: Routing
+    tokens: tuple[int, ...]
+    watermarks: Times
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.set_cpu_count(1)
+        splits = [_Split(self, i) for i in range(len(self.plan.sources))]
+        started = perf_counter()
+        for batch in batches:
+            waited = perf_counter() - started
+            for number, part in _by_stream(batch):
+                splits[number].seconds["crossing"] += waited * part.num_rows / batch.num_rows
+                yield from splits[number].take_in(part)
+            started = perf_counter()
+        for split in splits:
+            yield from split.finish()
+
+
+def file_figures(stream: int, files: int = 0, missing: int = 0, corrupt: int = 0) -> dict[str, Any]:
+    """A split's figures of a stream's files; there is nothing in them of rows."""
+    none: dict[str, Any] = {"rows": 0, "late": 0, "nulls": 0, "outOfRange": 0, "newest": None, "seconds": {}}
+    return {"stream": stream, "files": files, "missing": missing, "corrupt": corrupt, **none}
+
+
+def _by_stream(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The stretches of a batch that are of one stream: Spark fills batches across all partitions of a task."""
+    numbers = batch.column(STREAM_COLUMN).to_numpy()
+    cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for a, b in pairwise(cuts):
+        if b > a:
+            yield int(numbers[a]), batch.slice(a, b - a)
+
+
+class _Split:
+    """One stream's rows in one map task: gathered until there are enough for large blobs."""
+
+    def __init__(self, task: SplitTask, stream: int) -> None:
+        self.task, self.number, self.stream = task, stream, task.plan.sources[stream]
+        self.senders = senders(task.plan, stream, task.routing, task.tokens)
+        self.waiting: list[pa.RecordBatch] = []
+        self.waiting_rows = self.waiting_bytes = 0
+        self.attempt = uuid.uuid4().hex[:16]
+        self.rows = self.late = self.nulls = self.out_of_range = self.files = self.missing = self.corrupt = 0
+        self.newest: int | None = None
+        self.seconds = {"crossing": 0.0, "read": 0.0, "split": 0.0}
+
+    def take_in(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        form = self.task.reading[self.number]
+        if not isinstance(form, FileFormat):
+            columns = (batch.column(slot) for slot in form)
+            fields = [_conformed(column, f.type) for column, f in zip(columns, self.stream.schema, strict=True)]
+            yield from self._gather(pa.RecordBatch.from_arrays(fields, schema=self.stream.schema))
+            return
+        ignoring = FileOptions.of(form.format, form.options)
+        for path in batch.column(PATH_COLUMN).to_pylist():
+            _refuse_glob_characters(self.stream.name, path)
+            self.files += 1
+            try:
+                yield from self._read(path, form)
+            except MissingFile:
+                if not ignoring.ignore_missing:
+                    raise
+                self.missing += 1
+            except CorruptFile:
+                if not ignoring.ignore_corrupt:
+                    raise
+                self.corrupt += 1
+
+    def _read(self, path: str, form: FileFormat) -> Iterator[pa.RecordBatch]:
+        started = perf_counter()
+        for rows in read_file(path, form.format, self.stream.schema, form.options):
+            self.seconds["read"] += perf_counter() - started
+            yield from self._gather(rows)
+            started = perf_counter()
+        self.seconds["read"] += perf_counter() - started
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        yield from self._flush()
+        if self.rows or self.files:
+            figures = self._figures()
+            yield from in_batches(document(token, FIGURES, figures) for token in self.task.tokens)
+
+    def _figures(self) -> dict[str, Any]:
+        return {
+            **file_figures(self.number, self.files, self.missing, self.corrupt),
+            "attempt": self.attempt,
+            "rows": self.rows,
+            "late": self.late,
+            "nulls": self.nulls + sum(s.dropped for s in self.senders),
+            "outOfRange": self.out_of_range,
+            "newest": self.newest,
+            "seconds": self.seconds,
+        }
+
+    def _gather(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        self.waiting.append(rows)
+        self.waiting_rows += rows.num_rows
+        self.waiting_bytes += rows.nbytes
+        if self.waiting_rows >= ROWS_AT_ONCE or self.waiting_bytes >= BYTES_AT_ONCE:
+            yield from self._flush()
+
+    def _flush(self) -> Iterator[pa.RecordBatch]:
+        if not self.waiting:
+            return
+        started = perf_counter()
+        rows = self.waiting[0] if len(self.waiting) == 1 else pa.concat_batches(self.waiting)
+        pieces = max(1, -(-self.waiting_bytes // (2 * BYTES_AT_ONCE)))
+        self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
+        rows = self._in_time(rows)
+        each = -(-rows.num_rows // pieces)
+        for start in range(0, rows.num_rows, max(each, 1)):
+            piece = rows.slice(start, each)
+            out = list(in_batches(blob for sender in self.senders for blob in sender.blobs(piece)))
+            self.seconds["split"] += perf_counter() - started
+            yield from out
+            started = perf_counter()
+
+    def _in_time(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that have an event time, one of the years 1 to 9999, and are not late; all are counted."""
+        self.rows += rows.num_rows
+        event_time = rows.column(self.stream.event_time)
+        if event_time.null_count:
+            self.nulls += event_time.null_count
+            rows = rows.filter(pc.is_valid(event_time))
+            event_time = rows.column(self.stream.event_time)
+        if rows.num_rows == 0:
+            return rows
+        times = event_time.cast(pa.int64()).to_numpy()
+        if int(times.min()) < EARLIEST or int(times.max()) > LATEST:
+            in_range = (times >= EARLIEST) & (times <= LATEST)
+            self.out_of_range += len(times) - int(in_range.sum())
+            rows, times = rows.filter(pa.array(in_range)), times[in_range]
+            if rows.num_rows == 0:
+                return rows
+        newest = int(times.max())
+        self.newest = newest if self.newest is None else max(self.newest, newest)
+        watermark = self.task.watermarks[self.number]
+        if watermark is not None and int(times.min()) < watermark:
+            in_time = times >= watermark
+            self.late += len(times) - int(in_time.sum())
+            rows = rows.filter(pa.array(in_time))
+        return rows
+
+
+def _refuse_glob_characters(stream: str, path: str) -> None:
+    if any(c in path for c in "*?[]{}"):
+        raise StorageError(f"stream {stream!r}: the file {path!r} {GLOB_CHARACTERS_REFUSED}")
+
+
+def _conformed(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    return column if column.type == type_ else column.cast(type_)

@@ -1,0 +1,32 @@
+"""What each unit took in, gave out and cost in one epoch at one site: columns with an entry a unit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sluice.model.routing import unit_of
+
+
+class UnitStats:
+    """Rows that came in, rows whose turn came, results, and processor seconds.
+
+    Units that had their turn together share its seconds, by the rows they took in and the results they gave.
+    """
+
+    def __init__(self, units: int) -> None:
+        self.rows, self.done, self.results = (np.zeros(units, dtype=np.int64) for _ in range(3))
+        self.seconds = np.zeros(units)
+
+    def add_results(self, hashes: np.ndarray) -> None:
+        self.results += np.bincount(unit_of(hashes, len(self.results)), minlength=len(self.results))
+
+    @property
+    def work(self) -> np.ndarray:
+        """Rows taken in and results given."""
+        return self.done + self.results
+
+    def spend(self, seconds: float, before: np.ndarray, units: np.ndarray) -> None:
+        """The processor seconds of a turn of some units; `before` is the work that was done before it."""
+        work = (self.work - before)[units]
+        if work.sum():
+            self.seconds[units] += seconds * work / work.sum()

@@ -1,0 +1,1 @@
+"""Files as Arrow record batches, value for value as Spark reads them."""

@@ -1,0 +1,30 @@
+"""SQL text as a flow: `translate` turns a SELECT into the calls a user of the Python face would write.
+
+Nothing here runs a query or knows its engine. What the calls cannot express exactly is refused, with its place in the
+text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sluice.model.errors import FlowError
+from sluice.sql.queries import Queries
+from sluice.sql.text import Text
+
+__all__ = ["translate"]
+
+
+def translate(text: str, relations: Mapping[str, Any], join_many: Callable[..., Any]) -> Any:
+    """The relation that a SELECT over registered streams stands for.
+
+    `relations` are the streams by name, of any case; `join_many` joins more than two at once, as `Flow.join` does.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise FlowError('sql takes the text of a query, for example "SELECT symbol, price FROM trades"')
+    source = Text(text)
+    try:
+        return Queries(source, relations, join_many).result(source.parse())
+    except RecursionError:
+        raise FlowError("the query is nested too deeply; split it up into several calls of sql") from None

@@ -1,0 +1,141 @@
+"""Group-bys: aggregates over time windows (GROUP BY window(...)) and over the newest rows (OVER ... ROWS)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import Any
+
+from sqlglot import exp
+
+from sluice.expressions.parsing import Syntax
+from sluice.sql.functions import AGGREGATES, called, is_aggregate
+from sluice.sql.scope import Scope
+from sluice.sql.text import column, named, replaced
+from sluice.sql.windows import RowWindow, TimeWindow
+
+WINDOW_COLUMNS = {"start": "window_start", "end": "window_end"}
+_KNOWN = "count, sum, avg, min, max, stddev, variance, stddev_pop, var_pop, first and last"
+
+
+class Grouping:
+    """Collects what a group-by has to compute, while the expressions above it are written over its result."""
+
+    def __init__(self, handle: Any, scope: Scope, groups: Sequence[Syntax], over: TimeWindow | RowWindow) -> None:
+        self.handle, self.scope, self.text, self.over = handle, scope, scope.text, over
+        self._computed: dict[str, str] = {}  # columns added before the group-by, by their expression
+        self._aggregates: dict[tuple[str, str], str] = {}  # names of aggregates by column and function
+        self._groups = [(scope.meaning(at), self._column(at, "group")) for at in groups]
+        self._taken = {name.lower() for _, name in self._groups}
+        self._taken |= {name.lower() for name in (handle.event_time, *WINDOW_COLUMNS.values())}
+
+    def _column(self, at: Syntax, kind: str) -> str:
+        """The column that holds an expression, added to the rows if it is none yet."""
+        node = at.unnest()
+        if isinstance(node, exp.Column):
+            reference = self.scope.resolve(node)
+            if not reference.fields:
+                return self.scope.columns[reference.side, reference.column]
+        written = self.scope.write(at)
+        if written not in self._computed:
+            taken = {name.lower() for name in self.handle.columns}
+            name = _free(f"{kind}_{len(self._computed) + 1}", taken)
+            with self.text.blamed_on(at):
+                self.handle = self.handle.withColumn(name, written)
+            self._computed[written] = name
+        return self._computed[written]
+
+    def over_result(self, node: Syntax, name: str | None = None) -> Syntax:
+        """An expression of the SELECT list or HAVING in terms of the result; `name` is what the user calls it."""
+        return replaced(node, lambda part: self._replacement(part, name if part is node else None))
+
+    def _replacement(self, at: Syntax, name: str | None) -> Syntax | None:
+        aggregate = self._aggregate_of(at)
+        if aggregate is not None:
+            return column(self._aggregate(aggregate, name))
+        if isinstance(self.over, TimeWindow) and (bound := self.over.bound_of(at)) is not None:
+            return column(WINDOW_COLUMNS[bound])
+        if isinstance(at, exp.Column):
+            return column(*self._plain(at))
+        if self._computed and isinstance(at, exp.Condition) and not self._is_above(at):
+            meaning = self.scope.meaning(at)
+            return next((column(name) for found, name in self._groups if found == meaning), None)
+        return None
+
+    def _is_above(self, at: Syntax) -> bool:
+        """Whether an expression has parts that only the result of the group-by can give."""
+        over = self.over
+        return any(
+            is_aggregate(part) or (isinstance(over, TimeWindow) and over.bound_of(part) is not None)
+            for part in at.walk()
+        )
+
+    def _aggregate_of(self, at: Syntax) -> Syntax | None:
+        """The call of an aggregate function that a part is, if it is one this group-by computes."""
+        if isinstance(at, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
+            self.text.refuse(at, "aggregates take no FILTER, IGNORE NULLS or WITHIN GROUP; use CASE WHEN inside them")
+        if isinstance(self.over, TimeWindow):
+            if isinstance(at, exp.Window):
+                self.text.refuse(at, "OVER cannot be used together with GROUP BY; put one of them into a subquery")
+            return at if is_aggregate(at) else None
+        if is_aggregate(at):
+            self.text.refuse(at, "an aggregate without OVER cannot stand beside one with it; give it the same OVER")
+        if not isinstance(at, exp.Window):
+            return None
+        if isinstance(at.this, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
+            self.text.refuse(at, "aggregates take no FILTER or IGNORE NULLS; use CASE WHEN inside them")
+        if not isinstance(at.this, exp.Anonymous):
+            self.text.refuse(at, f"this cannot be computed OVER rows; {_KNOWN} can")
+        return at.this
+
+    def _aggregate(self, at: Syntax, name: str | None) -> str:
+        function, arguments = AGGREGATES.get(called(at)), at.expressions
+        if function is None:
+            self.text.refuse(at, f"{at.name} cannot be computed over a stream; {_KNOWN} can")
+        if len(arguments) != 1:
+            self.text.refuse(at, f"{at.name} takes one argument here")
+        argument = arguments[0]
+        if isinstance(argument, exp.Distinct):
+            self.text.refuse(at, "DISTINCT inside an aggregate cannot be run: its state would not be bounded")
+        if isinstance(argument, exp.Star) or (function == "count" and isinstance(argument, exp.Literal)):
+            if function != "count":
+                self.text.refuse(argument, f"{at.name} takes a column, * is for count")
+            return self._named_aggregate("*", "count", name or "count")
+        value = self._column(argument, "value")
+        return self._named_aggregate(value, function, name or f"{function}_{value}")
+
+    def _named_aggregate(self, value: str, function: str, wanted: str) -> str:
+        if (value, function) not in self._aggregates:
+            self._aggregates[value, function] = _free(wanted, self._taken)
+            self._taken.add(self._aggregates[value, function].lower())
+        return self._aggregates[value, function]
+
+    def _plain(self, at: exp.Column) -> Sequence[str]:
+        """A column outside of aggregates: one of the group's, or in a row window the row's own."""
+        reference, meaning = self.scope.resolve(at), self.scope.meaning(at)
+        name = self.scope.columns[reference.side, reference.column]
+        groups = [group for found, group in self._groups if found == meaning]
+        if groups or name in (group for _, group in self._groups):
+            return (groups[0],) if groups else (name, *reference.fields)
+        if isinstance(self.over, RowWindow):
+            own = name if name == self.handle.event_time else self._named_aggregate(name, "last", name)
+            return (own, *reference.fields)
+        what = f"{at.name!r} is neither in GROUP BY nor inside an aggregate"
+        self.text.refuse(at, f"{what}; use for example last({named(at.name)})")
+
+    def result(self, at: Syntax) -> Any:
+        """The relation of groups and aggregates, after everything above it has been written."""
+        if not self._aggregates:
+            self.text.refuse(at, "a group-by needs at least one aggregate, for example count(*)")
+        wanted = {name: pair for pair, name in self._aggregates.items()}
+        with self.text.blamed_on(at):
+            grouped = self.handle.groupBy(*dict.fromkeys(name for _, name in self._groups))
+            return self.over.applied(grouped).agg(**wanted)
+
+
+def _free(wanted: str, taken: Set[str]) -> str:
+    """The wanted name, or one like it if that is taken."""
+    name, number = wanted, 1
+    while name.lower() in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    return name

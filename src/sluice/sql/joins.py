@@ -1,0 +1,227 @@
+"""Joins: which call, or chain of calls, gives the combinations that the conditions of a query ask for.
+
+All joins are inner ones, so it does not matter whether a condition stands in ON or in WHERE. Conditions on one side
+filter it before the join; equalities become keys; bounds on event times become `within`; the rest becomes `where`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from sqlglot import exp
+
+from sluice.expressions.parsing import SparkAsWritten, Syntax
+from sluice.model.durations import in_words
+from sluice.sql.bounds import Bound, Reach, distances
+from sluice.sql.conditions import Conditions
+from sluice.sql.keys import Keys
+from sluice.sql.scope import Reference, Scope, Side
+from sluice.sql.text import Text, column, named
+
+Columns = dict[tuple[int, str], str]
+
+
+@dataclass(frozen=True)
+class Partial:
+    """The sides joined so far: the relation, its name in the next join, and its columns."""
+
+    handle: Any
+    name: str
+    sides: tuple[int, ...]
+    columns: Columns
+
+
+class Join:
+    """One FROM with several sides."""
+
+    def __init__(self, text: Text, sides: Sequence[Side], conjuncts: Iterable[Syntax]) -> None:
+        self.text, self.sides = text, tuple(sides)
+        everyone = frozenset(range(len(sides)))
+        self.scope = Scope(text, self.sides, {}, (everyone,) * len(sides))
+        self.conditions = Conditions.of(self.scope, conjuncts)
+        self.keys = Keys(self.conditions.equalities)
+        self.apart = distances(len(sides), self.conditions.bounds)
+        if any(self.apart[s][s] < 0 for s in everyone):
+            last = self.conditions.bounds[-1]
+            text.refuse(last.at, "the time bounds of this query contradict each other, so it has no results")
+
+    def run(self, join_many: Callable[..., Any]) -> tuple[Any, Scope]:
+        """The joined relation and what the names of the query mean on it."""
+        window = self._common_window()
+        result = self._chained() if window is None else self._at_once(join_many, window)
+        handle = result.handle
+        for sides, at in self.conditions.others:
+            if not sides:
+                with self.text.blamed_on(at):
+                    handle = handle.filter(self.text.write(at))
+        everyone = range(len(self.sides))
+        newest = tuple(frozenset(k for k in everyone if self.apart[i][k] <= 0) for i in everyone)
+        return handle, Scope(self.text, self.sides, result.columns, newest)
+
+    def _side(self, number: int) -> Partial:
+        """A side as it goes into its join: filtered, and under its name in the query."""
+        side = self.sides[number]
+        mine = [at for sides, at in self.conditions.others if sides == {number}]
+        handle = side.relation.handle
+        if mine:
+            with self.text.blamed_on(mine[0]):
+                handle = handle.filter(_all_of(self.scope.write(_grouped(at), self.scope.bare) for at in mine))
+        if mine or side.relation.name != side.name:
+            with self.text.blamed_on(side.at):
+                handle = handle.alias(side.name)
+        return Partial(handle, side.name, (number,), {(number, c): c for c in side.relation.columns})
+
+    def _common_window(self) -> int | None:
+        """The bound between any two of three or more sides with common keys, if it is the same for all."""
+        everyone = range(len(self.sides))
+        bounds = {self.apart[i][j] for i in everyone for j in everyone if i != j}
+        if len(self.sides) < 3 or len(bounds) > 1 or math.inf in bounds or not self.keys.covering(everyone):
+            return None
+        return int(bounds.pop())
+
+    def _at_once(self, join_many: Callable[..., Any], window: int) -> Partial:
+        everyone = range(len(self.sides))
+        parts = [self._side(number) for number in everyone]
+        keys = self.keys.covering(everyone)
+        implied = {at for at in self.conditions.equalities if any(at.within(k) for k in keys)}
+        conditions = [
+            self.scope.write(e.at, self.scope.qualified) for e in self.conditions.equalities if e not in implied
+        ]
+        conditions += [self._qualified(at) for sides, at in self.conditions.others if len(sides) > 1]
+        on = _on({part.name: [key[number] for key in keys] for number, part in enumerate(parts)})
+        with self.text.blamed_on(self.sides[1].at):
+            handle = join_many([p.handle for p in parts], on=on, within=in_words(window), **_where(conditions))
+        return Partial(handle, "", tuple(everyone), self._columns(parts))
+
+    def _qualified(self, at: Syntax) -> str:
+        return self.scope.write(_grouped(at), self.scope.qualified)
+
+    def _chained(self) -> Partial:
+        """Joins side after side, in the order of the text as far as each has a key and bounds with those before."""
+        result, left = self._side(0), list(range(1, len(self.sides)))
+        while left:
+            ready = [s for s in left if self._keys(result, s) and Reach.of(self.apart, result.sides, s)]
+            if not ready:
+                self._refuse_unconnected(result, left[0])
+            result = self._joined(result, ready[0])
+            left.remove(ready[0])
+        return result
+
+    def _keys(self, before: Partial, side: int) -> list[tuple[Reference, Reference]]:
+        return self.keys.between(before.sides, side)
+
+    def _joined(self, before: Partial, side: int) -> Partial:
+        other, reach = self._side(side), Reach.of(self.apart, before.sides, side)
+        assert reach is not None
+        before = self._named(before)
+        both = {*before.sides, side}
+
+        def naming(reference: Reference) -> Sequence[str]:
+            part = other if reference.side == side else before
+            return (part.name, part.columns[reference.side, reference.column], *reference.fields)
+
+        held = distances(len(self.sides), [b for b in self.conditions.bounds if {b.of, b.over} <= set(before.sides)])
+        conditions = [
+            self._bound(bound, naming)
+            for bound in self.conditions.bounds
+            if side in (bound.of, bound.over)
+            and {bound.of, bound.over} <= both
+            and not reach.implies(bound, held, before.sides, side)
+        ]
+        conditions += [
+            self.scope.write(e.at, naming)
+            for e in self.conditions.equalities
+            if side in e.sides and e.sides <= both and not self.keys.implies(e)
+        ]
+        conditions += [
+            self.scope.write(_grouped(at), naming)
+            for sides, at in self.conditions.others
+            if len(sides) > 1 and side in sides and sides <= both
+        ]
+        pairs = self._keys(before, side)
+        on = _on(
+            {
+                before.name: [before.columns[mine.side, mine.column] for mine, _ in pairs],
+                other.name: [theirs.column for _, theirs in pairs],
+            }
+        )
+        with self.text.blamed_on(self.sides[side].at):
+            handle = before.handle.join(other.handle, on=on, within=reach.within, **_where(conditions))
+        return Partial(handle, "", (*before.sides, side), self._columns([before, other]))
+
+    def _named(self, part: Partial) -> Partial:
+        """Gives the result of a join a name for the next one."""
+        if part.name:
+            return part
+        taken = {side.name.lower() for side in self.sides}
+        name = "_".join(self.sides[s].name for s in part.sides)
+        while name.lower() in taken:
+            name += "_"
+        return Partial(part.handle.alias(name), name, part.sides, part.columns)
+
+    def _columns(self, parts: Sequence[Partial]) -> Columns:
+        found = {key: f"{part.name}_{name}" for part in parts for key, name in part.columns.items()}
+        names = list(found.values())
+        for (side, column_), name in found.items():
+            if names.count(name) > 1:
+                at, why = self.sides[side].at, f"two columns of this join would be named {name!r}"
+                self.text.refuse(at, f"{why}, one of them {column_!r} of this side; give it another alias")
+        return found
+
+    def _bound(self, bound: Bound, naming: Callable[[Reference], Sequence[str]]) -> str:
+        if not bound.is_writable:
+            self.text.refuse(bound.at, "a time bound that leaves out zero cannot be longer than 32 days")
+
+        def time_of(side: int) -> str:
+            times = self.sides[side].relation.times
+            first = next(c for c in self.sides[side].relation.columns if c in times)
+            return column(*naming(Reference(side, first))).sql(dialect=SparkAsWritten)
+
+        return bound.write(time_of)
+
+    def _refuse_unconnected(self, before: Partial, number: int) -> NoReturn:
+        side, names = self.sides[number], ", ".join(self.sides[s].name for s in before.sides)
+        if not self._keys(before, number):
+            why = f"a join needs an equality between columns, and none connects {side.name!r} with {names}"
+            first = self.sides[before.sides[0]].name
+            self.text.refuse(side.at, f"{why}; add one like {first}.key = {side.name}.key, without functions around it")
+        self._refuse_unbounded(before.sides, number)
+
+    def _refuse_unbounded(self, before: Sequence[int], number: int) -> NoReturn:
+        side, first = self.sides[number], self.sides[before[0]]
+        mine, theirs = f"{side.name}.{_time(side)}", f"{first.name}.{_time(first)}"
+        later = any(self.apart[s][number] < math.inf for s in before)
+        earlier = any(self.apart[number][s] < math.inf for s in before)
+        missing = "how far apart" if not (later or earlier) else "how much earlier" if later else "how much later"
+        than = f"{mine} and {theirs} may be" if missing == "how far apart" else f"{mine} may be than {theirs}"
+        advice = f"{mine} BETWEEN {theirs} - INTERVAL 30 SECONDS AND {theirs} + INTERVAL 30 SECONDS"
+        self.text.refuse(
+            side.at, f"nothing bounds {missing} {than}, so state would grow for ever; add one like {advice}"
+        )
+
+
+def _time(side: Side) -> str:
+    return next((named(c) for c in side.relation.columns if c in side.relation.times), "time")
+
+
+def _grouped(at: Syntax) -> Syntax:
+    """A condition that can stand beside AND."""
+    return exp.Paren(this=at.copy()) if isinstance(at, exp.Or) else at
+
+
+def _all_of(conditions: Iterable[str]) -> str:
+    return " AND ".join(conditions)
+
+
+def _where(conditions: Sequence[str]) -> dict[str, str]:
+    return {"where": _all_of(conditions)} if conditions else {}
+
+
+def _on(keys: dict[str, list[str]]) -> Any:
+    """The keys of a join in the shortest way to say them."""
+    short = {name: columns[0] if len(columns) == 1 else columns for name, columns in keys.items()}
+    first, *others = short.values()
+    return first if all(columns == first for columns in others) else short

@@ -1,0 +1,239 @@
+"""From a SELECT to the relation it stands for: its FROM and WHERE first, then its grouping, then its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from sluice.expressions.parsing import Syntax
+from sluice.sql.conditions import conjuncts
+from sluice.sql.functions import is_aggregate
+from sluice.sql.grouping import WINDOW_COLUMNS, Grouping
+from sluice.sql.joins import Join
+from sluice.sql.scope import Reference, Relation, Scope, Side
+from sluice.sql.text import Text, column, dotted, named, replaced
+from sluice.sql.vetting import vet_join, vet_select, vet_table
+from sluice.sql.windows import RowWindow, TimeWindow, is_time_window, row_windows
+
+Known = Mapping[str, Relation]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One column of a SELECT list: its name, where it stands, and its expression."""
+
+    name: str
+    at: Syntax
+    node: Syntax
+
+
+class Queries:
+    """Translates the queries of one text, each into calls on the relations it reads."""
+
+    def __init__(self, text: Text, relations: Mapping[str, Any], join_many: Callable[..., Any]) -> None:
+        self.text, self._join_many = text, join_many
+        self._streams = {name.lower(): _registered(name, handle) for name, handle in relations.items()}
+
+    def result(self, tree: Syntax) -> Any:
+        """What the whole text stands for."""
+        return self._query(tree, self._streams, outermost=True).handle
+
+    def _query(self, at: Syntax, known: Known, *, outermost: bool = False) -> Relation:
+        while isinstance(at, exp.Subquery) and not any(v for name, v in at.args.items() if name != "this"):
+            at = at.this
+        select = vet_select(self.text, at)
+        for cte in select.ctes:
+            if cte.args["alias"].columns:
+                self.text.refuse(cte.args["alias"], "name the columns with AS inside the query, not here")
+            known = {**known, cte.alias.lower(): self._query(cte.this, known)}
+        handle, scope = self._source(select, known)
+        items = list(self._items(select, scope))
+        grouping = self._grouping(select, items, handle, scope)
+        if grouping is None:
+            written = [scope.write(item.node) for item in items]
+        else:
+            handle, written = self._grouped(select, items, grouping)
+        return self._projected(handle, scope, items, written, grouping, outermost)
+
+    def _source(self, at: Syntax, known: Known) -> tuple[Any, Scope]:
+        """FROM and WHERE: the rows that everything else is computed from."""
+        sides = [self._side(at.args["from_"].this, known)]
+        conditions = []
+        for join in at.args.get("joins") or []:
+            vet_join(self.text, join)
+            sides.append(self._side(join.this, known))
+            conditions += conjuncts(join.args.get("on"))
+        for number, side in enumerate(sides):
+            if side.name.lower() in (other.name.lower() for other in sides[:number]):
+                self.text.refuse(
+                    side.at, f"{side.name!r} stands twice in this FROM; give one an alias: {side.name} AS other"
+                )
+        where = at.args.get("where")
+        if len(sides) > 1:
+            return Join(self.text, sides, conditions + conjuncts(where and where.this)).run(self._join_many)
+        relation = sides[0].relation
+        scope = Scope(self.text, tuple(sides), {(0, c): c for c in relation.columns}, (frozenset([0]),))
+        if where is None:
+            return relation.handle, scope
+        with self.text.blamed_on(where.this):
+            return relation.handle.filter(scope.write(where.this)), scope
+
+    def _side(self, at: Syntax, known: Known) -> Side:
+        vet_table(self.text, at)
+        if isinstance(at, exp.Subquery):
+            if not at.alias:
+                self.text.refuse(at.this, "a query in FROM needs a name: (SELECT ...) AS name")
+            return Side(at.alias, self._query(at.this, known), at.args["alias"])
+        relation = known.get(at.name.lower())
+        if relation is None:
+            names = ", ".join(sorted(known)) or "none"
+            self.text.refuse(at, f"there is no stream {at.name!r} in this flow; it has {names}")
+        return Side(at.alias or relation.name or at.name, relation, at)
+
+    def _items(self, at: Syntax, scope: Scope) -> Iterator[Item]:
+        """The columns of the SELECT list, stars spelled out."""
+        seen: set[str] = set()
+        for node in at.expressions:
+            for item in self._spelled_out(node, scope, grouped=at.args.get("group") is not None):
+                if item.name.lower() in seen:
+                    self.text.refuse(item.at, f"two columns would be named {item.name!r}; name one of them with AS")
+                seen.add(item.name.lower())
+                yield item
+
+    def _spelled_out(self, node: Syntax, scope: Scope, *, grouped: bool) -> Iterator[Item]:
+        star = node.this if isinstance(node, exp.Column) else node
+        if isinstance(star, exp.Star):
+            if grouped or any(star.args.values()):
+                self.text.refuse(node, "name the columns instead of this *")
+            whose = node.table if isinstance(node, exp.Column) else None
+            sides = [s for s in scope.sides if whose is None or whose.lower() == s.name.lower()]
+            if not sides:
+                self.text.refuse(node, f"there is no {whose!r} in FROM")
+            for side in sides:
+                for name in side.relation.columns:
+                    yield Item(name, node, column(side.name, name))
+        elif isinstance(node, exp.Alias) and isinstance(node.args.get("alias"), exp.Identifier):
+            yield Item(node.alias, node.args["alias"], node.this)
+        else:
+            yield Item(self._name_of(node, scope), node, node)
+
+    def _name_of(self, node: Syntax, scope: Scope) -> str:
+        """The name SQL gives to a column that has no AS."""
+        names = dotted(node)
+        if names is None:
+            self.text.refuse(node, "this column needs a name: write AS name after it")
+        if names[0].name.lower() == "window" and not any("window" in s.relation.columns for s in scope.sides):
+            if len(names) != 2 or names[1].name.lower() not in WINDOW_COLUMNS:
+                self.text.refuse(node, "a window is no single column; select window.start and window.end")
+            return WINDOW_COLUMNS[names[1].name.lower()]
+        reference = scope.resolve(node) if isinstance(node, exp.Column) else Reference(0, "", (names[-1].name,))
+        return reference.fields[-1] if reference.fields else reference.column
+
+    def _grouping(self, at: Syntax, items: Sequence[Item], handle: Any, scope: Scope) -> Grouping | None:
+        nodes, group = [item.node for item in items], at.args.get("group")
+        if group is not None:
+            return self._time_grouping(items, group, handle, scope)
+        having = at.args.get("having")
+        if having is not None:
+            self.text.refuse(self.text.before("HAVING", having.this), "HAVING is for GROUP BY; use WHERE")
+        windows = row_windows(self.text, nodes, at.args.get("windows") or [])
+        if not windows:
+            for part in (part for node in nodes for part in node.walk() if is_aggregate(part)):
+                advice = "add GROUP BY window(ts, '1 minute'), or OVER (... ROWS BETWEEN 99 PRECEDING AND CURRENT ROW)"
+                self.text.refuse(part, f"an aggregate over a whole stream never ends; {advice}")
+            return None
+        groups = [window.args.get("partition_by") or [] for window in windows]
+        kinds = [RowWindow.read(scope, window) for window in windows]
+        for window, kind, columns in zip(windows, kinds, groups, strict=True):
+            mine, first = ([scope.meaning(c) for c in columns] for columns in (columns, groups[0]))
+            if (mine, kind) != (first, kinds[0]):
+                self.text.refuse(window, "all OVER clauses of a SELECT must be the same; put one into a subquery")
+        return Grouping(handle, scope, groups[0], kinds[0])
+
+    def _time_grouping(self, items: Sequence[Item], group: Syntax, handle: Any, scope: Scope) -> Grouping:
+        by = group.expressions
+        if not by or any(value for name, value in group.args.items() if name != "expressions"):
+            place = self.text.after("GROUP", group.parent.args["from_"] if group.parent else group)
+            self.text.refuse(place, "GROUP BY takes columns and a window; ALL, ROLLUP and CUBE cannot be run")
+        windows = [TimeWindow.read(scope, part) for part in by if is_time_window(part)]
+        if len(windows) != 1:
+            at = windows[1].call if windows else self.text.before("GROUP", by[0])
+            why = "a stream has no end, so GROUP BY needs one window over its event time"
+            self.text.refuse(at, f"{why}, for example window(ts, '1 minute')")
+        return Grouping(handle, scope, [self._group(p, items, scope) for p in by if not is_time_window(p)], windows[0])
+
+    def _group(self, at: Syntax, items: Sequence[Item], scope: Scope) -> Syntax:
+        """What to group by: a column, an expression, or the expression that the SELECT list gives this name."""
+        if isinstance(at, exp.Literal | exp.Tuple | exp.GroupingSets | exp.Cube | exp.Rollup):
+            self.text.refuse(at, "GROUP BY takes columns and expressions by name")
+        names = dotted(at)
+        if names is not None and len(names) == 1:
+            name = names[0].name.lower()
+            meant = [item.node for item in items if item.name.lower() == name]
+            if meant and not any(c.lower() == name for s in scope.sides for c in s.relation.columns):
+                return meant[0]
+        return at
+
+    def _grouped(self, at: Syntax, items: Sequence[Item], grouping: Grouping) -> tuple[Any, list[str]]:
+        """The result of a group-by, filtered by HAVING, and the columns of the SELECT list over it."""
+        written = [self.text.write(grouping.over_result(item.node, item.name)) for item in items]
+        having, condition = at.args.get("having"), None
+        if having is not None:
+            condition = self.text.write(grouping.over_result(_unaliased(having.this, items, grouping.scope)))
+        handle = grouping.result(at.args.get("group") or items[0].at)
+        if having is not None and condition is not None:
+            with self.text.blamed_on(having.this):
+                handle = handle.filter(condition)
+        return handle, written
+
+    def _projected(
+        self,
+        handle: Any,
+        scope: Scope,
+        items: Sequence[Item],
+        written: Sequence[str],
+        grouping: Grouping | None,
+        outermost: bool,
+    ) -> Relation:
+        """The columns of the SELECT list; inner queries also keep the event time for what is built on them."""
+        names = tuple(item.name for item in items)
+        columns = [
+            text if text == named(name) else f"{text} AS {named(name)}"
+            for text, name in zip(written, names, strict=True)
+        ]
+        if grouping is not None and isinstance(grouping.over, TimeWindow):
+            times = {name for text, name in zip(written, names, strict=True) if text == named(handle.event_time)}
+        else:
+            times = {item.name for item in items if scope.is_event_time(item.node)}
+        hidden = handle.event_time
+        if not outermost and hidden in handle.columns and named(hidden) not in columns:
+            if hidden in names:
+                at = items[names.index(hidden)].at
+                self.text.refuse(at, f"{hidden!r} is the name of the event time; choose another")
+            columns.append(named(hidden))
+        if columns == [named(name) for name in handle.columns]:
+            return Relation(handle, names, frozenset(times))
+        with self.text.blamed_on(items[0].at):
+            return Relation(handle.select(*columns), names, frozenset(times))
+
+
+def _registered(name: str, handle: Any) -> Relation:
+    return Relation(handle, tuple(handle.columns), frozenset([handle.event_time]), name)
+
+
+def _unaliased(condition: Syntax, items: Sequence[Item], scope: Scope) -> Syntax:
+    """HAVING with the names that the SELECT list gives replaced by what they stand for."""
+    columns = {c.lower() for side in scope.sides for c in side.relation.columns}
+    meant = {item.name.lower(): item.node for item in items if item.name.lower() not in columns}
+
+    def replacement(at: Syntax) -> Syntax | None:
+        if is_aggregate(at):
+            return at.copy()
+        names = dotted(at)
+        node = meant.get(names[0].name.lower()) if names is not None and len(names) == 1 else None
+        return None if node is None else exp.Paren(this=node.copy()) if isinstance(node, exp.Binary) else node.copy()
+
+    return replaced(condition, replacement)

@@ -1,0 +1,142 @@
+"""What the names in a query stand for: the relations of its FROM and their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from sluice.expressions.parsing import Syntax
+from sluice.sql.functions import is_aggregate
+from sluice.sql.text import Text, column, essence, replaced
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation as SQL sees it: its columns, and those among them that always hold its event time."""
+
+    handle: Any
+    columns: tuple[str, ...]
+    times: frozenset[str]
+    name: str | None = None  # under which joins know it already
+
+
+@dataclass(frozen=True)
+class Side:
+    """A relation under its name in this query."""
+
+    name: str
+    relation: Relation
+    at: Syntax
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A column of one side, and the fields asked for inside it."""
+
+    side: int
+    column: str
+    fields: tuple[str, ...] = ()
+
+
+Naming = Callable[[Reference], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The sides of a FROM, and the columns of the relation they were joined to.
+
+    `columns` maps a side's number and column to the name in the joined relation. `newest[i]` are the sides whose rows
+    are never later than side i's.
+    """
+
+    text: Text
+    sides: tuple[Side, ...]
+    columns: Mapping[tuple[int, str], str]
+    newest: tuple[frozenset[int], ...]
+
+    def resolve(self, at: exp.Column) -> Reference:
+        names = [part.name for part in at.parts]
+        for number, side in enumerate(self.sides):
+            if len(names) > 1 and side.name.lower() == names[0].lower():
+                found = _match(side.relation.columns, names[1])
+                if found is None:
+                    known = ", ".join(side.relation.columns)
+                    self.text.refuse(at, f"{side.name!r} has no column {names[1]!r}; it has {known}")
+                return Reference(number, found, tuple(names[2:]))
+        holders = [(n, c) for n, s in enumerate(self.sides) if (c := _match(s.relation.columns, names[0])) is not None]
+        if len(holders) > 1:
+            choices = " or ".join(f"{self.sides[n].name}.{c}" for n, c in holders)
+            self.text.refuse(at, f"{names[0]!r} is a column of more than one side; write {choices}")
+        if not holders:
+            known = "; ".join(f"{s.name} has {', '.join(s.relation.columns)}" for s in self.sides)
+            if len(names) > 1:
+                self.text.refuse(at, f"there is neither a relation nor a column {names[0]!r} here; {known}")
+            self.text.refuse(at, f"there is no column {names[0]!r}; {known}")
+        return Reference(*holders[0], tuple(names[1:]))
+
+    def sides_of(self, node: Syntax) -> frozenset[int]:
+        return frozenset(self.resolve(at).side for at in node.find_all(exp.Column))
+
+    def joined(self, reference: Reference) -> Sequence[str]:
+        """How an expression over the joined relation names a column."""
+        return (self.columns[reference.side, reference.column], *reference.fields)
+
+    def qualified(self, reference: Reference) -> Sequence[str]:
+        """How the condition of a join names a column."""
+        return (self.sides[reference.side].name, reference.column, *reference.fields)
+
+    def bare(self, reference: Reference) -> Sequence[str]:
+        """How an expression over one side alone names a column."""
+        return (reference.column, *reference.fields)
+
+    def write(self, node: Syntax, naming: Naming | None = None) -> str:
+        """An expression with its columns named for the relation it is evaluated on."""
+        self.vet(node)
+        naming = naming or self.joined
+        names = {id(at): naming(self.resolve(at)) for at in node.find_all(exp.Column)}
+        return self.text.write(replaced(node, lambda at: column(*names[id(at)]) if id(at) in names else None))
+
+    def meaning(self, node: Syntax) -> object:
+        """What equals for expressions that mean the same, however their columns are qualified."""
+        return essence(node.unnest(), self.resolve)
+
+    def vet(self, node: Syntax) -> None:
+        """Refuses what no expression of a flow can hold."""
+        for part in node.walk():
+            if isinstance(part, exp.Query | exp.Exists):
+                self.text.refuse(part, "a query inside an expression cannot be run; join with it in FROM instead")
+            if isinstance(part, exp.Window):
+                self.text.refuse(part, "OVER can stand in the SELECT list only; filter in a query around this one")
+            if is_aggregate(part):
+                self.text.refuse(part, "an aggregate cannot stand here; filter with HAVING or in a query around this")
+            if isinstance(part, exp.Lambda | exp.Placeholder | exp.Parameter | exp.Star | exp.Alias):
+                self.text.refuse(part, "this cannot stand in an expression here")
+
+    def is_event_time(self, node: Syntax) -> bool:
+        """Whether an expression is always the event time of the joined relation, the greatest of its sides'."""
+        node = node.unnest()
+        is_greatest = isinstance(node, exp.Anonymous) and node.name.lower() == "greatest"
+        covered: set[int] = set()
+        for at in node.expressions if is_greatest else [node]:
+            side = self.time_of(at)
+            if side is None:
+                return False
+            covered |= self.newest[side]
+        return covered == set(range(len(self.sides)))
+
+    def time_of(self, node: Syntax) -> int | None:
+        """The side whose event time a column is, None if it is none."""
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return None
+        found = self.resolve(node)
+        return found.side if not found.fields and found.column in self.sides[found.side].relation.times else None
+
+
+def _match(columns: Sequence[str], name: str) -> str | None:
+    """The column of that name, of any case unless there is one spelled exactly so."""
+    if name in columns:
+        return name
+    return next((c for c in columns if c.lower() == name.lower()), None)

@@ -1,0 +1,75 @@
+"""What a query must not contain: each clause that no operator can run is refused by name, at its place."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sluice.expressions.parsing import Syntax
+from sluice.sql.text import Text
+
+_NO_END = "a stream has no end"
+_CLAUSES = {
+    "distinct": ("DISTINCT", "DISTINCT cannot be run: it would have to remember every row; use GROUP BY with a window"),
+    "order": ("ORDER", f"ORDER BY cannot be run: {_NO_END}; order what the query has written"),
+    "sort": ("SORT", f"SORT BY cannot be run: {_NO_END}; order what the query has written"),
+    "limit": ("LIMIT", f"LIMIT cannot be run: {_NO_END}; limit what you read of the result"),
+    "offset": ("OFFSET", f"OFFSET cannot be run: {_NO_END}"),
+    "qualify": ("QUALIFY", "QUALIFY cannot be run; write the query in FROM and filter around it with WHERE"),
+    "laterals": ("LATERAL", "LATERAL VIEW cannot be run; explode the column in the DataFrame of the stream"),
+    "cluster": ("CLUSTER", "CLUSTER BY cannot be run; rows are distributed by their keys"),
+    "distribute": ("DISTRIBUTE", "DISTRIBUTE BY cannot be run; rows are distributed by their keys"),
+    "hint": ("/*+", "hints have no meaning here; leave them out"),
+}
+_RUN = {"from_", "joins", "where", "group", "having", "expressions", "windows", "with_"}
+_SETS = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
+
+
+def vet_select(text: Text, at: Syntax) -> exp.Select:
+    """The query, if it is a SELECT of clauses that can be run."""
+    for kind, word in _SETS.items():
+        if isinstance(at, kind):
+            text.refuse(text.after(word, at), f"{word} cannot be run; start one query for each part")
+    if not isinstance(at, exp.Select):
+        text.refuse(text.beginning if at.parent is None else at, "only SELECT can be run")
+    for name, value in at.args.items():
+        if value and name in _CLAUSES:
+            word, why = _CLAUSES[name]
+            first = value[0] if isinstance(value, list) else value
+            before = at.expressions[0] if name in ("distinct", "hint") else first
+            text.refuse(text.before(word, before), why)
+        if value and name not in _RUN:
+            text.refuse(at, f"this query has a part that cannot be run: {name.replace('_', ' ')}")
+    if at.args.get("from_") is None:
+        text.refuse(text.before("SELECT", at.expressions[0]), "SELECT needs FROM and a stream")
+    if at.args.get("with_") is not None and at.args["with_"].args.get("recursive"):
+        text.refuse(text.before("RECURSIVE", at.args["with_"]), "WITH RECURSIVE cannot be run")
+    return at
+
+
+def vet_join(text: Text, join: Syntax) -> None:
+    """Refuses every join but inner ones with ON, or none if WHERE says how."""
+    words = [str(join.args.get(name) or "").upper() for name in ("method", "side", "kind")]
+    if any(word not in ("", "INNER", "CROSS") for word in words):
+        spelled = " ".join(word for word in words if word)
+        first = next(word for word in words if word)
+        text.refuse(text.before(first, join.this), f"{spelled} JOIN cannot be run; only inner joins can")
+    if join.args.get("using"):
+        key = join.args["using"][0]
+        text.refuse(text.before("USING", key), f"write USING as ON left.{key.name} = right.{key.name}")
+    if any(value for name, value in join.args.items() if name not in ("this", "on", "kind")):
+        text.refuse(join.this, "this kind of join cannot be run; write JOIN ... ON ...")
+
+
+def vet_table(text: Text, at: Syntax) -> None:
+    """Refuses everything in FROM but streams by name and queries in parentheses."""
+    if not isinstance(at, exp.Table | exp.Subquery):
+        text.refuse(at, "only streams and queries can stand in FROM")
+    if isinstance(at, exp.Table) and (not isinstance(at.this, exp.Identifier) or at.args.get("db")):
+        text.refuse(at, "FROM takes the plain names of streams of this flow")
+    if isinstance(at, exp.Subquery) and not isinstance(at.this, exp.Query):
+        text.refuse(at, "parentheses in FROM are for queries; write the joins without them")
+    alias = at.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        text.refuse(alias.args["columns"][0], "name columns with AS in a SELECT list, not after an alias")
+    if any(value for name, value in at.args.items() if name not in ("this", "alias")):
+        text.refuse(at, "only a name and an alias can be given here; TABLESAMPLE, PIVOT and others cannot be run")

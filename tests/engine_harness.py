@@ -1,0 +1,147 @@
+"""Drives the engine without Spark: the same split, site, journal and sink code, called in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import strategies as st
+
+from sluice.control.controller import Controller
+from sluice.engine.blobs import BLOBS
+from sluice.engine.epochs import Epochs, Exchange, Settings
+from sluice.engine.site import SiteTask
+from sluice.engine.split import SplitTask
+from sluice.model.plan import Applied, OperatorSpec, Plan, Relation, plan_of
+from sluice.model.stream import Stream
+from sluice.policies import Policy, policy
+from sluice.spark.sinks import ParquetSink
+from sluice.state.workspace import Places
+
+EpochRows = list[pa.Table]
+"""The new rows of every stream in one epoch."""
+
+
+def limits(data: st.DataObject) -> dict[str, Any]:
+    """How much memory and time the sites get, and what becomes of what does not fit."""
+    return {
+        "memory": data.draw(st.sampled_from([0, 3000, 20_000, 1 << 30])),
+        "spill": data.draw(st.sampled_from(["unit", "probe"])),
+        "seconds": data.draw(st.sampled_from([None, 1e-6, 1e9])),
+        "backlog": data.draw(st.sampled_from([0.0, 500.0, float("inf")])),
+    }
+
+
+class DirectQuery:
+    """A query on a checkpoint. A new one on the same checkpoint is a restarted driver."""
+
+    def __init__(
+        self,
+        plan: Plan | OperatorSpec,
+        root: Path,
+        sites: int = 2,
+        partitions: int = 16,
+        memory: int = 1 << 30,
+        name: str = "flow",
+        wanted: str | Policy = "static",
+        map_tasks: int = 2,
+        seconds: float | None = None,
+        backlog: float = float("inf"),
+        spill: str = "unit",
+        place: Callable[[str], str] | None = None,
+    ) -> None:
+        """`place` tells where the checkpoint and the outputs lie, if not below the root."""
+        self.plan = plan if isinstance(plan, Plan) else single(plan)
+        self.root, self.map_tasks = root, map_tasks
+        self.outs = [root / ("out" if i == 0 else f"out{i}") for i in range(len(self.plan.outputs))]
+        self.places = Places(str(root / "memory"), str(root / "disk"))
+        place = place or (lambda path: str(root / path))
+        settings = Settings(
+            place("checkpoint"),
+            sites,
+            partitions,
+            memory,
+            self.places,
+            Controller(policy(wanted), memory, minimum=1e-9),
+            seconds=seconds,
+            backlog=backlog,
+            spill=spill,
+        )
+        self.tokens = tuple(range(100, 100 + sites))
+        reading = tuple(tuple(s.schema.names) for s in self.plan.sources)
+        self.sinks = [ParquetSink(place(out.name), "snappy") for out in self.outs]
+        self.epochs = Epochs(name, self.plan, reading, settings, self.sinks)
+        self.query = self.epochs.recover("0" * 16)
+
+    @property
+    def next(self) -> int:
+        return self.epochs.record.batch + 1
+
+    def run(
+        self, rows: EpochRows, number: int | None = None, before_commit: Callable[[], object] = lambda: None
+    ) -> None:
+        self.epochs.run(self.next if number is None else number, self.tokens, self._exchange(rows, before_commit))
+
+    def catch_up(self, before_commit: Callable[[], object] = lambda: None) -> bool:
+        """An epoch for input that waits; whether there was any."""
+        empty = [s.schema.empty_table() for s in self.plan.sources]
+        return self.epochs.catch_up(self.tokens, self._exchange(empty, before_commit))
+
+    def drain(self) -> None:
+        """All input that waits."""
+        while self.catch_up():
+            pass
+
+    def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> Exchange:
+        def exchange(split: SplitTask, site: SiteTask) -> list[dict]:
+            everything = self.split(split, rows)
+            for level in range(self.plan.levels):
+                mine = [everything.filter(pa.compute.equal(everything["site"], token)) for token in self.tokens]
+                everything = pa.concat_tables(
+                    self.at_site(site, level, t, b) for t, b in zip(self.tokens, mine, strict=True)
+                )
+            before_commit()
+            return [json.loads(payload.as_py()) for payload in everything["payload"]]
+
+        return exchange
+
+    def split(self, split: SplitTask, rows: EpochRows) -> pa.Table:
+        """What the map tasks send."""
+        blobs = []
+        for task in range(self.map_tasks):
+            batches = []
+            for stream, table in enumerate(rows):
+                cuts = np.linspace(0, table.num_rows, self.map_tasks + 1).astype(int)
+                for batch in table.slice(cuts[task], cuts[task + 1] - cuts[task]).to_batches():
+                    batches.append(self._sent(stream, batch))
+            blobs += list(split(iter(batches)))
+        return pa.Table.from_batches(blobs, BLOBS)
+
+    def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
+        """One level's work of a site in an epoch."""
+        return task(level, token, blobs)
+
+    def results(self, output: int = 0) -> pa.Table:
+        storage = self.sinks[output].storage
+        names = sorted(e.name for e in storage.files() if e.name.endswith(".parquet"))
+        tables = [pq.read_table(pa.BufferReader(storage.read(name))) for name in names]
+        return pa.concat_tables(tables) if tables else self.plan.outputs[output].schema.empty_table()
+
+    def close(self) -> None:
+        self.epochs.workspace.close()
+
+    def _sent(self, stream: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        number = pa.array([stream] * batch.num_rows, pa.int32())
+        return pa.RecordBatch.from_arrays([number, *batch.columns], names=["stream", *batch.schema.names])
+
+
+def single(spec: OperatorSpec) -> Plan:
+    """One operator over its own streams, all of its results to one sink."""
+    feeds = tuple(Relation(s, (), s) for s in spec.streams)
+    result = Stream("result", spec.output_schema(), spec.event_time, spec.delay)
+    return plan_of([Relation(Applied(spec, feeds), (), result)])
