@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sluice.model.routing import ranges
 from sluice.model.state import numbers
+from sluice.state import scheduling
 from sluice.state.paging import Residence
 from sluice.state.scheduling import GROUPS, Cohort, Limits, Turns
 

@@ -94,9 +94,9 @@ def _fits(found: pa.DataType, to: pa.DataType) -> bool:
     if _is_list(found) and _is_list(to):
         return _fits(found.value_type, to.value_type)
     if kind.is_integer(found):
-        return kind.is_integer(to) or kind.is_floating(to) or kind.is_decimal(to)
+        return bool(kind.is_integer(to) or kind.is_floating(to) or kind.is_decimal(to))
     if kind.is_floating(found):
-        return kind.is_floating(to) and found.bit_width <= to.bit_width
+        return bool(kind.is_floating(to) and found.bit_width <= to.bit_width)
     if kind.is_date(found):
         return kind.is_date(to) or (kind.is_timestamp(to) and to.tz is None)
     if _is_bytes(found):

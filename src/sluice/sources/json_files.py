@@ -119,7 +119,7 @@ def _fields(t: pa.DataType) -> Iterator[pa.Field]:
         yield from _fields(t.field(i).type)
 
 
-def _blamed(lines: bytes, schema: pa.Schema, place: Place, error: pa.ArrowException) -> Exception:
+def _blamed(lines: bytes, schema: pa.Schema, place: Place, error: Exception) -> Exception:
     """The error with the name of its column, which Arrow does not tell: found by reading each column alone."""
     if any(sign in str(error) for sign in ("conver", "Column(/", "JSON parsing of")):
         for field in schema:

@@ -114,7 +114,7 @@ class Text:
             # `ts - INTERVAL 1 MINUTE 30 SECONDS` would be written `ts - INTERVAL 1 MINUTE + INTERVAL 30 SECONDS`
             if is_interval(part) and not is_interval(part.parent or tree) and not isinstance(part.parent, exp.Paren):
                 part.replace(exp.Paren(this=part.copy()))
-        written = tree.this.sql(dialect=SparkAsWritten, normalize_functions=False, comments=False)
+        written: str = tree.this.sql(dialect=SparkAsWritten, normalize_functions=False, comments=False)
         try:
             same = essence(sqlglot.parse_one(written, read=SparkAsWritten)) == essence(tree.this)
         except (ParseError, TokenError):
