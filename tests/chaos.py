@@ -30,7 +30,6 @@ from test_group_by import rounded
 from sluice.control import controller
 from sluice.engine import epochs, site
 from sluice.engine.site import SiteTask
-from sluice.model.codec import decode_column
 from sluice.model.epoch import EpochRecord, left_over
 from sluice.model.errors import CheckpointError
 from sluice.model.routing import intersect
@@ -48,7 +47,7 @@ showing its results; those of a driver's start."""
 PATIENCE = 300
 """Epochs in which all that waits has to have had its turn."""
 MEMORY = (0, 3_000, 12_000, 40_000, 1 << 30)
-FIGURES = ("moves", "spills", "fetches", "backlogRows", "catchUp", "lateRows")
+COUNTS = ("moves", "spills", "fetches", "backlog_rows", "catch_up", "late_rows")
 TROUBLE = ("task", "speculation", "job", "epoch", "durable", "commit", "report", "full", "takeover")
 
 
@@ -416,13 +415,13 @@ class Chaos:
 
     def drain(self) -> None:
         for _ in range(PATIENCE):
-            if not self.query.epochs.record.behind:
+            if not self.query.epochs.record.lagging:
                 break
             self.epoch("drain", lambda **hooks: self.query.catch_up(**hooks))
         if not self.query.epochs.delivered:  # it died while it showed the last results, and is started again some time
             self.restart()
         record = self.query.epochs.record
-        assert not record.behind and not record.figures["backlogRows"], "input waits for good"
+        assert not record.lagging and not record.stats.backlog_rows, "input waits for good"
 
     def settle_moves(self) -> None:
         """Moves that were begun are done some time, if no more are asked for."""
@@ -442,15 +441,15 @@ class Chaos:
         seen = -1 if self.checked is None else self.checked.number
         for committed in (r for r in query.epochs.journal.epochs() if r.number > seen):
             assert_nothing_lost(self.checked, committed)
-            self.late += committed.figures["lateRows"]
+            self.late += committed.stats.late_rows
             self.checked = committed
-            self.happened.update({f: int(committed.figures[f]) for f in FIGURES})
+            self.happened.update({name: int(getattr(committed.stats, name)) for name in COUNTS})
         if record.number < 0:
             return
         there = {f"state/{p.name}" for p in (self.root / "checkpoint" / "state").iterdir()}
         assert record.files() <= there
         if self.options["backlog"] == 0:
-            assert record.figures["backlogRows"] == 0
+            assert record.stats.backlog_rows == 0
 
     def check_limits(self) -> None:
         """What holds after an epoch that has just been done in good order."""
@@ -466,7 +465,7 @@ class Chaos:
     def check_memory(self, record: EpochRecord) -> None:
         """What lies in the memory tiers, by the files that are there."""
         levels, run = self.flow.plan.levels, f"sluice-*-{self.query.epochs.run_id}-*"
-        for number, figures in enumerate(record.figures["sites"]):
+        for number, stats in enumerate(record.stats.sites):
             sizes: list[int] = []
             for level in range(levels):
                 found = list(self.places[self.at[number]].roots()[0].glob(f"{run}/site-{number:04d}-{level}/*"))
@@ -474,7 +473,7 @@ class Chaos:
                 units = {f.name.partition("@")[2].partition(".")[0] for f in found}
                 alone = self.options["spill"] == "unit" and len(units) == 1 and units != {""}
                 assert sizes[-1] <= self.limits[number] // levels or alone, f"site {number}, level {level}: {sizes}"
-            assert sum(sizes) == figures["memoryBytes"]
+            assert sum(sizes) == stats.memory_bytes
 
     def compare(self) -> None:
         answers, late = self.flow.expected(self.seen)
@@ -504,16 +503,16 @@ class Chaos:
 
 def assert_nothing_lost(before: EpochRecord | None, after: EpochRecord) -> None:
     """All rows that came in are done or wait, each at the site of its unit; whoever has some waiting is behind."""
-    sites, owners = after.figures["sites"], after.routing.owners
-    waited = 0 if before is None else before.figures["backlogRows"]
-    pending = decode_column(after.figures["unitPending"])
-    assert after.figures["backlogRows"] == pending.sum() == sum(s["pendingRows"] for s in sites)
-    assert pending.sum() == waited + sum(s["rowsIn"] - s["rowsDone"] for s in sites)
-    assert decode_column(after.figures["unitRows"]).sum() == sum(s["rowsIn"] for s in sites)
-    behind = {u for b in after.behind for u in numbers(b.units).tolist()}
+    sites, owners = after.stats.sites, after.routing.owners
+    waited = 0 if before is None else before.stats.backlog_rows
+    pending = after.stats.units.pending
+    assert after.stats.backlog_rows == pending.sum() == sum(s.pending_rows for s in sites)
+    assert pending.sum() == waited + sum(s.rows_in - s["rowsDone"] for s in sites)
+    assert after.stats.units.rows.sum() == sum(s.rows_in for s in sites)
+    behind = {u for b in after.lagging for u in numbers(b.units).tolist()}
     assert set(np.flatnonzero(pending).tolist()) <= behind
-    for i, one in enumerate(after.behind):
-        assert not any(intersect(one.units, other.units) for other in after.behind[:i] if other.level == one.level)
+    for i, one in enumerate(after.lagging):
+        assert not any(intersect(one.units, other.units) for other in after.lagging[:i] if other.level == one.level)
     for number, manifest in enumerate(after.manifests):
         assert all(owners[u] == number for run in manifest for u in numbers(run.units).tolist())
     for queue in after.queues:
@@ -522,12 +521,12 @@ def assert_nothing_lost(before: EpochRecord | None, after: EpochRecord) -> None:
 
 def assert_within_limits(record: EpochRecord, limits: list[int], levels: int, spill: str) -> None:
     """By their own figures, no site has more in memory than it may, but for a unit that is too large by itself."""
-    memory = decode_column(record.figures["unitMemory"])
-    for number, figures in enumerate(record.figures["sites"]):
+    memory = record.stats.units.memory
+    for number, stats in enumerate(record.stats.sites):
         alone = [q.memory for q in record.queues if q.site == number and len(q.memory) == 1]
         too_large = sum(int(memory[units[0]]) for units in alone) if spill == "unit" else 0
-        assert figures["memoryLimit"] == limits[number] // levels * levels
-        assert figures["memoryBytes"] <= limits[number] + too_large, f"site {number}"
+        assert stats.memory_limit == limits[number] // levels * levels
+        assert stats.memory_bytes <= limits[number] + too_large, f"site {number}"
 
 
 def run(seed: int, root: Path) -> Counter[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,14 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from sluice.control.controller import Controller
+from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS
-from sluice.engine.epochs import Epochs, Exchange, Settings
+from sluice.engine.epochs import Epochs, Settings
 from sluice.engine.site import SiteTask
 from sluice.engine.split import SplitTask
+from sluice.model.codec import decode
 from sluice.model.plan import Applied, OperatorSpec, Plan, Relation, plan_of
+from sluice.model.reports import SiteReport
 from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
 from sluice.spark.sinks import ParquetSink
@@ -98,7 +100,7 @@ class DirectQuery:
             pass
 
     def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> Exchange:
-        def exchange(split: SplitTask, site: SiteTask) -> list[dict]:
+        def exchange(split: SplitTask, site: SiteTask) -> list[SiteReport]:
             everything = self.split(split, rows)
             for level in range(self.plan.levels):
                 mine = [everything.filter(pa.compute.equal(everything["site"], token)) for token in self.tokens]
@@ -106,7 +108,7 @@ class DirectQuery:
                     self.at_site(site, level, t, b) for t, b in zip(self.tokens, mine, strict=True)
                 )
             before_commit()
-            return [json.loads(payload.as_py()) for payload in everything["payload"]]
+            return [decode(payload.as_py(), SiteReport) for payload in everything["payload"]]
 
         return exchange
 

@@ -1,16 +1,17 @@
-"""Epochs as a journal keeps them, made by hand: with all the figures that a view can show, and no query behind them."""
+"""Epochs as a journal keeps them, made by hand: with all statistics that a view can show, and no query behind them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from specs import SECOND
 
 from sluice.control.journal import FORMAT, Journal
-from sluice.model.codec import encode_column
 from sluice.model.epoch import EpochRecord
 from sluice.model.routing import Routing
+from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
 from sluice.state.storage import Storage
 
 UNITS = 128
@@ -39,50 +40,53 @@ def owned_journal(uri: str, name: str = "desk", **more: Any) -> Journal:
 def record(number: int, sites: int = 2, rows: int = 100, **more: Any) -> EpochRecord:
     """An epoch that brought `rows` rows, each unit more of them than the one before it."""
     unit = np.arange(UNITS)
-    figures = {
-        "streams": [{"name": "trades", "rows": rows, "late": 3, "nulls": 0, "outOfRange": 0}],
-        "sites": [
-            {
-                "site": s,
-                "units": UNITS // sites,
-                "rowsIn": rows // sites,
-                "rowsOut": 2 * rows // sites,
-                "rows": 1000 + s,
-                "segments": 4,
-                "memoryBytes": 2048,
-                "diskBytes": 1024,
-                "durableBytes": 3072,
-                "spilledBytes": 0,
-                "fetchedBytes": 0,
-                "mergedRows": 0,
-                "busySeconds": 0.25 + s,
-                "pendingRows": 10 * s,
-                "pendingBytes": 400 * s,
-                "memoryLimit": 4096,
-                "spilledUnits": s,
-                "executor": f"host-{s}/4711",
-                "operators": {},
-                "seconds": {},
-            }
+    stats = EpochStats(
+        committed_at=AT + number,
+        rows_in=rows,
+        rows_out=2 * rows,
+        late_rows=3,
+        moves=number % 2,
+        spills=1,
+        streams=(StreamStats("trades", rows=rows, late=3),),
+        sites=tuple(
+            SiteStats(
+                site=s,
+                executor=f"host-{s}/4711",
+                units=UNITS // sites,
+                rows_in=rows // sites,
+                rows_out=2 * rows // sites,
+                rows=1000 + s,
+                segments=4,
+                memory_limit=4096,
+                memory_bytes=2048,
+                disk_bytes=1024,
+                durable_bytes=3072,
+                spilled_units=s,
+                pending_rows=10 * s,
+                pending_bytes=400 * s,
+                busy_seconds=0.25 + s,
+            )
             for s in range(sites)
-        ],
-        "rowsIn": rows,
-        "rowsOut": 2 * rows,
-        "lateRows": 3,
-        "nullRows": 0,
-        "outOfRangeRows": 0,
-        "seconds": {"read": 0.2, "open": 0.1, "sort": 0.1, "kernel": 0.2, "sink": 0.1, "durable": 0.1, "job": 2.0},
-        "committedAt": AT + number,
-        "moves": number % 2,
-        "spills": 1,
-        "fetches": 0,
-        "backlogRows": sum(10 * s for s in range(sites)),
-        "imbalance": 1.5,
-        "unitRows": encode_column(unit),
-        "unitResults": encode_column(2 * unit),
-        "unitPending": encode_column(unit // 100),
-        "unitMemory": encode_column(16 * unit),
-        "unitDisk": encode_column(8 * unit),
-        "unitSeconds": encode_column(unit / 1000),
-    }
-    return EpochRecord(number, (None,), Routing.even(UNITS, sites), ((),) * sites, figures=figures, **more)
+        ),
+        units=UnitColumns(
+            rows=unit,
+            results=2 * unit,
+            pending=unit // 100,
+            memory=16 * unit,
+            disk=8 * unit,
+            seconds=unit / 1000,
+        ),
+        seconds=EpochSeconds(TaskSeconds(read=0.2, open=0.1, sort=0.1, kernel=0.2, sink=0.1, durable=0.1), job=2.0),
+    )
+    return EpochRecord(number, (None,), Routing.even(UNITS, sites), ((),) * sites, stats=stats, **more)
+
+
+def with_stats(before: EpochRecord, **changes: Any) -> EpochRecord:
+    """A record with other statistics."""
+    return replace(before, stats=replace(before.stats, **changes))
+
+
+def with_site(before: EpochRecord, site: int, **changes: Any) -> EpochRecord:
+    """A record with other statistics of a site."""
+    sites = [replace(one, **changes) if one.site == site else one for one in before.stats.sites]
+    return with_stats(before, sites=tuple(sites))

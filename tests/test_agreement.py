@@ -14,7 +14,7 @@ from engine_harness import DirectQuery
 from oracle import batch_join, multiset
 from specs import SECOND, TIME, handle, join, stream
 
-from sluice.engine.epochs import ATTEMPTS
+from sluice.engine.agreement import ATTEMPTS
 from sluice.model.errors import SluiceError
 from sluice.model.plan import plan_of
 

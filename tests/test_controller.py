@@ -14,11 +14,11 @@ from specs import SECOND, TIME, handle
 
 from sluice.control import controller as control
 from sluice.control.controller import COPIED, LEAST, RECENT, SHARE, Controller, state_bytes
-from sluice.model.codec import decode_column, encode_column
 from sluice.model.epoch import Attempt, EpochRecord, Queues
 from sluice.model.plan import plan_of
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, RunRef, SegmentRef
+from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
 from sluice.model.stream import Stream
 from sluice.model.view import ClusterView, Move
 from sluice.policies import policy
@@ -39,20 +39,25 @@ class Once:
         return (self.move,) if len(self.seen) == 1 else ()
 
 
+A_SECOND = EpochSeconds(job=1.0)
+
+
 def record(
     number: int,
     routing: Routing = EVEN,
     busy: tuple[float, float] = (1.0, 1.0),
     manifests: tuple[Manifest, Manifest] = ((), ()),
     copied: tuple[int, float] = (0, 0.0),
-    **figures: Any,
+    seconds: EpochSeconds = A_SECOND,
+    **columns: np.ndarray,
 ) -> EpochRecord:
     """An epoch of a second; `copied` is bytes and seconds at each site."""
-    sites = [{"busySeconds": b, "fetchedBytes": copied[0], "fetchSeconds": copied[1]} for b in busy]
-    nothing = encode_column(np.zeros(8, dtype=np.int64))
-    columns = {"unitRows": encode_column(np.arange(8)), "unitPending": nothing, "unitDisk": nothing}
-    figures = {"sites": sites, "seconds": {"job": 1.0}, **columns, **figures}
-    return EpochRecord(number, (None,), routing, manifests, figures=figures)
+    sites = tuple(
+        SiteStats(i, "host/1", 4, busy_seconds=seconds_busy, fetched_bytes=copied[0], fetch_seconds=copied[1])
+        for i, seconds_busy in enumerate(busy)
+    )
+    units = replace(UnitColumns.none(8), **{"rows": np.arange(8), **columns})
+    return EpochRecord(number, (None,), routing, manifests, stats=EpochStats(sites=sites, units=units, seconds=seconds))
 
 
 def piece(name: str, length: int, *units: int, **values: Any) -> RunRef:
@@ -95,7 +100,7 @@ def test_a_move_takes_two_epochs_and_the_next_phase_is_as_long():
     prepared = controller.after(record(1), 2.0)
     assert (prepared.leaving, prepared.routing) == ((0,), EVEN)
     assert prepared.decisions[0]["refused"] is None
-    switched = controller.after(record(2, seconds={"job": 2.5, "total": 3.0}), 5.0)
+    switched = controller.after(record(2, seconds=EpochSeconds(job=2.5, total=3.0)), 5.0)
     assert switched.routing.owners[0] == 1
     assert switched.routing.since == 3
     assert controller.rounds.collect == 3.0
@@ -164,11 +169,11 @@ def test_a_site_gets_another_memory_and_the_others_keep_theirs():
 def test_a_unit_is_spilled_if_its_input_waits_on_disk_or_if_disks_are_probed():
     chosen = Once()
     controller = Controller(chosen, 100, minimum=1.0)
-    on_disk = encode_column(np.array([0, 5, 0, 0, 0, 0, 0, 9]))
-    pending = encode_column(np.array([0, 10, 20, 0, 40, 50, 60, 70]))
+    on_disk = np.array([0, 5, 0, 0, 0, 0, 0, 9])
+    pending = np.array([0, 10, 20, 0, 40, 50, 60, 70])
     queued = (Queues(0, 0, (0, 1), (2, 3), 0.0), Queues(1, 0, (4, 5, 6), (7,), 0.0))
     for number, queues in enumerate([(), (), queued, queued]):
-        seen = replace(record(number, unitDisk=on_disk, unitPending=pending), queues=queues)
+        seen = replace(record(number, disk=on_disk, pending=pending), queues=queues)
         controller.after(seen, 2.0 * number)
     assert [np.flatnonzero(view.unit_spilled).tolist() for view in chosen.seen[:1]] == [[1, 7]]
     view = controller.view(seen, controller._sums)
@@ -200,7 +205,7 @@ def test_copying_may_make_an_epoch_a_tenth_longer():
     assert controller.after(record(0), 0.0).allowance == pytest.approx(SHARE * 1.0 * COPIED)
     slow = controller.after(record(1, copied=(10_000_000, 2.0)), 1.0)  # five million bytes a second at both sites
     assert slow.allowance == pytest.approx(SHARE * (COPIED + 5e6) / 2)
-    short = controller.after(record(2, seconds={"job": 0.001}), 2.0)
+    short = controller.after(record(2, seconds=EpochSeconds(job=0.001)), 2.0)
     assert short.allowance == LEAST
 
 
@@ -285,13 +290,13 @@ def test_a_unit_that_moves_takes_its_own_state_along_and_nothing_else(tmp_path):
                 shared = [r for r in query.epochs.record.manifests[0] if r.units != ((2, 3),)]
                 assert all(not low <= 2 < high for r in shared for low, high in r.units)
             if moves and epoch == 4:
-                site = query.epochs.record.figures["sites"][1]
+                site = query.epochs.record.stats.sites[1]
                 assert query.epochs.record.routing.owners[2] == 1
-                assert 0 < site["fetchedBytes"] <= mine[0].segment.length
+                assert 0 < site.fetched_bytes <= mine[0].segment.length
         sizes = state_bytes(query.epochs.record)
         held = sum(run.bytes for manifest in query.epochs.record.manifests for run in manifest)
         assert sizes.sum() == pytest.approx(held)
-        assert decode_column(query.epochs.record.figures["unitRows"]).sum() == 120
+        assert query.epochs.record.stats.units.rows.sum() == 120
         answers.append(multiset(query.results()))
         query.close()
     assert answers[0] == answers[1]
@@ -311,7 +316,7 @@ def test_a_unit_with_much_state_arrives_over_several_epochs(tmp_path, monkeypatc
     for epoch in range(12, 40):
         query.run([rows(epoch, keys=4)])
         record = query.epochs.record
-        fetched.append(record.figures["sites"][1]["fetchedBytes"])
+        fetched.append(record.stats.sites[1].fetched_bytes)
         if record.routing.owners[0] == 1:
             break
         sizes.append(sum(run.segment.length for run in record.manifests[0] if run.units == ((0, 1),)))
@@ -342,9 +347,9 @@ def test_load_moves_units_of_a_busy_site_by_itself(tmp_path):
     busy = {0: 4.0, 1: 1.0}
     for epoch in range(12):
         query.run([rows(epoch)])
-        for site in query.epochs.record.figures["sites"]:
-            units = sum(owner == site["site"] for owner in query.epochs.record.routing.owners)
-            site["busySeconds"] = busy[site["site"]] * units
+        record, owners = query.epochs.record, query.epochs.record.routing.owners
+        sites = [replace(s, busy_seconds=busy[s.site] * owners.count(s.site)) for s in record.stats.sites]
+        query.epochs.record = replace(record, stats=replace(record.stats, sites=tuple(sites)))
     owners = query.epochs.record.routing.owners
     assert owners.count(0) < owners.count(1)
     moved = [d for r in query.epochs.recent for d in r.decisions if not d["refused"]]

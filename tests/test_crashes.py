@@ -100,7 +100,7 @@ def crash_at(root: Path, operation: int, spill: str) -> bool:
             with storage.watch(watcher):
                 query = started(root, spill=spill)
                 query.run(epoch_rows(KEEP))
-            os._exit(0 if query.epochs.record.figures["sites"][0]["mergedRows"] else 2)
+            os._exit(0 if query.epochs.record.stats.sites[0].merged_rows else 2)
         except BaseException:
             os._exit(1)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -196,7 +196,7 @@ def test_results_of_a_catch_up_epoch_that_could_not_be_shown_are_shown_before_th
 
     with storage.watch(no_renames), suppress(OSError, StorageError):
         query.drain()
-    assert query.epochs.record.figures["catchUp"] and not query.epochs.delivered
+    assert query.epochs.record.stats.catch_up and not query.epochs.delivered
     query.run(epoch_rows(3))
     query.drain()
     tables = [pa.concat_tables([epoch_rows(e)[i] for e in range(4)]) for i in (0, 1)]

@@ -55,7 +55,7 @@ def check(data: st.DataObject, spec: JoinSpec, values: list, where: str | None =
         for epoch in range(data.draw(st.integers(1, epochs))):
             new = [data.draw(rows(s, v, epoch * step, spread)) for s, v in zip(spec.streams, values, strict=True)]
             query.run(new)
-            late += query.epochs.record.figures["lateRows"]
+            late += query.epochs.record.stats.late_rows
             for kept, table in zip(seen, new, strict=True):
                 kept.append(table)
             if data.draw(st.integers(0, 3)) == 0:
@@ -184,9 +184,9 @@ def test_state_ten_times_the_memory_is_still_used(tmp_path, hot):
         query.run(new)
         for kept, table in zip(seen, new, strict=True):
             kept.append(table)
-        sites = query.epochs.record.figures["sites"]
-        assert all(s["memoryBytes"] <= limit for s in sites)
-        peak = max(peak, *(s["memoryBytes"] + s["diskBytes"] for s in sites))
+        sites = query.epochs.record.stats.sites
+        assert all(s.memory_bytes <= limit for s in sites)
+        peak = max(peak, *(s.memory_bytes + s.disk_bytes for s in sites))
     assert peak >= 10 * limit
     expected = batch_join(spec, [pa.concat_tables(t) for t in seen])
     assert multiset(query.results()) == multiset(expected)

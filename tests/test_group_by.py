@@ -311,8 +311,8 @@ def test_many_epochs_and_merges(data, count, delay, one_hash):
             mark = max(times, default=-(10**18)) - delay
             for output, text in enumerate((last_of("a", count, some, mark), windows_of("a", 10, 10, some, mark))):
                 assert rounded(query.results(output)) == rounded(db.sql(text).to_arrow_table())
-        figures = query.epochs.record.figures["sites"]
-        assert sum(s["rows"] for s in figures) < 26 * 6
+        stats = query.epochs.record.stats.sites
+        assert sum(s.rows for s in stats) < 26 * 6
         query.close()
 
 
@@ -337,9 +337,9 @@ def test_state_of_the_newest_rows_does_not_grow(tmp_path):
         times = [epoch * SECOND + i for i in range(200)]
         table = [[i % 20 for i in range(200)], pa.array(times, TIME), range(200), [0.0] * 200]
         query.run([pa.table([pa.array(c) for c in table], schema=a.stream.schema)])
-    figures = query.epochs.record.figures["sites"][0]
-    assert figures["rows"] <= 4 * 20 * figures["segments"]
-    assert figures["segments"] <= 16
+    stats = query.epochs.record.stats.sites[0]
+    assert stats.rows <= 4 * 20 * stats.segments
+    assert stats.segments <= 16
     assert query.results()["n"].to_pylist().count(5) == 150 * 200 - 4 * 20
 
 
@@ -350,7 +350,7 @@ def test_an_epoch_that_ends_no_window_looks_at_no_state(tmp_path):
     for epoch in range(14):
         table = [[1], pa.array([epoch * 10 * SECOND], TIME), [1], [0.0]]
         query.run([pa.table([pa.array(c) for c in table], schema=a.stream.schema)])
-        probed.append(query.epochs.record.figures["sites"][0]["probed"])
+        probed.append(query.epochs.record.stats.sites[0].probed)
     assert [epoch for epoch, runs in enumerate(probed) if runs] == [6, 12]  # at one and at two minutes
     assert query.results()["n"].to_pylist() == [6, 6]
     query.close()

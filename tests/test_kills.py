@@ -214,7 +214,7 @@ def answer_tables(files: int, count: int = ROWS) -> tuple[pa.Table, pa.Table]:
 
 
 def rows_on_record(root: Path) -> int:
-    return sum(r.figures["rowsIn"] for r in records(root))
+    return sum(r.stats.rows_in for r in records(root))
 
 
 def records(root: Path) -> list[EpochRecord]:
@@ -226,8 +226,8 @@ def assert_right(root: Path, files: int) -> None:
     found = records(root)
     assert [r.number for r in found] == list(range(len(found)))
     assert rows_on_record(root) == files * 2 * ROWS  # not so many in each epoch: Spark may catch up after a kill
-    assert not any(r.figures["lateRows"] for r in found)
-    assert sum(s["spilledBytes"] for r in found for s in r.figures["sites"]), "the disk tier was not used"
+    assert not any(r.stats.late_rows for r in found)
+    assert sum(s.spilled_bytes for r in found for s in r.stats.sites), "the disk tier was not used"
     assert_exact(root, files)
 
 
@@ -325,9 +325,9 @@ def test_exact_under_chaos_on_three_executors(tmp_path, seed):
         running.finish()
         assert_exact(tmp_path, files)
         found = records(tmp_path)
-        assert not found[-1].behind
-        for figure in ("moves", "spills", "backlogRows"):
-            assert any(r.figures[figure] for r in found), figure
+        assert not found[-1].lagging
+        for count in ("moves", "spills", "backlog_rows"):
+            assert any(getattr(r.stats, count) for r in found), count
         assert_nothing_left(tmp_path, local_leftovers)
 
 

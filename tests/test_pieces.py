@@ -53,10 +53,10 @@ def test_rows_that_are_replaced_leave_large_state(tmp_path, memory, hot, moves, 
         query.run([seen[-1]])
         record = query.epochs.record
         if epoch >= 20:
-            most_rows = max(most_rows, sum(s["rows"] for s in record.figures["sites"]))
-            most_runs = max(most_runs, *(s["segments"] for s in record.figures["sites"]))
+            most_rows = max(most_rows, sum(s.rows for s in record.stats.sites))
+            most_runs = max(most_runs, *(s.segments for s in record.stats.sites))
             stored = sum(p.stat().st_size for p in (tmp_path / "checkpoint" / "state").iterdir())
-            most_durable = max(most_durable, stored / sum(s["durableBytes"] for s in record.figures["sites"]))
+            most_durable = max(most_durable, stored / sum(s.durable_bytes for s in record.stats.sites))
     query.drain()
     assert most_rows <= 3 * KEYS * (K - 1) + compaction.FAN_IN * 100  # and what the newest epochs brought
     assert most_runs <= 40
@@ -80,7 +80,7 @@ def test_a_join_whose_state_is_in_many_pieces(tmp_path, memory, epochs):
     for new in rows:
         query.run(list(new))
     query.drain()
-    assert max(s["segments"] for s in query.epochs.record.figures["sites"]) <= 60
+    assert max(s.segments for s in query.epochs.record.stats.sites) <= 60
     everything = [pa.concat_tables(side) for side in zip(*rows, strict=True)]
     assert multiset(query.results()) == multiset(batch_join(spec, everything))
     query.close()

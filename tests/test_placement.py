@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -18,10 +19,10 @@ from specs import SECOND, TIME, handle
 
 from sluice.control.controller import Controller
 from sluice.control.placement import Executor, SiteCount, spread
-from sluice.model.codec import encode_column
 from sluice.model.epoch import EpochRecord
 from sluice.model.plan import Relation, plan_of
 from sluice.model.routing import Routing
+from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
 from sluice.model.stream import Stream
 from sluice.model.view import Move
 from sluice.policies import policy
@@ -117,9 +118,10 @@ EVEN = Routing.even(8, 4)
 
 
 def record(number: int, routing: Routing = EVEN) -> EpochRecord:
-    sites = [{"busySeconds": 1.0, "fetchSeconds": 0.0, "fetchedBytes": 0} for _ in range(routing.sites)]
-    figures = {"sites": sites, "unitRows": encode_column(np.arange(8)), "seconds": {"job": 1.0}}
-    return EpochRecord(number, (None,), routing, ((),) * routing.sites, figures=figures)
+    sites = tuple(SiteStats(site, "host/1", 2, busy_seconds=1.0) for site in range(routing.sites))
+    units = replace(UnitColumns.none(8), rows=np.arange(8))
+    stats = EpochStats(sites=sites, units=units, seconds=EpochSeconds(job=1.0))
+    return EpochRecord(number, (None,), routing, ((),) * routing.sites, stats=stats)
 
 
 def test_moves_to_a_site_that_is_gone_are_abandoned_and_said_so():
@@ -187,7 +189,7 @@ def test_the_answer_is_the_same_however_often_the_number_of_sites_changes(data, 
             query.tokens = tuple(range(100, 100 + sites))
             query.run([rows(epoch)])
             found = query.epochs.record
-            assert found.routing.sites == len(found.manifests) == len(found.figures["sites"]) == sites
+            assert found.routing.sites == len(found.manifests) == len(found.stats.sites) == sites
         query.drain()
         said = [d["reason"] for r in query.epochs.recent for d in r.decisions if d["action"] == "resize"]
         assert len(said) == sum(a != b for a, b in pairwise(sizes))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import replace
+from dataclasses import fields, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from engine_harness import DirectQuery, single
-from epoch_factory import IDENTITY, owned_journal, record
+from epoch_factory import IDENTITY, owned_journal, record, with_site, with_stats
 from hypothesis import given
 from hypothesis import strategies as st
 from specs import SECOND, TIME, join, stream
@@ -33,6 +33,7 @@ from sluice.dashboard.terminal import watch, watch_all
 from sluice.dashboard.terminal_style import Look
 from sluice.model.epoch import EpochRecord
 from sluice.model.routing import Routing
+from sluice.model.stats import PHASES, EpochSeconds, TaskSeconds
 from sluice.spark.progress import progress as spark_progress
 
 EMPTY = {"area", "base", "br", "col", "hr", "img", "input", "link", "meta"}
@@ -117,16 +118,14 @@ class TestPage:
         write_report([record(0), record(1)], IDENTITY, str(path))
         assert all(f"<h3>{plot}</h3>" in path.read_text() for plot in plots)
         assert "host-1/4711" in read(path).text
-        calm = record(0, sites=1)
-        calm.figures.update({"moves": 0, "spills": 0, "fetches": 0, "backlogRows": 0, "imbalance": 1.0})
+        calm = with_stats(record(0, sites=1), moves=0, spills=0, fetches=0)
         write_report([calm], IDENTITY, str(path))
         assert not any(plot in path.read_text() for plot in plots)
 
     def test_what_a_user_named_is_text_and_nothing_else(self, tmp_path: Path) -> None:
         decision = {"epoch": 0, "policy": HOSTILE, "action": HOSTILE, "unit": 1, "site": 0}
         one = record(0, decisions=({**decision, "reason": HOSTILE, "refused": HOSTILE},))
-        one.figures["streams"][0]["name"] = HOSTILE
-        one.figures["seconds"][HOSTILE] = 0.1
+        one = with_stats(one, streams=(replace(one.stats.streams[0], name=HOSTILE),))
         identity = {
             **IDENTITY,
             "name": HOSTILE,
@@ -205,20 +204,21 @@ class TestCommand:
 class TestSeries:
     def test_phases_add_up_to_the_epoch(self) -> None:
         one = record(0)
-        assert sum(series.phases(one.figures).values()) == pytest.approx(2.0)
-        one.figures["seconds"] |= {"commit": 0.5, "deliver": 0.25, "total": 2.75}
-        assert sum(series.phases(one.figures).values()) == pytest.approx(series.epoch_seconds(one))
+        assert sum(series.phases(one.stats).values()) == pytest.approx(2.0)
+        one = with_stats(one, seconds=replace(one.stats.seconds, commit=0.5, deliver=0.25, total=2.75))
+        assert sum(series.phases(one.stats).values()) == pytest.approx(one.stats.seconds.elapsed)
 
     def test_sites_may_come_and_go(self) -> None:
         columns = series.by_site([record(0, 1), record(1, 3), record(2, 2)], "rows")
         assert [s.values for s in columns] == [[1000, 1000, 1000], [None, 1001, 1001], [None, 1002, None]]
 
-    def test_a_phase_added_later_is_shown(self) -> None:
-        one = record(0)
-        one.figures["seconds"]["combine"] = 0.3
-        assert "combine" in [s.name for s in series.by_phase([one])]
+    def test_every_phase_that_took_time_is_shown(self) -> None:
+        tasks = TaskSeconds(*(0.1 for _ in fields(TaskSeconds)))
+        one = with_stats(record(0), seconds=EpochSeconds(tasks, job=9.0, commit=0.1, deliver=0.1))
+        assert [s.name for s in series.by_phase([one])] == list(PHASES)
 
 
+SITE = {"rows": 1000, "units": 64, "memoryBytes": 2048, "diskBytes": 1024, "durableBytes": 3072}
 numbers = st.one_of(st.just(0.0), st.floats(1e-6, 1e15), st.integers(0, 10**15))
 
 
@@ -280,7 +280,7 @@ def progress(epoch: int, sites: int = 2, **more: Any) -> dict[str, Any]:
         "imbalance": 1.0,
         "durationMs": {"triggerExecution": 500},
         "phaseSeconds": {"read": 0.1, "exchange": 0.3, "kernel": 0.1},
-        "sites": record(0, sites).figures["sites"],
+        "sites": [{**SITE, "site": site, "busySeconds": 0.25 + site} for site in range(sites)],
         **more,
     }
 
@@ -400,7 +400,7 @@ def test_progress_has_what_the_journal_has() -> None:
         1,
         0,
         10,
-        1.5,
+        1.25 / 0.75,
     )
     assert (told["batchId"], told["epoch"], told["numInputRows"]) == (2, 3, 100)
     site = told["sites"][1]
@@ -421,7 +421,7 @@ def test_inspect_fits_120_columns(tmp_path: Path, capsys: pytest.CaptureFixture[
     }
     for number in range(12):
         one = record(number, decisions=(decision,) * (number == 5))
-        one.figures.update({"rowsIn": 10**8, "rowsOut": 10**8, "backlogRows": 10**7})
+        one = with_site(with_stats(one, rows_in=10**8, rows_out=10**8), 1, pending_rows=10**7)
         journal.commit(one)
     assert main(["inspect", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -429,6 +429,6 @@ def test_inspect_fits_120_columns(tmp_path: Path, capsys: pytest.CaptureFixture[
     heading = next(line for line in lines if "imbalance" in line).split()
     assert {"moves", "spills", "fetches", "backlog", "imbalance"} <= set(heading)
     last = next(line for line in lines if line.split()[:1] == ["11"]).split()
-    assert last == ["11", "100,000,000", "100,000,000", "3", "1", "1", "0", "10,000,000", "1.50", "2.00", *last[-2:]]
+    assert last == ["11", "100,000,000", "100,000,000", "3", "1", "1", "0", "10,000,000", "1.67", "2.00", *last[-2:]]
     assert "backlog  spilled units" in "\n".join(lines)
     assert "  epoch 1: load spill unit 17 of site 1 (full): done" in lines

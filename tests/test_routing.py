@@ -101,11 +101,11 @@ def test_a_share_has_what_is_of_its_site(routing, data):
     sites = range(routing.sites)
     queues = tuple(Queues(site, 0, (site,), (), 0.0) for site in (*sites, routing.sites))  # of one that is gone, too
     manifests = reassigned_one_by_one(((RunRef(segment("s"), ((0, UNITS),)),),), routing)
-    shares = EpochRecord(3, (7,), routing, manifests, behind=behind, queues=queues).shares()
+    shares = EpochRecord(3, (7,), routing, manifests, lagging=behind, queues=queues).shares()
     for site, share in zip(sites, shares, strict=True):
         assert share.manifest == manifests[site] and share.queues == (queues[site],) and share.arriving == ()
         own = [replace(b, units=intersect(b.units, routing.ranges_of(site))) for b in behind]
-        assert list(share.behind) == [b for b in own if b.units]
+        assert list(share.lagging) == [b for b in own if b.units]
 
 
 class OwnShareOnly(DirectQuery):
@@ -113,7 +113,7 @@ class OwnShareOnly(DirectQuery):
 
     def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
         own = self.tokens.index(token)
-        assert not (task.before.manifests or task.before.behind or task.before.queues)
+        assert not (task.before.manifests or task.before.lagging or task.before.queues)
         shares = tuple(share if site == own else b"" for site, share in enumerate(task.shares))
         return super().at_site(replace(task, shares=shares), level, token, blobs)
 

@@ -83,7 +83,7 @@ class Running:
 
 def on(record: EpochRecord) -> list[int]:
     """The processes of the sites' executors."""
-    return [int(site["executor"].rpartition("/")[2]) for site in record.figures["sites"]]
+    return [int(site.executor.rpartition("/")[2]) for site in record.stats.sites]
 
 
 def decisions(records: list[EpochRecord]) -> list[str]:
@@ -92,7 +92,7 @@ def decisions(records: list[EpochRecord]) -> list[str]:
 
 def assert_exact(running: Running) -> None:
     records = running.records()
-    assert sum(r.figures["rowsIn"] for r in records) == running.feed.number * 2 * ROWS
+    assert sum(r.stats.rows_in for r in records) == running.feed.number * 2 * ROWS
     found = [pq.read_table(p) for p in sorted((running.root / "out").glob("*.parquet"))]
     assert multiset(pa.concat_tables(found)) == multiset(running.feed.answer())
 

@@ -100,7 +100,7 @@ def records(query: Any) -> list[Any]:
 
 def waits(query: Any) -> bool:
     """Whether input waits, by the newest epoch."""
-    return bool(query._running.epochs.record.behind)
+    return bool(query._running.epochs.record.lagging)
 
 
 def until(what: str, condition: Callable[[], bool], seconds: float = 300) -> None:
@@ -138,9 +138,9 @@ def test_budget_memory_and_moves_at_once(spark: Any, tmp_path: Path) -> None:
     found = records(query)
     query.stop()
     assert_exact(tmp_path)
-    for figure in ("backlogRows", "moves", "spills", "fetches"):
-        assert sum(r.figures[figure] for r in found), figure
-    limits = {site["memoryLimit"] for r in found for site in r.figures["sites"]}
+    for count in ("backlog_rows", "moves", "spills", "fetches"):
+        assert sum(getattr(r.stats, count) for r in found), count
+    limits = {site.memory_limit for r in found for site in r.stats.sites}
     assert limits == {8 << 10, 0, 64 << 20, 4 << 10}
 
 
@@ -148,7 +148,7 @@ def test_a_query_without_new_input_catches_up_by_itself(spark: Any, tmp_path: Pa
     query = behind(spark, tmp_path)
     query.slowDown(0, "0 seconds")
     until("end of the backlog", lambda: not waits(query))
-    assert any(r.figures["catchUp"] for r in records(query))
+    assert any(r.stats.catch_up for r in records(query))
     query.stop()
     assert_exact(tmp_path)
 
@@ -162,4 +162,4 @@ def test_a_query_that_is_stopped_while_input_waits_loses_nothing(spark: Any, tmp
 
 
 def rows_in(query: Any) -> int:
-    return sum(r.figures["rowsIn"] for r in records(query))
+    return sum(r.stats.rows_in for r in records(query))

@@ -38,13 +38,13 @@ def test_runs_and_files_stay_few_however_long_it_runs(tmp_path):
     most_runs = most_files = most_probed = 0
     for epoch in range(400):
         query.run(ticking(epoch))
-        figures = query.epochs.record.figures["sites"]
-        most_runs = max(most_runs, *(s["segments"] for s in figures))
-        most_probed = max(most_probed, *(s["probed"] for s in figures))
+        sites = query.epochs.record.stats.sites
+        most_runs = max(most_runs, *(s.segments for s in sites))
+        most_probed = max(most_probed, *(s.probed for s in sites))
         most_files = max(most_files, len(list((tmp_path / "checkpoint" / "state").iterdir())))
     assert most_runs <= 32 and most_probed <= 32
     assert most_files <= 2 * 32
-    rows = sum(s["rows"] for s in query.epochs.record.figures["sites"])
+    rows = sum(s.rows for s in query.epochs.record.stats.sites)
     assert rows <= 2 * 2 * 40 * 122  # twice the rows of the window at the most wait to expire
     assert len(list((tmp_path / "checkpoint" / "journal").iterdir())) == 100
     query.close()
@@ -55,8 +55,8 @@ def test_an_idle_stream_keeps_state_in_few_runs(tmp_path):
     nothing = A.schema.empty_table()
     for epoch in range(150):
         query.run([ticking(epoch)[0], nothing])
-    assert all(s["segments"] <= 32 for s in query.epochs.record.figures["sites"])
-    assert sum(s["rows"] for s in query.epochs.record.figures["sites"]) == 150 * 40
+    assert all(s.segments <= 32 for s in query.epochs.record.stats.sites)
+    assert sum(s.rows for s in query.epochs.record.stats.sites) == 150 * 40
     query.close()
 
 
@@ -69,7 +69,7 @@ def test_one_row_from_the_future_does_not_keep_the_others(tmp_path):
     query.run([pa.concat_tables([first[0], jump]), first[1]])
     for epoch in range(1, 60):
         query.run(ticking(epoch * 40, rows=20))
-    rows = sum(s["rows"] for s in query.epochs.record.figures["sites"])
+    rows = sum(s.rows for s in query.epochs.record.stats.sites)
     assert rows < 2 * 20 * (1010 / 40 + 27) + 50
     query.close()
 
@@ -86,7 +86,7 @@ def test_expired_state_leaves_every_tier(tmp_path):
     left = len(everything_in(tmp_path / "memory")) + len(everything_in(tmp_path / "disk"))
     assert full > 6 and left <= 4
     assert len(list((tmp_path / "checkpoint" / "state").iterdir())) <= 2
-    assert sum(s["rows"] for s in query.epochs.record.figures["sites"]) <= 2
+    assert sum(s.rows for s in query.epochs.record.stats.sites) <= 2
     query.close()
     assert not everything_in(tmp_path / "memory") and not everything_in(tmp_path / "disk")
 
@@ -100,9 +100,9 @@ def test_an_epoch_costs_no_look_at_state_it_cannot_match(tmp_path):
     query.close()
     query = DirectQuery(join([a, b], SECOND), tmp_path)
     query.run(ticking(5000))
-    sites = query.epochs.record.figures["sites"]
-    assert [s["probed"] for s in sites] == [0, 0]
-    assert sum(s["rows"] for s in sites) == 11 * 80
+    sites = query.epochs.record.stats.sites
+    assert [s.probed for s in sites] == [0, 0]
+    assert sum(s.rows for s in sites) == 11 * 80
     query.close()
 
 
@@ -173,7 +173,7 @@ def test_an_ancient_first_row_loses_nothing(tmp_path):
     query = DirectQuery(spec, tmp_path, sites=1)
     for rows in zip(a, b, strict=True):
         query.run(list(rows))
-    assert query.epochs.record.figures["lateRows"] == 0
+    assert query.epochs.record.stats.late_rows == 0
     expected = batch_join(spec, [pa.concat_tables(a), pa.concat_tables(b)])
     assert multiset(query.results()) == multiset(expected)
 
@@ -190,7 +190,7 @@ def test_state_is_within_the_memory_given_at_every_moment(tmp_path):
         query = DirectQuery(spec, tmp_path, sites=1, memory=20_000, spill="probe")
         with watch(look):
             query.run(ticking(since))
-        fetched = query.epochs.record.figures["sites"][0]["fetchedBytes"]
+        fetched = query.epochs.record.stats.sites[0].fetched_bytes
         with watch(look):
             for epoch in range(since + 1, since + 20):
                 query.run(ticking(epoch))

@@ -67,6 +67,9 @@ def on_time(new: list[list[Row]], delay: int | None) -> tuple[list[Row], int, in
     return kept, late, outside, None if newest is None or delay is None else newest - delay
 
 
+DROPPED = ("late_rows", "out_of_range_rows", "null_rows")
+
+
 def found(plan: Plan, new: list[list[list[Row]]]) -> tuple[Counter, EpochRecord, dict[str, int]]:
     """The engine's results as numbers, its last record, and its counts of dropped rows."""
     with tempfile.TemporaryDirectory(dir=FAST) as root:
@@ -74,7 +77,7 @@ def found(plan: Plan, new: list[list[list[Row]]]) -> tuple[Counter, EpochRecord,
         dropped: Counter = Counter()
         for rows in zip(*new, strict=True):
             query.run([table(s, some) for s, some in zip(plan.sources, rows, strict=True)])
-            dropped.update({c: query.epochs.record.figures[c] for c in ("lateRows", "outOfRangeRows", "nullRows")})
+            dropped.update({name: getattr(query.epochs.record.stats, name) for name in DROPPED})
         results = query.results()
         columns = [c.cast(pa.int64()).to_pylist() for c in results.columns]
         query.close()
@@ -89,8 +92,8 @@ def test_joins_are_exact_over_the_whole_range(a, b, before, after, delay_a, dela
     right, late_b, outside_b, _ = on_time(b, delay_b)
     expected = Counter((*x, *y) for x in left for y in right if x[0] == y[0] and -before <= y[1] - x[1] <= after)
     assert results == expected
-    assert dropped == {"lateRows": late_a + late_b, "outOfRangeRows": outside_a + outside_b, "nullRows": 0}
-    assert [s["outOfRange"] for s in record.figures["streams"]] == [
+    assert dropped == {"late_rows": late_a + late_b, "out_of_range_rows": outside_a + outside_b, "null_rows": 0}
+    assert [s.out_of_range for s in record.stats.streams] == [
         sum(not EARLIEST <= row[1] <= LATEST for row in rows[-1]) for rows in (a, b)
     ]
 
@@ -160,7 +163,7 @@ def test_one_absurd_time_costs_nobody_else_a_match(tmp_path):
     query = DirectQuery(join([a, b], 10 * SECOND), tmp_path)
     query.run([table(a, [*rows, (7, LEAST, 0), (8, MOST, 0)]), table(b, rows)])
     assert query.results().num_rows == 200
-    assert query.epochs.record.figures["outOfRangeRows"] == 2
+    assert query.epochs.record.stats.out_of_range_rows == 2
     query.run([table(a, []), table(b, [(i, t + SECOND, i) for i, t, _ in rows])])
     assert query.results().num_rows == 400
     query.close()

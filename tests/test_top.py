@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from epoch_factory import AT, UNITS, owned_journal, record
+from epoch_factory import AT, UNITS, owned_journal, record, with_stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,8 +36,9 @@ from sluice.control.journal import KEPT as ON_RECORD
 from sluice.control.journal import Journal
 from sluice.dashboard.terminal_style import Look, wide
 from sluice.dashboard.top import screen
-from sluice.model.codec import decode_column, encode_column
+from sluice.model.codec import decode, encode
 from sluice.model.routing import Routing
+from sluice.model.stats import UnitColumns
 from sluice.state.storage import Storage, watch
 
 CODES = re.compile(r"\x1b\[[0-9;]*m")
@@ -79,14 +80,12 @@ class TestScreen:
             assert blocks or plain.replace("注", "").replace("文", "").isascii()
 
     def test_the_head_tells_how_it_goes(self) -> None:
-        records = [record(n, rows=500) for n in range(20)]
-        for one in records:
-            one.figures["committedAt"] = AT + 4 * one.number
+        records = [with_stats(record(n, rows=500), committed_at=AT + 4 * n) for n in range(20)]
         head = "\n".join(screen("desk", records, AT + 4 * 19 + 3, LARGE)[:4])
         assert head.startswith("desk: epoch 19, committed 3 s ago; 128 units at 2 sites")
         assert re.search(r"rows in +132/s", head)  # ten epochs, 4 seconds apart; the first took 2
         assert re.search(r"results +263/s", head)
-        assert "imbalance 1.50 max/mean" in head and re.search(r"backlog +10 rows", head)
+        assert "imbalance 1.67 max/mean" in head and re.search(r"backlog +10 rows", head)
         assert "the last 10 epochs: 5 moves, 10 spills, 0 fetches; 30 late rows dropped" in head
 
     @pytest.mark.parametrize(
@@ -116,11 +115,7 @@ class TestScreen:
         cold = replace(record(1), routing=Routing.even(UNITS, 2).moved(127, 0, since=1))
         quiet = np.zeros(UNITS)
         quiet[5] = 99.0
-        cold.figures.update(
-            unitSeconds=encode_column(quiet),
-            unitRows=encode_column(quiet),
-            unitPending=encode_column(quiet),
-        )
+        cold = with_stats(cold, units=replace(cold.stats.units, seconds=quiet, rows=quiet, pending=quiet))
         lines = screen("desk", [record(0), cold], AT, LARGE)
         at = next(i for i, line in enumerate(lines) if line.split()[:2] == ["unit", "site"])
         units = [line.split() for line in lines[at + 1 : at + 11]]
@@ -129,9 +124,7 @@ class TestScreen:
         assert units[1][1:4] == ["0", "127", "ms"] and units[1][-1] == "-"  # moved away from site 1
 
     def test_units_without_work_are_not_shown(self) -> None:
-        idle = record(0)
-        for figure in ("unitSeconds", "unitRows"):
-            idle.figures[figure] = encode_column(np.zeros(UNITS))
+        idle = with_stats(record(0), units=UnitColumns.none(UNITS))
         assert not any(line.split()[:2] == ["unit", "site"] for line in screen("desk", [idle], AT, LARGE))
 
     def test_decisions_newest_first_with_their_reasons(self) -> None:
@@ -163,8 +156,8 @@ class TestScreen:
 @given(st.lists(st.integers(-(2**62), 2**62)), st.sampled_from(["<i8", ">i8", "<f8", "<f4"]))
 def test_columns_survive_packing(values: list[int], kind: str) -> None:
     column = np.array(values, dtype=kind)
-    assert np.array_equal(decode_column(encode_column(column)), column)
-    assert encode_column(column).partition(":")[0] == kind.replace(">", "<")
+    assert np.array_equal(decode(encode(column), np.ndarray), column)
+    assert encode(column).decode().strip('"').partition(":")[0] == kind.replace(">", "<")
 
 
 class TestJournalTail:

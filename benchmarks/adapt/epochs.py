@@ -37,22 +37,22 @@ class Epoch:
 
     @classmethod
     def of(cls, record: EpochRecord, before: float) -> Epoch:
-        figures, sites = record.figures, record.figures["sites"]
+        stats, sites = record.stats, record.stats.sites
         return cls(
             number=record.number,
-            committed=figures["committedAt"],
-            seconds=max(figures["committedAt"] - before, 1e-6),
-            rows=figures["rowsIn"],
-            results=figures["rowsOut"],
-            backlog=figures["backlogRows"],
-            busy=tuple(round(site["busySeconds"], 3) for site in sites),
-            units=tuple(site["units"] for site in sites),
-            memory=tuple(site["memoryBytes"] for site in sites),
-            limits=tuple(site["memoryLimit"] for site in sites),
+            committed=stats.committed_at,
+            seconds=max(stats.committed_at - before, 1e-6),
+            rows=stats.rows_in,
+            results=stats.rows_out,
+            backlog=stats.backlog_rows,
+            busy=tuple(round(site.busy_seconds, 3) for site in sites),
+            units=tuple(site.units for site in sites),
+            memory=tuple(site.memory_bytes for site in sites),
+            limits=tuple(site.memory_limit for site in sites),
             moves=sum(1 for d in record.decisions if d["action"] == "move" and not d["refused"]),
-            spills=figures["spills"],
-            fetches=figures["fetches"],
-            on_disk=sum(site["spilledUnits"] for site in sites),
+            spills=stats.spills,
+            fetches=stats.fetches,
+            on_disk=sum(site.spilled_units for site in sites),
         )
 
 

@@ -63,7 +63,7 @@ class Query:
         found = []
         for record in self._records():
             if record.batch in spark:  # else Spark has not made its part known yet
-                own = caught_up(spark[record.batch], record) if record.figures["catchUp"] else spark[record.batch]
+                own = caught_up(spark[record.batch], record) if record.stats.catch_up else spark[record.batch]
                 found.append(progress(own, record, self._running.plan))
         return found
 

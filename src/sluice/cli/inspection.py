@@ -24,7 +24,7 @@ def inspect(uri: str, epochs: int = 10) -> str:
     if not records:
         return _page([*lines, "", "No epoch has committed yet."])
     last = records[-1]
-    lines += ["", f"Epochs     {last.number + 1} committed, the last one {_when(last.figures.get('committedAt'))}"]
+    lines += ["", f"Epochs     {last.number + 1} committed, the last one {_when(last.stats.committed_at)}"]
     lines += ["", *_routing(last), "", *_state(last), "", *_history(records)]
     decisions = [d for r in records for d in r.decisions]
     if decisions:
@@ -66,19 +66,19 @@ def _routing(record: EpochRecord) -> list[str]:
 
 def _state(record: EpochRecord) -> list[str]:
     rows = [("site", "rows", "segments", "memory", "disk", "durable", "backlog", "spilled units", "levels")]
-    for site, manifest in zip(record.figures["sites"], record.manifests, strict=True):
+    for site, manifest in zip(record.stats.sites, record.manifests, strict=True):
         levels = sorted(run.segment.level for run in manifest)
         shown = " ".join(f"L{level}:{len(list(group))}" for level, group in groupby(levels))
         rows.append(
             (
-                str(site["site"]),
-                f"{site['rows']:,}",
-                str(site["segments"]),
-                _size(site["memoryBytes"]),
-                _size(site["diskBytes"]),
-                _size(site["durableBytes"]),
-                f"{site['pendingRows']:,}",
-                str(site["spilledUnits"]),
+                str(site.site),
+                f"{site.rows:,}",
+                str(site.segments),
+                _size(site.memory_bytes),
+                _size(site.disk_bytes),
+                _size(site.durable_bytes),
+                f"{site.pending_rows:,}",
+                str(site.spilled_units),
                 shown or "-",
             )
         )
@@ -87,24 +87,24 @@ def _state(record: EpochRecord) -> list[str]:
 
 def _history(records: list[EpochRecord]) -> list[str]:
     counted = {
-        "rows in": "rowsIn",
-        "results": "rowsOut",
-        "late": "lateRows",
+        "rows in": "rows_in",
+        "results": "rows_out",
+        "late": "late_rows",
         "moves": "moves",
         "spills": "spills",
         "fetches": "fetches",
-        "backlog": "backlogRows",
+        "backlog": "backlog_rows",
     }
     rows = [("epoch", *counted, "imbalance", "seconds", "committed, UTC")]
     for record in records:
-        figures = record.figures
+        stats = record.stats
         rows.append(
             (
                 str(record.number),
-                *(f"{figures[figure]:,}" for figure in counted.values()),
-                f"{figures['imbalance']:.2f}",
-                f"{figures['seconds']['job']:.2f}",
-                _when(figures.get("committedAt")).removesuffix(" UTC"),
+                *(f"{getattr(stats, name):,}" for name in counted.values()),
+                f"{stats.imbalance:.2f}",
+                f"{stats.seconds.job:.2f}",
+                _when(stats.committed_at).removesuffix(" UTC"),
             )
         )
     return ["Last epochs", *_table(rows)]
@@ -127,7 +127,5 @@ def _size(count: float) -> str:
     return ""
 
 
-def _when(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
+def _when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

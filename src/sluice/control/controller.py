@@ -19,7 +19,6 @@ import numpy as np
 
 from sluice.control.movement import Extract, Install, Instruction, Movement, Phase, Restart, Transfer
 from sluice.control.rounds import Rounds
-from sluice.model.codec import decode_column
 from sluice.model.epoch import Attempt, EpochRecord
 from sluice.model.routing import Routing, intersect
 from sluice.model.state import SegmentRef, unit_bytes
@@ -71,12 +70,12 @@ class _Sums:
         return self.epochs > 0 and (now - self.since) * (1 + 0.5 / self.epochs) >= collect
 
     def plus(self, record: EpochRecord) -> _Sums:
-        busy = np.array([site["busySeconds"] for site in record.figures["sites"]])
+        busy = np.array([site.busy_seconds for site in record.stats.sites])
         return replace(
             self,
             epochs=self.epochs + 1,
             seconds=self.seconds + float(busy.max(initial=0.0)),
-            unit_rows=self.unit_rows + decode_column(record.figures["unitRows"]),
+            unit_rows=self.unit_rows + record.stats.units.rows,
             site_busy=self.site_busy + busy,
         )
 
@@ -161,8 +160,8 @@ class Controller:
     def view(self, record: EpochRecord, sums: _Sums) -> ClusterView:
         """The cluster as the policy sees it. A unit counts as spilled if it lies on disk and its input waits (where the
         rotation keeps up, none does) or, where disks are probed, if any of its state is there."""
-        sites, owners = record.figures["sites"], np.array(record.routing.owners)
-        spilled, pending = decode_column(record.figures["unitDisk"]) > 0, decode_column(record.figures["unitPending"])
+        sites, owners = record.stats.sites, np.array(record.routing.owners)
+        spilled, pending = record.stats.units.disk > 0, record.stats.units.pending
         if record.queues:
             on_disk = [unit for queue in record.queues for unit in queue.disk]
             spilled = np.isin(np.arange(len(owners)), on_disk) & (pending > 0)
@@ -180,18 +179,17 @@ class Controller:
 
     def _allowance(self, record: EpochRecord) -> float:
         """The bytes that a site may copy for moves in one epoch, by how long the last one took and copying takes."""
-        sites = record.figures["sites"]
-        seconds = sum(site["fetchSeconds"] for site in sites)
+        sites = record.stats.sites
+        seconds = sum(site.fetch_seconds for site in sites)
         if seconds:
-            self._rate = (self._rate + sum(site["fetchedBytes"] for site in sites) / seconds) / 2
-        epoch = float(record.figures["seconds"]["job"])
+            self._rate = (self._rate + sum(site.fetched_bytes for site in sites) / seconds) / 2
+        epoch = record.stats.seconds.job
         return max(LEAST, SHARE * epoch * self._rate)
 
     def _count_moving(self, record: EpochRecord) -> None:
         """Add an epoch to the time that moving has taken."""
         if self._moving_for is not None:
-            seconds = record.figures["seconds"]
-            self._moving_for += float(seconds.get("total", seconds["job"]))
+            self._moving_for += record.stats.seconds.elapsed
 
     def _leaving(self, routing: Routing) -> tuple[int, ...]:
         """The units whose rows are to be kept apart from others, as long as they have not left."""

@@ -10,16 +10,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from sluice.model.checksum import checksum
+from sluice.model.codec import DecodeError, decode, encode
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import CheckpointError, StorageError
 from sluice.model.owner import Owner
 from sluice.state.storage import Storage
 
-FORMAT = 5
+FORMAT = 6
 IDENTITY = "flow.json"
 DIRECTORY = "journal"
 KEPT = 100
@@ -27,14 +28,18 @@ _CHECKED = re.compile(rb'\{"checksum":"([0-9a-f]{16})","content":(.*)\}', re.DOT
 
 
 @dataclass(frozen=True)
-class Entry:
-    """An epoch's record in its place in the journal. `before` is the checksum of the entry before, `checksum` its
-    own."""
-
+class _Content:
     index: int
     owner: Owner
     before: int
     record: EpochRecord
+
+
+@dataclass(frozen=True)
+class Entry(_Content):
+    """An epoch's record in its place in the journal. `before` is the checksum of the entry before, `checksum` its
+    own."""
+
     checksum: int
 
 
@@ -50,7 +55,7 @@ class Journal:
         """Whose checkpoint this is; None if it is nobody's yet."""
         if self.storage.size(IDENTITY) is None:
             return None
-        return self._parse(IDENTITY)[0]
+        return self._read_identity()
 
     def recognised(self) -> dict[str, Any]:
         """Whose checkpoint this is, for those who only read it; what is none, or of another version, is refused."""
@@ -74,8 +79,8 @@ class Journal:
                     "not written by Sluice; give an empty or new directory"
                 )
             self.storage.make_dir(DIRECTORY)
-            self.storage.put_if_absent(IDENTITY, _encode({"format": FORMAT, **identity})[0])
-            found = self._parse(IDENTITY)[0]
+            self.storage.put_if_absent(IDENTITY, _wrap(encode({"format": FORMAT, **identity}))[0])
+            found = self._read_identity()
         if found.get("format") != FORMAT:
             raise CheckpointError(
                 f"checkpoint {self.storage.uri} has format {found.get('format')}, this version of Sluice reads format "
@@ -151,15 +156,17 @@ class Journal:
         return sorted(int(n.removesuffix(".json")) for n in ours)
 
     def read(self, index: int) -> Entry:
-        doc, its_checksum = self._parse(_name(index))
+        name = _name(index)
+        content, its_checksum = self._unwrap(name)
+        if its_checksum is None:
+            raise CheckpointError(f"{self.storage.path(name)} is damaged: it has no checksum")
         try:
-            if doc["index"] != index:
-                raise ValueError(f"it is entry {doc['index']}")
-            return Entry(
-                index, Owner(**doc["owner"]), doc["before"], EpochRecord.from_json(doc["record"]), its_checksum
-            )
-        except (KeyError, TypeError, ValueError) as problem:
-            raise CheckpointError(f"{self.storage.path(_name(index))} is damaged: {problem!r}") from problem
+            entry = decode(content, _Content)
+        except DecodeError as problem:
+            raise CheckpointError(f"{self.storage.path(name)} is damaged: {problem}") from problem
+        if entry.index != index:
+            raise CheckpointError(f"{self.storage.path(name)} is damaged: it is entry {entry.index}")
+        return Entry(entry.index, entry.owner, entry.before, entry.record, its_checksum)
 
     def entries(self, indexes: Iterable[int]) -> Iterable[Entry]:
         """Some of the entries, but for those that a running query deletes meanwhile, as it does with its oldest."""
@@ -195,39 +202,47 @@ class Journal:
         return newest
 
     def _put(self, index: int, owner: Owner, before: int, record: EpochRecord) -> bool:
-        doc = {"index": index, "before": before, "owner": asdict(owner), "record": record.as_json()}
-        data, its_checksum = _encode(doc)
+        data, its_checksum = _wrap(encode(_Content(index, owner, before, record)))
         put = self.storage.put_if_absent(_name(index), data)
         if put:
             self.head = Entry(index, owner, before, record, its_checksum)
         return put
 
-    def _parse(self, name: str) -> tuple[dict[str, Any], int]:
-        """A file's content and its checksum. What older formats wrote had none: it is read, to be refused by format."""
+    def _unwrap(self, name: str) -> tuple[bytes, int | None]:
+        """A file's content and its checksum, None where there is none around it."""
         data = self.storage.read(name).to_pybytes()
         checked = _CHECKED.fullmatch(data)
-        if checked and checksum(checked[2]) != int(checked[1], 16):
+        if checked is None:
+            return data, None
+        if checksum(checked[2]) != int(checked[1], 16):
             raise CheckpointError(f"{self.storage.path(name)} is damaged: its checksum differs")
+        return checked[2], int(checked[1], 16)
+
+    def _read_identity(self) -> dict[str, Any]:
+        """The identity. What older formats wrote had another checksum or none: it is read, to be refused by format."""
+        where = self.storage.path(IDENTITY)
+        content, its_checksum = self._unwrap(IDENTITY)
         try:
-            doc = json.loads(checked[2] if checked else data)
-        except ValueError as problem:
-            raise CheckpointError(f"{self.storage.path(name)} is damaged: {problem}") from problem
-        if not isinstance(doc, dict) or not (checked or isinstance(doc.get("format"), int)):
-            raise CheckpointError(f"{self.storage.path(name)} is damaged: it is not as Sluice writes it")
-        if not checked and doc["format"] == FORMAT:
-            raise CheckpointError(f"{self.storage.path(name)} is damaged: it has no checksum")
-        return doc, int(checked[1], 16) if checked else 0
+            doc = decode(content, dict[str, Any])
+        except DecodeError as problem:
+            raise CheckpointError(f"{where} is damaged: {problem}") from problem
+        if its_checksum is None:
+            doc = doc["content"] if isinstance(doc.get("content"), dict) else doc
+            if not isinstance(doc.get("format"), int):
+                raise CheckpointError(f"{where} is damaged: it is not as Sluice writes it")
+            if doc["format"] == FORMAT:
+                raise CheckpointError(f"{where} is damaged: it has no checksum")
+        return doc
 
 
 def _name(index: int) -> str:
     return f"{DIRECTORY}/{index:012d}.json"
 
 
-def _encode(doc: dict[str, Any]) -> tuple[bytes, int]:
-    """A document with its checksum, and the checksum."""
-    content = json.dumps(doc, separators=(",", ":")).encode()
-    found = checksum(content)
-    return b'{"checksum":"%016x","content":%b}' % (found, content), found
+def _wrap(content: bytes) -> tuple[bytes, int]:
+    """A file's bytes: the content with its checksum before it; and the checksum."""
+    its_checksum = checksum(content)
+    return b'{"checksum":"%016x","content":%b}' % (its_checksum, content), its_checksum
 
 
 def differing(wanted: Any, found: Any, at: str = "") -> list[str]:

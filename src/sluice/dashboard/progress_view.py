@@ -9,12 +9,13 @@ from typing import Any
 
 from sluice.dashboard.decision_text import adapted_text
 from sluice.dashboard.quantity import BYTES, ROWS, SECONDS
-from sluice.dashboard.series import TIERS, busiest
+from sluice.dashboard.series import busiest
 from sluice.dashboard.terminal_style import Look, bar, cut, paint, spark
 from sluice.model.text import one_line
 
 HEADING = f"{'epoch':>6} {'rows in':>9} {'rows/s':>9} {'results':>10} {'late':>6} {'time':>8}   state: rows, by tier"
 _LABEL = 10
+_TIERS = {"memory": "memoryBytes", "disk": "diskBytes", "durable": "durableBytes"}
 
 
 @dataclass
@@ -82,7 +83,7 @@ def _told(progress: Mapping[str, Any]) -> str:
 
 def _sites(sites: Sequence[Mapping[str, Any]], look: Look, room: int) -> list[str]:
     """A bar a site of the rows it holds; where there is no room for all, those that worked longest."""
-    shown = busiest(sites, max(2, room))
+    shown = [sites[site] for site in busiest([site["busySeconds"] for site in sites], max(2, room))]
     most = max((s["rows"] for s in sites), default=0) or 1
     width = max(8, min(40, look.columns - 46))
     lines = []
@@ -109,7 +110,7 @@ def _phases(progress: Mapping[str, Any], look: Look) -> str:
 
 def _state(progress: Mapping[str, Any]) -> tuple[int, str]:
     sites = progress["sites"]
-    tiers = (f"{BYTES.text(sum(s.get(figure, 0) for s in sites))} {tier}" for tier, figure in TIERS.items())
+    tiers = (f"{BYTES.text(sum(s.get(figure, 0) for s in sites))} {tier}" for tier, figure in _TIERS.items())
     return sum(s["rows"] for s in sites), ", ".join(tiers)
 
 

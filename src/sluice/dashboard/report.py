@@ -83,7 +83,7 @@ def _header(name: str, records: list[EpochRecord]) -> str:
 
 def _tiles(records: list[EpochRecord]) -> str:
     s = series.summary(records)
-    took = sum(series.epoch_seconds(r) for r in records)
+    took = sum(r.stats.seconds.elapsed for r in records)
     tiles = [
         ("Epochs", f"{len(records):,}", f"{SECONDS.text(took)} in all"),
         ("Rows in", ROWS.text(s.rows_in), f"{s.rows_in:,}"),
@@ -123,7 +123,7 @@ def _plots(records: list[EpochRecord]) -> str:
             "memory and disk are local; durable is the checkpoint's copy of all of it",
         ),
         plot.by_site("State rows by site", epochs, series.by_site(records, "rows"), ROWS),
-        plot.by_site("Busy time by site", epochs, series.by_site(records, "busySeconds"), SECONDS),
+        plot.by_site("Busy time by site", epochs, series.by_site(records, "busy_seconds"), SECONDS),
         plot.stack("Late rows", epochs, series.by_stream(records, "late"), ROWS, "dropped and counted"),
         *_adaptive_plots(records, epochs),
     ]
@@ -133,14 +133,14 @@ def _plots(records: list[EpochRecord]) -> str:
 def _adaptive_plots(records: list[EpochRecord], epochs: list[int]) -> list[str]:
     """How evenly the sites worked, what waited and what changed its place, so far as there is any of it."""
     plots = []
-    if any(len(series.sites_of(r)) > 1 for r in records):
+    if any(len(r.stats.sites) > 1 for r in records):
         note = "the busiest site's time divided by the mean of all: 1 is even"
-        plots.append(plot.lines("Imbalance", epochs, [series.figure(records, "imbalance")], RATIO, note))
-    backlog = series.by_site(records, "pendingRows")
+        plots.append(plot.lines("Imbalance", epochs, [series.by_epoch(records, "imbalance")], RATIO, note))
+    backlog = series.by_site(records, "pending_rows")
     if any(any(one.values) for one in backlog):
         note = "rows that wait for their unit's turn"
         plots.append(plot.by_site("Backlog by site", epochs, backlog, ROWS, note))
-    changes = [series.figure(records, name) for name in ("moves", "spills", "fetches")]
+    changes = [series.by_epoch(records, name) for name in ("moves", "spills", "fetches")]
     if any(any(one.values) for one in changes):
         note = "to another site, to disk, and back from it"
         plots.append(plot.stack("Units that changed their place", epochs, changes, COUNT, note))
@@ -155,17 +155,17 @@ def _decisions(decisions: list[dict[str, Any]]) -> str:
 def _sites(record: EpochRecord) -> str:
     rows = [
         (
-            str(s.get("site", "")),
-            f"{s.get('units', 0):,}",
-            f"{s.get('rows', 0):,}",
-            f"{s.get('segments', 0):,}",
-            *(BYTES.text(s.get(figure, 0)) for figure in series.TIERS.values()),
-            f"{s.get('spilledUnits', 0):,}",
-            f"{s.get('pendingRows', 0):,}",
-            SECONDS.text(s.get("busySeconds", 0.0)),
-            str(s.get("executor", "-")),
+            str(site.site),
+            f"{site.units:,}",
+            f"{site.rows:,}",
+            f"{site.segments:,}",
+            *(BYTES.text(getattr(site, column)) for column in series.TIERS.values()),
+            f"{site.spilled_units:,}",
+            f"{site.pending_rows:,}",
+            SECONDS.text(site.busy_seconds),
+            site.executor,
         )
-        for s in series.sites_of(record)
+        for site in record.stats.sites
     ]
     head = ("site", "units", "state rows", "segments", *series.TIERS, "units on disk", "backlog", "busy", "executor")
     return _table(head, rows)
@@ -174,21 +174,21 @@ def _sites(record: EpochRecord) -> str:
 def _epochs(records: list[EpochRecord]) -> str:
     rows = []
     for record in reversed(records):
-        figures, sites = record.figures, series.sites_of(record)
+        stats, sites = record.stats, record.stats.sites
         rows.append(
             (
                 f"{record.number:,}",
-                f"{figures.get('rowsIn', 0):,}",
-                f"{figures.get('rowsOut', 0):,}",
-                f"{figures.get('lateRows', 0):,}",
-                f"{sum(s.get('rows', 0) for s in sites):,}",
-                f"{sum(s.get('mergedRows', 0) for s in sites):,}",
-                f"{figures.get('moves', 0):,}",
-                f"{figures.get('backlogRows', 0):,}",
-                f"{figures.get('imbalance', 1.0):.2f}",
-                BYTES.text(sum(s.get("spilledBytes", 0) for s in sites)),
-                BYTES.text(sum(s.get("fetchedBytes", 0) for s in sites)),
-                SECONDS.text(series.epoch_seconds(record)),
+                f"{stats.rows_in:,}",
+                f"{stats.rows_out:,}",
+                f"{stats.late_rows:,}",
+                f"{sum(site.rows for site in sites):,}",
+                f"{sum(site.merged_rows for site in sites):,}",
+                f"{stats.moves:,}",
+                f"{stats.backlog_rows:,}",
+                f"{stats.imbalance:.2f}",
+                BYTES.text(sum(site.spilled_bytes for site in sites)),
+                BYTES.text(sum(site.fetched_bytes for site in sites)),
+                SECONDS.text(stats.seconds.elapsed),
                 _when(record),
             )
         )
@@ -227,7 +227,4 @@ def _share(part: int, whole: int) -> str:
 
 
 def _when(record: EpochRecord) -> str:
-    seconds = record.figures.get("committedAt")
-    if seconds is None:
-        return "-"
-    return datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return datetime.fromtimestamp(record.stats.committed_at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from sluice.model.epoch import EpochRecord
-from sluice.model.phases import PHASES, phases
+from sluice.model.stats import PHASES, SiteStats, phases
 
 Values = list[float | None]
 """One value an epoch; None where there is none, such as a site that did not exist yet."""
 
-TIERS = {"memory": "memoryBytes", "disk": "diskBytes", "durable": "durableBytes"}
+TIERS = {"memory": "memory_bytes", "disk": "disk_bytes", "durable": "durable_bytes"}
 
 
 @dataclass(frozen=True)
@@ -38,79 +37,68 @@ class Summary:
 
 def summary(records: Sequence[EpochRecord]) -> Summary:
     """The totals over these epochs; the rate is the median over the epochs that had rows."""
-    rates = [r.figures.get("rowsIn", 0) / epoch_seconds(r) for r in records if r.figures.get("rowsIn")]
-    last = sites_of(records[-1]) if records else []
+    rates = [r.stats.rows_in / r.stats.seconds.elapsed for r in records if r.stats.rows_in]
+    last = records[-1].stats.sites if records else ()
     return Summary(
-        rows_in=sum(r.figures.get("rowsIn", 0) for r in records),
-        rows_out=sum(r.figures.get("rowsOut", 0) for r in records),
-        late=sum(r.figures.get("lateRows", 0) for r in records),
+        rows_in=sum(r.stats.rows_in for r in records),
+        rows_out=sum(r.stats.rows_out for r in records),
+        late=sum(r.stats.late_rows for r in records),
         rows_per_second=median(rates) if rates else 0.0,
-        state_rows=sum(s.get("rows", 0) for s in last),
-        state_bytes=sum(s.get("durableBytes", 0) for s in last),
+        state_rows=sum(site.rows for site in last),
+        state_bytes=sum(site.durable_bytes for site in last),
     )
 
 
-def epoch_seconds(record: EpochRecord) -> float:
-    """How long the epoch took; the journal's own record ends with the job, as it is written before the rest."""
-    seconds = record.figures.get("seconds", {})
-    return max(float(seconds.get("total", seconds.get("job", 0.0))), 1e-6)
-
-
-def by_stream(records: Sequence[EpochRecord], figure: str, per_second: bool = False) -> list[Series]:
-    """A figure of every stream, such as `rows` or `late`, as a count or a rate."""
-    names = list(dict.fromkeys(s["name"] for r in records for s in r.figures.get("streams", [])))
+def by_stream(records: Sequence[EpochRecord], column: str, per_second: bool = False) -> list[Series]:
+    """A column of every stream's statistics, such as `rows` or `late`, as a count or a rate."""
+    names = list(dict.fromkeys(stream.name for r in records for stream in r.stats.streams))
     columns: dict[str, Values] = {name: [] for name in names}
     for record in records:
-        found: dict[str, float] = dict.fromkeys(names, 0)
-        for stream in record.figures.get("streams", []):
-            found[stream["name"]] += stream.get(figure, 0)
-        for name, value in found.items():
-            columns[name].append(value / epoch_seconds(record) if per_second else value)
+        totals: dict[str, float] = dict.fromkeys(names, 0)
+        for stream in record.stats.streams:
+            totals[stream.name] += getattr(stream, column)
+        for name, value in totals.items():
+            columns[name].append(value / record.stats.seconds.elapsed if per_second else value)
     return [Series(name, values) for name, values in columns.items()]
 
 
 def results_per_second(records: Sequence[EpochRecord]) -> Series:
-    return Series("results", [r.figures.get("rowsOut", 0) / epoch_seconds(r) for r in records])
+    return Series("results", [r.stats.rows_out / r.stats.seconds.elapsed for r in records])
 
 
-def figure(records: Sequence[EpochRecord], name: str) -> Series:
-    """A figure of the epochs as a whole, such as `moves` or `backlogRows`."""
-    return Series(name, [r.figures.get(name, 0) for r in records])
+def by_epoch(records: Sequence[EpochRecord], column: str) -> Series:
+    """A column of the epochs as a whole, such as `moves` or `backlog_rows`."""
+    return Series(column, [getattr(r.stats, column) for r in records])
 
 
 def by_tier(records: Sequence[EpochRecord]) -> list[Series]:
     """Bytes of state in each tier, all sites together."""
     return [
-        Series(tier, [sum(s.get(figure, 0) for s in sites_of(r)) for r in records]) for tier, figure in TIERS.items()
+        Series(tier, [sum(getattr(site, column) for site in r.stats.sites) for r in records])
+        for tier, column in TIERS.items()
     ]
 
 
-def by_site(records: Sequence[EpochRecord], figure: str) -> list[Series]:
-    """A figure of every site, such as `rows` or `busySeconds`; sites may come and go between runs."""
-    count = max((len(sites_of(r)) for r in records), default=0)
-    return [Series(f"site {site}", [_at(sites_of(r), site, figure) for r in records]) for site in range(count)]
+def by_site(records: Sequence[EpochRecord], column: str) -> list[Series]:
+    """A column of every site's statistics, such as `rows` or `busy_seconds`; sites may come and go between runs."""
+    count = max((len(r.stats.sites) for r in records), default=0)
+    return [Series(f"site {site}", [_at(r.stats.sites, site, column) for r in records]) for site in range(count)]
 
 
 def by_phase(records: Sequence[EpochRecord]) -> list[Series]:
     """Seconds of every epoch by phase, in the order of the work; phases that never took time are left out."""
-    epochs = [phases(r.figures) for r in records]
-    names = [*PHASES, *dict.fromkeys(p for e in epochs for p in e if p not in PHASES)]
-    found = [Series(name, [e.get(name, 0.0) for e in epochs]) for name in names]
-    return [s for s in found if any(s.values)]
+    epochs = [phases(r.stats) for r in records]
+    series = [Series(name, [epoch[name] for epoch in epochs]) for name in PHASES]
+    return [one for one in series if any(one.values)]
 
 
-def sites_of(record: EpochRecord) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = record.figures.get("sites", [])
-    return found
-
-
-def busiest(sites: Sequence[Mapping[str, Any]], room: int) -> list[Mapping[str, Any]]:
+def busiest(busy_seconds: Sequence[float], room: int) -> list[int]:
     """The sites for so many lines, by number; where not all fit, those that worked longest, with a line to spare."""
+    sites = list(range(len(busy_seconds)))
     if len(sites) <= room:
-        return list(sites)
-    longest = sorted(sites, key=lambda s: -float(s.get("busySeconds", 0)))
-    return sorted(longest[: room - 1], key=lambda s: int(s["site"]))
+        return sites
+    return sorted(sorted(sites, key=lambda site: -busy_seconds[site])[: room - 1])
 
 
-def _at(sites: list[dict[str, Any]], site: int, figure: str) -> float | None:
-    return float(sites[site].get(figure, 0)) if site < len(sites) else None
+def _at(sites: Sequence[SiteStats], site: int, column: str) -> float | None:
+    return float(getattr(sites[site], column)) if site < len(sites) else None

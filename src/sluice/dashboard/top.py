@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from sluice.dashboard.decision_text import DecisionSummary, adapted_text, summarize
 from sluice.dashboard.quantity import BYTES, ROWS, ROWS_PER_SECOND, SECONDS
-from sluice.dashboard.series import busiest, epoch_seconds, sites_of
+from sluice.dashboard.series import busiest
 from sluice.dashboard.table import Column, table
 from sluice.dashboard.terminal_style import Look, cut, spark, strong
-from sluice.model.codec import decode_column
 from sluice.model.epoch import EpochRecord
 from sluice.model.text import one_line
 
@@ -40,7 +39,7 @@ def screen(name: str, records: Sequence[EpochRecord], now: float, look: Look) ->
     hottest = _hottest(lately)
     decisions = summarize(d for record in records for d in record.decisions)[::-1]
     parts: list[tuple[int, Part]] = [
-        (len(sites_of(last)), lambda room: _sites(last, look, room)),
+        (len(last.stats.sites), lambda room: _sites(last, look, room)),
         (len(hottest), lambda room: _units(lately, hottest[:room], look)),
         (min(_DECISIONS, len(decisions)), lambda room: _decisions(decisions[:room], look)),
     ]
@@ -69,21 +68,21 @@ def shared(room: int, wanted: Sequence[int]) -> list[int]:
 
 def _head(name: str, records: Sequence[EpochRecord], now: float, look: Look) -> list[str]:
     last, lately = records[-1], records[-LATELY:]
-    figures, curve, took = last.figures, records[-_CURVE:], sum(_times(lately))
+    curve, took = records[-_CURVE:], sum(_times(lately))
     rates = [
-        ("rows in", "rowsIn", ROWS_PER_SECOND.text(sum(_column(lately, "rowsIn")) / took)),
-        ("results", "rowsOut", ROWS_PER_SECOND.text(sum(_column(lately, "rowsOut")) / took)),
+        ("rows in", "rows_in", ROWS_PER_SECOND.text(sum(_column(lately, "rows_in")) / took)),
+        ("results", "rows_out", ROWS_PER_SECOND.text(sum(_column(lately, "rows_out")) / took)),
     ]
     left = [
-        (label, text, [n / t for n, t in zip(_column(curve, figure), _times(curve), strict=True)])
-        for label, figure, text in rates
+        (label, text, [n / t for n, t in zip(_column(curve, column), _times(curve), strict=True)])
+        for label, column, text in rates
     ]
     right = [
-        ("imbalance", f"{figures['imbalance']:.2f} max/mean", _column(curve, "imbalance")),
-        ("backlog", f"{ROWS.text(figures['backlogRows'])} rows", _column(curve, "backlogRows")),
+        ("imbalance", f"{last.stats.imbalance:.2f} max/mean", _column(curve, "imbalance")),
+        ("backlog", f"{ROWS.text(last.stats.backlog_rows)} rows", _column(curve, "backlog_rows")),
     ]
-    changed = adapted_text(*(int(sum(_column(lately, figure))) for figure in ("moves", "spills", "fetches")))
-    late = int(sum(_column(lately, "lateRows")))
+    changed = adapted_text(*(int(sum(_column(lately, column))) for column in ("moves", "spills", "fetches")))
+    late = int(sum(_column(lately, "late_rows")))
     dropped = f"; {late:,} late rows dropped" if late else ""
     over = "the last epoch" if len(lately) == 1 else f"the last {len(lately)} epochs"
     lines = [
@@ -112,32 +111,33 @@ def _curves(left: Sequence[Measured], right: Sequence[Measured], look: Look) -> 
 
 
 def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
-    every = sites_of(record)
-    shown = busiest(every, room)
-    longest = max((s["busySeconds"] for s in every), default=0.0) or 1.0
+    every = record.stats.sites
+    busy = [site.busy_seconds for site in every]
+    shown = [every[site] for site in busiest(busy, room)]
+    longest = max(busy, default=0.0) or 1.0
     lines = table(
         [
-            Column("site", _texts(shown, "site", str)),
-            Column("units", _texts(shown, "units", _count), spare=3),
+            Column("site", [str(site.site) for site in shown]),
+            Column("units", [_count(site.units) for site in shown], spare=3),
             Column(
                 "busy",
-                _texts(shown, "busySeconds", SECONDS.text),
+                [SECONDS.text(site.busy_seconds) for site in shown],
                 size=_SIZE - 1,
-                shares=[s["busySeconds"] / longest for s in shown],
+                shares=[site.busy_seconds / longest for site in shown],
             ),
-            Column("rows in", _texts(shown, "rowsIn", ROWS.text)),
+            Column("rows in", [ROWS.text(site.rows_in) for site in shown]),
             Column(
                 "memory",
-                _texts(shown, "memoryBytes", BYTES.text),
+                [BYTES.text(site.memory_bytes) for site in shown],
                 size=_SIZE,
-                shares=[s["memoryBytes"] / (s["memoryLimit"] or 1) for s in shown],
+                shares=[site.memory_bytes / (site.memory_limit or 1) for site in shown],
                 alarm=_NEARLY_FULL,
             ),
-            Column("of", _texts(shown, "memoryLimit", BYTES.text), spare=5),
-            Column("disk", _texts(shown, "diskBytes", _bytes), _SIZE, spare=2),
-            Column("backlog", _texts(shown, "pendingRows", _count), spare=1),
-            Column("spilled", _texts(shown, "spilledUnits", _count), spare=4),
-            Column("executor", [one_line(s["executor"]) for s in shown], spare=6, words=True),
+            Column("of", [BYTES.text(site.memory_limit) for site in shown], spare=5),
+            Column("disk", [_bytes(site.disk_bytes) for site in shown], _SIZE, spare=2),
+            Column("backlog", [_count(site.pending_rows) for site in shown], spare=1),
+            Column("spilled", [_count(site.spilled_units) for site in shown], spare=4),
+            Column("executor", [one_line(site.executor) for site in shown], spare=6, words=True),
         ],
         look,
     )
@@ -147,26 +147,25 @@ def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
 
 def _hottest(lately: Sequence[EpochRecord]) -> list[int]:
     """Units by the seconds they took lately, then by rows; those with nothing to do are left out."""
-    seconds, rows = _by_unit(lately, "unitSeconds"), _by_unit(lately, "unitRows")
+    seconds, rows = _by_unit(lately, "seconds"), _by_unit(lately, "rows")
     order = np.lexsort((-rows, -seconds))[:_UNITS]
     return [int(unit) for unit in order if seconds[unit] or rows[unit]]
 
 
 def _units(lately: Sequence[EpochRecord], units: Sequence[int], look: Look) -> list[str]:
     last = lately[-1:]
-    sums = {figure: _by_unit(lately, figure)[units] for figure in ("unitRows", "unitResults", "unitSeconds")}
-    now = {figure: _by_unit(last, figure)[units] for figure in ("unitMemory", "unitDisk", "unitPending")}
-    seconds = sums["unitSeconds"]
+    rows, results, seconds = (_by_unit(lately, column)[units] for column in ("rows", "results", "seconds"))
+    memory, disk, pending = (_by_unit(last, column)[units] for column in ("memory", "disk", "pending"))
     return table(
         [
             Column("unit", [str(unit) for unit in units]),
             Column("site", [str(last[0].routing.owners[unit]) for unit in units]),
             Column("seconds", [SECONDS.text(s) for s in seconds], shares=(seconds / (max(seconds) or 1.0)).tolist()),
-            Column("rows in", [ROWS.text(n) for n in sums["unitRows"]]),
-            Column("results", [ROWS.text(n) for n in sums["unitResults"]], spare=2),
-            Column("memory", [_bytes(n) for n in now["unitMemory"]], _SIZE, spare=1),
-            Column("disk", [_bytes(n) for n in now["unitDisk"]], _SIZE, spare=3),
-            Column("pending", [_count(n) for n in now["unitPending"]]),
+            Column("rows in", [ROWS.text(n) for n in rows]),
+            Column("results", [ROWS.text(n) for n in results], spare=2),
+            Column("memory", [_bytes(n) for n in memory], _SIZE, spare=1),
+            Column("disk", [_bytes(n) for n in disk], _SIZE, spare=3),
+            Column("pending", [_count(n) for n in pending]),
         ],
         look,
     )
@@ -194,25 +193,21 @@ def _words(text: str, look: Look) -> str:
 
 def _times(records: Sequence[EpochRecord]) -> list[float]:
     """Seconds that went by for each epoch: since the one before it, or what it took itself."""
-    ends = [float(r.figures["committedAt"]) for r in records]
-    own = [epoch_seconds(r) for r in records]
+    ends = [r.stats.committed_at for r in records]
+    own = [r.stats.seconds.elapsed for r in records]
     return [own[0], *(max(b - a, mine) for (a, b), mine in zip(pairwise(ends), own[1:], strict=True))]
 
 
-def _column(records: Sequence[EpochRecord], figure: str) -> list[float]:
-    return [float(r.figures[figure]) for r in records]
+def _column(records: Sequence[EpochRecord], column: str) -> list[float]:
+    return [float(getattr(r.stats, column)) for r in records]
 
 
-def _by_unit(records: Sequence[EpochRecord], figure: str) -> np.ndarray:
-    """A figure of each unit, summed over the epochs."""
+def _by_unit(records: Sequence[EpochRecord], column: str) -> np.ndarray:
+    """A column of the units' statistics, summed over the epochs."""
     total = np.zeros(records[-1].routing.units)
     for record in records:
-        total += decode_column(record.figures[figure])
+        total += getattr(record.stats.units, column)
     return total
-
-
-def _texts(sites: Sequence[Mapping[str, Any]], figure: str, text: Callable[[Any], str]) -> list[str]:
-    return [text(site[figure]) for site in sites]
 
 
 def _count(number: float) -> str:
@@ -225,7 +220,7 @@ def _bytes(number: float) -> str:
 
 def _ago(record: EpochRecord, now: float) -> str:
     """How long ago an epoch committed; the other machine's clock may be a little ahead."""
-    seconds = max(0.0, now - float(record.figures["committedAt"]))
+    seconds = max(0.0, now - record.stats.committed_at)
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit} ago"

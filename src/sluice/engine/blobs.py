@@ -5,24 +5,24 @@ Used on both sides: by the split for the rows of sources, by sites for the resul
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from sluice.model.codec import encode
 from sluice.model.plan import Plan
+from sluice.model.reports import LevelWatermark, SiteReport, SplitReport
 from sluice.model.routing import Routing, unit_of
 from sluice.model.stream import HASH_COLUMN, applied
 from sluice.operators import operator
 
 BLOBS = pa.schema([("site", pa.int32()), ("input", pa.int32()), ("payload", pa.binary())])
 BLOBS_DDL = "site int, input int, payload binary"
-FIGURES, REPORT, LEVEL_WATERMARK = -1, -2, -3
-"""Numbers, in place of an input's, of blobs that carry a split's figures (to every site), a site's report, or how far a
-site has come (to every site of the level above)."""
+SPLIT_REPORT, SITE_REPORT, LEVEL_WATERMARK = -1, -2, -3
+"""Numbers, in place of an input's, of blobs that carry a split's report (to every site), a site's (to the driver), or
+how far a site has come (to every site of the level above)."""
 MOST_BYTES = 1 << 30  # of blobs in one batch, whose offsets have 32 bits
 Blob = tuple[int, int, pa.Buffer]
 
@@ -84,9 +84,9 @@ def senders(plan: Plan, origin: int, routing: Routing, tokens: tuple[int, ...]) 
     ]
 
 
-def document(token: int, number: int, doc: dict[str, Any]) -> Blob:
-    """Figures or a report as a blob."""
-    return token, number, pa.py_buffer(json.dumps(doc).encode())
+def message(token: int, number: int, value: SplitReport | SiteReport | LevelWatermark) -> Blob:
+    """What a task has to say beside its rows, as a blob."""
+    return token, number, pa.py_buffer(encode(value))
 
 
 def in_batches(blobs: Iterable[Blob]) -> Iterator[pa.RecordBatch]:

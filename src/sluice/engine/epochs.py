@@ -14,34 +14,28 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from sluice.control.controller import Controller, about_sites
 from sluice.control.controller import Plan as Step
 from sluice.control.journal import Entry, Journal
+from sluice.engine.agreement import Exchange, run_until_agreed
 from sluice.engine.part_writer import Staging
+from sluice.engine.recording import count_moves, record_epoch
 from sluice.engine.site import SiteDirectives, SiteTask
 from sluice.engine.split import Reading, SplitTask
-from sluice.model.codec import decode_column, encode_column
 from sluice.model.epoch import (
     Attempt,
     EpochRecord,
-    Lagging,
-    Queues,
-    Times,
     left_over,
-    name_attempts,
-    newest_of,
-    slowest,
     watermarks,
 )
 from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.plan import Plan
 from sluice.model.results import Listing, Part, Results
-from sluice.model.routing import Ranges, Routing, unite
-from sluice.model.state import RunRef, reassign
+from sluice.model.routing import Routing
+from sluice.model.state import reassign
+from sluice.model.stats import EpochStats
 from sluice.state.storage import Storage
 from sluice.state.transaction import STATE
 from sluice.state.workspace import Places, Workspace
@@ -49,13 +43,8 @@ from sluice.state.workspace import Places, Workspace
 DELIVERED = "delivered"
 """Directory with a file named after the last epoch whose results were shown, of those that Spark's log does not tell
 of."""
-ATTEMPTS = 4
-"""How often an epoch's job is run if its sites have not taken in the same."""
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
-Report = dict[str, Any]
-Exchange = Callable[[SplitTask, SiteTask], list[Report]]
-"""Runs one epoch's job: every source row through the split, every blob to its site; one report a site and level."""
 
 
 class Sink(Protocol):
@@ -134,7 +123,7 @@ class Epochs:
             for output, sink in enumerate(self.sinks):
                 sink.open(self.query, self.record.results_of(output))
             self.delivered = self._was_delivered()
-            if self.record.figures.get("catchUp") and not self.delivered:  # Spark does not ask for its results again
+            if self.record.stats.catch_up and not self.delivered:  # Spark does not ask for its results again
                 self._deliver(self.record)
             self.journal.remove_drafts()
             self._tidy()
@@ -171,7 +160,7 @@ class Epochs:
     @property
     def ran_on(self) -> tuple[str, ...]:
         """The executors on which the sites were in the newest epoch of this run, none before there was one."""
-        return tuple(site["executor"] for site in self.recent[-1].figures["sites"]) if self.recent else ()
+        return tuple(site.executor for site in self.recent[-1].stats.sites) if self.recent else ()
 
     def end(self) -> None:
         """Let no epoch run any more."""
@@ -211,7 +200,7 @@ class Epochs:
             if batch == self.record.batch:
                 self._deliver(self.record)
             else:
-                if not self.delivered and self.record.figures.get("catchUp"):  # Spark cannot ask for it again
+                if not self.delivered and self.record.stats.catch_up:  # Spark cannot ask for it again
                     self._deliver(self.record)
                 self._run(batch, tokens, exchange, why)
             self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
@@ -219,7 +208,7 @@ class Epochs:
     def catch_up(self, tokens: tuple[int, ...], exchange: Exchange, why: str = "") -> bool:
         """Process input that waits, in an epoch that takes in nothing new; whether there was any."""
         with self.busy, self.telling_of_other_owners():
-            if self.closed or not self.record.behind:
+            if self.closed or not self.record.lagging:
                 return False
             if not self.delivered:  # its results would not be asked for again, once another epoch has followed
                 self._deliver(self.record)
@@ -242,11 +231,16 @@ class Epochs:
         number = self.record.number + 1
         step, before = self._placed(len(tokens), why)
         split, site = self._tasks(number, tokens, before, step, catching_up=batch == self.record.batch)
-        reports = _exchanged(exchange, split, site)
+        reports = run_until_agreed(exchange, split, site)
         exchanged = perf_counter()
-        record = self._record(number, batch, before, reports)
-        record.figures["seconds"] = _phases(reports, exchanged - begun)
-        record.figures["committedAt"] = self.clock()
+        record = record_epoch(self.plan, number, batch, before, reports, exchanged - begun)
+        stats = replace(
+            record.stats,
+            committed_at=self.clock(),
+            catch_up=batch == self.record.batch,
+            moves=count_moves(self.record.routing, before.routing) if number else 0,
+        )
+        record = replace(record, stats=stats)
         record = replace(record, listings=self._listings(record))
         self.journal.commit(record)
         committed = perf_counter()
@@ -256,11 +250,10 @@ class Epochs:
         if self.tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
             self._tidy()
             self.tidy_due = False
-        record.figures["seconds"]["commit"] = committed - exchanged
-        record.figures["seconds"]["deliver"] = perf_counter() - committed
-        record.figures["seconds"]["total"] = perf_counter() - begun
+        now = perf_counter()
+        seconds = replace(stats.seconds, commit=committed - exchanged, deliver=now - committed, total=now - begun)
         with self.lock:
-            self.recent.append(record)
+            self.recent.append(replace(record, stats=replace(stats, seconds=seconds)))
 
     def history(self) -> list[EpochRecord]:
         """The epochs on record, oldest first: those of earlier runs too, as far back as the journal keeps them."""
@@ -277,7 +270,7 @@ class Epochs:
         for output, sink in enumerate(self.sinks):
             sink.deliver(record.results_of(output))
         self.delivered = True
-        if record.behind or record.figures["catchUp"]:  # of the others Spark's own commit says it
+        if record.lagging or record.stats.catch_up:  # of the others Spark's own commit says it
             self.storage.make_dir(DELIVERED)
             self.storage.write(self._delivered_name(record), [])
             self.storage.delete_all(self._listed(DELIVERED) - {self._delivered_name(record)})
@@ -317,7 +310,7 @@ class Epochs:
         site = SiteTask(
             plan=self.plan,
             number=number,
-            before=replace(before, manifests=(), behind=(), queues=(), parts=(), figures={}, decisions=()),
+            before=replace(before, manifests=(), lagging=(), queues=(), parts=(), stats=EpochStats(), decisions=()),
             shares=tuple(pickle.dumps(share) for share in before.shares(step.arriving)),
             tokens=tokens,
             checkpoint=self.settings.checkpoint,
@@ -331,8 +324,7 @@ class Epochs:
 
     def _adapting(self, before: EpochRecord, step: Step) -> SiteDirectives:
         settings, sites = self.settings, before.routing.sites
-        figures = before.figures.get("sites", [])
-        costs = [site["busySeconds"] / site["rowsDone"] if site["rowsDone"] else None for site in figures]
+        costs = [site.busy_seconds / site.rows_done if site.rows_done else None for site in before.stats.sites]
         return SiteDirectives(
             limits=settings.controller.memory(sites),
             spill=settings.spill,
@@ -344,160 +336,5 @@ class Epochs:
             pace=tuple(settings.pace.get(i, 0.0) for i in range(sites)) if settings.pace else (),
         )
 
-    def _record(self, number: int, batch: int, before: EpochRecord, reports: list[Report]) -> EpochRecord:
-        splits = [s for r in reports for s in r["splits"]]
-        levels = range(self.plan.levels)
-        by_site: list[list[Report]] = [[] for _ in range(before.routing.sites)]
-        for report in reports:
-            by_site[report["site"]].append(report)
-        newest = newest_of(before.newest, splits)
-        behind = [Lagging(r["level"], _ranges(units), tuple(t)) for r in reports for units, t in r["behind"]]
-        record = EpochRecord(
-            number=number,
-            batch=batch,
-            newest=newest,
-            reached=tuple(slowest([tuple(r["reached"]) for r in reports if r["level"] == i]) for i in levels[1:]),
-            behind=_together(behind),
-            queues=tuple(
-                Queues(r["site"], r["level"], tuple(q[0]), tuple(q[1]), q[2])
-                for r in reports
-                if (q := r["queues"]) is not None
-            ),
-            routing=before.routing,
-            manifests=tuple(tuple(RunRef.from_json(run) for r in mine for run in r["runs"]) for mine in by_site),
-            parts=tuple(
-                Part(p[0], p[1], p[2], p[3], int(output))
-                for r in reports
-                for output, some in r["parts"].items()
-                for p in some
-            ),
-            decisions=(*before.decisions, *_resided(number, reports)),
-        )
-        record.figures.update(self._figures(reports, by_site, before.routing, splits))
-        moved = np.array(before.routing.owners) != np.array(self.record.routing.owners)
-        record.figures["moves"] = int(moved.sum()) if number else 0
-        record.figures["catchUp"] = batch == self.record.batch
-        return record
-
-    def _figures(
-        self, reports: list[Report], by_site: list[list[Report]], routing: Routing, splits: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        counts = ("rows", "late", "nulls", "outOfRange", "missing", "corrupt")
-        streams = [{"name": s.name, **dict.fromkeys(counts, 0)} for s in self.plan.sources]
-        for split in splits:
-            for count in counts:
-                streams[split["stream"]][count] += split[count]
-        sites = [_summed([r["figures"] for r in mine]) for mine in by_site]
-        busy = [site["busySeconds"] for site in sites]
-        events = [event[0] for r in reports for event in r["events"]]
-        return {
-            "streams": streams,
-            "sites": sites,
-            **_by_unit(reports, routing),
-            "rowsIn": sum(s["rows"] for s in splits),
-            "rowsOut": sum(r["figures"]["rowsOut"] for r in reports),
-            "lateRows": sum(s["late"] for s in splits),
-            "nullRows": sum(s["nulls"] for s in splits) + sum(r["figures"]["nullRows"] for r in reports),
-            "outOfRangeRows": sum(s["outOfRange"] for s in splits),
-            "missingFiles": sum(s["missing"] for s in splits),
-            "corruptFiles": sum(s["corrupt"] for s in splits),
-            "spills": events.count("spill"),
-            "fetches": events.count("fetch"),
-            "backlogRows": sum(site["pendingRows"] for site in sites),
-            "imbalance": max(busy) * len(busy) / sum(busy) if sum(busy) else 1.0,
-        }
-
     def _listed(self, directory: str) -> set[str]:
         return {f"{directory}/{entry.name}".lstrip("/") for entry in self.storage.files(directory)}
-
-
-def _exchanged(exchange: Exchange, split: SplitTask, site: SiteTask) -> list[Report]:
-    """The reports of an epoch whose sites have all taken in the same; the job is run again until they have.
-
-    Spark makes blobs that were lost with an executor again. Two runs of a task may differ, and then sites that were
-    through before and sites that come after it have parts of two different epochs.
-    """
-    for _ in range(ATTEMPTS):
-        reports = sorted(exchange(split, site), key=lambda r: (r["site"], r["level"]))
-        if all(_agree(reports, level) for level in range(site.plan.levels)):
-            return reports
-    raise SluiceError(
-        f"epoch {site.number} was run {ATTEMPTS} times, and each time sites got what different attempts of the same "
-        "tasks had sent: executors are lost while it runs. Nothing of it was committed; see Spark's log for why they "
-        "are lost, then start the query again"
-    )
-
-
-def _agree(reports: list[Report], level: int) -> bool:
-    """Whether the sites of a level have all taken in what the same attempts sent: of the splits, or of the level below
-    those that reported."""
-    took = {r["tookIn"] for r in reports if r["level"] == level}
-    sent = {name_attempts(r["attempt"] for r in reports if r["level"] == level - 1)} if level else took
-    return len(took) == 1 and took == sent
-
-
-def _by_unit(reports: list[Report], routing: Routing) -> dict[str, str]:
-    """The columns of all units, all operators together."""
-    found: dict[str, np.ndarray] = {}
-    units = routing.held()
-    for report in reports:
-        held = units[report["site"]]
-        for name, text in report["units"].items():
-            part = decode_column(text)
-            found.setdefault(name, np.zeros(routing.units, dtype=part.dtype))[held] += part
-    return {name: encode_column(column) for name, column in found.items()}
-
-
-def _ranges(doc: list[list[int]]) -> Ranges:
-    return tuple((low, high) for low, high in doc)
-
-
-def _together(behind: list[Lagging]) -> tuple[Lagging, ...]:
-    """Units of one level that have come equally far, of all sites, as one."""
-    found: dict[tuple[int, Times], list[tuple[int, int]]] = {}
-    for some in behind:
-        found.setdefault((some.level, some.newest), []).extend(some.units)
-    return tuple(Lagging(level, unite(tuple(units), ()), newest) for (level, newest), units in found.items())
-
-
-def _resided(number: int, reports: list[Report]) -> list[dict[str, Any]]:
-    """What sites spilled and fetched, as decisions."""
-    return [
-        {
-            "epoch": number,
-            "policy": "rotation",
-            "action": action,
-            "unit": unit,
-            "site": report["site"],
-            "reason": reason,
-            "refused": None,
-        }
-        for report in reports
-        for action, unit, reason in report["events"]
-    ]
-
-
-def _summed(levels: list[dict[str, Any]]) -> dict[str, Any]:
-    """A site's figures over all its levels."""
-    out = dict(levels[0])
-    for other in levels[1:]:
-        for name, value in other.items():
-            if name in ("operators", "seconds"):
-                mine = out[name]
-                out[name] = mine | {k: v + mine.get(k, 0.0) if name == "seconds" else v for k, v in value.items()}
-            elif name not in ("site", "units", "executor"):
-                out[name] += value
-    return out
-
-
-def _phases(reports: list[Report], wall: float) -> dict[str, float]:
-    """Where an epoch's time went, in task seconds by phase. What no phase accounts for is Spark: planning, scheduling,
-    launching tasks and the exchange of blobs."""
-    out = {"read": 0.0, "crossing": 0.0, "split": 0.0, "open": 0.0, "sort": 0.0, "kernel": 0.0, "sink": 0.0}
-    out["durable"] = 0.0
-    for report in reports:
-        for source in [*report["splits"], report["figures"]]:
-            for phase, seconds in source["seconds"].items():
-                out[phase] += seconds
-    out["job"] = wall
-    return out

@@ -5,41 +5,51 @@ Runs in the Spark task of the site, one a level of operators, in whichever Pytho
 
 from __future__ import annotations
 
-import json
 import pickle
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from time import perf_counter, process_time
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from sluice.engine.blobs import (
     BLOBS,
-    FIGURES,
     LEVEL_WATERMARK,
-    REPORT,
+    SITE_REPORT,
+    SPLIT_REPORT,
     Blob,
     blob_schema,
-    document,
     in_batches,
+    message,
     senders,
 )
 from sluice.engine.part_writer import PartWriter, Staging
 from sluice.engine.unit_stats import UnitStats
 from sluice.kernels.probe import Run
-from sluice.model.codec import encode_column
-from sluice.model.epoch import Attempt, EpochRecord, SiteShare, Times, name_attempts, newest_of, slowest, watermarks
+from sluice.model.codec import decode
+from sluice.model.epoch import (
+    Attempt,
+    EpochRecord,
+    Lagging,
+    Queues,
+    SiteShare,
+    Times,
+    name_attempts,
+    slowest,
+    watermarks,
+)
 from sluice.model.errors import StorageError
 from sluice.model.plan import Plan
+from sluice.model.reports import LevelWatermark, PageEvent, SiteReport, SplitReport, newest_of
 from sluice.model.routing import Ranges, Routing, intersect, ranges, subtract
 from sluice.model.state import Manifest, numbers, unit_rows
+from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
 from sluice.model.stream import applied
 from sluice.operators import operator
 from sluice.state.local_files import LocalFiles
@@ -52,8 +62,6 @@ from sluice.state.tiers import Tiers
 from sluice.state.transaction import InputLayouts, Retention, Transaction
 from sluice.state.workspace import Places, Workspace, executor
 
-Said = dict[str, Any]
-"""What another task has to say beside its rows: a split its figures, a site of the level below how far it has come."""
 ROOMY = 0.75
 """Part of its memory that a site's state has to fit into before its units go together again."""
 
@@ -129,8 +137,8 @@ class _SiteEpoch:
     def run(self, blobs: pa.Table) -> Iterator[Blob]:
         begun = perf_counter()
         with self._timing("sort"):
-            new, splits, floors, passing = self._unpack(blobs)
-        self.now = slowest([newest_of(self.task.before.newest, splits), *(tuple(f["newest"]) for f in floors)])
+            new, splits, watermarks_below, passing = self._unpack(blobs)
+        self.now = slowest([newest_of(self.task.before.newest, splits), *(below.newest for below in watermarks_below)])
         cohorts = self._cohorts()
         since = slowest([newest for _, newest in cohorts] or [self.now])
         with self._timing("open"):
@@ -145,45 +153,45 @@ class _SiteEpoch:
         turns = self._turns(cohorts, new, transaction)
         for units, newest in turns:
             yield from self._turn(units, newest, new, transaction, writers)
-        behind = turns.left()
-        self._postpone(behind, new, transaction)
+        lagging = turns.left()
+        self._postpone(lagging, new, transaction)
         with self._timing("sink"):
-            parts = {i: [list(astuple(p))[:-1] for p in writer.close()] for i, writer in writers.items()}
+            parts = tuple(replace(part, output=i) for i, writer in writers.items() for part in writer.close())
         with self._timing("durable"):
-            if not behind:
+            if not lagging:
                 transaction.keeping = self._keeping(since, self.now)
             manifest = transaction.commit(self.task.adapting.leaving, self.task.adapting.allowance)
         yield from passing
         if not self.last:
-            reached = slowest([self.now, *(newest for _, newest in behind)])
-            floor = {"newest": reached, "attempt": self.attempt.token}
-            yield from (document(token, LEVEL_WATERMARK, floor) for token in self.task.tokens)
-            yield from (document(self.token, FIGURES, figures) for figures in splits)
-        report = {
-            "site": self.site,
-            "level": self.level,
-            "attempt": self.attempt.token,
-            "tookIn": name_attempts(below["attempt"] for below in (floors if self.level else splits)),
-            "runs": [run.as_json() for run in manifest],
-            "parts": parts,
-            "behind": [[[list(r) for r in units], list(newest)] for units, newest in behind],
-            "reached": list(self.now),
-            "queues": self._queues(transaction.residence),
-            "events": transaction.events,
-            "splits": splits if self.site == 0 and self.level == 0 else [],
-            "units": self._unit_figures(transaction, manifest),
-            "figures": self._figures(transaction, manifest, writers, begun),
-        }
-        yield document(self.token, REPORT, report)
+            reached = slowest([self.now, *(newest for _, newest in lagging)])
+            watermark = LevelWatermark(reached, self.attempt.token)
+            yield from (message(token, LEVEL_WATERMARK, watermark) for token in self.task.tokens)
+            yield from (message(self.token, SPLIT_REPORT, split) for split in splits)
+        report = SiteReport(
+            site=self.site,
+            level=self.level,
+            attempt=self.attempt.token,
+            took_in=name_attempts(below.attempt for below in (watermarks_below if self.level else splits)),
+            manifest=manifest,
+            parts=parts,
+            lagging=tuple(Lagging(self.level, units, newest) for units, newest in lagging),
+            reached=self.now,
+            queues=self._queues(transaction.residence),
+            page_events=tuple(PageEvent(*event) for event in transaction.events),
+            splits=tuple(splits) if self.site == 0 and self.level == 0 else (),
+            units=self._unit_columns(transaction, manifest),
+            stats=self._stats(transaction, manifest, writers, begun),
+        )
+        yield message(self.token, SITE_REPORT, report)
 
     def _cohorts(self) -> list[Cohort]:
         """The units held here by how far they have come, those that are behind first."""
         found: list[Cohort] = []
         rest = self.held
-        for behind in self.share.behind:
-            units = intersect(behind.units, rest) if behind.level == self.level else ()
+        for lagging in self.share.lagging:
+            units = intersect(lagging.units, rest) if lagging.level == self.level else ()
             if units:
-                found.append((units, behind.newest))
+                found.append((units, lagging.newest))
                 rest = subtract(rest, units)
         found.sort(key=lambda cohort: [-inf if t is None else t for t in cohort[1]])
         return [*found, (rest, self.task.before.reached_at(self.level))] if rest else found
@@ -241,11 +249,12 @@ class _SiteEpoch:
             if pieces:
                 transaction.postpone(input_, pieces[0] if len(pieces) == 1 else merged_run(pieces, None))
 
-    def _queues(self, residence: Residence | None) -> list[Any] | None:
+    def _queues(self, residence: Residence | None) -> Queues | None:
         """The queues to go on with, until all has been in memory again with some room to spare."""
         if residence is None or (not residence.spilled_units and residence.used <= ROOMY * residence.limit):
             return None
-        return [list(residence.resident), list(residence.spilled_units), residence.rest(time.monotonic())]
+        rest = residence.rest(time.monotonic())
+        return Queues(self.site, self.level, residence.resident, residence.spilled_units, rest)
 
     def _operate(
         self,
@@ -286,53 +295,52 @@ class _SiteEpoch:
         """The watermarks of an operator's streams where the sources have come so far."""
         return self.plan.watermarks_at(node, watermarks(newest, self.delays))
 
-    def _figures(
+    def _stats(
         self, transaction: Transaction, manifest: Manifest, writers: dict[int, PartWriter], begun: float
-    ) -> dict[str, Any]:
+    ) -> SiteStats:
         tiers, residence = transaction.tiers, transaction.residence
         waiting = [run for run in manifest if run.segment.pending]
-        return {
-            "site": self.site,
-            "executor": executor(),
-            "units": sum(high - low for low, high in self.held),
-            "rowsIn": int(self.by_unit.rows.sum()),
-            "rowsDone": int(self.by_unit.done.sum()),
-            "rowsOut": sum(w.rows for w in writers.values()),
-            "rows": sum(run.rows for run in manifest if not run.segment.pending),
-            "segments": len(manifest),
-            "probed": self.probed,
-            "nullRows": self.nulls,
-            "memoryLimit": tiers.limit,
-            "memoryBytes": tiers.used,
-            "diskBytes": tiers.here - tiers.used,
-            "durableBytes": round(sum(run.bytes for run in manifest)),
-            "spilledBytes": tiers.spilled_bytes,
-            "spilledUnits": len(residence.spilled_units) if residence is not None else 0,
-            "fetchedBytes": tiers.fetched_bytes,
-            "fetchSeconds": round(tiers.fetch_seconds, 6),
-            "damagedFiles": tiers.damaged_files,
-            "pendingRows": sum(run.rows for run in waiting),
-            "pendingBytes": round(sum(run.bytes for run in waiting)),
-            "mergedRows": transaction.merged_rows,
-            "busySeconds": round(perf_counter() - begun, 6),
-            "operators": self.rows,
-            "seconds": {k: round(v, 6) for k, v in self.seconds.items()},
-        }
+        return SiteStats(
+            site=self.site,
+            executor=executor(),
+            units=sum(high - low for low, high in self.held),
+            rows_in=int(self.by_unit.rows.sum()),
+            rows_done=int(self.by_unit.done.sum()),
+            rows_out=sum(w.rows for w in writers.values()),
+            rows=sum(run.rows for run in manifest if not run.segment.pending),
+            segments=len(manifest),
+            probed=self.probed,
+            null_rows=self.nulls,
+            memory_limit=tiers.limit,
+            memory_bytes=tiers.used,
+            disk_bytes=tiers.here - tiers.used,
+            durable_bytes=round(sum(run.bytes for run in manifest)),
+            spilled_bytes=tiers.spilled_bytes,
+            spilled_units=len(residence.spilled_units) if residence is not None else 0,
+            fetched_bytes=tiers.fetched_bytes,
+            fetch_seconds=round(tiers.fetch_seconds, 6),
+            damaged_files=tiers.damaged_files,
+            pending_rows=sum(run.rows for run in waiting),
+            pending_bytes=round(sum(run.bytes for run in waiting)),
+            merged_rows=transaction.merged_rows,
+            busy_seconds=round(perf_counter() - begun, 6),
+            operators=tuple(OperatorRows(node, *counts) for node, counts in self.rows.items()),
+            seconds=TaskSeconds(**{phase: round(seconds, 6) for phase, seconds in self.seconds.items()}),
+        )
 
-    def _unit_figures(self, transaction: Transaction, manifest: Manifest) -> dict[str, str]:
+    def _unit_columns(self, transaction: Transaction, manifest: Manifest) -> UnitColumns:
         """Columns with an entry for each unit held here."""
         held = numbers(self.held)
         memory, disk = transaction.tiers.usage([r for r in manifest if not r.segment.pending], self.units)
         pending = unit_rows((r for r in manifest if r.segment.pending), self.units)
-        columns: dict[str, np.ndarray] = {
-            "unitRows": self.by_unit.rows,
-            "unitResults": self.by_unit.results,
-            "unitPending": pending,
-            "unitMemory": memory.astype(np.int64),
-            "unitDisk": disk.astype(np.int64),
-            "unitSeconds": self.by_unit.seconds.astype(np.float32),
-        }
-        return {name: encode_column(column[held]) for name, column in columns.items()}
+        return UnitColumns(
+            rows=self.by_unit.rows[held],
+            results=self.by_unit.results[held],
+            pending=pending[held],
+            memory=memory[held].astype(np.int64),
+            disk=disk[held].astype(np.int64),
+            seconds=self.by_unit.seconds[held].astype(np.float32),
+        )
 
     def _begin(self, since: Times) -> Transaction:
         task, adapting = self.task, self.task.adapting
@@ -367,27 +375,28 @@ class _SiteEpoch:
         state = self.operators[node].stored(input_)
         return InputLayouts(state, Layout(self.operators[node].crossing(input_), state.event_time))
 
-    def _unpack(self, blobs: pa.Table) -> tuple[dict[int, Run], list[Said], list[Said], list[Blob]]:
-        """The new rows of this level's inputs, sorted; the figures of the splits; how far the sites of the level below
-        have come; and what goes to levels above."""
+    def _unpack(self, blobs: pa.Table) -> tuple[dict[int, Run], list[SplitReport], list[LevelWatermark], list[Blob]]:
+        """The new rows of this level's inputs, sorted; what the splits say; how far the sites of the level below have
+        come; and what goes to levels above."""
         batches: dict[int, list[pa.RecordBatch]] = {}
-        figures: list[Said] = []
-        floors: list[Said] = []
+        splits: list[SplitReport] = []
+        watermarks_below: list[LevelWatermark] = []
         passing: list[Blob] = []
         schemas = {g: blob_schema(self.operators[n].crossing(i)) for g, (n, i) in self.local.items()}
         for chunk in blobs.to_batches():
             for number, payload in zip(chunk.column("input").to_pylist(), chunk.column("payload"), strict=True):
-                if number == FIGURES:
-                    figures.append(json.loads(payload.as_py()))
+                if number == SPLIT_REPORT:
+                    splits.append(decode(payload.as_py(), SplitReport))
                 elif number == LEVEL_WATERMARK:
-                    floors.append(json.loads(payload.as_py()))
+                    watermarks_below.append(decode(payload.as_py(), LevelWatermark))
                 elif number in schemas:
                     batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[number])
                     batches.setdefault(number, []).append(batch)
                 else:
                     passing.append((self.token, number, payload.as_buffer()))
-        figures.sort(key=lambda f: f["stream"])
-        return {number: self._run(number, parts) for number, parts in batches.items()}, figures, floors, passing
+        splits.sort(key=lambda split: split.stream)
+        runs = {number: self._run(number, parts) for number, parts in batches.items()}
+        return runs, splits, watermarks_below, passing
 
     def _run(self, number: int, parts: list[pa.RecordBatch]) -> Run:
         try:

@@ -11,17 +11,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.engine.blobs import FIGURES, document, in_batches, senders
+from sluice.engine.blobs import SPLIT_REPORT, in_batches, message, senders
 from sluice.model.epoch import Times
 from sluice.model.errors import CorruptFile, MissingFile, StorageError
 from sluice.model.plan import Plan
+from sluice.model.reports import SplitReport
 from sluice.model.routing import Routing
+from sluice.model.stats import TaskSeconds
 from sluice.model.stream import EARLIEST, LATEST
 from sluice.sources.files import FileOptions, read_file
 
@@ -68,12 +69,6 @@ class SplitTask:
             started = perf_counter()
         for split in splits:
             yield from split.finish()
-
-
-def file_figures(stream: int, files: int = 0, missing: int = 0, corrupt: int = 0) -> dict[str, Any]:
-    """A split's figures of a stream's files; there is nothing in them of rows."""
-    none: dict[str, Any] = {"rows": 0, "late": 0, "nulls": 0, "outOfRange": 0, "newest": None, "seconds": {}}
-    return {"stream": stream, "files": files, "missing": missing, "corrupt": corrupt, **none}
 
 
 def _by_stream(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -131,20 +126,23 @@ class _Split:
     def finish(self) -> Iterator[pa.RecordBatch]:
         yield from self._flush()
         if self.rows or self.files:
-            figures = self._figures()
-            yield from in_batches(document(token, FIGURES, figures) for token in self.task.tokens)
+            report = self._report()
+            yield from in_batches(message(token, SPLIT_REPORT, report) for token in self.task.tokens)
 
-    def _figures(self) -> dict[str, Any]:
-        return {
-            **file_figures(self.number, self.files, self.missing, self.corrupt),
-            "attempt": self.attempt,
-            "rows": self.rows,
-            "late": self.late,
-            "nulls": self.nulls + sum(s.dropped for s in self.senders),
-            "outOfRange": self.out_of_range,
-            "newest": self.newest,
-            "seconds": self.seconds,
-        }
+    def _report(self) -> SplitReport:
+        return SplitReport(
+            stream=self.number,
+            attempt=self.attempt,
+            files=self.files,
+            missing=self.missing,
+            corrupt=self.corrupt,
+            rows=self.rows,
+            late=self.late,
+            nulls=self.nulls + sum(s.dropped for s in self.senders),
+            out_of_range=self.out_of_range,
+            newest=self.newest,
+            seconds=TaskSeconds(**self.seconds),
+        )
 
     def _gather(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self.waiting.append(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy as np
 
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Ranges, Routing
-from sluice.model.state import Manifest, RunRef, SegmentRef, divide
+from sluice.model.state import Manifest, SegmentRef, divide
+from sluice.model.stats import EpochStats
 
 Times = tuple[int | None, ...]
 """One event time (microseconds) a stream, None where no row was seen yet or the stream has no watermark."""
@@ -101,14 +102,14 @@ class SiteShare:
     """What one site alone needs to know: its part of the record, and the segments of units on their way to it."""
 
     manifest: Manifest
-    behind: tuple[Lagging, ...]
+    lagging: tuple[Lagging, ...]
     queues: tuple[Queues, ...]
     arriving: tuple[SegmentRef, ...]
 
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """State, routing and watermarks after an epoch, its results, and its figures.
+    """State, routing and watermarks after an epoch, its results, and its statistics.
 
     `batch` is the newest of Spark's batches that is part of it: epochs that only catch up with waiting input take in
     none. `newest` is what the sources have shown; `reached` is how far each level above the lowest has come, which is
@@ -121,12 +122,12 @@ class EpochRecord:
     manifests: tuple[Manifest, ...]
     batch: int = -1
     reached: tuple[Times, ...] = ()
-    behind: tuple[Lagging, ...] = ()
+    lagging: tuple[Lagging, ...] = ()
     queues: tuple[Queues, ...] = ()
     parts: tuple[Part, ...] = ()
     listings: tuple[tuple[Listing, Listing], ...] = ()
     """Of each output, before this epoch's parts and with them."""
-    figures: dict[str, Any] = field(default_factory=dict)
+    stats: EpochStats = field(default_factory=EpochStats)
     decisions: tuple[dict[str, Any], ...] = ()
 
     def files(self) -> set[str]:
@@ -140,65 +141,22 @@ class EpochRecord:
     def results_of(self, output: int) -> Results:
         parts = tuple(p for p in self.parts if p.output == output)
         before, listing = self.listings[output] if self.listings else (Listing(), Listing())
-        return Results(self.number, parts, before, listing, self.figures.get("committedAt", 0.0))
+        return Results(self.number, parts, before, listing, self.stats.committed_at)
 
     def shares(self, arriving: Sequence[tuple[SegmentRef, ...]] = ()) -> list[SiteShare]:
         """What each site alone needs to know of it."""
         owners, sites = np.array(self.routing.owners), range(self.routing.sites)
-        behind: list[list[Lagging]] = [[] for _ in sites]
-        for some in self.behind:
-            for site, units in divide(some.units, owners).items():
-                behind[site].append(Lagging(some.level, units, some.newest))
+        lagging: list[list[Lagging]] = [[] for _ in sites]
+        for cohort in self.lagging:
+            for site, units in divide(cohort.units, owners).items():
+                lagging[site].append(Lagging(cohort.level, units, cohort.newest))
         queues: list[list[Queues]] = [[] for _ in sites]
         for queue in self.queues:
             if queue.site in sites:
                 queues[queue.site].append(queue)
         copies = arriving or [()] * len(sites)
-        parts = zip(self.manifests, behind, queues, copies, strict=True)
-        return [SiteShare(manifest, tuple(b), tuple(q), refs) for manifest, b, q, refs in parts]
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "epoch": self.number,
-            "batch": self.batch,
-            "newest": list(self.newest),
-            "reached": [list(times) for times in self.reached],
-            "behind": [[b.level, [list(r) for r in b.units], list(b.newest)] for b in self.behind],
-            "queues": [[q.site, q.level, list(q.memory), list(q.disk), q.rest] for q in self.queues],
-            "routing": self.routing.as_json(),
-            "sites": [[run.as_json() for run in manifest] for manifest in self.manifests],
-            "parts": [[p.name, p.rows, p.bytes, p.checksum, p.output] for p in self.parts],
-            "listings": [[before.as_json(), after.as_json()] for before, after in self.listings],
-            "figures": self.figures,
-            "decisions": list(self.decisions),
-        }
-
-    @classmethod
-    def from_json(cls, doc: dict[str, Any]) -> EpochRecord:
-        return cls(
-            number=doc["epoch"],
-            batch=doc["batch"],
-            newest=tuple(doc["newest"]),
-            reached=tuple(tuple(times) for times in doc["reached"]),
-            behind=tuple(Lagging(lv, tuple((a, b) for a, b in units), tuple(t)) for lv, units, t in doc["behind"]),
-            queues=tuple(Queues(s, lv, tuple(m), tuple(d), r) for s, lv, m, d, r in doc["queues"]),
-            routing=Routing.from_json(doc["routing"]),
-            manifests=tuple(tuple(RunRef.from_json(run) for run in site) for site in doc["sites"]),
-            parts=tuple(Part(*p) for p in doc["parts"]),
-            listings=tuple((Listing(*before), Listing(*after)) for before, after in doc["listings"]),
-            figures=doc["figures"],
-            decisions=tuple(doc["decisions"]),
-        )
-
-
-def newest_of(before: Times, splits: Sequence[Mapping[str, Any]]) -> Times:
-    """The newest event times with an epoch's own rows seen, from the figures of its splits."""
-    newest = list(before)
-    for split in splits:
-        stream = split["stream"]
-        seen = [t for t in (newest[stream], split["newest"]) if t is not None]
-        newest[stream] = max(seen, default=None)
-    return tuple(newest)
+        parts = zip(self.manifests, lagging, queues, copies, strict=True)
+        return [SiteShare(manifest, tuple(late), tuple(queue), refs) for manifest, late, queue, refs in parts]
 
 
 def slowest(times: Sequence[Times]) -> Times:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 FILES_A_LIST = 1024
 """Files that are listed again for every list that is put, at most and on average, however many there are."""
@@ -66,9 +66,6 @@ class Listing:
     def numbers(self) -> range:
         """The lists that together hold all files."""
         return range(self.compact, self.number + 1) if self.number >= 0 else range(0)
-
-    def as_json(self) -> list[int]:
-        return list(astuple(self))
 
 
 @dataclass(frozen=True)

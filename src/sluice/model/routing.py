@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
-from itertools import groupby, islice
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -108,16 +108,6 @@ class Routing:
         owners = np.array(self.owners)
         order = np.argsort(owners, kind="stable")
         return np.split(order, np.searchsorted(owners[order], np.arange(1, self.sites)))
-
-    def as_json(self) -> dict[str, object]:
-        runs = [[owner, len(list(group))] for owner, group in groupby(self.owners)]
-        return {"version": self.version, "since": self.since, "sites": self.sites, "owners": runs}
-
-    @classmethod
-    def from_json(cls, doc: dict[str, object]) -> Routing:
-        runs: list[list[int]] = doc["owners"]  # type: ignore[assignment]
-        owners = tuple(owner for owner, count in runs for _ in range(count))
-        return cls(int(str(doc["sites"])), owners, int(str(doc["version"])), int(str(doc["since"])))
 
 
 def _given(held: list[list[int]], takers: int) -> list[int]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -119,28 +118,10 @@ class RunRef:
             offset, unit = offset + block.length, unit + block.units
         return found
 
-    def as_json(self) -> dict[str, Any]:
-        segment = {f.name: getattr(self.segment, f.name) for f in fields(SegmentRef)}
-        counts = base64.b64encode(np.array(self.segment.counts, dtype="<u4").tobytes()).decode()
-        return {**segment, "counts": counts, "held": [list(r) for r in self.units]}
-
-    @classmethod
-    def from_json(cls, doc: dict[str, Any]) -> RunRef:
-        known = {**doc, "units": _ranges(doc["units"])}
-        known["counts"] = tuple(np.frombuffer(base64.b64decode(doc["counts"]), dtype="<u4").tolist())
-        known["hashes"] = (doc["hashes"][0], doc["hashes"][1])
-        known["blocks"] = tuple(Block(*block) for block in doc["blocks"])
-        held = _ranges(known.pop("held"))
-        return cls(SegmentRef(**known), held)
-
 
 def numbers(units: Ranges) -> np.ndarray:
     """The units of some ranges, one by one."""
     return np.concatenate([np.arange(low, high) for low, high in units]) if units else np.arange(0)
-
-
-def _ranges(doc: list[list[int]]) -> Ranges:
-    return tuple((low, high) for low, high in doc)
 
 
 Manifest = tuple[RunRef, ...]

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sluice.engine.epochs import Exchange, Report
-from sluice.engine.split import SplitTask, file_figures
+from sluice.engine.agreement import Exchange
+from sluice.engine.split import SplitTask
 from sluice.model.errors import CorruptFile, MissingFile
+from sluice.model.reports import SiteReport, SplitReport
 from sluice.spark.sources import SOURCE_NUMBER, Source
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -68,30 +69,31 @@ def files_of_batch(spark: SparkSession, sources: Sequence[Source]) -> list[Batch
 def with_all_files(exchange: Exchange, batch: Sequence[BatchFiles], sources: Sequence[Source]) -> Exchange:
     """The exchange of a micro-batch that reads all its files: those that are gone or empty stop it, or are counted."""
 
-    def run(split: SplitTask, site: Any) -> list[Report]:
+    def run(split: SplitTask, site: Any) -> list[SiteReport]:
         for files in batch:
             if files.some_missing or sources[files.source].frame is not None:
                 _refuse_unread(files, sources[files.source])
         reports = exchange(split, site)
-        splits = [s for report in reports for s in report["splits"]]
+        splits = [split for report in reports for split in report.splits]
+        unread = []
         for files in batch:
-            read = sum(s["files"] for s in splits if s["stream"] == files.source)
-            reports[0]["splits"].append(_unread(files, sources[files.source], read))
-        return reports
+            read = sum(split.files for split in splits if split.stream == files.source)
+            unread.append(_unread(files, sources[files.source], read))
+        return [replace(reports[0], splits=(*reports[0].splits, *unread)), *reports[1:]]
 
     return run
 
 
-def _unread(files: BatchFiles, source: Source, read: int) -> dict[str, Any]:
-    """The figures of files that no task heard of."""
+def _unread(files: BatchFiles, source: Source, read: int) -> SplitReport:
+    """What there is to say of files that no task heard of."""
     if source.frame is None and read == files.count:
-        return file_figures(files.source)
+        return SplitReport(files.source)
     _refuse_unread(files, source)
     empty = len(files.empty)
     missing = len(files.missing) if source.frame is not None else files.count - read - empty
     if missing and not source.file_options.ignore_missing:
         raise MissingFile(f"stream {source.stream.name!r}: {missing} of {files.count} files were not read")
-    return file_figures(files.source, missing=missing, corrupt=empty)
+    return SplitReport(files.source, missing=missing, corrupt=empty)
 
 
 def _refuse_unread(files: BatchFiles, source: Source) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,11 +11,13 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.control.placement import SiteCount, changes
+from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS_DDL
-from sluice.engine.epochs import Exchange, Report
 from sluice.engine.site import SiteTask
 from sluice.engine.split import SplitTask
+from sluice.model.codec import decode
 from sluice.model.errors import SluiceError
+from sluice.model.reports import SiteReport
 from sluice.spark.anchors import let_go, place
 from sluice.spark.executors import Cluster, placed_tasks
 from sluice.state.workspace import Workspace
@@ -108,7 +109,7 @@ class Sites:
     def exchange(self, batch: DataFrame | None) -> Exchange:
         """The exchange over one micro-batch; without one it is for input that waits at the sites."""
 
-        def run(split: SplitTask, site: SiteTask) -> list[Report]:
+        def run(split: SplitTask, site: SiteTask) -> list[SiteReport]:
             for attempt in range(_ATTEMPTS):
                 try:
                     rows = self._job(batch, split, site).collect()
@@ -118,7 +119,7 @@ class Sites:
                         raise
             if len(rows) != self.count * site.plan.levels:
                 raise SluiceError(f"{len(rows)} of {self.count * site.plan.levels} reports of sites arrived")
-            return [json.loads(bytes(row["payload"])) for row in rows]
+            return [decode(bytes(row["payload"]), SiteReport) for row in rows]
 
         return run
 

@@ -160,7 +160,7 @@ class RunningQuery:
         """Process input that waits when no new input does: Spark runs no batches then."""
         while not self._closed.wait(IDLE / 4) and self.failure is None:
             idle = time.monotonic() - self._last_epoch > IDLE and not self.epochs.busy.locked()
-            if idle and self.epochs.record.behind and self.spark_query.isActive and not self._stopping.is_set():
+            if idle and self.epochs.record.lagging and self.spark_query.isActive and not self._stopping.is_set():
                 self._catch_up()
 
     def _catch_up(self) -> bool:
@@ -182,7 +182,7 @@ class RunningQuery:
 
     def settle(self) -> None:
         """Wait until no input waits."""
-        while self.epochs.record.behind and not self._closed.wait(0.1):
+        while self.epochs.record.lagging and not self._closed.wait(0.1):
             pass
         with self.epochs.busy:  # the last of those epochs is over, and in the progress
             pass

@@ -1,0 +1,110 @@
+"""From the reports of an epoch's tasks to its record: what the sites hold, how far they have come, and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from sluice.model.epoch import EpochRecord, Lagging, Times, slowest
+from sluice.model.plan import Plan
+from sluice.model.reports import SiteReport, SplitReport, newest_of
+from sluice.model.routing import Routing, unite
+from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
+
+
+def record_epoch(
+    plan: Plan, number: int, batch: int, before: EpochRecord, reports: Sequence[SiteReport], job_seconds: float
+) -> EpochRecord:
+    """The record of an epoch; `before` is the record of the last one, under this one's routing, with its decisions."""
+    splits = [split for report in reports for split in report.splits]
+    levels = range(plan.levels)
+    by_site: list[list[SiteReport]] = [[] for _ in range(before.routing.sites)]
+    for report in reports:
+        by_site[report.site].append(report)
+    return EpochRecord(
+        number=number,
+        batch=batch,
+        newest=newest_of(before.newest, splits),
+        reached=tuple(slowest([r.reached for r in reports if r.level == level]) for level in levels[1:]),
+        lagging=_unite_lagging(reports),
+        queues=tuple(report.queues for report in reports if report.queues is not None),
+        routing=before.routing,
+        manifests=tuple(tuple(run for r in at_site for run in r.manifest) for at_site in by_site),
+        parts=tuple(part for report in reports for part in report.parts),
+        decisions=(*before.decisions, *_page_decisions(number, reports)),
+        stats=_epoch_stats(plan, before.routing, reports, by_site, splits, job_seconds),
+    )
+
+
+def _epoch_stats(
+    plan: Plan,
+    routing: Routing,
+    reports: Sequence[SiteReport],
+    by_site: Sequence[Sequence[SiteReport]],
+    splits: Sequence[SplitReport],
+    job_seconds: float,
+) -> EpochStats:
+    units = routing.held()
+    events = [event.action for report in reports for event in report.page_events]
+    tasks = [*(split.seconds for split in splits), *(report.stats.seconds for report in reports)]
+    return EpochStats(
+        rows_in=sum(split.rows for split in splits),
+        rows_out=sum(report.stats.rows_out for report in reports),
+        late_rows=sum(split.late for split in splits),
+        null_rows=sum(split.nulls for split in splits) + sum(report.stats.null_rows for report in reports),
+        out_of_range_rows=sum(split.out_of_range for split in splits),
+        missing_files=sum(split.missing for split in splits),
+        corrupt_files=sum(split.corrupt for split in splits),
+        spills=events.count("spill"),
+        fetches=events.count("fetch"),
+        streams=tuple(_stream_stats(s.name, [x for x in splits if x.stream == i]) for i, s in enumerate(plan.sources)),
+        sites=tuple(reduce(SiteStats.plus, (report.stats for report in at_site)) for at_site in by_site),
+        units=UnitColumns.of_sites(routing.units, ((units[report.site], report.units) for report in reports)),
+        seconds=EpochSeconds(reduce(TaskSeconds.plus, tasks, TaskSeconds()), job_seconds),
+    )
+
+
+def _stream_stats(name: str, splits: Sequence[SplitReport]) -> StreamStats:
+    return StreamStats(
+        name,
+        rows=sum(split.rows for split in splits),
+        late=sum(split.late for split in splits),
+        nulls=sum(split.nulls for split in splits),
+        out_of_range=sum(split.out_of_range for split in splits),
+        missing=sum(split.missing for split in splits),
+        corrupt=sum(split.corrupt for split in splits),
+    )
+
+
+def _unite_lagging(reports: Sequence[SiteReport]) -> tuple[Lagging, ...]:
+    """Units of one level that have come equally far, of all sites, as one."""
+    cohorts: dict[tuple[int, Times], list[tuple[int, int]]] = {}
+    for report in reports:
+        for cohort in report.lagging:
+            cohorts.setdefault((cohort.level, cohort.newest), []).extend(cohort.units)
+    return tuple(Lagging(level, unite(tuple(units), ()), newest) for (level, newest), units in cohorts.items())
+
+
+def _page_decisions(number: int, reports: Sequence[SiteReport]) -> list[dict[str, Any]]:
+    """What sites spilled and fetched, as decisions."""
+    return [
+        {
+            "epoch": number,
+            "policy": "rotation",
+            "action": event.action,
+            "unit": event.unit,
+            "site": report.site,
+            "reason": event.reason,
+            "refused": None,
+        }
+        for report in reports
+        for event in report.page_events
+    ]
+
+
+def count_moves(before: Routing, after: Routing) -> int:
+    """How many units are at another site."""
+    return int((np.array(before.owners) != np.array(after.owners)).sum())

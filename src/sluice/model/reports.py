@@ -1,0 +1,81 @@
+"""What the tasks of an epoch say beside their rows: each split of its stream, each site of its level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sluice.model.epoch import Lagging, Queues, Times
+from sluice.model.results import Part
+from sluice.model.state import Manifest
+from sluice.model.stats import SiteStats, TaskSeconds, UnitColumns
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """What one map task saw of one stream, said to every site. `newest` is the newest event time."""
+
+    stream: int
+    attempt: str = ""
+    files: int = 0
+    missing: int = 0
+    corrupt: int = 0
+    rows: int = 0
+    late: int = 0
+    nulls: int = 0
+    out_of_range: int = 0
+    newest: int | None = None
+    seconds: TaskSeconds = field(default_factory=TaskSeconds)
+
+
+@dataclass(frozen=True)
+class LevelWatermark:
+    """How far a site has come, said to every site of the level above."""
+
+    newest: Times
+    attempt: str
+
+
+class PageEvent(NamedTuple):
+    """A unit that was spilled or fetched, and why."""
+
+    action: str
+    unit: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class SiteReport:
+    """What a site says to the driver after its work at one level of operators.
+
+    `took_in` names the attempts whose rows it took in, `splits` is what the splits said, if it is the site that passes
+    that on; `queues` are there if not all its state fits into memory.
+    """
+
+    site: int
+    level: int
+    attempt: str
+    took_in: str
+    manifest: Manifest
+    parts: tuple[Part, ...]
+    lagging: tuple[Lagging, ...]
+    reached: Times
+    queues: Queues | None
+    page_events: tuple[PageEvent, ...]
+    splits: tuple[SplitReport, ...]
+    units: UnitColumns
+    stats: SiteStats
+
+
+def newest_of(before: Times, splits: Sequence[SplitReport]) -> Times:
+    """The newest event times with an epoch's own rows seen.
+
+    >>> newest_of((5, None), [SplitReport(0, newest=3), SplitReport(1, newest=7)])
+    (5, 7)
+    """
+    newest = list(before)
+    for split in splits:
+        seen = [t for t in (newest[split.stream], split.newest) if t is not None]
+        newest[split.stream] = max(seen, default=None)
+    return tuple(newest)

@@ -1,0 +1,185 @@
+"""What was counted and measured in an epoch: by stream, by site, by unit, and in all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class TaskSeconds:
+    """Where tasks spent their time: on reading, on what crossed from Spark, on the split, on opening and sorting state
+    and input, in kernels, on results, and on making state durable."""
+
+    read: float = 0.0
+    crossing: float = 0.0
+    split: float = 0.0
+    open: float = 0.0
+    sort: float = 0.0
+    kernel: float = 0.0
+    sink: float = 0.0
+    durable: float = 0.0
+
+    def plus(self, other: TaskSeconds) -> TaskSeconds:
+        """
+        >>> TaskSeconds(read=1.0).plus(TaskSeconds(read=0.5, sink=1.0)).read
+        1.5
+        """
+        return TaskSeconds(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class EpochSeconds:
+    """Where an epoch's time went: in its tasks, all together, and by the driver's clock. The journal's own record ends
+    with the job, as it is written before the rest: then `total` is None."""
+
+    tasks: TaskSeconds = field(default_factory=TaskSeconds)
+    job: float = 0.0
+    commit: float = 0.0
+    deliver: float = 0.0
+    total: float | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """How long the epoch took, as far as is known."""
+        return max(self.job if self.total is None else self.total, 1e-6)
+
+
+@dataclass(frozen=True)
+class StreamStats:
+    """The rows and files of one stream."""
+
+    name: str
+    rows: int = 0
+    late: int = 0
+    nulls: int = 0
+    out_of_range: int = 0
+    missing: int = 0
+    corrupt: int = 0
+
+
+class OperatorRows(NamedTuple):
+    """What went into an operator (rows, or partial aggregates where it combines them early) and came out of it."""
+
+    operator: int
+    rows_in: int
+    rows_out: int
+
+
+@dataclass(frozen=True)
+class SiteStats:
+    """What a site did in an epoch, and what it holds after it."""
+
+    site: int
+    executor: str
+    units: int
+    rows_in: int = 0
+    rows_done: int = 0
+    rows_out: int = 0
+    rows: int = 0
+    segments: int = 0
+    probed: int = 0
+    null_rows: int = 0
+    memory_limit: int = 0
+    memory_bytes: int = 0
+    disk_bytes: int = 0
+    durable_bytes: int = 0
+    spilled_bytes: int = 0
+    spilled_units: int = 0
+    fetched_bytes: int = 0
+    fetch_seconds: float = 0.0
+    damaged_files: int = 0
+    pending_rows: int = 0
+    pending_bytes: int = 0
+    merged_rows: int = 0
+    busy_seconds: float = 0.0
+    operators: tuple[OperatorRows, ...] = ()
+    seconds: TaskSeconds = field(default_factory=TaskSeconds)
+
+    def plus(self, level: SiteStats) -> SiteStats:
+        """With what the same site did at another level of operators."""
+        sums = {name: getattr(self, name) + getattr(level, name) for name in _SUMMED}
+        return replace(self, **sums, seconds=self.seconds.plus(level.seconds))
+
+
+_SUMMED = [f.name for f in fields(SiteStats) if f.name not in ("site", "executor", "units", "seconds")]
+
+
+@dataclass(frozen=True)
+class UnitColumns:
+    """An entry for each unit: rows that came in, results, rows that wait, bytes in memory and on disk, and processor
+    seconds."""
+
+    rows: np.ndarray
+    results: np.ndarray
+    pending: np.ndarray
+    memory: np.ndarray
+    disk: np.ndarray
+    seconds: np.ndarray
+
+    @classmethod
+    def none(cls, units: int) -> UnitColumns:
+        rows, results, pending, memory, disk = np.zeros((5, units), dtype=np.int64)
+        return cls(rows, results, pending, memory, disk, np.zeros(units, dtype=np.float32))
+
+    @classmethod
+    def of_sites(cls, units: int, parts: Iterable[tuple[np.ndarray, UnitColumns]]) -> UnitColumns:
+        """The columns of all units from those of some, with their numbers; what is said twice of a unit is added."""
+        whole = cls.none(units)
+        for held, part in parts:
+            for column in fields(cls):
+                getattr(whole, column.name)[held] += getattr(part, column.name)
+        return whole
+
+
+@dataclass(frozen=True)
+class EpochStats:
+    """What was counted and measured in an epoch."""
+
+    committed_at: float = 0.0
+    catch_up: bool = False
+    """Whether it only took in input that waited."""
+    rows_in: int = 0
+    rows_out: int = 0
+    late_rows: int = 0
+    null_rows: int = 0
+    out_of_range_rows: int = 0
+    missing_files: int = 0
+    corrupt_files: int = 0
+    moves: int = 0
+    spills: int = 0
+    fetches: int = 0
+    streams: tuple[StreamStats, ...] = ()
+    sites: tuple[SiteStats, ...] = ()
+    units: UnitColumns = field(default_factory=lambda: UnitColumns.none(0))
+    seconds: EpochSeconds = field(default_factory=EpochSeconds)
+
+    @property
+    def backlog_rows(self) -> int:
+        """Rows that wait at all sites."""
+        return sum(site.pending_rows for site in self.sites)
+
+    @property
+    def imbalance(self) -> float:
+        """How much longer than the average the busiest site worked."""
+        busy = [site.busy_seconds for site in self.sites]
+        return max(busy) * len(busy) / sum(busy) if sum(busy) else 1.0
+
+
+PHASES = ("read", "crossing", "split", "exchange", "kernel", "durable", "sink", "commit")
+
+
+def phases(stats: EpochStats) -> dict[str, float]:
+    """Seconds by phase. Tasks work side by side, so their seconds are divided by how many sites did it; what no phase
+    accounts for is Spark's part: planning, scheduling, and the exchange of blobs."""
+    seconds, sites = stats.seconds, max(1, len(stats.sites))
+    tasks = {f.name: getattr(seconds.tasks, f.name) / sites for f in fields(TaskSeconds)}
+    kernel = sum(tasks.pop(phase) for phase in ("open", "sort", "kernel"))
+    out = {**dict.fromkeys(PHASES, 0.0), **tasks, "kernel": kernel}
+    out["exchange"] = max(0.0, seconds.job - kernel - sum(tasks.values()))
+    out["sink"] += seconds.deliver
+    out["commit"] = seconds.commit
+    return out
