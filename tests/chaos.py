@@ -507,7 +507,7 @@ def assert_nothing_lost(before: EpochRecord | None, after: EpochRecord) -> None:
     waited = 0 if before is None else before.stats.backlog_rows
     pending = after.stats.units.pending
     assert after.stats.backlog_rows == pending.sum() == sum(s.pending_rows for s in sites)
-    assert pending.sum() == waited + sum(s.rows_in - s["rowsDone"] for s in sites)
+    assert pending.sum() == waited + sum(s.rows_in - s.rows_done for s in sites)
     assert after.stats.units.rows.sum() == sum(s.rows_in for s in sites)
     behind = {u for b in after.lagging for u in numbers(b.units).tolist()}
     assert set(np.flatnonzero(pending).tolist()) <= behind
