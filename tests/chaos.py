@@ -30,12 +30,12 @@ from test_group_by import rounded
 from sluice.control import controller
 from sluice.engine import epochs, site
 from sluice.engine.site import SiteTask
+from sluice.model.actions import Move
 from sluice.model.codec import decode_column
 from sluice.model.epoch import EpochRecord, left_over
 from sluice.model.errors import CheckpointError
 from sluice.model.routing import intersect
 from sluice.model.state import numbers
-from sluice.model.view import Move
 from sluice.state import scheduling, segment, storage, tiers, transaction
 from sluice.state.workspace import Places
 

@@ -14,13 +14,14 @@ from specs import SECOND, TIME, handle
 
 from sluice.control import controller as control
 from sluice.control.controller import COPIED, LEAST, RECENT, SHARE, Controller, state_bytes
+from sluice.model.actions import Move
 from sluice.model.codec import decode_column, encode_column
 from sluice.model.epoch import Attempt, EpochRecord, Queues
 from sluice.model.plan import plan_of
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.model.stream import Stream
-from sluice.model.view import ClusterView, Move
+from sluice.model.view import ClusterView
 from sluice.policies import policy
 
 EVEN = Routing.even(8, 2)
@@ -94,7 +95,7 @@ def test_a_move_takes_two_epochs_and_the_next_phase_is_as_long():
     controller.after(record(0), 0.0)
     prepared = controller.after(record(1), 2.0)
     assert (prepared.leaving, prepared.routing) == ((0,), EVEN)
-    assert prepared.decisions[0]["refused"] is None
+    assert prepared.decisions[0].refused is None
     switched = controller.after(record(2, seconds={"job": 2.5, "total": 3.0}), 5.0)
     assert switched.routing.owners[0] == 1
     assert switched.routing.since == 3
@@ -121,7 +122,7 @@ def test_nothing_moves_under_advice_and_the_decision_says_so():
     controller = Controller(Once(), 1 << 30, minimum=1.0, advise=True)
     plans = [controller.after(record(n), float(n)) for n in range(4)]
     assert all(p.leaving == () and p.routing == EVEN for p in plans)
-    assert [d["refused"] for p in plans for d in p.decisions] == ["the policy only advises"]
+    assert [d.refused for p in plans for d in p.decisions] == ["the policy only advises"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_nothing_moves_under_advice_and_the_decision_says_so():
 def test_what_cannot_be_is_refused_with_its_reason(move, said):
     controller = Controller(Once(*move), 1 << 30, minimum=1.0)
     plans = [controller.after(record(n), float(n)) for n in range(4)]
-    assert said in next(d["refused"] for p in plans for d in p.decisions)
+    assert said in next(d.refused for p in plans for d in p.decisions)
     assert all(p.leaving == () for p in plans)
 
 
@@ -147,7 +148,7 @@ def test_a_unit_on_its_way_is_not_sent_elsewhere():
     for _ in range(2):
         controller.ask(Move(2, 1, "asked for"))
     plan = controller.after(record(1), 0.1)
-    assert [d["refused"] for d in plan.decisions] == [None, "unit 2 is on its way to site 1"]
+    assert [d.refused for d in plan.decisions] == [None, "unit 2 is on its way to site 1"]
 
 
 def test_a_site_gets_another_memory_and_the_others_keep_theirs():
@@ -347,6 +348,6 @@ def test_load_moves_units_of_a_busy_site_by_itself(tmp_path):
             site["busySeconds"] = busy[site["site"]] * units
     owners = query.epochs.record.routing.owners
     assert owners.count(0) < owners.count(1)
-    moved = [d for r in query.epochs.recent for d in r.decisions if not d["refused"]]
-    assert moved and all(d["reason"].startswith("site 0 is 100 % busy") for d in moved)
+    moved = [d for r in query.epochs.recent for d in r.decisions if not d.refused]
+    assert moved and all(d.reason.startswith("site 0 is 100 % busy") for d in moved)
     query.close()

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sluice.model.actions import Move
 from sluice.model.errors import ScenarioError
-from sluice.model.view import ClusterView, Move
+from sluice.model.view import ClusterView
 from sluice.policies import policy
 from sluice.sim.event_queue import Agenda
 from sluice.sim.hardware import MB, Hardware

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from sluice.control.controller import no_such, vet
+from sluice.model.actions import Move, whole
 from sluice.model.durations import seconds, size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
-from sluice.model.view import Move, whole
 from sluice.spark.progress import caught_up, progress
 from sluice.spark.running import RunningQuery
 
@@ -79,7 +79,7 @@ class Query:
 
     def decisions(self) -> list[dict[str, Any]]:
         """What was moved or refused in the epochs on record, oldest first: when, by whom and why."""
-        return [dict(d) for record in self._running.epochs.history() for d in record.decisions]
+        return [d.as_json() for record in self._running.epochs.history() for d in record.decisions]
 
     def move(self, unit: int, site: int) -> None:
         """Have a unit go to another site: its state is prepared in the next epoch and is there in the one after it."""

@@ -13,20 +13,20 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from sluice.control.movement import Extract, Install, Instruction, Movement, Phase, Restart, Transfer
 from sluice.control.rounds import Rounds
+from sluice.model.actions import Move
 from sluice.model.codec import decode_column
+from sluice.model.decision import Decision
 from sluice.model.epoch import Attempt, EpochRecord
 from sluice.model.routing import Routing, intersect
 from sluice.model.state import SegmentRef, unit_bytes
-from sluice.model.view import ClusterView, Move
+from sluice.model.view import ClusterView
 from sluice.policies import Policy
 
-Decision = dict[str, Any]
 MINIMUM = 5.0
 """Seconds over which statistics are collected at least, unless said otherwise."""
 SHARE = 0.1
@@ -206,15 +206,7 @@ class Controller:
             movement = Movement(move.unit, record.routing.owners[move.unit], move.site, producers=())
             _expect(movement.begin(), Extract)
             self._moving[move.unit], self._copied[move.unit] = movement, set()
-        return {
-            "epoch": record.number + 1,
-            "policy": who,
-            "action": "move",
-            "unit": move.unit,
-            "site": move.site,
-            "reason": move.reason,
-            "refused": refused,
-        }
+        return Decision(record.number + 1, who, move.verb, move.unit, move.site, move.reason, refused)
 
     def _carried_out(
         self, record: EpochRecord, now: float, allowance: float
@@ -265,18 +257,15 @@ def _pieces(record: EpochRecord, movement: Movement) -> tuple[list[SegmentRef], 
 
 
 def about_sites(
-    record: EpochRecord, action: str, reason: str, unit: int = -1, site: int = -1, refused: str | None = None
+    record: EpochRecord,
+    action: str,
+    reason: str,
+    unit: int | None = None,
+    site: int | None = None,
+    refused: str | None = None,
 ) -> Decision:
-    """A decision that no policy makes: executors came or went. Where it is not about one unit, its number is -1."""
-    return {
-        "epoch": record.number + 1,
-        "policy": "sites",
-        "action": action,
-        "unit": unit,
-        "site": site,
-        "reason": reason,
-        "refused": refused,
-    }
+    """A decision that no policy makes: executors came or went."""
+    return Decision(record.number + 1, "sites", action, unit, site, reason, refused)
 
 
 def state_bytes(record: EpochRecord) -> np.ndarray:

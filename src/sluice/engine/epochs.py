@@ -25,6 +25,7 @@ from sluice.engine.part_writer import Staging
 from sluice.engine.site import SiteDirectives, SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.model.codec import decode_column, encode_column
+from sluice.model.decision import Decision
 from sluice.model.epoch import (
     Attempt,
     EpochRecord,
@@ -460,18 +461,10 @@ def _together(behind: list[Lagging]) -> tuple[Lagging, ...]:
     return tuple(Lagging(level, unite(tuple(units), ()), newest) for (level, newest), units in found.items())
 
 
-def _resided(number: int, reports: list[Report]) -> list[dict[str, Any]]:
+def _resided(number: int, reports: list[Report]) -> list[Decision]:
     """What sites spilled and fetched, as decisions."""
     return [
-        {
-            "epoch": number,
-            "policy": "rotation",
-            "action": action,
-            "unit": unit,
-            "site": report["site"],
-            "reason": reason,
-            "refused": None,
-        }
+        Decision(number, "rotation", action, unit, report["site"], reason)
         for report in reports
         for action, unit, reason in report["events"]
     ]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sluice.model.decision import Decision
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Ranges, Routing
 from sluice.model.state import Manifest, RunRef, SegmentRef, divide
@@ -127,7 +128,7 @@ class EpochRecord:
     listings: tuple[tuple[Listing, Listing], ...] = ()
     """Of each output, before this epoch's parts and with them."""
     figures: dict[str, Any] = field(default_factory=dict)
-    decisions: tuple[dict[str, Any], ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
     def files(self) -> set[str]:
         """The durable files that the state lies in."""
@@ -170,7 +171,7 @@ class EpochRecord:
             "parts": [[p.name, p.rows, p.bytes, p.checksum, p.output] for p in self.parts],
             "listings": [[before.as_json(), after.as_json()] for before, after in self.listings],
             "figures": self.figures,
-            "decisions": list(self.decisions),
+            "decisions": [decision.as_json() for decision in self.decisions],
         }
 
     @classmethod
@@ -187,7 +188,7 @@ class EpochRecord:
             parts=tuple(Part(*p) for p in doc["parts"]),
             listings=tuple((Listing(*before), Listing(*after)) for before, after in doc["listings"]),
             figures=doc["figures"],
-            decisions=tuple(doc["decisions"]),
+            decisions=tuple(Decision.from_json(decision) for decision in doc["decisions"]),
         )
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from sluice.control.movement import Extract, Install, Instruction, LetGo, Movement, Pause, Restart, Transfer
 from sluice.control.rounds import Rounds
-from sluice.model.view import ClusterView, Move
+from sluice.model.actions import Move
+from sluice.model.view import ClusterView
 from sluice.policies import Policy
 from sluice.sim import core
 from sluice.sim.event_queue import Agenda
