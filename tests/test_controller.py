@@ -12,8 +12,11 @@ from engine_harness import DirectQuery
 from oracle import multiset
 from specs import SECOND, TIME, handle
 
-from sluice.control import controller as control
-from sluice.control.controller import COPIED, LEAST, RECENT, SHARE, Controller, state_bytes
+from sluice.control import copying
+from sluice.control.collection import RECENT
+from sluice.control.controller import Controller
+from sluice.control.copying import COPIED, LEAST, SHARE
+from sluice.control.epoch_stats import EpochStats
 from sluice.model.actions import Move
 from sluice.model.codec import decode_column, encode_column
 from sluice.model.epoch import Attempt, EpochRecord, Queues
@@ -153,10 +156,10 @@ def test_a_unit_on_its_way_is_not_sent_elsewhere():
 
 def test_a_site_gets_another_memory_and_the_others_keep_theirs():
     controller = Controller(Once(), 100, minimum=1.0)
-    assert controller.memory(3) == (100, 100, 100)
-    controller.set_memory(1, 7)
-    controller.set_memory(1, 0)
-    assert controller.memory(3) == (100, 0, 100)
+    assert controller.memory.limits(3) == (100, 100, 100)
+    controller.memory.set(1, 7)
+    controller.memory.set(1, 0)
+    assert controller.memory.limits(3) == (100, 0, 100)
     for number in range(3):
         controller.after(record(number), float(number))
     assert controller.policy.seen[0].site_memory.tolist() == [100, 0]
@@ -172,14 +175,14 @@ def test_a_unit_is_spilled_if_its_input_waits_on_disk_or_if_disks_are_probed():
         seen = replace(record(number, unitDisk=on_disk, unitPending=pending), queues=queues)
         controller.after(seen, 2.0 * number)
     assert [np.flatnonzero(view.unit_spilled).tolist() for view in chosen.seen[:1]] == [[1, 7]]
-    view = controller.view(seen, controller._sums)
+    view = controller.collection.view()
     assert np.flatnonzero(view.unit_spilled).tolist() == [2, 7]
     assert view.unit_pending.tolist() == [0, 10, 20, 0, 40, 50, 60, 70]
 
 
 def test_input_that_waits_is_no_state():
     runs = (piece("state", 800, 0, 1, 2, 3), piece("waits", 4000, 0, 1, 2, 3, pending=True))
-    assert state_bytes(record(0, manifests=(runs, ()))).tolist() == [200.0] * 4 + [0.0] * 4
+    assert EpochStats(record(0, manifests=(runs, ()))).state_bytes.tolist() == [200.0] * 4 + [0.0] * 4
 
 
 def test_a_unit_counts_as_large_as_it_was_at_its_largest_lately():
@@ -190,10 +193,10 @@ def test_a_unit_counts_as_large_as_it_was_at_its_largest_lately():
     for number, size in enumerate(sizes):
         last = record(number, manifests=((piece("state", size, 0),), ()))
         controller.after(last, float(number))
-        seen.append(controller.view(last, controller._sums).unit_bytes[0])
+        seen.append(controller.collection.view().unit_bytes[0])
     assert seen == [100.0, *[400.0] * RECENT]
     controller.after(last, 100.0)
-    assert controller.view(last, controller._sums).unit_bytes[0] == 300.0
+    assert controller.collection.view().unit_bytes[0] == 300.0
 
 
 def test_copying_may_make_an_epoch_a_tenth_longer():
@@ -289,7 +292,7 @@ def test_a_unit_that_moves_takes_its_own_state_along_and_nothing_else(tmp_path):
                 site = query.epochs.record.figures["sites"][1]
                 assert query.epochs.record.routing.owners[2] == 1
                 assert 0 < site["fetchedBytes"] <= mine[0].segment.length
-        sizes = state_bytes(query.epochs.record)
+        sizes = EpochStats(query.epochs.record).state_bytes
         held = sum(run.bytes for manifest in query.epochs.record.manifests for run in manifest)
         assert sizes.sum() == pytest.approx(held)
         assert decode_column(query.epochs.record.figures["unitRows"]).sum() == 120
@@ -301,8 +304,8 @@ def test_a_unit_that_moves_takes_its_own_state_along_and_nothing_else(tmp_path):
 def test_a_unit_with_much_state_arrives_over_several_epochs(tmp_path, monkeypatch):
     """The target copies at most so many bytes in an epoch, and the last of them in the one that switches."""
     least = 4_000
-    monkeypatch.setattr(control, "LEAST", least)
-    monkeypatch.setattr(control, "SHARE", 0.0)
+    monkeypatch.setattr(copying, "LEAST", least)
+    monkeypatch.setattr(copying, "SHARE", 0.0)
     relation = handle(STREAM).groupBy("k").last(200).agg(total=("v", "sum")).relation
     query = DirectQuery(plan_of([relation]), tmp_path, partitions=4)
     for epoch in range(12):

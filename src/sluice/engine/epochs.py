@@ -18,8 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sluice.control.controller import Controller, about_sites
-from sluice.control.controller import Plan as Step
+from sluice.control.controller import Controller, NextEpoch
 from sluice.control.journal import Entry, Journal
 from sluice.engine.part_writer import Staging
 from sluice.engine.site import SiteDirectives, SiteTask
@@ -291,18 +290,16 @@ class Epochs:
     def _delivered_name(record: EpochRecord) -> str:
         return f"{DELIVERED}/{Attempt.prefix(record.number)}shown"
 
-    def _placed(self, sites: int, why: str) -> tuple[Step, EpochRecord]:
+    def _placed(self, sites: int, why: str) -> tuple[NextEpoch, EpochRecord]:
         """What the next epoch does, and the newest record under its routing: the controller's, or one for another
         number of sites."""
         record, controller = self.record, self.settings.controller
         if record.routing.sites != sites:
             step = controller.resized(record, sites, why or "restarted", self.clock())
         elif record.number < 0:
-            step = Step(record.routing)
+            step = NextEpoch(record.routing)
         else:
-            step = controller.after(record, self.clock())
-            if why:
-                step = replace(step, decisions=(about_sites(record, "place", why), *step.decisions))
+            step = controller.after(record, self.clock(), placed=why)
         routing = step.routing
         manifests = record.manifests if routing == record.routing else reassign(record.manifests, routing)
         return step, replace(record, routing=routing, manifests=manifests, decisions=step.decisions)
@@ -311,7 +308,7 @@ class Epochs:
         return Routing.even(self.settings.partitions, self.settings.sites, version, since)
 
     def _tasks(
-        self, number: int, tokens: tuple[int, ...], before: EpochRecord, step: Step, catching_up: bool
+        self, number: int, tokens: tuple[int, ...], before: EpochRecord, step: NextEpoch, catching_up: bool
     ) -> tuple[SplitTask, SiteTask]:
         late_below = watermarks(before.newest, tuple(s.delay for s in self.plan.sources))
         split = SplitTask(self.plan, self.reading, before.routing, tokens, late_below)
@@ -330,12 +327,12 @@ class Epochs:
         )
         return split, site
 
-    def _adapting(self, before: EpochRecord, step: Step) -> SiteDirectives:
+    def _adapting(self, before: EpochRecord, step: NextEpoch) -> SiteDirectives:
         settings, sites = self.settings, before.routing.sites
         figures = before.figures.get("sites", [])
         costs = [site["busySeconds"] / site["rowsDone"] if site["rowsDone"] else None for site in figures]
         return SiteDirectives(
-            limits=settings.controller.memory(sites),
+            limits=settings.controller.memory.limits(sites),
             spill=settings.spill,
             seconds=settings.seconds,
             backlog=settings.backlog,
