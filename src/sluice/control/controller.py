@@ -74,9 +74,9 @@ class Controller:
         allowance = self._rate.allow(epoch)
         arriving = self.carrier.advance(self.loop, record, allowance, now)
         self.collection.add(epoch, now)
-        decisions = (self._about_sites("place", placed),) if placed else ()
+        decisions = [self._about_sites("place", placed)] if placed else []
         decisions += self.loop.take_turn(now)
-        return NextEpoch(self.loop.routing, leaving_units(self.moves), arriving, allowance, decisions)
+        return NextEpoch(self.loop.routing, leaving_units(self.moves), arriving, allowance, tuple(decisions))
 
     def resized(self, record: EpochRecord, sites: int, why: str, now: float) -> NextEpoch:
         """What to do in the epoch from which on there is another number of sites.
