@@ -27,14 +27,14 @@ from specs import SECOND
 from test_exact import Wanderer
 from test_group_by import rounded
 
-from sluice.control import controller
+from sluice.control import copying
 from sluice.engine import epochs, site
 from sluice.engine.site import SiteTask
+from sluice.model.actions import Move
 from sluice.model.epoch import EpochRecord, left_over
 from sluice.model.errors import CheckpointError
 from sluice.model.routing import intersect
 from sluice.model.state import numbers
-from sluice.model.view import Move
 from sluice.state import scheduling, segment, storage, tiers, transaction
 from sluice.state.workspace import Places
 
@@ -90,8 +90,8 @@ def in_its_own_world(rng: np.random.Generator) -> Iterator[Clock]:
         patch.setattr(site, "process_time", clock.time)
         for module in (site, epochs):
             patch.setattr(module, "uuid", names)
-        patch.setattr(controller, "LEAST", int(rng.choice([1, 2_000, 1 << 20])))
-        patch.setattr(controller, "COPIED", 20_000.0)
+        patch.setattr(copying, "LEAST", int(rng.choice([1, 2_000, 1 << 20])))
+        patch.setattr(copying, "COPIED", 20_000.0)
         patch.setattr(segment, "BLOCK_BYTES", int(rng.choice([200, 2_000, 1 << 16])))
         yield clock
 
@@ -219,7 +219,7 @@ class Chaos:
         if self.chance(0.2):
             of, size = int(self.rng.integers(0, self.sites)), int(self.rng.choice(MEMORY))
             self.say(f"  site {of} gets {size} bytes")
-            hand.set_memory(of, size)
+            hand.memory.set(of, size)
             self.limits[of] = size
         if self.chance(0.1):
             self.happened["resize"] += 1
@@ -430,9 +430,9 @@ class Chaos:
         empty = [s.schema.empty_table() for s in self.flow.plan.sources]
         for _ in range(PATIENCE):
             self.epoch("idle", lambda **hooks: self.query.run(empty))
-            if not self.query.epochs.settings.controller._moving:  # a restarted driver has another one
+            if not self.query.epochs.settings.controller.moves:  # a restarted driver has another one
                 break
-        assert not self.query.epochs.settings.controller._moving, "a unit is on its way for good"
+        assert not self.query.epochs.settings.controller.moves, "a unit is on its way for good"
         self.drain()
 
     def check(self) -> None:

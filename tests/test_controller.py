@@ -12,15 +12,18 @@ from engine_harness import DirectQuery
 from oracle import multiset
 from specs import SECOND, TIME, handle
 
-from sluice.control import controller as control
-from sluice.control.controller import COPIED, LEAST, RECENT, SHARE, Controller, state_bytes
+from sluice.control import copying
+from sluice.control.collection import RECENT, state_bytes
+from sluice.control.controller import Controller
+from sluice.control.copying import COPIED, LEAST, SHARE
+from sluice.model.actions import Move
 from sluice.model.epoch import Attempt, EpochRecord, Queues
 from sluice.model.plan import plan_of
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
 from sluice.model.stream import Stream
-from sluice.model.view import ClusterView, Move
+from sluice.model.view import ClusterView
 from sluice.policies import policy
 
 EVEN = Routing.even(8, 2)
@@ -99,7 +102,7 @@ def test_a_move_takes_two_epochs_and_the_next_phase_is_as_long():
     controller.after(record(0), 0.0)
     prepared = controller.after(record(1), 2.0)
     assert (prepared.leaving, prepared.routing) == ((0,), EVEN)
-    assert prepared.decisions[0]["refused"] is None
+    assert prepared.decisions[0].refused is None
     switched = controller.after(record(2, seconds=EpochSeconds(job=2.5, total=3.0)), 5.0)
     assert switched.routing.owners[0] == 1
     assert switched.routing.since == 3
@@ -126,7 +129,7 @@ def test_nothing_moves_under_advice_and_the_decision_says_so():
     controller = Controller(Once(), 1 << 30, minimum=1.0, advise=True)
     plans = [controller.after(record(n), float(n)) for n in range(4)]
     assert all(p.leaving == () and p.routing == EVEN for p in plans)
-    assert [d["refused"] for p in plans for d in p.decisions] == ["the policy only advises"]
+    assert [d.refused for p in plans for d in p.decisions] == ["the policy only advises"]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +138,7 @@ def test_nothing_moves_under_advice_and_the_decision_says_so():
 def test_what_cannot_be_is_refused_with_its_reason(move, said):
     controller = Controller(Once(*move), 1 << 30, minimum=1.0)
     plans = [controller.after(record(n), float(n)) for n in range(4)]
-    assert said in next(d["refused"] for p in plans for d in p.decisions)
+    assert said in next(d.refused for p in plans for d in p.decisions)
     assert all(p.leaving == () for p in plans)
 
 
@@ -152,15 +155,15 @@ def test_a_unit_on_its_way_is_not_sent_elsewhere():
     for _ in range(2):
         controller.ask(Move(2, 1, "asked for"))
     plan = controller.after(record(1), 0.1)
-    assert [d["refused"] for d in plan.decisions] == [None, "unit 2 is on its way to site 1"]
+    assert [d.refused for d in plan.decisions] == [None, "unit 2 is on its way to site 1"]
 
 
 def test_a_site_gets_another_memory_and_the_others_keep_theirs():
     controller = Controller(Once(), 100, minimum=1.0)
-    assert controller.memory(3) == (100, 100, 100)
-    controller.set_memory(1, 7)
-    controller.set_memory(1, 0)
-    assert controller.memory(3) == (100, 0, 100)
+    assert controller.memory.limits(3) == (100, 100, 100)
+    controller.memory.set(1, 7)
+    controller.memory.set(1, 0)
+    assert controller.memory.limits(3) == (100, 0, 100)
     for number in range(3):
         controller.after(record(number), float(number))
     assert controller.policy.seen[0].site_memory.tolist() == [100, 0]
@@ -176,7 +179,7 @@ def test_a_unit_is_spilled_if_its_input_waits_on_disk_or_if_disks_are_probed():
         seen = replace(record(number, disk=on_disk, pending=pending), queues=queues)
         controller.after(seen, 2.0 * number)
     assert [np.flatnonzero(view.unit_spilled).tolist() for view in chosen.seen[:1]] == [[1, 7]]
-    view = controller.view(seen, controller._sums)
+    view = controller.collection.view()
     assert np.flatnonzero(view.unit_spilled).tolist() == [2, 7]
     assert view.unit_pending.tolist() == [0, 10, 20, 0, 40, 50, 60, 70]
 
@@ -194,10 +197,10 @@ def test_a_unit_counts_as_large_as_it_was_at_its_largest_lately():
     for number, size in enumerate(sizes):
         last = record(number, manifests=((piece("state", size, 0),), ()))
         controller.after(last, float(number))
-        seen.append(controller.view(last, controller._sums).unit_bytes[0])
+        seen.append(controller.collection.view().unit_bytes[0])
     assert seen == [100.0, *[400.0] * RECENT]
     controller.after(last, 100.0)
-    assert controller.view(last, controller._sums).unit_bytes[0] == 300.0
+    assert controller.collection.view().unit_bytes[0] == 300.0
 
 
 def test_copying_may_make_an_epoch_a_tenth_longer():
@@ -305,8 +308,8 @@ def test_a_unit_that_moves_takes_its_own_state_along_and_nothing_else(tmp_path):
 def test_a_unit_with_much_state_arrives_over_several_epochs(tmp_path, monkeypatch):
     """The target copies at most so many bytes in an epoch, and the last of them in the one that switches."""
     least = 4_000
-    monkeypatch.setattr(control, "LEAST", least)
-    monkeypatch.setattr(control, "SHARE", 0.0)
+    monkeypatch.setattr(copying, "LEAST", least)
+    monkeypatch.setattr(copying, "SHARE", 0.0)
     relation = handle(STREAM).groupBy("k").last(200).agg(total=("v", "sum")).relation
     query = DirectQuery(plan_of([relation]), tmp_path, partitions=4)
     for epoch in range(12):
@@ -352,6 +355,6 @@ def test_load_moves_units_of_a_busy_site_by_itself(tmp_path):
         query.epochs.record = replace(record, stats=replace(record.stats, sites=tuple(sites)))
     owners = query.epochs.record.routing.owners
     assert owners.count(0) < owners.count(1)
-    moved = [d for r in query.epochs.recent for d in r.decisions if not d["refused"]]
-    assert moved and all(d["reason"].startswith("site 0 is 100 % busy") for d in moved)
+    moved = [d for r in query.epochs.recent for d in r.decisions if not d.refused]
+    assert moved and all(d.reason.startswith("site 0 is 100 % busy") for d in moved)
     query.close()

@@ -15,6 +15,7 @@ from test_report import FakeQuery, read
 from sluice.cli import run as running
 from sluice.cli.main import main
 from sluice.dashboard.terminal import watch_all
+from sluice.model.decision import Decision
 
 CONTROLS = "\x1b[2J\x1b]0;owned\x07\r\x00\x9b31m\u202e"
 HOSTILE = f"</pre><script>alert(1)</script>\"'&amp;{CONTROLS}\nsecond"
@@ -25,8 +26,8 @@ def checkpoint(tmp_path: Path) -> Path:
     """One in which everything that a user can name is hostile."""
     stream = {"name": HOSTILE, "columns": [[HOSTILE, HOSTILE]], "eventTime": HOSTILE, "delay": None}
     journal = owned_journal(str(tmp_path / "ck"), HOSTILE, streams=[stream], says=HOSTILE)
-    decision = {"epoch": 0, "policy": HOSTILE, "action": HOSTILE, "unit": 1, "site": 0, "reason": HOSTILE}
-    one = record(0, decisions=({**decision, "refused": HOSTILE},))
+    decision = Decision(0, HOSTILE, HOSTILE, unit=1, site=0, reason=HOSTILE, refused=HOSTILE)
+    one = record(0, decisions=(decision,))
     one = with_stats(one, streams=(replace(one.stats.streams[0], name=HOSTILE),))
     one = with_site(one, 0, executor=HOSTILE)
     journal.commit(one)

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from oracle import batch_join, multiset, on_time
 from specs import KEYS, SECOND, join, rows, self_join, stream
 
+from sluice.model.actions import Move
 from sluice.model.join import JoinSpec, Leg
 from sluice.model.stream import Input, Stream
-from sluice.model.view import ClusterView, Move
+from sluice.model.view import ClusterView
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 

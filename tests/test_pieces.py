@@ -10,8 +10,8 @@ from engine_harness import DirectQuery
 from oracle import batch_join, multiset
 from specs import SECOND, TIME, handle, join, stream
 
+from sluice.model.actions import Move
 from sluice.model.plan import plan_of
-from sluice.model.view import Move
 from sluice.state import compaction
 
 S = stream("s")

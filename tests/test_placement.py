@@ -19,12 +19,12 @@ from specs import SECOND, TIME, handle
 
 from sluice.control.controller import Controller
 from sluice.control.placement import Executor, SiteCount, spread
+from sluice.model.actions import Move
 from sluice.model.epoch import EpochRecord
 from sluice.model.plan import Relation, plan_of
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
 from sluice.model.stream import Stream
-from sluice.model.view import Move
 from sluice.policies import policy
 
 COUNTS = st.integers(1, 12)
@@ -133,9 +133,9 @@ def test_moves_to_a_site_that_is_gone_are_abandoned_and_said_so():
     plan = controller.resized(record(2), 3, "executors gone: 1", 2.0)
     assert plan.routing.sites == 3
     assert plan.routing.owners[:6] == EVEN.owners[:6]
-    said = [(d["policy"], d["action"], d["unit"], d["site"], d["reason"], d["refused"]) for d in plan.decisions]
+    said = [(d.policy, d.action, d.unit, d.site, d.reason, d.refused) for d in plan.decisions]
     assert said == [
-        ("sites", "resize", -1, -1, "executors gone: 1; sites: 4, now 3; 2 units moved", None),
+        ("sites", "resize", None, None, "executors gone: 1; sites: 4, now 3; 2 units moved", None),
         ("sites", "move", 0, 3, "executors gone: 1", "abandoned: site 3 is gone"),
     ]
     after = controller.after(record(3, plan.routing), 3.0)
@@ -151,7 +151,7 @@ def test_a_move_whose_unit_a_new_site_gets_is_abandoned():
     controller.after(record(1, routing), 1.0)
     plan = controller.resized(record(2, routing), 3, "executors joined: 1", 2.0)
     assert plan.routing.owners[7] == 2
-    assert plan.decisions[1]["refused"] == "abandoned: needed elsewhere"
+    assert plan.decisions[1].refused == "abandoned: needed elsewhere"
     assert controller.after(record(3, plan.routing), 3.0).routing == plan.routing
 
 
@@ -191,7 +191,7 @@ def test_the_answer_is_the_same_however_often_the_number_of_sites_changes(data, 
             found = query.epochs.record
             assert found.routing.sites == len(found.manifests) == len(found.stats.sites) == sites
         query.drain()
-        said = [d["reason"] for r in query.epochs.recent for d in r.decisions if d["action"] == "resize"]
+        said = [d.reason for r in query.epochs.recent for d in r.decisions if d.action == "resize"]
         assert len(said) == sum(a != b for a, b in pairwise(sizes))
         query.close()
         assert multiset(query.results()) == undisturbed()

@@ -31,6 +31,7 @@ from sluice.dashboard.report import read_checkpoint, write_report
 from sluice.dashboard.series import Series
 from sluice.dashboard.terminal import watch, watch_all
 from sluice.dashboard.terminal_style import Look
+from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
 from sluice.model.routing import Routing
 from sluice.model.stats import PHASES, EpochSeconds, TaskSeconds
@@ -105,8 +106,8 @@ class TestPage:
         }
 
     def test_decisions_and_refusals_are_told_with_their_reasons(self, tmp_path: Path) -> None:
-        decision = {"epoch": 1, "policy": "hybrid", "action": "move", "unit": 17, "site": 1, "reason": "site 0 is full"}
-        decisions = ({**decision, "refused": None}, {**decision, "refused": "there is no site 1"})
+        decision = Decision(1, "hybrid", "move", unit=17, site=1, reason="site 0 is full")
+        decisions = (decision, replace(decision, refused="there is no site 1"))
         write_report([record(1, decisions=decisions)], IDENTITY, str(tmp_path / "r.html"))
         text = read(tmp_path / "r.html").text
         assert "move unit 17 to site 1" in text and "site 0 is full" in text
@@ -123,8 +124,8 @@ class TestPage:
         assert not any(plot in path.read_text() for plot in plots)
 
     def test_what_a_user_named_is_text_and_nothing_else(self, tmp_path: Path) -> None:
-        decision = {"epoch": 0, "policy": HOSTILE, "action": HOSTILE, "unit": 1, "site": 0}
-        one = record(0, decisions=({**decision, "reason": HOSTILE, "refused": HOSTILE},))
+        decision = Decision(0, HOSTILE, HOSTILE, unit=1, site=0, reason=HOSTILE, refused=HOSTILE)
+        one = record(0, decisions=(decision,))
         one = with_stats(one, streams=(replace(one.stats.streams[0], name=HOSTILE),))
         identity = {
             **IDENTITY,
@@ -410,15 +411,7 @@ def test_progress_has_what_the_journal_has() -> None:
 
 def test_inspect_fits_120_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = owned_journal(str(tmp_path))
-    decision = {
-        "epoch": 1,
-        "policy": "load",
-        "action": "spill",
-        "unit": 17,
-        "site": 1,
-        "reason": "full",
-        "refused": None,
-    }
+    decision = Decision(1, "load", "spill", unit=17, site=1, reason="full")
     for number in range(12):
         one = record(number, decisions=(decision,) * (number == 5))
         one = with_site(with_stats(one, rows_in=10**8, rows_out=10**8), 1, pending_rows=10**7)

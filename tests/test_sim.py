@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sluice.model.actions import Move
 from sluice.model.errors import ScenarioError
-from sluice.model.view import ClusterView, Move
+from sluice.model.view import ClusterView
 from sluice.policies import policy
 from sluice.sim.event_queue import Agenda
 from sluice.sim.hardware import MB, Hardware
@@ -65,12 +66,12 @@ def assert_held_once(simulation: Simulation) -> None:
     """Every unit is at one site, or on its way; producers send where it is."""
     held = [unit for site in simulation.sites for unit in site.sizes]
     assert len(held) == len(set(held))
-    controller = simulation.controller
-    still = set(range(simulation.scenario.units)) - set(controller._moving)
+    loop = simulation.loop
+    still = set(range(simulation.scenario.units)) - set(loop.moves)
     assert still <= set(held)
     for unit in still:
         site = next(s.number for s in simulation.sites if unit in s.sizes)
-        assert controller.owners[unit] == site
+        assert loop.routing.owners[unit] == site
 
 
 @settings(deadline=None, max_examples=40)

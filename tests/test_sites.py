@@ -87,7 +87,7 @@ def on(record: EpochRecord) -> list[int]:
 
 
 def decisions(records: list[EpochRecord]) -> list[str]:
-    return [d["reason"] for r in records for d in r.decisions]
+    return [d.reason for r in records for d in r.decisions]
 
 
 def assert_exact(running: Running) -> None:

@@ -33,7 +33,7 @@ class Restless:
     name = "restless"
 
     def decide(self, view: Any) -> tuple[Any, ...]:
-        from sluice.model.view import Move
+        from sluice.model.actions import Move
 
         assert view.unit_rows.sum() > 0 and view.unit_bytes.sum() > 0
         return (Move(3, 1 - int(view.unit_site[3]), "for the sake of it"),)

@@ -37,13 +37,14 @@ from sluice.control.journal import Journal
 from sluice.dashboard.terminal_style import Look, wide
 from sluice.dashboard.top import screen
 from sluice.model.codec import decode, encode
+from sluice.model.decision import Decision
 from sluice.model.routing import Routing
 from sluice.model.stats import UnitColumns
 from sluice.state.storage import Storage, watch
 
 CODES = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = "a\x1b[2Jb\nc\t注文" * 9
-DECISION = {"epoch": 7, "policy": "load", "action": "move", "unit": 17, "site": 1, "reason": "idle", "refused": None}
+DECISION = Decision(7, "load", "move", unit=17, site=1, reason="idle")
 LARGE = Look(columns=200, rows=100)
 
 
@@ -67,8 +68,8 @@ class TestScreen:
     def test_it_fits_the_terminal(
         self, columns: int, rows: int, colour: bool, blocks: bool, sites: int, epochs: int, text: str, much: int
     ) -> None:
-        decision = {**DECISION, "policy": text, "reason": text, "unit": much, "refused": text}
-        spills = [{**DECISION, "action": "spill", "unit": 2 * n, "reason": text * n} for n in range(9)]
+        decision = replace(DECISION, policy=text, reason=text, unit=much, refused=text)
+        spills = [replace(DECISION, action="spill", unit=2 * n, reason=text * n) for n in range(9)]
         records = [record(n, sites, much, decisions=(decision, *spills) * (n % 3)) for n in range(epochs)]
         lines = screen(text, records, AT + much, Look(columns, rows, colour, blocks))
         assert 1 <= len(lines) <= rows
@@ -128,9 +129,9 @@ class TestScreen:
         assert not any(line.split()[:2] == ["unit", "site"] for line in screen("desk", [idle], AT, LARGE))
 
     def test_decisions_newest_first_with_their_reasons(self) -> None:
-        spill = {**DECISION, "epoch": 8, "policy": "lazy disk", "action": "spill", "reason": "site 1 is full"}
-        fetch = {**DECISION, "epoch": 8, "action": "fetch", "refused": "unit 17 is not on disk"}
-        others = tuple({**spill, "unit": unit, "reason": f"{unit} bytes"} for unit in (4, 3, 9, 30, 18))
+        spill = replace(DECISION, epoch=8, policy="lazy disk", action="spill", reason="site 1 is full")
+        fetch = replace(DECISION, epoch=8, action="fetch", refused="unit 17 is not on disk")
+        others = tuple(replace(spill, unit=unit, reason=f"{unit} bytes") for unit in (4, 3, 9, 30, 18))
         records = [record(7, decisions=(DECISION,) * 2), record(8, decisions=(spill, *others, fetch))]
         lines = [re.sub(" +", " ", line).strip() for line in screen("desk", records, AT, LARGE)]
         assert lines[-4:] == [
@@ -309,7 +310,7 @@ class TestCommand:
         self, journal: Journal, capsys: pytest.CaptureFixture[str]
     ) -> None:
         long = "a reason that is longer than any terminal is wide " * 4
-        journal.commit(record(0, 40, decisions=({**DECISION, "reason": long},)))
+        journal.commit(record(0, 40, decisions=(replace(DECISION, reason=long),)))
         assert main(["top", journal.storage.uri]) == 0
         told = capsys.readouterr().out
         assert "\x1b" not in told and long.strip() in told

@@ -49,7 +49,7 @@ class Epoch:
             units=tuple(site.units for site in sites),
             memory=tuple(site.memory_bytes for site in sites),
             limits=tuple(site.memory_limit for site in sites),
-            moves=sum(1 for d in record.decisions if d["action"] == "move" and not d["refused"]),
+            moves=sum(1 for d in record.decisions if d.action == "move" and not d.refused),
             spills=stats.spills,
             fetches=stats.fetches,
             on_disk=sum(site.spilled_units for site in sites),
@@ -72,5 +72,5 @@ class Watch:
                 continue
             epoch = Epoch.of(record, self.last)
             self.number, self.last = record.number, epoch.committed
-            self.decisions += record.decisions
+            self.decisions += [decision.as_dict() for decision in record.decisions]
             yield epoch

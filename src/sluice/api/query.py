@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.control.controller import no_such, vet
+from sluice.control.vetting import no_such, vet
+from sluice.model.actions import Move, whole
 from sluice.model.durations import seconds, size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
-from sluice.model.view import Move, whole
 from sluice.spark.progress import caught_up, progress
 from sluice.spark.running import RunningQuery
 
@@ -79,7 +79,7 @@ class Query:
 
     def decisions(self) -> list[dict[str, Any]]:
         """What was moved or refused in the epochs on record, oldest first: when, by whom and why."""
-        return [dict(d) for record in self._running.epochs.history() for d in record.decisions]
+        return [d.as_dict() for record in self._running.epochs.history() for d in record.decisions]
 
     def move(self, unit: int, site: int) -> None:
         """Have a unit go to another site: its state is prepared in the next epoch and is there in the one after it."""
@@ -91,7 +91,7 @@ class Query:
 
     def setSiteMemory(self, site: int, size: str | int) -> None:
         """How much state a site may keep in memory from the next epoch on, until the query ends ("512m")."""
-        self._running.settings.controller.set_memory(self._site(site), size_in_bytes(size, "size"))
+        self._running.settings.controller.memory.set(self._site(site), size_in_bytes(size, "size"))
 
     def slowDown(self, site: int, perRow: str) -> None:
         """For experiments: have every row take this much longer at a site from the next epoch on ("45 microseconds").

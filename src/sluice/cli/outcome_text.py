@@ -13,7 +13,7 @@ from sluice.sim.disturbance import in_bytes
 from sluice.sim.scenario_file import Comparison, Trial
 
 if TYPE_CHECKING:
-    from sluice.sim.controller import Decision
+    from sluice.sim.message_carrier import TimedMove
     from sluice.sim.simulation import Outcome
 
 SHOWN = 20
@@ -78,10 +78,10 @@ def decisions_text(label: str, outcome: Outcome, every: bool) -> str:
     return "\n".join([f"{label}: {count} decided", *map(_line, shown), *rest])
 
 
-def _line(decision: Decision) -> str:
-    under_way = "; still under way at the end" if decision.done is None else ""
-    where = f"unit {decision.unit} from site {decision.source} to {decision.target}"
-    return f"  {decision.time:8.3f} s  {where}: {decision.reason}{under_way}"
+def _line(move: TimedMove) -> str:
+    under_way = "; still under way at the end" if move.done is None else ""
+    where = f"unit {move.unit} from site {move.source} to {move.target}"
+    return f"  {move.time:8.3f} s  {where}: {move.reason}{under_way}"
 
 
 def _told(quantity: Quantity, value: float) -> str:

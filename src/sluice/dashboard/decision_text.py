@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from sluice.model.decision import Decision
 from sluice.model.routing import ranges
 
 _LISTED = 3  # ranges of units that are named
@@ -26,30 +26,29 @@ class DecisionSummary:
         return f"refused: {self.refused}" if self.refused else "done"
 
 
-def summarize(decisions: Iterable[Mapping[str, Any]]) -> list[DecisionSummary]:
+def summarize(decisions: Iterable[Decision]) -> list[DecisionSummary]:
     """Decisions in words. Spills of a site in one epoch are told as one, as its fetches are: there may be hundreds.
 
-    >>> spills = [{"epoch": 4, "policy": "memory", "action": "spill", "unit": unit, "site": 0, "reason": "full",
-    ...            "refused": None} for unit in (9, 7, 8, 2)]
+    >>> spills = [Decision(4, "memory", "spill", unit, site=0, reason="full") for unit in (9, 7, 8, 2)]
     >>> [(one.action, one.reason) for one in summarize(spills)]
     [('spill units 2, 7-9 of site 0', 'full')]
     """
-    groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[object, ...], list[Decision]] = {}
     for number, d in enumerate(decisions):
-        alone = None if d["action"] in ("spill", "fetch") else number
-        groups.setdefault((d["epoch"], d["policy"], d["action"], d["site"], alone), []).append(d)
+        alone = None if d.action in ("spill", "fetch") else number
+        groups.setdefault((d.epoch, d.policy, d.action, d.site, alone), []).append(d)
     return [_told(group) for group in groups.values()]
 
 
-def _told(group: list[Mapping[str, Any]]) -> DecisionSummary:
+def _told(group: list[Decision]) -> DecisionSummary:
     first = group[0]
-    if first["unit"] < 0:  # it is not about units
-        return DecisionSummary(first["epoch"], first["policy"], first["action"], first["reason"], first["refused"])
-    more = "; …" if any(d["reason"] != first["reason"] for d in group) else ""
-    units = _units([d["unit"] for d in group])
-    where = f"of site {first['site']}" if first["action"] in ("spill", "fetch") else f"to site {first['site']}"
+    if first.unit is None:  # it is not about units
+        return DecisionSummary(first.epoch, first.policy, first.action, first.reason, first.refused)
+    more = "; …" if any(d.reason != first.reason for d in group) else ""
+    units = _units([d.unit for d in group if d.unit is not None])
+    where = f"of site {first.site}" if first.action in ("spill", "fetch") else f"to site {first.site}"
     return DecisionSummary(
-        first["epoch"], first["policy"], f"{first['action']} {units} {where}", first["reason"] + more, first["refused"]
+        first.epoch, first.policy, f"{first.action} {units} {where}", first.reason + more, first.refused
     )
 
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Protocol
 
-from sluice.control.controller import Controller, about_sites
-from sluice.control.controller import Plan as Step
+from sluice.control.controller import Controller, NextEpoch
 from sluice.control.journal import Entry, Journal
 from sluice.engine.agreement import Exchange, run_until_agreed
 from sluice.engine.part_writer import Staging
@@ -283,18 +282,16 @@ class Epochs:
     def _delivered_name(record: EpochRecord) -> str:
         return f"{DELIVERED}/{Attempt.prefix(record.number)}shown"
 
-    def _placed(self, sites: int, why: str) -> tuple[Step, EpochRecord]:
+    def _placed(self, sites: int, why: str) -> tuple[NextEpoch, EpochRecord]:
         """What the next epoch does, and the newest record under its routing: the controller's, or one for another
         number of sites."""
         record, controller = self.record, self.settings.controller
         if record.routing.sites != sites:
             step = controller.resized(record, sites, why or "restarted", self.clock())
         elif record.number < 0:
-            step = Step(record.routing)
+            step = NextEpoch(record.routing)
         else:
-            step = controller.after(record, self.clock())
-            if why:
-                step = replace(step, decisions=(about_sites(record, "place", why), *step.decisions))
+            step = controller.after(record, self.clock(), placed=why)
         routing = step.routing
         manifests = record.manifests if routing == record.routing else reassign(record.manifests, routing)
         return step, replace(record, routing=routing, manifests=manifests, decisions=step.decisions)
@@ -303,7 +300,7 @@ class Epochs:
         return Routing.even(self.settings.partitions, self.settings.sites, version, since)
 
     def _tasks(
-        self, number: int, tokens: tuple[int, ...], before: EpochRecord, step: Step, catching_up: bool
+        self, number: int, tokens: tuple[int, ...], before: EpochRecord, step: NextEpoch, catching_up: bool
     ) -> tuple[SplitTask, SiteTask]:
         late_below = watermarks(before.newest, tuple(s.delay for s in self.plan.sources))
         split = SplitTask(self.plan, self.reading, before.routing, tokens, late_below)
@@ -322,11 +319,11 @@ class Epochs:
         )
         return split, site
 
-    def _adapting(self, before: EpochRecord, step: Step) -> SiteDirectives:
+    def _adapting(self, before: EpochRecord, step: NextEpoch) -> SiteDirectives:
         settings, sites = self.settings, before.routing.sites
         costs = [site.busy_seconds / site.rows_done if site.rows_done else None for site in before.stats.sites]
         return SiteDirectives(
-            limits=settings.controller.memory(sites),
+            limits=settings.controller.memory.limits(sites),
             spill=settings.spill,
             seconds=settings.seconds,
             backlog=settings.backlog,

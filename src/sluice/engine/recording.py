@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
+from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord, Lagging, Times, slowest
 from sluice.model.plan import Plan
 from sluice.model.reports import SiteReport, SplitReport, newest_of
@@ -88,18 +88,10 @@ def _unite_lagging(reports: Sequence[SiteReport]) -> tuple[Lagging, ...]:
     return tuple(Lagging(level, unite(tuple(units), ()), newest) for (level, newest), units in cohorts.items())
 
 
-def _page_decisions(number: int, reports: Sequence[SiteReport]) -> list[dict[str, Any]]:
+def _page_decisions(number: int, reports: Sequence[SiteReport]) -> list[Decision]:
     """What sites spilled and fetched, as decisions."""
     return [
-        {
-            "epoch": number,
-            "policy": "rotation",
-            "action": event.action,
-            "unit": event.unit,
-            "site": report.site,
-            "reason": event.reason,
-            "refused": None,
-        }
+        Decision(number, "rotation", event.action, event.unit, report.site, event.reason)
         for report in reports
         for event in report.page_events
     ]

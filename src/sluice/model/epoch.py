@@ -6,10 +6,10 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from sluice.model.decision import Decision
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Ranges, Routing
 from sluice.model.state import Manifest, SegmentRef, divide
@@ -128,7 +128,7 @@ class EpochRecord:
     listings: tuple[tuple[Listing, Listing], ...] = ()
     """Of each output, before this epoch's parts and with them."""
     stats: EpochStats = field(default_factory=EpochStats)
-    decisions: tuple[dict[str, Any], ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
     def files(self) -> set[str]:
         """The durable files that the state lies in."""

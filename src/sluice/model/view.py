@@ -1,12 +1,10 @@
-"""What a policy sees and what it may ask for: arrays, a row a unit or a site."""
+"""What a policy sees: arrays, a row a unit or a site."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-
-from sluice.model.errors import FlowError
 
 
 @dataclass(frozen=True)
@@ -31,30 +29,3 @@ class ClusterView:
     @property
     def sites(self) -> int:
         return len(self.site_idle)
-
-
-@dataclass(frozen=True)
-class Move:
-    """Hold a unit at another site from the next epoch on. Numbers may be numpy's.
-
-    >>> Move(np.int64(3), 1, "to see")
-    Move(unit=3, site=1, reason='to see')
-    """
-
-    unit: int
-    site: int
-    reason: str
-
-    def __post_init__(self) -> None:
-        for name in ("unit", "site"):
-            object.__setattr__(self, name, whole(name, getattr(self, name)))
-
-
-def whole(what: str, number: object) -> int:
-    """The number of a unit or a site, from whatever counts as a whole number."""
-    if isinstance(number, int | np.integer) and not isinstance(number, bool):
-        return int(number)
-    raise FlowError(f"a {what} is given by its number, not by {number!r}")
-
-
-Action = Move

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from sluice.model.actions import Action
 from sluice.model.errors import FlowError
-from sluice.model.view import Action, ClusterView
+from sluice.model.view import ClusterView
 from sluice.policies.hybrid import Hybrid
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing

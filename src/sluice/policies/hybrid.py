@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sluice.model.view import Action, ClusterView
+from sluice.model.actions import Action
+from sluice.model.view import ClusterView
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing, excess_capacity, in_bytes
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sluice.model.view import Action, ClusterView, Move
+from sluice.model.actions import Action, Move
+from sluice.model.view import ClusterView
 from sluice.policies.pairing import Pairs, first_of_each
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sluice.model.view import Action, ClusterView
+from sluice.model.actions import Action
+from sluice.model.view import ClusterView
 
 
 @dataclass(frozen=True)

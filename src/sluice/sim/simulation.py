@@ -8,16 +8,18 @@ from functools import partial
 
 import numpy as np
 
-from sluice.control.rounds import Rounds
+from sluice.control.loop import ControlLoop
 from sluice.model.errors import ScenarioError
+from sluice.model.routing import Routing
 from sluice.policies import Policy
 from sluice.policies.static import Static
 from sluice.sim import core
-from sluice.sim.controller import Controller, Decision
 from sluice.sim.event_queue import Agenda
+from sluice.sim.message_carrier import MessageCarrier, TimedMove
 from sluice.sim.network import Network
 from sluice.sim.scenario import EXCHANGES, Scenario, merged
 from sluice.sim.site import Site
+from sluice.sim.site_reports import SiteReports
 from sluice.sim.workload import alias_table, unit_shares
 from sluice.sim.world import NOBODY, Costs, world
 
@@ -31,7 +33,7 @@ class Outcome:
     policy: str
     rate: np.ndarray
     latency: np.ndarray
-    decisions: tuple[Decision, ...]
+    decisions: tuple[TimedMove, ...]
     owners: np.ndarray
     spilled: np.ndarray
     rounds: int
@@ -67,7 +69,7 @@ def simulate(scenario: Scenario, policy: Policy) -> Outcome:
 
 
 class Simulation:
-    """A cluster with its sites and its controller, ready to run."""
+    """A cluster with its sites and its control loop, ready to run."""
 
     def __init__(self, scenario: Scenario, policy: Policy) -> None:
         if scenario.exchange == "river" and not isinstance(policy, Static):
@@ -86,17 +88,18 @@ class Simulation:
         for unit, site in enumerate(owners):
             self.sites[site].hold(unit, scenario.unit_bytes)
         network = Network(self.agenda, scenario.sites, hardware.link_rate, hardware.cross_rate)
-        self.controller = Controller(
+        self.carrier = MessageCarrier(self.cluster, self.costs, self.agenda, network, self.sites, scenario.unit_bytes)
+        self.reports = SiteReports(
             self.cluster,
-            self.costs,
             self.agenda,
-            network,
+            self.costs.latency,
             self.sites,
-            policy,
-            owners,
+            scenario.units,
             scenario.unit_bytes,
-            Rounds(scenario.minimum_collection),
+            complete=self._take_turn,
         )
+        routing = Routing(scenario.sites, tuple(owners.tolist()))
+        self.loop = ControlLoop(policy, self.reports, self.carrier, routing, scenario.minimum_collection)
         self._plan()
 
     def _plan(self) -> None:
@@ -123,10 +126,14 @@ class Simulation:
     def _resize(self, site: int, change: int) -> None:
         self.sites[site].post(partial(self.sites[site].resize, change))
 
+    def _take_turn(self) -> None:
+        self.loop.epoch = self.reports.round
+        self.loop.take_turn(self.agenda.now)
+
     def run(self) -> Outcome:
         """Lets time pass to the end of the scenario."""
         if not isinstance(self.policy, Static):
-            self.controller.begin_round()
+            self.reports.begin(self.loop.routing, self.agenda.now, self.loop.rounds.collect)
         core.start(self.cluster, self.costs)
         end = self.scenario.seconds
         while True:
@@ -148,10 +155,10 @@ class Simulation:
             policy=self.policy.name,
             rate=cluster.rate / interval,
             latency=latency,
-            decisions=tuple(self.controller.decisions),
-            owners=self.controller.owners,
+            decisions=tuple(self.carrier.moves),
+            owners=np.array(self.loop.routing.owners),
             spilled=~cluster.unit["resident"],
-            rounds=self.controller.round,
+            rounds=self.reports.round,
         )
 
 

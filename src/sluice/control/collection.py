@@ -1,0 +1,88 @@
+"""The collection phase on Spark: what the committed epochs of a round add up to."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sluice.control.site_memory import SiteMemory
+from sluice.control.viewing import view_cluster
+from sluice.model.epoch import EpochRecord
+from sluice.model.routing import Routing
+from sluice.model.state import unit_bytes
+from sluice.model.stats import EpochStats
+from sluice.model.view import ClusterView
+
+RECENT = 10
+"""Epochs over which a unit's state counts as large as it was at its largest: rows expire many at a time, and what fits
+just after that would not for long."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Statistics of the collection phase so far."""
+
+    since: float
+    epochs: int
+    seconds: float
+    unit_rows: np.ndarray
+    site_busy: np.ndarray
+
+    @classmethod
+    def none(cls, now: float, routing: Routing) -> Sums:
+        return cls(now, 0, 0.0, np.zeros(routing.units, dtype=np.int64), np.zeros(routing.sites))
+
+    def plus(self, stats: EpochStats) -> Sums:
+        """An epoch counts as long as its busiest site worked."""
+        busy = np.array([site.busy_seconds for site in stats.sites])
+        return replace(
+            self,
+            epochs=self.epochs + 1,
+            seconds=self.seconds + float(busy.max(initial=0.0)),
+            unit_rows=self.unit_rows + stats.units.rows,
+            site_busy=self.site_busy + busy,
+        )
+
+
+class EpochCollection:
+    """Adds up epochs, round by round. The epoch after which it is begun for the first time is no part of it."""
+
+    def __init__(self, memory: SiteMemory) -> None:
+        self.memory = memory
+        self._sums: Sums | None = None
+        self._sizes: deque[np.ndarray] = deque(maxlen=RECENT)
+        self._newest: EpochRecord | None = None
+
+    def begin(self, routing: Routing, now: float, seconds: float) -> None:
+        self._sums = Sums.none(now, routing)
+
+    def add(self, record: EpochRecord, now: float) -> None:
+        """Take in another committed epoch."""
+        self._sums = Sums.none(now, record.routing) if self._sums is None else self._sums.plus(record.stats)
+        self._sizes.append(state_bytes(record))
+        self._newest = record
+
+    def is_complete(self, now: float, seconds: float) -> bool:
+        """As nearly as whole epochs can."""
+        sums = self._sums
+        return sums is not None and sums.epochs > 0 and (now - sums.since) * (1 + 0.5 / sums.epochs) >= seconds
+
+    def view(self) -> ClusterView:
+        assert self._sums is not None and self._newest is not None, "no epoch was collected"
+        sums, sites = self._sums, self._newest.routing.sites
+        return view_cluster(
+            self._newest,
+            seconds=sums.seconds,
+            unit_rows=sums.unit_rows,
+            unit_bytes=np.max(self._sizes, axis=0),
+            site_busy=sums.site_busy,
+            site_memory=self.memory.limits(sites),
+        )
+
+
+def state_bytes(record: EpochRecord) -> np.ndarray:
+    """The state of each unit, from what the manifests say; input that waits is none yet."""
+    runs = (run for manifest in record.manifests for run in manifest if not run.segment.pending)
+    return unit_bytes(runs, record.routing.units)

@@ -1,0 +1,172 @@
+"""The control loop: collect → view → decide → vet → carry out, on Spark and in the simulator alike.
+
+Rounds go as in section 5.3 of the Flux paper: statistics are collected, the policy is shown what came of it, units
+move, and the time that took is how long statistics are collected the next time. The loop knows neither epochs nor
+messages: a collector brings the statistics, a carrier has the protocols' instructions carried out and reports back.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+from sluice.control.movement import Instruction
+from sluice.control.moves import MoveInFlight
+from sluice.control.rounds import Rounds
+from sluice.control.vetting import vet
+from sluice.model.actions import Action, Move
+from sluice.model.decision import Decision
+from sluice.model.routing import Routing
+from sluice.model.view import ClusterView
+from sluice.policies import Policy
+
+USER = "you"
+"""Who asks for what is asked for by hand."""
+_log = logging.getLogger(__name__)
+
+
+class Collector(Protocol):
+    """Brings the statistics of a round."""
+
+    def begin(self, routing: Routing, now: float, seconds: float) -> None:
+        """Collect anew, for so many seconds, while units are as the routing says."""
+
+    def is_complete(self, now: float, seconds: float) -> bool:
+        """Whether statistics of so many seconds have been collected."""
+
+    def view(self) -> ClusterView:
+        """The cluster as a policy sees it, from what was collected."""
+
+
+class Carrier(Protocol):
+    """Has instructions carried out. When one is done it tells the move's machine, and has the loop follow the answer;
+    when the unit's rows go to another site it has the loop route them, and when a site has let go, finish the move."""
+
+    @property
+    def producers(self) -> Sequence[int]:
+        """Whoever sends rows and has to pause before a unit can move."""
+
+    def clock(self) -> float:
+        """The time by which it is measured how long moves take."""
+
+    def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
+        """Begin to do what a move's protocol asks for next."""
+
+
+class ControlLoop:
+    """The policy's hand on a cluster. The clock is handed in with every call.
+
+    `epoch` is the one that decisions are for, `routing` holds from it on.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        collector: Collector,
+        carrier: Carrier,
+        routing: Routing,
+        minimum: float,
+        advise: bool = False,
+    ) -> None:
+        self.policy, self.collector, self.carrier, self.advise = policy, collector, carrier, advise
+        self.rounds = Rounds(minimum)
+        self.epoch, self.routing = 0, routing
+        self.moves: dict[int, MoveInFlight] = {}
+        self._moving_since: float | None = None
+        """On the carrier's clock; None when every unit is routed to where it goes."""
+        self._routed_at = 0.0
+        """When the last move phase ended."""
+        self._requests: list[Action] = []
+        self._lock = threading.Lock()
+
+    def ask(self, action: Action) -> None:
+        """What the user wants, beside the policy."""
+        with self._lock:
+            self._requests.append(action)
+
+    def take_turn(self, now: float) -> tuple[Decision, ...]:
+        """Have the user's requests carried out, or the policy's when a round's statistics are there."""
+        requests = self._take_requests()
+        if requests:
+            return self._decide(USER, requests, now)
+        if self.moves or not self.collector.is_complete(now, self.rounds.collect):
+            return ()
+        actions = self.policy.decide(self.collector.view())
+        if not actions:
+            self.rounds = self.rounds.after(None)
+        decisions = self._decide(self.policy.name, actions, now)
+        if not self.moves:
+            self.collector.begin(self.routing, now, self.rounds.collect)
+        return decisions
+
+    def follow(self, move: MoveInFlight, instructions: Sequence[Instruction], now: float) -> None:
+        """Have what a move's machine answered carried out, in its order."""
+        for instruction in instructions:
+            self.carrier.carry_out(self, move, instruction, now)
+
+    def route(self, unit: int, site: int, now: float) -> None:
+        """A unit's rows go to this site from now on."""
+        if self.routing.owners[unit] != site:
+            self.routing = self.routing.moved(unit, site, self.epoch)
+        self._end_phase(now)
+
+    def finish(self, move: MoveInFlight, now: float) -> None:
+        """A move is over. After the last one, statistics are collected since all units were where they went."""
+        del self.moves[move.unit]
+        self._end_phase(now)
+        if not self.moves:
+            self.collector.begin(self.routing, self._routed_at, self.rounds.collect)
+
+    def stop(self, moves: Sequence[MoveInFlight], now: float) -> None:
+        """End moves that cannot go on: their units are where they were, or where they went if they have arrived."""
+        if len(moves) == len(self.moves):
+            self._moving_since = None  # how long these took says nothing about others
+        for move in moves:
+            arrived = self.routing.owners[move.unit] == move.target
+            self.follow(move, move.machine.installed() if arrived else move.machine.abandon(), now)
+
+    def announce(self, decision: Decision) -> Decision:
+        """Write a decision to the log."""
+        about = "" if decision.unit is None else f" unit {decision.unit}, site {decision.site}"
+        outcome = "accepted" if decision.refused is None else f"refused, {decision.refused}"
+        _log.info(
+            "epoch %d: %s: %s%s: %s: %s",
+            *(decision.epoch, decision.policy, decision.action, about, decision.reason, outcome),
+        )
+        return decision
+
+    def _take_requests(self) -> list[Action]:
+        with self._lock:
+            requests, self._requests = self._requests, []
+        return requests
+
+    def _decide(self, who: str, actions: Sequence[Action], now: float) -> tuple[Decision, ...]:
+        return tuple(self.announce(self._vet_and_begin(who, action, now)) for action in actions)
+
+    def _vet_and_begin(self, who: str, action: Action, now: float) -> Decision:
+        refused = vet(action, self.routing, self.moves)
+        if refused is None and self.advise and who != USER:
+            refused = "the policy only advises"
+        if refused is None:
+            self._begin(action, now)
+        return Decision(self.epoch, who, action.verb, action.unit, action.site, action.reason, refused)
+
+    def _begin(self, action: Action, now: float) -> None:
+        """Each verb begins with its machine's first instructions."""
+        match action:
+            case Move():
+                move = MoveInFlight.begin(action, self.routing, self.carrier.producers)
+                self.moves[move.unit] = move
+                if self._moving_since is None:
+                    self._moving_since = self.carrier.clock()
+                self.follow(move, move.machine.begin(), now)
+
+    def _end_phase(self, now: float) -> None:
+        """The move phase is over when every unit is routed to where it goes."""
+        if self._moving_since is None:
+            return
+        if all(self.routing.owners[move.unit] == move.target for move in self.moves.values()):
+            self.rounds = self.rounds.after(self.carrier.clock() - self._moving_since)
+            self._moving_since, self._routed_at = None, now

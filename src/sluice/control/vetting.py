@@ -1,0 +1,40 @@
+"""What can be carried out: every action, a policy's or a user's, is vetted here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sluice.control.moves import MoveInFlight
+from sluice.model.actions import Action, Move
+from sluice.model.routing import Routing
+
+
+def vet(action: Action, routing: Routing, moves: Mapping[int, MoveInFlight] | None = None) -> str | None:
+    """Why an action cannot be carried out under a routing and beside the moves in flight (by unit), or None.
+
+    >>> vet(Move(1, 0, "to see"), Routing.even(4, 2))
+    'unit 1 is at site 0 already'
+    """
+    match action:
+        case Move():
+            return _vet_move(action, routing, moves or {})
+
+
+def _vet_move(move: Move, routing: Routing, moves: Mapping[int, MoveInFlight]) -> str | None:
+    missing = no_such("unit", move.unit, routing.units) or no_such("site", move.site, routing.sites)
+    if missing:
+        return missing
+    if move.unit in moves:
+        return f"unit {move.unit} is on its way to site {moves[move.unit].target}"
+    if routing.owners[move.unit] == move.site:
+        return f"unit {move.unit} is at site {move.site} already"
+    return None
+
+
+def no_such(what: str, number: int, count: int) -> str | None:
+    """Why this is not the number of a unit or a site, of which there are so many; None if it is.
+
+    >>> no_such("site", 4, 4), no_such("unit", 3, 4)
+    ('there is no site 4; they are numbered from 0 to 3', None)
+    """
+    return None if 0 <= number < count else f"there is no {what} {number}; they are numbered from 0 to {count - 1}"

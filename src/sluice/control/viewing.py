@@ -1,0 +1,45 @@
+"""The cluster as a policy sees it, from what the epochs of a round add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sluice.model.epoch import EpochRecord
+from sluice.model.view import ClusterView
+
+
+def view_cluster(
+    newest: EpochRecord,
+    seconds: float,
+    unit_rows: np.ndarray,
+    unit_bytes: np.ndarray,
+    site_busy: np.ndarray,
+    site_memory: Sequence[int],
+) -> ClusterView:
+    """Sums are over the `seconds` that the busiest sites worked: for what is missing to them a site was idle. Where
+    units are, what lies on disk and what waits is as the newest epoch left it."""
+    return ClusterView(
+        epoch=newest.number,
+        seconds=seconds,
+        unit_site=np.array(newest.routing.owners),
+        unit_rows=unit_rows,
+        unit_bytes=unit_bytes,
+        unit_spilled=_spilled_units(newest),
+        unit_pending=newest.stats.units.pending,
+        site_idle=seconds - site_busy,
+        site_memory=np.array(site_memory),
+    )
+
+
+def _spilled_units(record: EpochRecord) -> np.ndarray:
+    """Units that lie on disk while their input waits (where the rotation keeps up, none does) or, where disks are
+    probed, those of which any state is there."""
+    units = record.stats.units
+    if not record.queues:
+        on_disk: np.ndarray = units.disk > 0
+        return on_disk
+    spilled = [unit for queue in record.queues for unit in queue.disk]
+    waiting: np.ndarray = np.isin(np.arange(record.routing.units), spilled) & (units.pending > 0)
+    return waiting

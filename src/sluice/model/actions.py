@@ -1,0 +1,40 @@
+"""What a policy, or a user by hand, may ask for: each verb is a value with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+
+from sluice.model.errors import FlowError
+
+
+@dataclass(frozen=True)
+class Move:
+    """Hold a unit at another site from the next epoch on. Numbers may be numpy's.
+
+    >>> Move(np.int64(3), 1, "to see")
+    Move(unit=3, site=1, reason='to see')
+    """
+
+    verb: ClassVar[str] = "move"
+
+    unit: int
+    site: int
+    reason: str
+
+    def __post_init__(self) -> None:
+        for name in ("unit", "site"):
+            object.__setattr__(self, name, whole(name, getattr(self, name)))
+
+
+Action: TypeAlias = Move
+"""Every verb that the control loop can vet and have carried out; another one joins by `|`."""
+
+
+def whole(what: str, number: object) -> int:
+    """The number of a unit or a site, from whatever counts as a whole number."""
+    if isinstance(number, int | np.integer) and not isinstance(number, bool):
+        return int(number)
+    raise FlowError(f"a {what} is given by its number, not by {number!r}")
