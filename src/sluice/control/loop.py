@@ -121,11 +121,11 @@ class ControlLoop:
 
     def stop(self, moves: Sequence[MoveInFlight], now: float) -> None:
         """End moves that cannot go on: their units are where they were, or where they went if they have arrived."""
-        if len(moves) == len(self.moves):
-            self._moving_since = None  # how long these took says nothing about others
+        since, self._moving_since = self._moving_since, None  # how long these took says nothing about the next ones
         for move in moves:
             arrived = self.routing.owners[move.unit] == move.target
             self.follow(move, move.machine.installed() if arrived else move.machine.abandon(), now)
+        self._moving_since = since if self.moves else None
 
     def announce(self, decision: Decision) -> Decision:
         """Write a decision to the log."""
