@@ -268,6 +268,16 @@ def test_two_moves_share_the_allowance_of_a_target():
     assert plan.routing.owners[2:4] == (1, 1)
 
 
+def test_an_epoch_that_came_to_nothing_is_tried_again_under_the_new_routing():
+    controller = Controller(policy("static"), 1 << 30)
+    asked_to_move(controller, 2, 1)
+    first, again = (controller.after(record(2), now) for now in (2.0, 3.0))
+    assert first.routing == again.routing and again.routing.owners[2] == 1
+    assert len(controller.moves) == 1
+    controller.after(record(3, again.routing), 4.0)
+    assert not controller.moves
+
+
 def rows(epoch: int, keys: int = 40) -> pa.Table:
     times = np.arange(keys * 3) % 3 + epoch * 3
     columns = [np.arange(keys * 3) % keys, pa.array(times * SECOND).cast(TIME), np.arange(keys * 3)]

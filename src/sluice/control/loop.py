@@ -121,20 +121,18 @@ class ControlLoop:
 
     def stop(self, moves: Sequence[MoveInFlight], now: float) -> None:
         """End moves that cannot go on: their units are where they were, or where they went if they have arrived."""
-        if len(moves) == len(self.moves):
-            self._moving_since = None  # how long these took says nothing about others
+        since, self._moving_since = self._moving_since, None  # how long these took says nothing about the next ones
         for move in moves:
             arrived = self.routing.owners[move.unit] == move.target
             self.follow(move, move.machine.installed() if arrived else move.machine.abandon(), now)
+        self._moving_since = since if self.moves else None
 
     def announce(self, decision: Decision) -> Decision:
         """Write a decision to the log."""
-        about = "" if decision.unit is None else f" unit {decision.unit}, site {decision.site}"
+        what = decision.action if decision.unit is None else f"{decision.action} unit {decision.unit}"
+        where = "" if decision.site is None else f", site {decision.site}"
         outcome = "accepted" if decision.refused is None else f"refused, {decision.refused}"
-        _log.info(
-            "epoch %d: %s: %s%s: %s: %s",
-            *(decision.epoch, decision.policy, decision.action, about, decision.reason, outcome),
-        )
+        _log.info("epoch %d: %s: %s%s: %s: %s", decision.epoch, decision.policy, what, where, decision.reason, outcome)
         return decision
 
     def _take_requests(self) -> list[Action]:
@@ -150,18 +148,15 @@ class ControlLoop:
         if refused is None and self.advise and who != USER:
             refused = "the policy only advises"
         if refused is None:
-            self._begin(action, now)
+            self._begin_move(action, now)
         return Decision(self.epoch, who, action.verb, action.unit, action.site, action.reason, refused)
 
-    def _begin(self, action: Action, now: float) -> None:
-        """Each verb begins with its machine's first instructions."""
-        match action:
-            case Move():
-                move = MoveInFlight.begin(action, self.routing, self.carrier.producers)
-                self.moves[move.unit] = move
-                if self._moving_since is None:
-                    self._moving_since = self.carrier.clock()
-                self.follow(move, move.machine.begin(), now)
+    def _begin_move(self, action: Move, now: float) -> None:
+        move = MoveInFlight.begin(action, self.routing, self.carrier.producers)
+        self.moves[move.unit] = move
+        if self._moving_since is None:
+            self._moving_since = self.carrier.clock()
+        self.follow(move, move.machine.begin(), now)
 
     def _end_phase(self, now: float) -> None:
         """The move phase is over when every unit is routed to where it goes."""

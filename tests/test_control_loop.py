@@ -1,0 +1,196 @@
+"""The control loop by itself: what it asks for, what it refuses, and what it hands to whoever carries it out."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sluice.control.controller import Controller
+from sluice.control.loop import ControlLoop
+from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause, Phase, Restart, Transfer
+from sluice.control.moves import MoveInFlight
+from sluice.control.vetting import vet
+from sluice.model.actions import Move
+from sluice.model.decision import Decision
+from sluice.model.epoch import EpochRecord
+from sluice.model.routing import Routing
+from sluice.model.view import ClusterView
+from sluice.policies import policy
+from sluice.sim.scenario import Scenario
+from sluice.sim.simulation import Simulation, simulate
+
+EVEN = Routing.even(8, 2)
+
+
+class Scripted:
+    """Asks for one round's moves after the other."""
+
+    name = "scripted"
+
+    def __init__(self, *rounds: tuple[Move, ...]) -> None:
+        self.rounds = list(rounds)
+
+    def decide(self, view: ClusterView) -> tuple[Move, ...]:
+        return self.rounds.pop(0) if self.rounds else ()
+
+
+class Ready:
+    """A collector that has everything at once."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[tuple[int, ...], float, float]] = []
+
+    def begin(self, routing: Routing, now: float, seconds: float) -> None:
+        self.begun.append((routing.owners, now, seconds))
+
+    def is_complete(self, now: float, seconds: float) -> bool:
+        return True
+
+    def view(self) -> ClusterView:
+        none = np.zeros(8)
+        return ClusterView(0, 1.0, np.array(EVEN.owners), none, none, none > 0, none, np.zeros(2), np.zeros(2))
+
+
+class ByHand:
+    """A carrier that notes what it is to do; the test says when it is done."""
+
+    producers = (3,)
+
+    def __init__(self) -> None:
+        self.time, self.instructions = 0.0, []
+
+    def clock(self) -> float:
+        return self.time
+
+    def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
+        self.instructions.append(instruction)
+        if isinstance(instruction, Restart):
+            loop.route(instruction.unit, instruction.site, now)
+        elif isinstance(instruction, LetGo):
+            loop.finish(move, now)
+
+
+def looped(*rounds: tuple[Move, ...], **options: bool) -> ControlLoop:
+    return ControlLoop(Scripted(*rounds), Ready(), ByHand(), EVEN, minimum=1.0, **options)
+
+
+def carry_through(loop: ControlLoop, move: MoveInFlight, now: float) -> None:
+    machine = move.machine
+    for report in (lambda: machine.acknowledged(3), machine.extracted, machine.transferred, machine.installed):
+        loop.follow(move, report(), now)
+
+
+def test_every_instruction_of_a_move_is_handed_to_the_carrier_in_its_order():
+    loop = looped((Move(0, 1, "because"),))
+    loop.take_turn(5.0)
+    carry_through(loop, loop.moves[0], 7.0)
+    assert loop.carrier.instructions == [
+        Pause(0, (3,)),
+        Extract(0, 0),
+        Transfer(0, 0, 1),
+        Install(0, 1),
+        Restart(0, 1, (3,)),
+        LetGo(0, 0),
+    ]
+    assert not loop.moves and loop.routing.owners == (1, 0, 0, 0, 1, 1, 1, 1)
+
+
+def test_a_round_is_collected_as_long_as_the_last_move_of_the_one_before_took():
+    loop = looped((Move(0, 1, "because"), Move(5, 0, "because")))
+    loop.carrier.time = 10.0
+    loop.take_turn(0.0)
+    moves = tuple(loop.moves.values())
+    for time, move in zip((12.0, 14.5), moves, strict=True):
+        assert loop.rounds.collect == 1.0 and not loop.collector.begun
+        loop.carrier.time = time
+        carry_through(loop, move, time)
+    assert loop.rounds.collect == 4.5
+    assert loop.collector.begun == [((1, 0, 0, 0, 1, 0, 1, 1), 14.5, 4.5)]
+
+
+def test_nobody_is_asked_while_units_move_but_the_user():
+    loop = looped((Move(0, 1, "because"),), (Move(1, 1, "because"),))
+    loop.take_turn(0.0)
+    assert loop.take_turn(1.0) == ()
+    loop.ask(Move(2, 1, "by hand"))
+    assert [d.policy for d in loop.take_turn(2.0)] == ["you"]
+    assert sorted(loop.moves) == [0, 2]
+
+
+def test_a_round_in_which_all_is_refused_is_followed_by_another():
+    loop = looped((Move(0, 0, "because"),), (Move(9, 1, "because"),), advise=False)
+    refused = [decision.refused for now in (1.0, 2.0) for decision in loop.take_turn(now)]
+    assert refused == ["unit 0 is at site 0 already", "there is no unit 9; they are numbered from 0 to 7"]
+    assert [now for _, now, _ in loop.collector.begun] == [1.0, 2.0]
+
+
+def test_moves_that_are_stopped_go_on_where_they_were_and_say_nothing_about_the_next_round():
+    loop = looped((Move(0, 1, "because"),))
+    loop.take_turn(0.0)
+    move, loop.carrier.time = loop.moves[0], 99.0
+    loop.stop([move], 99.0)
+    assert move.phase is Phase.ABANDONED
+    assert loop.carrier.instructions[1:] == [Restart(0, 0, (3,)), LetGo(0, 1)]
+    assert (loop.moves, loop.routing, loop.rounds.collect) == ({}, EVEN, 1.0)
+
+
+def test_a_unit_on_its_way_is_vetted_by_where_it_goes():
+    loop = looped((Move(0, 1, "because"),))
+    loop.take_turn(0.0)
+    for site in (0, 1):
+        assert vet(Move(0, site, "again"), loop.routing, loop.moves) == "unit 0 is on its way to site 1"
+
+
+def test_the_log_has_a_line_for_each_decision(caplog: pytest.LogCaptureFixture):
+    loop = looped((Move(0, 1, "site 0 is full"), Move(1, 0, "site 0 is full")))
+    loop.epoch = 7
+    with caplog.at_level(logging.INFO, "sluice"):
+        loop.take_turn(0.0)
+    assert [(r.name, r.levelname, r.getMessage()) for r in caplog.records] == [
+        ("sluice.control.loop", "INFO", "epoch 7: scripted: move unit 0, site 1: site 0 is full: accepted"),
+        (
+            "sluice.control.loop",
+            "INFO",
+            "epoch 7: scripted: move unit 1, site 0: site 0 is full: refused, unit 1 is at site 0 already",
+        ),
+    ]
+
+
+def test_the_simulator_and_the_driver_run_the_same_loop():
+    simulation = Simulation(Scenario(sites=2, units_per_site=4, seconds=0.1), policy("load"))
+    assert type(simulation.loop) is type(Controller(policy("load"), 1).loop) is ControlLoop
+
+
+def test_a_simulated_policy_that_asks_for_the_impossible_is_refused_and_asked_again():
+    impossible, possible = Move(0, 0, "where it is"), Move(0, 1, "elsewhere")
+    scenario = Scenario(sites=2, units_per_site=4, seconds=4.0, groups=64, minimum_collection=0.25)
+    outcome = simulate(scenario, Scripted((impossible,), (), (impossible, possible)))
+    assert [(move.unit, move.target, move.reason) for move in outcome.decisions] == [(0, 1, "elsewhere")]
+    assert outcome.owners.tolist() == [1, 0, 0, 0, 1, 1, 1, 1]
+    assert outcome.rounds > 3
+
+
+def test_another_number_of_sites_before_the_first_epoch():
+    plan = Controller(policy("load"), 1).resized(EpochRecord(-1, (None,), EVEN, ((), ())), 4, "restarted", 0.0)
+    assert plan.routing.sites == 4
+    assert [d.action for d in plan.decisions] == ["resize"]
+
+
+def test_a_decision_is_a_plain_dictionary_for_users_and_the_journal():
+    move = Decision(3, "load", "move", unit=17, site=1, reason="idle", refused="no")
+    resize = Decision(3, "sites", "resize", unit=None, site=None, reason="executors joined: 1")
+    assert move.as_json() == {
+        "epoch": 3,
+        "policy": "load",
+        "action": "move",
+        "unit": 17,
+        "site": 1,
+        "reason": "idle",
+        "refused": "no",
+    }
+    assert (resize.as_json()["unit"], resize.as_json()["site"]) == (-1, -1)
+    for decision in (move, resize, replace(move, unit=0, site=0)):
+        assert Decision.from_json(decision.as_json()) == decision
