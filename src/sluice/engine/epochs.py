@@ -42,8 +42,8 @@ from sluice.model.plan import Plan
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Ranges, Routing, unite
 from sluice.model.state import RunRef, reassign
+from sluice.state.durable import STATE
 from sluice.state.storage import Storage
-from sluice.state.transaction import STATE
 from sluice.state.workspace import Places, Workspace
 
 DELIVERED = "delivered"
