@@ -225,6 +225,27 @@ def test_pending_rows_come_back_in_the_order_of_their_arrival_and_once(tmp_path)
     assert transaction.runs(0, ALWAYS) == [], "it is no state yet"
 
 
+def test_input_that_waited_leaves_memory_when_units_begin_to_be_paged(tmp_path):
+    """It was read from the checkpoint, where there was room for it; the pages of the state need that room."""
+    site = Site(tmp_path, 14_000)
+    transaction = site.begin()
+    transaction.postpone(ALL, 0, rows(0, 0, 1, 2, 3, each=60))
+    site.commit(transaction)
+    for path in (tmp_path / "disk").iterdir():
+        path.unlink()
+    transaction = site.begin()
+    transaction.begin_turn(ALL)
+    (waited,) = transaction.take_pending(0)
+    transaction.stage(0, waited)
+    transaction.stage(0, rows(1, 0, 1, 2, 3, each=60))
+    transaction.end_turn()
+    assert site.files("memory") and not transaction.pages.active
+    site.commit(transaction)
+    assert transaction.pages.active
+    assert site.bytes("memory") == site.tiers.used <= site.limit
+    assert site.all_rows() == EVERYTHING
+
+
 def test_pending_rows_do_not_expire_and_are_not_merged(tmp_path):
     site = Site(tmp_path, 1 << 20)
     for _ in range(6):

@@ -205,7 +205,7 @@ class Transaction:
         """Brings the memory tier within its limit."""
         state = tuple(run for run in manifest if not run.segment.pending)
         self._open_runs.close_all()
-        if self._tiers.used > self._tiers.limit:
+        if self._tiers.used > self._tiers.limit or self.pages.is_needed(state):
             waiting = [run.segment.id for run in manifest if run.segment.pending]
             self._tiers.clear(state, [*waiting, *self._arriving])
         if self.pages.active:

@@ -97,8 +97,8 @@ class UnitPages:
             self._tiers.shift(unit, DISK)
 
     def is_needed(self, state: Sequence[RunRef]) -> bool:
-        """Whether units have to go to disk; what is here is little for most, and then need not be looked at closely."""
-        if not self._allowed or self._tiers.here <= self._tiers.limit:
+        """Whether units have to be paged that are not yet; mostly little is here, and need not be looked at closely."""
+        if self.active or not self._allowed or self._tiers.here <= self._tiers.limit:
             return False
         return bool(self._unit_bytes(state).sum() > self._tiers.limit)
 
