@@ -35,7 +35,7 @@ from sluice.model.epoch import EpochRecord, left_over
 from sluice.model.errors import CheckpointError
 from sluice.model.routing import intersect
 from sluice.model.state import numbers
-from sluice.state import scheduling, segment, storage, tiers, transaction
+from sluice.state import segment, storage
 from sluice.state.workspace import Places
 
 EXECUTORS, MOST_SITES = 2, 4
@@ -60,7 +60,7 @@ class JobLost(Death):
 
 
 class Clock:
-    """Stands in for the module `time`."""
+    """The clock that sites and drivers are handed."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng, self.now = rng, 1e9
@@ -69,7 +69,7 @@ class Clock:
         self.now += float(self.rng.exponential(TICK))
         return self.now
 
-    monotonic = perf_counter = process_time = time
+    monotonic = process_time = time
 
     def sleep(self, seconds: float) -> None:
         self.now += max(0.0, seconds)
@@ -81,13 +81,7 @@ def in_its_own_world(rng: np.random.Generator) -> Iterator[Clock]:
     clock = Clock(rng)
     names = SimpleNamespace(uuid4=lambda: uuid.UUID(bytes=rng.bytes(16)))
     with pytest.MonkeyPatch.context() as patch:
-        for module in (transaction, scheduling):
-            patch.setattr(module, "time", clock)
-        patch.setattr(site, "time", clock)
-        patch.setattr(site, "Turns", partial(scheduling.Turns, clock=clock.time))
-        for module in (site, epochs, tiers):
-            patch.setattr(module, "perf_counter", clock.time)
-        patch.setattr(site, "process_time", clock.time)
+        patch.setattr(epochs, "perf_counter", clock.time)
         for module in (site, epochs):
             patch.setattr(module, "uuid", names)
         patch.setattr(copying, "LEAST", int(rng.choice([1, 2_000, 1 << 20])))
@@ -334,7 +328,7 @@ class Chaos:
 
     def attempt(self, task: SiteTask, level: int, token: int, blobs: pa.Table, at: int | None = None) -> pa.Table:
         executor = self.at[task.tokens.index(token)] if at is None else at
-        return replace(task, places=self.places[executor])(level, token, blobs)
+        return replace(task, places=self.places[executor])(level, token, blobs, self.clock)
 
     def twice(self, number: int, attempt: Callable[..., pa.Table], at: int) -> pa.Table:
         """Two attempts of one task, one in the midst of the other, here or elsewhere; Spark takes either."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from time import monotonic
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -14,16 +12,19 @@ import pytest
 from specs import TIME, stream
 
 from sluice.kernels.probe import Run
-from sluice.model.epoch import Attempt, Queues
+from sluice.model.clock import Clock, SystemClock
+from sluice.model.epoch import Attempt
 from sluice.model.routing import Ranges, first_hash, intersect, subtract
 from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.state import segment
+from sluice.state.durable import DurableSegments
+from sluice.state.inputs import Holdings, InputLayouts, Retention
 from sluice.state.local_files import LocalFiles
-from sluice.state.paging import Fetch, Spill
+from sluice.state.paging import Fetch
 from sluice.state.segment import Layout, sorted_run
 from sluice.state.storage import Storage, watch
 from sluice.state.tiers import Tiers
-from sluice.state.transaction import InputLayouts, Retention, Transaction
+from sluice.state.transaction import SiteStore, StateBefore, Transaction
 
 UNITS = 4
 ALL: Ranges = ((0, UNITS),)
@@ -48,30 +49,31 @@ class Site:
     def __init__(self, root: Path, limit: int, paging: bool = True) -> None:
         self.root, self.limit, self.paging = root, limit, paging
         self.number, self.manifest, self.queues = 0, (), None
-        self.held, self.clock = ALL, monotonic
+        self.held = ALL
+        self.clock: Clock = SystemClock()
         (root / "durable" / "state").mkdir(parents=True, exist_ok=True)
 
     def begin(self, keep_from: int | None = None, arriving: Sequence[SegmentRef] = ()) -> Transaction:
         memory, disk = (LocalFiles(str(self.root / name)) for name in ("memory", "disk"))
-        self.tiers = Tiers(memory, disk, Storage(str(self.root / "durable")), self.limit)
-        attempt = Attempt(self.number, 0, "ab", "cd")
-        keeping = {0: Retention(keep_from, None, lambda run: run, shrinks=False)}
-        forms = {0: InputLayouts(LAYOUT, LAYOUT)}
-        transaction = Transaction(attempt, self.tiers, forms, keeping, UNITS, self.held, self.paging)
-        transaction.begin(self.manifest, arriving)
-        transaction.reside(self.queues)
-        return transaction
+        self.tiers = Tiers(memory, disk, self.limit)
+        self.durable = DurableSegments(Storage(str(self.root / "durable")), self.clock)
+        holdings = Holdings({0: InputLayouts(LAYOUT, LAYOUT)}, self.held, UNITS)
+        store = SiteStore(holdings, self.tiers, self.durable, self.clock, self.paging)
+        self.retention = {0: Retention(keep_from, None, lambda run: run, shrinks=False)}
+        before = StateBefore(self.manifest, self.retention, tuple(arriving), self.queues)
+        return store.begin(Attempt(self.number, 0, "ab", "cd"), before)
 
     def commit(self, transaction: Transaction, leaving: Sequence[int] = ()) -> None:
-        self.manifest: Manifest = transaction.commit(leaving)
-        now = transaction.residence
-        self.queues = None if now is None else Queues(0, 0, now.resident, now.spilled_units, now.rest(self.clock()))
+        self.manifest: Manifest = transaction.commit(self.retention, leaving)
+        self.queues = transaction.pages.queues(0, 0)
         self.number += 1
 
     def add(self, run: Run, **options: object) -> None:
         """An epoch that only adds rows."""
         transaction = self.begin(**options)  # type: ignore[arg-type]
+        transaction.begin_turn(self.held)
         transaction.stage(0, run)
+        transaction.end_turn()
         self.commit(transaction)
 
     def files(self, tier: str) -> list[str]:
@@ -85,10 +87,11 @@ class Site:
         transaction = self.begin()
         found: Counter = Counter()
         for unit in range(UNITS):
-            transaction.turn(intersect(((unit, unit + 1),), self.held))
+            transaction.begin_turn(intersect(((unit, unit + 1),), self.held))
             for run in transaction.runs(0, ALWAYS):
                 assert set(run.rows.column("v").to_pylist()) == {unit}
                 found[unit] += len(run)
+            transaction.end_turn()
         return found
 
 
@@ -110,24 +113,42 @@ def test_state_that_fits_lies_in_one_file_a_segment(tmp_path):
     assert not any("@" in name for name in site.files("memory"))
 
 
+class StillClock(SystemClock):
+    """Time passes when the test says so."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def fetch_next(transaction: Transaction) -> int:
+    """Page until a unit has come back, and say which."""
+    for _ in range(2 * UNITS):
+        task = transaction.pages.step()
+        if isinstance(task, Fetch):
+            return task.unit
+    raise AssertionError("no unit comes back")
+
+
 def test_how_long_the_rotation_rests_does_not_depend_on_any_clock(crowded, monkeypatch):
     """A unit is read in three seconds on one machine; the site goes on at another, whose clock is far behind."""
-    clock = SimpleNamespace(now=1e12)
-    ticking = iter(range(0, 300, 3))
-    there = SimpleNamespace(monotonic=lambda: clock.now, perf_counter=lambda: float(next(ticking)))
-    monkeypatch.setattr("sluice.state.transaction.time", there)
-    crowded.clock = there.monotonic
+    clock = crowded.clock = StillClock()
+    clock.now = 1e12
     transaction = crowded.begin()
-    residence = transaction.residence
-    while isinstance(task := residence.step(clock.now), Spill):
-        transaction.spill(task.unit)
-    assert isinstance(task, Fetch)
-    transaction.fetch(task.unit)
+    shift = crowded.tiers.shift
+
+    def shift_slowly(unit: int, tier: str) -> None:
+        shift(unit, tier)
+        clock.now += 3.0
+
+    monkeypatch.setattr(crowded.tiers, "shift", shift_slowly)
+    fetch_next(transaction)
     clock.now += 1.0
     crowded.commit(transaction)
     assert crowded.queues.rest == 2.0
     clock.now = 7.0
-    assert crowded.begin().residence.due == 9.0
+    assert crowded.begin().pages.due == 9.0
 
 
 def test_above_the_limit_whole_units_go_to_disk(crowded):
@@ -151,13 +172,10 @@ def test_without_any_memory_one_unit_at_a_time_is_in_it(tmp_path):
 def test_a_unit_that_is_fetched_is_in_memory_and_another_makes_room(crowded):
     transaction = crowded.begin()
     unit = crowded.queues.disk[0]
-    assert transaction.residence is not None
-    while (task := transaction.residence.step(monotonic())) is not None and task.unit != unit:
-        transaction.spill(task.unit)
-    transaction.fetch(unit)
+    assert fetch_next(transaction) == unit
     crowded.commit(transaction)
     assert unit in crowded.queues.memory
-    assert [(what, u) for what, u, _ in transaction.events][-1] == ("fetch", unit)
+    assert [(event.verb, event.unit) for event in transaction.pages.events][-1] == ("fetch", unit)
     assert not [name for name in crowded.files("disk") if f"@{unit}." in name]
     assert crowded.bytes("memory") <= crowded.limit
     assert crowded.all_rows() == EVERYTHING
@@ -165,8 +183,8 @@ def test_a_unit_that_is_fetched_is_in_memory_and_another_makes_room(crowded):
 
 def test_what_an_attempt_fetched_that_failed_is_on_disk_again(crowded):
     """The next one begins with the queues of the epoch before, and counts on the memory."""
-    transaction = crowded.begin()
-    transaction.tiers.shift(crowded.queues.disk[0], "memory")
+    crowded.begin()
+    crowded.tiers.shift(crowded.queues.disk[0], "memory")
     crowded.commit(crowded.begin())
     assert crowded.bytes("memory") == crowded.tiers.used <= crowded.limit
     assert not [name for name in crowded.files("memory") if f"@{crowded.queues.disk[0]}." in name]
@@ -176,7 +194,7 @@ def test_what_is_missing_here_comes_from_durable_storage(crowded):
     for path in [*(crowded.root / "memory").iterdir(), *(crowded.root / "disk").iterdir()][::2]:
         path.unlink()
     assert crowded.all_rows() == EVERYTHING
-    assert crowded.tiers.fetched_bytes
+    assert crowded.durable.fetched_bytes
 
 
 def test_more_memory_brings_the_units_together_again_and_leaves_no_page(crowded):
@@ -189,29 +207,50 @@ def test_pending_rows_come_back_in_the_order_of_their_arrival_and_once(tmp_path)
     site = Site(tmp_path, 1 << 20)
     for epoch in range(3):
         transaction = site.begin()
-        transaction.turn(((1, 3),))
-        transaction.postpone(0, rows(10 - epoch, 1, 2, each=5))
+        transaction.postpone(((1, 3),), 0, rows(10 - epoch, 1, 2, each=5))
         site.commit(transaction)
     assert not site.files("memory"), "input that waits takes no memory"
     transaction = site.begin()
     assert transaction.pending_rows().tolist() == [0, 15, 15, 0]
     assert transaction.pending_bytes()[1:3].min() > 0
-    transaction.turn(((1, 2),))
+    transaction.begin_turn(((1, 2),))
     assert [run.times[0] for run in transaction.take_pending(0)] == [10, 9, 8]
     assert transaction.take_pending(0) == []
     assert transaction.pending_rows().tolist() == [0, 0, 15, 0]
+    transaction.end_turn()
     site.commit(transaction)
     transaction = site.begin()
     assert transaction.pending_rows().tolist() == [0, 0, 15, 0]
+    transaction.begin_turn(ALL)
     assert transaction.runs(0, ALWAYS) == [], "it is no state yet"
+
+
+def test_input_that_waited_leaves_memory_when_units_begin_to_be_paged(tmp_path):
+    """It was read from the checkpoint, where there was room for it; the pages of the state need that room."""
+    site = Site(tmp_path, 14_000)
+    transaction = site.begin()
+    transaction.postpone(ALL, 0, rows(0, 0, 1, 2, 3, each=60))
+    site.commit(transaction)
+    for path in (tmp_path / "disk").iterdir():
+        path.unlink()
+    transaction = site.begin()
+    transaction.begin_turn(ALL)
+    (waited,) = transaction.take_pending(0)
+    transaction.stage(0, waited)
+    transaction.stage(0, rows(1, 0, 1, 2, 3, each=60))
+    transaction.end_turn()
+    assert site.files("memory") and not transaction.pages.active
+    site.commit(transaction)
+    assert transaction.pages.active
+    assert site.bytes("memory") == site.tiers.used <= site.limit
+    assert site.all_rows() == EVERYTHING
 
 
 def test_pending_rows_do_not_expire_and_are_not_merged(tmp_path):
     site = Site(tmp_path, 1 << 20)
     for _ in range(6):
         transaction = site.begin(keep_from=100)
-        transaction.turn(ALL)
-        transaction.postpone(0, rows(1, 0, each=5))
+        transaction.postpone(ALL, 0, rows(1, 0, each=5))
         site.commit(transaction)
     assert site.begin(keep_from=100).pending_rows().tolist() == [30, 0, 0, 0]
 
@@ -237,7 +276,7 @@ def test_what_was_set_apart_is_not_in_memory_twice(tmp_path):
         site.add(rows(epoch, 0, 1, 2, 3))
     for _ in range(2):
         transaction = site.begin()
-        site.commit(transaction, leaving=transaction.residence.resident if transaction.residence else ())
+        site.commit(transaction, leaving=transaction.pages.resident_units if transaction.pages.active else ())
     assert site.bytes("memory") == site.tiers.used <= site.limit
     assert site.all_rows() == EVERYTHING
 
@@ -256,8 +295,10 @@ def test_segments_of_which_little_is_held_do_not_fill_the_memory(tmp_path, pagin
             path.unlink()
     site.queues = None
     transaction = site.begin()
+    transaction.begin_turn(site.held)
     assert sum(len(run) for run in transaction.runs(0, ALWAYS)) == 180
     transaction.stage(0, rows(5, 0))
+    transaction.end_turn()
     site.commit(transaction)
     assert site.bytes("memory") <= site.limit
     assert site.all_rows() == Counter({0: 220})
@@ -273,7 +314,9 @@ def test_segments_that_are_copied_ahead_make_room_for_state(tmp_path):
         path.unlink()
     for epoch in range(3):
         transaction = site.begin(arriving=[arriving])
+        transaction.begin_turn(site.held)
         transaction.stage(0, rows(epoch, 0, 1))
+        transaction.end_turn()
         site.commit(transaction)
         assert site.bytes("memory") == site.tiers.used <= site.limit
     assert [n for n in [*site.files("memory"), *site.files("disk")] if n.startswith(arriving.id)]
@@ -322,9 +365,9 @@ def test_another_attempt_that_moves_pages_meanwhile_does_no_harm(crowded):
             count += 1
 
         with watch(other):
-            transaction = crowded.begin()
+            crowded.begin()
             for unit in crowded.queues.memory:
-                transaction.tiers.shift(unit, "disk")
+                crowded.tiers.shift(unit, "disk")
             assert crowded.all_rows() == EVERYTHING
         operation += 1
     assert operation > 20
@@ -354,20 +397,21 @@ def test_a_flipped_bit_is_noticed_and_the_state_read_again(tmp_path, tier, pagin
         for path in files:
             flip_a_bit(path, int(part * path.stat().st_size))
         transaction = site.begin()
-        for unit in transaction.residence.spilled_units if transaction.residence else ():
-            transaction.tiers.shift(unit, "memory")
+        for unit in transaction.pages.spilled_units:
+            site.tiers.shift(unit, "memory")
+        transaction.begin_turn(ALL)
         values = [v for run in transaction.runs(0, ALWAYS) for v in run.rows.column("v").to_pylist()]
         assert Counter(values) == EVERYTHING, f"a bit at {part:.0%} of each file"
-        assert transaction.tiers.damaged_files and transaction.tiers.fetched_bytes
+        assert site.tiers.damaged_files and site.durable.fetched_bytes
 
 
 def test_pages_are_put_together_from_what_is_here(crowded):
     """Where memory has become enough, nothing is read from the checkpoint."""
     crowded.limit, crowded.queues = 1 << 20, None
     assert crowded.all_rows() == EVERYTHING
-    assert crowded.tiers.fetched_bytes == 0
+    assert crowded.durable.fetched_bytes == 0
     assert not any("@" in name for tier in ("memory", "disk") for name in crowded.files(tier))
-    assert crowded.all_rows() == EVERYTHING and crowded.tiers.fetched_bytes == 0
+    assert crowded.all_rows() == EVERYTHING and crowded.durable.fetched_bytes == 0
 
 
 @pytest.mark.parametrize("limit", [1 << 30, 100_000])
@@ -382,10 +426,10 @@ def test_a_site_reads_of_a_large_segment_what_it_holds(tmp_path, limit):
     joined = Site(tmp_path / "joined", limit)
     joined.number, joined.held, joined.manifest = 1, ((1, 2), (3, 4)), (RunRef(run.segment, ((1, 2), (3, 4))),)
     assert joined.all_rows() == Counter({1: 20_000, 3: 20_000})
-    assert joined.tiers.fetched_bytes == pytest.approx(run.segment.length / 2, rel=0.1)
+    assert joined.durable.fetched_bytes == pytest.approx(run.segment.length / 2, rel=0.1)
     assert joined.bytes("memory") + joined.bytes("disk") == pytest.approx(run.segment.length / 2, rel=0.1)
     joined.held, joined.manifest = ((3, 4),), (RunRef(run.segment, ((3, 4),)),)
-    assert joined.all_rows() == Counter({3: 20_000}) and joined.tiers.fetched_bytes == 0
+    assert joined.all_rows() == Counter({3: 20_000}) and joined.durable.fetched_bytes == 0
     joined.held, joined.manifest = ((0, 1), (3, 4)), (RunRef(run.segment, ((0, 1), (3, 4))),)
     assert joined.all_rows() == Counter({0: 20_000, 3: 20_000}), "more is held than lies here"
 

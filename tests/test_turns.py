@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,8 @@ from hypothesis import strategies as st
 
 from sluice.model.routing import ranges
 from sluice.model.state import numbers
-from sluice.state import scheduling
-from sluice.state.paging import Residence
-from sluice.state.scheduling import GROUPS, Cohort, Limits, Turns
+from sluice.state.paging import Fetch, Residence, Spill
+from sluice.state.scheduling import GROUPS, Cohort, Limits, UnitSchedule
 
 UNITS = 8
 NOW = (100,)
@@ -23,30 +21,55 @@ FREE = Limits(None, float("inf"))
 
 
 class Site:
-    """In place of a transaction: it notes what it is told, and time passes with every turn."""
+    """In place of the pages of a site and of its clock: it notes what happens, and time passes with every turn, with
+    every read and, by `each`, with every look at the clock."""
 
     def __init__(self, residence: Residence | None = None, grows: int = 0, reading: float = 1.0) -> None:
         self.residence, self.grows, self.reading = residence, grows, reading
         self.told: list[Any] = []
-        self.now = 0.0
+        self.slept: list[float] = []
+        self.now = self.each = 0.0
 
-    def turn(self, units: Any) -> None:
-        self.told.append(numbers(units).tolist())
+    def monotonic(self) -> float:
+        self.now += self.each
+        return self.now
 
-    def grow(self, unit: int) -> None:
-        assert self.residence is not None
-        self.residence.grow(unit, self.residence.size(unit) + self.grows)
+    def take_turn(self, units: list[int], seconds: float) -> None:
+        self.told.append(units)
+        self.now += seconds
+        if self.residence is not None:
+            for unit in units:
+                self.residence.grow(unit, self.residence.size(unit) + self.grows)
 
-    def spill(self, unit: int) -> None:
-        assert self.residence is not None
-        self.told.append(f"spill {unit}")
-        self.residence.spilled(unit)
+    @property
+    def active(self) -> bool:
+        return self.residence is not None
 
-    def fetch(self, unit: int) -> None:
-        assert self.residence is not None
-        self.told.append(f"fetch {unit}")
-        self.now += self.reading
-        self.residence.fetched(unit, self.now, self.reading)
+    @property
+    def is_over_limit(self) -> bool:
+        return self.residence.used > self.residence.limit
+
+    @property
+    def spilled_units(self) -> tuple[int, ...]:
+        return self.residence.spilled_units
+
+    def is_resident(self, unit: int) -> bool:
+        return self.residence.is_resident(unit)
+
+    def step(self) -> Spill | Fetch | None:
+        task = self.residence.step(self.monotonic())
+        if isinstance(task, Spill):
+            self.told.append(f"spill {task.unit}")
+            self.residence.spilled(task.unit)
+        elif isinstance(task, Fetch):
+            self.told.append(f"fetch {task.unit}")
+            self.now += self.reading
+            self.residence.fetched(task.unit, self.now, self.reading)
+        return task
+
+    def wait(self) -> None:
+        self.slept.append(max(0.0, self.residence.due - self.monotonic()))
+        self.now += self.slept[-1]
 
 
 def column(of: dict[int, int] | int) -> np.ndarray:
@@ -60,27 +83,23 @@ def begun(
     rows: Any = 1,
     sizes: Any = 10,
     each: float = 0.0,
-) -> Turns:
-    """Turns by the site's clock; every look at it takes so many seconds."""
+) -> UnitSchedule:
+    """A schedule by the site's clock; every look at it takes so many seconds."""
     all_of = [(((0, UNITS),), (90,))] if cohorts is None else cohorts
-
-    def clock() -> float:
-        site.now += each
-        return site.now
-
-    return Turns(all_of, NOW, column(rows), column(sizes), site, limits, clock=clock)  # type: ignore[arg-type]
+    site.each = each
+    return UnitSchedule(all_of, NOW, column(rows), column(sizes), site, limits, site)  # type: ignore[arg-type]
 
 
-def taken(of: Turns, site: Site, each: float = 1.0) -> list[list[int]]:
+def taken(of: UnitSchedule, site: Site, each: float = 1.0) -> list[list[int]]:
     """The turns, which take so many seconds each."""
     out = []
     for units, _ in of:
         out.append(numbers(units).tolist())
-        site.now += each
+        site.take_turn(out[-1], each)
     return out
 
 
-def left(of: Turns) -> list[int]:
+def left(of: UnitSchedule) -> list[int]:
     return [u for units, _ in of.left() for u in numbers(units).tolist()]
 
 
@@ -240,26 +259,21 @@ def test_a_unit_larger_than_the_memory_has_its_turn_too():
         (float("inf"), True, [49.5, 0.5]),
     ],
 )
-def test_input_waits_for_the_rotation_unless_it_is_too_much(monkeypatch, backlog, patient, waits):
+def test_input_waits_for_the_rotation_unless_it_is_too_much(backlog, patient, waits):
     """With more waiting than allowed, or nothing else to do, the epoch waits for units on disk to have their turn."""
-    site, slept = Site(resident(10, {0: 10}, {1: 10, 2: 10}, rotate_from=50.0)), []
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        site.now += seconds
-
-    monkeypatch.setattr(scheduling, "time", SimpleNamespace(sleep=sleep))
+    site = Site(resident(10, {0: 10}, {1: 10, 2: 10}, rotate_from=50.0))
     limits = Limits(None, backlog, patient=patient)
     of = begun(site, limits, [(((0, 3),), (90,))], rows={0: 1, 1: 1, 2: 1}, sizes={1: 10, 2: 10})
     assert len(taken(of, site, each=0.5)) == 1 + len(waits)
-    assert slept == waits
+    assert site.slept == waits
     assert 10 * len(left(of)) <= backlog
 
 
 def test_units_without_input_need_no_turn_where_nothing_happens_by_time():
     site = Site()
     rows = {1: 3, 6: 2}
-    of = Turns([(((0, UNITS),), (90,))], NOW, column(rows), column(rows), site, Limits(1e9, 1e9), by_time=False)  # type: ignore[arg-type]
+    cohorts: list[Cohort] = [(((0, UNITS),), (90,))]
+    of = UnitSchedule(cohorts, NOW, column(rows), column(rows), site, Limits(1e9, 1e9), site, by_time=False)  # type: ignore[arg-type]
     assert taken(of, site) == [[1, 6]]
     assert of.left() == []
 

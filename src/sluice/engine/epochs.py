@@ -35,8 +35,8 @@ from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Routing
 from sluice.model.state import reassign
 from sluice.model.stats import EpochStats
+from sluice.state.durable import STATE
 from sluice.state.storage import Storage
-from sluice.state.transaction import STATE
 from sluice.state.workspace import Places, Workspace
 
 DELIVERED = "delivered"

@@ -6,14 +6,11 @@ Runs in the Spark task of the site, one a level of operators, in whichever Pytho
 from __future__ import annotations
 
 import pickle
-import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from time import perf_counter, process_time
 
 import numpy as np
 import pyarrow as pa
@@ -30,20 +27,12 @@ from sluice.engine.blobs import (
     senders,
 )
 from sluice.engine.part_writer import PartWriter, Staging
+from sluice.engine.stopwatch import Stopwatch
 from sluice.engine.unit_stats import UnitStats
 from sluice.kernels.probe import Run
+from sluice.model.clock import Clock, SystemClock
 from sluice.model.codec import decode
-from sluice.model.epoch import (
-    Attempt,
-    EpochRecord,
-    Lagging,
-    Queues,
-    SiteShare,
-    Times,
-    name_attempts,
-    slowest,
-    watermarks,
-)
+from sluice.model.epoch import Attempt, EpochRecord, Lagging, SiteShare, Times, name_attempts, slowest, watermarks
 from sluice.model.errors import StorageError
 from sluice.model.plan import Plan
 from sluice.model.reports import LevelWatermark, PageEvent, SiteReport, SplitReport, newest_of
@@ -52,18 +41,16 @@ from sluice.model.state import Manifest, numbers, unit_rows
 from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
 from sluice.model.stream import applied
 from sluice.operators import operator
+from sluice.state.durable import DurableSegments
+from sluice.state.inputs import Holdings, InputLayouts, Retention
 from sluice.state.local_files import LocalFiles
-from sluice.state.paging import Residence
-from sluice.state.scheduling import Cohort, Limits, Turns
+from sluice.state.scheduling import Cohort, Limits, UnitSchedule
 from sluice.state.segment import Layout, counts, merged_run, sorted_run
 from sluice.state.segment import parts as parts_of
 from sluice.state.storage import Storage
 from sluice.state.tiers import Tiers
-from sluice.state.transaction import InputLayouts, Retention, Transaction
+from sluice.state.transaction import SiteStore, StateBefore, Transaction
 from sluice.state.workspace import Places, Workspace, executor
-
-ROOMY = 0.75
-"""Part of its memory that a site's state has to fit into before its units go together again."""
 
 
 @dataclass(frozen=True)
@@ -109,39 +96,39 @@ class SiteTask:
     def routing(self) -> Routing:
         return self.before.routing
 
-    def __call__(self, level: int, token: int, blobs: pa.Table) -> pa.Table:
+    def __call__(self, level: int, token: int, blobs: pa.Table, clock: Clock | None = None) -> pa.Table:
         """One level's work of the site: blobs in, blobs for the levels above and a report out."""
         pa.set_cpu_count(1)
-        site = _SiteEpoch(self, self.tokens.index(token), level)
+        site = _SiteEpoch(self, self.tokens.index(token), level, clock or SystemClock())
         return pa.Table.from_batches(in_batches(site.run(blobs)), BLOBS)
 
 
 class _SiteEpoch:
-    def __init__(self, task: SiteTask, site: int, level: int) -> None:
+    def __init__(self, task: SiteTask, site: int, level: int, clock: Clock) -> None:
         self.task, self.site, self.level, self.plan = task, site, level, task.plan
         self.token, self.units = task.tokens[site], task.routing.units
         self.held = task.routing.ranges_of(site)
         self.share: SiteShare = pickle.loads(task.shares[site])
         self.last = level == task.plan.levels - 1
         self.delays = tuple(s.delay for s in self.plan.sources)
-        self.seconds: dict[str, float] = {}
+        self.clock, self.stopwatch = clock, Stopwatch(clock)
         self.nodes = [n for n, node in enumerate(self.plan.nodes) if node.level == level]
         self.operators = {n: operator(self.plan.nodes[n].spec) for n in self.nodes}
         self.local = {g: (n, i) for n in self.nodes for i, g in enumerate(self.plan.inputs_of(n))}
-        self.forms = {g: self._forms(n, i) for g, (n, i) in self.local.items()}
+        self.layouts = {g: self._layouts(n, i) for g, (n, i) in self.local.items()}
         self.attempt = Attempt(task.number, site, task.run, f"{level}{uuid.uuid4().hex[:8]}")
         self.probed = self.nulls = 0
         self.rows = {n: [0, 0] for n in self.nodes}
         self.by_unit = UnitStats(self.units)
 
     def run(self, blobs: pa.Table) -> Iterator[Blob]:
-        begun = perf_counter()
-        with self._timing("sort"):
+        begun = self.clock.monotonic()
+        with self.stopwatch.measure("sort"):
             new, splits, watermarks_below, passing = self._unpack(blobs)
         self.now = slowest([newest_of(self.task.before.newest, splits), *(below.newest for below in watermarks_below)])
         cohorts = self._cohorts()
         since = slowest([newest for _, newest in cohorts] or [self.now])
-        with self._timing("open"):
+        with self.stopwatch.measure("open"):
             transaction = self._begin(since)
         writers = {
             i: PartWriter(staging, f"part-{self.attempt}-{i}.parquet", output.schema)
@@ -150,17 +137,16 @@ class _SiteEpoch:
         }
         for run in new.values():
             self.by_unit.rows[numbers(self.held)] += counts(run, self.held, self.units)
-        turns = self._turns(cohorts, new, transaction)
-        for units, newest in turns:
+        schedule = self._schedule(cohorts, new, transaction)
+        for units, newest in schedule:
             yield from self._turn(units, newest, new, transaction, writers)
-        lagging = turns.left()
+        lagging = schedule.left()
         self._postpone(lagging, new, transaction)
-        with self._timing("sink"):
+        with self.stopwatch.measure("sink"):
             parts = tuple(replace(part, output=i) for i, writer in writers.items() for part in writer.close())
-        with self._timing("durable"):
-            if not lagging:
-                transaction.keeping = self._keeping(since, self.now)
-            manifest = transaction.commit(self.task.adapting.leaving, self.task.adapting.allowance)
+        with self.stopwatch.measure("durable"):
+            retention = self._retention(since, since if lagging else self.now)
+            manifest = transaction.commit(retention, self.task.adapting.leaving, self.task.adapting.allowance)
         yield from passing
         if not self.last:
             reached = slowest([self.now, *(newest for _, newest in lagging)])
@@ -176,8 +162,8 @@ class _SiteEpoch:
             parts=parts,
             lagging=tuple(Lagging(self.level, units, newest) for units, newest in lagging),
             reached=self.now,
-            queues=self._queues(transaction.residence),
-            page_events=tuple(PageEvent(*event) for event in transaction.events),
+            queues=transaction.pages.queues(self.site, self.level),
+            page_events=tuple(PageEvent(*event) for event in transaction.pages.events),
             splits=tuple(splits) if self.site == 0 and self.level == 0 else (),
             units=self._unit_columns(transaction, manifest),
             stats=self._stats(transaction, manifest, writers, begun),
@@ -196,7 +182,7 @@ class _SiteEpoch:
         found.sort(key=lambda cohort: [-inf if t is None else t for t in cohort[1]])
         return [*found, (rest, self.task.before.reached_at(self.level))] if rest else found
 
-    def _turns(self, cohorts: list[Cohort], new: dict[int, Run], transaction: Transaction) -> Turns:
+    def _schedule(self, cohorts: list[Cohort], new: dict[int, Run], transaction: Transaction) -> UnitSchedule:
         adapting = self.task.adapting
         costs = adapting.costs[self.site] if adapting.costs else None
         share = None if adapting.seconds is None else adapting.seconds / self.plan.levels
@@ -207,7 +193,7 @@ class _SiteEpoch:
         rows = self.by_unit.rows + transaction.pending_rows()
         limits = Limits(share, adapting.backlog / self.plan.levels, costs, adapting.patient)
         by_time = any(mine.by_time for mine in self.operators.values())
-        return Turns(cohorts, self.now, rows, sizes, transaction, limits, by_time)
+        return UnitSchedule(cohorts, self.now, rows, sizes, transaction.pages, limits, self.clock, by_time)
 
     def _turn(
         self,
@@ -218,17 +204,19 @@ class _SiteEpoch:
         writers: dict[int, PartWriter],
     ) -> Iterator[Blob]:
         """These units take in their input, what waited and what is new, and come to where the streams are now."""
-        started, before = process_time(), self.by_unit.work
-        with self._timing("sort"):
+        started, before = self.clock.process_time(), self.by_unit.work
+        transaction.begin_turn(units)
+        with self.stopwatch.measure("sort"):
             mine = {g: run for g in self.local if (run := self._input(g, units, new.get(g), transaction)) is not None}
         taken = sum(len(run) for run in mine.values())
         for run in mine.values():
             self.by_unit.done[numbers(units)] += counts(run, units, self.units)
         for node in self.nodes:
             yield from self._operate(node, mine, newest, transaction, writers)
+        transaction.end_turn()
         if self.task.adapting.pace:
-            time.sleep(taken * self.task.adapting.pace[self.site])
-        self.by_unit.spend(process_time() - started, before, numbers(units))
+            self.clock.sleep(taken * self.task.adapting.pace[self.site])
+        self.by_unit.spend(self.clock.process_time() - started, before, numbers(units))
 
     def _input(self, input_: int, units: Ranges, fresh: Run | None, transaction: Transaction) -> Run | None:
         """An input's rows for some units in the order of their arrival; all that is new, if that is all there is."""
@@ -243,18 +231,10 @@ class _SiteEpoch:
         waiting = ranges(sorted(u for units, _ in behind for u in numbers(units).tolist()))
         if not waiting:
             return
-        transaction.turn(waiting)
         for input_, run in new.items():
             pieces = parts_of(run, waiting, self.units)
             if pieces:
-                transaction.postpone(input_, pieces[0] if len(pieces) == 1 else merged_run(pieces, None))
-
-    def _queues(self, residence: Residence | None) -> Queues | None:
-        """The queues to go on with, until all has been in memory again with some room to spare."""
-        if residence is None or (not residence.spilled_units and residence.used <= ROOMY * residence.limit):
-            return None
-        rest = residence.rest(time.monotonic())
-        return Queues(self.site, self.level, residence.resident, residence.spilled_units, rest)
+                transaction.postpone(waiting, input_, pieces[0] if len(pieces) == 1 else merged_run(pieces, None))
 
     def _operate(
         self,
@@ -276,7 +256,7 @@ class _SiteEpoch:
         count = self.rows[node]
         count[0] += sum(len(run) for run in mine if run is not None)
         while True:
-            with self._timing("kernel"):
+            with self.stopwatch.measure("kernel"):
                 found = next(results, None)
             if found is None:
                 self.nulls += sum(sender.dropped for sender in onward)
@@ -284,10 +264,10 @@ class _SiteEpoch:
             hashes, batch = found
             count[1] += batch.num_rows
             self.by_unit.add_results(hashes)
-            with self._timing("sink"):
+            with self.stopwatch.measure("sink"):
                 for steps, names, i in sinks:
                     writers[i].add(applied(steps, batch).select(names))
-            with self._timing("split"):
+            with self.stopwatch.measure("split"):
                 blobs = [blob for sender in onward for blob in sender.blobs(batch)]
             yield from blobs
 
@@ -298,7 +278,7 @@ class _SiteEpoch:
     def _stats(
         self, transaction: Transaction, manifest: Manifest, writers: dict[int, PartWriter], begun: float
     ) -> SiteStats:
-        tiers, residence = transaction.tiers, transaction.residence
+        state = transaction.stats()
         waiting = [run for run in manifest if run.segment.pending]
         return SiteStats(
             site=self.site,
@@ -311,27 +291,27 @@ class _SiteEpoch:
             segments=len(manifest),
             probed=self.probed,
             null_rows=self.nulls,
-            memory_limit=tiers.limit,
-            memory_bytes=tiers.used,
-            disk_bytes=tiers.here - tiers.used,
+            memory_limit=state.memory_limit,
+            memory_bytes=state.memory_bytes,
+            disk_bytes=state.disk_bytes,
             durable_bytes=round(sum(run.bytes for run in manifest)),
-            spilled_bytes=tiers.spilled_bytes,
-            spilled_units=len(residence.spilled_units) if residence is not None else 0,
-            fetched_bytes=tiers.fetched_bytes,
-            fetch_seconds=round(tiers.fetch_seconds, 6),
-            damaged_files=tiers.damaged_files,
+            spilled_bytes=state.spilled_bytes,
+            spilled_units=state.spilled_units,
+            fetched_bytes=state.fetched_bytes,
+            fetch_seconds=round(state.fetch_seconds, 6),
+            damaged_files=state.damaged_files,
             pending_rows=sum(run.rows for run in waiting),
             pending_bytes=round(sum(run.bytes for run in waiting)),
-            merged_rows=transaction.merged_rows,
-            busy_seconds=round(perf_counter() - begun, 6),
+            merged_rows=state.merged_rows,
+            busy_seconds=round(self.clock.monotonic() - begun, 6),
             operators=tuple(OperatorRows(node, *counts) for node, counts in self.rows.items()),
-            seconds=TaskSeconds(**{phase: round(seconds, 6) for phase, seconds in self.seconds.items()}),
+            seconds=TaskSeconds(**{phase: round(seconds, 6) for phase, seconds in self.stopwatch.seconds.items()}),
         )
 
     def _unit_columns(self, transaction: Transaction, manifest: Manifest) -> UnitColumns:
         """Columns with an entry for each unit held here."""
         held = numbers(self.held)
-        memory, disk = transaction.tiers.usage([r for r in manifest if not r.segment.pending], self.units)
+        memory, disk = transaction.unit_usage([r for r in manifest if not r.segment.pending])
         pending = unit_rows((r for r in manifest if r.segment.pending), self.units)
         return UnitColumns(
             rows=self.by_unit.rows[held],
@@ -347,21 +327,22 @@ class _SiteEpoch:
         roots = Workspace(task.places, task.query, task.run).open()
         memory, disk = (LocalFiles(f"{root}/site-{self.site:04d}-{self.level}") for root in roots)
         limit = adapting.limits[self.site] // self.plan.levels
-        transaction = Transaction(
-            self.attempt,
-            Tiers(memory, disk, Storage(task.checkpoint), limit),
-            self.forms,
-            self._keeping(since, since),
-            units=self.units,
-            held=self.held,
+        store = SiteStore(
+            Holdings(self.layouts, self.held, self.units),
+            Tiers(memory, disk, limit),
+            DurableSegments(Storage(task.checkpoint), self.clock),
+            self.clock,
             paging=adapting.spill == "unit",
         )
-        mine = tuple(run for run in self.share.manifest if run.segment.input in self.forms)
-        transaction.begin(mine, [ref for ref in self.share.arriving if ref.input in self.forms])
-        transaction.reside(next((q for q in self.share.queues if q.level == self.level), None))
-        return transaction
+        before = StateBefore(
+            tuple(run for run in self.share.manifest if run.segment.input in self.layouts),
+            self._retention(since, since),
+            tuple(ref for ref in self.share.arriving if ref.input in self.layouts),
+            next((q for q in self.share.queues if q.level == self.level), None),
+        )
+        return store.begin(self.attempt, before)
 
-    def _keeping(self, since: Times, until: Times) -> dict[int, Retention]:
+    def _retention(self, since: Times, until: Times) -> dict[int, Retention]:
         """How long rows of each input are needed, and how merged runs get smaller, as its operator says, where all
         units have come as far as `until` and the slowest began at `since`."""
         out = {}
@@ -371,7 +352,7 @@ class _SiteEpoch:
             out[input_] = Retention(mine.keep_from(i, before, after), mine.retention, compacted, mine.shrinks)
         return out
 
-    def _forms(self, node: int, input_: int) -> InputLayouts:
+    def _layouts(self, node: int, input_: int) -> InputLayouts:
         state = self.operators[node].stored(input_)
         return InputLayouts(state, Layout(self.operators[node].crossing(input_), state.event_time))
 
@@ -401,23 +382,12 @@ class _SiteEpoch:
     def _run(self, number: int, parts: list[pa.RecordBatch]) -> Run:
         try:
             rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-            return sorted_run(self.forms[number].pending, rows.column(0).to_numpy(), rows.remove_column(0))
+            return sorted_run(self.layouts[number].pending, rows.column(0).to_numpy(), rows.remove_column(0))
         except pa.ArrowInvalid as problem:
             raise StorageError(
                 f"an epoch brings site {self.site} more than 2 GB of one column ({problem}): take in less at a "
                 "time, with maxFilesPerTrigger or its like, or use more sites"
             ) from problem
-
-    @contextmanager
-    def _timing(self, phase: str) -> Iterator[None]:
-        started = perf_counter()
-        try:
-            yield
-        finally:
-            self.add(phase, perf_counter() - started)
-
-    def add(self, phase: str, seconds: float) -> None:
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
 
 @dataclass(frozen=True)
@@ -429,17 +399,11 @@ class _NodeState:
     first: int
 
     def runs(self, input_: int, span: tuple[int, int] | None) -> list[Run]:
-        started = perf_counter()
-        found = self.transaction.runs(self.first + input_, span)
-        took = perf_counter() - started
-        self.site.add("open", took)
-        self.site.add("kernel", -took)
-        self.site.probed += len(found)
-        return found
+        with self.site.stopwatch.measure("open"):
+            runs = self.transaction.runs(self.first + input_, span)
+        self.site.probed += len(runs)
+        return runs
 
     def stage(self, input_: int, run: Run) -> None:
-        started = perf_counter()
-        self.transaction.stage(self.first + input_, run)
-        took = perf_counter() - started
-        self.site.add("durable", took)
-        self.site.add("kernel", -took)
+        with self.site.stopwatch.measure("durable"):
+            self.transaction.stage(self.first + input_, run)

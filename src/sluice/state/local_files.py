@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,14 @@ SETTLED = 50_000_000
 
 
 class LocalFiles(Storage):
-    """A directory of local files; made for this user alone if it is not there."""
+    """A directory of local files; made for this user alone if it is not there.
 
-    def __init__(self, directory: str) -> None:
+    `wall_clock` is the one by which the host notes when files change, in nanoseconds.
+    """
+
+    def __init__(self, directory: str, wall_clock: Callable[[], int] = time.time_ns) -> None:
         super().__init__(directory)
+        self._wall_clock = wall_clock
         with self._doing("make_dir", ""):
             private_directory(Path(self.root))
 
@@ -71,7 +75,7 @@ class LocalFiles(Storage):
         They stay readable after a delete. `again` verifies them also if this process has done so before.
         """
         with self._doing("map", name), opened(self.path(name), os.O_RDONLY) as descriptor:
-            found, now = os.fstat(descriptor), time.time_ns()
+            found, now = os.fstat(descriptor), self._wall_clock()
             if not found.st_size:  # nothing to map
                 return None
             with pa.memory_map(f"/dev/fd/{descriptor}") as file:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ import obstore
 import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 
+from sluice.model.clock import Clock, SystemClock
 from sluice.model.errors import StorageError
 from sluice.state.files import SIDE_BY_SIDE, Contents, Entry, Finish
 from sluice.state.object_uri import Bucket
@@ -42,7 +42,7 @@ class ObjectStoreFiles:
 
     local = False
 
-    def __init__(self, bucket: Bucket, prefix: str) -> None:
+    def __init__(self, bucket: Bucket, prefix: str, clock: Clock | None = None) -> None:
         global _user
         _user = _user or os.getpid()
         if _user != os.getpid():
@@ -53,6 +53,7 @@ class ObjectStoreFiles:
         self.bucket, self.store, self.prefix = bucket, bucket.open(), prefix.strip("/")
         self.root = f"{bucket.uri}/{self.prefix}".rstrip("/")
         self._made: set[str] = set()
+        self._clock = clock or SystemClock()
 
     def path(self, name: str) -> str:
         return f"{self.root}/{name}" if name else self.root
@@ -163,11 +164,11 @@ class ObjectStoreFiles:
     def _await_copy(self, source: str, target: str) -> None:
         """Until the last byte can be read: the source must stay as long."""
         size = self.size(source)
-        deadline = time.monotonic() + COPY_SECONDS
+        deadline = self._clock.monotonic() + COPY_SECONDS
         while self.size(target) != size or (size and len(self.read(target, size - 1, 1)) != 1):
-            if time.monotonic() > deadline:
+            if self._clock.monotonic() > deadline:
                 raise OSError(f"the copy to {self.path(target)} is not done after {COPY_SECONDS} seconds")
-            time.sleep(0.1)
+            self._clock.sleep(0.1)
 
 
 class _Output(io.RawIOBase):

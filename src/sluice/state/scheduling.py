@@ -7,17 +7,17 @@ all state fits into memory they go one by one: first those in memory, then those
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from sluice.model.clock import Clock
 from sluice.model.epoch import Times
 from sluice.model.routing import Ranges, ranges
 from sluice.model.state import numbers
-from sluice.state.paging import Fetch, Residence, Spill
-from sluice.state.transaction import Transaction
+from sluice.state.paging import Fetch, Task
+from sluice.state.unit_pages import UnitPages
 
 GROUPS = 8
 """Groups into which the work that fits into an epoch's time is divided, about."""
@@ -39,8 +39,9 @@ class Limits:
     patient: bool = False
 
 
-class Turns:
-    """The turns of one site and level in one epoch. `rows` and `sizes` are of all input that is here for each unit.
+class UnitSchedule:
+    """The order of the units of one site and level in one epoch. `rows` and `sizes` are of all input that is here for
+    each unit; where units are paged, `pages` are read and written between the turns.
 
     Units without any need no turn if they have come to where the streams are `now`, or if nothing happens `by_time`.
     """
@@ -51,92 +52,87 @@ class Turns:
         now: Times,
         rows: np.ndarray,
         sizes: np.ndarray,
-        transaction: Transaction,
+        pages: UnitPages,
         limits: Limits,
+        clock: Clock,
         by_time: bool = True,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.cohorts, self.rows, self.sizes, self.limits = cohorts, rows, sizes, limits
-        self.transaction, self.clock = transaction, clock
-        self.begun = clock()
-        self.done = np.zeros(len(rows), dtype=bool)
-        limited = limits.seconds is not None or transaction.residence is not None
+        self._cohorts, self._rows, self._sizes, self._limits = cohorts, rows, sizes, limits
+        self._pages, self._clock = pages, clock
+        self._begun = clock.monotonic()
+        self._done = np.zeros(len(rows), dtype=bool)
+        limited = limits.seconds is not None or pages.active
         for units, newest in cohorts if limited else ():  # else they go along: a turn of all units cuts nothing up
             if newest == now or not by_time:
-                self.done[numbers(units)] = rows[numbers(units)] == 0
-        if self.done.any():
-            self.cohorts = self.left()
+                self._done[numbers(units)] = rows[numbers(units)] == 0
+        if self._done.any():
+            self._cohorts = self.left()
 
     def __iter__(self) -> Iterator[Cohort]:
         """The units whose turn it is, and how far they have come; asking for the next says that they are done."""
-        residence = self.transaction.residence
-        for turn in self._grouped() if residence is None else self._in_memory(residence):
-            self.transaction.turn(turn[0])
+        for turn in self._one_by_one() if self._pages.active else self._grouped():
             yield turn
-            self.done[numbers(turn[0])] = True
+            self._done[numbers(turn[0])] = True
 
     def left(self) -> list[Cohort]:
         """The units that did not get their turn."""
-        found = []
-        for units, newest in self.cohorts:
-            behind = numbers(units)[~self.done[numbers(units)]]
+        cohorts = []
+        for units, newest in self._cohorts:
+            behind = numbers(units)[~self._done[numbers(units)]]
             if len(behind):
-                found.append((ranges(behind.tolist()), newest))
-        return found
+                cohorts.append((ranges(behind.tolist()), newest))
+        return cohorts
 
     def _grouped(self) -> Iterator[Cohort]:
         first = True
-        for units, newest in self.cohorts:
+        for units, newest in self._cohorts:
             for group in self._groups(numbers(units)):
-                if not first and self._over():
+                if not first and self._is_over():
                     return
                 first = False
                 yield ranges(group.tolist()), newest
 
     def _groups(self, units: np.ndarray) -> list[np.ndarray]:
-        seconds, cost = self.limits.seconds, self.limits.cost
-        if seconds is None or cost is None or self.rows.sum() * cost <= PROBABLE * seconds:
+        seconds, cost = self._limits.seconds, self._limits.cost
+        if seconds is None or cost is None or self._rows.sum() * cost <= PROBABLE * seconds:
             return [units]
-        before = np.cumsum(self.rows[units]) * cost
+        before = np.cumsum(self._rows[units]) * cost
         cuts = np.flatnonzero(np.diff(before // (seconds / GROUPS))) + 1
         return [group for group in np.split(units, cuts) if len(group)]
 
-    def _in_memory(self, residence: Residence) -> Iterator[Cohort]:
-        newest = {u: times for units, times in self.cohorts for u in numbers(units).tolist()}
-        waiting = (u for u in newest if residence.is_resident(u) and not self.done[u])  # the others: when fetched
+    def _one_by_one(self) -> Iterator[Cohort]:
+        newest = {u: times for units, times in self._cohorts for u in numbers(units).tolist()}
+        # those in memory; the others have their turn when they are fetched
+        in_memory = (u for u in newest if self._pages.is_resident(u) and not self._done[u])
         first = True
-        while first or not self._over():
-            unit = next(waiting, None) if residence.used <= residence.limit else None
+        while first or not self._is_over():
+            unit = None if self._pages.is_over_limit else next(in_memory, None)
             if unit is None:
-                task = self._task(residence)
-                if isinstance(task, Spill):
-                    self.transaction.spill(task.unit)
-                elif isinstance(task, Fetch):
-                    self.transaction.fetch(task.unit)
-                    unit = task.unit if not self.done[task.unit] else None
-                elif (unit := next(waiting, None)) is None and not self._wait(residence):
+                task = self._page()
+                if isinstance(task, Fetch):
+                    unit = None if self._done[task.unit] else task.unit
+                elif task is None and (unit := next(in_memory, None)) is None and not self._wait():
                     return
             if unit is not None:
                 first = False
                 yield ((unit, unit + 1),), newest[unit]
-                self.transaction.grow(unit)
 
-    def _task(self, residence: Residence) -> Spill | Fetch | None:
-        """What to write or read next; nothing for units that have had their turn, unless memory is over its limit."""
-        wanted = residence.used > residence.limit or any(not self.done[u] for u in residence.spilled_units)
-        return residence.step(self.clock()) if wanted else None
+    def _page(self) -> Task | None:
+        """Writes or reads what is next; nothing for units that have had their turn, unless memory is over its limit."""
+        needed = self._pages.is_over_limit or any(not self._done[u] for u in self._pages.spilled_units)
+        return self._pages.step() if needed else None
 
-    def _wait(self, residence: Residence) -> bool:
+    def _wait(self) -> bool:
         """When too much input waits for units on disk, wait for the next rotation."""
-        waiting = [u for u in residence.spilled_units if not self.done[u]]
-        may_wait = not self.limits.patient and self.sizes[waiting].sum() <= self.limits.backlog
-        if residence.due is None or not waiting or may_wait:
+        waiting = [u for u in self._pages.spilled_units if not self._done[u]]
+        may_wait = not self._limits.patient and self._sizes[waiting].sum() <= self._limits.backlog
+        if not waiting or may_wait:
             return False
-        time.sleep(max(0.0, residence.due - self.clock()))
+        self._pages.wait()
         return True
 
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
         """Whether the time is up, and what is left may wait."""
-        if self.limits.seconds is None or self.clock() - self.begun < self.limits.seconds:
+        if self._limits.seconds is None or self._clock.monotonic() - self._begun < self._limits.seconds:
             return False
-        return bool(self.sizes[~self.done].sum() <= self.limits.backlog)
+        return bool(self._sizes[~self._done].sum() <= self._limits.backlog)

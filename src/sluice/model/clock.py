@@ -1,0 +1,32 @@
+"""The clock that is handed to whatever has to know the time, so that a test can hand it another one."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Seconds that only go forward; the names are those of the module `time`."""
+
+    def monotonic(self) -> float:
+        """Seconds since whenever."""
+
+    def process_time(self) -> float:
+        """Processor seconds of this process."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let so much time pass."""
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def process_time(self) -> float:
+        return time.process_time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)

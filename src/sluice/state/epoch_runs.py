@@ -1,0 +1,67 @@
+"""The runs of a site while an epoch changes them; references only, no bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sluice.model.routing import Ranges, intersect, subtract
+from sluice.model.state import Manifest, RunRef
+
+
+class EpochRuns:
+    """State as it was before the epoch, without what has left it; input that waits; and what the epoch has written."""
+
+    def __init__(self, before: Iterable[RunRef]) -> None:
+        runs = list(before)
+        self._state = [run for run in runs if not run.segment.pending]
+        self._waiting = [run for run in runs if run.segment.pending]
+        self._new: list[RunRef] = []
+
+    @property
+    def state(self) -> Manifest:
+        """The runs of the state of before."""
+        return tuple(self._state)
+
+    @property
+    def waiting(self) -> Manifest:
+        """Rows of earlier epochs whose turn has not come."""
+        return tuple(self._waiting)
+
+    @property
+    def new(self) -> Manifest:
+        """What this epoch has written, state and input that waits, in that order."""
+        return tuple(self._new)
+
+    def take_waiting(self, input_: int, units: Ranges) -> list[RunRef]:
+        """The rows of some units that waited, the oldest epoch's first; they wait no longer."""
+        taken: list[RunRef] = []
+        left: list[RunRef] = []
+        for run in self._waiting:
+            common = intersect(run.units, units) if run.segment.input == input_ else ()
+            if common:
+                taken.append(replace(run, units=common))
+                run = _without(run, units)
+            if run.units:
+                left.append(run)
+        self._waiting = left
+        return sorted(taken, key=lambda run: run.segment.id)
+
+    def add(self, run: RunRef) -> None:
+        """A new run."""
+        self._new.append(run)
+
+    def remove(self, segments: set[str]) -> None:
+        """These segments are state no longer."""
+        self._state = [run for run in self._state if run.segment.id not in segments]
+
+    def take_out(self, segments: set[str], units: Ranges) -> None:
+        """Some units' rows of these segments are state no longer, nor part of what is new."""
+        state = (_without(run, units) if run.segment.id in segments else run for run in self._state)
+        self._state = [run for run in state if run.units]
+        # a new run stays in its place, with whatever is left of it: segments are named by it
+        self._new = [_without(run, units) if run.segment.id in segments else run for run in self._new]
+
+
+def _without(run: RunRef, units: Ranges) -> RunRef:
+    return replace(run, units=subtract(run.units, units))

@@ -1,0 +1,125 @@
+"""The new segments of an epoch: encoded, named, kept on the local tiers, and made durable in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.kernels.probe import Run
+from sluice.model.epoch import Attempt
+from sluice.model.routing import Ranges, intersect, units_in
+from sluice.model.state import ALL_HASHES, HashRange, Manifest, RunRef, SegmentRef
+from sluice.state import compaction
+from sluice.state.durable import STATE
+from sluice.state.epoch_runs import EpochRuns
+from sluice.state.merging import cut_run
+from sluice.state.opening import OpenRuns
+from sluice.state.reading import SegmentReader
+from sluice.state.segment import counts, encode, encode_blocks
+from sluice.state.tiers import Tiers
+from sluice.state.unit_pages import UnitPages
+
+
+@dataclass(frozen=True)
+class NewSegment:
+    """Rows that become a segment: of which input, units and range of hashes, and how often they were merged."""
+
+    input: int
+    rows: Run
+    units: Ranges
+    level: int = 0
+    hashes: HashRange = ALL_HASHES
+    pending: bool = False
+
+
+class SegmentWriter:
+    """Writes the new segments of one attempt at an epoch. They are durable once `write_durable` has returned."""
+
+    def __init__(
+        self, attempt: Attempt, runs: EpochRuns, open_runs: OpenRuns, reader: SegmentReader, pages: UnitPages
+    ) -> None:
+        self._attempt, self._runs, self._open_runs, self._pages = attempt, runs, open_runs, pages
+        self._holdings, self._tiers, self._durable = reader.holdings, reader.tiers, reader.durable
+        self._blocks: dict[str, list[pa.Buffer]] = {}
+
+    def write_pieces(self, new: NewSegment, narrower: Sequence[HashRange] = ()) -> int:
+        """Write state as segments no larger than merges can take them, none with a `narrower` range of hashes inside
+        its own; returns their bytes."""
+        pieces = cut_run(new.rows, new.hashes, compaction.PIECE_BYTES, narrower)
+        return sum(self.write(replace(new, rows=rows, hashes=hashes)) for hashes, rows in pieces)
+
+    def write(self, new: NewSegment) -> int:
+        """Write one segment, to the local tiers for now; returns its bytes."""
+        layout = self._holdings.layout_of(new.input, new.pending)
+        units = intersect(new.units, units_in(new.hashes, self._holdings.total_units))
+        data = encode(layout, new.rows)
+        unit_counts = counts(new.rows, units, self._holdings.total_units)
+        blocks = encode_blocks(layout, new.rows, unit_counts, data)
+        name = f"{self._attempt}-{len(self._blocks)}"
+        ref = SegmentRef(
+            id=name,
+            file="",
+            offset=0,
+            length=sum(block.length for block, _ in blocks),
+            input=new.input,
+            rows=len(new.rows),
+            earliest=new.rows.earliest,
+            middle=_middle(new.rows),
+            latest=new.rows.latest,
+            base=new.rows.scale.base,
+            shift=new.rows.scale.shift,
+            level=new.level,
+            units=units,
+            counts=tuple(unit_counts.tolist()),
+            blocks=tuple(block for block, _ in blocks),
+            pending=new.pending,
+            hashes=new.hashes,
+        )
+        run = RunRef(ref, units)
+        self._open_runs.add(name, new.rows)
+        self._blocks[name] = [piece for _, piece in blocks]
+        self._runs.add(run)
+        self._keep(run, new.rows, data)
+        return len(data)
+
+    def write_durable(self) -> Manifest:
+        """Write what is used of the new segments in one file; the runs of them, and where they lie."""
+        file, offset = f"{STATE}/{self._attempt}.segments", 0
+        placed: list[RunRef] = []
+        pieces: list[pa.Buffer] = []
+        for run in self._runs.new:
+            if run.units:
+                placed.append(replace(run, segment=replace(run.segment, file=file, offset=offset)))
+                pieces += self._blocks[run.segment.id]
+                offset += run.segment.length
+        if pieces:
+            self._durable.write(file, pieces)
+        return tuple(replace(run, segment=replace(run.segment, file_length=offset)) for run in placed)
+
+    def _keep(self, run: RunRef, rows: Run, data: pa.Buffer) -> None:
+        """Keeps a new segment on the local tiers: as pages if units are paged, else in one file, for which older ones
+        make room. Input that waits goes to disk."""
+        ref, tiers = run.segment, self._tiers
+        known = ref.blocks[0].checksum if len(ref.blocks) == 1 else None
+        if ref.pending:
+            tiers.add(ref.id, len(rows), data, room=0, known=known)
+        elif self._pages.active:
+            self._pages.lay_out(run, rows)
+        else:
+            if tiers.used + len(data) > tiers.limit >= len(data):
+                make_room(tiers, (*self._runs.state, *self._runs.new), len(data))
+            tiers.add(ref.id, len(rows), data, known=known)
+
+
+def make_room(tiers: Tiers, runs: Sequence[RunRef], coming: int = 0) -> None:
+    """Bring the memory tier within its limit, bytes that are `coming` included: the oldest segments go to disk."""
+    newest_first = sorted((run.segment for run in runs), key=lambda segment: segment.latest, reverse=True)
+    tiers.settle(newest_first, coming)
+
+
+def _middle(rows: Run) -> int:
+    """The median of the times, of about a thousand of them."""
+    return int(np.median(rows.times[:: max(1, len(rows) // 1000)]))

@@ -1,0 +1,227 @@
+"""The paging of one site: whole units go to disk and come back, when not all state fits into memory.
+
+`Residence` says which unit is next, and when; here its pages are written and read. The clock and the queues are this
+piece's alone: others ask it to take a step, or to wait for the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from sluice.kernels.probe import Run
+from sluice.model.clock import Clock
+from sluice.model.epoch import Queues
+from sluice.model.errors import ProtocolError
+from sluice.model.routing import ranges
+from sluice.model.state import RunRef, numbers, unit_bytes
+from sluice.state.inputs import Holdings
+from sluice.state.paging import Residence, Spill, Task
+from sluice.state.reading import SegmentReader
+from sluice.state.segment import joined_run, parts
+from sluice.state.tiers import DISK, MEMORY, Page, Tiers
+
+ROOMY = 0.75
+"""Part of its memory that a site's state has to fit into before its units go together again."""
+
+
+class PageEvent(NamedTuple):
+    """A unit was spilled or fetched, and why."""
+
+    verb: str
+    unit: int
+    reason: str
+
+
+class UnitPages:
+    """The units of a site in memory and on disk. While all state fits into memory it is not `active`, and there are no
+    pages; whether it may become so is for the query to say (`allowed`)."""
+
+    def __init__(self, reader: SegmentReader, clock: Clock, allowed: bool) -> None:
+        self._reader, self._clock, self._allowed = reader, clock, allowed
+        self._tiers: Tiers = reader.tiers
+        self._holdings: Holdings = reader.holdings
+        self._residence: Residence | None = None
+        self._events: list[PageEvent] = []
+
+    @property
+    def active(self) -> bool:
+        """Whether segments lie in pages."""
+        return self._residence is not None
+
+    @property
+    def events(self) -> tuple[PageEvent, ...]:
+        """What was spilled and fetched in this epoch."""
+        return tuple(self._events)
+
+    @property
+    def resident_units(self) -> tuple[int, ...]:
+        """Units in memory, the longest there first."""
+        return self._machine.resident
+
+    @property
+    def spilled_units(self) -> tuple[int, ...]:
+        """Units on disk, the longest there first; none while no units are paged."""
+        return () if self._residence is None else self._residence.spilled_units
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Whether more is in memory than may be."""
+        return self._machine.used > self._machine.limit
+
+    @property
+    def due(self) -> float | None:
+        """When the next rotation can begin, by this piece's clock; None while nothing is on disk."""
+        return self._machine.due
+
+    def is_resident(self, unit: int) -> bool:
+        """Whether a unit is in memory."""
+        return self._machine.is_resident(unit)
+
+    def resume(self, queues: Queues, state: Sequence[RunRef]) -> None:
+        """Take up the queues of the epoch before."""
+        self._residence = Residence(self._tiers.limit, self._clock.monotonic() + queues.rest)
+        units = numbers(self._holdings.units).tolist()
+        here = set(units)
+        memory = [u for u in queues.memory if u in here]
+        disk = [u for u in queues.disk if u in here]
+        on_disk, known = set(disk), {*memory, *disk}
+        sizes = self._unit_bytes(state)
+        for unit in [*memory, *(u for u in units if u not in known), *disk]:
+            self._residence.arrive(unit, round(sizes[unit]), resident=unit not in on_disk)
+        self._cut_all(state)
+        for unit in sorted(self._tiers.units(MEMORY) & on_disk):  # an attempt that failed has fetched it
+            self._tiers.shift(unit, DISK)
+
+    def is_needed(self, state: Sequence[RunRef]) -> bool:
+        """Whether units have to be paged that are not yet; mostly little is here, and need not be looked at closely."""
+        if self.active or not self._allowed or self._tiers.here <= self._tiers.limit:
+            return False
+        return bool(self._unit_bytes(state).sum() > self._tiers.limit)
+
+    def begin(self, state: Sequence[RunRef]) -> None:
+        """Not all state fits into memory any more: whole units go to disk. No file of it may be open."""
+        if self.active:
+            raise ProtocolError("the units of this site are paged already")
+        self._residence = Residence(self._tiers.limit)
+        sizes = self._unit_bytes(state)
+        for unit in numbers(self._holdings.units).tolist():
+            self._residence.arrive(unit, round(sizes[unit]))
+        self._relieve()
+        self._cut_all(state)
+        self.settle(state)
+
+    def settle(self, state: Sequence[RunRef]) -> None:
+        """Spill until what lies in memory is within the limit, however large the pages have become."""
+        sizes = self._unit_bytes(state)
+        for unit in numbers(self._holdings.units).tolist():
+            self._machine.grow(unit, round(sizes[unit]))
+        self._relieve()
+
+    def grow(self, unit: int, size: int) -> None:
+        """A unit's state is larger by so many bytes."""
+        self._machine.grow(unit, self._machine.size(unit) + size)
+
+    def step(self) -> Task | None:
+        """Write or read the pages of the unit that is next, if one is; says what was done."""
+        task = self._machine.step(self._clock.monotonic())
+        if isinstance(task, Spill):
+            self._spill(task.unit)
+        elif task is not None:
+            self._fetch(task.unit)
+        return task
+
+    def wait(self) -> None:
+        """Until the next rotation can begin."""
+        if self.due is None:
+            raise ProtocolError("there is no rotation to wait for: no unit is on disk")
+        self._clock.sleep(max(0.0, self.due - self._clock.monotonic()))
+
+    def queues(self, site: int, level: int) -> Queues | None:
+        """The queues to go on with, until all has been in memory again with some room to spare."""
+        now = self._residence
+        if now is None or (not now.spilled_units and now.used <= ROOMY * now.limit):
+            return None
+        return Queues(site, level, now.resident, now.spilled_units, now.rest(self._clock.monotonic()))
+
+    def open(self, run: RunRef, whole: RunRef) -> list[Run]:
+        """A run, page by page. If one is missing here, all that is held of the segment, the `whole`, is laid out."""
+        return [page for unit in numbers(run.units).tolist() for page in self._open_page(run, unit, whole)]
+
+    def lay_out(self, run: RunRef, rows: Run) -> None:
+        """Lay a run out in pages, in memory or on disk as its units are."""
+        self._tiers.write_pages(run.segment.id, self._pages(run, rows))
+
+    @property
+    def _machine(self) -> Residence:
+        if self._residence is None:
+            raise ProtocolError("the units of this site are not paged: all state fits into memory")
+        return self._residence
+
+    def _spill(self, unit: int) -> None:
+        residence = self._machine
+        limit, used = residence.limit, residence.used
+        over = f"{used:,} bytes of state in memory, {limit:,} allowed"
+        reason = over if used > limit else "makes room for a unit whose turn it is"
+        self._events.append(PageEvent("spill", unit, reason))
+        self._tiers.shift(unit, DISK)
+        residence.spilled(unit)
+
+    def _fetch(self, unit: int) -> None:
+        started = self._clock.monotonic()
+        self._tiers.shift(unit, MEMORY)
+        now = self._clock.monotonic()
+        self._events.append(PageEvent("fetch", unit, f"its turn; read in {now - started:.3f} seconds"))
+        self._machine.fetched(unit, now, now - started)
+
+    def _relieve(self) -> None:
+        while self.is_over_limit:
+            task = self._machine.step(self._clock.monotonic())
+            if not isinstance(task, Spill):
+                return
+            self._spill(task.unit)
+
+    def _unit_bytes(self, state: Sequence[RunRef]) -> np.ndarray:
+        """The bytes of each unit, as they lie here, or as they would."""
+        memory, disk = self._tiers.usage(state, self._holdings.total_units)
+        sizes: np.ndarray = np.maximum(memory + disk, unit_bytes(state, self._holdings.total_units))
+        return sizes
+
+    def _cut_all(self, state: Sequence[RunRef]) -> None:
+        """Lays all segments out in pages that lie here in one file."""
+        for run in state:
+            if self._tiers.whole(run.segment.id) is not None:
+                self._cut(run)
+
+    def _cut(self, run: RunRef) -> None:
+        """Lays out in pages what is held of a segment, and is not here as a page."""
+        ref, rows = run.segment, self._reader.read_whole(run)
+        if rows is not None:
+            rows = self._reader.copy(ref, rows)
+        else:
+            (units, count), here = run.unit_rows, self._tiers.paged(ref.id)
+            run = replace(run, units=ranges(unit for unit in units[count > 0].tolist() if unit not in here))
+            rows = joined_run(self._reader.fetch(run)) if run.units else None
+        self._tiers.write_pages(ref.id, () if rows is None else self._pages(run, rows))
+
+    def _pages(self, run: RunRef, rows: Run) -> Iterator[Page]:
+        units, count = run.unit_rows
+        for unit in units[count > 0].tolist():
+            for part in parts(rows, ((unit, unit + 1),), self._holdings.total_units):
+                tier = MEMORY if self._machine.is_resident(unit) else DISK
+                yield Page(unit, len(part), self._reader.encode(run.segment, part), tier)
+
+    def _open_page(self, run: RunRef, unit: int, whole: RunRef) -> list[Run]:
+        alone = RunRef(run.segment, ((unit, unit + 1),))
+        if not alone.rows:
+            return []
+        page = self._reader.read_page(run.segment, unit, alone.rows)
+        if page is None:
+            self._cut(whole)
+            page = self._reader.read_page(run.segment, unit, alone.rows)
+        if page is None:  # another attempt at this epoch has moved it between the two steps
+            return parts(joined_run(self._reader.fetch(alone)), alone.units, self._holdings.total_units)
+        return [page]
