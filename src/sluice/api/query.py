@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from sluice.api.options import describe_options
 from sluice.control.controller import no_such, vet
 from sluice.model.durations import seconds, size_in_bytes
 from sluice.model.epoch import EpochRecord
@@ -16,8 +18,8 @@ from sluice.spark.running import RunningQuery
 class Query:
     """A continuous query. Its names and their meaning are those of PySpark's StreamingQuery."""
 
-    def __init__(self, running: RunningQuery) -> None:
-        self._running = running
+    def __init__(self, running: RunningQuery, options: Mapping[str, Any]) -> None:
+        self._running, self._options = running, options
 
     @property
     def id(self) -> str:
@@ -110,6 +112,7 @@ class Query:
             f"since epoch {record.routing.since}, policy {settings.controller.policy.name}"
         )
         print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {settings.checkpoint}")
+        print(f"Options: {describe_options(self._options)}")
         for stream, source in zip(plan.sources, running.sources, strict=True):
             print(f"Source {stream.name!r}: {source.how}")
         print(f"Last epoch: {record.number if record.number >= 0 else 'none yet'}")

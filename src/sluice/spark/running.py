@@ -32,6 +32,8 @@ from sluice.state.storage import Storage
 from sluice.state.workspace import scratch
 
 SPARK = "spark"
+Trigger = dict[str, Any]
+"""The arguments of Spark's `trigger`; none is its default."""
 IDLE = 1.0
 """Seconds without a batch after which input that waits is processed in epochs of its own."""
 _PY4J, _INTERRUPTED = "py4j.protocol.Py4JJavaError", "java.lang.InterruptedException"
@@ -77,7 +79,7 @@ class RunningQuery:
         sources: list[Source],
         settings: Settings,
         sinks: Sequence[SinkChoice],
-        trigger: dict[str, Any],
+        trigger: Trigger,
         temporary: bool,
     ) -> None:
         self._closed, self._stopping = threading.Event(), threading.Event()
