@@ -73,7 +73,7 @@ class SiteDirectives:
     """Seconds that a row took at each site in the epoch before."""
     leaving: tuple[int, ...] = ()
     allowance: float = float("inf")
-    pace: tuple[float, ...] = ()
+    row_delay: tuple[float, ...] = ()
     """Seconds that a row takes longer at each site, for experiments with slow machines; none everywhere if empty."""
 
 
@@ -218,8 +218,8 @@ class _SiteEpoch:
             self.by_unit.done[numbers(units)] += counts(run, units, self.units)
         for node in self.nodes:
             yield from self._operate(node, mine, newest, transaction, writers)
-        if self.task.adapting.pace:
-            time.sleep(taken * self.task.adapting.pace[self.site])
+        if self.task.adapting.row_delay:
+            time.sleep(taken * self.task.adapting.row_delay[self.site])
         self.by_unit.spend(process_time() - started, before, numbers(units))
 
     def _input(self, input_: int, units: Ranges, fresh: Run | None, transaction: Transaction) -> Run | None:

@@ -30,6 +30,7 @@ class ClusterView:
 
     @property
     def sites(self) -> int:
+        """How many sites there are."""
         return len(self.site_idle)
 
 
