@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.control.placement import SiteCount, changes
+from sluice.control.placement import Executor, SiteCount, changes
 from sluice.engine.blobs import BLOBS_DDL
 from sluice.engine.epochs import Exchange, Report
 from sluice.engine.site import SiteTask
@@ -20,6 +21,8 @@ from sluice.model.errors import SluiceError
 from sluice.spark.anchors import let_go, place
 from sluice.spark.executors import Cluster, placed_tasks
 from sluice.state.workspace import Workspace
+
+log = logging.getLogger(__name__)
 
 _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # it would merge the sites' partitions
@@ -49,6 +52,7 @@ class Sites:
         self.anchors = place(self.session, count, self.executors)
         self._ran_on = self.anchors.processes
         self._epochs_since = 0
+        self._epoch_run = -1
         self.session.conf.set("spark.sql.shuffle.partitions", count)
 
     @property
@@ -87,6 +91,7 @@ class Sites:
                 raise
             return ""  # whoever was lost meanwhile is missed at the next look
         known, self.executors = self.executors, executors
+        log_changes(known, executors)
         if self.anchors is before:
             return ""
         before.frame.unpersist()
@@ -109,6 +114,9 @@ class Sites:
         """The exchange over one micro-batch; without one it is for input that waits at the sites."""
 
         def run(split: SplitTask, site: SiteTask) -> list[Report]:
+            if site.number == self._epoch_run:
+                log.info("epoch %d is run again: its sites got what different attempts had sent", site.number)
+            self._epoch_run = site.number
             for attempt in range(_ATTEMPTS):
                 try:
                     rows = self._job(batch, split, site).collect()
@@ -116,6 +124,7 @@ class Sites:
                 except Py4JJavaError as failure:
                     if attempt + 1 == _ATTEMPTS or not _beyond_retries(failure):
                         raise
+                    log.info("epoch %d is run again: Spark gave its job up, as executors were lost", site.number)
             if len(rows) != self.count * site.plan.levels:
                 raise SluiceError(f"{len(rows)} of {self.count * site.plan.levels} reports of sites arrived")
             return [json.loads(bytes(row["payload"])) for row in rows]
@@ -160,6 +169,16 @@ class Sites:
         executors = self.cluster.look()
         if executors:  # else nobody is there to remove anything
             placed_tasks(self.session.sparkContext, executors).mapPartitions(clean).count()
+
+
+def log_changes(before: Sequence[Executor], now: Sequence[Executor]) -> None:
+    """A line for each executor that is lost or has joined."""
+    for executor in before:
+        if executor not in now:
+            log.info("executor %s on %s is lost", executor.id, executor.host)
+    for executor in now:
+        if executor not in before:
+            log.info("executor %s on %s has joined, with %d slots", executor.id, executor.host, executor.slots)
 
 
 def _beyond_retries(failure: Py4JJavaError) -> bool:
