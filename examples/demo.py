@@ -4,8 +4,9 @@
 
 Trades and quotes come as Parquet files at a steady rate. Eight rows in ten belong to two symbols in ten, rows arrive
 out of order by up to `DELAY`, and some trades are planted far too late, so that Sluice has to drop and count them. Four
-sites share the work; every row is given a service time by `slowDown`, so that four sites can be told apart on however
-few processors, and after a while one site takes `SLOWER` times as long. Both answers are held against batch queries.
+sites share the work; every row is given a service time by `sluice.experiments.slowDown`, so that four sites can be told
+apart on however few processors, and after a while one site takes `SLOWER` times as long. Both answers are held against
+batch queries.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from sluice import Flow
-from sluice.api.query import Query
+from sluice import Flow, Query
 from sluice.dashboard.chart import Axis, Line, Mark, chart
 from sluice.dashboard.progress_view import Seen
 from sluice.dashboard.terminal import watch
+from sluice.experiments import slowDown
 
 SYMBOLS, HOT = 100_000, 20_000
 SECONDS_PER_FILE = 10  # of event time
@@ -149,7 +150,7 @@ def feed(query: Query, source: Path, home: Path, files: int, fed: Fed) -> None:
         for number in range(AT_ONCE, files):
             time.sleep(max(0.0, began + (number - AT_ONCE + 1) * EVERY - time.time()))
             if number == files // 3:
-                query.slowDown(SLOW_SITE, f"{float(SERVICE.split()[0]) * SLOWER} microseconds")
+                slowDown(query, SLOW_SITE, f"{float(SERVICE.split()[0]) * SLOWER} microseconds")
                 fed.slow = time.time()
             arrive(source, home, number, fed)
         query.processAllAvailable()
@@ -173,7 +174,7 @@ def run(spark: SparkSession, home: Path, policy: str, files: int, rows: int) -> 
         arrive(home, mine, number, fed)
     query = started(spark, mine, policy)
     for site in range(SITES):
-        query.slowDown(site, SERVICE)
+        slowDown(query, site, SERVICE)
     feeder = threading.Thread(target=feed, args=(query, home, mine, files, fed), daemon=True)
     feeder.start()
     seen = watch(query, sys.stdout)

@@ -11,11 +11,12 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 from oracle import on_time
-from specs import FLOW, SECOND, TIME
+from specs import REGISTRY, SECOND, TIME
 from test_group_by import last_of, rounded, source, windows_of
 
 from sluice.api.joining import build_join
-from sluice.api.stream import StreamHandle, applied
+from sluice.api.relation import result_of
+from sluice.api.stream import DataStream
 from sluice.model.plan import Plan, plan_of
 
 Marks = dict[str, int]
@@ -70,7 +71,7 @@ def _delay(rng: np.random.Generator) -> int:
     return int(rng.choice([0, 2 * SECOND, 30 * SECOND]))
 
 
-def _flow(name: str, results: list[StreamHandle], *oracles: Callable[[Marks], str]) -> TestedFlow:
+def _flow(name: str, results: list[DataStream], *oracles: Callable[[Marks], str]) -> TestedFlow:
     return TestedFlow(name, plan_of([r.relation for r in results]), oracles)
 
 
@@ -86,7 +87,7 @@ def _joined(names: str, before: int, after: int, where: str | None = None) -> st
     return f"SELECT {columns} FROM {', '.join(names)} WHERE {' AND '.join(conditions)}"
 
 
-def _pairs(rng: np.random.Generator) -> tuple[StreamHandle, StreamHandle, StreamHandle, str]:
+def _pairs(rng: np.random.Generator) -> tuple[DataStream, DataStream, DataStream, str]:
     a, b = source("a", delay=_delay(rng)), source("b", delay=_delay(rng))
     before, after = (int(n) for n in rng.integers(0, 20, 2))
     where = "a.v >= b.v" if rng.random() < 0.3 else None
@@ -110,7 +111,7 @@ def kept_for_good(rng: np.random.Generator) -> TestedFlow:
 def three_way(rng: np.random.Generator) -> TestedFlow:
     streams = [source(name, delay=_delay(rng)) for name in "abc"]
     within = int(rng.integers(0, 6))
-    triples = applied(FLOW, *build_join(streams, "k", f"{within} seconds", None))  # type: ignore[arg-type]
+    triples = DataStream(REGISTRY, "", result_of(*build_join(streams, "k", f"{within} seconds", None)))
     return _flow("three-way join", [triples], lambda marks: _joined("abc", within, within))
 
 

@@ -88,6 +88,7 @@ def run(
 def disturb(query: Any, sites: int, seed: int) -> None:
     """Whatever a user may ask of a running query, at random moments until it ends."""
     from sluice import FlowError
+    from sluice.experiments import slowDown
 
     rng = random.Random(seed)
     while query.isActive:
@@ -96,7 +97,7 @@ def disturb(query: Any, sites: int, seed: int) -> None:
             if rng.random() < 0.5:
                 query.setSiteMemory(site, rng.choice(["0", "16k", "64k", "64m"]))
             if rng.random() < 0.3:
-                query.slowDown(site, rng.choice(["0 seconds", "100 microseconds", "400 microseconds"]))
+                slowDown(query, site, rng.choice(["0 seconds", "100 microseconds", "400 microseconds"]))
             for _ in range(rng.randrange(4)):
                 query.move(rng.randrange(UNITS), rng.randrange(sites))
         time.sleep(rng.uniform(0.1, 1.0))

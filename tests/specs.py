@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from sluice.api.stream import StreamHandle
+from sluice.api.relation import Registry
+from sluice.api.stream import DataStream
 from sluice.expressions import compile_condition
 from sluice.model.join import JoinSpec, Leg
 from sluice.model.plan import Relation
@@ -17,13 +19,14 @@ SECOND = 1_000_000
 TIME = pa.timestamp("us", "UTC")
 
 
-FLOW = SimpleNamespace(spark=SimpleNamespace(conf=SimpleNamespace(get=lambda key: "UTC")), name="flow", sources={})
-"""In place of a Flow, which needs a Spark session: all that building a stream asks of it is the time zone."""
+SESSION: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda key: "UTC"))
+REGISTRY = Registry(SESSION, "flow")
+"""A flow's, without a Spark session: all that building a stream asks of one is the time zone."""
 
 
-def handle(s: Stream) -> StreamHandle:
+def handle(s: Stream) -> DataStream:
     """A stream as users hold it."""
-    return StreamHandle(FLOW, s.name, Relation(s, (), s))  # type: ignore[arg-type]
+    return DataStream(REGISTRY, s.name, Relation(s, (), s))
 
 
 def stream(name: str, key: pa.DataType | None = None, delay: int | None = 0) -> Stream:

@@ -22,7 +22,9 @@ import pytest
 from pyspark.sql.readwriter import DataFrameReader
 
 import sluice
+from scripts import options_page
 from sluice.cli import main as cli
+from sluice.spark.sources import SPARK_FILE_OPTIONS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -238,6 +240,13 @@ def test_every_page_is_in_the_index() -> None:
     listed = {(INDEX.parent / target).resolve() for target in links(INDEX)}
     missing = [name(page) for page in PAGES if page.parts[len(ROOT.parts)] == "docs" and page not in {*listed, INDEX}]
     assert not missing
+
+
+def test_the_options_are_those_of_the_code() -> None:
+    written = options_page.PAGE.read_text(encoding="utf-8")
+    assert written == options_page.write_tables(written), "docs/options.md is old; run python scripts/options_page.py"
+    for name in SPARK_FILE_OPTIONS:
+        assert f"`{name}`" in written
 
 
 def links(page: Path) -> list[str]:

@@ -20,7 +20,7 @@ from oracle import multiset, on_time
 from specs import KEYS, SECOND, TIME, handle, stream
 from test_exact import Wanderer
 
-from sluice.api.stream import StreamHandle
+from sluice.api.stream import DataStream
 from sluice.model.errors import FlowError
 from sluice.model.plan import plan_of
 from sluice.model.stream import Stream
@@ -41,13 +41,13 @@ EVERYTHING = {
 }
 
 
-def source(name: str, key: pa.DataType | None = None, delay: int | None = 0) -> StreamHandle:
+def source(name: str, key: pa.DataType | None = None, delay: int | None = 0) -> DataStream:
     schema = pa.schema([("k", key or pa.int64()), ("ts", TIME), ("v", pa.int64()), ("w", pa.float64())])
     return handle(Stream(name, schema, "ts", delay))
 
 
 @st.composite
-def rows(draw: st.DrawFn, origin: StreamHandle, values: Any, around: int, spread: int) -> pa.Table:
+def rows(draw: st.DrawFn, origin: DataStream, values: Any, around: int, spread: int) -> pa.Table:
     """Rows of an epoch: no two at one time, so that their order is theirs alone. Later epochs may repeat a time."""
     times = draw(st.lists(st.integers(max(0, around - spread), around + spread), max_size=12, unique=True))
     count = len(times)
@@ -63,7 +63,7 @@ Oracle = Callable[[duckdb.DuckDBPyConnection, dict[str, int]], str]
 
 
 def check(
-    data: st.DataObject, results: list[StreamHandle], sources: list[tuple[StreamHandle, Any]], oracles: list[Oracle]
+    data: st.DataObject, results: list[DataStream], sources: list[tuple[DataStream, Any]], oracles: list[Oracle]
 ) -> None:
     """Random epochs through the engine, restarted at will; each output equals its SQL over the rows on time.
 

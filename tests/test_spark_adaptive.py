@@ -16,6 +16,7 @@ from arrivals import arrive, ticks
 from oracle import multiset
 
 from sluice import Flow, FlowError
+from sluice.experiments import slowDown
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 
@@ -80,7 +81,7 @@ def test_a_unit_moved_by_hand_is_where_it_was_sent(spark: Any, tmp_path: Path) -
     with pytest.raises(FlowError, match="size is not a size: 'much'"):
         query.setSiteMemory(1, "much")
     with pytest.raises(FlowError, match="a site is given by its number, not by None"):
-        query.slowDown(None, "1 second")
+        slowDown(query, None, "1 second")
     query.move(unit=np.int64(2), site=1)
     for table in TRADES[3:]:
         arrive(tmp_path / "trades", table)
@@ -88,7 +89,11 @@ def test_a_unit_moved_by_hand_is_where_it_was_sent(spark: Any, tmp_path: Path) -
     assert query.routing()[2] == 1
     assert [d["policy"] for d in query.decisions()] == ["you"]
     query.stop()
-    for late in (lambda: query.move(2, 0), lambda: query.setSiteMemory(0, "1m"), lambda: query.slowDown(0, "1 second")):
+    for late in (
+        lambda: query.move(2, 0),
+        lambda: query.setSiteMemory(0, "1m"),
+        lambda: slowDown(query, 0, "1 second"),
+    ):
         with pytest.raises(FlowError, match="the query has ended"):
             late()
     assert_exact(tmp_path)
@@ -115,7 +120,7 @@ def behind(spark: Any, root: Path) -> Any:
     arrive(root / "trades", TRADES[0])
     writer = sums(spark, root).options(epochBudget="20 milliseconds").trigger(processingTime="0 seconds")
     query = writer.start()
-    query.slowDown(0, "3 milliseconds")
+    slowDown(query, 0, "3 milliseconds")
     arrive(root / "trades", *TRADES[1:])
     until("backlog", lambda: waits(query) and rows_in(query) == EPOCHS * 80)
     return query
@@ -127,7 +132,7 @@ def test_budget_memory_and_moves_at_once(spark: Any, tmp_path: Path) -> None:
     query = writer.trigger(processingTime="0 seconds").start()
     query.processAllAvailable()
     for number, limit in enumerate(("0", "64m", "4k")):
-        query.slowDown(number % 2, "1 millisecond")
+        slowDown(query, number % 2, "1 millisecond")
         query.setSiteMemory(number % 2, limit)
         query.move(number, 1 - query.routing()[number])
         arrive(tmp_path / "trades", *TRADES[1 + 2 * number : 3 + 2 * number])
@@ -146,7 +151,7 @@ def test_budget_memory_and_moves_at_once(spark: Any, tmp_path: Path) -> None:
 
 def test_a_query_without_new_input_catches_up_by_itself(spark: Any, tmp_path: Path) -> None:
     query = behind(spark, tmp_path)
-    query.slowDown(0, "0 seconds")
+    slowDown(query, 0, "0 seconds")
     until("end of the backlog", lambda: not waits(query))
     assert any(r.stats.catch_up for r in records(query))
     query.stop()

@@ -8,6 +8,7 @@ from typing import Any
 from benchmarks.adapt.bench import EIGHT, SLOWED_TO, WARM, Bench
 from benchmarks.adapt.outcome import Bar, Chart, Outcome, over_time, rate
 from benchmarks.adapt.running import Contender, Run, Step
+from sluice.experiments import slowDown
 
 FASTER = 1.5
 STAYS = 2  # epochs for which a site is slow
@@ -54,7 +55,7 @@ def slow_next(turn: int, service: float) -> Step:
     """The load leaves the site before and comes to the next."""
 
     def step(query: Any) -> None:
-        query.slowDown((turn - 1) % EIGHT, f"{service * 1e6} microseconds")
-        query.slowDown(turn % EIGHT, f"{service / SLOWED_TO * 1e6} microseconds")
+        slowDown(query, (turn - 1) % EIGHT, f"{service * 1e6} microseconds")
+        slowDown(query, turn % EIGHT, f"{service / SLOWED_TO * 1e6} microseconds")
 
     return step

@@ -19,6 +19,7 @@ from benchmarks.adapt.rows import STREAMS, Rows, linked, prepared
 from benchmarks.adapt.turns import Turns
 from benchmarks.session import scratch
 from sluice import Flow
+from sluice.experiments import slowDown
 
 PERIOD = 0.05  # seconds between two looks at the journal
 COLLECT = "2 seconds"
@@ -135,7 +136,7 @@ class Stage:
         query = self._started(contender, rows, setup, here, memory.directory, feeder is None)
         try:
             for site in range(setup.sites if setup.service else 0):
-                query.slowDown(site, f"{setup.service * 1e6} microseconds")
+                slowDown(query, site, f"{setup.service * 1e6} microseconds")
             watched = _Watched(Watch(here / "ck", time.time()), steps, query)
             watched.until_over(feeder)
             return watched

@@ -15,6 +15,7 @@ from benchmarks.adapt.bench import EIGHT, SLOWED_TO, WARM, Bench
 from benchmarks.adapt.epochs import Epoch
 from benchmarks.adapt.outcome import Bar, Chart, Outcome, over_time, rate, seconds
 from benchmarks.adapt.running import HYBRID, STATIC, Run, Setup
+from sluice.experiments import slowDown
 
 RECOVERED, WITHIN = 0.9, 20  # share of the capacity left, and the epochs until it is there
 STEADY = 15  # epochs after which the rate counts as the one that stays
@@ -57,7 +58,7 @@ def slow(bench: Bench, slowed: int) -> Outcome:
 
     def disturb(query: Any) -> None:
         for site in range(slowed):
-            query.slowDown(site, f"{setup.service / SLOWED_TO * 1e6} microseconds")
+            slowDown(query, site, f"{setup.service / SLOWED_TO * 1e6} microseconds")
 
     runs = [
         bench.stage.run(c, rows, setup, WARM + after[c.name], {WARM: disturb}) for c in bench.contenders(STATIC, HYBRID)

@@ -1,23 +1,61 @@
-"""Sluice: adaptive stateful streaming for PySpark."""
+"""Sluice: adaptive stateful streaming for PySpark.
+
+from sluice import Flow
+
+flow = Flow(spark, name="desk")
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from sluice.model.errors import CheckpointError, FlowError, SluiceError, StorageError
 from sluice.model.version import VERSION
 
 if TYPE_CHECKING:
     from sluice.api.flow import Flow
+    from sluice.api.query import Query
+    from sluice.api.stream import DataStream
+    from sluice.api.writer import DataStreamWriter
+    from sluice.model.actions import Move
+    from sluice.model.view import ClusterView
+    from sluice.policies import Policy
 
-__all__ = ["CheckpointError", "Flow", "FlowError", "SluiceError", "StorageError"]
+__all__ = [
+    "CheckpointError",
+    "ClusterView",
+    "DataStream",
+    "DataStreamWriter",
+    "Flow",
+    "FlowError",
+    "Move",
+    "Policy",
+    "Query",
+    "SluiceError",
+    "StorageError",
+    "__version__",
+]
 __version__ = VERSION
 
+_MODULES = {
+    "ClusterView": "sluice.model.view",
+    "DataStream": "sluice.api.stream",
+    "DataStreamWriter": "sluice.api.writer",
+    "Flow": "sluice.api.flow",
+    "Move": "sluice.model.actions",
+    "Policy": "sluice.policies",
+    "Query": "sluice.api.query",
+}
+"""Where the names are that load more than the errors: Python workers import parts of this package, not its face."""
 
-def __getattr__(name: str) -> Any:
-    # Python workers import parts of this package only: they should not load the whole face
-    if name == "Flow":
-        from sluice.api.flow import Flow
 
-        return Flow
-    raise AttributeError(f"module 'sluice' has no attribute {name!r}")
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'sluice' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -9,10 +9,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.api.joining import Keys, Within, build_join
+from sluice.api.joining import Duration, Keys, Within, build_join
 from sluice.api.query import Query
-from sluice.api.stream import StreamHandle, applied
-from sluice.api.writer import DataStreamWriter, start
+from sluice.api.relation import Registry, result_of
+from sluice.api.starting import start_query
+from sluice.api.stream import DataStream
+from sluice.api.writer import DataStreamWriter
 from sluice.engine.split import FileFormat
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
@@ -21,6 +23,7 @@ from sluice.model.stream import HIDDEN, Stream
 from sluice.sources.files import FORMATS, FileOptions, infer_schema, is_there
 from sluice.spark.sources import SPARK_FILE_OPTIONS, Source, can_be_rows
 from sluice.spark.types import arrow_schema, given_schema
+from sluice.sql import translate
 
 
 class Flow:
@@ -28,19 +31,26 @@ class Flow:
 
     `flow.readStream` takes any streaming DataFrame, `flow.readFiles` files as they arrive; both give a stream that can
     be joined with others.
+
+        flow = Flow(spark, name="desk")
+        trades = flow.readFiles("trades", "in/trades", eventTime="ts", delay="5 seconds")
+        quotes = flow.readFiles("quotes", "in/quotes", eventTime="ts", delay="5 seconds")
+        pairs = trades.join(quotes, on="symbol", within="30 seconds")
     """
 
     def __init__(self, spark: SparkSession, name: str = "flow") -> None:
         if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
             raise FlowError("Flow needs a classic SparkSession (Spark Connect sessions are not supported)")
         self.spark, self.name = spark, name
-        self.sources: dict[str, Source] = {}
+        self._registry = Registry(spark, name)
 
-    def readStream(self, name: str, df: DataFrame, eventTime: str, delay: Any = "0 seconds") -> StreamHandle:
+    def readStream(self, name: str, df: DataFrame, eventTime: str, delay: Duration | None = "0 seconds") -> DataStream:
         """Register a streaming DataFrame.
 
         A row is late when its event time lies below the greatest event time that earlier epochs saw in the stream,
         minus `delay`; late rows are dropped and counted. `delay=None` drops nothing and keeps state for good.
+
+            trades = flow.readStream("trades", spark.readStream.schema(columns).parquet("in"), eventTime="ts")
         """
         self._check_name(name)
         if not isinstance(df, DataFrame):
@@ -49,7 +59,7 @@ class Flow:
             raise FlowError(
                 f"stream {name!r} was given a batch DataFrame; use spark.readStream, or flow.readFiles for files"
             )
-        stream = _stream(name, arrow_schema(name, df.schema), eventTime, delay)
+        stream = _describe_stream(name, arrow_schema(name, df.schema), eventTime, delay)
         return self._register(Source(stream, frame=df))
 
     def readFiles(
@@ -58,15 +68,17 @@ class Flow:
         path: str,
         format: str = "parquet",
         eventTime: str = "",
-        delay: Any = "0 seconds",
+        delay: Duration | None = "0 seconds",
         schema: Any = None,
         **options: Any,
-    ) -> StreamHandle:
+    ) -> DataStream:
         """Register files that arrive in a directory; they are read as Arrow and never become rows of Spark.
 
         Spark tracks the files: its options (maxFilesPerTrigger, pathGlobFilter, …) are taken as they are. Others, such
         as `header` for CSV, belong to the format and mean what they mean in Spark; what only Spark can read in their
         way, it reads as rows. Without `schema` the columns are those of a file already there.
+
+            flow.readFiles("trades", "in/trades", format="csv", eventTime="ts", schema="symbol string, ts timestamp")
         """
         self._check_name(name)
         if "://" not in path and not path.startswith("file:"):
@@ -78,7 +90,7 @@ class Flow:
         tracking = {k: v for k, v in options.items() if k in SPARK_FILE_OPTIONS}
         reading = {k: _option_text(v) for k, v in options.items() if k not in SPARK_FILE_OPTIONS}
         if format in ("csv", "json") and "timezone" not in {option.lower() for option in reading}:
-            reading["timeZone"] = str(self.spark.conf.get("spark.sql.session.timeZone"))
+            reading["timeZone"] = self._registry.time_zone
         try:
             how = FileOptions.of(format, reading)
         except FlowError as problem:
@@ -89,10 +101,10 @@ class Flow:
         if schema is None and how.why_spark:
             raise FlowError(f"stream {name!r} needs schema=: Spark reads it, because of {', '.join(how.why_spark)}")
         if schema is None:
-            found = infer_schema(name, path, format, reading, str(options.get("pathGlobFilter", "*")))
+            columns = infer_schema(name, path, format, reading, str(options.get("pathGlobFilter", "*")))
         else:
-            found = given_schema(name, schema)
-        stream, how = _stream(name, found, eventTime, delay), how.for_columns(format, found)
+            columns = given_schema(name, schema)
+        stream, how = _describe_stream(name, columns, eventTime, delay), how.for_columns(format, columns)
         source = Source(stream, None, path, FileFormat(format, reading), tracking, how)
         if how.why_spark and not can_be_rows(source):
             raise FlowError(
@@ -103,46 +115,51 @@ class Flow:
 
     def join(
         self,
-        streams: Sequence[StreamHandle],
+        streams: Sequence[DataStream],
         on: Keys | None = None,
         within: Within | None = None,
         where: str | None = None,
-    ) -> StreamHandle:
-        """Join several streams: combinations of one row each with equal keys, all within `within` of the newest."""
-        return applied(self, *build_join(list(streams), on, within, where))
+    ) -> DataStream:
+        """Join several streams: combinations of one row each with equal keys, all within `within` of the newest.
 
-    def sql(self, text: str) -> StreamHandle:
-        """What a SQL query over the flow's streams describes: joins and windowed group-bys, see docs/sql.md."""
-        from sluice.sql import translate
+        flow.join([bank1, bank2, bank3], on="currency", within="1 minute")
+        """
+        return DataStream(self._registry, "", result_of(*build_join(list(streams), on, within, where)))
 
-        handles = {name: self._handle(source) for name, source in self.sources.items()}
-        found: StreamHandle = translate(text, handles, self.join)
-        return found
+    def sql(self, text: str) -> DataStream:
+        """What a SQL query over the flow's streams describes: joins and windowed group-bys, see docs/sql.md.
+
+        flow.sql("SELECT symbol, price FROM trades WHERE size > 10")
+        """
+        streams = {name: self._stream_of(source) for name, source in self._registry.sources.items()}
+        return translate(text, streams, self.join)
 
     def start(self, *writers: DataStreamWriter) -> Query:
         """Start several writers as one query: every source is read once, what they share is computed once.
 
         Its checkpoint, sites, trigger and policy may be said by any of the writers.
+
+            flow.start(pairs.writeStream.format("console"), bars.writeStream.format("noop"))
         """
         if not writers or not all(isinstance(w, DataStreamWriter) for w in writers):
             raise FlowError("flow.start takes writers that are not started: flow.start(pairs.writeStream.format(…), …)")
-        return start(writers)
+        return start_query([w.choices() for w in writers])
 
     def _check_name(self, name: str) -> None:
         if not isinstance(name, str) or not name.isidentifier():
             raise FlowError(f"a stream's name must be a plain word such as 'trades', not {name!r}")
-        if name in self.sources:
+        if name in self._registry.sources:
             raise FlowError(f"there is a stream {name!r} in this flow already; give each its own name")
 
-    def _register(self, source: Source) -> StreamHandle:
-        self.sources[source.stream.name] = source
-        return self._handle(source)
+    def _register(self, source: Source) -> DataStream:
+        self._registry.sources[source.stream.name] = source
+        return self._stream_of(source)
 
-    def _handle(self, source: Source) -> StreamHandle:
-        return StreamHandle(self, source.stream.name, Relation(source.stream, (), source.stream))
+    def _stream_of(self, source: Source) -> DataStream:
+        return DataStream(self._registry, source.stream.name, Relation(source.stream, (), source.stream))
 
 
-def _stream(name: str, schema: pa.Schema, event_time: str, delay: Any) -> Stream:
+def _describe_stream(name: str, schema: pa.Schema, event_time: str, delay: Duration | None) -> Stream:
     seen: set[str] = set()
     for column in schema.names:
         if column in seen:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
 
 import pyarrow as pa
 
+from sluice.api.relation import NamedRelation
 from sluice.expressions import compile_condition
 from sluice.kernels.hashing import is_hashable
 from sluice.model.durations import microseconds
@@ -16,27 +17,27 @@ from sluice.model.join import JoinSpec, Leg
 from sluice.model.plan import Relation
 from sluice.model.stream import Input, Stream
 
-if TYPE_CHECKING:
-    from sluice.api.stream import StreamHandle
-
 Keys = str | Sequence[str] | Mapping[str, str | Sequence[str]]
-Within = Any
+"""Key columns: the same of every stream, or by stream."""
+Duration = str | timedelta
+Within = Duration | tuple[Duration, Duration]
+"""A bound either way; or how much earlier and how much later."""
 
 
 def build_join(
-    handles: Sequence[StreamHandle], on: Keys | None, within: Within | None, where: str | None
+    sides: Sequence[NamedRelation], on: Keys | None, within: Within | None, where: str | None
 ) -> tuple[JoinSpec, tuple[Relation, ...]]:
     """The join of these streams, checked, and the relations it takes in."""
-    if len(handles) < 2:
+    if len(sides) < 2:
         raise FlowError("a join needs at least two streams")
-    for handle in handles:
-        if not isinstance(getattr(handle, "relation", None), Relation):
-            raise FlowError(f"only streams of a flow can be joined, not {type(handle).__name__}")
-        if not handle.name:
+    for side in sides:
+        if not isinstance(side, NamedRelation):
+            raise FlowError(f"only streams of a flow can be joined, not {type(side).__name__}")
+        if not side.name:
             raise FlowError("a result needs a name before it can be joined: result.alias('name')")
-        if handle.flow is not handles[0].flow:
-            raise FlowError(f"stream {handle.name!r} belongs to another Flow; register it in this one")
-    names = [h.name for h in handles]
+        if side.registry is not sides[0].registry:
+            raise FlowError(f"stream {side.name!r} belongs to another Flow; register it in this one")
+    names = [s.name for s in sides]
     for name in names:
         if names.count(name) > 1:
             raise FlowError(f"{name!r} stands twice in this join; name one side: {name}.alias('other')")
@@ -44,18 +45,18 @@ def build_join(
         raise FlowError("a join needs on=, the key column or columns with equal values on every side")
     if within is None:
         raise FlowError("a join of streams needs within=, for example within='30 seconds'")
-    keys = {h.name: _keys_of(h, on, names) for h in handles}
-    kinds = _key_types(handles, keys)
-    _check_event_times(handles)
-    relations = list(dict.fromkeys(h.relation for h in handles))
-    streams = [_named(r, handles) for r in relations]
+    keys = {s.name: _keys_of(s, on, names) for s in sides}
+    kinds = _key_types(sides, keys)
+    _check_event_times(sides)
+    relations = list(dict.fromkeys(s.relation for s in sides))
+    streams = [_named(r, sides) for r in relations]
     inputs: list[Input] = []
     legs = []
-    for handle in handles:
-        wanted = Input(relations.index(handle.relation), keys[handle.name])
-        if wanted not in inputs:
-            inputs.append(wanted)
-        legs.append(Leg(handle.name, inputs.index(wanted)))
+    for side in sides:
+        input_ = Input(relations.index(side.relation), keys[side.name])
+        if input_ not in inputs:
+            inputs.append(input_)
+        legs.append(Leg(side.name, inputs.index(input_)))
     reach = _reach(within, names)
     spec = JoinSpec(tuple(streams), tuple(inputs), tuple(legs), kinds, reach)
     output = spec.output_schema()
@@ -63,76 +64,73 @@ def build_join(
         twice = next(n for n in output.names if output.names.count(n) > 1)
         raise FlowError(f"two result columns would be named {twice!r}; rename a stream or a column")
     if where is not None:
-        zone = str(handles[0].flow.spark.conf.get("spark.sql.session.timeZone"))
-        condition = compile_condition(where, _resolver(handles), output, time_zone=zone)
+        zone = sides[0].registry.time_zone
+        condition = compile_condition(where, _resolver(sides), output, time_zone=zone)
         spec = replace(spec, where=condition)
     return spec, tuple(relations)
 
 
-def _named(relation: Relation, handles: Sequence[StreamHandle]) -> Stream:
+def _named(relation: Relation, sides: Sequence[NamedRelation]) -> Stream:
     """A result is called by its alias, a registered stream by its own name."""
     if isinstance(relation.origin, Stream):
         return relation.stream
-    return replace(relation.stream, name=next(h.name for h in handles if h.relation is relation))
+    return replace(relation.stream, name=next(s.name for s in sides if s.relation is relation))
 
 
-def _keys_of(handle: StreamHandle, on: Keys, names: list[str]) -> tuple[str, ...]:
+def _keys_of(side: NamedRelation, on: Keys, names: list[str]) -> tuple[str, ...]:
     if isinstance(on, Mapping):
         unknown = [n for n in on if n not in names]
         if unknown:
             raise FlowError(f"on= names {unknown[0]!r}, which is not in this join; it joins {', '.join(names)}")
-        if handle.name not in on:
-            raise FlowError(f"on= says nothing of stream {handle.name!r}; give its key column too")
-        mine: Any = on[handle.name]
+        if side.name not in on:
+            raise FlowError(f"on= says nothing of stream {side.name!r}; give its key column too")
+        columns: object = on[side.name]
     else:
-        mine = on
-    named = [mine] if isinstance(mine, str) else list(mine) if isinstance(mine, (list, tuple)) else None
-    if named is None or not all(isinstance(k, str) for k in named):
-        raise FlowError(f"on= takes names of columns, one or a list, for stream {handle.name!r}; not {mine!r}")
-    keys = tuple(named)
+        columns = on
+    keys = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, list | tuple) else None
+    if keys is None or not all(isinstance(k, str) for k in keys):
+        raise FlowError(f"on= takes names of columns, one or a list, for stream {side.name!r}; not {columns!r}")
     if not keys:
         raise FlowError("on= is empty; give at least one key column")
     for key in keys:
-        if key not in handle.columns:
-            raise FlowError(
-                f"stream {handle.name!r} has no column {key!r} to join on; it has {', '.join(handle.columns)}"
-            )
+        if key not in side.columns:
+            raise FlowError(f"stream {side.name!r} has no column {key!r} to join on; it has {', '.join(side.columns)}")
     return keys
 
 
-def _key_types(handles: Sequence[StreamHandle], keys: Mapping[str, tuple[str, ...]]) -> tuple[pa.DataType, ...]:
-    first = handles[0]
-    for handle in handles:
-        if len(keys[handle.name]) != len(keys[first.name]):
+def _key_types(sides: Sequence[NamedRelation], keys: Mapping[str, tuple[str, ...]]) -> tuple[pa.DataType, ...]:
+    first = sides[0]
+    for side in sides:
+        if len(keys[side.name]) != len(keys[first.name]):
             raise FlowError(
-                f"on= gives {len(keys[first.name])} key columns for {first.name!r} and {len(keys[handle.name])} for "
-                f"{handle.name!r}"
+                f"on= gives {len(keys[first.name])} key columns for {first.name!r} and {len(keys[side.name])} for "
+                f"{side.name!r}"
             )
     kinds = []
     for position, key in enumerate(keys[first.name]):
         common = first.stream.schema.field(key).type
-        for handle in handles:
-            column = keys[handle.name][position]
-            kind = handle.stream.schema.field(column).type
+        for side in sides:
+            column = keys[side.name][position]
+            kind = side.stream.schema.field(column).type
             if not is_hashable(kind):
                 raise FlowError(
-                    f"column {column!r} of stream {handle.name!r} has type {kind}, which cannot be a key; use its "
+                    f"column {column!r} of stream {side.name!r} has type {kind}, which cannot be a key; use its "
                     "fields as several key columns"
                 )
-            merged = common_type(common, kind)
+            merged = common_key_type(common, kind)
             if merged is None:
                 raise FlowError(
-                    f"{first.name}.{key} ({common}) and {handle.name}.{column} ({kind}) cannot be compared; cast one"
+                    f"{first.name}.{key} ({common}) and {side.name}.{column} ({kind}) cannot be compared; cast one"
                 )
             common = merged
         kinds.append(common)
     return tuple(kinds)
 
 
-def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+def common_key_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     """The type in which two key columns are compared without loss, None if there is none.
 
-    >>> common_type(pa.int32(), pa.int64()), common_type(pa.string(), pa.int64())
+    >>> common_key_type(pa.int32(), pa.int64()), common_key_type(pa.string(), pa.int64())
     (DataType(int64), None)
     """
     if a == b:
@@ -165,21 +163,21 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _check_event_times(handles: Sequence[StreamHandle]) -> None:
+def _check_event_times(sides: Sequence[NamedRelation]) -> None:
     def zoned(s: Stream) -> bool:
         return s.schema.field(s.event_time).type.tz is not None
 
-    first = handles[0]
-    for handle in handles:
-        if zoned(handle.stream) != zoned(first.stream):
+    first = sides[0]
+    for side in sides:
+        if zoned(side.stream) != zoned(first.stream):
             raise FlowError(
-                f"event times {first.name}.{first.event_time} and {handle.name}.{handle.event_time} "
+                f"event times {first.name}.{first.event_time} and {side.name}.{side.event_time} "
                 "cannot be compared: one is TIMESTAMP, the other TIMESTAMP_NTZ; cast one"
             )
 
 
 def _reach(within: Within, names: list[str]) -> tuple[tuple[int, ...], ...]:
-    if isinstance(within, (tuple, list)):
+    if isinstance(within, tuple | list):
         if len(within) != 2:
             raise FlowError("within= takes one duration or a pair (how much earlier, how much later)")
         if len(names) != 2:
@@ -190,32 +188,30 @@ def _reach(within: Within, names: list[str]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(0 if i == j else bound for j in range(len(names))) for i in range(len(names)))
 
 
-def _resolver(handles: Sequence[StreamHandle]) -> Any:
+def _resolver(sides: Sequence[NamedRelation]) -> Callable[[str | None, str], str]:
     """Names in `where` → result columns."""
 
     def resolve(stream: str | None, column: str) -> str:
         if stream is not None:
-            for handle in handles:
-                if handle.name.lower() == stream.lower():
-                    return f"{handle.name}_{_column(handle, column)}"
-            known = ", ".join(h.name for h in handles)
+            for side in sides:
+                if side.name.lower() == stream.lower():
+                    return _result_column(side, column)
+            known = ", ".join(s.name for s in sides)
             raise FlowError(f"where= names {stream}.{column}, but this join has no stream {stream!r}; it joins {known}")
-        having = [h for h in handles if column.lower() in (n.lower() for n in h.columns)]
+        having = [s for s in sides if s.find_column(column) is not None]
         if not having:
             raise FlowError(f"where= names {column!r}, which is a column of none of the joined streams")
         if len(having) > 1:
-            choices = " or ".join(f"{h.name}.{column}" for h in having)
+            choices = " or ".join(f"{s.name}.{column}" for s in having)
             raise FlowError(f"where= names {column!r}, which is ambiguous; write {choices}")
-        return f"{having[0].name}_{_column(having[0], column)}"
+        return _result_column(having[0], column)
 
     return resolve
 
 
-def _column(handle: StreamHandle, column: str) -> str:
-    names = handle.columns
-    if column in names:
-        return column
-    for name in names:
-        if name.lower() == column.lower():
-            return str(name)
-    raise FlowError(f"where= names {handle.name}.{column}, but stream {handle.name!r} has only {', '.join(names)}")
+def _result_column(side: NamedRelation, column: str) -> str:
+    name = side.find_column(column)
+    if name is None:
+        columns = ", ".join(side.columns)
+        raise FlowError(f"where= names {side.name}.{column}, but stream {side.name!r} has only {columns}")
+    return f"{side.name}_{name}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from sluice.api.options import describe_options
 from sluice.control.vetting import no_such, vet
 from sluice.model.actions import Move, whole
-from sluice.model.durations import seconds, size_in_bytes
+from sluice.model.durations import size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
 from sluice.spark.progress import caught_up, progress
@@ -14,32 +16,45 @@ from sluice.spark.running import RunningQuery
 
 
 class Query:
-    """A continuous query. Its names and their meaning are those of PySpark's StreamingQuery."""
+    """A continuous query. Its names and their meaning are those of PySpark's StreamingQuery.
 
-    def __init__(self, running: RunningQuery) -> None:
-        self._running = running
+    query = pairs.writeStream.format("noop").start()
+    query.processAllAvailable()
+    print(query.lastProgress["numOutputRows"], query.routing()[17])
+    query.move(unit=17, site=2)
+    query.stop()
+    """
+
+    def __init__(self, running: RunningQuery, options: Mapping[str, Any]) -> None:
+        self._running, self._options = running, options
 
     @property
     def id(self) -> str:
+        """Stays the same when the query is started again on its checkpoint."""
         return self._running.spark_query.id
 
     @property
     def runId(self) -> str:
+        """Of this run alone."""
         return self._running.spark_query.runId
 
     @property
     def name(self) -> str | None:
+        """What `queryName` said."""
         return self._running.spark_query.name
 
     @property
     def isActive(self) -> bool:
+        """Whether it runs, or has yet to process input that waits."""
         return bool(self._running.spark_query.isActive) or self._running.draining
 
     @property
     def status(self) -> dict[str, Any]:
+        """What Spark is doing for it right now."""
         return self._running.spark_query.status
 
     def exception(self) -> Exception | None:
+        """Why it failed; None if it did not."""
         return self._running.spark_query.exception() or self._running.failure
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
@@ -93,13 +108,6 @@ class Query:
         """How much state a site may keep in memory from the next epoch on, until the query ends ("512m")."""
         self._running.settings.controller.memory.set(self._site(site), size_in_bytes(size, "size"))
 
-    def slowDown(self, site: int, perRow: str) -> None:
-        """For experiments: have every row take this much longer at a site from the next epoch on ("45 microseconds").
-
-        The site sleeps, as if its machine were slow. "0 seconds" ends it.
-        """
-        self._running.settings.pace[self._site(site)] = seconds(perRow, "perRow")
-
     def explain(self) -> None:
         """Print what the query computes, where it stands and how it runs."""
         running, record = self._running, self._running.epochs.record
@@ -110,6 +118,7 @@ class Query:
             f"since epoch {record.routing.since}, policy {settings.controller.policy.name}"
         )
         print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {settings.checkpoint}")
+        print(f"Options: {describe_options(self._options)}")
         for stream, source in zip(plan.sources, running.sources, strict=True):
             print(f"Source {stream.name!r}: {source.how}")
         print(f"Last epoch: {record.number if record.number >= 0 else 'none yet'}")

@@ -3,86 +3,102 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sluice.api.relation import NamedRelation, add_step
 from sluice.expressions import ELSEWHERE, compile_condition, compile_expression, split_alias
 from sluice.model.errors import FlowError
-from sluice.model.stream import BySpark, Expression, Project, Stream
+from sluice.model.plan import Relation
+from sluice.model.stream import TIME_COLUMN, BySpark, Expression, Project, Stream
 from sluice.spark.sources import analysed, can_be_rows, quoted
 
-if TYPE_CHECKING:
-    from sluice.api.stream import StreamHandle
+
+def condition(rows: NamedRelation, text: str) -> Expression:
+    """A text that is true or false for every row."""
+    return _compile(compile_condition, rows, text, pa.bool_())
 
 
-def condition(handle: StreamHandle, text: str) -> Expression:
-    return _compiled(compile_condition, handle, text, pa.bool_())
+def expression(rows: NamedRelation, text: str) -> Expression:
+    """A text that has a value for every row."""
+    return _compile(compile_expression, rows, text, None)
 
 
-def expression(handle: StreamHandle, text: str) -> Expression:
-    return _compiled(compile_expression, handle, text, None)
-
-
-def _compiled(compile_: Callable[..., Expression], handle: StreamHandle, text: str, kind: Any) -> Expression:
+def _compile(
+    compile_: Callable[..., Expression], rows: NamedRelation, text: str, kind: pa.DataType | None
+) -> Expression:
     """The expression for Arrow; or, where Arrow has nothing for it and the rows may come from Spark, by Spark."""
     try:
-        return compile_(_text(text), resolver(handle), _schema(handle), time_zone=_zone(handle))
+        schema = pa.schema(rows.stream.shown)
+        return compile_(_text(text), resolver(rows), schema, time_zone=rows.registry.time_zone)
     except FlowError as problem:
-        found = _by_spark(handle, text) if ELSEWHERE in str(problem) else None
-        if found is None or kind not in (None, found.type):
+        by_spark = _by_spark(rows, text) if ELSEWHERE in str(problem) else None
+        if by_spark is None or kind not in (None, by_spark.type):
             raise
-        return found
+        return by_spark
 
 
-def _by_spark(handle: StreamHandle, text: str) -> BySpark | None:
+def _by_spark(rows: NamedRelation, text: str) -> BySpark | None:
     """The expression over a source's own columns, if Spark understands it; an operator's results never are its rows."""
-    origin = handle.relation.origin
-    source = handle.flow.sources.get(origin.name) if isinstance(origin, Stream) else None
+    origin = rows.relation.origin
+    source = rows.registry.sources.get(origin.name) if isinstance(origin, Stream) else None
     if not isinstance(origin, Stream) or source is None or not can_be_rows(source):
         return None
     names, passed = {f.name for f in origin.shown}, []
-    for step in handle.relation.steps:
+    for step in rows.relation.steps:
         if isinstance(step, Project):
             names &= {name for name, e in step.columns if e.columns == (name,) and is_plain(e.text, name)}
         else:
             passed.append(step.condition)
     # only for rows that pass the filters before it, as far as they are conditions on the same columns
     guards = tuple(c.text for c in passed if isinstance(c, BySpark) or set(c.columns) <= names)
-    kind = analysed(handle.flow.spark, handle.name, pa.schema([f for f in origin.shown if f.name in names]), text)
-    return None if kind is None else BySpark(text, kind, guards, handle.name)
+    kind = analysed(rows.registry.spark, rows.name, pa.schema([f for f in origin.shown if f.name in names]), text)
+    return None if kind is None else BySpark(text, kind, guards, rows.name)
 
 
-def selection(handle: StreamHandle, text: str) -> list[tuple[str, Expression]]:
+def selection(rows: NamedRelation, text: str) -> list[tuple[str, Expression]]:
     """The columns that one entry of `select` stands for: `*`, a column, or an expression with a name."""
     if _text(text).strip() == "*":
-        return [pair for name in handle.columns for pair in selection(handle, quoted(name))]
+        return [pair for name in rows.columns for pair in selection(rows, quoted(name))]
     inner, name = split_alias(text)
-    found = expression(handle, inner)
+    value = expression(rows, inner)
     if name is None:
-        plain = [c for c in found.columns if is_plain(inner, c)]
+        plain = [c for c in value.columns if is_plain(inner, c)]
         if not plain:
             raise FlowError(f"select: the expression {text!r} needs a name: {text} AS name")
         name = plain[0]
     if name.startswith("__"):
         raise FlowError(f"select: {name!r} cannot be the name of a column")
-    return [(name, found)]
+    return [(name, value)]
 
 
-def resolver(handle: StreamHandle) -> Callable[[str | None, str], str]:
+def resolver(rows: NamedRelation) -> Callable[[str | None, str], str]:
     """Names in a text → the stream's columns."""
 
     def resolve(stream: str | None, column: str) -> str:
-        if stream is not None and stream.lower() != handle.name.lower():
-            raise FlowError(f"{stream}.{column} is not a column of {handle.title}; it has {', '.join(handle.columns)}")
-        if column in handle.columns:
-            return column
-        for name in handle.columns:
-            if name.lower() == column.lower():
-                return name
-        raise FlowError(f"{handle.title} has no column {column!r}; it has {', '.join(handle.columns)}")
+        if stream is not None and stream.lower() != rows.name.lower():
+            raise FlowError(f"{stream}.{column} is not a column of {rows.title}; it has {', '.join(rows.columns)}")
+        name = rows.find_column(column)
+        if name is not None:
+            return name
+        raise FlowError(f"{rows.title} has no column {column!r}; it has {', '.join(rows.columns)}")
 
     return resolve
+
+
+def project(rows: NamedRelation, columns: tuple[tuple[str, Expression], ...]) -> Relation:
+    """The rows made anew from these columns; the event time goes along, hidden where none of them is it."""
+    names = [name for name, _ in columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise FlowError(f"{rows.title} would have two columns {name!r}; name one of them with AS")
+    time = rows.event_time
+    same = any(name == time and e.columns == (time,) and is_plain(e.text, time) for name, e in columns)
+    fields = [pa.field(name, e.type) for name, e in columns]
+    if not same:
+        fields.insert(0, pa.field(TIME_COLUMN, rows.stream.schema.field(time).type))
+    step = Project(columns, None if same or time == TIME_COLUMN else time)
+    return add_step(rows, step, pa.schema(fields), time if same else TIME_COLUMN)
 
 
 def is_plain(text: str, column: str) -> bool:
@@ -90,14 +106,6 @@ def is_plain(text: str, column: str) -> bool:
     written = text.strip().lower()
     ways = (column.lower(), quoted(column.lower()))
     return written in ways or written.split(".", 1)[-1] in ways
-
-
-def _schema(handle: StreamHandle) -> pa.Schema:
-    return pa.schema(handle.stream.shown)
-
-
-def _zone(handle: StreamHandle) -> str:
-    return str(handle.flow.spark.conf.get("spark.sql.session.timeZone"))
 
 
 def _text(text: str) -> str:

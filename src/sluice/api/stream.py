@@ -2,99 +2,91 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pyarrow as pa
-
-from sluice.api.grouping import GroupedStream
-from sluice.api.joining import Keys, Within, build_join
-from sluice.api.steps import condition, expression, is_plain, selection
+from sluice.api.grouping import aggregate, group_keys, last_rows, time_windows
+from sluice.api.joining import Duration, Keys, Within, build_join
+from sluice.api.relation import NamedRelation, add_step, result_of
+from sluice.api.steps import condition, expression, project, selection
 from sluice.api.writer import DataStreamWriter
 from sluice.model.errors import FlowError
-from sluice.model.plan import Applied, OperatorSpec, Relation, plan_of
-from sluice.model.stream import TIME_COLUMN, Filter, Project, Step, Stream
+from sluice.model.group_by import LastRows, TimeWindows
+from sluice.model.plan import Relation, plan_of
+from sluice.model.stream import Filter
 from sluice.spark.sources import quoted
 
-if TYPE_CHECKING:
-    from sluice.api.flow import Flow
 
+class DataStream(NamedRelation):
+    """A stream: registered in the flow, or the result of operators; under its own name or an alias.
 
-class StreamHandle:
-    """A stream: registered in the flow, or the result of operators; under its own name or an alias."""
+    Every method gives a new stream and leaves this one as it is; nothing runs before a writer is started.
+    """
 
-    def __init__(self, flow: Flow, name: str, relation: Relation) -> None:
-        self.flow, self.name, self.relation = flow, name, relation
+    def alias(self, name: str) -> DataStream:
+        """The same stream under another name: to join it with itself, or to name a result. It is read once.
 
-    @property
-    def columns(self) -> list[str]:
-        return [f.name for f in self.relation.stream.shown]
-
-    @property
-    def stream(self) -> Stream:
-        return self.relation.stream
-
-    @property
-    def event_time(self) -> str:
-        """The column with the event time; of a join's result it is hidden, the greatest of its sides'."""
-        return self.relation.stream.event_time
-
-    @property
-    def title(self) -> str:
-        """What messages call it."""
-        return f"stream {self.name!r}" if self.name else "this result"
-
-    def alias(self, name: str) -> StreamHandle:
-        """The same stream under another name: to join it with itself, or to name a result. It is read once."""
+        trades.join(trades.alias("later"), on="symbol", within=("0 seconds", "10 seconds"))
+        """
         if not isinstance(name, str) or not name.isidentifier():
             raise FlowError(f"an alias must be a plain word such as 'later', not {name!r}")
-        return StreamHandle(self.flow, name, self.relation)
+        return DataStream(self.registry, name, self.relation)
 
-    def filter(self, condition_: str) -> StreamHandle:
-        """The rows for which a Spark SQL condition is true, for example "price > 3"."""
-        return self._then(Filter(condition(self, condition_)), self.stream.schema)
+    def filter(self, condition_: str) -> DataStream:
+        """The rows for which a Spark SQL condition is true, for example `trades.filter("price > 3")`."""
+        return self._with(add_step(self, Filter(condition(self, condition_)), self.stream.schema))
 
     where = filter
 
-    def select(self, *columns: str) -> StreamHandle:
-        """Columns and Spark SQL expressions, such as "price * size AS value"; the event time goes along."""
-        chosen = tuple(pair for text in columns for pair in selection(self, text))
-        return self._projected(chosen)
+    def select(self, *columns: str) -> DataStream:
+        """Columns and Spark SQL expressions; the event time goes along.
 
-    def withColumn(self, name: str, expression_: str) -> StreamHandle:
-        """All columns and one more, or one replaced, given by a Spark SQL expression."""
+        trades.select("symbol", "price * size AS value")
+        """
+        return self._with(project(self, tuple(pair for text in columns for pair in selection(self, text))))
+
+    def withColumn(self, name: str, expression_: str) -> DataStream:
+        """All columns and one more, or one replaced, given by a Spark SQL expression.
+
+        trades.withColumn("value", "price * size")
+        """
         if not isinstance(name, str) or not name or name.startswith("__"):
             raise FlowError(f"{name!r} cannot be the name of a column")
-        made = expression(self, expression_)
-        have = [(n, expression(self, quoted(n))) for n in self.columns]
-        same = [n for n, _ in have if n == name] or [n for n, _ in have if n.lower() == name.lower()][:1]
-        if same:
-            return self._projected(tuple((name, made) if n in same else (n, e) for n, e in have))
-        return self._projected((*have, (name, made)))
+        value = expression(self, expression_)
+        columns = [(n, expression(self, quoted(n))) for n in self.columns]
+        same = self.find_column(name)
+        if same is None:
+            return self._with(project(self, (*columns, (name, value))))
+        return self._with(project(self, tuple((name, value) if n == same else (n, e) for n, e in columns)))
 
     def join(
         self,
-        other: StreamHandle,
+        other: DataStream,
         on: Keys | None = None,
         within: Within | None = None,
         where: str | None = None,
         how: str = "inner",
-    ) -> StreamHandle:
+    ) -> DataStream:
         """Rows of both streams with equal keys whose event times differ by at most `within`.
 
         `within=("10 seconds", "30 seconds")`: the other stream's row is at most 10 s earlier and at most 30 s later.
-        `where` is a further condition in Spark SQL, for example "trades.price > quotes.ask".
+        `where` is a further condition in Spark SQL.
+
+            trades.join(quotes, on="symbol", within="30 seconds", where="trades.price > quotes.ask")
         """
         if how != "inner":
             raise FlowError(f"how={how!r}: only inner joins are there")
-        return applied(self.flow, *build_join([self, other], on, within, where))
+        return DataStream(self.registry, "", result_of(*build_join([self, other], on, within, where)))
 
     def groupBy(self, *columns: str) -> GroupedStream:
-        """Groups of rows with equal values in these columns; without any, one group of all rows."""
-        return GroupedStream(self, columns)
+        """Groups of rows with equal values in these columns; without any, one group of all rows.
+
+        trades.groupBy("symbol").last(100).agg(mean=("price", "avg"))
+        """
+        return GroupedStream(self, group_keys(self, columns))
 
     @property
     def writeStream(self) -> DataStreamWriter:
+        """Where the results go, how often, and how the query runs."""
         return DataStreamWriter(self)
 
     def explain(self) -> None:
@@ -102,38 +94,53 @@ class StreamHandle:
         plan = plan_of([self.relation])
         print(plan.describe())
         for number, source in enumerate(plan.sources):
-            why_spark = self.flow.sources[source.name].file_options.why_spark
+            why_spark = self.registry.sources[source.name].file_options.why_spark
             if why_spark:
                 print(f"Source {source.name!r} is read as rows of Spark, because of {', '.join(why_spark)}")
             for each in plan.by_spark(number):
                 print(f"Source {source.name!r} is read as rows of Spark, which computes {each.text}")
 
     def __repr__(self) -> str:
-        return f"Stream({self.name + ': ' if self.name else ''}{', '.join(self.columns)})"
+        return f"DataStream({self.name + ': ' if self.name else ''}{', '.join(self.columns)})"
 
-    def _projected(self, columns: tuple[tuple[str, Any], ...]) -> StreamHandle:
-        names = [name for name, _ in columns]
-        for name in names:
-            if names.count(name) > 1:
-                raise FlowError(f"{self.title} would have two columns {name!r}; name one of them with AS")
-        time = self.event_time
-        same = any(name == time and e.columns == (time,) and is_plain(e.text, time) for name, e in columns)
-        fields = [pa.field(name, e.type) for name, e in columns]
-        if not same:
-            fields.insert(0, pa.field(TIME_COLUMN, self.stream.schema.field(time).type))
-        step = Project(columns, None if same or time == TIME_COLUMN else time)
-        return self._then(step, pa.schema(fields), time if same else TIME_COLUMN)
-
-    def _then(self, step: Step, schema: pa.Schema, event_time: str | None = None) -> StreamHandle:
-        stream = replace(self.stream, schema=schema, event_time=event_time or self.event_time)
-        return StreamHandle(self.flow, self.name, Relation(self.relation.origin, (*self.relation.steps, step), stream))
+    def _with(self, relation: Relation) -> DataStream:
+        return DataStream(self.registry, self.name, relation)
 
 
-def applied(flow: Flow, spec: OperatorSpec, feeds: tuple[Relation, ...]) -> StreamHandle:
-    """The result of an operator."""
-    schema = spec.output_schema()
-    if spec.event_time == TIME_COLUMN and TIME_COLUMN not in schema.names:
-        times = spec.streams[0]
-        schema = pa.schema([pa.field(TIME_COLUMN, times.schema.field(times.event_time).type), *schema])
-    stream = Stream("result", schema, spec.event_time, spec.delay)
-    return StreamHandle(flow, "", Relation(Applied(spec, feeds), (), stream))
+class GroupedStream:
+    """A stream's rows by group; `last` or `window` says over which of them to aggregate."""
+
+    def __init__(self, rows: DataStream, keys: tuple[str, ...]) -> None:
+        self._rows, self._keys = rows, keys
+
+    def last(self, count: int) -> WindowedStream:
+        """Aggregate, for every row, over its group's newest `count` rows up to and including it.
+
+        trades.groupBy("symbol").last(100).agg(mean=("price", "avg"))
+        """
+        return WindowedStream(self._rows, last_rows(self._rows, self._keys, count))
+
+    def window(self, length: Duration, slide: Duration | None = None) -> WindowedStream:
+        """Aggregate over windows of event time; a new one starts every `slide` (after `length` unless given).
+
+        trades.groupBy("symbol").window("1 minute", "10 seconds").agg(high=("price", "max"))
+        """
+        return WindowedStream(self._rows, time_windows(self._rows, self._keys, length, slide))
+
+    def agg(self, *unnamed: Any, **aggregates: Any) -> DataStream:
+        """Refused: a group of a stream has no end, so a window has to come first."""
+        raise FlowError("a group-by of a stream needs a window: groupBy(...).last(100) or .window('1 minute')")
+
+
+class WindowedStream:
+    """Groups over a window; `agg` says what to compute."""
+
+    def __init__(self, rows: DataStream, windows: LastRows | TimeWindows) -> None:
+        self._rows, self._windows = rows, windows
+
+    def agg(self, *unnamed: Any, **aggregates: tuple[str, str]) -> DataStream:
+        """Result columns by name, each a column and a function: `agg(mean=("price", "avg"), n=("*", "count"))`."""
+        if unnamed:
+            raise FlowError("agg takes its aggregates by name, such as n=('*', 'count'), not Spark's columns")
+        spec = aggregate(self._rows, self._windows, aggregates)
+        return DataStream(self._rows.registry, "", result_of(spec, (self._rows.relation,)))

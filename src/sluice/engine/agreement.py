@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from sluice.engine.site import SiteTask
@@ -10,6 +11,7 @@ from sluice.model.epoch import name_attempts
 from sluice.model.errors import SluiceError
 from sluice.model.reports import SiteReport
 
+log = logging.getLogger(__name__)
 ATTEMPTS = 4
 """How often an epoch's job is run if its sites have not taken in the same."""
 Exchange = Callable[[SplitTask, SiteTask], list[SiteReport]]
@@ -22,7 +24,9 @@ def run_until_agreed(exchange: Exchange, split: SplitTask, site: SiteTask) -> li
     Spark makes blobs that were lost with an executor again. Two runs of a task may differ, and then sites that were
     through before and sites that come after it have parts of two different epochs.
     """
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            log.info("epoch %d is run again: its sites got what different attempts had sent", site.number)
         reports = sorted(exchange(split, site), key=lambda report: (report.site, report.level))
         if all(_agree(reports, level) for level in range(site.plan.levels)):
             return reports

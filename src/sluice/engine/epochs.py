@@ -85,7 +85,7 @@ class Settings:
     spill: str = "unit"
     follow: bool = False
     """Whether the number of sites follows the executors' cores; `sites` is what there is at the start."""
-    pace: dict[int, float] = field(default_factory=dict)
+    row_delay: dict[int, float] = field(default_factory=dict)
     """Seconds that a row takes longer at a site, while the query runs: for experiments with slow machines."""
 
 
@@ -330,7 +330,7 @@ class Epochs:
             costs=tuple(costs) if len(costs) == sites else (),
             leaving=step.leaving,
             allowance=step.allowance,
-            pace=tuple(settings.pace.get(i, 0.0) for i in range(sites)) if settings.pace else (),
+            row_delay=tuple(settings.row_delay.get(i, 0.0) for i in range(sites)) if settings.row_delay else (),
         )
 
     def _listed(self, directory: str) -> set[str]:

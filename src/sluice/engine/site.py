@@ -68,7 +68,7 @@ class SiteDirectives:
     """Seconds that a row took at each site in the epoch before."""
     leaving: tuple[int, ...] = ()
     allowance: float = float("inf")
-    pace: tuple[float, ...] = ()
+    row_delay: tuple[float, ...] = ()
     """Seconds that a row takes longer at each site, for experiments with slow machines; none everywhere if empty."""
 
 
@@ -214,8 +214,8 @@ class _SiteEpoch:
         for node in self.nodes:
             yield from self._operate(node, mine, newest, transaction, writers)
         transaction.end_turn()
-        if self.task.adapting.pace:
-            self.clock.sleep(taken * self.task.adapting.pace[self.site])
+        if self.task.adapting.row_delay:
+            self.clock.sleep(taken * self.task.adapting.row_delay[self.site])
         self.by_unit.spend(self.clock.process_time() - started, before, numbers(units))
 
     def _input(self, input_: int, units: Ranges, fresh: Run | None, transaction: Transaction) -> Run | None:

@@ -8,15 +8,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import pyarrow as pa
 
 from sluice.model.epoch import Times
-from sluice.model.group_by import LastRows, TimeWindows
 from sluice.model.join import JoinSpec
 from sluice.model.stream import BySpark, Filter, Input, Step, Stream, columns_of
 
-OperatorSpec = JoinSpec | LastRows | TimeWindows
+
+class OperatorSpec(Protocol):
+    """What a plan asks of the description of an operator: a frozen value that can be pickled."""
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """What it takes in."""
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """Its streams as they are partitioned; each has state of its own."""
+
+    @property
+    def event_time(self) -> str:
+        """The column of its results with their event time."""
+
+    @property
+    def delay(self) -> int | None:
+        """How late its results may be (microseconds); None if nothing bounds it."""
+
+    def output_schema(self) -> pa.Schema:
+        """The columns of its results."""
+
+    def watermark(self, watermarks: Times) -> int | None:
+        """That of its results, given those of its streams."""
+
+    def identity(self) -> dict[str, object]:
+        """What must be the same for a checkpoint to be continued."""
+
+    def describe(self) -> str:
+        """What it computes, for `explain`."""
 
 
 @dataclass(frozen=True)

@@ -28,4 +28,5 @@ class ClusterView:
 
     @property
     def sites(self) -> int:
+        """How many sites there are."""
         return len(self.site_idle)

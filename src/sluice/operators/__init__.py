@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from sluice.model.group_by import LastRows, TimeWindows
+from sluice.model.join import JoinSpec
 from sluice.model.plan import OperatorSpec
 from sluice.operators.last_rows import LastRowsGroupBy
 from sluice.operators.protocol import Operator
 from sluice.operators.time_windows import TimeWindowsGroupBy
 from sluice.operators.window_join import WindowJoin
 
+_OPERATORS: dict[type, Callable[[Any], Operator]] = {
+    JoinSpec: WindowJoin,
+    LastRows: LastRowsGroupBy,
+    TimeWindows: TimeWindowsGroupBy,
+}
+
 
 def operator(spec: OperatorSpec) -> Operator:
     """The operator that a specification describes."""
-    if isinstance(spec, LastRows):
-        return LastRowsGroupBy(spec)
-    if isinstance(spec, TimeWindows):
-        return TimeWindowsGroupBy(spec)
-    return WindowJoin(spec)
+    return _OPERATORS[type(spec)](spec)

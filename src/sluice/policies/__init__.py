@@ -14,11 +14,23 @@ from sluice.policies.static import Static
 
 
 class Policy(Protocol):
-    """Anything with a name and a `decide`."""
+    """Anything with a name and a `decide`.
+
+    >>> from sluice import Move
+    >>> class HottestToFirst:
+    ...     name = "hottest to the first site"
+    ...
+    ...     def decide(self, view: ClusterView) -> tuple[Action, ...]:
+    ...         return (Move(view.unit_rows.argmax(), 0, "it has most rows"),)
+    >>> policy(HottestToFirst()).name
+    'hottest to the first site'
+    """
 
     name: str
 
-    def decide(self, view: ClusterView) -> tuple[Action, ...]: ...
+    def decide(self, view: ClusterView) -> tuple[Action, ...]:
+        """What is to change, given the cluster as it was since the policy was asked last; each with its reason."""
+        ...
 
 
 _BY_NAME: dict[str, type[Policy]] = {

@@ -8,23 +8,68 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kind
 
 from sluice.model.errors import FlowError
+from sluice.model.option import CHARACTER, FLAG, TEXT, Option, suggest_name
 
 FORMATS = ("parquet", "csv", "json", "arrow")
-_ANY = ("ignoreMissingFiles", "ignoreCorruptFiles")
-_KNOWN = {
-    "csv": ("header", "sep", "delimiter", "quote", "escape", "nullValue", "inferSchema", "enforceSchema",
-            "timestampFormat", "timeZone"),
-    "json": ("timestampFormat", "timeZone"),
-}  # fmt: skip
+IGNORE_MISSING = Option(
+    "ignoreMissingFiles", FLAG, "any", "files that are gone are skipped and counted", default="false"
+)
+IGNORE_CORRUPT = Option(
+    "ignoreCorruptFiles",
+    FLAG,
+    "any",
+    "files without bytes, or that are none of the format, are skipped and counted",
+    default="false",
+)
+HEADER = Option("header", FLAG, "csv", "whether the first line has the names of the columns", default="true")
+SEP = Option("sep", TEXT, "csv", "what stands between values", default=",")
+DELIMITER = Option("delimiter", TEXT, "csv", "another name of `sep`", unless_given="`sep`")
+QUOTE = Option("quote", CHARACTER, "csv", "what stands around values that have separators in them", default='"')
+ESCAPE = Option("escape", CHARACTER, "csv", "what stands before a quote inside a value", default="\\")
+NULL_VALUE = Option("nullValue", TEXT, "csv", "what is read as null", default="", unless_given="nothing")
+INFER_SCHEMA = Option("inferSchema", FLAG, "csv", "can only be true; else give `schema=`", default="true")
+ENFORCE_SCHEMA = Option("enforceSchema", FLAG, "csv", "whether the header is passed over unread", default="false")
+TIMESTAMP_FORMAT = Option(
+    "timestampFormat",
+    TEXT,
+    "csv, json",
+    "a strptime format; one of Spark's patterns has Spark read the files",
+    default="",
+    unless_given="ISO 8601",
+)
+TIME_ZONE = Option(
+    "timeZone",
+    TEXT,
+    "csv, json",
+    "where times without an offset were taken",
+    default="UTC",
+    unless_given="the session's",
+)
+FILE_OPTIONS: tuple[Option[Any], ...] = (
+    HEADER,
+    SEP,
+    DELIMITER,
+    QUOTE,
+    ESCAPE,
+    NULL_VALUE,
+    INFER_SCHEMA,
+    ENFORCE_SCHEMA,
+    TIMESTAMP_FORMAT,
+    TIME_ZONE,
+    IGNORE_MISSING,
+    IGNORE_CORRUPT,
+)
+"""What is read as Arrow, too; the options in SPARK_ONLY have Spark read the files."""
 _TEXT = ("mode", "encoding", "multiLine", "lineSep", "locale", "dateFormat", "timestampNTZFormat",
          "enableDateTimeParsingFallback", "columnNameOfCorruptRecord")  # fmt: skip
-_SPARK_ONLY = {
+SPARK_ONLY = {
     "csv": (*_TEXT, "charset", "comment", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "emptyValue",
             "nanValue", "positiveInf", "negativeInf", "maxColumns", "maxCharsPerColumn", "charToEscapeQuoteEscaping",
             "unescapedQuoteHandling"),
@@ -71,18 +116,19 @@ class FileOptions:
         """
         if format not in FORMATS:
             raise FlowError(f"no file format {format!r}; the formats are: {', '.join(FORMATS)}")
-        given, why_spark = _sorted_out(format, options)
-        if not _flag(given, "inferSchema", True):
+        given, why_spark = _separate(format, options)
+        if not INFER_SCHEMA.value(given):
             raise FlowError("option 'inferSchema' cannot be false; give the stream a schema= instead")
-        if given.get("sep", given.get("delimiter")) != given.get("delimiter", given.get("sep")):
+        sep, delimiter = SEP.value_if_given(given), DELIMITER.value_if_given(given)
+        if None not in (sep, delimiter) and sep != delimiter:
             raise FlowError("options 'sep' and 'delimiter' mean the same thing but differ; give one of them")
         characters = {
-            "sep": _unescaped(given.get("delimiter", given.get("sep", ","))),
-            "quote": _character(given, "quote", '"'),
-            "escape": _character(given, "escape", "\\"),
+            "sep": _unescape(SEP.value(given) if delimiter is None else delimiter),
+            "quote": QUOTE.value(given),
+            "escape": ESCAPE.value(given),
         }
         why_spark += _odd_characters(characters)
-        time_format, time_zone = given.get("timestampFormat", ""), given.get("timeZone", "UTC")
+        time_format, time_zone = TIMESTAMP_FORMAT.value(given), TIME_ZONE.value(given)
         if time_format and "%" not in time_format:
             why_spark.append(f"the option timestampFormat={time_format!r}")
         elif "%f" in time_format:
@@ -97,14 +143,14 @@ class FileOptions:
                 f"files, because of {', '.join(why_spark)}"
             )
         return cls(
-            header=_flag(given, "header", True),
-            enforce_schema=_flag(given, "enforceSchema", False),
+            header=HEADER.value(given),
+            enforce_schema=ENFORCE_SCHEMA.value(given),
             **characters,
-            null_value=given.get("nullValue", ""),
+            null_value=NULL_VALUE.value(given),
             timestamp_format=time_format,
             time_zone=time_zone,
-            ignore_missing=_flag(given, "ignoreMissingFiles", False),
-            ignore_corrupt=_flag(given, "ignoreCorruptFiles", False),
+            ignore_missing=IGNORE_MISSING.value(given),
+            ignore_corrupt=IGNORE_CORRUPT.value(given),
             why_spark=tuple(why_spark),
         )
 
@@ -112,7 +158,7 @@ class FileOptions:
         """The same, with the columns that only Spark can read from text as further reasons."""
         readable = {"csv": _csv_can_hold, "json": _json_can_hold}.get(format, lambda t: True)
         odd = [f"the column {f.name!r}" for f in schema if f.name == _CORRUPT_RECORD or not readable(f.type)]
-        return replace(self, why_spark=(*self.why_spark, *odd)) if format in _KNOWN else self
+        return replace(self, why_spark=(*self.why_spark, *odd)) if format in SPARK_ONLY else self
 
 
 def options_for_spark(format: str, options: Mapping[str, str]) -> dict[str, str]:
@@ -123,18 +169,21 @@ def options_for_spark(format: str, options: Mapping[str, str]) -> dict[str, str]
     return {**ours, **{name: value for name, value in options.items() if name.lower() != "inferschema"}}
 
 
-def _sorted_out(format: str, options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def _separate(format: str, options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The options that are understood here, by their right names, and those that are for Spark."""
-    known = {name.lower(): name for name in (*_KNOWN.get(format, ()), *_ANY)}
-    for_spark = {name.lower(): name for name in _SPARK_ONLY.get(format, ())}
+    known = {
+        row.name.lower(): row.name for row in FILE_OPTIONS if row.scope == "any" or format in row.scope.split(", ")
+    }
+    for_spark = {name.lower(): name for name in SPARK_ONLY.get(format, ())}
     given: dict[str, str] = {}
     why_spark = []
     for name, value in options.items():
         if name.lower() in known:
             given[known[name.lower()]] = str(value)
         elif name.lower() not in for_spark:
-            there = ", ".join([*known.values(), *for_spark.values()])
-            raise FlowError(f"{format} files have no option {name!r}; the options are: {there}")
+            names = [*known.values(), *for_spark.values()]
+            near = suggest_name(name, names)
+            raise FlowError(f"{format} files have no option {name!r}{near}; the options are: {', '.join(names)}")
         elif _NO_CHANGE.get(name.lower()) != str(value).lower():
             why_spark.append(f"the option {for_spark[name.lower()]}={str(value)!r}")
     return given, why_spark
@@ -149,21 +198,7 @@ def _odd_characters(characters: Mapping[str, str]) -> list[str]:
     return [f"the option {name}={characters[name]!r}" for name in odd]
 
 
-def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
-    value = given.get(name, str(default)).lower()
-    if value not in ("true", "false"):
-        raise FlowError(f"option {name!r} must be true or false, not {given[name]!r}")
-    return value == "true"
-
-
-def _character(given: Mapping[str, str], name: str, default: str) -> str:
-    value = given.get(name, default)
-    if len(value) > 1:
-        raise FlowError(f"option {name!r} must be one character, not {value!r}")
-    return value
-
-
-def _unescaped(value: str) -> str:
+def _unescape(value: str) -> str:
     return "\t" if value == "\\t" else "\\" if value == "\\\\" else value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.control.placement import SiteCount, changes
+from sluice.control.placement import Executor, SiteCount, changes
 from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS_DDL
 from sluice.engine.site import SiteTask
@@ -21,6 +22,8 @@ from sluice.model.reports import SiteReport
 from sluice.spark.anchors import let_go, place
 from sluice.spark.executors import Cluster, placed_tasks
 from sluice.state.workspace import Workspace
+
+log = logging.getLogger(__name__)
 
 _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # it would merge the sites' partitions
@@ -88,6 +91,7 @@ class Sites:
                 raise
             return ""  # whoever was lost meanwhile is missed at the next look
         known, self.executors = self.executors, executors
+        log_changes(known, executors)
         if self.anchors is before:
             return ""
         before.frame.unpersist()
@@ -117,6 +121,7 @@ class Sites:
                 except Py4JJavaError as failure:
                     if attempt + 1 == _ATTEMPTS or not _beyond_retries(failure):
                         raise
+                    log.info("epoch %d is run again: Spark gave its job up, as executors were lost", site.number)
             if len(rows) != self.count * site.plan.levels:
                 raise SluiceError(f"{len(rows)} of {self.count * site.plan.levels} reports of sites arrived")
             return [decode(bytes(row["payload"]), SiteReport) for row in rows]
@@ -161,6 +166,16 @@ class Sites:
         executors = self.cluster.look()
         if executors:  # else nobody is there to remove anything
             placed_tasks(self.session.sparkContext, executors).mapPartitions(clean).count()
+
+
+def log_changes(before: Sequence[Executor], now: Sequence[Executor]) -> None:
+    """A line for each executor that is lost or has joined."""
+    for executor in before:
+        if executor not in now:
+            log.info("executor %s on %s is lost", executor.id, executor.host)
+    for executor in now:
+        if executor not in before:
+            log.info("executor %s on %s has joined, with %d slots", executor.id, executor.host, executor.slots)
 
 
 def _beyond_retries(failure: Py4JJavaError) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shutil
 import sys
@@ -31,7 +32,11 @@ from sluice.spark.sources import Source, combined, ways_to_read
 from sluice.state.storage import Storage
 from sluice.state.workspace import scratch
 
+log = logging.getLogger(__name__)
+
 SPARK = "spark"
+Trigger = dict[str, Any]
+"""The arguments of Spark's `trigger`; none is its default."""
 IDLE = 1.0
 """Seconds without a batch after which input that waits is processed in epochs of its own."""
 _PY4J, _INTERRUPTED = "py4j.protocol.Py4JJavaError", "java.lang.InterruptedException"
@@ -77,7 +82,7 @@ class RunningQuery:
         sources: list[Source],
         settings: Settings,
         sinks: Sequence[SinkChoice],
-        trigger: dict[str, Any],
+        trigger: Trigger,
         temporary: bool,
     ) -> None:
         self._closed, self._stopping = threading.Event(), threading.Event()
@@ -101,6 +106,7 @@ class RunningQuery:
             self.epochs = Epochs(flow, plan, ways_to_read(sources), self.settings, self.sinks)
             self._check_sparks_part()
             self.query = self.epochs.recover(uuid.uuid4().hex[:16])
+            self._log_recovery()
             self.sites = Sites(spark, settings.sites, settings.partitions if settings.follow else None)
             frame = combined(spark, sources)
             self._callback = BatchCallback(spark.sparkContext, self._epoch)
@@ -120,6 +126,13 @@ class RunningQuery:
         _running[checkpoint] = self
         for work in (self._close_when_over, self._catch_up_when_idle):
             threading.Thread(target=work, name=f"sluice-{self.query}", daemon=True).start()
+
+    def _log_recovery(self) -> None:
+        record, checkpoint = self.epochs.record, self.settings.checkpoint
+        if record.number < 0:
+            log.info("query %s begins on the new checkpoint %s", self.query, checkpoint)
+        else:
+            log.info("query %s takes over the checkpoint %s, from epoch %d on", self.query, checkpoint, record.number)
 
     def _epoch(self, batch: DataFrame, number: int) -> None:
         try:
@@ -173,6 +186,7 @@ class RunningQuery:
                 return self.epochs.catch_up(self.sites.tokens, self.sites.exchange(None), why)
         except BaseException as failure:
             if not self._stopping.is_set():
+                log.info("query %s ends, because an epoch for input that waits failed: %s", self.query, failure)
                 self.failure = as_error(failure)
                 self.spark_query.stop()
             return False

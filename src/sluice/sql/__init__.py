@@ -7,7 +7,7 @@ text.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeVar, cast
 
 from sluice.model.errors import FlowError
 from sluice.sql.queries import Queries
@@ -15,8 +15,11 @@ from sluice.sql.text import Text
 
 __all__ = ["translate"]
 
+S = TypeVar("S")
+"""The streams of whoever calls: what is asked of them is `columns`, `event_time` and the calls of a user."""
 
-def translate(text: str, relations: Mapping[str, Any], join_many: Callable[..., Any]) -> Any:
+
+def translate(text: str, relations: Mapping[str, S], join_many: Callable[..., S]) -> S:
     """The relation that a SELECT over registered streams stands for.
 
     `relations` are the streams by name, of any case; `join_many` joins more than two at once, as `Flow.join` does.
@@ -25,6 +28,6 @@ def translate(text: str, relations: Mapping[str, Any], join_many: Callable[..., 
         raise FlowError('sql takes the text of a query, for example "SELECT symbol, price FROM trades"')
     source = Text(text)
     try:
-        return Queries(source, relations, join_many).result(source.parse())
+        return cast(S, Queries(source, relations, join_many).result(source.parse()))
     except RecursionError:
         raise FlowError("the query is nested too deeply; split it up into several calls of sql") from None

@@ -1,0 +1,155 @@
+"""The options of `writeStream`, one row each: the writer, its errors, `explain()` and docs/options.md go by these rows.
+
+`QueryOptions` and `SinkOptions` are what a user gave, read and checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.model.errors import FlowError
+from sluice.model.option import DIRECTORY, DURATION, SIZE, WHOLE_NUMBER, Kind, Option, one_of
+
+QUERY = "query"
+"""The scope of options that hold for a query as a whole; the others are of one sink, by its name."""
+MOST_PARTITIONS = 65_536
+_ANYTHING_BUT_FALSE = Kind("`true` or `false`", lambda name, value: str(value).lower() != "false")
+
+CHECKPOINT_LOCATION = Option(
+    "checkpointLocation",
+    DIRECTORY,
+    QUERY,
+    "where the durable state and the journal are; on a cluster, a directory that every executor can reach",
+    unless_given="required for `parquet` and on a cluster; else a temporary one",
+)
+SITES = Option(
+    "sites",
+    WHOLE_NUMBER,
+    QUERY,
+    "how many sites hold state; may change from run to run",
+    unless_given="one a core, also of executors that join",
+)
+PARTITIONS = Option(
+    "partitions",
+    WHOLE_NUMBER,
+    QUERY,
+    "how many units the state is cut into; fixed for the life of a checkpoint",
+    default=256,
+)
+SITE_MEMORY = Option("siteMemory", SIZE, QUERY, "state a site keeps in memory before it spills to disk", default="1g")
+SPILL = Option(
+    "spill",
+    one_of("unit", "probe"),
+    QUERY,
+    "beyond `siteMemory`: `unit`, whole units wait on disk for their turn; `probe`, segments are read there",
+    default="unit",
+)
+EPOCH_BUDGET = Option(
+    "epochBudget", DURATION, QUERY, "how long a site works on an epoch at most; the rest of its input waits"
+)
+BACKLOG = Option("backlog", SIZE, QUERY, "input that may wait at a site before epochs wait for it", default="256m")
+MEMORY_DIR = Option("memoryDir", DIRECTORY, QUERY, "where the memory tier is, on a tmpfs", unless_given="`/dev/shm`")
+DISK_DIR = Option(
+    "diskDir",
+    DIRECTORY,
+    QUERY,
+    "where the disk tier is",
+    unless_given="Spark's local directory, else the system's temporary one",
+)
+PATH = Option("path", DIRECTORY, "parquet", "where the results go", unless_given="required")
+COMPRESSION = Option(
+    "compression",
+    one_of("none", "snappy", "gzip", "brotli", "zstd", "lz4"),
+    "parquet",
+    "how the files of results are compressed",
+    default="snappy",
+)
+NUM_ROWS = Option("numRows", WHOLE_NUMBER, "console", "how many rows of an epoch are printed", default=20)
+TRUNCATE = Option("truncate", _ANYTHING_BUT_FALSE, "console", "whether long values are cut", default="true")
+
+OPTIONS: tuple[Option[Any], ...] = (
+    CHECKPOINT_LOCATION,
+    SITES,
+    PARTITIONS,
+    SITE_MEMORY,
+    SPILL,
+    EPOCH_BUDGET,
+    BACKLOG,
+    MEMORY_DIR,
+    DISK_DIR,
+    PATH,
+    COMPRESSION,
+    NUM_ROWS,
+    TRUNCATE,
+)
+
+
+@dataclass(frozen=True)
+class QueryOptions:
+    """How a query runs as a whole; None where the query finds out by itself."""
+
+    checkpoint: str | None
+    sites: int | None
+    partitions: int
+    site_memory: int
+    spill: str
+    epoch_budget: float | None
+    backlog: int
+    memory_dir: str | None
+    disk_dir: str | None
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> QueryOptions:
+        """What is given, checked, and the defaults.
+
+        >>> QueryOptions.read({"sites": "4"}).sites, QueryOptions.read({}).spill
+        (4, 'unit')
+        """
+        options = cls(
+            checkpoint=CHECKPOINT_LOCATION.value_if_given(given),
+            sites=SITES.value_if_given(given),
+            partitions=PARTITIONS.value(given),
+            site_memory=SITE_MEMORY.value(given),
+            spill=SPILL.value(given),
+            epoch_budget=EPOCH_BUDGET.value_if_given(given),
+            backlog=BACKLOG.value(given),
+            memory_dir=MEMORY_DIR.value_if_given(given),
+            disk_dir=DISK_DIR.value_if_given(given),
+        )
+        if options.partitions < (options.sites or 1):
+            raise FlowError(f"partitions ({options.partitions}) must be at least sites ({options.sites})")
+        if options.partitions > MOST_PARTITIONS:
+            raise FlowError(f"partitions ({options.partitions}) must be at most {MOST_PARTITIONS}")
+        return options
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """How one sink takes its results."""
+
+    path: str | None
+    compression: str
+    rows: int
+    truncate: bool
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> SinkOptions:
+        """What is given, checked, and the defaults."""
+        return cls(
+            path=PATH.value_if_given(given),
+            compression=COMPRESSION.value(given),
+            rows=NUM_ROWS.value(given),
+            truncate=TRUNCATE.value(given),
+        )
+
+
+def describe_options(given: Mapping[str, Any]) -> str:
+    """The options of a query for `explain`: those that are given, and the defaults of the others that have one.
+
+    >>> describe_options({"sites": 4})
+    'sites=4, partitions=256, siteMemory=1g, spill=unit, backlog=256m'
+    """
+    values = {row.name: given.get(row.name, row.default) for row in OPTIONS if row.scope == QUERY}
+    return ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)

@@ -1,0 +1,75 @@
+"""Rows under a name, and the flow they are of: what expressions, joins and group-bys are built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sluice.model.plan import Applied, OperatorSpec, Relation
+from sluice.model.stream import TIME_COLUMN, Step, Stream
+from sluice.spark.sources import Source
+
+
+@dataclass(frozen=True, eq=False)
+class Registry:
+    """What all streams of a flow share: the Spark session, the flow's name, and the registered sources by theirs."""
+
+    spark: SparkSession
+    flow: str
+    sources: dict[str, Source] = field(default_factory=dict)
+
+    @property
+    def time_zone(self) -> str:
+        """In which expressions read the clock."""
+        return str(self.spark.conf.get("spark.sql.session.timeZone"))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NamedRelation:
+    """A relation of a flow under a stream's name or an alias; a result has no name before it is given one."""
+
+    registry: Registry
+    name: str
+    relation: Relation
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in order."""
+        return [f.name for f in self.relation.stream.shown]
+
+    @property
+    def stream(self) -> Stream:
+        return self.relation.stream
+
+    @property
+    def event_time(self) -> str:
+        """The column with the event time; of a join's result it is hidden, the greatest of its sides'."""
+        return self.relation.stream.event_time
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"stream {self.name!r}" if self.name else "this result"
+
+    def find_column(self, column: object) -> str | None:
+        """The column of this name, else the first that differs from it in case only."""
+        if column in self.columns:
+            return str(column)
+        return next((c for c in self.columns if isinstance(column, str) and c.lower() == column.lower()), None)
+
+
+def add_step(rows: NamedRelation, step: Step, schema: pa.Schema, event_time: str | None = None) -> Relation:
+    """The relation after one more stateless step."""
+    stream = replace(rows.stream, schema=schema, event_time=event_time or rows.event_time)
+    return Relation(rows.relation.origin, (*rows.relation.steps, step), stream)
+
+
+def result_of(spec: OperatorSpec, feeds: tuple[Relation, ...]) -> Relation:
+    """The relation that an operator makes of those it takes in."""
+    schema = spec.output_schema()
+    if spec.event_time == TIME_COLUMN and TIME_COLUMN not in schema.names:
+        times = spec.streams[0]
+        schema = pa.schema([pa.field(TIME_COLUMN, times.schema.field(times.event_time).type), *schema])
+    return Relation(Applied(spec, feeds), (), Stream("result", schema, spec.event_time, spec.delay))

@@ -1,0 +1,165 @@
+"""From writers that are described to a query that runs: everything is checked first, and what is refused leaves
+nothing behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from sluice.api.options import OPTIONS, QUERY, QueryOptions, SinkOptions
+from sluice.api.query import Query
+from sluice.api.relation import NamedRelation, Registry
+from sluice.control.controller import MINIMUM, Controller
+from sluice.engine.epochs import Settings
+from sluice.model.errors import FlowError
+from sluice.model.plan import Plan, plan_of
+from sluice.model.stream import Stream
+from sluice.policies import Policy, policy
+from sluice.spark.executors import await_executors
+from sluice.spark.running import RunningQuery, SinkChoice, Trigger, temporary_checkpoint
+from sluice.spark.sources import Source, as_rows
+from sluice.state.workspace import Places
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PolicyChoice:
+    """Which policy is asked, after how many seconds of statistics at least, and whether it only advises."""
+
+    policy: Policy
+    advise: bool
+    minimum: float
+
+
+@dataclass(frozen=True)
+class WriterChoices:
+    """All that a writer was told."""
+
+    rows: NamedRelation
+    format: str | None
+    function: Callable[..., Any] | None
+    name: str | None
+    options: Mapping[str, Any]
+    trigger: Trigger
+    policy: PolicyChoice | None
+
+
+def start_query(writers: Sequence[WriterChoices]) -> Query:
+    """Start one query that feeds all these sinks and reads every source once.
+
+    What concerns the whole query (checkpoint, sites, memory, trigger, policy) may be said by any of the writers, by
+    several only if they agree.
+    """
+    registry = writers[0].rows.registry
+    for writer in writers:
+        if writer.rows.registry is not registry:
+            raise FlowError("all writers of one query must be of one Flow")
+        if isinstance(writer.rows.relation.origin, Stream):
+            raise FlowError(
+                f"{writer.rows.title} has no join or group-by, so there is nothing for Sluice to do; write it with "
+                "Spark's own writeStream"
+            )
+    sinks = [_choose_sink(w) for w in writers]
+    _refuse_shared(sinks)
+    values = {row.name: [w.options[row.name] for w in writers if row.name in w.options] for row in OPTIONS}
+    of_query = {row.name: _agree_on(row.name, values[row.name]) for row in OPTIONS if row.scope == QUERY}
+    given = {name: value for name, value in of_query.items() if value is not None}
+    trigger = _agree_on("trigger", [w.trigger for w in writers if w.trigger]) or {}
+    name = _agree_on("queryName", [w.name for w in writers if w.name and w.format != "memory"])
+    choice = _agree_on("policy", [w.policy for w in writers if w.policy])
+    options = QueryOptions.read(given)
+    settings = _settings(registry, options, choice or PolicyChoice(policy("static"), False, MINIMUM))
+    plan = plan_of([w.rows.relation for w in writers])
+    # last: what has been refused leaves no directory behind
+    temporary, checkpoint = _checkpoint(options.checkpoint, sinks, str(registry.spark.sparkContext.master))
+    sources = _sources(registry, plan)
+    zone = registry.time_zone if plan.has_expressions else ""
+    plan = replace(plan, sources=tuple(s.stream for s in sources), time_zone=zone)
+    settings = replace(settings, checkpoint=checkpoint)
+    name = name or next((w.name for w in writers if w.name), None)
+    running = RunningQuery(registry.spark, registry.flow, name, plan, sources, settings, sinks, trigger, temporary)
+    return Query(running, given)
+
+
+def _settings(registry: Registry, options: QueryOptions, choice: PolicyChoice) -> Settings:
+    """How the query runs, but for where its checkpoint is."""
+    cores = sum(e.slots for e in await_executors(registry.spark))
+    return Settings(
+        checkpoint="",
+        sites=options.sites or max(1, min(cores, options.partitions)),
+        partitions=options.partitions,
+        site_memory=options.site_memory,
+        places=Places(options.memory_dir, options.disk_dir),
+        controller=Controller(choice.policy, options.site_memory, choice.minimum, choice.advise),
+        follow=options.sites is None,
+        seconds=options.epoch_budget,
+        backlog=options.backlog,
+        spill=options.spill,
+    )
+
+
+def _sources(registry: Registry, plan: Plan) -> list[Source]:
+    """The plan's sources, as rows of Spark where it has to read them or to compute something of them."""
+    sources = []
+    for number, stream in enumerate(plan.sources):
+        source, expressions = registry.sources[stream.name], plan.by_spark(number)
+        if expressions or source.file_options.why_spark:
+            source = as_rows(registry.spark, number, source, expressions)
+        sources.append(source)
+    return sources
+
+
+def _choose_sink(writer: WriterChoices) -> SinkChoice:
+    kind, options = writer.format, SinkOptions.read(writer.options)
+    if kind is None:
+        raise FlowError(
+            "say where the results go: writeStream.format('parquet'), 'memory', 'console' or 'noop', "
+            "or writeStream.foreachBatch(f)"
+        )
+    if kind == "parquet" and not options.path:
+        raise FlowError("the parquet sink needs option('path', DIRECTORY)")
+    if kind == "memory" and not writer.name:
+        raise FlowError("the memory sink needs queryName(NAME), the name of the view with its results")
+    return SinkChoice(
+        kind=kind,
+        path=options.path if kind == "parquet" else None,
+        compression=options.compression,
+        name=writer.name,
+        function=writer.function,
+        rows=options.rows,
+        truncate=options.truncate,
+    )
+
+
+def _refuse_shared(sinks: Sequence[SinkChoice]) -> None:
+    """Two sinks of one query cannot share a directory or a view."""
+    paths = [os.path.abspath(s.path) if "://" not in s.path else s.path.rstrip("/") for s in sinks if s.path]
+    views = [str(s.name).lower() for s in sinks if s.kind == "memory"]
+    for what, names in (("path", paths), ("queryName", views)):
+        for name in names:
+            if names.count(name) > 1:
+                raise FlowError(f"two writers of this query have the {what} {name!r}; give each its own")
+
+
+def _checkpoint(location: str | None, sinks: Sequence[SinkChoice], master: str) -> tuple[bool, str]:
+    """Whether the checkpoint goes with the query, and where it is."""
+    if location:
+        return False, location
+    if any(sink.kind == "parquet" for sink in sinks):
+        raise FlowError("the parquet sink needs option('checkpointLocation', DIRECTORY) to show no result twice")
+    if not master.startswith("local"):
+        raise FlowError(
+            "on a cluster a query needs option('checkpointLocation', DIRECTORY) that every executor can reach"
+        )
+    return True, temporary_checkpoint()
+
+
+def _agree_on(what: str, values: Sequence[T]) -> T | None:
+    """The one value that is given, None if none is."""
+    for other in values[1:]:
+        if other != values[0]:
+            raise FlowError(f"the writers of one query disagree on {what}: {values[0]!r} and {other!r}")
+    return values[0] if values else None

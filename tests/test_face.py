@@ -1,0 +1,44 @@
+"""What `import sluice` brings: the public names, each with its explanation, and nothing heavy before it is used."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import sluice
+from sluice import experiments
+
+HEAVY = ("pyspark", "pyarrow", "numpy", "pandas")
+
+
+def test_importing_it_loads_nothing_heavy() -> None:
+    code = f"import sys, sluice; print([m for m in {HEAVY!r} if m in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_policies_need_no_pyspark() -> None:
+    code = "import sys; from sluice import ClusterView, Move, Policy; print('pyspark' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Flo'"):
+        sluice.Flo  # noqa: B018
+
+
+@pytest.mark.parametrize("name", [n for n in sluice.__all__ if n != "__version__"])
+def test_public_names_are_there_and_explained(name: str) -> None:
+    value = getattr(sluice, name)
+    assert name in dir(sluice)
+    assert value.__doc__
+    for member, attribute in vars(value).items():
+        if not member.startswith("_") and (callable(attribute) or isinstance(attribute, property)):
+            assert inspect.getdoc(attribute), f"{name}.{member} has no docstring"
+
+
+def test_what_is_for_experiments_says_so() -> None:
+    assert "experiments" in (experiments.__doc__ or "")
+    assert not hasattr(sluice.Query, "slowDown")
