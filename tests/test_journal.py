@@ -8,7 +8,7 @@ import pytest
 from epoch_factory import owned_journal, record
 
 from sluice.control.journal import KEPT, Journal
-from sluice.model.errors import CheckpointError, SluiceError
+from sluice.model.errors import CheckpointError, FlowError, SluiceError
 from sluice.state.storage import Storage, watch
 
 
@@ -111,3 +111,9 @@ class TestDamage:
         (tmp_path / "mine" / name).write_bytes((tmp_path / "other" / name).read_bytes())
         with pytest.raises(CheckpointError, match="does not continue"):
             mine.newest()
+
+
+def test_a_name_that_is_no_text_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(FlowError, match="is no Unicode text"):
+        owned_journal(str(tmp_path / "ck"), name="desk \ud800")
+    assert not list((tmp_path / "ck" / "journal").iterdir()) and not (tmp_path / "ck" / "flow.json").exists()

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
+from sluice.model.errors import FlowError
+
 Value = TypeVar("Value")
 DecodeError = msgspec.DecodeError
 
@@ -23,7 +25,10 @@ def encode(value: object) -> bytes:
     >>> encode((1, None, "x")), decode(b"[1,2]", tuple[int, int])
     (b'[1,null,"x"]', (1, 2))
     """
-    return msgspec.json.encode(value, enc_hook=_encode_array)
+    try:
+        return msgspec.json.encode(value, enc_hook=_encode_array)
+    except UnicodeEncodeError as problem:
+        raise FlowError(f"{problem.object!r}, a name or text of the flow, is no Unicode text: {problem}") from problem
 
 
 def decode(data: bytes, type_: type[Value]) -> Value:
