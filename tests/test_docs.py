@@ -27,7 +27,8 @@ from sluice.cli import main as cli
 from sluice.spark.sources import SPARK_FILE_OPTIONS
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OF_THE_ROOT = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PAGES = [*(ROOT / page for page in OF_THE_ROOT), *sorted((ROOT / "docs").rglob("*.md"))]
 INDEX = ROOT / "docs" / "README.md"
 
 RUN = ("python", "sql", "bash")
