@@ -684,7 +684,7 @@ class TestOptions:
         schema = pa.schema(
             [("b", pa.binary()), ("m", pa.map_(pa.string(), pa.string())), ("_corrupt_record", pa.string())]
         )
-        reasons = {f: len(FileOptions().for_columns(f, schema).why_spark) for f in FORMATS}
+        reasons = {f: len(FileOptions.defaults().for_columns(f, schema).why_spark) for f in FORMATS}
         assert reasons == {"csv": 2, "json": 3, "parquet": 0, "arrow": 0}
 
 

@@ -84,25 +84,25 @@ _OFFSET = re.compile(r"(UTC|GMT|UT)?[+-]\d.*")
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How files are read; these are the defaults.
+    """How files are read.
 
-    Three are stricter than Spark's, so that what is not as declared stops the query: CSV files have a `header`, it has
-    to name the schema's columns in their order (`enforceSchema` is false), and what does not parse is an error (`mode`
-    is FAILFAST). `timestampFormat` may be a strptime format besides; without it times are ISO 8601. `timeZone` is where
-    times without an offset were taken, when the stream's schema makes them instants (TIMESTAMP).
+    Three defaults are stricter than Spark's, so that what is not as declared stops the query: CSV files have a
+    `header`, it has to name the schema's columns in their order (`enforceSchema` is false), and what does not parse is
+    an error (`mode` is FAILFAST). `timestampFormat` may be a strptime format besides; without it times are ISO 8601.
+    `timeZone` is where times without an offset were taken, when the stream's schema makes them instants (TIMESTAMP).
     """
 
-    header: bool = True
-    enforce_schema: bool = False
-    sep: str = ","
-    quote: str = '"'
-    escape: str = "\\"
-    null_value: str = ""
-    timestamp_format: str = ""
-    time_zone: str = "UTC"
-    ignore_missing: bool = False
-    ignore_corrupt: bool = False
-    why_spark: tuple[str, ...] = ()
+    header: bool
+    enforce_schema: bool
+    sep: str
+    quote: str
+    escape: str
+    null_value: str
+    timestamp_format: str
+    time_zone: str
+    ignore_missing: bool
+    ignore_corrupt: bool
+    why_spark: tuple[str, ...]
     """What Arrow cannot read in the way these options ask for, so that Spark has to."""
 
     @classmethod
@@ -116,7 +116,15 @@ class FileOptions:
         """
         if format not in FORMATS:
             raise FlowError(f"no file format {format!r}; the formats are: {', '.join(FORMATS)}")
-        given, why_spark = _separate(format, options)
+        return cls._read(*_separate(format, options))
+
+    @classmethod
+    def defaults(cls) -> FileOptions:
+        """With no option given."""
+        return cls._read({}, [])
+
+    @classmethod
+    def _read(cls, given: Mapping[str, str], why_spark: list[str]) -> FileOptions:
         if not INFER_SCHEMA.value(given):
             raise FlowError("option 'inferSchema' cannot be false; give the stream a schema= instead")
         sep, delimiter = SEP.value_if_given(given), DELIMITER.value_if_given(given)
@@ -127,7 +135,7 @@ class FileOptions:
             "quote": QUOTE.value(given),
             "escape": ESCAPE.value(given),
         }
-        why_spark += _odd_characters(characters)
+        why_spark = [*why_spark, *_odd_characters(characters)]
         time_format, time_zone = TIMESTAMP_FORMAT.value(given), TIME_ZONE.value(given)
         if time_format and "%" not in time_format:
             why_spark.append(f"the option timestampFormat={time_format!r}")

@@ -49,7 +49,7 @@ class Source:
     path: str | None = None
     format: FileFormat | None = None
     options: Mapping[str, Any] | None = None
-    file_options: FileOptions = field(default_factory=FileOptions)
+    file_options: FileOptions = field(default_factory=FileOptions.defaults)
     computed: tuple[str, ...] = ()
     """Expressions that Spark computes because Arrow cannot; the source is read as rows for their sake."""
 

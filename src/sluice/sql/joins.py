@@ -65,14 +65,14 @@ class Join:
         """A side as it goes into its join: filtered, and under its name in the query."""
         side = self.sides[number]
         mine = [at for sides, at in self.conditions.others if sides == {number}]
-        handle = side.relation.handle
+        handle = side.table.handle
         if mine:
             with self.text.blamed_on(mine[0]):
                 handle = handle.filter(_all_of(self.scope.write(_grouped(at), self.scope.bare) for at in mine))
-        if mine or side.relation.name != side.name:
+        if mine or side.table.name != side.name:
             with self.text.blamed_on(side.at):
                 handle = handle.alias(side.name)
-        return Partial(handle, side.name, (number,), {(number, c): c for c in side.relation.columns})
+        return Partial(handle, side.name, (number,), {(number, c): c for c in side.table.columns})
 
     def _common_window(self) -> int | None:
         """The bound between any two of three or more sides with common keys, if it is the same for all."""
@@ -176,8 +176,8 @@ class Join:
             self.text.refuse(bound.at, "a time bound that leaves out zero cannot be longer than 32 days")
 
         def time_of(side: int) -> str:
-            times = self.sides[side].relation.times
-            first = next(c for c in self.sides[side].relation.columns if c in times)
+            times = self.sides[side].table.times
+            first = next(c for c in self.sides[side].table.columns if c in times)
             return column(*naming(Reference(side, first))).sql(dialect=SparkAsWritten)
 
         return bound.write(time_of)
@@ -204,7 +204,7 @@ class Join:
 
 
 def _time(side: Side) -> str:
-    return next((named(c) for c in side.relation.columns if c in side.relation.times), "time")
+    return next((named(c) for c in side.table.columns if c in side.table.times), "time")
 
 
 def _grouped(at: Syntax) -> Syntax:

@@ -13,12 +13,12 @@ from sluice.sql.conditions import conjuncts
 from sluice.sql.functions import is_aggregate
 from sluice.sql.grouping import WINDOW_COLUMNS, Grouping
 from sluice.sql.joins import Join
-from sluice.sql.scope import Reference, Relation, Scope, Side
+from sluice.sql.scope import Reference, Scope, Side, Table
 from sluice.sql.text import Text, column, dotted, named, replaced
 from sluice.sql.vetting import vet_join, vet_select, vet_table
 from sluice.sql.windows import RowWindow, TimeWindow, is_time_window, row_windows
 
-Known = Mapping[str, Relation]
+Known = Mapping[str, Table]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Queries:
         """What the whole text stands for."""
         return self._query(tree, self._streams, outermost=True).handle
 
-    def _query(self, at: Syntax, known: Known, *, outermost: bool = False) -> Relation:
+    def _query(self, at: Syntax, known: Known, *, outermost: bool = False) -> Table:
         while isinstance(at, exp.Subquery) and not any(v for name, v in at.args.items() if name != "this"):
             at = at.this
         select = vet_select(self.text, at)
@@ -74,12 +74,12 @@ class Queries:
         where = at.args.get("where")
         if len(sides) > 1:
             return Join(self.text, sides, conditions + conjuncts(where and where.this)).run(self._join_many)
-        relation = sides[0].relation
-        scope = Scope(self.text, tuple(sides), {(0, c): c for c in relation.columns}, (frozenset([0]),))
+        table = sides[0].table
+        scope = Scope(self.text, tuple(sides), {(0, c): c for c in table.columns}, (frozenset([0]),))
         if where is None:
-            return relation.handle, scope
+            return table.handle, scope
         with self.text.blamed_on(where.this):
-            return relation.handle.filter(scope.write(where.this)), scope
+            return table.handle.filter(scope.write(where.this)), scope
 
     def _side(self, at: Syntax, known: Known) -> Side:
         vet_table(self.text, at)
@@ -87,11 +87,11 @@ class Queries:
             if not at.alias:
                 self.text.refuse(at.this, "a query in FROM needs a name: (SELECT ...) AS name")
             return Side(at.alias, self._query(at.this, known), at.args["alias"])
-        relation = known.get(at.name.lower())
-        if relation is None:
+        table = known.get(at.name.lower())
+        if table is None:
             names = ", ".join(sorted(known)) or "none"
             self.text.refuse(at, f"there is no stream {at.name!r} in this flow; it has {names}")
-        return Side(at.alias or relation.name or at.name, relation, at)
+        return Side(at.alias or table.name or at.name, table, at)
 
     def _items(self, at: Syntax, scope: Scope) -> Iterator[Item]:
         """The columns of the SELECT list, stars spelled out."""
@@ -113,7 +113,7 @@ class Queries:
             if not sides:
                 self.text.refuse(node, f"there is no {whose!r} in FROM")
             for side in sides:
-                for name in side.relation.columns:
+                for name in side.table.columns:
                     yield Item(name, node, column(side.name, name))
         elif isinstance(node, exp.Alias) and isinstance(node.args.get("alias"), exp.Identifier):
             yield Item(node.alias, node.args["alias"], node.this)
@@ -125,7 +125,7 @@ class Queries:
         names = dotted(node)
         if names is None:
             self.text.refuse(node, "this column needs a name: write AS name after it")
-        if names[0].name.lower() == "window" and not any("window" in s.relation.columns for s in scope.sides):
+        if names[0].name.lower() == "window" and not any("window" in s.table.columns for s in scope.sides):
             if len(names) != 2 or names[1].name.lower() not in WINDOW_COLUMNS:
                 self.text.refuse(node, "a window is no single column; select window.start and window.end")
             return WINDOW_COLUMNS[names[1].name.lower()]
@@ -173,7 +173,7 @@ class Queries:
         if names is not None and len(names) == 1:
             name = names[0].name.lower()
             meant = [item.node for item in items if item.name.lower() == name]
-            if meant and not any(c.lower() == name for s in scope.sides for c in s.relation.columns):
+            if meant and not any(c.lower() == name for s in scope.sides for c in s.table.columns):
                 return meant[0]
         return at
 
@@ -197,7 +197,7 @@ class Queries:
         written: Sequence[str],
         grouping: Grouping | None,
         outermost: bool,
-    ) -> Relation:
+    ) -> Table:
         """The columns of the SELECT list; inner queries also keep the event time for what is built on them."""
         names = tuple(item.name for item in items)
         columns = [
@@ -215,18 +215,18 @@ class Queries:
                 self.text.refuse(at, f"{hidden!r} is the name of the event time; choose another")
             columns.append(named(hidden))
         if columns == [named(name) for name in handle.columns]:
-            return Relation(handle, names, frozenset(times))
+            return Table(handle, names, frozenset(times))
         with self.text.blamed_on(items[0].at):
-            return Relation(handle.select(*columns), names, frozenset(times))
+            return Table(handle.select(*columns), names, frozenset(times))
 
 
-def _registered(name: str, handle: Any) -> Relation:
-    return Relation(handle, tuple(handle.columns), frozenset([handle.event_time]), name)
+def _registered(name: str, handle: Any) -> Table:
+    return Table(handle, tuple(handle.columns), frozenset([handle.event_time]), name)
 
 
 def _unaliased(condition: Syntax, items: Sequence[Item], scope: Scope) -> Syntax:
     """HAVING with the names that the SELECT list gives replaced by what they stand for."""
-    columns = {c.lower() for side in scope.sides for c in side.relation.columns}
+    columns = {c.lower() for side in scope.sides for c in side.table.columns}
     meant = {item.name.lower(): item.node for item in items if item.name.lower() not in columns}
 
     def replacement(at: Syntax) -> Syntax | None:

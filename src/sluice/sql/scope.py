@@ -14,8 +14,8 @@ from sluice.sql.text import Text, column, essence, replaced
 
 
 @dataclass(frozen=True)
-class Relation:
-    """A relation as SQL sees it: its columns, and those among them that always hold its event time."""
+class Table:
+    """A stream as a table of SQL: its columns, and those among them that always hold its event time."""
 
     handle: Any
     columns: tuple[str, ...]
@@ -25,10 +25,10 @@ class Relation:
 
 @dataclass(frozen=True)
 class Side:
-    """A relation under its name in this query."""
+    """A table under its name in this query."""
 
     name: str
-    relation: Relation
+    table: Table
     at: Syntax
 
 
@@ -61,17 +61,17 @@ class Scope:
         names = [part.name for part in at.parts]
         for number, side in enumerate(self.sides):
             if len(names) > 1 and side.name.lower() == names[0].lower():
-                found = _match(side.relation.columns, names[1])
+                found = _match(side.table.columns, names[1])
                 if found is None:
-                    known = ", ".join(side.relation.columns)
+                    known = ", ".join(side.table.columns)
                     self.text.refuse(at, f"{side.name!r} has no column {names[1]!r}; it has {known}")
                 return Reference(number, found, tuple(names[2:]))
-        holders = [(n, c) for n, s in enumerate(self.sides) if (c := _match(s.relation.columns, names[0])) is not None]
+        holders = [(n, c) for n, s in enumerate(self.sides) if (c := _match(s.table.columns, names[0])) is not None]
         if len(holders) > 1:
             choices = " or ".join(f"{self.sides[n].name}.{c}" for n, c in holders)
             self.text.refuse(at, f"{names[0]!r} is a column of more than one side; write {choices}")
         if not holders:
-            known = "; ".join(f"{s.name} has {', '.join(s.relation.columns)}" for s in self.sides)
+            known = "; ".join(f"{s.name} has {', '.join(s.table.columns)}" for s in self.sides)
             if len(names) > 1:
                 self.text.refuse(at, f"there is neither a relation nor a column {names[0]!r} here; {known}")
             self.text.refuse(at, f"there is no column {names[0]!r}; {known}")
@@ -132,7 +132,7 @@ class Scope:
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             return None
         found = self.resolve(node)
-        return found.side if not found.fields and found.column in self.sides[found.side].relation.times else None
+        return found.side if not found.fields and found.column in self.sides[found.side].table.times else None
 
 
 def _match(columns: Sequence[str], name: str) -> str | None:

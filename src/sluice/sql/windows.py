@@ -114,7 +114,7 @@ def event_time_of(scope: Scope) -> str:
     """Advice on what to write for the event time."""
     times = []
     for number, side in enumerate(scope.sides):
-        mine = next((c for c in side.relation.columns if c in side.relation.times), None)
+        mine = next((c for c in side.table.columns if c in side.table.times), None)
         if mine is None:
             return f"{side.name!r} does not have its event time among its columns; select it there"
         times.append(f"{side.name}.{mine}" if len(scope.sides) > 1 else mine)
