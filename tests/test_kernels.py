@@ -11,7 +11,7 @@ from specs import KEYS
 from sluice.kernels.hashing import hash_keys
 from sluice.kernels.order import TimeScale, hash_part, order_key, sorting
 from sluice.kernels.probe import Run, pairs
-from sluice.model.routing import first_hash, unit_of
+from sluice.model.directory import Directory
 
 hashes = st.lists(st.sampled_from([0, 1, 65_535, 65_536, 2**31, 2**32 - 1]) | st.integers(0, 2**32 - 1), max_size=50)
 
@@ -86,14 +86,15 @@ def test_hashes_are_part_of_the_checkpoint_format():
 
 def test_hashes_spread_evenly_over_units():
     for column in (pa.array(np.arange(100_000)), pa.array([f"user-{i:09d}" for i in range(100_000)])):
-        counts = np.bincount(unit_of(hash_keys([column]), 256), minlength=256)
+        counts = np.bincount(Directory(256).unit_of(hash_keys([column])), minlength=256)
         assert counts.min() > 300 and counts.max() < 500
 
 
 @given(st.integers(1, 70_000), st.integers(0, 2**32 - 1))
 def test_a_unit_is_a_range_of_hashes(units, value):
-    unit = int(unit_of(np.array([value], dtype=np.uint32), units)[0])
-    assert first_hash(unit, units) <= value < first_hash(unit + 1, units)
+    unit = int(Directory(units).unit_of(np.array([value], dtype=np.uint32))[0])
+    low, high = Directory(units).hashes_of(unit)
+    assert low <= value < high
 
 
 @given(hashes, st.integers(0, 10**15))

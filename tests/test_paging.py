@@ -13,8 +13,9 @@ from specs import TIME, stream
 
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock, SystemClock
+from sluice.model.directory import Directory
 from sluice.model.epoch import Attempt
-from sluice.model.routing import Ranges, first_hash, intersect, subtract
+from sluice.model.routing import Ranges, intersect, subtract
 from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.state import segment
 from sluice.state.durable import DurableSegments
@@ -38,7 +39,7 @@ EVERYTHING = Counter({unit: 120 for unit in range(UNITS)})
 def rows(at: int, *units: int, each: int = 40) -> Run:
     """Rows of some units at one time; a row's value names its unit."""
     of = np.repeat(np.array(units), each)
-    hashes = np.array([first_hash(int(u), UNITS) + i for i, u in enumerate(of)], dtype=np.uint32)
+    hashes = np.array([Directory(UNITS).hashes_of(int(u))[0] + i for i, u in enumerate(of)], dtype=np.uint32)
     batch = pa.record_batch([of, pa.array(np.full(len(of), at), TIME), of], schema=SCHEMA)
     return sorted_run(LAYOUT, hashes, batch)
 

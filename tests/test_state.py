@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from oracle import batch_join, multiset
 from specs import SECOND, TIME, join, stream
 
+from sluice.model.directory import Directory
 from sluice.model.errors import CheckpointError
-from sluice.model.routing import Routing, first_hash, ranges
+from sluice.model.routing import Routing, ranges
 from sluice.model.state import RunRef, SegmentRef, reassign
 from sluice.state.segment import Layout, merged_run, parts, sorted_run
 from sluice.state.storage import watch
@@ -204,8 +205,9 @@ def test_units_side_by_side_in_a_run_are_one_slice_of_it(held, wanted, seed):
     """A site that holds units from here and there looks at its runs as a whole, not unit by unit."""
     of = np.random.default_rng(seed).permutation([unit for unit in held for _ in range(3)])
     rows = pa.record_batch([of, pa.array(np.arange(len(of)), TIME), of], schema=A.schema)
-    run = sorted_run(Layout(A.schema, "ts"), np.array([first_hash(int(u), 16) for u in of], dtype=np.uint32), rows)
-    found = parts(run, ranges(sorted(wanted)), 16)
+    hashes = np.array([Directory(16).hashes_of(int(u))[0] for u in of], dtype=np.uint32)
+    run = sorted_run(Layout(A.schema, "ts"), hashes, rows)
+    found = parts(run, ranges(sorted(wanted)), Directory(16))
     assert [u for part in found for u in part.rows.column(0).to_pylist()] == [
         u for u in sorted(held & wanted) for _ in "abc"
     ]

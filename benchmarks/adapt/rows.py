@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from benchmarks.data import FIRST_ARRIVAL
 from benchmarks.workloads import FIRST_EVENT
 from sluice.kernels.hashing import hash_keys
-from sluice.model.routing import unit_of
+from sluice.model.directory import Directory
 
 STREAMS = "AB"
 SECOND = 1_000_000
@@ -106,7 +106,7 @@ def keys(rows: Rows, rng: np.random.Generator, number: int) -> np.ndarray:
     if rows.hot is None:
         return drawn
     all_ = np.arange(rows.keys)
-    hot = all_[rows.hot.holds(unit_of(hash_keys([pa.array(all_)]), rows.hot.of), number)]
+    hot = all_[rows.hot.holds(Directory(rows.hot.of).unit_of(hash_keys([pa.array(all_)])), number)]
     return np.where(rng.random(rows.rows) < rows.hot.share, rng.choice(hot, rows.rows), drawn)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sluice.model.codec import encode
 from sluice.model.plan import Plan
 from sluice.model.reports import LevelWatermark, SiteReport, SplitReport
-from sluice.model.routing import Routing, unit_of
+from sluice.model.routing import Routing
 from sluice.model.stream import HASH_COLUMN, applied
 from sluice.operators import operator
 
@@ -45,7 +45,7 @@ class Sender:
             if input_.stream == stream
         ]
         self.owners = np.array(routing.owners, dtype=np.uint8 if len(tokens) <= 256 else np.uint16)
-        self.tokens = tokens
+        self.directory, self.tokens = routing.directory, tokens
         self.dropped = 0
 
     def blobs(self, rows: pa.RecordBatch) -> Iterator[Blob]:
@@ -65,7 +65,7 @@ class Sender:
         if len(self.tokens) == 1:
             yield self.tokens[0], packed
             return
-        sites = self.owners[unit_of(hashes, len(self.owners))]
+        sites = self.owners[self.directory.unit_of(hashes)]
         order = np.argsort(sites, kind="stable")
         cuts = np.searchsorted(sites[order], np.arange(len(self.tokens) + 1))
         packed = packed.take(pa.array(order))

@@ -106,7 +106,7 @@ class SiteTask:
 class _SiteEpoch:
     def __init__(self, task: SiteTask, site: int, level: int, clock: Clock) -> None:
         self.task, self.site, self.level, self.plan = task, site, level, task.plan
-        self.token, self.units = task.tokens[site], task.routing.units
+        self.token, self.directory = task.tokens[site], task.routing.directory
         self.held = task.routing.ranges_of(site)
         self.share: SiteShare = pickle.loads(task.shares[site])
         self.last = level == task.plan.levels - 1
@@ -119,7 +119,7 @@ class _SiteEpoch:
         self.attempt = Attempt(task.number, site, task.run, f"{level}{uuid.uuid4().hex[:8]}")
         self.probed = self.nulls = 0
         self.rows = {n: [0, 0] for n in self.nodes}
-        self.by_unit = UnitStats(self.units)
+        self.by_unit = UnitStats(self.directory)
 
     def run(self, blobs: pa.Table) -> Iterator[Blob]:
         begun = self.clock.monotonic()
@@ -136,7 +136,7 @@ class _SiteEpoch:
             if output.feed.origin - len(self.plan.sources) in self.nodes
         }
         for run in new.values():
-            self.by_unit.rows[numbers(self.held)] += counts(run, self.held, self.units)
+            self.by_unit.rows[numbers(self.held)] += counts(run, self.held, self.directory)
         schedule = self._schedule(cohorts, new, transaction)
         for units, newest in schedule:
             yield from self._turn(units, newest, new, transaction, writers)
@@ -188,7 +188,7 @@ class _SiteEpoch:
         share = None if adapting.seconds is None else adapting.seconds / self.plan.levels
         sizes = transaction.pending_bytes()
         for run in new.values():
-            held = counts(run, self.held, self.units)
+            held = counts(run, self.held, self.directory)
             sizes[numbers(self.held)] += held * (run.rows.nbytes / max(1, len(run)))
         rows = self.by_unit.rows + transaction.pending_rows()
         limits = Limits(share, adapting.backlog / self.plan.levels, costs, adapting.patient)
@@ -210,7 +210,7 @@ class _SiteEpoch:
             mine = {g: run for g in self.local if (run := self._input(g, units, new.get(g), transaction)) is not None}
         taken = sum(len(run) for run in mine.values())
         for run in mine.values():
-            self.by_unit.done[numbers(units)] += counts(run, units, self.units)
+            self.by_unit.done[numbers(units)] += counts(run, units, self.directory)
         for node in self.nodes:
             yield from self._operate(node, mine, newest, transaction, writers)
         transaction.end_turn()
@@ -223,7 +223,7 @@ class _SiteEpoch:
         pieces = transaction.take_pending(input_)
         if fresh is not None and units == self.held and not pieces:
             return fresh
-        pieces += [] if fresh is None else parts_of(fresh, units, self.units)
+        pieces += [] if fresh is None else parts_of(fresh, units, self.directory)
         return None if not pieces else pieces[0] if len(pieces) == 1 else merged_run(pieces, None)
 
     def _postpone(self, behind: list[Cohort], new: dict[int, Run], transaction: Transaction) -> None:
@@ -232,7 +232,7 @@ class _SiteEpoch:
         if not waiting:
             return
         for input_, run in new.items():
-            pieces = parts_of(run, waiting, self.units)
+            pieces = parts_of(run, waiting, self.directory)
             if pieces:
                 transaction.postpone(waiting, input_, pieces[0] if len(pieces) == 1 else merged_run(pieces, None))
 
@@ -312,7 +312,7 @@ class _SiteEpoch:
         """Columns with an entry for each unit held here."""
         held = numbers(self.held)
         memory, disk = transaction.unit_usage([r for r in manifest if not r.segment.pending])
-        pending = unit_rows((r for r in manifest if r.segment.pending), self.units)
+        pending = unit_rows((r for r in manifest if r.segment.pending), self.directory.units)
         return UnitColumns(
             rows=self.by_unit.rows[held],
             results=self.by_unit.results[held],
@@ -328,7 +328,7 @@ class _SiteEpoch:
         memory, disk = (LocalFiles(f"{root}/site-{self.site:04d}-{self.level}") for root in roots)
         limit = adapting.limits[self.site] // self.plan.levels
         store = SiteStore(
-            Holdings(self.layouts, self.held, self.units),
+            Holdings(self.layouts, self.held, self.directory),
             Tiers(memory, disk, limit),
             DurableSegments(Storage(task.checkpoint), self.clock),
             self.clock,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sluice.model.routing import unit_of
+from sluice.model.directory import Directory
 
 
 class UnitStats:
@@ -13,12 +13,13 @@ class UnitStats:
     Units that had their turn together share its seconds, by the rows they took in and the results they gave.
     """
 
-    def __init__(self, units: int) -> None:
+    def __init__(self, directory: Directory) -> None:
+        self.directory, units = directory, directory.units
         self.rows, self.done, self.results = (np.zeros(units, dtype=np.int64) for _ in range(3))
         self.seconds = np.zeros(units)
 
     def add_results(self, hashes: np.ndarray) -> None:
-        self.results += np.bincount(unit_of(hashes, len(self.results)), minlength=len(self.results))
+        self.results += np.bincount(self.directory.unit_of(hashes), minlength=len(self.results))
 
     @property
     def work(self) -> np.ndarray:

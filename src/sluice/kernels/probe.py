@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.order import TimeScale, hash_part
-from sluice.model.routing import HASH_SPACE
+from sluice.model.directory import HASH_SPACE
 
 PAIRS_AT_ONCE = 1 << 20
 

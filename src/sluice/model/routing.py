@@ -2,51 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 from itertools import islice
-from typing import TypeVar
 
 import numpy as np
 
-HASH_SPACE = 1 << 32
-Units = TypeVar("Units", int, np.ndarray)
+from sluice.model.directory import Directory
+from sluice.model.errors import ProtocolError
 
 Ranges = tuple[tuple[int, int], ...]
 """Half-open ranges of units, ascending and disjoint."""
 
 
-def unit_of(hashes: np.ndarray, units: int) -> np.ndarray:
-    """The unit of each 32-bit key hash. It grows with the hash, so state sorted by hash is sorted by unit."""
-    return ((hashes.astype(np.uint64) * np.uint64(units)) >> np.uint64(32)).astype(np.int64)
-
-
-def first_hash(unit: Units, units: int) -> Units:
-    """The smallest 32-bit hash that belongs to `unit`, or to each of an array of them, or a later one.
-
-    >>> first_hash(1, 4) == 2**30 and first_hash(np.array([0, 4]), 4).tolist() == [0, 2**32]
-    True
-    """
-    return -(-unit * HASH_SPACE // units)
-
-
-def units_in(hashes: tuple[int, int], units: int) -> Ranges:
-    """The units that hashes of a range (the second is not in it) belong to.
-
-    >>> units_in((2**30, 2**31 + 1), 4)
-    ((1, 3),)
-    """
-    return ((hashes[0] * units // HASH_SPACE, (hashes[1] - 1) * units // HASH_SPACE + 1),)
+_A_ROOT_EACH = Directory(0)
 
 
 @dataclass(frozen=True)
 class Routing:
-    """Unit → site, with the epoch from which it holds."""
+    """Unit → site, with the epoch from which it holds. Without a directory every unit is a root of one."""
 
     sites: int
     owners: tuple[int, ...]
     version: int = 0
     since: int = 0
+    directory: Directory = _A_ROOT_EACH
+
+    def __post_init__(self) -> None:
+        if self.directory == _A_ROOT_EACH:
+            object.__setattr__(self, "directory", Directory(len(self.owners)))
+        if self.directory.units != len(self.owners):
+            raise ProtocolError(f"{len(self.owners)} units have a site, the directory has {self.directory.units}")
 
     @classmethod
     def even(cls, units: int, sites: int, version: int = 0, since: int = 0) -> Routing:
@@ -64,7 +50,27 @@ class Routing:
     def moved(self, unit: int, site: int, since: int) -> Routing:
         """The same routing with one unit at another site from epoch `since` on."""
         owners = (*self.owners[:unit], site, *self.owners[unit + 1 :])
-        return Routing(self.sites, owners, self.version + 1, since)
+        return replace(self, owners=owners, version=self.version + 1, since=since)
+
+    def split(self, unit: int, since: int) -> Routing:
+        """The same routing with two units, at the same site, in place of one.
+
+        >>> Routing(2, (0, 1)).split(1, since=5).owners
+        (0, 1, 1)
+        """
+        owners = (*self.owners[: unit + 1], *self.owners[unit:])
+        return replace(self, owners=owners, directory=self.directory.split(unit), version=self.version + 1, since=since)
+
+    def merge(self, unit: int, since: int) -> Routing:
+        """The same routing with one unit in place of two buddies, which have to be at one site."""
+        directory = self.directory.merge(unit)
+        buddy = self.directory.buddy(unit)
+        assert buddy is not None
+        if self.owners[unit] != self.owners[buddy]:
+            raise ProtocolError(f"units {unit} and {buddy} are at different sites and cannot be merged")
+        first = min(unit, buddy)
+        owners = (*self.owners[:first], *self.owners[first + 1 :])
+        return replace(self, owners=owners, directory=directory, version=self.version + 1, since=since)
 
     def resized(self, sites: int, version: int, since: int) -> Routing:
         """The same units at another number of sites, with as few moves as that takes.
@@ -89,7 +95,7 @@ class Routing:
         for site, count in zip(takers, _shares([len(held[site]) for site in takers], len(free)), strict=True):
             for unit in islice(remaining, count):
                 owners[unit] = site
-        return Routing(sites, tuple(owners), version, since)
+        return Routing(sites, tuple(owners), version, since, self.directory)
 
     def ranges_of(self, site: int) -> Ranges:
         """The units of one site.

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sluice.model.routing import HASH_SPACE, Ranges, Routing, unite
+from sluice.model.directory import HASH_SPACE
+from sluice.model.routing import Ranges, Routing, unite
 
 HashRange = tuple[int, int]
 """Hashes from the first up to the second, which is not one of them."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sluice.kernels.probe import Run
+from sluice.model.directory import Directory
 from sluice.model.routing import Ranges
 from sluice.model.state import SegmentRef
 from sluice.state.segment import Layout
@@ -39,11 +40,11 @@ class InputLayouts:
 
 @dataclass(frozen=True)
 class Holdings:
-    """What a site holds at one level: the state of these `units`, of `total_units` that there are, by input."""
+    """What a site holds at one level: the state of these `units`, of all that are in the `directory`, by input."""
 
     layouts: Mapping[int, InputLayouts]
     units: Ranges
-    total_units: int
+    directory: Directory
 
     def layout_of(self, input_: int, pending: bool) -> Layout:
         """What the segments of an input hold."""

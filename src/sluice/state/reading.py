@@ -41,8 +41,8 @@ class SegmentReader:
         if file is None:
             return None
         rows = self._decode(ref, *file)
-        total = self.holdings.total_units
-        all_here = len(rows) == ref.rows or np.array_equal(counts(rows, run.units, total), run.unit_rows[1])
+        directory = self.holdings.directory
+        all_here = len(rows) == ref.rows or np.array_equal(counts(rows, run.units, directory), run.unit_rows[1])
         return rows if all_here else None
 
     def read_page(self, ref: SegmentRef, unit: int, rows: int) -> Run | None:

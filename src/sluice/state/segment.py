@@ -11,8 +11,9 @@ import pyarrow as pa
 from sluice.kernels.order import TimeScale, hash_part, order_key, sorting
 from sluice.kernels.probe import Run
 from sluice.model.checksum import checksum
+from sluice.model.directory import HASH_SPACE, Directory
 from sluice.model.errors import StorageError
-from sluice.model.routing import HASH_SPACE, Ranges, first_hash
+from sluice.model.routing import Ranges
 from sluice.model.state import Block, SegmentRef, numbers
 from sluice.model.stream import BY_TIME_COLUMN, ORDER_COLUMN
 
@@ -127,10 +128,10 @@ def _by_time(times: np.ndarray, step: int) -> np.ndarray:
     return np.argsort(steps, kind="stable").astype(np.uint32)
 
 
-def parts(run: Run, units: Ranges, total_units: int) -> list[Run]:
+def parts(run: Run, units: Ranges, directory: Directory) -> list[Run]:
     """The rows of some units of a run, as slices of it: one more than there are rows of others between them."""
     slices: list[tuple[int, int]] = []
-    edges = _places(run, np.array(units, dtype=np.int64).reshape(-1), total_units).tolist()
+    edges = _places(run, np.array(units, dtype=np.int64).reshape(-1), directory).tolist()
     for a, b in zip(edges[::2], edges[1::2], strict=True):
         if slices and slices[-1][1] == a:
             slices[-1] = slices[-1][0], b
@@ -150,16 +151,16 @@ def joined_run(pieces: list[Run]) -> Run:
     return Run(order, times, rows, pieces[0].scale, pieces[0].earliest, pieces[0].latest)
 
 
-def counts(run: Run, units: Ranges, total_units: int) -> np.ndarray:
+def counts(run: Run, units: Ranges, directory: Directory) -> np.ndarray:
     """How many rows of a run each of some units has."""
     of = numbers(units)
-    places = _places(run, np.append(of, of + 1), total_units)
+    places = _places(run, np.append(of, of + 1), directory)
     found: np.ndarray = places[len(of) :] - places[: len(of)]
     return found
 
 
-def _places(run: Run, units: np.ndarray, total_units: int) -> np.ndarray:
+def _places(run: Run, units: np.ndarray, directory: Directory) -> np.ndarray:
     """Where the rows of each of these units begin, or would."""
-    first = first_hash(units, total_units).astype(np.uint64)
+    first = directory.first_hashes[units].astype(np.uint64)
     # the first hash after the last unit has 33 bits: shifted as it is, it would come round to zero
     return np.where(first >= HASH_SPACE, len(run), np.searchsorted(run.order, first << np.uint64(32)))

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sluice.kernels.probe import Run
 from sluice.model.epoch import Attempt
-from sluice.model.routing import Ranges, intersect, units_in
+from sluice.model.routing import Ranges, intersect
 from sluice.model.state import ALL_HASHES, HashRange, Manifest, RunRef, SegmentRef
 from sluice.state import compaction
 from sluice.state.durable import STATE
@@ -54,9 +54,9 @@ class SegmentWriter:
     def write(self, new: NewSegment) -> int:
         """Write one segment, to the local tiers for now; returns its bytes."""
         layout = self._holdings.layout_of(new.input, new.pending)
-        units = intersect(new.units, units_in(new.hashes, self._holdings.total_units))
+        units = intersect(new.units, (self._holdings.directory.units_in(*new.hashes),))
         data = encode(layout, new.rows)
-        unit_counts = counts(new.rows, units, self._holdings.total_units)
+        unit_counts = counts(new.rows, units, self._holdings.directory)
         blocks = encode_blocks(layout, new.rows, unit_counts, data)
         name = f"{self._attempt}-{len(self._blocks)}"
         ref = SegmentRef(

@@ -109,11 +109,11 @@ class Transaction:
 
     def pending_bytes(self) -> np.ndarray:
         """The bytes of each unit's pending rows."""
-        return unit_bytes(self._runs.waiting, self._holdings.total_units)
+        return unit_bytes(self._runs.waiting, self._holdings.directory.units)
 
     def pending_rows(self) -> np.ndarray:
         """The pending rows of each unit."""
-        return unit_rows(self._runs.waiting, self._holdings.total_units)
+        return unit_rows(self._runs.waiting, self._holdings.directory.units)
 
     def begin_turn(self, units: Ranges) -> None:
         """From here on, until `end_turn`, it is about these units alone."""
@@ -199,7 +199,7 @@ class Transaction:
 
     def unit_usage(self, state: Sequence[RunRef]) -> tuple[np.ndarray, np.ndarray]:
         """Bytes in memory and on disk of each unit."""
-        return self._tiers.usage(state, self._holdings.total_units)
+        return self._tiers.usage(state, self._holdings.directory.units)
 
     def _settle(self, manifest: Manifest) -> None:
         """Brings the memory tier within its limit."""

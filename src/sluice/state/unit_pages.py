@@ -186,8 +186,8 @@ class UnitPages:
 
     def _unit_bytes(self, state: Sequence[RunRef]) -> np.ndarray:
         """The bytes of each unit, as they lie here, or as they would."""
-        memory, disk = self._tiers.usage(state, self._holdings.total_units)
-        sizes: np.ndarray = np.maximum(memory + disk, unit_bytes(state, self._holdings.total_units))
+        memory, disk = self._tiers.usage(state, self._holdings.directory.units)
+        sizes: np.ndarray = np.maximum(memory + disk, unit_bytes(state, self._holdings.directory.units))
         return sizes
 
     def _cut_all(self, state: Sequence[RunRef]) -> None:
@@ -210,7 +210,7 @@ class UnitPages:
     def _pages(self, run: RunRef, rows: Run) -> Iterator[Page]:
         units, count = run.unit_rows
         for unit in units[count > 0].tolist():
-            for part in parts(rows, ((unit, unit + 1),), self._holdings.total_units):
+            for part in parts(rows, ((unit, unit + 1),), self._holdings.directory):
                 tier = MEMORY if self._machine.is_resident(unit) else DISK
                 yield Page(unit, len(part), self._reader.encode(run.segment, part), tier)
 
@@ -223,5 +223,5 @@ class UnitPages:
             self._cut(whole)
             page = self._reader.read_page(run.segment, unit, alone.rows)
         if page is None:  # another attempt at this epoch has moved it between the two steps
-            return parts(joined_run(self._reader.fetch(alone)), alone.units, self._holdings.total_units)
+            return parts(joined_run(self._reader.fetch(alone)), alone.units, self._holdings.directory)
         return [page]
