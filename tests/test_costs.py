@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from specs import SECOND, TIME, handle, stream
 
 from sluice.kernels.probe import Run
+from sluice.model.directory import Directory
 from sluice.model.plan import plan_of
 from sluice.model.state import SegmentRef
 from sluice.operators import operator
@@ -104,7 +105,7 @@ def test_rows_are_found_by_time_in_a_run_and_in_its_parts(rows, low, length):
     layout = Layout(stream("s").schema, "ts", time_step=10)
     run = stored(layout, sorted_run(layout, hashes, pa.record_batch(columns, schema=layout.schema)))
     assert run.by_time is not None
-    for part in [run, *parts(run, ((1, 3), (4, 5)), 8)]:
+    for part in [run, *parts(run, ((1, 3), (4, 5)), Directory(8))]:
         found = part.places_between(low * 10, (low + length) * 10)
         expected = np.flatnonzero((part.times >= low * 10) & (part.times < (low + length) * 10))
         assert found.tolist() == expected.tolist()

@@ -58,7 +58,7 @@ class Site:
         memory, disk = (LocalFiles(str(self.root / name)) for name in ("memory", "disk"))
         self.tiers = Tiers(memory, disk, self.limit)
         self.durable = DurableSegments(Storage(str(self.root / "durable")), self.clock)
-        holdings = Holdings({0: InputLayouts(LAYOUT, LAYOUT)}, self.held, UNITS)
+        holdings = Holdings({0: InputLayouts(LAYOUT, LAYOUT)}, self.held, Directory(UNITS))
         store = SiteStore(holdings, self.tiers, self.durable, self.clock, self.paging)
         self.retention = {0: Retention(keep_from, None, lambda run: run, shrinks=False)}
         before = StateBefore(self.manifest, self.retention, tuple(arriving), self.queues)

@@ -12,6 +12,7 @@ from test_state import segment
 
 from sluice.engine.stopwatch import Stopwatch
 from sluice.model.clock import SystemClock
+from sluice.model.directory import Directory
 from sluice.model.errors import ProtocolError
 from sluice.model.state import RunRef
 from sluice.state.durable import DurableSegments
@@ -74,7 +75,7 @@ def test_what_was_refused_changes_nothing(tmp_path):
 def pages_of(root: Path, limit: int = 100) -> UnitPages:
     tiers = Tiers(LocalFiles(str(root / "memory")), LocalFiles(str(root / "disk")), limit)
     tiers.begin([])
-    holdings = Holdings({0: InputLayouts(LAYOUT, LAYOUT)}, ALL, UNITS)
+    holdings = Holdings({0: InputLayouts(LAYOUT, LAYOUT)}, ALL, Directory(UNITS))
     durable = DurableSegments(Storage(str(root / "durable")), SystemClock())
     return UnitPages(SegmentReader(holdings, tiers, durable), SystemClock(), allowed=True)
 
