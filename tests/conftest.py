@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-sys.path.insert(0, os.path.dirname(__file__))
+for folder in ("support", "unit", "engine", "spark"):  # what one test file has, another may use
+    sys.path.insert(0, os.path.join(os.path.dirname(__file__), folder))
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 settings.register_profile("default", deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)

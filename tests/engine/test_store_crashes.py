@@ -13,7 +13,7 @@ import pytest
 from object_servers import SERVERS
 from store_crashes import UNAVAILABLE
 
-SCRIPT = Path(__file__).parent / "store_crashes.py"
+SCRIPT = Path(__file__).parents[1] / "support" / "store_crashes.py"
 
 
 def crash(kind: str, step: int) -> int:

@@ -82,7 +82,7 @@ class Job:
     def start(self) -> None:
         sites = SITES[self.starts % len(SITES)]
         self.starts += 1
-        program = Path(__file__).with_name("kill_job.py")
+        program = Path(__file__).parents[1] / "support" / "kill_job.py"
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [sys.executable, str(program), str(self.root), "--sites", str(sites), *self.options],

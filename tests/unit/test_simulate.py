@@ -25,7 +25,7 @@ from sluice.sim.scenario import Drift, Load, Pressure, Scenario, merged
 from sluice.sim.scenario_file import Comparison, read_scenarios
 from sluice.sim.workload import Skew
 
-PAGE = Path(__file__).parents[1] / "docs" / "simulator.md"
+PAGE = Path(__file__).parents[2] / "docs" / "simulator.md"
 READY = ("memory-short", "mixed", "rotating-load", "skew-drift", "slow-site")
 FILES = ("outcome.json", "throughput.svg", "latency.svg", "decisions.csv")
 TINY = """

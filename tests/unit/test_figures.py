@@ -20,7 +20,7 @@ from sluice.policies import policy
 from sluice.sim.scenario import Scenario
 from sluice.sim.simulation import Outcome, simulate
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 TINY = Scenario("tiny", 0.2, sites=2, units_per_site=2, groups=16, buffer=32, interval=0.05)
 FAST = Claim("fast", "it is fast", 1.0, 0.5, 2.0, "times", "a factor of two")
 

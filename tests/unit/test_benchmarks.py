@@ -12,7 +12,7 @@ from benchmarks import contenders
 from benchmarks.data import open_cache
 from benchmarks.run import taking_part
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_directory_for_rows_is_made(tmp_path: Path) -> None:

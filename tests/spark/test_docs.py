@@ -26,7 +26,7 @@ from scripts import options_page
 from sluice.cli import main as cli
 from sluice.spark.sources import SPARK_FILE_OPTIONS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 OF_THE_ROOT = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 PAGES = [*(ROOT / page for page in OF_THE_ROOT), *sorted((ROOT / "docs").rglob("*.md"))]
 INDEX = ROOT / "docs" / "README.md"

@@ -56,7 +56,7 @@ class Running:
     def __init__(self, cluster: Standalone, *options: str) -> None:
         self.cluster, self.root, self.feed = cluster, cluster.root, Feed(cluster.root)
         self.feed.more()
-        program = Path(__file__).with_name("sites_job.py")
+        program = Path(__file__).parents[1] / "support" / "sites_job.py"
         self.process = cluster.run("job", sys.executable, str(program), str(self.root), cluster.url, *options)
 
     def records(self) -> list[EpochRecord]:

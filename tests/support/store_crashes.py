@@ -1,6 +1,6 @@
 """Kills a query at its file operations, one after the other, with its checkpoint and output on an object store.
 
-    python tests/store_crashes.py (s3 | azure) FIRST STEP
+    python tests/support/store_crashes.py (s3 | azure) FIRST STEP
 
 Every step runs in a fork of a process that has not talked to the store itself: obstore's threads do not survive a fork.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("support", "engine")]
 
 from engine_harness import DirectQuery
 from object_servers import SERVERS, NotAvailable

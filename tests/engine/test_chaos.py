@@ -1,6 +1,6 @@
 """Exact under chaos: whatever happens to units, sites, executors and drivers, the answer is the batch query's.
 
-A failure names its seed: `pytest tests/test_chaos.py -k "[17]"` runs it again, and prints what happened in it.
+A failure names its seed: `pytest tests/engine/test_chaos.py -k "[17]"` runs it again, and prints what happened in it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
 from sluice.sql import translate
 
-DOCS = Path(__file__).parent.parent / "docs" / "sql.md"
+DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
 BANK = ("offerCurrency", "offer", "timestamp")
 
 
