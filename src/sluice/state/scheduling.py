@@ -59,7 +59,7 @@ class UnitSchedule:
     ) -> None:
         self._cohorts, self._rows, self._sizes, self._limits = cohorts, rows, sizes, limits
         self._pages, self._clock = pages, clock
-        self._begun = clock.monotonic()
+        self._start = clock.monotonic()
         self._done = np.zeros(len(rows), dtype=bool)
         limited = limits.seconds is not None or pages.active
         for units, newest in cohorts if limited else ():  # else they go along: a turn of all units cuts nothing up
@@ -133,6 +133,6 @@ class UnitSchedule:
 
     def _is_over(self) -> bool:
         """Whether the time is up, and what is left may wait."""
-        if self._limits.seconds is None or self._clock.monotonic() - self._begun < self._limits.seconds:
+        if self._limits.seconds is None or self._clock.monotonic() - self._start < self._limits.seconds:
             return False
         return bool(self._sizes[~self._done].sum() <= self._limits.backlog)

@@ -98,11 +98,11 @@ class Tiers:
 
     def write_pages(self, segment: str, pages: Iterable[Page]) -> None:
         """Keep a segment in pages, and no longer in one file. If it lay in one here, what goes to disk is spilled."""
-        lay_here = self._drop_whole(segment)
+        was_whole = self._drop_whole(segment)
         for page in pages:
             file = LocalFile(page.rows, checksum(page.data), len(page.data))
             self._write(segment, page.unit, file, page.data, page.tier)
-            self.spilled_bytes += file.size if lay_here and page.tier == DISK else 0
+            self.spilled_bytes += file.size if was_whole and page.tier == DISK else 0
 
     def units(self, tier: str) -> set[int]:
         """The units that have pages in a tier."""
