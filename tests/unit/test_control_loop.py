@@ -73,7 +73,7 @@ class ByHand:
             loop.finish(move, now)
 
 
-def looped(*rounds: tuple[Move, ...], **options: bool) -> ControlLoop:
+def new_loop(*rounds: tuple[Move, ...], **options: bool) -> ControlLoop:
     return ControlLoop(Scripted(*rounds), Ready(), ByHand(), EVEN, minimum=1.0, **options)
 
 
@@ -84,7 +84,7 @@ def carry_through(loop: ControlLoop, move: MoveInFlight, now: float) -> None:
 
 
 def test_every_instruction_of_a_move_is_handed_to_the_carrier_in_its_order():
-    loop = looped((Move(0, 1, "because"),))
+    loop = new_loop((Move(0, 1, "because"),))
     loop.take_turn(5.0)
     carry_through(loop, loop.moves[0], 7.0)
     assert loop.carrier.instructions == [
@@ -99,7 +99,7 @@ def test_every_instruction_of_a_move_is_handed_to_the_carrier_in_its_order():
 
 
 def test_a_round_is_collected_as_long_as_the_last_move_of_the_one_before_took():
-    loop = looped((Move(0, 1, "because"), Move(5, 0, "because")))
+    loop = new_loop((Move(0, 1, "because"), Move(5, 0, "because")))
     loop.carrier.time = 10.0
     loop.take_turn(0.0)
     moves = tuple(loop.moves.values())
@@ -112,7 +112,7 @@ def test_a_round_is_collected_as_long_as_the_last_move_of_the_one_before_took():
 
 
 def test_nobody_is_asked_while_units_move_but_the_user():
-    loop = looped((Move(0, 1, "because"),), (Move(1, 1, "because"),))
+    loop = new_loop((Move(0, 1, "because"),), (Move(1, 1, "because"),))
     loop.take_turn(0.0)
     assert loop.take_turn(1.0) == ()
     loop.ask(Move(2, 1, "by hand"))
@@ -121,14 +121,14 @@ def test_nobody_is_asked_while_units_move_but_the_user():
 
 
 def test_a_round_in_which_all_is_refused_is_followed_by_another():
-    loop = looped((Move(0, 0, "because"),), (Move(9, 1, "because"),), advise=False)
+    loop = new_loop((Move(0, 0, "because"),), (Move(9, 1, "because"),))
     refused = [decision.refused for now in (1.0, 2.0) for decision in loop.take_turn(now)]
     assert refused == ["unit 0 is at site 0 already", "there is no unit 9; they are numbered from 0 to 7"]
     assert [now for _, now, _ in loop.collector.begun] == [1.0, 2.0]
 
 
 def test_moves_that_are_stopped_go_on_where_they_were_and_say_nothing_about_the_next_round():
-    loop = looped((Move(0, 1, "because"),))
+    loop = new_loop((Move(0, 1, "because"),))
     loop.take_turn(0.0)
     move, loop.carrier.time = loop.moves[0], 99.0
     loop.stop([move], 99.0)
@@ -138,14 +138,14 @@ def test_moves_that_are_stopped_go_on_where_they_were_and_say_nothing_about_the_
 
 
 def test_a_unit_on_its_way_is_vetted_by_where_it_goes():
-    loop = looped((Move(0, 1, "because"),))
+    loop = new_loop((Move(0, 1, "because"),))
     loop.take_turn(0.0)
     for site in (0, 1):
         assert vet(Move(0, site, "again"), loop.routing, loop.moves) == "unit 0 is on its way to site 1"
 
 
 def test_the_log_has_a_line_for_each_decision(caplog: pytest.LogCaptureFixture):
-    loop = looped((Move(0, 1, "site 0 is full"), Move(1, 0, "site 0 is full")))
+    loop = new_loop((Move(0, 1, "site 0 is full"), Move(1, 0, "site 0 is full")))
     loop.epoch = 7
     with caplog.at_level(logging.INFO, "sluice"):
         loop.take_turn(0.0)

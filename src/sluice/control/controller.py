@@ -66,13 +66,13 @@ class Controller:
         """What the user wants, beside the policy."""
         self.loop.ask(action)
 
-    def after(self, record: EpochRecord, now: float, placed: str = "") -> NextEpoch:
-        """What to do in the epoch that follows a committed one; `placed` says why sites are elsewhere since."""
-        self._see(record)
+    def after(self, record: EpochRecord, now: float, site_changes: str = "") -> NextEpoch:
+        """What to do in the epoch that follows a committed one; `site_changes` says why sites are elsewhere since."""
+        self._go_on_from(record)
         allowance = self._rate.allow(record.stats)
         arriving = self.carrier.advance(self.loop, record, allowance, now)
         self.collection.add(record, now)
-        decisions = [self._about_sites("place", placed)] if placed else []
+        decisions = [self._about_sites("place", site_changes)] if site_changes else []
         decisions += self.loop.take_turn(now)
         return NextEpoch(self.loop.routing, leaving_units(self.moves), arriving, allowance, tuple(decisions))
 
@@ -82,7 +82,7 @@ class Controller:
         As few units move as can be, all at once. Statistics begin anew. A move in flight is abandoned if one of its
         sites is gone or its unit is needed elsewhere; the others go on in the epoch after.
         """
-        self._see(record)
+        self._go_on_from(record)
         before = record.routing
         routing = before.resized(sites, before.version + 1, record.number + 1)
         moved = sum(a != b for a, b in zip(before.owners, routing.owners, strict=True))
@@ -96,12 +96,12 @@ class Controller:
         self.loop.stop(stopped, now)
         for move in stopped:
             if move.phase is Phase.ABANDONED:
-                decisions.append(self._about_sites("move", why, move, _abandoned(move, sites)))
+                decisions.append(self._about_sites("move", why, move, _explain_abandonment(move, sites)))
         self.loop.routing = routing
         self.collection.begin(routing, now, self.rounds.collect)
         return NextEpoch(routing, decisions=tuple(decisions))
 
-    def _see(self, record: EpochRecord) -> None:
+    def _go_on_from(self, record: EpochRecord) -> None:
         """The loop goes on from a committed epoch, whose routing is what counts."""
         if self.moves:
             self.carrier.pass_epoch(record.stats)
@@ -115,6 +115,6 @@ class Controller:
         return self.loop.announce(Decision(self.loop.epoch, SITES, action, unit, site, reason, refused))
 
 
-def _abandoned(move: MoveInFlight, sites: int) -> str:
+def _explain_abandonment(move: MoveInFlight, sites: int) -> str:
     gone = next((site for site in (move.source, move.target) if site >= sites), None)
     return "abandoned: needed elsewhere" if gone is None else f"abandoned: site {gone} is gone"

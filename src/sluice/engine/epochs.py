@@ -291,7 +291,7 @@ class Epochs:
         elif record.number < 0:
             step = NextEpoch(record.routing)
         else:
-            step = controller.after(record, self.clock(), placed=why)
+            step = controller.after(record, self.clock(), site_changes=why)
         routing = step.routing
         manifests = record.manifests if routing == record.routing else reassign(record.manifests, routing)
         return step, replace(record, routing=routing, manifests=manifests, decisions=step.decisions)
