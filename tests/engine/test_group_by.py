@@ -127,11 +127,11 @@ def assert_equal(found: pa.Table, expected: pa.Table) -> None:
 
 def in_order(table: pa.Table) -> list[tuple]:
     """All rows, sorted by what is no float before what is one."""
-    rows = list(multiset(table).elements())
-    return sorted(
-        rows,
-        key=lambda row: ([str(v) for v in row if not isinstance(v, float)], [v for v in row if isinstance(v, float)]),
-    )
+
+    def place(row: tuple) -> tuple[list[str], list[float]]:
+        return [str(v) for v in row if not isinstance(v, float)], [v for v in row if isinstance(v, float)]
+
+    return sorted(multiset(table).elements(), key=place)
 
 
 FUNCTIONS = {"variance": "var_samp", "stddev": "stddev_samp"}

@@ -14,6 +14,7 @@ from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause,
 from sluice.control.moves import MoveInFlight
 from sluice.control.vetting import vet
 from sluice.model.actions import Move
+from sluice.model.codec import decode, encode
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
 from sluice.model.routing import Routing
@@ -179,10 +180,10 @@ def test_another_number_of_sites_before_the_first_epoch():
     assert [d.action for d in plan.decisions] == ["resize"]
 
 
-def test_a_decision_is_a_plain_dictionary_for_users_and_the_journal():
+def test_a_decision_is_a_plain_dictionary_for_users_and_itself_in_the_journal():
     move = Decision(3, "load", "move", unit=17, site=1, reason="idle", refused="no")
     resize = Decision(3, "sites", "resize", unit=None, site=None, reason="executors joined: 1")
-    assert move.as_json() == {
+    assert move.as_dict() == {
         "epoch": 3,
         "policy": "load",
         "action": "move",
@@ -191,6 +192,6 @@ def test_a_decision_is_a_plain_dictionary_for_users_and_the_journal():
         "reason": "idle",
         "refused": "no",
     }
-    assert (resize.as_json()["unit"], resize.as_json()["site"]) == (-1, -1)
+    assert (resize.as_dict()["unit"], resize.as_dict()["site"]) == (-1, -1)
     for decision in (move, resize, replace(move, unit=0, site=0)):
-        assert Decision.from_json(decision.as_json()) == decision
+        assert decode(encode(decision), Decision) == decision
