@@ -23,9 +23,9 @@ import pyarrow as pa
 import pytest
 from chaos_flows import NAMES, drawn, rows
 from engine_harness import DirectQuery, EpochRows
+from oracle import rounded
 from specs import SECOND
 from test_exact import Wanderer
-from test_group_by import rounded
 
 from sluice.control import copying
 from sluice.engine import epochs, site

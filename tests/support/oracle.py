@@ -54,6 +54,13 @@ def multiset(table: pa.Table) -> Counter:
     return Counter(tuple(_plain(v) for v in row.values()) for row in table.to_pylist())
 
 
+def rounded(table: pa.Table) -> Counter:
+    """Whole rows with their counts, floats to nine digits: sums of few numbers, in any order."""
+    return Counter(
+        {tuple(float(f"{v:.9g}") if isinstance(v, float) else v for v in row): n for row, n in multiset(table).items()}
+    )
+
+
 def _plain(value: object) -> object:
     if isinstance(value, float) and value != value:
         return "NaN"
