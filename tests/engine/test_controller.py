@@ -360,11 +360,48 @@ def test_load_moves_units_of_a_busy_site_by_itself(tmp_path):
     busy = {0: 4.0, 1: 1.0}
     for epoch in range(12):
         query.run([rows(epoch)])
-        record, owners = query.epochs.record, query.epochs.record.routing.owners
-        sites = [replace(s, busy_seconds=busy[s.site] * owners.count(s.site)) for s in record.stats.sites]
-        query.epochs.record = replace(record, stats=replace(record.stats, sites=tuple(sites)))
+        stats, owners = query.epochs.measured, query.epochs.record.routing.owners
+        sites = [replace(s, busy_seconds=busy[s.site] * owners.count(s.site)) for s in stats.sites]
+        query.epochs.measured = replace(stats, sites=tuple(sites))
     owners = query.epochs.record.routing.owners
     assert owners.count(0) < owners.count(1)
     moved = [d for r in query.epochs.recent for d in r.decisions if not d.refused]
     assert moved and all(d.reason.startswith("site 0 is 100 % busy") for d in moved)
+    query.close()
+
+
+def test_the_controller_sees_how_long_an_epoch_took_with_its_commit_and_its_results(tmp_path, monkeypatch):
+    """A sink that takes long makes moves take long, and so the next statistics are collected for longer."""
+    relation = handle(STREAM).groupBy("k").last(5).agg(total=("v", "sum")).relation
+    query = DirectQuery(plan_of([relation]), tmp_path, partitions=16)
+    seen = []
+    after = query.epochs.settings.controller.after
+    monkeypatch.setattr(
+        query.epochs.settings.controller, "after", lambda record, *a, **k: seen.append(record) or after(record, *a, **k)
+    )
+    for epoch in range(3):
+        query.run([rows(epoch)])
+    for record in seen:
+        seconds = record.stats.seconds
+        assert seconds.total is not None and seconds.elapsed >= seconds.job + seconds.commit + seconds.deliver > 0
+    assert [len(r.stats.units.rows) for r in seen] == [16, 16]
+    query.close()
+
+
+@pytest.mark.parametrize("reason", [None, 0.5, np.str_("hot")])
+def test_whatever_a_policy_gives_as_its_reason_can_be_read_again(tmp_path, reason):
+    class Restless:
+        name = "restless"
+
+        def decide(self, view: ClusterView) -> tuple[Move, ...]:
+            return (Move(np.int64(0), 1 - view.unit_site[0], reason),)
+
+    relation = handle(STREAM).groupBy("k").last(5).agg(total=("v", "sum")).relation
+    query = DirectQuery(plan_of([relation]), tmp_path, partitions=16, wanted=Restless())
+    for epoch in range(4):
+        query.run([rows(epoch)])
+    query.close()
+    query = DirectQuery(plan_of([relation]), tmp_path, partitions=16)
+    decisions = [d for r in query.epochs.history() for d in r.decisions]
+    assert decisions and all(d.reason == str(reason) for d in decisions)
     query.close()

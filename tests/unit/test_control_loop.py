@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from sluice.model.actions import Move
 from sluice.model.codec import decode, encode
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
+from sluice.model.errors import FlowError
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import policy
@@ -195,3 +197,13 @@ def test_a_decision_is_a_plain_dictionary_for_users_and_itself_in_the_journal():
     assert (resize.as_dict()["unit"], resize.as_dict()["site"]) == (-1, -1)
     for decision in (move, resize, replace(move, unit=0, site=0)):
         assert decode(encode(decision), Decision) == decision
+
+
+def test_what_is_no_action_is_refused_in_words():
+    with pytest.raises(FlowError, match="answers with actions such as Move"):
+        vet(SimpleNamespace(unit=0, site=1, reason="x"), EVEN)
+
+
+def test_a_policy_needs_a_name():
+    with pytest.raises(FlowError, match="has a name"):
+        policy(SimpleNamespace(decide=lambda view: (), name=7))

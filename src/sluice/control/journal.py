@@ -16,7 +16,7 @@ from typing import Any
 from sluice.model.checksum import checksum
 from sluice.model.codec import DecodeError, decode, encode
 from sluice.model.epoch import EpochRecord
-from sluice.model.errors import CheckpointError, StorageError
+from sluice.model.errors import CheckpointError, ProtocolError, StorageError
 from sluice.model.owner import Owner
 from sluice.state.storage import Storage
 
@@ -162,7 +162,7 @@ class Journal:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: it has no checksum")
         try:
             entry = decode(content, _Content)
-        except DecodeError as problem:
+        except (DecodeError, ProtocolError) as problem:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: {problem}") from problem
         if entry.index != index:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: it is entry {entry.index}")

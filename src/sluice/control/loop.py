@@ -93,7 +93,7 @@ class ControlLoop:
             return self._decide(USER, requests, now)
         if self.moves or not self.collector.is_complete(now, self.rounds.collect):
             return ()
-        actions = self.policy.decide(self.collector.view())
+        actions = tuple(self.policy.decide(self.collector.view()))
         if not actions:
             self.rounds = self.rounds.after(None)
         decisions = self._decide(self.policy.name, actions, now)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from sluice.control.moves import MoveInFlight
 from sluice.model.actions import Action, Move
+from sluice.model.errors import FlowError
 from sluice.model.routing import Routing
 
 
@@ -18,6 +19,8 @@ def vet(action: Action, routing: Routing, moves: Mapping[int, MoveInFlight] | No
     match action:
         case Move():
             return _vet_move(action, routing, moves or {})
+        case _:
+            raise FlowError(f"a policy answers with actions such as Move(unit, site, reason), not with {action!r}")
 
 
 def _vet_move(move: Move, routing: Routing, moves: Mapping[int, MoveInFlight]) -> str | None:

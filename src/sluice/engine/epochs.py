@@ -34,7 +34,7 @@ from sluice.model.plan import Plan
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Routing
 from sluice.model.state import reassign
-from sluice.model.stats import EpochStats
+from sluice.model.stats import EpochStats, UnitColumns
 from sluice.state.durable import STATE
 from sluice.state.storage import Storage
 from sluice.state.workspace import Places, Workspace
@@ -112,6 +112,8 @@ class Epochs:
         self.run_id = uuid.uuid4().hex[:8]
         self.tidy_due = True
         self.record = EpochRecord(-1, (None,) * len(plan.sources), self._even(0, 0), ((),) * settings.sites)
+        self.measured = self.record.stats
+        """The newest record's statistics, with the times that were not known yet when it was committed."""
 
     def recover(self, new_id: str) -> str:
         """Take the checkpoint over, go to its newest epoch, and remove what did not become part of it. Returns its
@@ -142,7 +144,7 @@ class Epochs:
                 self.storage.make_dir()
                 identity = self.journal.claim({"id": new_id, **self.identity})
                 if self.journal.take_over(self.run_id, self.clock(), newest, record):
-                    self.record = record
+                    self.record, self.measured = record, record.stats
                     return str(identity["id"])
             except SluiceError:
                 if not self._has_moved_on(newest):  # else its owner was still at work, or there is another one
@@ -243,7 +245,7 @@ class Epochs:
         record = replace(record, listings=self._listings(record))
         self.journal.commit(record)
         committed = perf_counter()
-        previous, self.record, self.delivered = self.record, record, False
+        previous, self.record, self.measured, self.delivered = self.record, record, stats, False
         self.storage.delete_all(previous.files() - record.files())
         self._deliver(record)
         if self.tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
@@ -251,8 +253,9 @@ class Epochs:
             self.tidy_due = False
         now = perf_counter()
         seconds = replace(stats.seconds, commit=committed - exchanged, deliver=now - committed, total=now - begun)
-        with self.lock:
-            self.recent.append(replace(record, stats=replace(stats, seconds=seconds)))
+        self.measured = replace(stats, seconds=seconds)
+        with self.lock:  # without an entry for each unit: there may be many, and nobody asks for them here
+            self.recent.append(replace(record, stats=replace(self.measured, units=UnitColumns.none(0))))
 
     def history(self) -> list[EpochRecord]:
         """The epochs on record, oldest first: those of earlier runs too, as far back as the journal keeps them."""
@@ -285,7 +288,7 @@ class Epochs:
     def _placed(self, sites: int, why: str) -> tuple[NextEpoch, EpochRecord]:
         """What the next epoch does, and the newest record under its routing: the controller's, or one for another
         number of sites."""
-        record, controller = self.record, self.settings.controller
+        record, controller = replace(self.record, stats=self.measured), self.settings.controller
         if record.routing.sites != sites:
             step = controller.resized(record, sites, why or "restarted", self.clock())
         elif record.number < 0:

@@ -27,6 +27,7 @@ class Move:
     def __post_init__(self) -> None:
         for name in ("unit", "site"):
             object.__setattr__(self, name, whole(name, getattr(self, name)))
+        object.__setattr__(self, "reason", str(self.reason))  # the journal keeps it as text
 
 
 Action: TypeAlias = Move

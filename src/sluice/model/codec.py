@@ -39,11 +39,13 @@ def decode(data: bytes, type_: type[Value]) -> Value:
         raise DecodeError(str(problem)) from problem
 
 
-def _encode_array(value: Any) -> str:
+def _encode_array(value: Any) -> Any:
     """
     >>> decode(encode(np.array([3, 0, 7])), np.ndarray)
     array([3, 0, 7])
     """
+    if isinstance(value, np.generic):
+        return value.item()
     if not isinstance(value, np.ndarray):
         raise NotImplementedError(f"a {type(value).__name__} has no form as JSON")
     kind = value.dtype.newbyteorder("<")
@@ -53,8 +55,8 @@ def _encode_array(value: Any) -> str:
 def _decode_array(type_: type, value: Any) -> np.ndarray:
     if type_ is not np.ndarray:
         raise NotImplementedError(f"a {type_.__name__} has no form as JSON")
-    kind, _, data = value.partition(":")
     try:
+        kind, _, data = value.partition(":")
         return np.frombuffer(zlib.decompress(base64.b64decode(data)), dtype=kind)
-    except (zlib.error, TypeError) as problem:
+    except (zlib.error, AttributeError, TypeError) as problem:
         raise ValueError(str(problem)) from problem

@@ -52,6 +52,8 @@ def policy(wanted: str | Policy) -> Policy:
     if not isinstance(wanted, str):
         if not callable(getattr(wanted, "decide", None)):
             raise FlowError(f"a policy is a name or an object with a decide(view) method, not {wanted!r}")
+        if not isinstance(getattr(wanted, "name", None), str):
+            raise FlowError(f"a policy has a name, a text by which its decisions are told: {wanted!r} has none")
         return wanted
     if wanted not in _BY_NAME:
         raise FlowError(f"there is no policy {wanted!r}; known: {', '.join(sorted(_BY_NAME))}")
