@@ -3,6 +3,16 @@
 An operator is a pure state transition: new rows and state in, results and new state out. It knows nothing of sites,
 files or Spark. Its inputs are numbered from 0; `before` and `after` are the watermarks of its streams before the epoch
 and after it, that is, with the epoch's own rows seen.
+
+What that means for an operator:
+
+- Rows without a usable time, and those that came later than the watermark before, are gone before `outgoing`. New rows
+  may have exactly that time still. A row is due, where an operator waits for the watermark, once it is not later than
+  `after`.
+- New rows come sorted by hash and time. A unit that was behind gets the rows of several epochs as one batch: the
+  number of an epoch says nothing about the order in which rows arrived.
+- `compacted` is handed the watermarks of the slowest unit of the site: what it takes out by them, no unit needs.
+- State may have other columns than what crosses the exchange; `state.segment.sorted_run` makes a run of rows.
 """
 
 from __future__ import annotations
