@@ -134,7 +134,7 @@ class Job:
         while not condition():
             assert self.running or ending, self.ended_before(what)
             assert time.monotonic() < deadline, f"no {what} in {PATIENCE} s\n{self.tail()}"
-            time.sleep(0.02)
+            time.sleep(0.25)  # the condition may read the whole journal
 
     def ended_before(self, what: object) -> str:
         return f"the job ended with {self.process.returncode} before {what}\n{self.tail()}"
