@@ -176,7 +176,7 @@ def test_a_unit_that_is_fetched_is_in_memory_and_another_makes_room(crowded):
     assert fetch_next(transaction) == unit
     crowded.commit(transaction)
     assert unit in crowded.queues.memory
-    assert [(event.verb, event.unit) for event in transaction.pages.events][-1] == ("fetch", unit)
+    assert [(event.action, event.unit) for event in transaction.pages.events][-1] == ("fetch", unit)
     assert not [name for name in crowded.files("disk") if f"@{unit}." in name]
     assert crowded.bytes("memory") <= crowded.limit
     assert crowded.all_rows() == EVERYTHING

@@ -35,7 +35,7 @@ from sluice.model.codec import decode
 from sluice.model.epoch import Attempt, EpochRecord, Lagging, SiteShare, Times, name_attempts, slowest, watermarks
 from sluice.model.errors import StorageError
 from sluice.model.plan import Plan
-from sluice.model.reports import LevelWatermark, PageEvent, SiteReport, SplitReport, newest_of
+from sluice.model.reports import LevelWatermark, SiteReport, SplitReport, newest_of
 from sluice.model.routing import Ranges, Routing, intersect, ranges, subtract
 from sluice.model.state import Manifest, numbers, unit_rows
 from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
@@ -163,7 +163,7 @@ class _SiteEpoch:
             lagging=tuple(Lagging(self.level, units, newest) for units, newest in lagging),
             reached=self.now,
             queues=transaction.pages.queues(self.site, self.level),
-            page_events=tuple(PageEvent(*event) for event in transaction.pages.events),
+            page_events=transaction.pages.events,
             splits=tuple(splits) if self.site == 0 and self.level == 0 else (),
             units=self._unit_columns(transaction, manifest),
             stats=self._stats(transaction, manifest, writers, begun),

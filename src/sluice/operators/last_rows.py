@@ -22,7 +22,7 @@ from sluice.kernels.rolling import rolling
 from sluice.model.epoch import Times
 from sluice.model.group_by import LastRows
 from sluice.operators.protocol import Outgoing, Results, State
-from sluice.state.segment import Layout
+from sluice.state.segment import Layout, run_of
 
 SEQUENCE = "__sequence"
 """Column with a row's place in the order of arrival, which decides between rows of one time."""
@@ -46,6 +46,10 @@ class _Rows:
 
     def take(self, at: np.ndarray) -> _Rows:
         return _Rows(self.hashes[at], self.times[at], self.rows.take(pa.array(at)))
+
+    def as_run(self) -> Run:
+        """Rows in order as a run."""
+        return run_of(self.hashes, self.times, self.rows)
 
     @property
     def sequence(self) -> np.ndarray:
@@ -112,7 +116,7 @@ class LastRowsGroupBy:
             return run
         if len(kept) == 0:
             return Run(run.order[:0], run.times[:0], run.rows.slice(0, 0), run.scale, run.earliest, run.latest)
-        return _run(some.take(kept))
+        return some.take(kept).as_run()
 
     def epoch(
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
@@ -130,7 +134,7 @@ class LastRowsGroupBy:
         if fresh is not None:
             kept = fresh.take(self._kept(fresh, now))
             if len(kept):
-                state.stage(0, _run(kept))
+                state.stage(0, kept.as_run())
 
     def _numbered(self, run: Run, epoch: int) -> _Rows:
         sequence = (np.int64(epoch) << np.int64(32)) + np.arange(len(run))
@@ -300,10 +304,3 @@ def _in_order(hashes: np.ndarray, times: np.ndarray, sequence: np.ndarray) -> np
         if not np.any((key[1:] == key[:-1]) & (arrived[1:] < arrived[:-1])):
             return order
     return np.lexsort((sequence, times, hashes))
-
-
-def _run(some: _Rows) -> Run:
-    """Rows in order as a run."""
-    earliest, latest = int(some.times.min()), int(some.times.max())
-    scale = TimeScale.spanning(earliest, latest)
-    return Run(order_key(some.hashes, some.times, scale), some.times, some.rows, scale, earliest, latest)

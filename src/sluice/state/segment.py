@@ -48,10 +48,11 @@ def sorted_run(layout: Layout, hashes: np.ndarray, rows: pa.RecordBatch) -> Run:
     times = layout.times(rows)
     order = sorting(hashes, times)
     times = times[order]
-    return _run(hashes[order], times, rows.take(pa.array(order)))
+    return run_of(hashes[order], times, rows.take(pa.array(order)))
 
 
-def _run(hashes: np.ndarray, times: np.ndarray, rows: pa.RecordBatch) -> Run:
+def run_of(hashes: np.ndarray, times: np.ndarray, rows: pa.RecordBatch) -> Run:
+    """Rows that are in order already, by hash and time, as a run."""
     scale = _scale(times)
     earliest, latest = _span(times)
     return Run(order_key(hashes, times, scale), times, rows, scale, earliest, latest)
@@ -76,7 +77,7 @@ def merged_run(runs: list[Run], keep_from: int | None) -> Run:
     key = order_key(hashes, times, scale)
     order = np.lexsort((times, hashes)) if scale.shift else np.argsort(key, kind="stable")
     rows = pa.concat_batches([r.rows for r in runs]).take(pa.array(kept[order]))
-    return _run(hashes[order], times[order], rows)
+    return run_of(hashes[order], times[order], rows)
 
 
 def encode(layout: Layout, run: Run) -> pa.Buffer:

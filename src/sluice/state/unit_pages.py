@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.epoch import Queues
 from sluice.model.errors import ProtocolError
+from sluice.model.reports import PageEvent
 from sluice.model.routing import ranges
 from sluice.model.state import RunRef, numbers, unit_bytes
 from sluice.state.inputs import Holdings
@@ -26,14 +26,6 @@ from sluice.state.tiers import DISK, MEMORY, Page, Tiers
 
 ROOMY = 0.75
 """Part of its memory that a site's state has to fit into before its units go together again."""
-
-
-class PageEvent(NamedTuple):
-    """A unit was spilled or fetched, and why."""
-
-    verb: str
-    unit: int
-    reason: str
 
 
 class UnitPages:
