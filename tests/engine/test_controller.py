@@ -104,7 +104,7 @@ def test_a_move_takes_two_epochs_and_the_next_phase_is_as_long():
     assert (prepared.leaving, prepared.routing) == ((0,), EVEN)
     assert prepared.decisions[0].refused is None
     switched = controller.after(record(2, seconds=EpochSeconds(job=2.5, total=3.0)), 5.0)
-    assert switched.routing.owners[0] == 1
+    assert switched.routing.holders[0] == 1
     assert switched.routing.since == 3
     assert controller.rounds.collect == 3.0
     done = controller.after(record(3, switched.routing), 5.5)
@@ -118,7 +118,7 @@ def test_a_night_without_input_is_no_part_of_a_move():
     controller.after(record(0), 0.0)
     assert controller.after(record(1), 6.0).leaving == (0,)
     switched = controller.after(record(2), 6.0 + night)
-    assert switched.routing.owners[0] == 1
+    assert switched.routing.holders[0] == 1
     assert controller.rounds.collect == 5.0
     for number in range(3, 8):
         controller.after(record(number, switched.routing), 6.0 + night + number)
@@ -227,9 +227,9 @@ def test_a_unit_larger_than_the_allowance_is_copied_in_parts_and_then_switched()
     for number, runs in enumerate([(shared, own[0]), tuple(own), tuple(own), tuple(own)], 2):
         plan = controller.after(record(number, manifests=(runs, ())), float(number))
         copies.append([ref.id for ref in plan.arriving[1]] if plan.arriving else [])
-        assert (plan.leaving == (2,)) == (plan.routing.owners[2] == 0)
+        assert (plan.leaving == (2,)) == (plan.routing.holders[2] == 0)
     assert copies == [["own0"], ["own0", "own1"], ["own0", "own1", "own2"], []]
-    assert plan.routing.owners[2] == 1
+    assert plan.routing.holders[2] == 1
     assert plan.routing.since == 6
 
 
@@ -239,7 +239,7 @@ def test_a_single_piece_larger_than_the_allowance_goes_alone():
     runs = (piece("small", 10, 2), piece("huge", round(COPIED), 2))
     first = controller.after(record(2, manifests=(runs[::-1], ())), 2.0)
     assert [ref.id for ref in first.arriving[1]] == ["huge"]
-    assert controller.after(record(3, manifests=(runs[::-1], ())), 3.0).routing.owners[2] == 1
+    assert controller.after(record(3, manifests=(runs[::-1], ())), 3.0).routing.holders[2] == 1
 
 
 def test_what_changed_since_it_was_copied_is_copied_again():
@@ -251,7 +251,7 @@ def test_what_changed_since_it_was_copied_is_copied_again():
     merged = (piece("c", 3 * size, 2),)
     two = controller.after(record(3, manifests=(merged, ())), 3.0)
     assert [ref.id for ref in two.arriving[1]] == ["c"]
-    assert controller.after(record(4, manifests=(merged, ())), 4.0).routing.owners[2] == 1
+    assert controller.after(record(4, manifests=(merged, ())), 4.0).routing.holders[2] == 1
 
 
 def test_two_moves_share_the_allowance_of_a_target():
@@ -263,16 +263,16 @@ def test_two_moves_share_the_allowance_of_a_target():
     size = round(0.7 * SHARE * COPIED)
     runs = (piece("a", size, 2), piece("b", size, 3))
     plan = controller.after(record(2, manifests=(runs, ())), 2.0)
-    assert plan.routing.owners[2:4] == (1, 0)
+    assert plan.routing.holders[2:4] == (1, 0)
     plan = controller.after(record(3, plan.routing, manifests=(runs[1:], runs[:1])), 3.0)
-    assert plan.routing.owners[2:4] == (1, 1)
+    assert plan.routing.holders[2:4] == (1, 1)
 
 
 def test_an_epoch_that_came_to_nothing_is_tried_again_under_the_new_routing():
     controller = Controller(policy("static"), 1 << 30)
     asked_to_move(controller, 2, 1)
     first, again = (controller.after(record(2), now) for now in (2.0, 3.0))
-    assert first.routing == again.routing and again.routing.owners[2] == 1
+    assert first.routing == again.routing and again.routing.holders[2] == 1
     assert len(controller.moves) == 1
     controller.after(record(3, again.routing), 4.0)
     assert not controller.moves
@@ -304,7 +304,7 @@ def test_a_unit_that_moves_takes_its_own_state_along_and_nothing_else(tmp_path):
                 assert all(not low <= 2 < high for r in shared for low, high in r.units)
             if moves and epoch == 4:
                 site = query.epochs.record.stats.sites[1]
-                assert query.epochs.record.routing.owners[2] == 1
+                assert query.epochs.record.routing.holders[2] == 1
                 assert 0 < site.fetched_bytes <= mine[0].segment.length
         sizes = state_bytes(query.epochs.record)
         held = sum(run.bytes for manifest in query.epochs.record.manifests for run in manifest)
@@ -330,10 +330,10 @@ def test_a_unit_with_much_state_arrives_over_several_epochs(tmp_path, monkeypatc
         query.run([rows(epoch, keys=4)])
         record = query.epochs.record
         fetched.append(record.stats.sites[1].fetched_bytes)
-        if record.routing.owners[0] == 1:
+        if record.routing.holders[0] == 1:
             break
         sizes.append(sum(run.segment.length for run in record.manifests[0] if run.units == ((0, 1),)))
-    assert record.routing.owners[0] == 1
+    assert record.routing.holders[0] == 1
     assert max(sizes) > 2 * least
     assert fetched[0] == 0 and fetched[-1] <= least < max(fetched), "its large piece was copied before it moved"
     query.close()
@@ -347,7 +347,7 @@ def test_a_unit_that_gets_more_than_may_be_copied_moves_nevertheless():
     for number in range(2, 5):
         runs = (*runs, piece(f"{Attempt.prefix(number)}new", size, 2))
         plan = controller.after(record(number, manifests=(runs, ())), float(number))
-        if plan.routing.owners[2] == 1:
+        if plan.routing.holders[2] == 1:
             break
         assert [ref.id for ref in plan.arriving[1]] == [run.segment.id for run in runs]
     assert number == 3
@@ -360,10 +360,10 @@ def test_load_moves_units_of_a_busy_site_by_itself(tmp_path):
     busy = {0: 4.0, 1: 1.0}
     for epoch in range(12):
         query.run([rows(epoch)])
-        stats, owners = query.epochs.measured, query.epochs.record.routing.owners
+        stats, owners = query.epochs.measured, query.epochs.record.routing.holders
         sites = [replace(s, busy_seconds=busy[s.site] * owners.count(s.site)) for s in stats.sites]
         query.epochs.measured = replace(stats, sites=tuple(sites))
-    owners = query.epochs.record.routing.owners
+    owners = query.epochs.record.routing.holders
     assert owners.count(0) < owners.count(1)
     moved = [d for r in query.epochs.recent for d in r.decisions if not d.refused]
     assert moved and all(d.reason.startswith("site 0 is 100 % busy") for d in moved)

@@ -39,19 +39,19 @@ def routings(draw: st.DrawFn) -> Routing:
 
 
 def loads(routing: Routing) -> list[int]:
-    return [routing.owners.count(site) for site in range(routing.sites)]
+    return [routing.holders.count(site) for site in range(routing.sites)]
 
 
 def moved(before: Routing, after: Routing) -> list[tuple[int, int]]:
     """From where to where each unit that moved went."""
-    return [(a, b) for a, b in zip(before.owners, after.owners, strict=True) if a != b]
+    return [(a, b) for a, b in zip(before.holders, after.holders, strict=True) if a != b]
 
 
 @given(routings(), COUNTS)
 def test_every_unit_has_an_owner_and_none_moves_that_need_not(before, sites):
     after = before.resized(sites, version=before.version + 1, since=9)
     assert after.units == before.units
-    assert all(0 <= owner < sites for owner in after.owners)
+    assert all(0 <= owner < sites for owner in after.holders)
     if sites <= before.sites:
         assert all(a >= sites for a, _ in moved(before, after))  # only what has to
     else:
@@ -132,15 +132,15 @@ def test_moves_to_a_site_that_is_gone_are_abandoned_and_said_so():
     assert controller.after(record(1), 1.0).leaving == (0, 2)
     plan = controller.resized(record(2), 3, "executors gone: 1", 2.0)
     assert plan.routing.sites == 3
-    assert plan.routing.owners[:6] == EVEN.owners[:6]
+    assert plan.routing.holders[:6] == EVEN.holders[:6]
     said = [(d.policy, d.action, d.unit, d.site, d.reason, d.refused) for d in plan.decisions]
     assert said == [
         ("sites", "resize", None, None, "executors gone: 1; sites: 4, now 3; 2 units moved", None),
         ("sites", "move", 0, 3, "executors gone: 1", "abandoned: site 3 is gone"),
     ]
     after = controller.after(record(3, plan.routing), 3.0)
-    assert after.routing.owners[2] == 0  # the other move goes on
-    assert after.routing.owners[0] == 0
+    assert after.routing.holders[2] == 0  # the other move goes on
+    assert after.routing.holders[0] == 0
 
 
 def test_a_move_whose_unit_a_new_site_gets_is_abandoned():
@@ -150,7 +150,7 @@ def test_a_move_whose_unit_a_new_site_gets_is_abandoned():
     controller.ask(Move(7, 1, "asked for"))
     controller.after(record(1, routing), 1.0)
     plan = controller.resized(record(2, routing), 3, "executors joined: 1", 2.0)
-    assert plan.routing.owners[7] == 2
+    assert plan.routing.holders[7] == 2
     assert plan.decisions[1].refused == "abandoned: needed elsewhere"
     assert controller.after(record(3, plan.routing), 3.0).routing == plan.routing
 

@@ -15,8 +15,9 @@ from specs import SECOND, TIME, join, stream
 from sluice.engine.site import SiteTask
 from sluice.model import state
 from sluice.model.epoch import EpochRecord, Lagging, Queues
-from sluice.model.routing import Ranges, Routing, intersect, ranges, unite
+from sluice.model.routing import Routing
 from sluice.model.state import Manifest, RunRef, SegmentRef, reassign
+from sluice.model.unit_ranges import Ranges, intersect, ranges, unite
 
 UNITS = 12
 

@@ -16,8 +16,9 @@ from specs import SECOND, TIME, join, stream
 
 from sluice.model.directory import Directory
 from sluice.model.errors import CheckpointError
-from sluice.model.routing import Routing, ranges
+from sluice.model.routing import Routing
 from sluice.model.state import RunRef, SegmentRef, reassign
+from sluice.model.unit_ranges import ranges
 from sluice.state.segment import Layout, merged_run, parts, sorted_run
 from sluice.state.storage import watch
 
@@ -133,7 +134,7 @@ def test_every_unit_of_every_run_is_held_by_its_site_alone(data, before, after):
         )
 
     assert [(s, u) for s, u, _ in held(manifests)] == [(s, u) for s, u, _ in held(moved)]
-    assert all(new.owners[unit] == site for _, unit, site in held(moved))
+    assert all(new.holders[unit] == site for _, unit, site in held(moved))
     back = reassign(moved, old)
     assert held(back) == held(manifests)
 

@@ -127,7 +127,7 @@ def test_a_worker_that_joins_is_used_and_one_that_dies_is_missed(tmp_path):
         there.add_worker("second", 1)
         joined = running.until("use of the second worker", lambda r: len(set(on(r))) == 2)
         assert set(on(running.records()[-1])) == {*there.executors("first"), *there.executors("second")}
-        assert running.records()[-1].routing.owners.count(1) == 128
+        assert running.records()[-1].routing.holders.count(1) == 128
         there.kill_worker("first")
         left = there.executors("second")
         moved = running.until("move to the second worker", lambda r: on(r) == left * 2)

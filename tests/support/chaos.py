@@ -33,8 +33,8 @@ from sluice.engine.site import SiteTask
 from sluice.model.actions import Move
 from sluice.model.epoch import EpochRecord, left_over
 from sluice.model.errors import CheckpointError
-from sluice.model.routing import intersect
-from sluice.model.state import numbers
+from sluice.model.plan import Plan
+from sluice.model.unit_ranges import intersect, numbers
 from sluice.state import segment, storage
 from sluice.state.workspace import Places
 
@@ -207,7 +207,11 @@ class Chaos:
         """What users, clusters and clocks do while no epoch runs."""
         hand = self.query.epochs.settings.controller
         for _ in range(int(self.rng.poisson(0.5))):
-            move = Move(int(self.rng.integers(0, self.partitions + 1)), int(self.rng.integers(0, 5)), "by hand")
+            move = Move(
+                int(self.rng.integers(0, self.partitions * self.flow.plan.fragments + 1)),
+                int(self.rng.integers(0, 5)),
+                "by hand",
+            )
             self.say(f"  asks for {move}")
             hand.ask(move)
         if self.chance(0.2):
@@ -434,7 +438,7 @@ class Chaos:
         query, record = self.query, self.query.epochs.record
         seen = -1 if self.checked is None else self.checked.number
         for committed in (r for r in query.epochs.journal.epochs() if r.number > seen):
-            assert_nothing_lost(self.checked, committed)
+            assert_nothing_lost(self.flow.plan, self.checked, committed)
             self.late += committed.stats.late_rows
             self.checked = committed
             self.happened.update({name: int(getattr(committed.stats, name)) for name in COUNTS})
@@ -495,9 +499,9 @@ class Chaos:
             replace(self.query.epochs.workspace, places=places).close()
 
 
-def assert_nothing_lost(before: EpochRecord | None, after: EpochRecord) -> None:
+def assert_nothing_lost(plan: Plan, before: EpochRecord | None, after: EpochRecord) -> None:
     """All rows that came in are done or wait, each at the site of its unit; whoever has some waiting is behind."""
-    sites, owners = after.stats.sites, after.routing.owners
+    sites, holders = after.stats.sites, after.routing.holders
     waited = 0 if before is None else before.stats.backlog_rows
     pending = after.stats.units.pending
     assert after.stats.backlog_rows == pending.sum() == sum(s.pending_rows for s in sites)
@@ -508,9 +512,10 @@ def assert_nothing_lost(before: EpochRecord | None, after: EpochRecord) -> None:
     for i, one in enumerate(after.lagging):
         assert not any(intersect(one.units, other.units) for other in after.lagging[:i] if other.level == one.level)
     for number, manifest in enumerate(after.manifests):
-        assert all(owners[u] == number for run in manifest for u in numbers(run.units).tolist())
+        assert all(holders[u] == number for run in manifest for u in numbers(run.units).tolist())
     for queue in after.queues:
-        assert sorted(queue.memory + queue.disk) == [u for u, owner in enumerate(owners) if owner == queue.site]
+        held = after.routing.held(plan.fragments_at(queue.level))[queue.site]
+        assert sorted(queue.memory + queue.disk) == held.tolist()
 
 
 def assert_within_limits(record: EpochRecord, limits: list[int], levels: int, spill: str) -> None:

@@ -136,6 +136,14 @@ def joined_then_windows(rng: np.random.Generator) -> TestedFlow:
     return _flow("join, then windows", [result], lambda marks: _windows_of_pairs(text, marks))
 
 
+def joined_then_by_another_key(rng: np.random.Generator) -> TestedFlow:
+    """Two fragments: units of the join and units of the windows move apart."""
+    _, _, pairs, text = _pairs(rng)
+    some = {"n": ("*", "count"), "total": ("a_v", "sum")}
+    result = pairs.groupBy("b_v").window("10 seconds", "5 seconds").agg(**some)
+    return _flow("join, then windows by another key", [result], lambda marks: _windows_of_pairs(text, marks, "b_v"))
+
+
 def two_outputs(rng: np.random.Generator) -> TestedFlow:
     """A join, and what is made of it: both are shown."""
     a, _, pairs, text = _pairs(rng)
@@ -166,8 +174,8 @@ def three_levels(rng: np.random.Generator) -> TestedFlow:
     return _flow("three levels", [result], oracle)
 
 
-def _windows_of_pairs(text: str, marks: Marks) -> str:
-    timed = f"(SELECT *, greatest(a_ts, b_ts) AS ts, a_k AS k, a_v AS v FROM ({text}))"
+def _windows_of_pairs(text: str, marks: Marks, key: str = "a_k") -> str:
+    timed = f"(SELECT *, greatest(a_ts, b_ts) AS ts, {key} AS k, a_v AS v FROM ({text}))"
     named = {"n": ("*", "count"), "total": ("v", "sum")}
     return windows_of(timed, 10 * SECOND, 5 * SECOND, named, min(marks.values()))
 
@@ -181,6 +189,7 @@ _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
         time_windows,
         newest_rows,
         joined_then_windows,
+        joined_then_by_another_key,
         two_outputs,
         three_levels,
     )

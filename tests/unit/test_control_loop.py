@@ -47,14 +47,14 @@ class Ready:
         self.begun: list[tuple[tuple[int, ...], float, float]] = []
 
     def begin(self, routing: Routing, now: float, seconds: float) -> None:
-        self.begun.append((routing.owners, now, seconds))
+        self.begun.append((routing.holders, now, seconds))
 
     def is_complete(self, now: float, seconds: float) -> bool:
         return True
 
     def view(self) -> ClusterView:
         none = np.zeros(8)
-        return ClusterView(0, 1.0, np.array(EVEN.owners), none, none, none > 0, none, np.zeros(2), np.zeros(2))
+        return ClusterView(0, 1.0, np.array(EVEN.holders), none, none, none > 0, none, np.zeros(2), np.zeros(2))
 
 
 class ByHand:
@@ -98,7 +98,7 @@ def test_every_instruction_of_a_move_is_handed_to_the_carrier_in_its_order():
         Restart(0, 1, (3,)),
         LetGo(0, 0),
     ]
-    assert not loop.moves and loop.routing.owners == (1, 0, 0, 0, 1, 1, 1, 1)
+    assert not loop.moves and loop.routing.holders == (1, 0, 0, 0, 1, 1, 1, 1)
 
 
 def test_a_round_is_collected_as_long_as_the_last_move_of_the_one_before_took():
@@ -172,7 +172,7 @@ def test_a_simulated_policy_that_asks_for_the_impossible_is_refused_and_asked_ag
     scenario = Scenario(sites=2, units_per_site=4, seconds=4.0, groups=64, minimum_collection=0.25)
     outcome = simulate(scenario, Scripted((impossible,), (), (impossible, possible)))
     assert [(move.unit, move.target, move.reason) for move in outcome.decisions] == [(0, 1, "elsewhere")]
-    assert outcome.owners.tolist() == [1, 0, 0, 0, 1, 1, 1, 1]
+    assert outcome.holders.tolist() == [1, 0, 0, 0, 1, 1, 1, 1]
     assert outcome.rounds > 3
 
 

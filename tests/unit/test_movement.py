@@ -83,7 +83,7 @@ class World(RuleBasedStateMachine):
         owners = np.tile(np.array(list(self.owner.values()), np.int32), (producers, 1))
         stalled = np.zeros((producers, units), np.uint8)
         self.outlets = [ProducerRouting(owners[p], stalled[p]) for p in range(producers)]
-        self.owners, self.stalled = owners, stalled
+        self.holders, self.stalled = owners, stalled
         self.made = {(p, unit): 0 for p in range(producers) for unit in self.units}
         self.buffers: dict[tuple[int, int], deque[Row]] = {key: deque() for key in self.made}
         self.channels: dict[tuple[int, int], deque[Row | Acknowledgement]] = {
@@ -290,7 +290,7 @@ class World(RuleBasedStateMachine):
             assert set(site.states) == owned == {*site.residence.resident, *site.residence.spilled_units}
             assert not site.resting and not site.carried and not site.received
         assert not self.moves and not self.stalled.any()
-        assert (self.owners == list(self.owner.values())).all()
+        assert (self.holders == list(self.owner.values())).all()
 
     def something_happens(self) -> bool:
         waiting = {s for s, site in enumerate(self.sites) if any(site.spool.pending(unit) for unit in site.states)}

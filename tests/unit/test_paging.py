@@ -15,8 +15,8 @@ from sluice.kernels.probe import Run
 from sluice.model.clock import Clock, SystemClock
 from sluice.model.directory import Directory
 from sluice.model.epoch import Attempt
-from sluice.model.routing import Ranges, intersect, subtract
 from sluice.model.state import Manifest, RunRef, SegmentRef
+from sluice.model.unit_ranges import Ranges, intersect, subtract
 from sluice.state import segment
 from sluice.state.durable import DurableSegments
 from sluice.state.inputs import Holdings, InputLayouts, Retention
@@ -58,7 +58,7 @@ class Site:
         memory, disk = (LocalFiles(str(self.root / name)) for name in ("memory", "disk"))
         self.tiers = Tiers(memory, disk, self.limit)
         self.durable = DurableSegments(Storage(str(self.root / "durable")), self.clock)
-        holdings = Holdings({0: InputLayouts(LAYOUT, LAYOUT)}, self.held, Directory(UNITS))
+        holdings = Holdings({0: InputLayouts(LAYOUT, LAYOUT)}, self.held, {0: Directory(UNITS)})
         store = SiteStore(holdings, self.tiers, self.durable, self.clock, self.paging)
         self.retention = {0: Retention(keep_from, None, lambda run: run, shrinks=False)}
         before = StateBefore(self.manifest, self.retention, tuple(arriving), self.queues)

@@ -71,7 +71,7 @@ def assert_held_once(simulation: Simulation) -> None:
     assert still <= set(held)
     for unit in still:
         site = next(s.number for s in simulation.sites if unit in s.sizes)
-        assert loop.routing.owners[unit] == site
+        assert loop.routing.holders[unit] == site
 
 
 @settings(deadline=None, max_examples=40)
@@ -160,7 +160,7 @@ def test_load_balancing_recovers_from_a_slow_site():
     scenario = replace(SMALL, seconds=4.0, units_per_site=32, loads=(Load(2, 0.2),))
     static, adaptive = (simulate(scenario, policy(name)) for name in ("static", "load"))
     assert adaptive.mean_throughput(3) > 1.5 * static.mean_throughput(3)
-    assert (adaptive.owners == 2).sum() < 24
+    assert (adaptive.holders == 2).sum() < 24
     assert all(d.done is None or d.done > d.time for d in adaptive.decisions)
 
 

@@ -371,7 +371,7 @@ def test_watching_a_simulation_changes_nothing(tiny: Path) -> None:
     (seen,) = json.loads(Path("simulated-tiny-one", "outcome.json").read_text())["runs"]
     alone = simulate(read_scenarios(tiny).scenario, policy("hybrid"))
     np.testing.assert_array_equal(seen["throughput"], alone.throughput)
-    np.testing.assert_array_equal(seen["unitSite"], alone.owners)
+    np.testing.assert_array_equal(seen["unitSite"], alone.holders)
 
 
 def test_a_terminal_shows_how_far_it_has_come(tiny: Path) -> None:

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.routing import ranges
-from sluice.model.state import numbers
+from sluice.model.unit_ranges import numbers, ranges
 from sluice.state.paging import Fetch, Residence, Spill
 from sluice.state.scheduling import GROUPS, Cohort, Limits, UnitSchedule
 

@@ -89,8 +89,9 @@ class Query:
         return recent[-1] if recent else None
 
     def routing(self) -> dict[int, int]:
-        """Unit → site."""
-        return dict(enumerate(self._running.epochs.record.routing.owners))
+        """Unit → site. Operators that are not chained on one key have units of their own, numbered through:
+        `explain` says which are whose."""
+        return dict(enumerate(self._running.epochs.record.routing.holders))
 
     def decisions(self) -> list[dict[str, Any]]:
         """What was moved or refused in the epochs on record, oldest first: when, by whom and why."""
@@ -114,9 +115,13 @@ class Query:
         settings, plan = running.settings, running.plan
         print(plan.describe())
         print(
-            f"Units: {settings.partitions} at {record.routing.sites} sites, routing {record.routing.version} "
+            f"Units: {record.routing.units} at {record.routing.sites} sites, routing {record.routing.version} "
             f"since epoch {record.routing.since}, policy {settings.controller.policy.name}"
         )
+        if plan.fragments > 1:
+            for fragment, directory in enumerate(record.routing.directories):
+                first, end = directory.range
+                print(f"  {first} to {end - 1}: {plan.describe_fragment(fragment)}")
         print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {settings.checkpoint}")
         print(f"Options: {describe_options(self._options)}")
         for stream, source in zip(plan.sources, running.sources, strict=True):

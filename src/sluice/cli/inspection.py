@@ -55,6 +55,9 @@ def _routing(record: EpochRecord) -> list[str]:
         f"Routing    version {routing.version} since epoch {routing.since}: {routing.units} units at "
         f"{routing.sites} sites"
     ]
+    if len(routing.directories) > 1:
+        spans = ", ".join(f"{first}-{end - 1}" for first, end in (d.range for d in routing.directories))
+        lines.append(f"  units of fragments: {spans}")
     for site in range(routing.sites):
         ranges = routing.ranges_of(site)
         shown = ", ".join(f"{a}" if b == a + 1 else f"{a}-{b - 1}" for a, b in ranges[:8])

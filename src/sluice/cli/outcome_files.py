@@ -144,7 +144,7 @@ def outcome_json(outcomes: Outcomes) -> str:
             **figures(outcome),
             "throughput": outcome.throughput.tolist(),
             "latency": outcome.latency.tolist(),
-            "unitSite": outcome.owners.tolist(),
+            "unitSite": outcome.holders.tolist(),
         }
         for trial, outcome in outcomes
     ]

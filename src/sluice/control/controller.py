@@ -85,13 +85,13 @@ class Controller:
         self._go_on_from(record)
         before = record.routing
         routing = before.resized(sites, before.version + 1, record.number + 1)
-        moved = sum(a != b for a, b in zip(before.owners, routing.owners, strict=True))
+        moved = sum(a != b for a, b in zip(before.holders, routing.holders, strict=True))
         reason = f"{why}; sites: {before.sites}, now {sites}; {moved} units moved"
         decisions = [self._about_sites("resize", reason)]
         stopped = [
             move
             for move in self.moves
-            if max(move.source, move.target) >= sites or routing.owners[move.unit] != before.owners[move.unit]
+            if max(move.source, move.target) >= sites or routing.holders[move.unit] != before.holders[move.unit]
         ]
         self.loop.stop(stopped, now)
         for move in stopped:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from sluice.control.moves import MoveInFlight
 from sluice.model.epoch import EpochRecord
-from sluice.model.routing import intersect
 from sluice.model.state import SegmentRef
 from sluice.model.stats import EpochStats
+from sluice.model.unit_ranges import intersect
 
 SHARE = 0.1
 """How much longer copying for moves may make an epoch."""

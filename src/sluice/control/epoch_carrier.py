@@ -56,8 +56,8 @@ class EpochCarrier:
     ) -> tuple[tuple[SegmentRef, ...], ...]:
         """Take the moves in flight one step on, now that another epoch has committed; what each site copies ahead of
         time in the next one, of at most so many bytes."""
-        owners = record.routing.owners
-        for move in [m for m in loop.moves.values() if owners[m.unit] == m.target]:
+        holders = record.routing.holders
+        for move in [m for m in loop.moves.values() if holders[m.unit] == m.target]:
             loop.follow(move, move.machine.installed(), now)
         copies = EpochCopies(allowance, record.routing.sites)
         for move in loop.moves.values():

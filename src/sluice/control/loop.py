@@ -108,7 +108,7 @@ class ControlLoop:
 
     def route(self, unit: int, site: int, now: float) -> None:
         """A unit's rows go to this site from now on."""
-        if self.routing.owners[unit] != site:
+        if self.routing.holders[unit] != site:
             self.routing = self.routing.moved(unit, site, self.epoch)
         self._end_phase(now)
 
@@ -123,7 +123,7 @@ class ControlLoop:
         """End moves that cannot go on: their units are where they were, or where they went if they have arrived."""
         since, self._moving_since = self._moving_since, None  # how long these took says nothing about the next ones
         for move in moves:
-            arrived = self.routing.owners[move.unit] == move.target
+            arrived = self.routing.holders[move.unit] == move.target
             self.follow(move, move.machine.installed() if arrived else move.machine.abandon(), now)
         self._moving_since = since if self.moves else None
 
@@ -162,6 +162,6 @@ class ControlLoop:
         """The move phase is over when every unit is routed to where it goes."""
         if self._moving_since is None:
             return
-        if all(self.routing.owners[move.unit] == move.target for move in self.moves.values()):
+        if all(self.routing.holders[move.unit] == move.target for move in self.moves.values()):
             self.rounds = self.rounds.after(self.carrier.clock() - self._moving_since)
             self._moving_since, self._routed_at = None, now

@@ -29,7 +29,7 @@ def _vet_move(move: Move, routing: Routing, moves: Mapping[int, MoveInFlight]) -
         return missing
     if move.unit in moves:
         return f"unit {move.unit} is on its way to site {moves[move.unit].target}"
-    if routing.owners[move.unit] == move.site:
+    if routing.holders[move.unit] == move.site:
         return f"unit {move.unit} is at site {move.site} already"
     return None
 

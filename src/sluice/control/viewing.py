@@ -23,7 +23,7 @@ def view_cluster(
     return ClusterView(
         epoch=newest.number,
         seconds=seconds,
-        unit_site=np.array(newest.routing.owners),
+        unit_site=np.array(newest.routing.holders),
         unit_rows=unit_rows,
         unit_bytes=unit_bytes,
         unit_spilled=_spilled_units(newest),

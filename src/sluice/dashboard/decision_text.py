@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sluice.model.decision import Decision
-from sluice.model.routing import ranges
+from sluice.model.unit_ranges import ranges
 
 _LISTED = 3  # ranges of units that are named
 

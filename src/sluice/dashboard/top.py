@@ -156,10 +156,13 @@ def _units(lately: Sequence[EpochRecord], units: Sequence[int], look: Look) -> l
     last = lately[-1:]
     rows, results, seconds = (_by_unit(lately, column)[units] for column in ("rows", "results", "seconds"))
     memory, disk, pending = (_by_unit(last, column)[units] for column in ("memory", "disk", "pending"))
+    routing = last[0].routing
+    fragments = [Column("fragment", [str(routing.fragment_of(unit)) for unit in units], spare=4)]
     return table(
         [
             Column("unit", [str(unit) for unit in units]),
-            Column("site", [str(last[0].routing.owners[unit]) for unit in units]),
+            *(fragments if len(routing.directories) > 1 else []),
+            Column("site", [str(routing.holders[unit]) for unit in units]),
             Column("seconds", [SECONDS.text(s) for s in seconds], shares=(seconds / (max(seconds) or 1.0)).tolist()),
             Column("rows in", [ROWS.text(n) for n in rows]),
             Column("results", [ROWS.text(n) for n in results], spare=2),

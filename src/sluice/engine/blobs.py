@@ -44,8 +44,8 @@ class Sender:
             for i, input_ in enumerate(spec.inputs)
             if input_.stream == stream
         ]
-        self.owners = np.array(routing.owners, dtype=np.uint8 if len(tokens) <= 256 else np.uint16)
-        self.directory, self.tokens = routing.directory, tokens
+        self.holders = np.array(routing.holders, dtype=np.uint8 if len(tokens) <= 256 else np.uint16)
+        self.directory, self.tokens = routing.directories[plan.nodes[node].fragment], tokens
         self.dropped = 0
 
     def blobs(self, rows: pa.RecordBatch) -> Iterator[Blob]:
@@ -65,7 +65,7 @@ class Sender:
         if len(self.tokens) == 1:
             yield self.tokens[0], packed
             return
-        sites = self.owners[self.directory.unit_of(hashes)]
+        sites = self.holders[self.directory.unit_of(hashes)]
         order = np.argsort(sites, kind="stable")
         cuts = np.searchsorted(sites[order], np.arange(len(self.tokens) + 1))
         packed = packed.take(pa.array(order))

@@ -111,7 +111,8 @@ class Epochs:
         self.closed = self.delivered = False
         self.run_id = uuid.uuid4().hex[:8]
         self.tidy_due = True
-        self.record = EpochRecord(-1, (None,) * len(plan.sources), self._even(0, 0), ((),) * settings.sites)
+        routing = Routing.even(settings.partitions, settings.sites, fragments=plan.fragments)
+        self.record = EpochRecord(-1, (None,) * len(plan.sources), routing, ((),) * settings.sites)
         self.measured = self.record.stats
         """The newest record's statistics, with the times that were not known yet when it was committed."""
 
@@ -298,9 +299,6 @@ class Epochs:
         routing = step.routing
         manifests = record.manifests if routing == record.routing else reassign(record.manifests, routing)
         return step, replace(record, routing=routing, manifests=manifests, decisions=step.decisions)
-
-    def _even(self, version: int, since: int) -> Routing:
-        return Routing.even(self.settings.partitions, self.settings.sites, version, since)
 
     def _tasks(
         self, number: int, tokens: tuple[int, ...], before: EpochRecord, step: NextEpoch, catching_up: bool

@@ -11,8 +11,9 @@ from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord, Lagging, Times, slowest
 from sluice.model.plan import Plan
 from sluice.model.reports import SiteReport, SplitReport, newest_of
-from sluice.model.routing import Routing, unite
+from sluice.model.routing import Routing
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
+from sluice.model.unit_ranges import unite
 
 
 def record_epoch(
@@ -47,7 +48,7 @@ def _epoch_stats(
     splits: Sequence[SplitReport],
     job_seconds: float,
 ) -> EpochStats:
-    units = routing.held()
+    held = [routing.held(plan.fragments_at(level)) for level in range(plan.levels)]
     events = [event.action for report in reports for event in report.page_events]
     tasks = [*(split.seconds for split in splits), *(report.stats.seconds for report in reports)]
     return EpochStats(
@@ -62,7 +63,7 @@ def _epoch_stats(
         fetches=events.count("fetch"),
         streams=tuple(_stream_stats(s.name, [x for x in splits if x.stream == i]) for i, s in enumerate(plan.sources)),
         sites=tuple(reduce(SiteStats.plus, (report.stats for report in at_site)) for at_site in by_site),
-        units=UnitColumns.of_sites(routing.units, ((units[report.site], report.units) for report in reports)),
+        units=UnitColumns.of_sites(routing.units, ((held[r.level][r.site], r.units) for r in reports)),
         seconds=EpochSeconds(reduce(TaskSeconds.plus, tasks, TaskSeconds()), job_seconds),
     )
 
@@ -99,4 +100,4 @@ def _page_decisions(number: int, reports: Sequence[SiteReport]) -> list[Decision
 
 def count_moves(before: Routing, after: Routing) -> int:
     """How many units are at another site."""
-    return int((np.array(before.owners) != np.array(after.owners)).sum())
+    return int((np.array(before.holders) != np.array(after.holders)).sum())

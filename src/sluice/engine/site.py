@@ -32,14 +32,16 @@ from sluice.engine.unit_stats import UnitStats
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock, SystemClock
 from sluice.model.codec import decode
+from sluice.model.directory import Directory
 from sluice.model.epoch import Attempt, EpochRecord, Lagging, SiteShare, Times, name_attempts, slowest, watermarks
 from sluice.model.errors import StorageError
 from sluice.model.plan import Plan
 from sluice.model.reports import LevelWatermark, SiteReport, SplitReport, newest_of
-from sluice.model.routing import Ranges, Routing, intersect, ranges, subtract
-from sluice.model.state import Manifest, numbers, unit_rows
+from sluice.model.routing import Routing
+from sluice.model.state import Manifest, unit_rows
 from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
 from sluice.model.stream import applied
+from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, subtract
 from sluice.operators import operator
 from sluice.state.durable import DurableSegments
 from sluice.state.inputs import Holdings, InputLayouts, Retention
@@ -106,8 +108,7 @@ class SiteTask:
 class _SiteEpoch:
     def __init__(self, task: SiteTask, site: int, level: int, clock: Clock) -> None:
         self.task, self.site, self.level, self.plan = task, site, level, task.plan
-        self.token, self.directory = task.tokens[site], task.routing.directory
-        self.held = task.routing.ranges_of(site)
+        self.token = task.tokens[site]
         self.share: SiteShare = pickle.loads(task.shares[site])
         self.last = level == task.plan.levels - 1
         self.delays = tuple(s.delay for s in self.plan.sources)
@@ -115,11 +116,12 @@ class _SiteEpoch:
         self.nodes = [n for n, node in enumerate(self.plan.nodes) if node.level == level]
         self.operators = {n: operator(self.plan.nodes[n].spec) for n in self.nodes}
         self.local = {g: (n, i) for n in self.nodes for i, g in enumerate(self.plan.inputs_of(n))}
-        self.layouts = {g: self._layouts(n, i) for g, (n, i) in self.local.items()}
+        self.holdings = self._holdings()
+        self.held, self.layouts = self.holdings.units, self.holdings.layouts
         self.attempt = Attempt(task.number, site, task.run, f"{level}{uuid.uuid4().hex[:8]}")
         self.probed = self.nulls = 0
         self.rows = {n: [0, 0] for n in self.nodes}
-        self.by_unit = UnitStats(self.directory)
+        self.by_unit = UnitStats(self.holdings.unit_numbers)
 
     def run(self, blobs: pa.Table) -> Iterator[Blob]:
         begun = self.clock.monotonic()
@@ -135,8 +137,9 @@ class _SiteEpoch:
             for i, (output, staging) in enumerate(zip(self.plan.outputs, self.task.staging, strict=True))
             if output.feed.origin - len(self.plan.sources) in self.nodes
         }
-        for run in new.values():
-            self.by_unit.rows[numbers(self.held)] += counts(run, self.held, self.directory)
+        for input_, run in new.items():
+            places, rows = self._count(input_, run, self.held)
+            self.by_unit.rows[places] += rows
         schedule = self._schedule(cohorts, new, transaction)
         for units, newest in schedule:
             yield from self._turn(units, newest, new, transaction, writers)
@@ -187,9 +190,9 @@ class _SiteEpoch:
         costs = adapting.costs[self.site] if adapting.costs else None
         share = None if adapting.seconds is None else adapting.seconds / self.plan.levels
         sizes = transaction.pending_bytes()
-        for run in new.values():
-            held = counts(run, self.held, self.directory)
-            sizes[numbers(self.held)] += held * (run.rows.nbytes / max(1, len(run)))
+        for input_, run in new.items():
+            places, count = self._count(input_, run, self.held)
+            sizes[places] += count * (run.rows.nbytes / max(1, len(run)))
         rows = self.by_unit.rows + transaction.pending_rows()
         limits = Limits(share, adapting.backlog / self.plan.levels, costs, adapting.patient)
         by_time = any(mine.by_time for mine in self.operators.values())
@@ -209,10 +212,12 @@ class _SiteEpoch:
         with self.stopwatch.measure("sort"):
             mine = {g: run for g in self.local if (run := self._input(g, units, new.get(g), transaction)) is not None}
         taken = sum(len(run) for run in mine.values())
-        for run in mine.values():
-            self.by_unit.done[numbers(units)] += counts(run, units, self.directory)
+        for input_, run in mine.items():
+            places, rows = self._count(input_, run, units)
+            self.by_unit.done[places] += rows
         for node in self.nodes:
-            yield from self._operate(node, mine, newest, transaction, writers)
+            if intersect(units, (self._directory(node).range,)):
+                yield from self._operate(node, mine, newest, transaction, writers)
         transaction.end_turn()
         if self.task.adapting.row_delay:
             self.clock.sleep(taken * self.task.adapting.row_delay[self.site])
@@ -220,10 +225,11 @@ class _SiteEpoch:
 
     def _input(self, input_: int, units: Ranges, fresh: Run | None, transaction: Transaction) -> Run | None:
         """An input's rows for some units in the order of their arrival; all that is new, if that is all there is."""
-        pieces = transaction.take_pending(input_)
-        if fresh is not None and units == self.held and not pieces:
+        pieces, directory = transaction.take_pending(input_), self.holdings.directories[input_]
+        units = intersect(units, (directory.range,))
+        if fresh is not None and units == self.holdings.units_of(input_) and not pieces:
             return fresh
-        pieces += [] if fresh is None else parts_of(fresh, units, self.directory)
+        pieces += [] if fresh is None else parts_of(fresh, units, directory)
         return None if not pieces else pieces[0] if len(pieces) == 1 else merged_run(pieces, None)
 
     def _postpone(self, behind: list[Cohort], new: dict[int, Run], transaction: Transaction) -> None:
@@ -232,7 +238,8 @@ class _SiteEpoch:
         if not waiting:
             return
         for input_, run in new.items():
-            pieces = parts_of(run, waiting, self.directory)
+            directory = self.holdings.directories[input_]
+            pieces = parts_of(run, intersect(waiting, (directory.range,)), directory)
             if pieces:
                 transaction.postpone(waiting, input_, pieces[0] if len(pieces) == 1 else merged_run(pieces, None))
 
@@ -248,7 +255,7 @@ class _SiteEpoch:
         origin = self.plan.origin_of(node)
         sinks = [(o.feed.steps, o.schema.names, i) for i, o in enumerate(self.plan.outputs) if o.feed.origin == origin]
         onward = senders(self.plan, origin, self.task.routing, self.task.tokens)
-        inputs = self.plan.inputs_of(node)
+        inputs, directory = self.plan.inputs_of(node), self._directory(node)
         mine = [new.get(i) for i in inputs]
         before, after = self._marks(node, newest), self._marks(node, self.now)
         state = _NodeState(self, transaction, inputs[0])
@@ -263,7 +270,7 @@ class _SiteEpoch:
                 return
             hashes, batch = found
             count[1] += batch.num_rows
-            self.by_unit.add_results(hashes)
+            self.by_unit.add_results(directory.unit_of(hashes))
             with self.stopwatch.measure("sink"):
                 for steps, names, i in sinks:
                     writers[i].add(applied(steps, batch).select(names))
@@ -283,7 +290,7 @@ class _SiteEpoch:
         return SiteStats(
             site=self.site,
             executor=executor(),
-            units=sum(high - low for low, high in self.held),
+            units=self.task.routing.holders.count(self.site),
             rows_in=int(self.by_unit.rows.sum()),
             rows_done=int(self.by_unit.done.sum()),
             rows_out=sum(w.rows for w in writers.values()),
@@ -312,7 +319,7 @@ class _SiteEpoch:
         """Columns with an entry for each unit held here."""
         held = numbers(self.held)
         memory, disk = transaction.unit_usage([r for r in manifest if not r.segment.pending])
-        pending = unit_rows((r for r in manifest if r.segment.pending), self.directory.units)
+        pending = unit_rows((r for r in manifest if r.segment.pending), self.holdings.unit_numbers)
         return UnitColumns(
             rows=self.by_unit.rows[held],
             results=self.by_unit.results[held],
@@ -328,7 +335,7 @@ class _SiteEpoch:
         memory, disk = (LocalFiles(f"{root}/site-{self.site:04d}-{self.level}") for root in roots)
         limit = adapting.limits[self.site] // self.plan.levels
         store = SiteStore(
-            Holdings(self.layouts, self.held, self.directory),
+            self.holdings,
             Tiers(memory, disk, limit),
             DurableSegments(Storage(task.checkpoint), self.clock),
             self.clock,
@@ -351,6 +358,22 @@ class _SiteEpoch:
             compacted = partial(mine.compacted, i, after=after)
             out[input_] = Retention(mine.keep_from(i, before, after), mine.retention, compacted, mine.shrinks)
         return out
+
+    def _holdings(self) -> Holdings:
+        """What the site has of the fragments on this level."""
+        directories = {input_: self._directory(node) for input_, (node, _) in self.local.items()}
+        here = tuple(self.task.routing.directories[f].range for f in self.plan.fragments_at(self.level))
+        layouts = {input_: self._layouts(node, i) for input_, (node, i) in self.local.items()}
+        return Holdings(layouts, intersect(self.task.routing.ranges_of(self.site), here), directories)
+
+    def _directory(self, node: int) -> Directory:
+        return self.task.routing.directories[self.plan.nodes[node].fragment]
+
+    def _count(self, input_: int, run: Run, units: Ranges) -> tuple[np.ndarray, np.ndarray]:
+        """Those of some units that are of an input's fragment, and the rows that each of them has in a run."""
+        directory = self.holdings.directories[input_]
+        places = intersect(units, (directory.range,))
+        return numbers(places), counts(run, places, directory)
 
     def _layouts(self, node: int, input_: int) -> InputLayouts:
         state = self.operators[node].stored(input_)

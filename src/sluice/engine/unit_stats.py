@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from sluice.model.directory import Directory
-
 
 class UnitStats:
     """Rows that came in, rows whose turn came, results, and processor seconds.
@@ -13,13 +11,13 @@ class UnitStats:
     Units that had their turn together share its seconds, by the rows they took in and the results they gave.
     """
 
-    def __init__(self, directory: Directory) -> None:
-        self.directory, units = directory, directory.units
+    def __init__(self, units: int) -> None:
         self.rows, self.done, self.results = (np.zeros(units, dtype=np.int64) for _ in range(3))
         self.seconds = np.zeros(units)
 
-    def add_results(self, hashes: np.ndarray) -> None:
-        self.results += np.bincount(self.directory.unit_of(hashes), minlength=len(self.results))
+    def add_results(self, units: np.ndarray) -> None:
+        """Results of these units, an entry a result."""
+        self.results += np.bincount(units, minlength=len(self.results))
 
     @property
     def work(self) -> np.ndarray:

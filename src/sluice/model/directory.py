@@ -1,4 +1,4 @@
-"""The directory: which unit a key's hash belongs to. Each unit is a range of hashes, and they lie in its order.
+"""The directory of a fragment: which unit a key's hash belongs to. Each unit is a range of hashes, in their order.
 
 A new directory has equal ranges, its roots. A unit is a root, or a half of one, a quarter, ...: how often its root was
 halved is its depth, and which of the parts it is its prefix (extendible hashing, one more bit of the hash a split).
@@ -18,7 +18,8 @@ HASH_SPACE = 1 << 32
 
 @dataclass(frozen=True)
 class Directory:
-    """`depths` has an entry a unit, in the order of their hashes; none at all where every unit is a root.
+    """`depths` has an entry a unit, in the order of their hashes; none at all where every unit is a root. Units are
+    numbered from `first` on.
 
     >>> halved = Directory(2).split(1)
     >>> halved.depths, halved.units, [halved.hashes_of(unit) for unit in range(3)] == [
@@ -28,26 +29,38 @@ class Directory:
 
     roots: int
     depths: tuple[int, ...] = ()
+    first: int = 0
 
-    def __reduce__(self) -> tuple[type[Directory], tuple[int, tuple[int, ...]]]:
+    def __reduce__(self) -> tuple[type[Directory], tuple[int, tuple[int, ...], int]]:
         """Travels without what is only kept here to be at hand."""
-        return Directory, (self.roots, self.depths)
+        return Directory, (self.roots, self.depths, self.first)
 
     @property
     def units(self) -> int:
+        """How many there are."""
         return len(self.depths) or self.roots
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The units, from the first up to the second, which is not one of them."""
+        return self.first, self.first + self.units
 
     def depth(self, unit: int) -> int:
         """How often its root was halved to make it."""
-        return self.depths[unit] if self.depths else 0
+        return self.depths[unit - self.first] if self.depths else 0
 
     def hashes_of(self, unit: int) -> tuple[int, int]:
         """The range of a unit's hashes; the second is not in it."""
-        low, high = self.first_hashes[unit : unit + 2].tolist()
+        low, high = self.least_hashes(np.array([unit, unit + 1])).tolist()
         return low, high
 
+    def least_hashes(self, units: np.ndarray) -> np.ndarray:
+        """The least hash of each of these units; for the number after the last unit, the end of all hashes."""
+        least: np.ndarray = self._least_hashes[units - self.first]
+        return least
+
     @cached_property
-    def first_hashes(self) -> np.ndarray:
+    def _least_hashes(self) -> np.ndarray:
         """The least hash of every unit, and after the last one the end of all hashes."""
         roots = -(-np.arange(self.roots + 1) * HASH_SPACE // self.roots)
         if not self.depths:
@@ -68,8 +81,10 @@ class Directory:
     def unit_of(self, hashes: np.ndarray) -> np.ndarray:
         """The unit of each 32-bit key hash. It grows with the hash, so state sorted by hash is sorted by unit."""
         if not self.depths:
-            return ((hashes.astype(np.uint64) * np.uint64(self.roots)) >> np.uint64(32)).astype(np.int64)
-        return np.searchsorted(self.first_hashes, hashes, side="right") - 1
+            places = ((hashes.astype(np.uint64) * np.uint64(self.roots)) >> np.uint64(32)).astype(np.int64)
+        else:
+            places = np.searchsorted(self._least_hashes, hashes, side="right") - 1
+        return places + self.first if self.first else places
 
     def units_in(self, low: int, high: int) -> tuple[int, int]:
         """The units that hashes from the first up to the second, which is not one of them, belong to.
@@ -77,17 +92,17 @@ class Directory:
         >>> Directory(4).units_in(2**30, 2**31 + 1)
         (1, 3)
         """
-        first, last = np.searchsorted(self.first_hashes, [low, high - 1], side="right").tolist()
-        return first - 1, last
+        first, last = np.searchsorted(self._least_hashes, [low, high - 1], side="right").tolist()
+        return self.first + first - 1, self.first + last
 
     def split(self, unit: int) -> Directory:
         """With two units, by one more bit of the hash, in place of one; those behind it count one more."""
         low, high = self.hashes_of(unit)
         if high - low < 2:
             raise ProtocolError(f"unit {unit} has one hash only and cannot be split")
-        depths = self._all_depths
-        depth = depths[unit] + 1
-        return Directory(self.roots, (*depths[:unit], depth, depth, *depths[unit + 1 :]))
+        depths, place = self._all_depths, unit - self.first
+        depth = depths[place] + 1
+        return Directory(self.roots, (*depths[:place], depth, depth, *depths[place + 1 :]), self.first)
 
     def buddy(self, unit: int) -> int | None:
         """The unit with which one makes up what was split, None if that is split further, or the unit is a root.
@@ -95,20 +110,20 @@ class Directory:
         >>> Directory(1).split(0).split(0).buddy(2), Directory(1).split(0).buddy(0)
         (None, 1)
         """
-        depths = self._all_depths
-        if not depths[unit]:
+        depth = self.depth(unit)
+        if not depth:
             return None
         other = unit + 1 if self._is_first_half(unit) else unit - 1
-        return other if depths[other] == depths[unit] else None
+        return other if self.depth(other) == depth else None
 
     def merge(self, unit: int) -> Directory:
         """With one unit in place of two buddies; those behind them count one less."""
         other = self.buddy(unit)
         if other is None:
             raise ProtocolError(f"unit {unit} has no buddy to be merged with")
-        depths, first = self._all_depths, min(unit, other)
-        merged = (*depths[:first], depths[first] - 1, *depths[first + 2 :])
-        return Directory(self.roots, merged if any(merged) else ())
+        depths, place = self._all_depths, min(unit, other) - self.first
+        merged = (*depths[:place], depths[place] - 1, *depths[place + 2 :])
+        return Directory(self.roots, merged if any(merged) else (), self.first)
 
     @property
     def _all_depths(self) -> tuple[int, ...]:
@@ -117,7 +132,7 @@ class Directory:
     def _is_first_half(self, unit: int) -> bool:
         """Whether the last bit of its prefix is zero."""
         prefix, last = 0, -1  # of the unit before, in its root
-        for depth in self._all_depths[: unit + 1]:
+        for depth in self._all_depths[: unit - self.first + 1]:
             if last < 0 or prefix + 1 == 1 << last:  # a root begins
                 prefix, last = 0, depth
             else:

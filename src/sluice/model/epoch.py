@@ -11,9 +11,10 @@ import numpy as np
 
 from sluice.model.decision import Decision
 from sluice.model.results import Listing, Part, Results
-from sluice.model.routing import Ranges, Routing
-from sluice.model.state import Manifest, SegmentRef, divide
+from sluice.model.routing import Routing
+from sluice.model.state import Manifest, SegmentRef
 from sluice.model.stats import EpochStats
+from sluice.model.unit_ranges import Ranges, divide
 
 Times = tuple[int | None, ...]
 """One event time (microseconds) a stream, None where no row was seen yet or the stream has no watermark."""
@@ -145,10 +146,10 @@ class EpochRecord:
 
     def shares(self, arriving: Sequence[tuple[SegmentRef, ...]] = ()) -> list[SiteShare]:
         """What each site alone needs to know of it."""
-        owners, sites = np.array(self.routing.owners), range(self.routing.sites)
+        holders, sites = np.array(self.routing.holders), range(self.routing.sites)
         lagging: list[list[Lagging]] = [[] for _ in sites]
         for cohort in self.lagging:
-            for site, units in divide(cohort.units, owners).items():
+            for site, units in divide(cohort.units, holders).items():
                 lagging[site].append(Lagging(cohort.level, units, cohort.newest))
         queues: list[list[Queues]] = [[] for _ in sites]
         for queue in self.queues:

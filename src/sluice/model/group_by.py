@@ -31,6 +31,10 @@ class GroupBy:
         return (Input(0, self.keys),)
 
     @property
+    def output_keys(self) -> tuple[tuple[str, ...], ...]:
+        return (self.keys,)
+
+    @property
     def time_type(self) -> pa.DataType:
         return self.stream.schema.field(self.stream.event_time).type
 

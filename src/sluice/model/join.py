@@ -36,6 +36,10 @@ class JoinSpec:
     """Whether results carry their event time, the greatest of their rows', in a hidden column."""
 
     @property
+    def output_keys(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(tuple(f"{leg.name}_{key}" for key in self.inputs[leg.input].keys) for leg in self.legs)
+
+    @property
     def event_time(self) -> str:
         return TIME_COLUMN
 

@@ -1,6 +1,7 @@
 """A flow's operators in the order they run: which rows each takes in, and which rows each sink gets.
 
 Operators stand on levels: those of one level take rows of sources and of lower levels. A level is one exchange.
+Operators chained on the same key are a fragment: they share units, so their rows stay at the site where they are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from sluice.model.epoch import Times
 from sluice.model.join import JoinSpec
-from sluice.model.stream import BySpark, Filter, Input, Step, Stream, columns_of
+from sluice.model.stream import BySpark, Filter, Input, Project, Step, Stream, columns_of
 
 
 class OperatorSpec(Protocol):
@@ -27,6 +28,10 @@ class OperatorSpec(Protocol):
     @property
     def inputs(self) -> tuple[Input, ...]:
         """Its streams as they are partitioned; each has state of its own."""
+
+    @property
+    def output_keys(self) -> tuple[tuple[str, ...], ...]:
+        """The columns of its results that have the key of its inputs: each time it is there, under one name or more."""
 
     @property
     def event_time(self) -> str:
@@ -70,6 +75,7 @@ class Node:
     spec: OperatorSpec
     feeds: tuple[Feed, ...]
     level: int
+    fragment: int
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,19 @@ class Plan:
     @property
     def levels(self) -> int:
         return 1 + max(node.level for node in self.nodes)
+
+    @property
+    def fragments(self) -> int:
+        return 1 + max(node.fragment for node in self.nodes)
+
+    def fragments_at(self, level: int) -> list[int]:
+        """Those with operators on a level."""
+        return sorted({node.fragment for node in self.nodes if node.level == level})
+
+    def describe_fragment(self, fragment: int) -> str:
+        """Its operators, by their places in `describe`."""
+        places = [str(place + 1) for place, node in enumerate(self.nodes) if node.fragment == fragment]
+        return f"operator{'s' if len(places) > 1 else ''} {', '.join(places)}"
 
     def level_of(self, input_: int) -> int:
         return self.nodes[self.inputs[input_][0]].level
@@ -204,6 +223,30 @@ def plan_of(outputs: Sequence[Relation]) -> Plan:
         spec = each.spec
         if isinstance(spec, JoinSpec) and id(each) in taken:
             spec = replace(spec, timed=True)
-        nodes.append(Node(spec, feeds, 1 + max(below, default=-1)))
+        fragment = _chained_to(spec, feeds, nodes, len(sources))
+        if fragment is None:
+            fragment = 1 + max((node.fragment for node in nodes), default=-1)
+        nodes.append(Node(spec, feeds, 1 + max(below, default=-1), fragment))
     shown = tuple(Output(feed_of(r), pa.schema(r.stream.shown)) for r in outputs)
     return Plan(tuple(sources), tuple(nodes), shown)
+
+
+def _chained_to(spec: OperatorSpec, feeds: Sequence[Feed], nodes: Sequence[Node], sources: int) -> int | None:
+    """The fragment of an operator that passes its own key on to this one as the key, if any does."""
+    for stream, feed in enumerate(feeds):
+        if feed.origin >= sources:
+            below = nodes[feed.origin - sources]
+            keys = [_renamed(key, feed.steps) for key in below.spec.output_keys]
+            if any(input_.stream == stream and input_.keys in keys for input_ in spec.inputs):
+                return below.fragment
+    return None
+
+
+def _renamed(columns: tuple[str, ...], steps: Sequence[Step]) -> tuple[str | None, ...]:
+    """What columns are called after stateless steps, None for one that is gone."""
+    names: tuple[str | None, ...] = columns
+    for step in steps:
+        if isinstance(step, Project):
+            made = {expression.text.strip("`"): name for name, expression in step.columns}
+            names = tuple(None if name is None else made.get(name) for name in names)
+    return names

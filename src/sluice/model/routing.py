@@ -1,7 +1,8 @@
-"""Units and the routing that says which site holds each of them."""
+"""Routing: which site holds each unit, from which epoch on."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 from itertools import islice
@@ -10,92 +11,159 @@ import numpy as np
 
 from sluice.model.directory import Directory
 from sluice.model.errors import ProtocolError
-
-Ranges = tuple[tuple[int, int], ...]
-"""Half-open ranges of units, ascending and disjoint."""
+from sluice.model.unit_ranges import Ranges, numbers, ranges
 
 
-_A_ROOT_EACH = Directory(0)
+@dataclass(frozen=True)
+class SharedUnit:
+    """A unit with several holders. Each new row reaches all of them; the one with the token of its input stores it.
+
+    `tokens` has a holder for each input of the unit's fragment.
+    """
+
+    unit: int
+    holders: tuple[int, ...]
+    tokens: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Routing:
-    """Unit → site, with the epoch from which it holds. Without a directory every unit is a root of one."""
+    """The units of all fragments, numbered through, and the site that holds each, with the epoch from which it holds.
+
+    `directories` has one for each fragment; if there is none, all units are roots of one. A unit with several holders
+    is in `shared`; the first of them stands in `holders`.
+    """
 
     sites: int
-    owners: tuple[int, ...]
+    holders: tuple[int, ...]
     version: int = 0
     since: int = 0
-    directory: Directory = _A_ROOT_EACH
+    directories: tuple[Directory, ...] = ()
+    shared: tuple[SharedUnit, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.directory == _A_ROOT_EACH:
-            object.__setattr__(self, "directory", Directory(len(self.owners)))
-        if self.directory.units != len(self.owners):
-            raise ProtocolError(f"{len(self.owners)} units have a site, the directory has {self.directory.units}")
+        if not self.directories:
+            object.__setattr__(self, "directories", (Directory(len(self.holders)),))
+        ends = [0, *(directory.range[1] for directory in self.directories)]
+        if ends[-1] != self.units or any(d.first != end for d, end in zip(self.directories, ends, strict=False)):
+            raise ProtocolError(f"{self.units} units have a site, the directories have {self.directories}")
 
     @classmethod
-    def even(cls, units: int, sites: int, version: int = 0, since: int = 0) -> Routing:
-        """Neighbouring units together, as many for each site as for any other.
+    def even(cls, units: int, sites: int, version: int = 0, since: int = 0, fragments: int = 1) -> Routing:
+        """So many units a fragment: neighbours together, as many for each site as for any other.
 
-        >>> Routing.even(5, 2).owners
-        (0, 0, 0, 1, 1)
+        >>> Routing.even(5, 2).holders, Routing.even(2, 2, fragments=2).holders
+        ((0, 0, 0, 1, 1), (0, 1, 0, 1))
         """
-        return cls(sites, tuple(u * sites // units for u in range(units)), version, since)
+        holders = tuple(u * sites // units for u in range(units))
+        directories = tuple(Directory(units, first=units * fragment) for fragment in range(fragments))
+        return cls(sites, holders * fragments, version, since, directories)
 
     @property
     def units(self) -> int:
-        return len(self.owners)
+        """How many there are, of all fragments."""
+        return len(self.holders)
+
+    def fragment_of(self, unit: int) -> int:
+        """
+        >>> Routing.even(4, 2, fragments=3).fragment_of(7)
+        1
+        """
+        return next(f for f, directory in enumerate(self.directories) if unit < directory.range[1])
+
+    def holders_of(self, unit: int) -> tuple[int, ...]:
+        """All sites that hold a unit."""
+        sharing = self._sharing(unit)
+        return sharing.holders if sharing else (self.holders[unit],)
+
+    def token_of(self, unit: int, input_: int) -> int:
+        """The site that stores new rows of an input of the unit's fragment."""
+        sharing = self._sharing(unit)
+        return sharing.tokens[input_] if sharing else self.holders[unit]
 
     def moved(self, unit: int, site: int, since: int) -> Routing:
         """The same routing with one unit at another site from epoch `since` on."""
-        owners = (*self.owners[:unit], site, *self.owners[unit + 1 :])
-        return replace(self, owners=owners, version=self.version + 1, since=since)
+        if self._sharing(unit):
+            raise ProtocolError(f"unit {unit} is shared: it is released, not moved")
+        holders = (*self.holders[:unit], site, *self.holders[unit + 1 :])
+        return replace(self, holders=holders, version=self.version + 1, since=since)
+
+    def share(self, unit: int, site: int, inputs: int, since: int) -> Routing:
+        """The same routing with one more holder of a unit, of a fragment with so many inputs; tokens stay.
+
+        >>> Routing(2, (0, 1)).share(0, 1, inputs=2, since=5).shared
+        (SharedUnit(unit=0, holders=(0, 1), tokens=(0, 0)),)
+        """
+        before = self._sharing(unit) or SharedUnit(unit, (self.holders[unit],), (self.holders[unit],) * inputs)
+        if site in before.holders:
+            raise ProtocolError(f"site {site} holds unit {unit} already")
+        return self._with_sharing(replace(before, holders=(*before.holders, site)), since)
+
+    def pass_token(self, unit: int, input_: int, site: int, since: int) -> Routing:
+        """The same routing with the token of an input of a shared unit at another of its holders."""
+        sharing = self._sharing(unit)
+        if sharing is None or site not in sharing.holders:
+            raise ProtocolError(f"site {site} does not share unit {unit} and cannot have a token of it")
+        tokens = (*sharing.tokens[:input_], site, *sharing.tokens[input_ + 1 :])
+        return self._with_sharing(replace(sharing, tokens=tokens), since)
+
+    def release(self, unit: int, site: int, since: int) -> Routing:
+        """The same routing without one of the holders of a shared unit; what it stored, and its tokens, go to the first
+        of those that stay."""
+        sharing = self._sharing(unit)
+        if sharing is None or site not in sharing.holders:
+            raise ProtocolError(f"site {site} does not share unit {unit} and cannot release it")
+        staying = tuple(holder for holder in sharing.holders if holder != site)
+        tokens = tuple(staying[0] if token == site else token for token in sharing.tokens)
+        return self._with_sharing(replace(sharing, holders=staying, tokens=tokens), since)
 
     def split(self, unit: int, since: int) -> Routing:
-        """The same routing with two units, at the same site, in place of one.
+        """The same routing with two units, where the one was, in place of one; those behind it count one more.
 
-        >>> Routing(2, (0, 1)).split(1, since=5).owners
+        >>> Routing(2, (0, 1)).split(1, since=5).holders
         (0, 1, 1)
         """
-        owners = (*self.owners[: unit + 1], *self.owners[unit:])
-        return replace(self, owners=owners, directory=self.directory.split(unit), version=self.version + 1, since=since)
+        directory = self.directories[self.fragment_of(unit)].split(unit)
+        shared = [replace(s, unit=s.unit + (s.unit > unit)) for s in self.shared]
+        shared += [replace(s, unit=unit + 1) for s in self.shared if s.unit == unit]
+        return self._renumbered(directory, (*self.holders[: unit + 1], *self.holders[unit:]), shared, since)
 
     def merge(self, unit: int, since: int) -> Routing:
-        """The same routing with one unit in place of two buddies, which have to be at one site."""
-        directory = self.directory.merge(unit)
-        buddy = self.directory.buddy(unit)
+        """The same routing with one unit in place of two buddies, which have to have the same holders and tokens."""
+        before = self.directories[self.fragment_of(unit)]
+        directory, buddy = before.merge(unit), before.buddy(unit)
         assert buddy is not None
-        if self.owners[unit] != self.owners[buddy]:
+        first, second = sorted((unit, buddy))
+        one, other = self._sharing(first), self._sharing(second)
+        if self.holders_of(first) != self.holders_of(second) or (one and other and one.tokens != other.tokens):
             raise ProtocolError(f"units {unit} and {buddy} are at different sites and cannot be merged")
-        first = min(unit, buddy)
-        owners = (*self.owners[:first], *self.owners[first + 1 :])
-        return replace(self, owners=owners, directory=directory, version=self.version + 1, since=since)
+        shared = [replace(s, unit=s.unit - (s.unit > second)) for s in self.shared if s.unit != second]
+        return self._renumbered(directory, (*self.holders[:first], *self.holders[second:]), shared, since)
 
     def resized(self, sites: int, version: int, since: int) -> Routing:
-        """The same units at another number of sites, with as few moves as that takes.
+        """The same units at another number of sites, with as few moves as that takes, fragment by fragment.
 
-        New sites get units from those that have most; the units of sites that are gone go to those that have least.
+        New sites get units from those that have most; the units of sites that are gone go to those that have least. A
+        holder of a shared unit that is gone leaves what it stored to the unit's first one.
 
-        >>> Routing.even(6, 2).resized(3, version=1, since=9).owners
+        >>> Routing.even(6, 2).resized(3, version=1, since=9).holders
         (0, 0, 2, 1, 1, 2)
-        >>> Routing.even(6, 3).resized(2, version=1, since=9).owners
+        >>> Routing.even(6, 3).resized(2, version=1, since=9).holders
         (0, 0, 1, 1, 0, 1)
         """
         if sites == self.sites:
             return self
-        held: list[list[int]] = [[] for _ in range(max(sites, self.sites))]
-        for unit, owner in enumerate(self.owners):
-            held[owner].append(unit)
-        if sites > self.sites:
-            free, takers = _given(held[: self.sites], sites - self.sites), range(self.sites, sites)
-        else:
-            free, takers = [unit for units in held[sites:] for unit in units], range(sites)
-        owners, remaining = list(self.owners), iter(sorted(free))
-        for site, count in zip(takers, _shares([len(held[site]) for site in takers], len(free)), strict=True):
-            for unit in islice(remaining, count):
-                owners[unit] = site
-        return Routing(sites, tuple(owners), version, since, self.directory)
+        holders: list[int] = []
+        for low, high in (directory.range for directory in self.directories):
+            holders += _resized(self.holders[low:high], self.sites, sites)
+        shared = []
+        for sharing in self.shared:
+            staying = tuple(holder for holder in sharing.holders if holder < sites) or (holders[sharing.unit],)
+            holders[sharing.unit] = staying[0]
+            if len(staying) > 1:
+                tokens = tuple(token if token in staying else staying[0] for token in sharing.tokens)
+                shared.append(SharedUnit(sharing.unit, staying, tokens))
+        return Routing(sites, tuple(holders), version, since, self.directories, tuple(shared))
 
     def ranges_of(self, site: int) -> Ranges:
         """The units of one site.
@@ -103,17 +171,63 @@ class Routing:
         >>> Routing(2, (0, 1, 1, 0)).ranges_of(0)
         ((0, 1), (3, 4))
         """
-        return ranges(u for u, owner in enumerate(self.owners) if owner == site)
+        return ranges(np.flatnonzero(np.array(self.holders) == site).tolist())
 
-    def held(self) -> list[np.ndarray]:
-        """The units of every site, in one pass over all of them.
+    def held(self, fragments: Sequence[int] = (0,)) -> list[np.ndarray]:
+        """The units of some fragments by site, in one pass over all of them.
 
         >>> Routing(3, (0, 2, 2, 0)).held()
         [array([0, 3]), array([], dtype=int64), array([1, 2])]
         """
-        owners = np.array(self.owners)
-        order = np.argsort(owners, kind="stable")
-        return np.split(order, np.searchsorted(owners[order], np.arange(1, self.sites)))
+        units = numbers(tuple(self.directories[fragment].range for fragment in sorted(fragments)))
+        holders = np.array(self.holders)[units]
+        order = np.argsort(holders, kind="stable")
+        return np.split(units[order], np.searchsorted(holders[order], np.arange(1, self.sites)))
+
+    def _sharing(self, unit: int) -> SharedUnit | None:
+        return next((sharing for sharing in self.shared if sharing.unit == unit), None)
+
+    def _with_sharing(self, sharing: SharedUnit, since: int) -> Routing:
+        """With a unit shared like this, or not shared if one holder is left."""
+        unit, holders = sharing.unit, sharing.holders
+        others = [other for other in self.shared if other.unit != unit]
+        shared = _in_order([*others, sharing] if len(holders) > 1 else others)
+        first = (*self.holders[:unit], holders[0], *self.holders[unit + 1 :])
+        return replace(self, holders=first, shared=shared, version=self.version + 1, since=since)
+
+    def _renumbered(
+        self, directory: Directory, holders: tuple[int, ...], shared: Sequence[SharedUnit], since: int
+    ) -> Routing:
+        """With another directory in place of the one with the same first unit; what is behind it is renumbered."""
+        more = len(holders) - self.units
+        directories = tuple(
+            directory if d.first == directory.first else replace(d, first=d.first + more * (d.first > directory.first))
+            for d in self.directories
+        )
+        version = self.version + 1
+        return replace(
+            self, holders=holders, directories=directories, shared=_in_order(shared), version=version, since=since
+        )
+
+
+def _in_order(shared: Sequence[SharedUnit]) -> tuple[SharedUnit, ...]:
+    return tuple(sorted(shared, key=lambda sharing: sharing.unit))
+
+
+def _resized(holders: Sequence[int], before: int, sites: int) -> list[int]:
+    """A fragment's units at another number of sites."""
+    held: list[list[int]] = [[] for _ in range(max(sites, before))]
+    for place, holder in enumerate(holders):
+        held[holder].append(place)
+    if sites > before:
+        free, takers = _given(held[:before], sites - before), range(before, sites)
+    else:
+        free, takers = [place for places in held[sites:] for place in places], range(sites)
+    resized, remaining = list(holders), iter(sorted(free))
+    for site, count in zip(takers, _shares([len(held[site]) for site in takers], len(free)), strict=True):
+        for place in islice(remaining, count):
+            resized[place] = site
+    return resized
 
 
 def _given(held: list[list[int]], takers: int) -> list[int]:
@@ -136,74 +250,3 @@ def _shares(loads: list[int], units: int) -> list[int]:
         load, site = least[0]
         heapreplace(least, (load + 1, site))
     return [load - loads[site] for load, site in sorted(least, key=lambda entry: entry[1])]
-
-
-def ranges(units: object) -> Ranges:
-    """Ascending units as ranges.
-
-    >>> ranges([1, 2, 3, 7])
-    ((1, 4), (7, 8))
-    """
-    out: list[tuple[int, int]] = []
-    for unit in units:  # type: ignore[attr-defined]
-        if out and out[-1][1] == unit:
-            out[-1] = (out[-1][0], unit + 1)
-        else:
-            out.append((unit, unit + 1))
-    return tuple(out)
-
-
-def intersect(a: Ranges, b: Ranges) -> Ranges:
-    """The units in both.
-
-    >>> intersect(((0, 4), (6, 9)), ((2, 7),))
-    ((2, 4), (6, 7))
-    """
-    out: list[tuple[int, int]] = []
-    i = j = 0
-    while i < len(a) and j < len(b):
-        low, high = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
-        if low < high:
-            out.append((low, high))
-        if a[i][1] < b[j][1]:
-            i += 1
-        else:
-            j += 1
-    return tuple(out)
-
-
-def unite(a: Ranges, b: Ranges) -> Ranges:
-    """The units in either.
-
-    >>> unite(((0, 2),), ((2, 3), (5, 6)))
-    ((0, 3), (5, 6))
-    """
-    out: list[tuple[int, int]] = []
-    for low, high in sorted(a + b):
-        if out and low <= out[-1][1]:
-            out[-1] = (out[-1][0], max(high, out[-1][1]))
-        else:
-            out.append((low, high))
-    return tuple(out)
-
-
-def subtract(a: Ranges, b: Ranges) -> Ranges:
-    """The units in `a` and not in `b`.
-
-    >>> subtract(((0, 4), (6, 7)), ((2, 3), (6, 9)))
-    ((0, 2), (3, 4))
-    """
-    out: list[tuple[int, int]] = []
-    at = 0
-    for low, high in a:
-        while at < len(b) and b[at][0] < high:
-            if b[at][1] > low:
-                if low < b[at][0]:
-                    out.append((low, b[at][0]))
-                low = b[at][1]
-            if b[at][1] > high:
-                break  # the next range may need it, too
-            at += 1
-        if low < high:
-            out.append((low, high))
-    return tuple(out)

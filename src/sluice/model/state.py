@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sluice.model.directory import HASH_SPACE
-from sluice.model.routing import Ranges, Routing, unite
+from sluice.model.routing import Routing
+from sluice.model.unit_ranges import Ranges, divide, numbers, unite
 
 HashRange = tuple[int, int]
 """Hashes from the first up to the second, which is not one of them."""
@@ -120,11 +121,6 @@ class RunRef:
         return found
 
 
-def numbers(units: Ranges) -> np.ndarray:
-    """The units of some ranges, one by one."""
-    return np.concatenate([np.arange(low, high) for low, high in units]) if units else np.arange(0)
-
-
 Manifest = tuple[RunRef, ...]
 """All state of one site."""
 
@@ -152,7 +148,7 @@ def reassign(manifests: tuple[Manifest, ...], routing: Routing) -> tuple[Manifes
 
     Runs whose units all stay are left as they are. Most runs of a site are of the same units: those are divided once.
     """
-    owners = np.array(routing.owners)
+    holders = np.array(routing.holders)
     divided: dict[Ranges, dict[int, Ranges]] = {}
     staying: list[list[RunRef]] = [[] for _ in range(max(routing.sites, len(manifests)))]
     arriving: list[list[RunRef]] = [[] for _ in staying]
@@ -160,7 +156,7 @@ def reassign(manifests: tuple[Manifest, ...], routing: Routing) -> tuple[Manifes
         for run in manifest:
             parts = divided.get(run.units)
             if parts is None:
-                parts = divided[run.units] = divide(run.units, owners)
+                parts = divided[run.units] = divide(run.units, holders)
             if parts.keys() == {site}:
                 staying[site].append(run)
             else:
@@ -178,21 +174,3 @@ def _joined(staying: list[RunRef], arriving: list[RunRef]) -> Manifest:
         same = held.get(run.segment.id)
         held[run.segment.id] = run if same is None else RunRef(run.segment, unite(same.units, run.units))
     return tuple(sorted(held.values(), key=lambda r: (r.segment.input, r.segment.latest, r.segment.id)))
-
-
-def divide(units: Ranges, owners: np.ndarray) -> dict[int, Ranges]:
-    """The units by the site that owns each, where there is any.
-
-    >>> divide(((0, 2), (4, 7)), np.array([0, 0, 0, 0, 1, 1, 0]))
-    {0: ((0, 2), (6, 7)), 1: ((4, 6),)}
-    """
-    if not units:
-        return {}
-    each = numbers(units)
-    sites = owners[each]
-    starts = np.flatnonzero((np.diff(each, prepend=-2) != 1) | (np.diff(sites, prepend=-2) != 0))
-    ends = np.append(starts[1:], len(each)) - 1
-    found: dict[int, list[tuple[int, int]]] = {}
-    for site, low, last in zip(sites[starts].tolist(), each[starts].tolist(), each[ends].tolist(), strict=True):
-        found.setdefault(site, []).append((low, last + 1))
-    return {site: tuple(parts) for site, parts in found.items()}

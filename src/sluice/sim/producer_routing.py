@@ -21,10 +21,10 @@ class ProducerRouting:
     0
     """
 
-    def __init__(self, owners: np.ndarray, stalled: np.ndarray) -> None:
-        if owners.ndim != 1 or owners.shape != stalled.shape:
-            raise ProtocolError(f"owners {owners.shape} and stalled {stalled.shape} must have one entry a unit each")
-        self.owners, self.stalled = owners, stalled
+    def __init__(self, holders: np.ndarray, stalled: np.ndarray) -> None:
+        if holders.ndim != 1 or holders.shape != stalled.shape:
+            raise ProtocolError(f"holders {holders.shape} and stalled {stalled.shape} must have one entry a unit each")
+        self.holders, self.stalled = holders, stalled
 
     def pause(self, unit: int) -> None:
         """Hold this unit's rows back from now on."""
@@ -36,12 +36,12 @@ class ProducerRouting:
         """Send this unit's rows to `site`, those first that were held back."""
         if not self._is_stalled(unit):
             raise ProtocolError(f"unit {unit} is not stalled: a restart came without a pause before it")
-        self.owners[unit] = site
+        self.holders[unit] = site
         self.stalled[unit] = False
 
     def destination(self, unit: int) -> int | None:
         """The site that gets this unit's rows, or None while they have to wait."""
-        return None if self._is_stalled(unit) else int(self.owners[unit])
+        return None if self._is_stalled(unit) else int(self.holders[unit])
 
     def _is_stalled(self, unit: int) -> bool:
         if not 0 <= unit < len(self.stalled):  # numpy would count a negative one from the end

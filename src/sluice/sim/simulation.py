@@ -34,7 +34,7 @@ class Outcome:
     rate: np.ndarray
     latency: np.ndarray
     decisions: tuple[TimedMove, ...]
-    owners: np.ndarray
+    holders: np.ndarray
     spilled: np.ndarray
     rounds: int
 
@@ -76,16 +76,16 @@ class Simulation:
             raise ScenarioError("a river has no units to move: it runs with the policy static alone")
         self.scenario, self.policy, self.agenda = scenario, policy, Agenda()
         hardware, kind = scenario.hardware, EXCHANGES[scenario.exchange]
-        owners = np.repeat(np.arange(scenario.sites), scenario.units_per_site)
+        holders = np.repeat(np.arange(scenario.sites), scenario.units_per_site)
         bins = max(1, math.ceil(scenario.seconds / scenario.interval - 1e-9))
-        self.cluster = world(scenario.sites, owners, hardware, kind, scenario.buffer, bins, scenario.seed)
+        self.cluster = world(scenario.sites, holders, hardware, kind, scenario.buffer, bins, scenario.seed)
         self.costs = _costs(scenario, kind)
         rng = np.random.default_rng(scenario.seed)
         self.sites = [
             Site(number, self.cluster, self.costs, hardware, self.agenda, rng, bool(scenario.pressures))
             for number in range(scenario.sites)
         ]
-        for unit, site in enumerate(owners):
+        for unit, site in enumerate(holders):
             self.sites[site].hold(unit, scenario.unit_bytes)
         network = Network(self.agenda, scenario.sites, hardware.link_rate, hardware.cross_rate)
         self.carrier = MessageCarrier(self.cluster, self.costs, self.agenda, network, self.sites, scenario.unit_bytes)
@@ -98,7 +98,7 @@ class Simulation:
             scenario.unit_bytes,
             complete=self._take_turn,
         )
-        routing = Routing(scenario.sites, tuple(owners.tolist()))
+        routing = Routing(scenario.sites, tuple(holders.tolist()))
         self.loop = ControlLoop(policy, self.reports, self.carrier, routing, scenario.minimum_collection)
         self._plan()
 
@@ -156,7 +156,7 @@ class Simulation:
             rate=cluster.rate / interval,
             latency=latency,
             decisions=tuple(self.carrier.moves),
-            owners=np.array(self.loop.routing.owners),
+            holders=np.array(self.loop.routing.holders),
             spilled=~cluster.unit["resident"],
             rounds=self.reports.round,
         )

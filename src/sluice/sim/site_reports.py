@@ -49,7 +49,7 @@ class SiteReports:
 
     def begin(self, routing: Routing, now: float, seconds: float) -> None:
         self.round += 1
-        self._reports, self._seconds, self._unit_site = 0, seconds, np.array(routing.owners)
+        self._reports, self._seconds, self._unit_site = 0, seconds, np.array(routing.holders)
         for site in self.sites:
             self.agenda.after(self.latency, partial(site.post, partial(self._collect, site)))
 

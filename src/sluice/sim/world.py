@@ -133,8 +133,8 @@ class World(NamedTuple):
     delay: np.ndarray  # (bins,) their latency, summed
 
 
-def world(nodes: int, owners: np.ndarray, hardware: Hardware, kind: int, buffer: int, bins: int, seed: int) -> World:
-    """A cluster at rest, its units held as `owners` says. An exchange has the buffer's space in its queues."""
+def world(nodes: int, holders: np.ndarray, hardware: Hardware, kind: int, buffer: int, bins: int, seed: int) -> World:
+    """A cluster at rest, its units held as `holders` says. An exchange has the buffer's space in its queues."""
     slots = buffer if kind == FLUX else 1
     capacity = hardware.queue_tuples + (0 if kind == FLUX else buffer // nodes)
     leaves = 1 << (nodes * EVENTS - 1).bit_length()
@@ -149,9 +149,9 @@ def world(nodes: int, owners: np.ndarray, hardware: Hardware, kind: int, buffer:
         queue=np.zeros((nodes, nodes, capacity), dtype=IN_FLIGHT),
         aside=np.zeros((nodes, ASIDE * nodes * capacity), dtype=IN_FLIGHT),
         slot=np.zeros((nodes, slots), dtype=SLOT),
-        unit=np.zeros(len(owners), dtype=UNIT),
-        share=np.ones(len(owners), dtype=SHARE),
-        route=np.zeros((nodes, len(owners)), dtype=ROUTE),
+        unit=np.zeros(len(holders), dtype=UNIT),
+        share=np.ones(len(holders), dtype=SHARE),
+        route=np.zeros((nodes, len(holders)), dtype=ROUTE),
         rate=np.zeros((bins, nodes), dtype=np.int64),
         delay=np.zeros(bins),
     )
@@ -163,5 +163,5 @@ def world(nodes: int, owners: np.ndarray, hardware: Hardware, kind: int, buffer:
     found.slot["next"] = np.arange(1, slots + 1)
     found.slot["next"][:, -1] = NOBODY
     found.unit["resident"] = True
-    found.route["owner"] = owners
+    found.route["owner"] = holders
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sluice.model.routing import Ranges, intersect, subtract
 from sluice.model.state import Manifest, RunRef
+from sluice.model.unit_ranges import Ranges, intersect, subtract
 
 
 class EpochRuns:

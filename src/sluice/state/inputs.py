@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from sluice.kernels.probe import Run
 from sluice.model.directory import Directory
-from sluice.model.routing import Ranges
 from sluice.model.state import SegmentRef
+from sluice.model.unit_ranges import Ranges, intersect
 from sluice.state.segment import Layout
 
 
@@ -40,11 +41,21 @@ class InputLayouts:
 
 @dataclass(frozen=True)
 class Holdings:
-    """What a site holds at one level: the state of these `units`, of all that are in the `directory`, by input."""
+    """What a site holds at one level: the state of these `units`, by input. Inputs have the directory of their
+    fragment."""
 
     layouts: Mapping[int, InputLayouts]
     units: Ranges
-    directory: Directory
+    directories: Mapping[int, Directory]
+
+    @cached_property
+    def unit_numbers(self) -> int:
+        """How many entries an array needs to have one for each unit, by its number."""
+        return max(directory.range[1] for directory in self.directories.values())
+
+    def units_of(self, input_: int) -> Ranges:
+        """The units held of an input's fragment."""
+        return intersect(self.units, (self.directories[input_].range,))
 
     def layout_of(self, input_: int, pending: bool) -> Layout:
         """What the segments of an input hold."""

@@ -34,7 +34,7 @@ class OpenRuns:
             if not whole.rows:  # the units held have none in it
                 return []
             self._open[ref.id] = self._reader.read(whole)
-        return parts(self._open[ref.id], run.units, self._reader.holdings.directory)
+        return parts(self._open[ref.id], run.units, self._reader.holdings.directories[ref.input])
 
     def add(self, segment: str, run: Run) -> None:
         """A new segment, which need not be read."""

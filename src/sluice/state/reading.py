@@ -41,7 +41,7 @@ class SegmentReader:
         if file is None:
             return None
         rows = self._decode(ref, *file)
-        directory = self.holdings.directory
+        directory = self.holdings.directories[ref.input]
         all_here = len(rows) == ref.rows or np.array_equal(counts(rows, run.units, directory), run.unit_rows[1])
         return rows if all_here else None
 

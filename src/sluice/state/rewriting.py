@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sluice.model.routing import Ranges, intersect
 from sluice.model.state import RunRef
+from sluice.model.unit_ranges import Ranges, intersect
 from sluice.state import compaction
 from sluice.state.compaction import Merge, choose_merges, choose_rewrites
 from sluice.state.epoch_runs import EpochRuns

@@ -14,8 +14,7 @@ import numpy as np
 
 from sluice.model.clock import Clock
 from sluice.model.epoch import Times
-from sluice.model.routing import Ranges, ranges
-from sluice.model.state import numbers
+from sluice.model.unit_ranges import Ranges, numbers, ranges
 from sluice.state.paging import Fetch, Task
 from sluice.state.unit_pages import UnitPages
 

@@ -13,9 +13,9 @@ from sluice.kernels.probe import Run
 from sluice.model.checksum import checksum
 from sluice.model.directory import HASH_SPACE, Directory
 from sluice.model.errors import StorageError
-from sluice.model.routing import Ranges
-from sluice.model.state import Block, SegmentRef, numbers
+from sluice.model.state import Block, SegmentRef
 from sluice.model.stream import BY_TIME_COLUMN, ORDER_COLUMN
+from sluice.model.unit_ranges import Ranges, numbers
 
 BLOCK_BYTES, MOST_BLOCKS = 1 << 16, 64
 """Bytes of a block of a durable segment, about, and how many blocks it may have: the journal lists them."""
@@ -162,6 +162,6 @@ def counts(run: Run, units: Ranges, directory: Directory) -> np.ndarray:
 
 def _places(run: Run, units: np.ndarray, directory: Directory) -> np.ndarray:
     """Where the rows of each of these units begin, or would."""
-    first = directory.first_hashes[units].astype(np.uint64)
-    # the first hash after the last unit has 33 bits: shifted as it is, it would come round to zero
-    return np.where(first >= HASH_SPACE, len(run), np.searchsorted(run.order, first << np.uint64(32)))
+    least = directory.least_hashes(units).astype(np.uint64)
+    # the end of all hashes has 33 bits: shifted as it is, it would come round to zero
+    return np.where(least >= HASH_SPACE, len(run), np.searchsorted(run.order, least << np.uint64(32)))

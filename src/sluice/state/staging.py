@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from sluice.kernels.probe import Run
 from sluice.model.epoch import Attempt
-from sluice.model.routing import Ranges, intersect
 from sluice.model.state import ALL_HASHES, HashRange, Manifest, RunRef, SegmentRef
+from sluice.model.unit_ranges import Ranges, intersect
 from sluice.state import compaction
 from sluice.state.durable import STATE
 from sluice.state.epoch_runs import EpochRuns
@@ -53,10 +53,10 @@ class SegmentWriter:
 
     def write(self, new: NewSegment) -> int:
         """Write one segment, to the local tiers for now; returns its bytes."""
-        layout = self._holdings.layout_of(new.input, new.pending)
-        units = intersect(new.units, (self._holdings.directory.units_in(*new.hashes),))
+        layout, directory = self._holdings.layout_of(new.input, new.pending), self._holdings.directories[new.input]
+        units = intersect(new.units, (directory.units_in(*new.hashes),))
         data = encode(layout, new.rows)
-        unit_counts = counts(new.rows, units, self._holdings.directory)
+        unit_counts = counts(new.rows, units, directory)
         blocks = encode_blocks(layout, new.rows, unit_counts, data)
         name = f"{self._attempt}-{len(self._blocks)}"
         ref = SegmentRef(

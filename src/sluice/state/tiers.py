@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from sluice.model.checksum import checksum
 from sluice.model.errors import ProtocolError, StorageError
-from sluice.model.state import RunRef, SegmentRef, numbers
+from sluice.model.state import RunRef, SegmentRef
+from sluice.model.unit_ranges import numbers
 from sluice.state.local_files import LocalFiles
 from sluice.state.local_names import WHOLE, LocalFile, name_file, parse_name
 

@@ -12,8 +12,8 @@ from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.epoch import Attempt, Queues
 from sluice.model.errors import ProtocolError
-from sluice.model.routing import Ranges, intersect
-from sluice.model.state import Manifest, RunRef, SegmentRef, numbers, unit_bytes, unit_rows
+from sluice.model.state import Manifest, RunRef, SegmentRef, unit_bytes, unit_rows
+from sluice.model.unit_ranges import Ranges, intersect, numbers
 from sluice.state.durable import DurableSegments
 from sluice.state.epoch_runs import EpochRuns
 from sluice.state.inputs import Holdings, Retention
@@ -109,11 +109,11 @@ class Transaction:
 
     def pending_bytes(self) -> np.ndarray:
         """The bytes of each unit's pending rows."""
-        return unit_bytes(self._runs.waiting, self._holdings.directory.units)
+        return unit_bytes(self._runs.waiting, self._holdings.unit_numbers)
 
     def pending_rows(self) -> np.ndarray:
         """The pending rows of each unit."""
-        return unit_rows(self._runs.waiting, self._holdings.directory.units)
+        return unit_rows(self._runs.waiting, self._holdings.unit_numbers)
 
     def begin_turn(self, units: Ranges) -> None:
         """From here on, until `end_turn`, it is about these units alone."""
@@ -199,7 +199,7 @@ class Transaction:
 
     def unit_usage(self, state: Sequence[RunRef]) -> tuple[np.ndarray, np.ndarray]:
         """Bytes in memory and on disk of each unit."""
-        return self._tiers.usage(state, self._holdings.directory.units)
+        return self._tiers.usage(state, self._holdings.unit_numbers)
 
     def _settle(self, manifest: Manifest) -> None:
         """Brings the memory tier within its limit."""

@@ -16,8 +16,8 @@ from sluice.model.clock import Clock
 from sluice.model.epoch import Queues
 from sluice.model.errors import ProtocolError
 from sluice.model.reports import PageEvent
-from sluice.model.routing import ranges
-from sluice.model.state import RunRef, numbers, unit_bytes
+from sluice.model.state import RunRef, unit_bytes
+from sluice.model.unit_ranges import numbers, ranges
 from sluice.state.inputs import Holdings
 from sluice.state.paging import Residence, Spill, Task
 from sluice.state.reading import SegmentReader
@@ -178,8 +178,8 @@ class UnitPages:
 
     def _unit_bytes(self, state: Sequence[RunRef]) -> np.ndarray:
         """The bytes of each unit, as they lie here, or as they would."""
-        memory, disk = self._tiers.usage(state, self._holdings.directory.units)
-        sizes: np.ndarray = np.maximum(memory + disk, unit_bytes(state, self._holdings.directory.units))
+        memory, disk = self._tiers.usage(state, self._holdings.unit_numbers)
+        sizes: np.ndarray = np.maximum(memory + disk, unit_bytes(state, self._holdings.unit_numbers))
         return sizes
 
     def _cut_all(self, state: Sequence[RunRef]) -> None:
@@ -201,8 +201,9 @@ class UnitPages:
 
     def _pages(self, run: RunRef, rows: Run) -> Iterator[Page]:
         units, count = run.unit_rows
+        directory = self._holdings.directories[run.segment.input]
         for unit in units[count > 0].tolist():
-            for part in parts(rows, ((unit, unit + 1),), self._holdings.directory):
+            for part in parts(rows, ((unit, unit + 1),), directory):
                 tier = MEMORY if self._machine.is_resident(unit) else DISK
                 yield Page(unit, len(part), self._reader.encode(run.segment, part), tier)
 
@@ -215,5 +216,6 @@ class UnitPages:
             self._cut(whole)
             page = self._reader.read_page(run.segment, unit, alone.rows)
         if page is None:  # another attempt at this epoch has moved it between the two steps
-            return parts(joined_run(self._reader.fetch(alone)), alone.units, self._holdings.directory)
+            directory = self._holdings.directories[run.segment.input]
+            return parts(joined_run(self._reader.fetch(alone)), alone.units, directory)
         return [page]

@@ -1,0 +1,104 @@
+"""Sets of units as ranges: few numbers, however many units there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+Ranges = tuple[tuple[int, int], ...]
+"""Half-open ranges of units, ascending and disjoint."""
+
+
+def ranges(units: Iterable[int]) -> Ranges:
+    """Ascending units as ranges.
+
+    >>> ranges([1, 2, 3, 7])
+    ((1, 4), (7, 8))
+    """
+    out: list[tuple[int, int]] = []
+    for unit in units:
+        if out and out[-1][1] == unit:
+            out[-1] = (out[-1][0], unit + 1)
+        else:
+            out.append((unit, unit + 1))
+    return tuple(out)
+
+
+def intersect(a: Ranges, b: Ranges) -> Ranges:
+    """The units in both.
+
+    >>> intersect(((0, 4), (6, 9)), ((2, 7),))
+    ((2, 4), (6, 7))
+    """
+    out: list[tuple[int, int]] = []
+    i = j = 0
+    while i < len(a) and j < len(b):
+        low, high = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
+        if low < high:
+            out.append((low, high))
+        if a[i][1] < b[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(out)
+
+
+def unite(a: Ranges, b: Ranges) -> Ranges:
+    """The units in either.
+
+    >>> unite(((0, 2),), ((2, 3), (5, 6)))
+    ((0, 3), (5, 6))
+    """
+    out: list[tuple[int, int]] = []
+    for low, high in sorted(a + b):
+        if out and low <= out[-1][1]:
+            out[-1] = (out[-1][0], max(high, out[-1][1]))
+        else:
+            out.append((low, high))
+    return tuple(out)
+
+
+def subtract(a: Ranges, b: Ranges) -> Ranges:
+    """The units in `a` and not in `b`.
+
+    >>> subtract(((0, 4), (6, 7)), ((2, 3), (6, 9)))
+    ((0, 2), (3, 4))
+    """
+    out: list[tuple[int, int]] = []
+    at = 0
+    for low, high in a:
+        while at < len(b) and b[at][0] < high:
+            if b[at][1] > low:
+                if low < b[at][0]:
+                    out.append((low, b[at][0]))
+                low = b[at][1]
+            if b[at][1] > high:
+                break  # the next range may need it, too
+            at += 1
+        if low < high:
+            out.append((low, high))
+    return tuple(out)
+
+
+def numbers(units: Ranges) -> np.ndarray:
+    """The units of some ranges, one by one."""
+    return np.concatenate([np.arange(low, high) for low, high in units]) if units else np.arange(0)
+
+
+def divide(units: Ranges, holders: np.ndarray) -> dict[int, Ranges]:
+    """The units by the site that owns each, where there is any.
+
+    >>> divide(((0, 2), (4, 7)), np.array([0, 0, 0, 0, 1, 1, 0]))
+    {0: ((0, 2), (6, 7)), 1: ((4, 6),)}
+    """
+    if not units:
+        return {}
+    each = numbers(units)
+    sites = holders[each]
+    starts = np.flatnonzero((np.diff(each, prepend=-2) != 1) | (np.diff(sites, prepend=-2) != 0))
+    ends = np.append(starts[1:], len(each)) - 1
+    found: dict[int, list[tuple[int, int]]] = {}
+    for site, low, last in zip(sites[starts].tolist(), each[starts].tolist(), each[ends].tolist(), strict=True):
+        found.setdefault(site, []).append((low, last + 1))
+    return {site: tuple(parts) for site, parts in found.items()}

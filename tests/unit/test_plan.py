@@ -1,0 +1,49 @@
+"""Which operators of a plan share units."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from specs import TIME, handle
+
+from sluice.api.stream import DataStream
+from sluice.model.plan import plan_of
+from sluice.model.stream import Stream
+
+COLUMNS = pa.schema([("k", pa.int64()), ("j", pa.int64()), ("ts", TIME), ("v", pa.int64())])
+A, B, C = (handle(Stream(name, COLUMNS, "ts", 0)) for name in "abc")
+PAIRS = A.join(B, on="k", within="5 seconds")
+
+
+def windows(of: DataStream, *keys: str) -> DataStream:
+    return of.groupBy(*keys).window("5 seconds").agg(n=("*", "count"))
+
+
+@pytest.mark.parametrize(
+    ("results", "fragments"),
+    [
+        ([PAIRS], [0]),
+        ([windows(PAIRS, "a_k")], [0, 0]),
+        ([windows(PAIRS, "b_k")], [0, 0]),
+        ([windows(PAIRS, "a_j")], [0, 1]),
+        ([windows(PAIRS, "a_k", "a_j")], [0, 1]),
+        ([windows(PAIRS)], [0, 1]),
+        ([windows(PAIRS.filter("a_v > 3").select("a_k AS key", "a_v"), "key")], [0, 0]),
+        ([windows(PAIRS.select("a_k + 1 AS a_k", "a_v"), "a_k")], [0, 1]),
+        ([windows(PAIRS.select("a_j AS a_k", "a_k AS was"), "a_k")], [0, 1]),
+        ([windows(PAIRS.select("a_j AS a_k", "a_k AS was"), "was")], [0, 0]),
+        ([PAIRS, windows(A, "k"), windows(A, "j")], [0, 1, 2]),
+        ([windows(A, "k").alias("bars").join(C, on="k", within="5 seconds")], [0, 0]),
+        ([C.join(windows(A, "k").alias("bars"), on="k", within="5 seconds")], [0, 0]),
+        ([windows(windows(PAIRS, "a_j"), "a_j")], [0, 1, 1]),
+    ],
+)
+def test_operators_chained_on_one_key_share_units(results: list[DataStream], fragments: list[int]) -> None:
+    plan = plan_of([result.relation for result in results])
+    assert [node.fragment for node in plan.nodes] == fragments
+    assert plan.fragments == 1 + max(fragments)
+
+
+def test_a_fragment_can_stand_on_several_levels_and_a_level_on_several_fragments() -> None:
+    plan = plan_of([windows(PAIRS, "a_k").relation, windows(A, "j").relation])
+    assert [plan.fragments_at(level) for level in range(plan.levels)] == [[0, 1], [0]]

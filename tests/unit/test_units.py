@@ -1,0 +1,197 @@
+"""Units as ranges of hashes that split and merge, and the routing over them."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.model.codec import decode, encode
+from sluice.model.directory import HASH_SPACE, Directory
+from sluice.model.errors import ProtocolError
+from sluice.model.routing import Routing
+
+hashes = st.integers(0, HASH_SPACE - 1)
+
+
+@st.composite
+def directories(draw: st.DrawFn) -> Directory:
+    """What some splits and merges lead to."""
+    directory = Directory(draw(st.integers(1, 9)))
+    for at in draw(st.lists(st.integers(0, 10**6), max_size=12)):
+        unit = at % directory.units
+        merging = at % 3 and directory.buddy(unit) is not None
+        directory = directory.merge(unit) if merging else directory.split(unit)
+    return directory
+
+
+@given(directories(), st.lists(hashes, min_size=1))
+def test_every_hash_has_one_unit_and_units_lie_in_order(directory: Directory, some: list[int]) -> None:
+    ranges = [directory.hashes_of(unit) for unit in range(directory.units)]
+    assert ranges[0][0] == 0 and ranges[-1][1] == HASH_SPACE
+    assert all(a[1] == b[0] for a, b in pairwise(ranges))
+    for value, unit in zip(some, directory.unit_of(np.array(some, dtype=np.uint32)).tolist(), strict=True):
+        assert ranges[unit][0] <= value < ranges[unit][1]
+
+
+@given(directories(), hashes, hashes)
+def test_the_units_of_a_range_of_hashes(directory: Directory, one: int, other: int) -> None:
+    low, high = min(one, other), max(one, other) + 1
+    first, last = directory.units_in(low, high)
+    assert first == directory.unit_of(np.array([low], dtype=np.uint32))[0]
+    assert last - 1 == directory.unit_of(np.array([high - 1], dtype=np.uint32))[0]
+
+
+@given(directories(), st.data())
+def test_a_split_halves_one_unit_and_a_merge_undoes_it(directory: Directory, data: st.DataObject) -> None:
+    unit = data.draw(st.integers(0, directory.units - 1))
+    halved = directory.split(unit)
+    low, high = directory.hashes_of(unit)
+    assert halved.hashes_of(unit) == (low, (low + high) // 2) and halved.hashes_of(unit + 1) == (
+        (low + high) // 2,
+        high,
+    )
+    assert halved.buddy(unit) == unit + 1 and halved.buddy(unit + 1) == unit
+    for half in (unit, unit + 1):
+        assert halved.merge(half) == directory
+    assert halved.depth(unit) == directory.depth(unit) + 1
+
+
+@given(directories())
+def test_buddies_are_each_others(directory: Directory) -> None:
+    for unit in range(directory.units):
+        buddy = directory.buddy(unit)
+        if buddy is None:
+            with pytest.raises(ProtocolError, match="has no buddy"):
+                directory.merge(unit)
+        else:
+            assert directory.buddy(buddy) == unit and directory.depth(buddy) == directory.depth(unit)
+
+
+@given(directories(), st.integers(1, 4), st.data())
+def test_a_routing_keeps_its_directory(directory: Directory, sites: int, data: st.DataObject) -> None:
+    holders = tuple(data.draw(st.integers(0, sites - 1)) for _ in range(directory.units))
+    routing = Routing(sites, holders, 3, 7, (directory,))
+    assert decode(encode(routing), Routing) == pickle.loads(pickle.dumps(routing)) == routing
+    unit = data.draw(st.integers(0, routing.units - 1))
+    halved = routing.split(unit, since=9)
+    assert halved.holders[unit] == halved.holders[unit + 1] == routing.holders[unit]
+    assert halved.merge(unit, since=9).holders == routing.holders
+    assert routing.moved(unit, 0, since=9).directories == routing.resized(sites + 1, 4, 9).directories == (directory,)
+    assert (halved.version, halved.since) == (4, 9)
+
+
+def test_buddies_at_two_sites_are_not_merged() -> None:
+    routing = Routing(2, (0,)).split(0, since=1).moved(1, 1, since=2)
+    with pytest.raises(ProtocolError, match="at different sites"):
+        routing.merge(0, since=3)
+
+
+def test_a_unit_of_one_hash_is_not_split() -> None:
+    directory = Directory(1)
+    for _ in range(32):
+        directory = directory.split(0)
+    with pytest.raises(ProtocolError, match="one hash only"):
+        directory.split(0)
+
+
+class PlainRouting:
+    """The same as a routing, kept the plain way: a list of units a fragment, each with its hashes, holders, tokens."""
+
+    def __init__(self, fragments: int, units: int, sites: int) -> None:
+        self.fragments = [
+            [(Directory(units).hashes_of(u), [u * sites // units], None) for u in range(units)]
+            for _ in range(fragments)
+        ]
+
+    def find(self, unit: int) -> tuple[list, int]:
+        for units in self.fragments:
+            if unit < len(units):
+                return units, unit
+            unit -= len(units)
+        raise AssertionError
+
+    def units(self) -> list:
+        return [unit for units in self.fragments for unit in units]
+
+
+def changed(routing: Routing, plain: PlainRouting, unit: int, site: int, verb: str) -> Routing:
+    """Do the same to both; what one refuses, the other does not hold either."""
+    units, at = plain.find(unit)
+    (low, high), holders, tokens = units[at]
+    since = routing.since + 1
+    try:
+        if verb == "move":
+            routing = routing.moved(unit, site, since)
+            assert len(holders) == 1
+            units[at] = ((low, high), [site], None)
+        elif verb == "share":
+            routing = routing.share(unit, site, inputs=2, since=since)
+            assert site not in holders
+            units[at] = ((low, high), [*holders, site], tokens or [holders[0]] * 2)
+        elif verb == "pass":
+            routing = routing.pass_token(unit, 1, site, since)
+            assert site in holders and len(holders) > 1
+            units[at] = ((low, high), holders, [tokens[0], site])
+        elif verb == "release":
+            routing = routing.release(unit, site, since)
+            left = [h for h in holders if h != site]
+            assert left and len(left) < len(holders)
+            heir = [left[0] if t == site else t for t in tokens]
+            units[at] = ((low, high), left, heir if len(left) > 1 else None)
+        elif verb == "split":
+            routing = routing.split(unit, since)
+            middle = (low + high) // 2
+            units[at : at + 1] = [((low, middle), holders, tokens), ((middle, high), holders, tokens)]
+        elif verb == "merge":
+            directory = routing.directories[routing.fragment_of(unit)]
+            routing = routing.merge(unit, since)
+            first = min(unit, directory.buddy(unit)) - unit + at
+            (a, b) = units[first : first + 2]
+            assert a[1:] == b[1:]
+            units[first : first + 2] = [((a[0][0], b[0][1]), *a[1:])]
+    except ProtocolError:
+        return routing
+    assert routing.since == since
+    return routing
+
+
+verbs = st.sampled_from(["move", "share", "pass", "release", "split", "split", "merge"])
+
+
+@given(
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6), verbs), max_size=25),
+    st.integers(1, 5),
+)
+def test_a_routing_is_what_its_changes_make_it(
+    fragments: int, units: int, sites: int, changes: list[tuple[int, int, str]], later_sites: int
+) -> None:
+    routing, plain = Routing.even(units, sites, fragments=fragments), PlainRouting(fragments, units, sites)
+    for unit, site, verb in changes:
+        routing = changed(routing, plain, unit % routing.units, site % sites, verb)
+        assert decode(encode(routing), Routing) == pickle.loads(pickle.dumps(routing)) == routing
+    kept = plain.units()
+    assert routing.units == len(kept) and routing.directories[-1].range[1] == len(kept)
+    for unit, (hashes, holders, tokens) in enumerate(kept):
+        directory = routing.directories[routing.fragment_of(unit)]
+        assert directory.hashes_of(unit) == hashes
+        assert directory.unit_of(np.array(hashes[:1], dtype=np.uint32)).tolist() == [unit]
+        assert routing.holders_of(unit) == tuple(holders)
+        assert [routing.token_of(unit, i) for i in (0, 1)] == (tokens or [holders[0]] * 2)
+    resized = routing.resized(later_sites, 99, 99)
+    for unit, (_, holders, _) in enumerate(kept):
+        staying = tuple(h for h in holders if h < later_sites)
+        if len(holders) > 1 and staying:
+            assert resized.holders_of(unit) == staying
+        assert all(resized.token_of(unit, i) in resized.holders_of(unit) for i in (0, 1))
+        assert max(resized.holders_of(unit)) < later_sites
+    for fragment, directory in enumerate(routing.directories):
+        held = resized.held([fragment])
+        assert sorted(np.concatenate(held).tolist()) == list(range(*directory.range))
