@@ -15,6 +15,7 @@ from oracle import batch_join, multiset, on_time
 from specs import KEYS, SECOND, join, rows, self_join, stream
 
 from sluice.model.actions import Move
+from sluice.model.durations import LONGEST
 from sluice.model.join import JoinSpec, Leg
 from sluice.model.stream import Input, Stream
 from sluice.model.view import ClusterView
@@ -98,6 +99,19 @@ def test_several_streams(data, count, within, delay):
     streams = [stream(name, delay=delay) for name in "abcd"[:count]]
     small = st.integers(0, 1)
     check(data, join(streams, within * SECOND), [small] * count, epochs=4)
+
+
+@given(st.data(), st.integers(2, 4), delays)
+def test_streams_without_a_window(data, count, delay):
+    streams = [stream(name, delay=delay) for name in "abcd"[:count]]
+    check(data, join(streams, LONGEST), [st.integers(0, 2)] * count, epochs=4)
+
+
+@given(st.data(), st.integers(0, 60), st.booleans(), delays)
+def test_two_streams_with_a_window_on_one_side(data, within, before, delay):
+    pair = (LONGEST, within * SECOND) if before else (within * SECOND, LONGEST)
+    values = KEYS["long"][1]
+    check(data, join([stream("a", delay=delay), stream("b", delay=delay)], pair), [values, values])
 
 
 @given(st.data(), st.integers(0, 60), st.integers(0, 60), delays)

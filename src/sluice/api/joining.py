@@ -11,7 +11,7 @@ import pyarrow as pa
 from sluice.api.relation import NamedRelation
 from sluice.expressions import compile_condition
 from sluice.kernels.hashing import is_hashable
-from sluice.model.durations import microseconds
+from sluice.model.durations import LONGEST, UNBOUNDED, microseconds
 from sluice.model.errors import FlowError
 from sluice.model.join import JoinSpec, Leg
 from sluice.model.plan import Relation
@@ -21,7 +21,7 @@ Keys = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Key columns: the same of every stream, or by stream."""
 Duration = str | timedelta
 Within = Duration | tuple[Duration, Duration]
-"""A bound either way; or how much earlier and how much later."""
+"""A bound either way; or how much earlier and how much later. "unbounded" is a bound, too: state is kept for good."""
 
 
 def build_join(
@@ -44,7 +44,9 @@ def build_join(
     if on is None:
         raise FlowError("a join needs on=, the key column or columns with equal values on every side")
     if within is None:
-        raise FlowError("a join of streams needs within=, for example within='30 seconds'")
+        raise FlowError(
+            "a join of streams needs within=, for example within='30 seconds', or 'unbounded' to keep all rows for good"
+        )
     keys = {s.name: _keys_of(s, on, names) for s in sides}
     kinds = _key_types(sides, keys)
     _check_event_times(sides)
@@ -182,10 +184,14 @@ def _reach(within: Within, names: list[str]) -> tuple[tuple[int, ...], ...]:
             raise FlowError("within= takes one duration or a pair (how much earlier, how much later)")
         if len(names) != 2:
             raise FlowError("within= as a pair is for a join of two streams; give one duration")
-        before, after = (microseconds(w, "within") for w in within)
+        before, after = (_bound(w) for w in within)
         return ((0, after), (before, 0))
-    bound = microseconds(within, "within")
+    bound = _bound(within)
     return tuple(tuple(0 if i == j else bound for j in range(len(names))) for i in range(len(names)))
+
+
+def _bound(within: Duration) -> int:
+    return LONGEST if within == UNBOUNDED else microseconds(within, "within")
 
 
 def _resolver(sides: Sequence[NamedRelation]) -> Callable[[str | None, str], str]:

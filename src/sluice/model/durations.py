@@ -25,7 +25,9 @@ MICROSECONDS = {
     "d": 86_400_000_000,
     "week": 604_800_000_000,
 }
-LONGEST = 10_000 * 366 * MICROSECONDS["day"]  # so that sums with any timestamp stay inside 64 bits
+LONGEST = 10_000 * 366 * MICROSECONDS["day"]
+"""No two event times are farther apart, and sums with any of them stay inside 64 bits: so it bounds nothing."""
+UNBOUNDED = "unbounded"
 BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*(?:,|and\b)?\s*")
@@ -102,8 +104,8 @@ def in_words(micros: int | None) -> str:
     >>> in_words(90_000_000), in_words(500), in_words(None)
     ('90 seconds', '500 microseconds', 'unbounded')
     """
-    if micros is None:
-        return "unbounded"
+    if micros is None or micros >= LONGEST:
+        return UNBOUNDED
     for unit in ("day", "hour", "minute"):
         if micros and micros % MICROSECONDS[unit] == 0:
             return f"{micros // MICROSECONDS[unit]} {unit}{'s' if micros != MICROSECONDS[unit] else ''}"

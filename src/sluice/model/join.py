@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sluice.model.durations import in_words
+from sluice.model.durations import LONGEST, in_words
 from sluice.model.stream import TIME_COLUMN, Expression, Input, Stream
 
 
@@ -23,7 +23,7 @@ class Leg:
 class JoinSpec:
     """An m-way window join.
 
-    `reach[i][j]` is how much later than leg i's row leg j's row may be, in microseconds.
+    `reach[i][j]` is how much later than leg i's row leg j's row may be, in microseconds; `LONGEST` is without a bound.
     """
 
     streams: tuple[Stream, ...]
@@ -106,7 +106,9 @@ class JoinSpec:
     def retention(self) -> int | None:
         """For how long, in event time, state may be needed; None is for good."""
         delays = [s.delay for s in self.streams]
-        return None if None in delays else self.widest() + max(d for d in delays if d is not None)
+        if None in delays or self.widest() >= LONGEST:
+            return None
+        return self.widest() + max(d for d in delays if d is not None)
 
     def identity(self) -> dict[str, object]:
         """What must be the same for a checkpoint to be continued."""
@@ -130,12 +132,18 @@ class JoinSpec:
                 f"{in_words(stream.delay)}"
             )
         if len(self.legs) == 2:
-            before, after = in_words(self.reach[1][0]), in_words(self.reach[0][1])
-            lines.append(
-                f"  {self.legs[1].name!r} at most {before} earlier, at most {after} later than {self.legs[0].name!r}"
-            )
+            lines.append(f"  {self._describe_pair(*self.legs)}")
+        elif self.widest() >= LONGEST:
+            lines.append("  however far apart in time")
         else:
             lines.append(f"  all within {in_words(self.widest())} of the newest")
         if self.where:
             lines.append(f"  where {self.where.text}")
         return "\n".join(lines)
+
+    def _describe_pair(self, first: Leg, second: Leg) -> str:
+        before, after = self.reach[1][0], self.reach[0][1]
+        bounds = [
+            f"at most {in_words(most)} {way}" for most, way in ((before, "earlier"), (after, "later")) if most < LONGEST
+        ]
+        return f"{second.name!r} {', '.join(bounds)} than {first.name!r}" if bounds else "however far apart in time"
