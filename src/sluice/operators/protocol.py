@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -82,3 +82,11 @@ class Operator(Protocol):
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
     ) -> Iterator[Results]:
         """The epoch's results; the new state is staged before the last of them."""
+
+
+@runtime_checkable
+class FreezableOperator(Operator, Protocol):
+    """One whose units can go on without their state so far: what is missing then can be found later."""
+
+    def between(self, older: Sequence[Sequence[Run]], newer: Sequence[Sequence[Run]]) -> Iterator[Results]:
+        """The results with rows of both generations of a unit, given each input's runs in the one and the other."""

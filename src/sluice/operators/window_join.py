@@ -2,7 +2,8 @@
 
 Of an epoch's combinations, those whose first new leg is s are found by starting from the new rows of leg s and adding
 the other legs in turn: legs before s from state only, legs after s from state and new rows. So no combination is found
-twice and none is missed, for two legs or many.
+twice and none is missed, for two legs or many. Between two generations of a unit's state it is the same, the older one
+for the state, the newer one for the new rows, without the combinations of newer rows alone: those have been found.
 """
 
 from __future__ import annotations
@@ -104,31 +105,59 @@ class WindowJoin:
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
     ) -> Iterator[Results]:
         spans = [(r.earliest, r.latest) if r else None for r in new]
-        yield from self.results(new, [state.runs(i, self.spec.reached(i, spans)) for i in range(len(new))])
+        yield from self.results(
+            [[] if run is None else [run] for run in new],
+            [state.runs(i, self.spec.reached(i, spans)) for i in range(len(new))],
+        )
         for i, run in enumerate(new):
             if run is not None:
                 state.stage(i, run)
 
-    def results(self, new: Sequence[Run | None], old: Sequence[Runs]) -> Iterator[Results]:
-        """The epoch's results, given each input's new rows and the runs of its state."""
+    def between(self, older: Sequence[Runs], newer: Sequence[Runs]) -> Iterator[Results]:
+        """The results with rows of both, given each input's runs of the one and of the other."""
+        return self.results(newer, older, crossing=True)
+
+    def results(self, new: Sequence[Runs], old: Sequence[Runs], crossing: bool = False) -> Iterator[Results]:
+        """The results with new rows, given each input's new runs and those of its state; where they are to be
+        `crossing`, those with rows of state."""
         for start, leg in enumerate(self.spec.legs):
-            fresh = new[leg.input]
-            if fresh is None or len(fresh) == 0:
-                continue
-            everything = np.arange(len(fresh))
-            begun = _Partial(fresh.hashes, {start: _Found([fresh], None, everything, fresh.times)})
             rest = [i for i in range(len(self.spec.legs)) if i != start]
-            yield from self._grow(begun, start, rest, new, old)
+            for fresh in new[leg.input]:
+                if len(fresh):
+                    everything = np.arange(len(fresh))
+                    begun = _Partial(fresh.hashes, {start: _Found([fresh], None, everything, fresh.times)})
+                    yield from self._grow(begun, start, rest, new, old, crossing and start == 0)
 
     def _grow(
-        self, partial: _Partial, start: int, rest: list[int], new: Sequence[Run | None], old: Sequence[Runs]
+        self,
+        partial: _Partial,
+        start: int,
+        rest: list[int],
+        new: Sequence[Runs],
+        old: Sequence[Runs],
+        crossing: bool,
     ) -> Iterator[Results]:
+        """Adds the other legs. As long as all rows are new and combinations are to be `crossing`, a leg of state has to
+        follow."""
         leg, further = rest[0], rest[1:]
         source = self.spec.legs[leg].input
-        runs = list(old[source])
-        fresh = new[source]
-        if leg > start and fresh is not None:
-            runs.append(fresh)
+        if crossing and further:
+            yield from self._add(partial, start, rest, list(new[source]), new, old, crossing=True)
+        runs = [*old[source], *(new[source] if leg > start and not crossing else ())]
+        yield from self._add(partial, start, rest, runs, new, old, crossing=False)
+
+    def _add(
+        self,
+        partial: _Partial,
+        start: int,
+        rest: list[int],
+        runs: list[Run],
+        new: Sequence[Runs],
+        old: Sequence[Runs],
+        crossing: bool,
+    ) -> Iterator[Results]:
+        """Adds the next leg from these runs, then those after it."""
+        leg, further = rest[0], rest[1:]
         low, high = self._bounds(partial, leg)
         if not further:
             at_once = self._results_at_once(partial, runs)
@@ -142,7 +171,7 @@ class WindowJoin:
                         yield hashes if kept is None else hashes[kept], batch
             return
         for grown in self._extended(partial, leg, runs, low, high):
-            yield from self._grow(grown, start, further, new, old)
+            yield from self._grow(grown, start, further, new, old, crossing)
 
     def _results_at_once(self, partial: _Partial, runs: list[Run]) -> int:
         """How many results to make at a time: as many as fit a bounded number of bytes, for rows of average size."""
