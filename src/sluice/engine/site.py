@@ -153,13 +153,13 @@ class _SiteEpoch:
         yield from passing
         if not self.last:
             reached = slowest([self.now, *(newest for _, newest in lagging)])
-            watermark = LevelWatermark(reached, self.attempt.token)
+            watermark = LevelWatermark(reached, self.attempt.suffix)
             yield from (message(token, LEVEL_WATERMARK, watermark) for token in self.task.tokens)
             yield from (message(self.token, SPLIT_REPORT, split) for split in splits)
         report = SiteReport(
             site=self.site,
             level=self.level,
-            attempt=self.attempt.token,
+            attempt=self.attempt.suffix,
             took_in=name_attempts(below.attempt for below in (watermarks_below if self.level else splits)),
             manifest=manifest,
             parts=parts,

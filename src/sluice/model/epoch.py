@@ -27,10 +27,10 @@ class Attempt:
     number: int
     site: int
     run: str
-    token: str
+    suffix: str
 
     def __str__(self) -> str:
-        return f"{self.prefix(self.number)}{self.site:04d}-{self.run}-{self.token}"
+        return f"{self.prefix(self.number)}{self.site:04d}-{self.run}-{self.suffix}"
 
     @staticmethod
     def prefix(number: int) -> str:
