@@ -35,6 +35,7 @@ from sluice.model.codec import decode
 from sluice.model.directory import Directory
 from sluice.model.epoch import Attempt, EpochRecord, Lagging, SiteShare, Times, name_attempts, slowest, watermarks
 from sluice.model.errors import StorageError
+from sluice.model.ids import SiteKey
 from sluice.model.plan import Plan
 from sluice.model.reports import LevelWatermark, SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
@@ -86,7 +87,7 @@ class SiteTask:
     number: int
     before: EpochRecord
     shares: tuple[bytes, ...]
-    tokens: tuple[int, ...]
+    site_keys: tuple[SiteKey, ...]
     checkpoint: str
     query: str
     run: str
@@ -98,17 +99,17 @@ class SiteTask:
     def routing(self) -> Routing:
         return self.before.routing
 
-    def __call__(self, level: int, token: int, blobs: pa.Table, clock: Clock | None = None) -> pa.Table:
+    def __call__(self, level: int, site_key: SiteKey, blobs: pa.Table, clock: Clock | None = None) -> pa.Table:
         """One level's work of the site: blobs in, blobs for the levels above and a report out."""
         pa.set_cpu_count(1)
-        site = _SiteEpoch(self, self.tokens.index(token), level, clock or SystemClock())
+        site = _SiteEpoch(self, self.site_keys.index(site_key), level, clock or SystemClock())
         return pa.Table.from_batches(in_batches(site.run(blobs)), BLOBS)
 
 
 class _SiteEpoch:
     def __init__(self, task: SiteTask, site: int, level: int, clock: Clock) -> None:
         self.task, self.site, self.level, self.plan = task, site, level, task.plan
-        self.token = task.tokens[site]
+        self.site_key = task.site_keys[site]
         self.share: SiteShare = pickle.loads(task.shares[site])
         self.last = level == task.plan.levels - 1
         self.delays = tuple(s.delay for s in self.plan.sources)
@@ -154,8 +155,8 @@ class _SiteEpoch:
         if not self.last:
             reached = slowest([self.now, *(newest for _, newest in lagging)])
             watermark = LevelWatermark(reached, self.attempt.suffix)
-            yield from (message(token, LEVEL_WATERMARK, watermark) for token in self.task.tokens)
-            yield from (message(self.token, SPLIT_REPORT, split) for split in splits)
+            yield from (message(site_key, LEVEL_WATERMARK, watermark) for site_key in self.task.site_keys)
+            yield from (message(self.site_key, SPLIT_REPORT, split) for split in splits)
         report = SiteReport(
             site=self.site,
             level=self.level,
@@ -171,7 +172,7 @@ class _SiteEpoch:
             units=self._unit_columns(transaction, manifest),
             stats=self._stats(transaction, manifest, writers, begun),
         )
-        yield message(self.token, SITE_REPORT, report)
+        yield message(self.site_key, SITE_REPORT, report)
 
     def _cohorts(self) -> list[Cohort]:
         """The units held here by how far they have come, those that are behind first."""
@@ -254,7 +255,7 @@ class _SiteEpoch:
         """One operator's turn: its results go to sinks and to the operators above."""
         origin = self.plan.origin_of(node)
         sinks = [(o.feed.steps, o.schema.names, i) for i, o in enumerate(self.plan.outputs) if o.feed.origin == origin]
-        onward = senders(self.plan, origin, self.task.routing, self.task.tokens)
+        onward = senders(self.plan, origin, self.task.routing, self.task.site_keys)
         inputs, directory = self.plan.inputs_of(node), self._directory(node)
         mine = [new.get(i) for i in inputs]
         before, after = self._marks(node, newest), self._marks(node, self.now)
@@ -397,7 +398,7 @@ class _SiteEpoch:
                     batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[number])
                     batches.setdefault(number, []).append(batch)
                 else:
-                    passing.append((self.token, number, payload.as_buffer()))
+                    passing.append((self.site_key, number, payload.as_buffer()))
         splits.sort(key=lambda split: split.stream)
         runs = {number: self._run(number, parts) for number, parts in batches.items()}
         return runs, splits, watermarks_below, passing
