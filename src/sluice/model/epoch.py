@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sluice.model.decision import Decision
+from sluice.model.ids import Level
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, SegmentRef
@@ -78,7 +79,7 @@ def epoch_of(name: str) -> int:
 class Lagging:
     """Units whose input waits, at one level of operators: `newest` is how far they have come."""
 
-    level: int
+    level: Level
     units: Ranges
     newest: Times
 
@@ -92,7 +93,7 @@ class Queues:
     """
 
     site: int
-    level: int
+    level: Level
     memory: tuple[int, ...]
     disk: tuple[int, ...]
     rest: float
@@ -135,7 +136,7 @@ class EpochRecord:
         """The durable files that the state lies in."""
         return {run.segment.file for manifest in self.manifests for run in manifest}
 
-    def reached_at(self, level: int) -> Times:
+    def reached_at(self, level: Level) -> Times:
         """How far a level has come."""
         return self.reached[level - 1] if level and self.reached else self.newest
 

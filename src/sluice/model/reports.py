@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sluice.model.epoch import Lagging, Queues, Times
+from sluice.model.ids import Level
 from sluice.model.results import Part
 from sluice.model.state import Manifest
 from sluice.model.stats import SiteStats, TaskSeconds, UnitColumns
@@ -54,7 +55,7 @@ class SiteReport:
     """
 
     site: int
-    level: int
+    level: Level
     attempt: str
     took_in: str
     manifest: Manifest

@@ -11,6 +11,7 @@ import numpy as np
 
 from sluice.model.directory import Directory
 from sluice.model.errors import ProtocolError
+from sluice.model.ids import Fragment
 from sluice.model.unit_ranges import Ranges, numbers, ranges
 
 
@@ -64,12 +65,12 @@ class Routing:
         """How many there are, of all fragments."""
         return len(self.holders)
 
-    def fragment_of(self, unit: int) -> int:
+    def fragment_of(self, unit: int) -> Fragment:
         """
         >>> Routing.even(4, 2, fragments=3).fragment_of(7)
         1
         """
-        return next(f for f, directory in enumerate(self.directories) if unit < directory.range[1])
+        return Fragment(next(f for f, directory in enumerate(self.directories) if unit < directory.range[1]))
 
     def holders_of(self, unit: int) -> tuple[int, ...]:
         """All sites that hold a unit."""
@@ -173,7 +174,7 @@ class Routing:
         """
         return ranges(np.flatnonzero(np.array(self.holders) == site).tolist())
 
-    def held(self, fragments: Sequence[int] = (0,)) -> list[np.ndarray]:
+    def held(self, fragments: Sequence[Fragment] = (Fragment(0),)) -> list[np.ndarray]:
         """The units of some fragments by site, in one pass over all of them.
 
         >>> Routing(3, (0, 2, 2, 0)).held()

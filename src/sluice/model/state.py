@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sluice.model.directory import HASH_SPACE
+from sluice.model.ids import InputNumber
 from sluice.model.routing import Routing
 from sluice.model.unit_ranges import Ranges, divide, numbers, unite
 
@@ -50,7 +51,7 @@ class SegmentRef:
     file: str
     offset: int
     length: int
-    input: int
+    input: InputNumber
     rows: int
     earliest: int
     middle: int

@@ -18,7 +18,7 @@ from sluice.engine.site import SiteTask
 from sluice.engine.split import SplitTask
 from sluice.model.codec import decode
 from sluice.model.errors import SluiceError
-from sluice.model.ids import SiteKey
+from sluice.model.ids import Level, SiteKey
 from sluice.model.reports import SiteReport
 from sluice.spark.anchors import let_go, place
 from sluice.spark.executors import Cluster, placed_tasks
@@ -130,7 +130,7 @@ class Sites:
         return run
 
     def _job(self, batch: DataFrame | None, split: SplitTask, site: SiteTask) -> DataFrame:
-        def at_level(level: int) -> Any:
+        def at_level(level: Level) -> Any:
             def at_site(key: tuple[Any, ...], anchor: pa.Table, blobs: pa.Table) -> pa.Table:
                 return site(level, key[0].as_py(), blobs)
 
@@ -146,7 +146,7 @@ class Sites:
             blobs = batch.coalesce(self.session.sparkContext.defaultParallelism).mapInArrow(map_side, BLOBS_DDL)
         for level in range(site.plan.levels):
             together = self.anchors.frame.groupBy("site").cogroup(blobs.groupBy("site"))
-            blobs = together.applyInArrow(at_level(level), BLOBS_DDL)
+            blobs = together.applyInArrow(at_level(Level(level)), BLOBS_DDL)
         return blobs
 
     def close(self, workspace: Workspace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from sluice.model.ids import InputNumber
 from sluice.model.state import RunRef
 from sluice.model.unit_ranges import Ranges, intersect
 from sluice.state import compaction
@@ -27,7 +28,7 @@ class Rewriter:
         self._writer, self._tiers = writer, tiers
         self.merged_rows = 0
 
-    def merge(self, retention: Mapping[int, Retention], leaving: Sequence[int]) -> None:
+    def merge(self, retention: Mapping[InputNumber, Retention], leaving: Sequence[int]) -> None:
         """Merge what is due, but no runs of a unit that is about to leave: they may be copied already.
 
         An input has one merge an epoch, however large, and more as long as they are in proportion to its new rows.
@@ -44,7 +45,7 @@ class Rewriter:
             for merge in due:
                 self._carry_out(merge, input_, rules)
 
-    def set_apart(self, units: Sequence[int], retention: Mapping[int, Retention], allowance: float) -> None:
+    def set_apart(self, units: Sequence[int], retention: Mapping[InputNumber, Retention], allowance: float) -> None:
         """Give units that are about to leave segments of their own, so that their next site reads nothing else: as many
         as `allowance` bytes, at least one; the others have to wait."""
         for unit in units:
@@ -52,7 +53,7 @@ class Rewriter:
                 for input_ in self._holdings.layouts:
                     allowance -= self._set_apart(input_, unit, retention[input_])
 
-    def _choose(self, input_: int, runs: Sequence[RunRef], rules: Retention) -> list[Merge]:
+    def _choose(self, input_: InputNumber, runs: Sequence[RunRef], rules: Retention) -> list[Merge]:
         new = sum(run.segment.length for run in self._runs.new if run.segment.input == input_)
         room = compaction.NEW_SHARE * new
         due: list[Merge] = []
@@ -63,7 +64,7 @@ class Rewriter:
                 break
         return due
 
-    def _carry_out(self, merge: Merge, input_: int, rules: Retention) -> None:
+    def _carry_out(self, merge: Merge, input_: InputNumber, rules: Retention) -> None:
         segments = {run.segment.id for run in merge.runs}
         pieces = [part for run in merge.runs for part in self._open_runs.open(run)]
         self._runs.remove(segments)
@@ -78,7 +79,7 @@ class Rewriter:
             new = NewSegment(input_, merged, self._holdings.units, level, merge.hashes)
             self._writer.write_pieces(new, merge.narrower)
 
-    def _set_apart(self, input_: int, unit: int, rules: Retention) -> int:
+    def _set_apart(self, input_: InputNumber, unit: int, rules: Retention) -> int:
         """Writes all rows of a unit as one segment, and takes them out of the others; returns its bytes."""
         alone: Ranges = ((unit, unit + 1),)
         new = (run for run in self._runs.new if not run.segment.pending)

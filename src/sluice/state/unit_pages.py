@@ -15,6 +15,7 @@ from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.epoch import Queues
 from sluice.model.errors import ProtocolError
+from sluice.model.ids import Level
 from sluice.model.reports import PageEvent
 from sluice.model.state import RunRef, unit_bytes
 from sluice.model.unit_ranges import numbers, ranges
@@ -132,7 +133,7 @@ class UnitPages:
             raise ProtocolError("there is no rotation to wait for: no unit is on disk")
         self._clock.sleep(max(0.0, self.due - self._clock.monotonic()))
 
-    def queues(self, site: int, level: int) -> Queues | None:
+    def queues(self, site: int, level: Level) -> Queues | None:
         """The queues to go on with, until all has been in memory again with some room to spare."""
         now = self._residence
         if now is None or (not now.spilled_units and now.used <= ROOMY * now.limit):
