@@ -11,7 +11,7 @@ from sluice.model.actions import Move, whole
 from sluice.model.durations import size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
-from sluice.model.ids import Fragment
+from sluice.model.ids import Fragment, Site
 from sluice.spark.progress import caught_up, progress
 from sluice.spark.running import RunningQuery
 
@@ -132,8 +132,8 @@ class Query:
     def _over(self) -> str | None:
         return None if self.isActive else "the query has ended"
 
-    def _site(self, site: int) -> int:
-        number = whole("site", site)
+    def _site(self, site: int) -> Site:
+        number = Site(whole("site", site))
         refused = self._over() or no_such("site", number, self._running.epochs.record.routing.sites)
         if refused is not None:
             raise FlowError(refused)

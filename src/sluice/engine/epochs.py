@@ -30,7 +30,7 @@ from sluice.model.epoch import (
     watermarks,
 )
 from sluice.model.errors import CheckpointError, SluiceError
-from sluice.model.ids import SiteKey
+from sluice.model.ids import Site, SiteKey
 from sluice.model.plan import Plan
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Routing
@@ -86,7 +86,7 @@ class Settings:
     spill: str = "unit"
     follow: bool = False
     """Whether the number of sites follows the executors' cores; `sites` is what there is at the start."""
-    row_delay: dict[int, float] = field(default_factory=dict)
+    row_delay: dict[Site, float] = field(default_factory=dict)
     """Seconds that a row takes longer at a site, while the query runs: for experiments with slow machines."""
 
 
@@ -332,7 +332,7 @@ class Epochs:
             costs=tuple(costs) if len(costs) == sites else (),
             leaving=step.leaving,
             allowance=step.allowance,
-            row_delay=tuple(settings.row_delay.get(i, 0.0) for i in range(sites)) if settings.row_delay else (),
+            row_delay=tuple(settings.row_delay.get(Site(i), 0.0) for i in range(sites)) if settings.row_delay else (),
         )
 
     def _listed(self, directory: str) -> set[str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord, Lagging, Times, slowest
-from sluice.model.ids import Level
+from sluice.model.ids import Level, Unit
 from sluice.model.plan import Plan
 from sluice.model.reports import SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
@@ -83,7 +83,7 @@ def _stream_stats(name: str, splits: Sequence[SplitReport]) -> StreamStats:
 
 def _unite_lagging(reports: Sequence[SiteReport]) -> tuple[Lagging, ...]:
     """Units of one level that have come equally far, of all sites, as one."""
-    cohorts: dict[tuple[Level, Times], list[tuple[int, int]]] = {}
+    cohorts: dict[tuple[Level, Times], list[tuple[Unit, Unit]]] = {}
     for report in reports:
         for cohort in report.lagging:
             cohorts.setdefault((cohort.level, cohort.newest), []).extend(cohort.units)

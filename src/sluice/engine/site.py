@@ -35,7 +35,7 @@ from sluice.model.codec import decode
 from sluice.model.directory import Directory
 from sluice.model.epoch import Attempt, EpochRecord, Lagging, SiteShare, Times, name_attempts, slowest, watermarks
 from sluice.model.errors import StorageError
-from sluice.model.ids import InputNumber, Level, SiteKey
+from sluice.model.ids import InputNumber, Level, Site, SiteKey, Unit
 from sluice.model.plan import Plan
 from sluice.model.reports import LevelWatermark, SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
@@ -69,7 +69,7 @@ class SiteDirectives:
     """Whether units on disk are waited for: there is no new input."""
     costs: tuple[float | None, ...] = ()
     """Seconds that a row took at each site in the epoch before."""
-    leaving: tuple[int, ...] = ()
+    leaving: tuple[Unit, ...] = ()
     allowance: float = float("inf")
     row_delay: tuple[float, ...] = ()
     """Seconds that a row takes longer at each site, for experiments with slow machines; none everywhere if empty."""
@@ -102,12 +102,12 @@ class SiteTask:
     def __call__(self, level: Level, site_key: SiteKey, blobs: pa.Table, clock: Clock | None = None) -> pa.Table:
         """One level's work of the site: blobs in, blobs for the levels above and a report out."""
         pa.set_cpu_count(1)
-        site = _SiteEpoch(self, self.site_keys.index(site_key), level, clock or SystemClock())
+        site = _SiteEpoch(self, Site(self.site_keys.index(site_key)), level, clock or SystemClock())
         return pa.Table.from_batches(in_batches(site.run(blobs)), BLOBS)
 
 
 class _SiteEpoch:
-    def __init__(self, task: SiteTask, site: int, level: Level, clock: Clock) -> None:
+    def __init__(self, task: SiteTask, site: Site, level: Level, clock: Clock) -> None:
         self.task, self.site, self.level, self.plan = task, site, level, task.plan
         self.site_key = task.site_keys[site]
         self.share: SiteShare = pickle.loads(task.shares[site])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sluice.model.decision import Decision
-from sluice.model.ids import Level
+from sluice.model.ids import Level, Site, Unit
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, SegmentRef
@@ -26,7 +26,7 @@ class Attempt:
     """One try at a site's epoch, in one run of the query. Its files bear its name, so those of two never meet."""
 
     number: int
-    site: int
+    site: Site
     run: str
     suffix: str
 
@@ -92,10 +92,10 @@ class Queues:
     about any clock; the time between two epochs does not count.
     """
 
-    site: int
+    site: Site
     level: Level
-    memory: tuple[int, ...]
-    disk: tuple[int, ...]
+    memory: tuple[Unit, ...]
+    disk: tuple[Unit, ...]
     rest: float
 
 

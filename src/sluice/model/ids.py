@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import NewType
 
+Unit = NewType("Unit", int)
+"""A fragment's state for one range of hashes; the units of all fragments are numbered through."""
+Site = NewType("Site", int)
+"""An executor slot that holds units."""
 Level = NewType("Level", int)
 """Where operators stand in a plan: those of a level take rows of sources and of lower levels."""
 InputNumber = NewType("InputNumber", int)

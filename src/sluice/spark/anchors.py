@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.control.placement import Executor, spread
 from sluice.model.errors import FlowError
-from sluice.model.ids import SiteKey
+from sluice.model.ids import Site, SiteKey
 from sluice.model.version import VERSION
 from sluice.spark.executors import placed_tasks
 from sluice.state.workspace import Workspace
@@ -58,9 +58,9 @@ def let_go(
     session: SparkSession, processes: Sequence[str], executors: Sequence[Executor], workspace: Workspace
 ) -> None:
     """Have executors remove what they still have of sites that are on others now; there is a process for each site."""
-    held: dict[str, set[int]] = {}
+    held: dict[str, set[Site]] = {}
     for site, process in enumerate(processes):
-        held.setdefault(process, set()).add(site)
+        held.setdefault(process, set()).add(Site(site))
 
     def clean(_: Any) -> Any:
         from sluice.state.workspace import executor

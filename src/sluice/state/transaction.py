@@ -12,7 +12,7 @@ from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.epoch import Attempt, Queues
 from sluice.model.errors import ProtocolError
-from sluice.model.ids import InputNumber
+from sluice.model.ids import InputNumber, Unit
 from sluice.model.state import Manifest, RunRef, SegmentRef, unit_bytes, unit_rows
 from sluice.model.unit_ranges import Ranges, intersect, numbers
 from sluice.state.durable import DurableSegments
@@ -164,7 +164,7 @@ class Transaction:
         self._writer.write(NewSegment(input_, run, units, pending=True))
 
     def commit(
-        self, retention: Mapping[InputNumber, Retention], leaving: Sequence[int] = (), allowance: float = float("inf")
+        self, retention: Mapping[InputNumber, Retention], leaving: Sequence[Unit] = (), allowance: float = float("inf")
     ) -> Manifest:
         """Merge what is due, make the new segments durable in one file, settle the tiers; the state from now on.
 
