@@ -27,12 +27,12 @@ def rows(keys: range) -> list[pa.Table]:
     return [pa.table([list(keys), times, list(keys)], schema=s.schema) for s in (A, B)]
 
 
-def mixed(first: pa.Table, second: pa.Table, token: int) -> pa.Table:
+def mixed(first: pa.Table, second: pa.Table, site_key: int) -> pa.Table:
     """One site's blobs of the first attempt, all others' of the second."""
     return pa.concat_tables(
         [
-            first.filter(pa.compute.equal(first["site"], token)),
-            second.filter(pa.compute.not_equal(second["site"], token)),
+            first.filter(pa.compute.equal(first["site"], site_key)),
+            second.filter(pa.compute.not_equal(second["site"], site_key)),
         ]
     )
 
@@ -50,7 +50,7 @@ class Unsteady(DirectQuery):
         if self.losses < self.jobs:
             return sent
         other = super().split(split, [table.slice(0, table.num_rows // 2) for table in rows])
-        return mixed(sent, other, self.tokens[0])
+        return mixed(sent, other, self.site_keys[0])
 
 
 def test_sites_that_got_blobs_of_different_attempts_at_a_split_commit_nothing(tmp_path):
@@ -80,13 +80,13 @@ class LosesResults(DirectQuery):
 
     jobs = 0
 
-    def at_site(self, task, level, token, blobs):
-        first = super().at_site(task, level, token, blobs)
-        self.jobs += level == 0 and token == self.tokens[0]
-        if level or token != self.tokens[0] or self.jobs > 1:
+    def at_site(self, task, level, site_key, blobs):
+        first = super().at_site(task, level, site_key, blobs)
+        self.jobs += level == 0 and site_key == self.site_keys[0]
+        if level or site_key != self.site_keys[0] or self.jobs > 1:
             return first
-        second = super().at_site(task, level, token, blobs)
-        return mixed(first, second, self.tokens[0])
+        second = super().at_site(task, level, site_key, blobs)
+        return mixed(first, second, self.site_keys[0])
 
 
 def test_nor_do_sites_that_got_results_of_different_attempts_at_a_level_below(tmp_path):

@@ -186,7 +186,7 @@ def test_the_answer_is_the_same_however_often_the_number_of_sites_changes(data, 
         wanted = data.draw(st.sampled_from(["static", "load", "hybrid"]))
         query = DirectQuery(plan_of([relation()]), Path(directory), sites=sizes[0], wanted=wanted, **limits(data))
         for epoch, sites in enumerate(sizes):
-            query.tokens = tuple(range(100, 100 + sites))
+            query.site_keys = tuple(range(100, 100 + sites))
             query.run([rows(epoch)])
             found = query.epochs.record
             assert found.routing.sites == len(found.manifests) == len(found.stats.sites) == sites

@@ -112,11 +112,11 @@ def test_a_share_has_what_is_of_its_site(routing, data):
 class OwnShareOnly(DirectQuery):
     """Every site's task has nothing that can be read in place of the other sites' shares."""
 
-    def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
-        own = self.tokens.index(token)
+    def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:
+        own = self.site_keys.index(site_key)
         assert not (task.before.manifests or task.before.lagging or task.before.queues)
         shares = tuple(share if site == own else b"" for site, share in enumerate(task.shares))
-        return super().at_site(replace(task, shares=shares), level, token, blobs)
+        return super().at_site(replace(task, shares=shares), level, site_key, blobs)
 
 
 def test_a_site_needs_no_other_sites_share(tmp_path):

@@ -121,8 +121,8 @@ class ChaosQuery(DirectQuery):
         super().__init__(chaos.flow.plan, chaos.root, **options)
         self.epochs.clock = chaos.clock.time
 
-    def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
-        return self.chaos.at_site(task, level, token, blobs)
+    def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:
+        return self.chaos.at_site(task, level, site_key, blobs)
 
     def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> epochs.Exchange:
         exchange = super()._exchange(rows, before_commit)
@@ -223,7 +223,7 @@ class Chaos:
             self.happened["resize"] += 1
             self.sites = int(self.rng.integers(1, MOST_SITES + 1))
             self.say(f"  executors come and go: {self.sites} sites")
-            self.query.tokens = tuple(range(100, 100 + self.sites))
+            self.query.site_keys = tuple(range(100, 100 + self.sites))
         if self.chance(self.trouble / 4):
             self.executor_dies(int(self.rng.integers(0, EXECUTORS)))
         if self.chance(self.trouble / 4):
@@ -313,10 +313,10 @@ class Chaos:
             with pytest.raises(CheckpointError, match="taken over"):
                 zombie.run(self.arriving(zombie.next))
 
-    def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
+    def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:
         """A site's task, with what happens to it."""
-        number = task.tokens.index(token)
-        attempt = partial(self.attempt, task, level, token, blobs)
+        number = task.site_keys.index(site_key)
+        attempt = partial(self.attempt, task, level, site_key, blobs)
         if self.hurt is None or self.hurt[1:3] != (number, level):
             return attempt()
         (kind, _, _, at), self.hurt = self.hurt, None
@@ -330,9 +330,9 @@ class Chaos:
         except Death:
             return attempt()
 
-    def attempt(self, task: SiteTask, level: int, token: int, blobs: pa.Table, at: int | None = None) -> pa.Table:
-        executor = self.at[task.tokens.index(token)] if at is None else at
-        return replace(task, places=self.places[executor])(level, token, blobs, self.clock)
+    def attempt(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table, at: int | None = None) -> pa.Table:
+        executor = self.at[task.site_keys.index(site_key)] if at is None else at
+        return replace(task, places=self.places[executor])(level, site_key, blobs, self.clock)
 
     def twice(self, number: int, attempt: Callable[..., pa.Table], at: int) -> pa.Table:
         """Two attempts of one task, one in the midst of the other, here or elsewhere; Spark takes either."""

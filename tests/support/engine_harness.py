@@ -74,7 +74,7 @@ class DirectQuery:
             backlog=backlog,
             spill=spill,
         )
-        self.tokens = tuple(range(100, 100 + sites))
+        self.site_keys = tuple(range(100, 100 + sites))
         reading = tuple(tuple(s.schema.names) for s in self.plan.sources)
         self.sinks = [ParquetSink(place(out.name), "snappy") for out in self.outs]
         self.epochs = Epochs(name, self.plan, reading, settings, self.sinks)
@@ -87,12 +87,12 @@ class DirectQuery:
     def run(
         self, rows: EpochRows, number: int | None = None, before_commit: Callable[[], object] = lambda: None
     ) -> None:
-        self.epochs.run(self.next if number is None else number, self.tokens, self._exchange(rows, before_commit))
+        self.epochs.run(self.next if number is None else number, self.site_keys, self._exchange(rows, before_commit))
 
     def catch_up(self, before_commit: Callable[[], object] = lambda: None) -> bool:
         """An epoch for input that waits; whether there was any."""
         empty = [s.schema.empty_table() for s in self.plan.sources]
-        return self.epochs.catch_up(self.tokens, self._exchange(empty, before_commit))
+        return self.epochs.catch_up(self.site_keys, self._exchange(empty, before_commit))
 
     def drain(self) -> None:
         """All input that waits."""
@@ -103,9 +103,9 @@ class DirectQuery:
         def exchange(split: SplitTask, site: SiteTask) -> list[SiteReport]:
             everything = self.split(split, rows)
             for level in range(self.plan.levels):
-                mine = [everything.filter(pa.compute.equal(everything["site"], token)) for token in self.tokens]
+                mine = [everything.filter(pa.compute.equal(everything["site"], key)) for key in self.site_keys]
                 everything = pa.concat_tables(
-                    self.at_site(site, level, t, b) for t, b in zip(self.tokens, mine, strict=True)
+                    self.at_site(site, level, key, b) for key, b in zip(self.site_keys, mine, strict=True)
                 )
             before_commit()
             return [decode(payload.as_py(), SiteReport) for payload in everything["payload"]]
@@ -124,9 +124,9 @@ class DirectQuery:
             blobs += list(split(iter(batches)))
         return pa.Table.from_batches(blobs, BLOBS)
 
-    def at_site(self, task: SiteTask, level: int, token: int, blobs: pa.Table) -> pa.Table:
+    def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:
         """One level's work of a site in an epoch."""
-        return task(level, token, blobs)
+        return task(level, site_key, blobs)
 
     def results(self, output: int = 0) -> pa.Table:
         storage = self.sinks[output].storage

@@ -11,6 +11,7 @@ from sluice.model.actions import Move, whole
 from sluice.model.durations import size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
+from sluice.model.ids import Fragment, Site
 from sluice.spark.progress import caught_up, progress
 from sluice.spark.running import RunningQuery
 
@@ -121,7 +122,7 @@ class Query:
         if plan.fragments > 1:
             for fragment, directory in enumerate(record.routing.directories):
                 first, end = directory.range
-                print(f"  {first} to {end - 1}: {plan.describe_fragment(fragment)}")
+                print(f"  {first} to {end - 1}: {plan.describe_fragment(Fragment(fragment))}")
         print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {settings.checkpoint}")
         print(f"Options: {describe_options(self._options)}")
         for stream, source in zip(plan.sources, running.sources, strict=True):
@@ -131,8 +132,8 @@ class Query:
     def _over(self) -> str | None:
         return None if self.isActive else "the query has ended"
 
-    def _site(self, site: int) -> int:
-        number = whole("site", site)
+    def _site(self, site: int) -> Site:
+        number = Site(whole("site", site))
         refused = self._over() or no_such("site", number, self._running.epochs.record.routing.sites)
         if refused is not None:
             raise FlowError(refused)

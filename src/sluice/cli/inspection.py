@@ -11,6 +11,7 @@ from sluice.control.journal import Journal
 from sluice.dashboard.decision_text import DecisionSummary, summarize
 from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
+from sluice.model.ids import Site
 from sluice.model.text import one_line
 from sluice.state.storage import Storage
 
@@ -59,7 +60,7 @@ def _routing(record: EpochRecord) -> list[str]:
         spans = ", ".join(f"{first}-{end - 1}" for first, end in (d.range for d in routing.directories))
         lines.append(f"  units of fragments: {spans}")
     for site in range(routing.sites):
-        ranges = routing.ranges_of(site)
+        ranges = routing.ranges_of(Site(site))
         shown = ", ".join(f"{a}" if b == a + 1 else f"{a}-{b - 1}" for a, b in ranges[:8])
         lines.append(
             f"  site {site}: {sum(b - a for a, b in ranges)} units ({shown}{', …' if len(ranges) > 8 else ''})"

@@ -19,6 +19,7 @@ from sluice.control.site_memory import SiteMemory
 from sluice.model.actions import Action
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
+from sluice.model.ids import Unit
 from sluice.model.routing import Routing
 from sluice.model.state import SegmentRef
 from sluice.policies import Policy
@@ -35,7 +36,7 @@ class NextEpoch:
     copy for units on their way to them, at most how many bytes, and what was decided."""
 
     routing: Routing
-    leaving: tuple[int, ...] = ()
+    leaving: tuple[Unit, ...] = ()
     arriving: tuple[tuple[SegmentRef, ...], ...] = ()
     allowance: float = float("inf")
     decisions: tuple[Decision, ...] = ()

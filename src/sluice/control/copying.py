@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from sluice.control.moves import MoveInFlight
 from sluice.model.epoch import EpochRecord
+from sluice.model.ids import Site
 from sluice.model.state import SegmentRef
 from sluice.model.stats import EpochStats
-from sluice.model.unit_ranges import intersect
+from sluice.model.unit_ranges import intersect, only
 
 SHARE = 0.1
 """How much longer copying for moves may make an epoch."""
@@ -41,10 +42,10 @@ class EpochCopies:
         self._left = [allowance] * sites
         self._segments: list[list[SegmentRef]] = [[] for _ in range(sites)]
 
-    def fits(self, site: int, segments: Sequence[SegmentRef]) -> bool:
+    def fits(self, site: Site, segments: Sequence[SegmentRef]) -> bool:
         return _length(segments) <= self._left[site]
 
-    def spend(self, site: int, segments: Sequence[SegmentRef]) -> None:
+    def spend(self, site: Site, segments: Sequence[SegmentRef]) -> None:
         """A site reads these anyway."""
         self._left[site] -= _length(segments)
 
@@ -71,7 +72,7 @@ def missing_at_target(move: MoveInFlight, segments: Sequence[SegmentRef]) -> lis
 
 def separate(record: EpochRecord, move: MoveInFlight) -> tuple[list[SegmentRef], bool]:
     """The segments at the source that hold nothing but the unit's rows, and whether others hold some of them."""
-    alone = ((move.unit, move.unit + 1),)
+    alone = only(move.unit)
     runs = [r for r in record.manifests[move.source] if not r.segment.pending and intersect(r.units, alone)]
     own = [run.segment for run in runs if run.units == alone]
     shared = [run for run in runs if run.units != alone and replace(run, units=alone).rows]

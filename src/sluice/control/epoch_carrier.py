@@ -16,6 +16,7 @@ from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause,
 from sluice.control.moves import MoveInFlight
 from sluice.model.epoch import Attempt, EpochRecord
 from sluice.model.errors import ProtocolError
+from sluice.model.ids import Unit
 from sluice.model.state import SegmentRef
 from sluice.model.stats import EpochStats
 
@@ -85,6 +86,6 @@ class EpochCarrier:
             copies.copy_ahead(move, own)
 
 
-def leaving_units(moves: Iterable[MoveInFlight]) -> tuple[int, ...]:
+def leaving_units(moves: Iterable[MoveInFlight]) -> tuple[Unit, ...]:
     """The units whose rows their sites keep apart from others, as long as they have not left."""
     return tuple(sorted(move.unit for move in moves if isinstance(move.step, Extract | Transfer)))

@@ -18,6 +18,7 @@ from sluice.control.rounds import Rounds
 from sluice.control.vetting import vet
 from sluice.model.actions import Action, Move
 from sluice.model.decision import Decision
+from sluice.model.ids import Site, Unit
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
@@ -73,7 +74,7 @@ class ControlLoop:
         self.policy, self.collector, self.carrier, self.advise = policy, collector, carrier, advise
         self.rounds = Rounds(minimum)
         self.epoch, self.routing = 0, routing
-        self.moves: dict[int, MoveInFlight] = {}
+        self.moves: dict[Unit, MoveInFlight] = {}
         self._moving_since: float | None = None
         """On the carrier's clock; None when every unit is routed to where it goes."""
         self._routed_at = 0.0
@@ -106,7 +107,7 @@ class ControlLoop:
         for instruction in instructions:
             self.carrier.carry_out(self, move, instruction, now)
 
-    def route(self, unit: int, site: int, now: float) -> None:
+    def route(self, unit: Unit, site: Site, now: float) -> None:
         """A unit's rows go to this site from now on."""
         if self.routing.holders[unit] != site:
             self.routing = self.routing.moved(unit, site, self.epoch)

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from sluice.model.errors import ProtocolError
+from sluice.model.ids import Site, Unit
 
 
 class Phase(Enum):
@@ -35,7 +36,7 @@ class Phase(Enum):
 class Pause:
     """Producers stop sending this unit's rows, and then acknowledge."""
 
-    unit: int
+    unit: Unit
     producers: tuple[int, ...]
 
 
@@ -43,33 +44,33 @@ class Pause:
 class Extract:
     """The source brings the unit into a form that travels; input that waits is processed first, or goes along."""
 
-    unit: int
-    site: int
+    unit: Unit
+    site: Site
 
 
 @dataclass(frozen=True)
 class Transfer:
     """What was extracted goes to the target."""
 
-    unit: int
-    source: int
-    target: int
+    unit: Unit
+    source: Site
+    target: Site
 
 
 @dataclass(frozen=True)
 class Install:
     """The target takes what was transferred into its own state."""
 
-    unit: int
-    site: int
+    unit: Unit
+    site: Site
 
 
 @dataclass(frozen=True)
 class Restart:
     """The unit is processed at this site from now on, and the producers send its rows there."""
 
-    unit: int
-    site: int
+    unit: Unit
+    site: Site
     producers: tuple[int, ...]
 
 
@@ -77,8 +78,8 @@ class Restart:
 class LetGo:
     """A site forgets what it has of a unit: the source of a move that is done, the target of an abandoned one."""
 
-    unit: int
-    site: int
+    unit: Unit
+    site: Site
 
 
 Instruction: TypeAlias = Pause | Extract | Transfer | Install | Restart | LetGo
@@ -96,7 +97,7 @@ class Movement:
     [Restart(unit=7, site=0, producers=(0,)), LetGo(unit=7, site=1)]
     """
 
-    def __init__(self, unit: int, source: int, target: int, producers: Sequence[int]) -> None:
+    def __init__(self, unit: Unit, source: Site, target: Site, producers: Sequence[int]) -> None:
         if source == target:
             raise ProtocolError(f"unit {unit} is at site {source} already: there is nothing to move")
         self.unit, self.source, self.target, self.producers = unit, source, target, tuple(producers)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sluice.control.movement import Instruction, Movement, Phase
 from sluice.model.actions import Move
+from sluice.model.ids import Site, Unit
 from sluice.model.routing import Routing
 
 
@@ -29,15 +30,15 @@ class MoveInFlight:
         return cls(action, Movement(action.unit, routing.holders[action.unit], action.site, producers))
 
     @property
-    def unit(self) -> int:
+    def unit(self) -> Unit:
         return self.machine.unit
 
     @property
-    def source(self) -> int:
+    def source(self) -> Site:
         return self.machine.source
 
     @property
-    def target(self) -> int:
+    def target(self) -> Site:
         return self.machine.target
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sluice.model.ids import Site
+
 
 class SiteMemory:
     """The same for every site, but for those that got a limit of their own.
@@ -14,12 +16,12 @@ class SiteMemory:
 
     def __init__(self, default: int) -> None:
         self.default = default
-        self._own: dict[int, int] = {}
+        self._own: dict[Site, int] = {}
 
-    def set(self, site: int, size: int) -> None:
+    def set(self, site: Site, size: int) -> None:
         """What a site may use from the next epoch on."""
         self._own[site] = size
 
     def limits(self, sites: int) -> tuple[int, ...]:
         """What each of so many sites may use."""
-        return tuple(self._own.get(site, self.default) for site in range(sites))
+        return tuple(self._own.get(Site(site), self.default) for site in range(sites))

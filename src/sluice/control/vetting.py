@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from sluice.control.moves import MoveInFlight
 from sluice.model.actions import Action, Move
 from sluice.model.errors import FlowError
+from sluice.model.ids import Unit
 from sluice.model.routing import Routing
 
 
-def vet(action: Action, routing: Routing, moves: Mapping[int, MoveInFlight] | None = None) -> str | None:
+def vet(action: Action, routing: Routing, moves: Mapping[Unit, MoveInFlight] | None = None) -> str | None:
     """Why an action cannot be carried out under a routing and beside the moves in flight (by unit), or None.
 
     >>> vet(Move(1, 0, "to see"), Routing.even(4, 2))
@@ -23,7 +24,7 @@ def vet(action: Action, routing: Routing, moves: Mapping[int, MoveInFlight] | No
             raise FlowError(f"a policy answers with actions such as Move(unit, site, reason), not with {action!r}")
 
 
-def _vet_move(move: Move, routing: Routing, moves: Mapping[int, MoveInFlight]) -> str | None:
+def _vet_move(move: Move, routing: Routing, moves: Mapping[Unit, MoveInFlight]) -> str | None:
     missing = no_such("unit", move.unit, routing.units) or no_such("site", move.site, routing.sites)
     if missing:
         return missing

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sluice.model.decision import Decision
+from sluice.model.ids import Unit
 from sluice.model.unit_ranges import ranges
 
 _LISTED = 3  # ranges of units that are named
@@ -52,7 +53,7 @@ def _told(group: list[Decision]) -> DecisionSummary:
     )
 
 
-def _units(units: list[int]) -> str:
+def _units(units: list[Unit]) -> str:
     found = ranges(sorted(set(units)))
     listed = ", ".join(f"{low}" if high == low + 1 else f"{low}-{high - 1}" for low, high in found[:_LISTED])
     return f"unit{'s' if len(set(units)) > 1 else ''} {listed}{', …' if len(found) > _LISTED else ''}"

@@ -14,6 +14,7 @@ from sluice.dashboard.series import busiest
 from sluice.dashboard.table import Column, table
 from sluice.dashboard.terminal_style import Look, cut, spark, strong
 from sluice.model.epoch import EpochRecord
+from sluice.model.ids import Unit
 from sluice.model.text import one_line
 
 LATELY = 10
@@ -145,14 +146,14 @@ def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
     return [*lines, cut(f"  and {left:,} more sites that were less busy", look)] if left else lines
 
 
-def _hottest(lately: Sequence[EpochRecord]) -> list[int]:
+def _hottest(lately: Sequence[EpochRecord]) -> list[Unit]:
     """Units by the seconds they took lately, then by rows; those with nothing to do are left out."""
     seconds, rows = _by_unit(lately, "seconds"), _by_unit(lately, "rows")
-    order = np.lexsort((-rows, -seconds))[:_UNITS]
-    return [int(unit) for unit in order if seconds[unit] or rows[unit]]
+    order = np.lexsort((-rows, -seconds))[:_UNITS].tolist()
+    return [unit for unit in order if seconds[unit] or rows[unit]]
 
 
-def _units(lately: Sequence[EpochRecord], units: Sequence[int], look: Look) -> list[str]:
+def _units(lately: Sequence[EpochRecord], units: Sequence[Unit], look: Look) -> list[str]:
     last = lately[-1:]
     rows, results, seconds = (_by_unit(lately, column)[units] for column in ("rows", "results", "seconds"))
     memory, disk, pending = (_by_unit(last, column)[units] for column in ("memory", "disk", "pending"))

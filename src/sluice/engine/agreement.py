@@ -9,6 +9,7 @@ from sluice.engine.site import SiteTask
 from sluice.engine.split import SplitTask
 from sluice.model.epoch import name_attempts
 from sluice.model.errors import SluiceError
+from sluice.model.ids import Level
 from sluice.model.reports import SiteReport
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ def run_until_agreed(exchange: Exchange, split: SplitTask, site: SiteTask) -> li
         if attempt:
             log.info("epoch %d is run again: its sites got what different attempts had sent", site.number)
         reports = sorted(exchange(split, site), key=lambda report: (report.site, report.level))
-        if all(_agree(reports, level) for level in range(site.plan.levels)):
+        if all(_agree(reports, Level(level)) for level in range(site.plan.levels)):
             return reports
     raise SluiceError(
         f"epoch {site.number} was run {ATTEMPTS} times, and each time sites got what different attempts of the same "
@@ -37,7 +38,7 @@ def run_until_agreed(exchange: Exchange, split: SplitTask, site: SiteTask) -> li
     )
 
 
-def _agree(reports: Sequence[SiteReport], level: int) -> bool:
+def _agree(reports: Sequence[SiteReport], level: Level) -> bool:
     """Whether the sites of a level have all taken in what the same attempts sent: of the splits, or of the level below
     those that reported."""
     took = {report.took_in for report in reports if report.level == level}

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.model.codec import encode
+from sluice.model.ids import SiteKey
 from sluice.model.plan import Plan
 from sluice.model.reports import LevelWatermark, SiteReport, SplitReport
 from sluice.model.routing import Routing
@@ -24,7 +25,7 @@ SPLIT_REPORT, SITE_REPORT, LEVEL_WATERMARK = -1, -2, -3
 """Numbers, in place of an input's, of blobs that carry a split's report (to every site), a site's (to the driver), or
 how far a site has come (to every site of the level above)."""
 MOST_BYTES = 1 << 30  # of blobs in one batch, whose offsets have 32 bits
-Blob = tuple[int, int, pa.Buffer]
+Blob = tuple[SiteKey, int, pa.Buffer]
 
 
 def blob_schema(columns: pa.Schema) -> pa.Schema:
@@ -34,7 +35,7 @@ def blob_schema(columns: pa.Schema) -> pa.Schema:
 class Sender:
     """The way from an origin to one stream of an operator."""
 
-    def __init__(self, plan: Plan, node: int, stream: int, routing: Routing, tokens: tuple[int, ...]) -> None:
+    def __init__(self, plan: Plan, node: int, stream: int, routing: Routing, site_keys: tuple[SiteKey, ...]) -> None:
         spec = plan.nodes[node].spec
         self.steps = plan.nodes[node].feeds[stream].steps
         self.columns = spec.streams[stream].schema.names
@@ -44,8 +45,8 @@ class Sender:
             for i, input_ in enumerate(spec.inputs)
             if input_.stream == stream
         ]
-        self.holders = np.array(routing.holders, dtype=np.uint8 if len(tokens) <= 256 else np.uint16)
-        self.directory, self.tokens = routing.directories[plan.nodes[node].fragment], tokens
+        self.holders = np.array(routing.holders, dtype=np.uint8 if len(site_keys) <= 256 else np.uint16)
+        self.directory, self.site_keys = routing.directories[plan.nodes[node].fragment], site_keys
         self.dropped = 0
 
     def blobs(self, rows: pa.RecordBatch) -> Iterator[Blob]:
@@ -58,35 +59,35 @@ class Sender:
             if going.rows.num_rows == 0:
                 continue
             packed = pa.RecordBatch.from_arrays([pa.array(going.hashes), *going.rows.columns], schema=schema)
-            for token, part in self._by_site(going.hashes, packed):
-                yield token, number, part.serialize()
+            for site_key, part in self._by_site(going.hashes, packed):
+                yield site_key, number, part.serialize()
 
-    def _by_site(self, hashes: np.ndarray, packed: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        if len(self.tokens) == 1:
-            yield self.tokens[0], packed
+    def _by_site(self, hashes: np.ndarray, packed: pa.RecordBatch) -> Iterator[tuple[SiteKey, pa.RecordBatch]]:
+        if len(self.site_keys) == 1:
+            yield self.site_keys[0], packed
             return
         sites = self.holders[self.directory.unit_of(hashes)]
         order = np.argsort(sites, kind="stable")
-        cuts = np.searchsorted(sites[order], np.arange(len(self.tokens) + 1))
+        cuts = np.searchsorted(sites[order], np.arange(len(self.site_keys) + 1))
         packed = packed.take(pa.array(order))
         for site, (a, b) in enumerate(pairwise(cuts)):
             if b > a:
-                yield self.tokens[site], packed.slice(a, b - a)
+                yield self.site_keys[site], packed.slice(a, b - a)
 
 
-def senders(plan: Plan, origin: int, routing: Routing, tokens: tuple[int, ...]) -> list[Sender]:
+def senders(plan: Plan, origin: int, routing: Routing, site_keys: tuple[SiteKey, ...]) -> list[Sender]:
     """The ways of an origin's rows to all operators that take them in."""
     return [
-        Sender(plan, n, s, routing, tokens)
+        Sender(plan, n, s, routing, site_keys)
         for n, node in enumerate(plan.nodes)
         for s, feed in enumerate(node.feeds)
         if feed.origin == origin
     ]
 
 
-def message(token: int, number: int, value: SplitReport | SiteReport | LevelWatermark) -> Blob:
+def message(site_key: SiteKey, number: int, value: SplitReport | SiteReport | LevelWatermark) -> Blob:
     """What a task has to say beside its rows, as a blob."""
-    return token, number, pa.py_buffer(encode(value))
+    return site_key, number, pa.py_buffer(encode(value))
 
 
 def in_batches(blobs: Iterable[Blob]) -> Iterator[pa.RecordBatch]:

@@ -30,6 +30,7 @@ from sluice.model.epoch import (
     watermarks,
 )
 from sluice.model.errors import CheckpointError, SluiceError
+from sluice.model.ids import Site, SiteKey
 from sluice.model.plan import Plan
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Routing
@@ -85,7 +86,7 @@ class Settings:
     spill: str = "unit"
     follow: bool = False
     """Whether the number of sites follows the executors' cores; `sites` is what there is at the start."""
-    row_delay: dict[int, float] = field(default_factory=dict)
+    row_delay: dict[Site, float] = field(default_factory=dict)
     """Seconds that a row takes longer at a site, while the query runs: for experiments with slow machines."""
 
 
@@ -188,8 +189,8 @@ class Epochs:
         for output, sink in enumerate(self.sinks):
             sink.tidy(self.record.results_of(output).parts, over)
 
-    def run(self, batch: int, tokens: tuple[int, ...], exchange: Exchange, why: str = "") -> None:
-        """Process one of Spark's batches exactly once, however often it is asked for. There is a token for each site;
+    def run(self, batch: int, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "") -> None:
+        """Process one of Spark's batches exactly once, however often it is asked for. There is a key for each site;
         `why` says what became of the sites since the epoch before."""
         with self.busy, self.telling_of_other_owners():
             if self.closed:
@@ -204,17 +205,17 @@ class Epochs:
             else:
                 if not self.delivered and self.record.stats.catch_up:  # Spark cannot ask for it again
                     self._deliver(self.record)
-                self._run(batch, tokens, exchange, why)
+                self._run(batch, site_keys, exchange, why)
             self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
 
-    def catch_up(self, tokens: tuple[int, ...], exchange: Exchange, why: str = "") -> bool:
+    def catch_up(self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "") -> bool:
         """Process input that waits, in an epoch that takes in nothing new; whether there was any."""
         with self.busy, self.telling_of_other_owners():
             if self.closed or not self.record.lagging:
                 return False
             if not self.delivered:  # its results would not be asked for again, once another epoch has followed
                 self._deliver(self.record)
-            self._run(self.record.batch, tokens, exchange, why)
+            self._run(self.record.batch, site_keys, exchange, why)
             return True
 
     @contextmanager
@@ -228,11 +229,11 @@ class Epochs:
             self.journal.refuse_if_taken_over(problem)
             raise
 
-    def _run(self, batch: int, tokens: tuple[int, ...], exchange: Exchange, why: str) -> None:
+    def _run(self, batch: int, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str) -> None:
         begun = perf_counter()
         number = self.record.number + 1
-        step, before = self._placed(len(tokens), why)
-        split, site = self._tasks(number, tokens, before, step, catching_up=batch == self.record.batch)
+        step, before = self._placed(len(site_keys), why)
+        split, site = self._tasks(number, site_keys, before, step, catching_up=batch == self.record.batch)
         reports = run_until_agreed(exchange, split, site)
         exchanged = perf_counter()
         record = record_epoch(self.plan, number, batch, before, reports, exchanged - begun)
@@ -301,16 +302,16 @@ class Epochs:
         return step, replace(record, routing=routing, manifests=manifests, decisions=step.decisions)
 
     def _tasks(
-        self, number: int, tokens: tuple[int, ...], before: EpochRecord, step: NextEpoch, catching_up: bool
+        self, number: int, site_keys: tuple[SiteKey, ...], before: EpochRecord, step: NextEpoch, catching_up: bool
     ) -> tuple[SplitTask, SiteTask]:
         late_below = watermarks(before.newest, tuple(s.delay for s in self.plan.sources))
-        split = SplitTask(self.plan, self.reading, before.routing, tokens, late_below)
+        split = SplitTask(self.plan, self.reading, before.routing, site_keys, late_below)
         site = SiteTask(
             plan=self.plan,
             number=number,
             before=replace(before, manifests=(), lagging=(), queues=(), parts=(), stats=EpochStats(), decisions=()),
             shares=tuple(pickle.dumps(share) for share in before.shares(step.arriving)),
-            tokens=tokens,
+            site_keys=site_keys,
             checkpoint=self.settings.checkpoint,
             query=self.query,
             run=self.run_id,
@@ -331,7 +332,7 @@ class Epochs:
             costs=tuple(costs) if len(costs) == sites else (),
             leaving=step.leaving,
             allowance=step.allowance,
-            row_delay=tuple(settings.row_delay.get(i, 0.0) for i in range(sites)) if settings.row_delay else (),
+            row_delay=tuple(settings.row_delay.get(Site(i), 0.0) for i in range(sites)) if settings.row_delay else (),
         )
 
     def _listed(self, directory: str) -> set[str]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord, Lagging, Times, slowest
+from sluice.model.ids import Level, Unit
 from sluice.model.plan import Plan
 from sluice.model.reports import SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
@@ -48,7 +49,7 @@ def _epoch_stats(
     splits: Sequence[SplitReport],
     job_seconds: float,
 ) -> EpochStats:
-    held = [routing.held(plan.fragments_at(level)) for level in range(plan.levels)]
+    held = [routing.held(plan.fragments_at(Level(level))) for level in range(plan.levels)]
     events = [event.action for report in reports for event in report.page_events]
     tasks = [*(split.seconds for split in splits), *(report.stats.seconds for report in reports)]
     return EpochStats(
@@ -82,7 +83,7 @@ def _stream_stats(name: str, splits: Sequence[SplitReport]) -> StreamStats:
 
 def _unite_lagging(reports: Sequence[SiteReport]) -> tuple[Lagging, ...]:
     """Units of one level that have come equally far, of all sites, as one."""
-    cohorts: dict[tuple[int, Times], list[tuple[int, int]]] = {}
+    cohorts: dict[tuple[Level, Times], list[tuple[Unit, Unit]]] = {}
     for report in reports:
         for cohort in report.lagging:
             cohorts.setdefault((cohort.level, cohort.newest), []).extend(cohort.units)

@@ -35,6 +35,7 @@ from sluice.model.codec import decode
 from sluice.model.directory import Directory
 from sluice.model.epoch import Attempt, EpochRecord, Lagging, SiteShare, Times, name_attempts, slowest, watermarks
 from sluice.model.errors import StorageError
+from sluice.model.ids import InputNumber, Level, Site, SiteKey, Unit
 from sluice.model.plan import Plan
 from sluice.model.reports import LevelWatermark, SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
@@ -68,7 +69,7 @@ class SiteDirectives:
     """Whether units on disk are waited for: there is no new input."""
     costs: tuple[float | None, ...] = ()
     """Seconds that a row took at each site in the epoch before."""
-    leaving: tuple[int, ...] = ()
+    leaving: tuple[Unit, ...] = ()
     allowance: float = float("inf")
     row_delay: tuple[float, ...] = ()
     """Seconds that a row takes longer at each site, for experiments with slow machines; none everywhere if empty."""
@@ -86,7 +87,7 @@ class SiteTask:
     number: int
     before: EpochRecord
     shares: tuple[bytes, ...]
-    tokens: tuple[int, ...]
+    site_keys: tuple[SiteKey, ...]
     checkpoint: str
     query: str
     run: str
@@ -98,17 +99,17 @@ class SiteTask:
     def routing(self) -> Routing:
         return self.before.routing
 
-    def __call__(self, level: int, token: int, blobs: pa.Table, clock: Clock | None = None) -> pa.Table:
+    def __call__(self, level: Level, site_key: SiteKey, blobs: pa.Table, clock: Clock | None = None) -> pa.Table:
         """One level's work of the site: blobs in, blobs for the levels above and a report out."""
         pa.set_cpu_count(1)
-        site = _SiteEpoch(self, self.tokens.index(token), level, clock or SystemClock())
+        site = _SiteEpoch(self, Site(self.site_keys.index(site_key)), level, clock or SystemClock())
         return pa.Table.from_batches(in_batches(site.run(blobs)), BLOBS)
 
 
 class _SiteEpoch:
-    def __init__(self, task: SiteTask, site: int, level: int, clock: Clock) -> None:
+    def __init__(self, task: SiteTask, site: Site, level: Level, clock: Clock) -> None:
         self.task, self.site, self.level, self.plan = task, site, level, task.plan
-        self.token = task.tokens[site]
+        self.site_key = task.site_keys[site]
         self.share: SiteShare = pickle.loads(task.shares[site])
         self.last = level == task.plan.levels - 1
         self.delays = tuple(s.delay for s in self.plan.sources)
@@ -153,13 +154,13 @@ class _SiteEpoch:
         yield from passing
         if not self.last:
             reached = slowest([self.now, *(newest for _, newest in lagging)])
-            watermark = LevelWatermark(reached, self.attempt.token)
-            yield from (message(token, LEVEL_WATERMARK, watermark) for token in self.task.tokens)
-            yield from (message(self.token, SPLIT_REPORT, split) for split in splits)
+            watermark = LevelWatermark(reached, self.attempt.suffix)
+            yield from (message(site_key, LEVEL_WATERMARK, watermark) for site_key in self.task.site_keys)
+            yield from (message(self.site_key, SPLIT_REPORT, split) for split in splits)
         report = SiteReport(
             site=self.site,
             level=self.level,
-            attempt=self.attempt.token,
+            attempt=self.attempt.suffix,
             took_in=name_attempts(below.attempt for below in (watermarks_below if self.level else splits)),
             manifest=manifest,
             parts=parts,
@@ -171,7 +172,7 @@ class _SiteEpoch:
             units=self._unit_columns(transaction, manifest),
             stats=self._stats(transaction, manifest, writers, begun),
         )
-        yield message(self.token, SITE_REPORT, report)
+        yield message(self.site_key, SITE_REPORT, report)
 
     def _cohorts(self) -> list[Cohort]:
         """The units held here by how far they have come, those that are behind first."""
@@ -185,7 +186,7 @@ class _SiteEpoch:
         found.sort(key=lambda cohort: [-inf if t is None else t for t in cohort[1]])
         return [*found, (rest, self.task.before.reached_at(self.level))] if rest else found
 
-    def _schedule(self, cohorts: list[Cohort], new: dict[int, Run], transaction: Transaction) -> UnitSchedule:
+    def _schedule(self, cohorts: list[Cohort], new: dict[InputNumber, Run], transaction: Transaction) -> UnitSchedule:
         adapting = self.task.adapting
         costs = adapting.costs[self.site] if adapting.costs else None
         share = None if adapting.seconds is None else adapting.seconds / self.plan.levels
@@ -202,7 +203,7 @@ class _SiteEpoch:
         self,
         units: Ranges,
         newest: Times,
-        new: dict[int, Run],
+        new: dict[InputNumber, Run],
         transaction: Transaction,
         writers: dict[int, PartWriter],
     ) -> Iterator[Blob]:
@@ -223,7 +224,7 @@ class _SiteEpoch:
             self.clock.sleep(taken * self.task.adapting.row_delay[self.site])
         self.by_unit.spend(self.clock.process_time() - started, before, numbers(units))
 
-    def _input(self, input_: int, units: Ranges, fresh: Run | None, transaction: Transaction) -> Run | None:
+    def _input(self, input_: InputNumber, units: Ranges, fresh: Run | None, transaction: Transaction) -> Run | None:
         """An input's rows for some units in the order of their arrival; all that is new, if that is all there is."""
         pieces, directory = transaction.take_pending(input_), self.holdings.directories[input_]
         units = intersect(units, (directory.range,))
@@ -232,7 +233,7 @@ class _SiteEpoch:
         pieces += [] if fresh is None else parts_of(fresh, units, directory)
         return None if not pieces else pieces[0] if len(pieces) == 1 else merged_run(pieces, None)
 
-    def _postpone(self, behind: list[Cohort], new: dict[int, Run], transaction: Transaction) -> None:
+    def _postpone(self, behind: list[Cohort], new: dict[InputNumber, Run], transaction: Transaction) -> None:
         """New rows of units that did not get their turn wait with their state."""
         waiting = ranges(sorted(u for units, _ in behind for u in numbers(units).tolist()))
         if not waiting:
@@ -246,7 +247,7 @@ class _SiteEpoch:
     def _operate(
         self,
         node: int,
-        new: dict[int, Run],
+        new: dict[InputNumber, Run],
         newest: Times,
         transaction: Transaction,
         writers: dict[int, PartWriter],
@@ -254,11 +255,11 @@ class _SiteEpoch:
         """One operator's turn: its results go to sinks and to the operators above."""
         origin = self.plan.origin_of(node)
         sinks = [(o.feed.steps, o.schema.names, i) for i, o in enumerate(self.plan.outputs) if o.feed.origin == origin]
-        onward = senders(self.plan, origin, self.task.routing, self.task.tokens)
+        onward = senders(self.plan, origin, self.task.routing, self.task.site_keys)
         inputs, directory = self.plan.inputs_of(node), self._directory(node)
         mine = [new.get(i) for i in inputs]
         before, after = self._marks(node, newest), self._marks(node, self.now)
-        state = _NodeState(self, transaction, inputs[0])
+        state = _NodeState(self, transaction, inputs)
         results = self.operators[node].epoch(self.task.number, mine, state, before, after)
         count = self.rows[node]
         count[0] += sum(len(run) for run in mine if run is not None)
@@ -349,7 +350,7 @@ class _SiteEpoch:
         )
         return store.begin(self.attempt, before)
 
-    def _retention(self, since: Times, until: Times) -> dict[int, Retention]:
+    def _retention(self, since: Times, until: Times) -> dict[InputNumber, Retention]:
         """How long rows of each input are needed, and how merged runs get smaller, as its operator says, where all
         units have come as far as `until` and the slowest began at `since`."""
         out = {}
@@ -369,7 +370,7 @@ class _SiteEpoch:
     def _directory(self, node: int) -> Directory:
         return self.task.routing.directories[self.plan.nodes[node].fragment]
 
-    def _count(self, input_: int, run: Run, units: Ranges) -> tuple[np.ndarray, np.ndarray]:
+    def _count(self, input_: InputNumber, run: Run, units: Ranges) -> tuple[np.ndarray, np.ndarray]:
         """Those of some units that are of an input's fragment, and the rows that each of them has in a run."""
         directory = self.holdings.directories[input_]
         places = intersect(units, (directory.range,))
@@ -379,10 +380,12 @@ class _SiteEpoch:
         state = self.operators[node].stored(input_)
         return InputLayouts(state, Layout(self.operators[node].crossing(input_), state.event_time))
 
-    def _unpack(self, blobs: pa.Table) -> tuple[dict[int, Run], list[SplitReport], list[LevelWatermark], list[Blob]]:
+    def _unpack(
+        self, blobs: pa.Table
+    ) -> tuple[dict[InputNumber, Run], list[SplitReport], list[LevelWatermark], list[Blob]]:
         """The new rows of this level's inputs, sorted; what the splits say; how far the sites of the level below have
         come; and what goes to levels above."""
-        batches: dict[int, list[pa.RecordBatch]] = {}
+        batches: dict[InputNumber, list[pa.RecordBatch]] = {}
         splits: list[SplitReport] = []
         watermarks_below: list[LevelWatermark] = []
         passing: list[Blob] = []
@@ -397,12 +400,12 @@ class _SiteEpoch:
                     batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[number])
                     batches.setdefault(number, []).append(batch)
                 else:
-                    passing.append((self.token, number, payload.as_buffer()))
+                    passing.append((self.site_key, number, payload.as_buffer()))
         splits.sort(key=lambda split: split.stream)
         runs = {number: self._run(number, parts) for number, parts in batches.items()}
         return runs, splits, watermarks_below, passing
 
-    def _run(self, number: int, parts: list[pa.RecordBatch]) -> Run:
+    def _run(self, number: InputNumber, parts: list[pa.RecordBatch]) -> Run:
         try:
             rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
             return sorted_run(self.layouts[number].pending, rows.column(0).to_numpy(), rows.remove_column(0))
@@ -419,14 +422,14 @@ class _NodeState:
 
     site: _SiteEpoch
     transaction: Transaction
-    first: int
+    inputs: tuple[InputNumber, ...]
 
     def runs(self, input_: int, span: tuple[int, int] | None) -> list[Run]:
         with self.site.stopwatch.measure("open"):
-            runs = self.transaction.runs(self.first + input_, span)
+            runs = self.transaction.runs(self.inputs[input_], span)
         self.site.probed += len(runs)
         return runs
 
     def stage(self, input_: int, run: Run) -> None:
         with self.site.stopwatch.measure("durable"):
-            self.transaction.stage(self.first + input_, run)
+            self.transaction.stage(self.inputs[input_], run)

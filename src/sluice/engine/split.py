@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from sluice.engine.blobs import SPLIT_REPORT, in_batches, message, senders
 from sluice.model.epoch import Times
 from sluice.model.errors import CorruptFile, MissingFile, StorageError
+from sluice.model.ids import SiteKey
 from sluice.model.plan import Plan
 from sluice.model.reports import SplitReport
 from sluice.model.routing import Routing
@@ -54,7 +55,7 @@ class SplitTask:
     plan: Plan
     reading: tuple[Reading, ...]
     routing: Routing
-    tokens: tuple[int, ...]
+    site_keys: tuple[SiteKey, ...]
     watermarks: Times
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -85,7 +86,7 @@ class _Split:
 
     def __init__(self, task: SplitTask, stream: int) -> None:
         self.task, self.number, self.stream = task, stream, task.plan.sources[stream]
-        self.senders = senders(task.plan, stream, task.routing, task.tokens)
+        self.senders = senders(task.plan, stream, task.routing, task.site_keys)
         self.waiting: list[pa.RecordBatch] = []
         self.waiting_rows = self.waiting_bytes = 0
         self.attempt = uuid.uuid4().hex[:16]
@@ -127,7 +128,7 @@ class _Split:
         yield from self._flush()
         if self.rows or self.files:
             report = self._report()
-            yield from in_batches(message(token, SPLIT_REPORT, report) for token in self.task.tokens)
+            yield from in_batches(message(site_key, SPLIT_REPORT, report) for site_key in self.task.site_keys)
 
     def _report(self) -> SplitReport:
         return SplitReport(

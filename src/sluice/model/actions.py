@@ -8,9 +8,10 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from sluice.model.errors import FlowError
+from sluice.model.ids import Site, Unit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Move:
     """Hold a unit at another site from the next epoch on. Numbers may be numpy's.
 
@@ -20,14 +21,14 @@ class Move:
 
     verb: ClassVar[str] = "move"
 
-    unit: int
-    site: int
+    unit: Unit
+    site: Site
     reason: str
 
-    def __post_init__(self) -> None:
-        for name in ("unit", "site"):
-            object.__setattr__(self, name, whole(name, getattr(self, name)))
-        object.__setattr__(self, "reason", str(self.reason))  # the journal keeps it as text
+    def __init__(self, unit: int, site: int, reason: str) -> None:
+        object.__setattr__(self, "unit", Unit(whole("unit", unit)))
+        object.__setattr__(self, "site", Site(whole("site", site)))
+        object.__setattr__(self, "reason", str(reason))  # the journal keeps it as text
 
 
 Action: TypeAlias = Move

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.model.ids import Site, Unit
+
 _NONE = -1
 """Stands, for users, for the unit and the site of a decision that is about none."""
 
@@ -23,8 +25,8 @@ class Decision:
     epoch: int
     policy: str
     action: str
-    unit: int | None
-    site: int | None
+    unit: Unit | None
+    site: Site | None
     reason: str
     refused: str | None = None
 

@@ -12,8 +12,10 @@ from functools import cached_property
 import numpy as np
 
 from sluice.model.errors import ProtocolError
+from sluice.model.ids import Unit
 
 HASH_SPACE = 1 << 32
+_FIRST = Unit(0)
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,9 @@ class Directory:
 
     roots: int
     depths: tuple[int, ...] = ()
-    first: int = 0
+    first: Unit = _FIRST
 
-    def __reduce__(self) -> tuple[type[Directory], tuple[int, tuple[int, ...], int]]:
+    def __reduce__(self) -> tuple[type[Directory], tuple[int, tuple[int, ...], Unit]]:
         """Travels without what is only kept here to be at hand."""
         return Directory, (self.roots, self.depths, self.first)
 
@@ -41,15 +43,15 @@ class Directory:
         return len(self.depths) or self.roots
 
     @property
-    def range(self) -> tuple[int, int]:
+    def range(self) -> tuple[Unit, Unit]:
         """The units, from the first up to the second, which is not one of them."""
-        return self.first, self.first + self.units
+        return self.first, Unit(self.first + self.units)
 
-    def depth(self, unit: int) -> int:
+    def depth(self, unit: Unit) -> int:
         """How often its root was halved to make it."""
         return self.depths[unit - self.first] if self.depths else 0
 
-    def hashes_of(self, unit: int) -> tuple[int, int]:
+    def hashes_of(self, unit: Unit) -> tuple[int, int]:
         """The range of a unit's hashes; the second is not in it."""
         low, high = self.least_hashes(np.array([unit, unit + 1])).tolist()
         return low, high
@@ -86,16 +88,16 @@ class Directory:
             places = np.searchsorted(self._least_hashes, hashes, side="right") - 1
         return places + self.first if self.first else places
 
-    def units_in(self, low: int, high: int) -> tuple[int, int]:
+    def units_in(self, low: int, high: int) -> tuple[Unit, Unit]:
         """The units that hashes from the first up to the second, which is not one of them, belong to.
 
         >>> Directory(4).units_in(2**30, 2**31 + 1)
         (1, 3)
         """
         first, last = np.searchsorted(self._least_hashes, [low, high - 1], side="right").tolist()
-        return self.first + first - 1, self.first + last
+        return Unit(self.first + first - 1), Unit(self.first + last)
 
-    def split(self, unit: int) -> Directory:
+    def split(self, unit: Unit) -> Directory:
         """With two units, by one more bit of the hash, in place of one; those behind it count one more."""
         low, high = self.hashes_of(unit)
         if high - low < 2:
@@ -104,7 +106,7 @@ class Directory:
         depth = depths[place] + 1
         return Directory(self.roots, (*depths[:place], depth, depth, *depths[place + 1 :]), self.first)
 
-    def buddy(self, unit: int) -> int | None:
+    def buddy(self, unit: Unit) -> Unit | None:
         """The unit with which one makes up what was split, None if that is split further, or the unit is a root.
 
         >>> Directory(1).split(0).split(0).buddy(2), Directory(1).split(0).buddy(0)
@@ -113,10 +115,10 @@ class Directory:
         depth = self.depth(unit)
         if not depth:
             return None
-        other = unit + 1 if self._is_first_half(unit) else unit - 1
+        other = Unit(unit + 1 if self._is_first_half(unit) else unit - 1)
         return other if self.depth(other) == depth else None
 
-    def merge(self, unit: int) -> Directory:
+    def merge(self, unit: Unit) -> Directory:
         """With one unit in place of two buddies; those behind them count one less."""
         other = self.buddy(unit)
         if other is None:
@@ -129,7 +131,7 @@ class Directory:
     def _all_depths(self) -> tuple[int, ...]:
         return self.depths or (0,) * self.roots
 
-    def _is_first_half(self, unit: int) -> bool:
+    def _is_first_half(self, unit: Unit) -> bool:
         """Whether the last bit of its prefix is zero."""
         prefix, last = 0, -1  # of the unit before, in its root
         for depth in self._all_depths[: unit - self.first + 1]:

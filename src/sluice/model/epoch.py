@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sluice.model.decision import Decision
+from sluice.model.ids import Level, Site, Unit
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, SegmentRef
@@ -25,12 +26,12 @@ class Attempt:
     """One try at a site's epoch, in one run of the query. Its files bear its name, so those of two never meet."""
 
     number: int
-    site: int
+    site: Site
     run: str
-    token: str
+    suffix: str
 
     def __str__(self) -> str:
-        return f"{self.prefix(self.number)}{self.site:04d}-{self.run}-{self.token}"
+        return f"{self.prefix(self.number)}{self.site:04d}-{self.run}-{self.suffix}"
 
     @staticmethod
     def prefix(number: int) -> str:
@@ -78,7 +79,7 @@ def epoch_of(name: str) -> int:
 class Lagging:
     """Units whose input waits, at one level of operators: `newest` is how far they have come."""
 
-    level: int
+    level: Level
     units: Ranges
     newest: Times
 
@@ -91,10 +92,10 @@ class Queues:
     about any clock; the time between two epochs does not count.
     """
 
-    site: int
-    level: int
-    memory: tuple[int, ...]
-    disk: tuple[int, ...]
+    site: Site
+    level: Level
+    memory: tuple[Unit, ...]
+    disk: tuple[Unit, ...]
     rest: float
 
 
@@ -135,7 +136,7 @@ class EpochRecord:
         """The durable files that the state lies in."""
         return {run.segment.file for manifest in self.manifests for run in manifest}
 
-    def reached_at(self, level: int) -> Times:
+    def reached_at(self, level: Level) -> Times:
         """How far a level has come."""
         return self.reached[level - 1] if level and self.reached else self.newest
 

@@ -14,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from sluice.model.epoch import Times
+from sluice.model.ids import Fragment, InputNumber, Level
 from sluice.model.join import JoinSpec
 from sluice.model.stream import BySpark, Filter, Input, Project, Step, Stream, columns_of
 
@@ -74,8 +75,8 @@ class Node:
 
     spec: OperatorSpec
     feeds: tuple[Feed, ...]
-    level: int
-    fragment: int
+    level: Level
+    fragment: Fragment
 
 
 @dataclass(frozen=True)
@@ -109,22 +110,21 @@ class Plan:
     def fragments(self) -> int:
         return 1 + max(node.fragment for node in self.nodes)
 
-    def fragments_at(self, level: int) -> list[int]:
+    def fragments_at(self, level: Level) -> list[Fragment]:
         """Those with operators on a level."""
         return sorted({node.fragment for node in self.nodes if node.level == level})
 
-    def describe_fragment(self, fragment: int) -> str:
+    def describe_fragment(self, fragment: Fragment) -> str:
         """Its operators, by their places in `describe`."""
         places = [str(place + 1) for place, node in enumerate(self.nodes) if node.fragment == fragment]
         return f"operator{'s' if len(places) > 1 else ''} {', '.join(places)}"
 
-    def level_of(self, input_: int) -> int:
+    def level_of(self, input_: InputNumber) -> Level:
         return self.nodes[self.inputs[input_][0]].level
 
-    def inputs_of(self, node: int) -> range:
+    def inputs_of(self, node: int) -> tuple[InputNumber, ...]:
         """The positions of an operator's inputs."""
-        first = sum(len(n.spec.inputs) for n in self.nodes[:node])
-        return range(first, first + len(self.nodes[node].spec.inputs))
+        return tuple(InputNumber(i) for i, (of, _) in enumerate(self.inputs) if of == node)
 
     def origin_of(self, node: int) -> int:
         return len(self.sources) + node
@@ -225,13 +225,13 @@ def plan_of(outputs: Sequence[Relation]) -> Plan:
             spec = replace(spec, timed=True)
         fragment = _chained_to(spec, feeds, nodes, len(sources))
         if fragment is None:
-            fragment = 1 + max((node.fragment for node in nodes), default=-1)
-        nodes.append(Node(spec, feeds, 1 + max(below, default=-1), fragment))
+            fragment = Fragment(1 + max((node.fragment for node in nodes), default=-1))
+        nodes.append(Node(spec, feeds, Level(1 + max(below, default=-1)), fragment))
     shown = tuple(Output(feed_of(r), pa.schema(r.stream.shown)) for r in outputs)
     return Plan(tuple(sources), tuple(nodes), shown)
 
 
-def _chained_to(spec: OperatorSpec, feeds: Sequence[Feed], nodes: Sequence[Node], sources: int) -> int | None:
+def _chained_to(spec: OperatorSpec, feeds: Sequence[Feed], nodes: Sequence[Node], sources: int) -> Fragment | None:
     """The fragment of an operator that passes its own key on to this one as the key, if any does."""
     for stream, feed in enumerate(feeds):
         if feed.origin >= sources:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sluice.model.epoch import Lagging, Queues, Times
+from sluice.model.ids import Level, Site, Unit
 from sluice.model.results import Part
 from sluice.model.state import Manifest
 from sluice.model.stats import SiteStats, TaskSeconds, UnitColumns
@@ -41,7 +42,7 @@ class PageEvent(NamedTuple):
     """A unit that was spilled or fetched, and why."""
 
     action: str
-    unit: int
+    unit: Unit
     reason: str
 
 
@@ -53,8 +54,8 @@ class SiteReport:
     that on; `queues` are there if not all its state fits into memory.
     """
 
-    site: int
-    level: int
+    site: Site
+    level: Level
     attempt: str
     took_in: str
     manifest: Manifest

@@ -11,6 +11,7 @@ import numpy as np
 
 from sluice.model.directory import Directory
 from sluice.model.errors import ProtocolError
+from sluice.model.ids import Fragment, Site, Unit
 from sluice.model.unit_ranges import Ranges, numbers, ranges
 
 
@@ -21,9 +22,9 @@ class SharedUnit:
     `tokens` has a holder for each input of the unit's fragment.
     """
 
-    unit: int
-    holders: tuple[int, ...]
-    tokens: tuple[int, ...]
+    unit: Unit
+    holders: tuple[Site, ...]
+    tokens: tuple[Site, ...]
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Routing:
     """
 
     sites: int
-    holders: tuple[int, ...]
+    holders: tuple[Site, ...]
     version: int = 0
     since: int = 0
     directories: tuple[Directory, ...] = ()
@@ -55,40 +56,40 @@ class Routing:
         >>> Routing.even(5, 2).holders, Routing.even(2, 2, fragments=2).holders
         ((0, 0, 0, 1, 1), (0, 1, 0, 1))
         """
-        holders = tuple(u * sites // units for u in range(units))
-        directories = tuple(Directory(units, first=units * fragment) for fragment in range(fragments))
-        return cls(sites, holders * fragments, version, since, directories)
+        holders: np.ndarray = np.arange(units) * sites // units
+        directories = tuple(Directory(units, first=Unit(units * fragment)) for fragment in range(fragments))
+        return cls(sites, tuple(holders.tolist()) * fragments, version, since, directories)
 
     @property
     def units(self) -> int:
         """How many there are, of all fragments."""
         return len(self.holders)
 
-    def fragment_of(self, unit: int) -> int:
+    def fragment_of(self, unit: Unit) -> Fragment:
         """
         >>> Routing.even(4, 2, fragments=3).fragment_of(7)
         1
         """
-        return next(f for f, directory in enumerate(self.directories) if unit < directory.range[1])
+        return Fragment(next(f for f, directory in enumerate(self.directories) if unit < directory.range[1]))
 
-    def holders_of(self, unit: int) -> tuple[int, ...]:
+    def holders_of(self, unit: Unit) -> tuple[Site, ...]:
         """All sites that hold a unit."""
         sharing = self._sharing(unit)
         return sharing.holders if sharing else (self.holders[unit],)
 
-    def token_of(self, unit: int, input_: int) -> int:
+    def token_of(self, unit: Unit, input_: int) -> Site:
         """The site that stores new rows of an input of the unit's fragment."""
         sharing = self._sharing(unit)
         return sharing.tokens[input_] if sharing else self.holders[unit]
 
-    def moved(self, unit: int, site: int, since: int) -> Routing:
+    def moved(self, unit: Unit, site: Site, since: int) -> Routing:
         """The same routing with one unit at another site from epoch `since` on."""
         if self._sharing(unit):
             raise ProtocolError(f"unit {unit} is shared: it is released, not moved")
         holders = (*self.holders[:unit], site, *self.holders[unit + 1 :])
         return replace(self, holders=holders, version=self.version + 1, since=since)
 
-    def share(self, unit: int, site: int, inputs: int, since: int) -> Routing:
+    def share(self, unit: Unit, site: Site, inputs: int, since: int) -> Routing:
         """The same routing with one more holder of a unit, of a fragment with so many inputs; tokens stay.
 
         >>> Routing(2, (0, 1)).share(0, 1, inputs=2, since=5).shared
@@ -99,7 +100,7 @@ class Routing:
             raise ProtocolError(f"site {site} holds unit {unit} already")
         return self._with_sharing(replace(before, holders=(*before.holders, site)), since)
 
-    def pass_token(self, unit: int, input_: int, site: int, since: int) -> Routing:
+    def pass_token(self, unit: Unit, input_: int, site: Site, since: int) -> Routing:
         """The same routing with the token of an input of a shared unit at another of its holders."""
         sharing = self._sharing(unit)
         if sharing is None or site not in sharing.holders:
@@ -107,7 +108,7 @@ class Routing:
         tokens = (*sharing.tokens[:input_], site, *sharing.tokens[input_ + 1 :])
         return self._with_sharing(replace(sharing, tokens=tokens), since)
 
-    def release(self, unit: int, site: int, since: int) -> Routing:
+    def release(self, unit: Unit, site: Site, since: int) -> Routing:
         """The same routing without one of the holders of a shared unit; what it stored, and its tokens, go to the first
         of those that stay."""
         sharing = self._sharing(unit)
@@ -117,18 +118,18 @@ class Routing:
         tokens = tuple(staying[0] if token == site else token for token in sharing.tokens)
         return self._with_sharing(replace(sharing, holders=staying, tokens=tokens), since)
 
-    def split(self, unit: int, since: int) -> Routing:
+    def split(self, unit: Unit, since: int) -> Routing:
         """The same routing with two units, where the one was, in place of one; those behind it count one more.
 
         >>> Routing(2, (0, 1)).split(1, since=5).holders
         (0, 1, 1)
         """
         directory = self.directories[self.fragment_of(unit)].split(unit)
-        shared = [replace(s, unit=s.unit + (s.unit > unit)) for s in self.shared]
-        shared += [replace(s, unit=unit + 1) for s in self.shared if s.unit == unit]
+        shared = [replace(s, unit=Unit(s.unit + (s.unit > unit))) for s in self.shared]
+        shared += [replace(s, unit=Unit(unit + 1)) for s in self.shared if s.unit == unit]
         return self._renumbered(directory, (*self.holders[: unit + 1], *self.holders[unit:]), shared, since)
 
-    def merge(self, unit: int, since: int) -> Routing:
+    def merge(self, unit: Unit, since: int) -> Routing:
         """The same routing with one unit in place of two buddies, which have to have the same holders and tokens."""
         before = self.directories[self.fragment_of(unit)]
         directory, buddy = before.merge(unit), before.buddy(unit)
@@ -137,7 +138,7 @@ class Routing:
         one, other = self._sharing(first), self._sharing(second)
         if self.holders_of(first) != self.holders_of(second) or (one and other and one.tokens != other.tokens):
             raise ProtocolError(f"units {unit} and {buddy} are at different sites and cannot be merged")
-        shared = [replace(s, unit=s.unit - (s.unit > second)) for s in self.shared if s.unit != second]
+        shared = [replace(s, unit=Unit(s.unit - (s.unit > second))) for s in self.shared if s.unit != second]
         return self._renumbered(directory, (*self.holders[:first], *self.holders[second:]), shared, since)
 
     def resized(self, sites: int, version: int, since: int) -> Routing:
@@ -153,7 +154,7 @@ class Routing:
         """
         if sites == self.sites:
             return self
-        holders: list[int] = []
+        holders: list[Site] = []
         for low, high in (directory.range for directory in self.directories):
             holders += _resized(self.holders[low:high], self.sites, sites)
         shared = []
@@ -165,15 +166,16 @@ class Routing:
                 shared.append(SharedUnit(sharing.unit, staying, tokens))
         return Routing(sites, tuple(holders), version, since, self.directories, tuple(shared))
 
-    def ranges_of(self, site: int) -> Ranges:
+    def ranges_of(self, site: Site) -> Ranges:
         """The units of one site.
 
         >>> Routing(2, (0, 1, 1, 0)).ranges_of(0)
         ((0, 1), (3, 4))
         """
-        return ranges(np.flatnonzero(np.array(self.holders) == site).tolist())
+        units: np.ndarray = np.flatnonzero(np.array(self.holders) == site)
+        return ranges(units.tolist())
 
-    def held(self, fragments: Sequence[int] = (0,)) -> list[np.ndarray]:
+    def held(self, fragments: Sequence[Fragment] = (Fragment(0),)) -> list[np.ndarray]:
         """The units of some fragments by site, in one pass over all of them.
 
         >>> Routing(3, (0, 2, 2, 0)).held()
@@ -184,7 +186,7 @@ class Routing:
         order = np.argsort(holders, kind="stable")
         return np.split(units[order], np.searchsorted(holders[order], np.arange(1, self.sites)))
 
-    def _sharing(self, unit: int) -> SharedUnit | None:
+    def _sharing(self, unit: Unit) -> SharedUnit | None:
         return next((sharing for sharing in self.shared if sharing.unit == unit), None)
 
     def _with_sharing(self, sharing: SharedUnit, since: int) -> Routing:
@@ -196,12 +198,14 @@ class Routing:
         return replace(self, holders=first, shared=shared, version=self.version + 1, since=since)
 
     def _renumbered(
-        self, directory: Directory, holders: tuple[int, ...], shared: Sequence[SharedUnit], since: int
+        self, directory: Directory, holders: tuple[Site, ...], shared: Sequence[SharedUnit], since: int
     ) -> Routing:
         """With another directory in place of the one with the same first unit; what is behind it is renumbered."""
         more = len(holders) - self.units
         directories = tuple(
-            directory if d.first == directory.first else replace(d, first=d.first + more * (d.first > directory.first))
+            directory
+            if d.first == directory.first
+            else replace(d, first=Unit(d.first + more * (d.first > directory.first)))
             for d in self.directories
         )
         version = self.version + 1
@@ -214,7 +218,7 @@ def _in_order(shared: Sequence[SharedUnit]) -> tuple[SharedUnit, ...]:
     return tuple(sorted(shared, key=lambda sharing: sharing.unit))
 
 
-def _resized(holders: Sequence[int], before: int, sites: int) -> list[int]:
+def _resized(holders: Sequence[Site], before: int, sites: int) -> list[Site]:
     """A fragment's units at another number of sites."""
     held: list[list[int]] = [[] for _ in range(max(sites, before))]
     for place, holder in enumerate(holders):
@@ -224,7 +228,7 @@ def _resized(holders: Sequence[int], before: int, sites: int) -> list[int]:
     else:
         free, takers = [place for places in held[sites:] for place in places], range(sites)
     resized, remaining = list(holders), iter(sorted(free))
-    for site, count in zip(takers, _shares([len(held[site]) for site in takers], len(free)), strict=True):
+    for site, count in zip(map(Site, takers), _shares([len(held[site]) for site in takers], len(free)), strict=True):
         for place in islice(remaining, count):
             resized[place] = site
     return resized

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sluice.model.directory import HASH_SPACE
+from sluice.model.ids import InputNumber, Site
 from sluice.model.routing import Routing
 from sluice.model.unit_ranges import Ranges, divide, numbers, unite
 
@@ -50,7 +51,7 @@ class SegmentRef:
     file: str
     offset: int
     length: int
-    input: int
+    input: InputNumber
     rows: int
     earliest: int
     middle: int
@@ -149,7 +150,7 @@ def reassign(manifests: tuple[Manifest, ...], routing: Routing) -> tuple[Manifes
     Runs whose units all stay are left as they are. Most runs of a site are of the same units: those are divided once.
     """
     holders = np.array(routing.holders)
-    divided: dict[Ranges, dict[int, Ranges]] = {}
+    divided: dict[Ranges, dict[Site, Ranges]] = {}
     staying: list[list[RunRef]] = [[] for _ in range(max(routing.sites, len(manifests)))]
     arriving: list[list[RunRef]] = [[] for _ in staying]
     for site, manifest in enumerate(manifests):

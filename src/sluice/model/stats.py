@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sluice.model.ids import Site
+
 
 @dataclass(frozen=True)
 class TaskSeconds:
@@ -73,7 +75,7 @@ class OperatorRows(NamedTuple):
 class SiteStats:
     """What a site did in an epoch, and what it holds after it."""
 
-    site: int
+    site: Site
     executor: str
     units: int
     rows_in: int = 0

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 import numpy as np
 
-Ranges = tuple[tuple[int, int], ...]
+from sluice.model.ids import Site, Unit
+
+Ranges = tuple[tuple[Unit, Unit], ...]
 """Half-open ranges of units, ascending and disjoint."""
 
 
-def ranges(units: Iterable[int]) -> Ranges:
+def ranges(units: Iterable[Unit]) -> Ranges:
     """Ascending units as ranges.
 
     >>> ranges([1, 2, 3, 7])
@@ -22,7 +25,16 @@ def ranges(units: Iterable[int]) -> Ranges:
             out[-1] = (out[-1][0], unit + 1)
         else:
             out.append((unit, unit + 1))
-    return tuple(out)
+    return cast(Ranges, tuple(out))
+
+
+def only(unit: Unit) -> Ranges:
+    """One unit.
+
+    >>> only(Unit(3))
+    ((3, 4),)
+    """
+    return ((unit, Unit(unit + 1)),)
 
 
 def intersect(a: Ranges, b: Ranges) -> Ranges:
@@ -31,7 +43,7 @@ def intersect(a: Ranges, b: Ranges) -> Ranges:
     >>> intersect(((0, 4), (6, 9)), ((2, 7),))
     ((2, 4), (6, 7))
     """
-    out: list[tuple[int, int]] = []
+    out: list[tuple[Unit, Unit]] = []
     i = j = 0
     while i < len(a) and j < len(b):
         low, high = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
@@ -50,7 +62,7 @@ def unite(a: Ranges, b: Ranges) -> Ranges:
     >>> unite(((0, 2),), ((2, 3), (5, 6)))
     ((0, 3), (5, 6))
     """
-    out: list[tuple[int, int]] = []
+    out: list[tuple[Unit, Unit]] = []
     for low, high in sorted(a + b):
         if out and low <= out[-1][1]:
             out[-1] = (out[-1][0], max(high, out[-1][1]))
@@ -65,7 +77,7 @@ def subtract(a: Ranges, b: Ranges) -> Ranges:
     >>> subtract(((0, 4), (6, 7)), ((2, 3), (6, 9)))
     ((0, 2), (3, 4))
     """
-    out: list[tuple[int, int]] = []
+    out: list[tuple[Unit, Unit]] = []
     at = 0
     for low, high in a:
         while at < len(b) and b[at][0] < high:
@@ -86,7 +98,7 @@ def numbers(units: Ranges) -> np.ndarray:
     return np.concatenate([np.arange(low, high) for low, high in units]) if units else np.arange(0)
 
 
-def divide(units: Ranges, holders: np.ndarray) -> dict[int, Ranges]:
+def divide(units: Ranges, holders: np.ndarray) -> dict[Site, Ranges]:
     """The units by the site that owns each, where there is any.
 
     >>> divide(((0, 2), (4, 7)), np.array([0, 0, 0, 0, 1, 1, 0]))
@@ -98,7 +110,7 @@ def divide(units: Ranges, holders: np.ndarray) -> dict[int, Ranges]:
     sites = holders[each]
     starts = np.flatnonzero((np.diff(each, prepend=-2) != 1) | (np.diff(sites, prepend=-2) != 0))
     ends = np.append(starts[1:], len(each)) - 1
-    found: dict[int, list[tuple[int, int]]] = {}
+    found: dict[Site, list[tuple[Unit, Unit]]] = {}
     for site, low, last in zip(sites[starts].tolist(), each[starts].tolist(), each[ends].tolist(), strict=True):
         found.setdefault(site, []).append((low, last + 1))
     return {site: tuple(parts) for site, parts in found.items()}

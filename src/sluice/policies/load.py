@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sluice.model.actions import Action, Move
+from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 from sluice.policies.pairing import Pairs, first_of_each
 
@@ -96,7 +97,7 @@ def fitting(unit_rows: np.ndarray, busy: np.ndarray, rows: np.ndarray, pairs: Pa
     return fits
 
 
-def explained(unit: int, donor: int, receiver: int, gives: float, gets: float, share: float, unknown: bool) -> str:
+def explained(unit: Unit, donor: Site, receiver: Site, gives: float, gets: float, share: float, unknown: bool) -> str:
     part = f"{100 * share:.3g} %" if share >= 0.001 else "under 0.1 %"
     speed = f", and is taken to cost site {receiver}, which had no rows, as much" if unknown else ""
     return (

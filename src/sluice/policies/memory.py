@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sluice.model.actions import Action, Move
+from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 from sluice.policies.pairing import Pairs, first_of_each
 
@@ -71,12 +72,12 @@ class MemoryBalancing:
         )
 
 
-def explained(unit: int, donor: int, receiver: int, gives: float, gets: float, size: float, spilled: bool) -> str:
+def explained(unit: Unit, donor: Site, receiver: Site, gives: float, gets: float, size: float, spilled: bool) -> str:
     lies = " on disk" if spilled else ""
     return f"{standing(donor, gives)}, {standing(receiver, gets)}; unit {unit} has {in_bytes(size)}{lies}"
 
 
-def standing(site: int, excess: float) -> str:
+def standing(site: Site, excess: float) -> str:
     return f"site {site} is {in_bytes(-excess)} short" if excess < 0 else f"site {site} has {in_bytes(excess)} free"
 
 

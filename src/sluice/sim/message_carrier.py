@@ -9,6 +9,7 @@ from functools import partial
 from sluice.control.loop import ControlLoop
 from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause, Restart, Transfer
 from sluice.control.moves import MoveInFlight
+from sluice.model import ids
 from sluice.sim import core
 from sluice.sim.event_queue import Agenda
 from sluice.sim.network import Network
@@ -22,9 +23,9 @@ class TimedMove:
     """A move: when it was decided and why, and when it was done (None: the simulation ended before)."""
 
     time: float
-    unit: int
-    source: int
-    target: int
+    unit: ids.Unit
+    source: ids.Site
+    target: ids.Site
     reason: str
     done: float | None = None
 
@@ -41,7 +42,7 @@ class MessageCarrier:
         self.producers = range(len(sites))
         self.moves: list[TimedMove] = []
         self._routings = [ProducerRouting(row["owner"], row["stalled"]) for row in world.route]
-        self._last: dict[int, int] = {}
+        self._last: dict[ids.Unit, int] = {}
         """The place of each unit's last move among all."""
 
     def clock(self) -> float:
@@ -93,7 +94,7 @@ class MessageCarrier:
 
         self.sites[move.source].when_dry(producer, behind, hear)
 
-    def _restart(self, loop: ControlLoop, unit: int, site: int) -> None:
+    def _restart(self, loop: ControlLoop, unit: ids.Unit, site: ids.Site) -> None:
         for producer, routing in enumerate(self._routings):
             routing.restart(unit, site)
             core.unstall(self.world, self.costs, producer, unit, site)

@@ -10,6 +10,7 @@ import numpy as np
 
 from sluice.control.loop import ControlLoop
 from sluice.model.errors import ScenarioError
+from sluice.model.ids import Unit
 from sluice.model.routing import Routing
 from sluice.policies import Policy
 from sluice.policies.static import Static
@@ -76,7 +77,7 @@ class Simulation:
             raise ScenarioError("a river has no units to move: it runs with the policy static alone")
         self.scenario, self.policy, self.agenda = scenario, policy, Agenda()
         hardware, kind = scenario.hardware, EXCHANGES[scenario.exchange]
-        holders = np.repeat(np.arange(scenario.sites), scenario.units_per_site)
+        holders: np.ndarray = np.repeat(np.arange(scenario.sites), scenario.units_per_site)
         bins = max(1, math.ceil(scenario.seconds / scenario.interval - 1e-9))
         self.cluster = world(scenario.sites, holders, hardware, kind, scenario.buffer, bins, scenario.seed)
         self.costs = _costs(scenario, kind)
@@ -86,7 +87,7 @@ class Simulation:
             for number in range(scenario.sites)
         ]
         for unit, site in enumerate(holders):
-            self.sites[site].hold(unit, scenario.unit_bytes)
+            self.sites[site].hold(Unit(unit), scenario.unit_bytes)
         network = Network(self.agenda, scenario.sites, hardware.link_rate, hardware.cross_rate)
         self.carrier = MessageCarrier(self.cluster, self.costs, self.agenda, network, self.sites, scenario.unit_bytes)
         self.reports = SiteReports(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sluice.model.ids import Unit
 from sluice.sim import core
 from sluice.sim.event_queue import Agenda
 from sluice.sim.hardware import Hardware
@@ -33,7 +34,7 @@ class Disk:
 class Pending:
     """Process all input of a unit that was put aside."""
 
-    unit: int
+    unit: Unit
 
 
 Need = Cpu | Disk | Pending
@@ -57,7 +58,7 @@ class Site:
         """`sets_aside`: it has the buffers of section 6.1, to which in-flight input can go when a unit has to leave."""
         self.number, self.world, self.costs, self.hardware, self.agenda = number, world, costs, hardware, agenda
         self.residence = Residence(hardware.memory)
-        self.sizes: dict[int, int] = {}
+        self.sizes: dict[Unit, int] = {}
         self.sets_aside = sets_aside
         self._rng = rng
         self._inbox: deque[Message] = deque()
@@ -90,7 +91,7 @@ class Site:
 
         self.post(look)
 
-    def expect_to_leave(self, unit: int) -> None:
+    def expect_to_leave(self, unit: Unit) -> None:
         """A unit that is to move should not be spilled just before."""
         self.residence.defer(unit)
 
@@ -130,13 +131,13 @@ class Site:
 
     # --- state ---
 
-    def hold(self, unit: int, size: int) -> None:
+    def hold(self, unit: Unit, size: int) -> None:
         """A unit's state is here from now on, in memory."""
         self.sizes[unit] = size
         self.residence.arrive(unit, size)
         self.world.unit["resident"][unit] = True
 
-    def extract(self, unit: int, done: Callable[[], None]) -> Task:
+    def extract(self, unit: Unit, done: Callable[[], None]) -> Task:
         """Takes a unit's state out, with all its input processed; one on disk is read first. Its memory is free from
         then on: the state is in the hands of the network."""
         size = self.sizes[unit]
@@ -151,7 +152,7 @@ class Site:
         del self.sizes[unit]
         done()
 
-    def install(self, unit: int, size: int, done: Callable[[], None]) -> Task:
+    def install(self, unit: Unit, size: int, done: Callable[[], None]) -> Task:
         yield Cpu(self._handling(size))
         self.hold(unit, size)
         done()
@@ -175,14 +176,14 @@ class Site:
             self.agenda.at(due, lambda: self.post(lambda: None))
         return None
 
-    def _spill(self, unit: int) -> Task:
+    def _spill(self, unit: Unit) -> Task:
         size = self.sizes[unit]
         yield Cpu(self._handling(size))
         yield Disk(self._seek() + size / self.hardware.disk_rate)
         self.residence.spilled(unit)
         self.world.unit["resident"][unit] = False
 
-    def _fetch(self, unit: int) -> Task:
+    def _fetch(self, unit: Unit) -> Task:
         size = self.sizes[unit]
         began = self.agenda.now
         yield Disk(self._read(unit, size))
@@ -192,7 +193,7 @@ class Site:
         if self.world.unit["pending"][unit]:
             yield Pending(unit)
 
-    def _read(self, unit: int, size: int) -> float:
+    def _read(self, unit: Unit, size: int) -> float:
         """Seconds to read a unit's state and the run of its input."""
         waiting = self.world.unit[unit]
         run = int(waiting["pending"]) * self.hardware.tuple_bytes - int(waiting["unwritten"])

@@ -1,7 +1,7 @@
 """Pinning sites to executors: a small cached DataFrame, one partition a site, each cached on the site's executor.
 
-It stands left of a cogroup, and Spark runs every cogroup task where that partition is cached. A site's token is a
-number whose Spark hash falls on the site's partition, so sites and partitions are one to one.
+It stands left of a cogroup, and Spark runs every cogroup task where that partition is cached. A site's key is a number
+whose Spark hash falls on the site's partition, so sites and partitions are one to one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.control.placement import Executor, spread
 from sluice.model.errors import FlowError
+from sluice.model.ids import Site, SiteKey
 from sluice.model.version import VERSION
 from sluice.spark.executors import placed_tasks
 from sluice.state.workspace import Workspace
@@ -27,7 +28,7 @@ class Anchors:
     """The sites on their executors: ids as Spark has them, and the processes that said they are there."""
 
     frame: DataFrame
-    tokens: tuple[int, ...]
+    site_keys: tuple[SiteKey, ...]
     homes: tuple[str | None, ...]
     processes: tuple[str, ...]
 
@@ -44,22 +45,22 @@ def place(session: SparkSession, count: int, executors: Sequence[Executor], befo
     homes = spread([*held, *[None] * (count - len(held))], executors)
     if before and homes == before.homes:
         return before
-    tokens = before.tokens if before and len(before.tokens) == count else _tokens(session, count)
+    site_keys = before.site_keys if before and len(before.site_keys) == count else _site_keys(session, count)
     for _ in range(_ATTEMPTS):
-        anchors = _placed(session, tokens, homes, {e.id: e for e in executors})
+        anchors = _placed(session, site_keys, homes, {e.id: e for e in executors})
         if anchors.even:
             return anchors
         anchors.frame.unpersist()  # tasks went elsewhere, because their executors were busy for too long
-    return _placed(session, tokens, homes, {e.id: e for e in executors})
+    return _placed(session, site_keys, homes, {e.id: e for e in executors})
 
 
 def let_go(
     session: SparkSession, processes: Sequence[str], executors: Sequence[Executor], workspace: Workspace
 ) -> None:
     """Have executors remove what they still have of sites that are on others now; there is a process for each site."""
-    held: dict[str, set[int]] = {}
+    held: dict[str, set[Site]] = {}
     for site, process in enumerate(processes):
-        held.setdefault(process, set()).add(site)
+        held.setdefault(process, set()).add(Site(site))
 
     def clean(_: Any) -> Any:
         from sluice.state.workspace import executor
@@ -71,7 +72,7 @@ def let_go(
 
 
 def _placed(
-    session: SparkSession, tokens: tuple[int, ...], homes: tuple[str | None, ...], executors: dict[str, Executor]
+    session: SparkSession, site_keys: tuple[SiteKey, ...], homes: tuple[str | None, ...], executors: dict[str, Executor]
 ) -> Anchors:
     """Caches each partition by a task on its executor, which also sees that the Python there has what a site needs."""
 
@@ -86,8 +87,8 @@ def _placed(
             yield str(problem), ""
 
     some = uuid.uuid4().int >> 66  # Spark takes two frames of one plan for the same and would cache them once
-    rows = session.range(some, some + 1, 1, 1).selectExpr(f"explode(array({', '.join(map(str, tokens))})) AS site")
-    frame = rows.repartition(len(tokens), "site").cache()
+    rows = session.range(some, some + 1, 1, 1).selectExpr(f"explode(array({', '.join(map(str, site_keys))})) AS site")
+    frame = rows.repartition(len(site_keys), "site").cache()
     context = session.sparkContext
     tasks = placed_tasks(context, [executors[home] if home else None for home in homes], beside=frame.rdd)
     try:
@@ -96,7 +97,7 @@ def _placed(
     except BaseException:
         frame.unpersist()
         raise
-    return Anchors(frame, tokens, homes, tuple(process for _, process in found))
+    return Anchors(frame, site_keys, homes, tuple(process for _, process in found))
 
 
 def _check_versions(found: set[str], python: str) -> None:
@@ -108,14 +109,14 @@ def _check_versions(found: set[str], python: str) -> None:
         )
 
 
-def _tokens(session: SparkSession, count: int) -> tuple[int, ...]:
+def _site_keys(session: SparkSession, count: int) -> tuple[SiteKey, ...]:
     """One number a site whose hash falls on that site's partition."""
     found: dict[int, int] = {}
     start, step = 0, 100 * count
     while len(found) < count:
         sites = f"transform(sequence({start}, {start + step - 1}), n -> pmod(hash(n), {count}))"
         rows = session.sql(f"SELECT {sites} FROM VALUES (0)").collect()  # of constants: Spark folds it without a job
-        for token, site in enumerate(rows[0][0], start):
-            found.setdefault(site, token)
+        for number, site in enumerate(rows[0][0], start):
+            found.setdefault(site, number)
         start += step
-    return tuple(found[i] for i in range(count))
+    return tuple(SiteKey(found[i]) for i in range(count))

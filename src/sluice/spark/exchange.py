@@ -18,6 +18,7 @@ from sluice.engine.site import SiteTask
 from sluice.engine.split import SplitTask
 from sluice.model.codec import decode
 from sluice.model.errors import SluiceError
+from sluice.model.ids import Level, SiteKey
 from sluice.model.reports import SiteReport
 from sluice.spark.anchors import let_go, place
 from sluice.spark.executors import Cluster, placed_tasks
@@ -56,12 +57,12 @@ class Sites:
         self.session.conf.set("spark.sql.shuffle.partitions", count)
 
     @property
-    def tokens(self) -> tuple[int, ...]:
-        return self.anchors.tokens
+    def site_keys(self) -> tuple[SiteKey, ...]:
+        return self.anchors.site_keys
 
     @property
     def count(self) -> int:
-        return len(self.anchors.tokens)
+        return len(self.anchors.site_keys)
 
     def follow(self, workspace: Workspace, ran_on: Sequence[str]) -> str:
         """Between epochs: spread the sites anew if executors came or went, and have nobody keep the state of sites that
@@ -96,7 +97,7 @@ class Sites:
             return ""
         before.frame.unpersist()
         self.session.conf.set("spark.sql.shuffle.partitions", count)
-        if count == len(before.tokens):
+        if count == len(before.site_keys):
             moved = sum(a != b for a, b in zip(before.homes, self.anchors.homes, strict=True))
             return f"{changes(known, executors)}; sites on another one: {moved}"
         known, self.counted_with = self.counted_with, executors
@@ -129,7 +130,7 @@ class Sites:
         return run
 
     def _job(self, batch: DataFrame | None, split: SplitTask, site: SiteTask) -> DataFrame:
-        def at_level(level: int) -> Any:
+        def at_level(level: Level) -> Any:
             def at_site(key: tuple[Any, ...], anchor: pa.Table, blobs: pa.Table) -> pa.Table:
                 return site(level, key[0].as_py(), blobs)
 
@@ -145,7 +146,7 @@ class Sites:
             blobs = batch.coalesce(self.session.sparkContext.defaultParallelism).mapInArrow(map_side, BLOBS_DDL)
         for level in range(site.plan.levels):
             together = self.anchors.frame.groupBy("site").cogroup(blobs.groupBy("site"))
-            blobs = together.applyInArrow(at_level(level), BLOBS_DDL)
+            blobs = together.applyInArrow(at_level(Level(level)), BLOBS_DDL)
         return blobs
 
     def close(self, workspace: Workspace) -> None:

@@ -140,7 +140,7 @@ class RunningQuery:
                 why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on)
                 files = files_of_batch(self.spark, self.sources)
                 exchange = with_all_files(self.sites.exchange(batch), files, self.sources)
-                self.epochs.run(number, self.sites.tokens, exchange, why)
+                self.epochs.run(number, self.sites.site_keys, exchange, why)
             self._last_epoch = time.monotonic()
         except Py4JJavaError as failure:
             if _INTERRUPTED not in str(failure.java_exception):
@@ -183,7 +183,7 @@ class RunningQuery:
             context.setJobGroup(f"sluice-{self.query}", "input that waits")
             with self._turn:
                 why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on)
-                return self.epochs.catch_up(self.sites.tokens, self.sites.exchange(None), why)
+                return self.epochs.catch_up(self.sites.site_keys, self.sites.exchange(None), why)
         except BaseException as failure:
             if not self._stopping.is_set():
                 log.info("query %s ends, because an epoch for input that waits failed: %s", self.query, failure)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from sluice.model.ids import InputNumber
 from sluice.model.state import Manifest, RunRef
 from sluice.model.unit_ranges import Ranges, intersect, subtract
 
@@ -33,7 +34,7 @@ class EpochRuns:
         """What this epoch has written, state and input that waits, in that order."""
         return tuple(self._new)
 
-    def take_waiting(self, input_: int, units: Ranges) -> list[RunRef]:
+    def take_waiting(self, input_: InputNumber, units: Ranges) -> list[RunRef]:
         """The rows of some units that waited, the oldest epoch's first; they wait no longer."""
         taken: list[RunRef] = []
         left: list[RunRef] = []

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from sluice.kernels.probe import Run
 from sluice.model.directory import Directory
+from sluice.model.ids import InputNumber
 from sluice.model.state import SegmentRef
 from sluice.model.unit_ranges import Ranges, intersect
 from sluice.state.segment import Layout
@@ -44,19 +45,19 @@ class Holdings:
     """What a site holds at one level: the state of these `units`, by input. Inputs have the directory of their
     fragment."""
 
-    layouts: Mapping[int, InputLayouts]
+    layouts: Mapping[InputNumber, InputLayouts]
     units: Ranges
-    directories: Mapping[int, Directory]
+    directories: Mapping[InputNumber, Directory]
 
     @cached_property
     def unit_numbers(self) -> int:
         """How many entries an array needs to have one for each unit, by its number."""
         return max(directory.range[1] for directory in self.directories.values())
 
-    def units_of(self, input_: int) -> Ranges:
+    def units_of(self, input_: InputNumber) -> Ranges:
         """The units held of an input's fragment."""
         return intersect(self.units, (self.directories[input_].range,))
 
-    def layout_of(self, input_: int, pending: bool) -> Layout:
+    def layout_of(self, input_: InputNumber, pending: bool) -> Layout:
         """What the segments of an input hold."""
         return self.layouts[input_].pending if pending else self.layouts[input_].state

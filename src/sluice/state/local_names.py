@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from sluice.model.ids import Unit
+
 SUFFIX, PAGE = ".arrow", "@"
 _NAME = re.compile(
     rf"(?P<segment>[^.{PAGE}]+)({PAGE}(?P<unit>\d+))?\.(?P<rows>\d+)\.(?P<checksum>[0-9a-f]{{16}}){SUFFIX}"
 )
-WHOLE = -1
+WHOLE = Unit(-1)
 """In place of a unit: a segment in one file."""
 
 
@@ -25,12 +27,12 @@ class LocalName(NamedTuple):
     """The segment, the unit, the rows and the checksum of a file; a draft, or whatever else, has no checksum."""
 
     segment: str
-    unit: int
+    unit: Unit
     rows: int
     checksum: int | None
 
 
-def name_file(segment: str, unit: int, file: LocalFile) -> str:
+def name_file(segment: str, unit: Unit, file: LocalFile) -> str:
     """The name of a file.
 
     >>> name_file("s", WHOLE, LocalFile(7, 255, 1000)), name_file("s", 3, LocalFile(7, 255, 1000))
@@ -50,4 +52,5 @@ def parse_name(name: str) -> LocalName:
     match = _NAME.fullmatch(name)
     if match is None:
         return LocalName(name.partition(".")[0].partition(PAGE)[0], WHOLE, 0, None)
-    return LocalName(match["segment"], int(match["unit"] or WHOLE), int(match["rows"]), int(match["checksum"], 16))
+    unit = Unit(int(match["unit"] or WHOLE))
+    return LocalName(match["segment"], unit, int(match["rows"]), int(match["checksum"], 16))

@@ -16,20 +16,21 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sluice.model.errors import ProtocolError
+from sluice.model.ids import Unit
 
 
 @dataclass(frozen=True)
 class Spill:
     """Write a unit to disk and free its memory."""
 
-    unit: int
+    unit: Unit
 
 
 @dataclass(frozen=True)
 class Fetch:
     """Read a unit back, then process its pending input before anything else."""
 
-    unit: int
+    unit: Unit
 
 
 Task: TypeAlias = Spill | Fetch
@@ -61,9 +62,9 @@ class Residence:
         _not_negative(limit)
         self.limit = limit
         self.used = 0
-        self._sizes: dict[int, int] = {}
-        self._memory: dict[int, None] = {}
-        self._disk: dict[int, None] = {}
+        self._sizes: dict[Unit, int] = {}
+        self._memory: dict[Unit, None] = {}
+        self._disk: dict[Unit, None] = {}
         self.rotate_from = rotate_from
         self._asked: Task | None = None
 
@@ -73,12 +74,12 @@ class Residence:
         return max(0, self.limit - self.used)
 
     @property
-    def resident(self) -> tuple[int, ...]:
+    def resident(self) -> tuple[Unit, ...]:
         """Units in memory, the longest there first."""
         return tuple(self._memory)
 
     @property
-    def spilled_units(self) -> tuple[int, ...]:
+    def spilled_units(self) -> tuple[Unit, ...]:
         """Units on disk, the longest there first."""
         return tuple(self._disk)
 
@@ -91,7 +92,7 @@ class Residence:
         """For how long no rotation is due, whatever is on disk."""
         return max(0.0, self.rotate_from - now)
 
-    def is_resident(self, unit: int) -> bool:
+    def is_resident(self, unit: Unit) -> bool:
         """Whether the unit is here and in memory."""
         return unit in self._memory
 
@@ -106,7 +107,7 @@ class Residence:
         _not_negative(self.limit - size)
         self.limit -= size
 
-    def arrive(self, unit: int, size: int, resident: bool = True) -> None:
+    def arrive(self, unit: Unit, size: int, resident: bool = True) -> None:
         """A unit is held here from now on, last in the queue of those in memory or of those on disk."""
         _not_negative(size)
         if unit in self._sizes:
@@ -118,7 +119,7 @@ class Residence:
         else:
             self._disk[unit] = None
 
-    def leave(self, unit: int) -> None:
+    def leave(self, unit: Unit) -> None:
         """A unit has gone, wherever it was. What was asked for it is called off, and must not be reported."""
         size = self.size(unit)
         if unit in self._memory:
@@ -130,13 +131,13 @@ class Residence:
         if self._asked is not None and self._asked.unit == unit:
             self._asked = None
 
-    def defer(self, unit: int) -> None:
+    def defer(self, unit: Unit) -> None:
         """Spill this unit last, if it is in memory: it is about to leave."""
         if unit in self._memory and self._asked != Spill(unit):
             del self._memory[unit]
             self._memory[unit] = None
 
-    def grow(self, unit: int, size: int) -> None:
+    def grow(self, unit: Unit, size: int) -> None:
         """A unit's state has this size now, larger or smaller than before."""
         _not_negative(size)
         before = self.size(unit)
@@ -150,14 +151,14 @@ class Residence:
             self._asked = self._choose(now)
         return self._asked
 
-    def spilled(self, unit: int) -> None:
+    def spilled(self, unit: Unit) -> None:
         """The unit is on disk, its memory free."""
         self._close(Spill(unit))
         del self._memory[unit]
         self._disk[unit] = None
         self.used -= self._sizes[unit]
 
-    def fetched(self, unit: int, now: float, seconds: float) -> None:
+    def fetched(self, unit: Unit, now: float, seconds: float) -> None:
         """The unit is in memory since `now`; `seconds` is how long it took to read."""
         if not seconds >= 0:
             raise ProtocolError(f"unit {unit} cannot have been read in {seconds} seconds")
@@ -184,7 +185,7 @@ class Residence:
             raise ProtocolError(f"{report} is reported, but what was asked for is {self._asked}")
         self._asked = None
 
-    def size(self, unit: int) -> int:
+    def size(self, unit: Unit) -> int:
         """The bytes of a unit's state."""
         if unit not in self._sizes:
             raise ProtocolError(f"unit {unit} is not here")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from sluice.model.ids import InputNumber, Unit
 from sluice.model.state import RunRef
-from sluice.model.unit_ranges import Ranges, intersect
+from sluice.model.unit_ranges import intersect, only
 from sluice.state import compaction
 from sluice.state.compaction import Merge, choose_merges, choose_rewrites
 from sluice.state.epoch_runs import EpochRuns
@@ -27,12 +28,12 @@ class Rewriter:
         self._writer, self._tiers = writer, tiers
         self.merged_rows = 0
 
-    def merge(self, retention: Mapping[int, Retention], leaving: Sequence[int]) -> None:
+    def merge(self, retention: Mapping[InputNumber, Retention], leaving: Sequence[Unit]) -> None:
         """Merge what is due, but no runs of a unit that is about to leave: they may be copied already.
 
         An input has one merge an epoch, however large, and more as long as they are in proportion to its new rows.
         """
-        apart = {((unit, unit + 1),) for unit in leaving}
+        apart = {only(unit) for unit in leaving}
         staying = [run for run in self._runs.state if run.units not in apart]
         others = [*self._runs.waiting, *(run for run in self._runs.state if run.units in apart)]
         rewrites = choose_rewrites(staying, others)
@@ -44,15 +45,15 @@ class Rewriter:
             for merge in due:
                 self._carry_out(merge, input_, rules)
 
-    def set_apart(self, units: Sequence[int], retention: Mapping[int, Retention], allowance: float) -> None:
+    def set_apart(self, units: Sequence[Unit], retention: Mapping[InputNumber, Retention], allowance: float) -> None:
         """Give units that are about to leave segments of their own, so that their next site reads nothing else: as many
         as `allowance` bytes, at least one; the others have to wait."""
         for unit in units:
-            if allowance > 0 and intersect(self._holdings.units, ((unit, unit + 1),)):
+            if allowance > 0 and intersect(self._holdings.units, only(unit)):
                 for input_ in self._holdings.layouts:
                     allowance -= self._set_apart(input_, unit, retention[input_])
 
-    def _choose(self, input_: int, runs: Sequence[RunRef], rules: Retention) -> list[Merge]:
+    def _choose(self, input_: InputNumber, runs: Sequence[RunRef], rules: Retention) -> list[Merge]:
         new = sum(run.segment.length for run in self._runs.new if run.segment.input == input_)
         room = compaction.NEW_SHARE * new
         due: list[Merge] = []
@@ -63,7 +64,7 @@ class Rewriter:
                 break
         return due
 
-    def _carry_out(self, merge: Merge, input_: int, rules: Retention) -> None:
+    def _carry_out(self, merge: Merge, input_: InputNumber, rules: Retention) -> None:
         segments = {run.segment.id for run in merge.runs}
         pieces = [part for run in merge.runs for part in self._open_runs.open(run)]
         self._runs.remove(segments)
@@ -78,9 +79,9 @@ class Rewriter:
             new = NewSegment(input_, merged, self._holdings.units, level, merge.hashes)
             self._writer.write_pieces(new, merge.narrower)
 
-    def _set_apart(self, input_: int, unit: int, rules: Retention) -> int:
+    def _set_apart(self, input_: InputNumber, unit: Unit, rules: Retention) -> int:
         """Writes all rows of a unit as one segment, and takes them out of the others; returns its bytes."""
-        alone: Ranges = ((unit, unit + 1),)
+        alone = only(unit)
         new = (run for run in self._runs.new if not run.segment.pending)
         runs = [run for run in (*self._runs.state, *new) if run.segment.input == input_]
         shared = [run for run in runs if intersect(run.units, alone) and run.units != alone]

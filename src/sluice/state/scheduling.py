@@ -14,7 +14,7 @@ import numpy as np
 
 from sluice.model.clock import Clock
 from sluice.model.epoch import Times
-from sluice.model.unit_ranges import Ranges, numbers, ranges
+from sluice.model.unit_ranges import Ranges, numbers, only, ranges
 from sluice.state.paging import Fetch, Task
 from sluice.state.unit_pages import UnitPages
 
@@ -114,7 +114,7 @@ class UnitSchedule:
                     return
             if unit is not None:
                 first = False
-                yield ((unit, unit + 1),), newest[unit]
+                yield only(unit), newest[unit]
 
     def _page(self) -> Task | None:
         """Writes or reads what is next; nothing for units that have had their turn, unless memory is over its limit."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from sluice.kernels.probe import Run
 from sluice.model.epoch import Attempt
+from sluice.model.ids import InputNumber
 from sluice.model.state import ALL_HASHES, HashRange, Manifest, RunRef, SegmentRef
 from sluice.model.unit_ranges import Ranges, intersect
 from sluice.state import compaction
@@ -27,7 +28,7 @@ from sluice.state.unit_pages import UnitPages
 class NewSegment:
     """Rows that become a segment: of which input, units and range of hashes, and how often they were merged."""
 
-    input: int
+    input: InputNumber
     rows: Run
     units: Ranges
     level: int = 0

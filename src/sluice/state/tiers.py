@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from sluice.model.checksum import checksum
 from sluice.model.errors import ProtocolError, StorageError
+from sluice.model.ids import Unit
 from sluice.model.state import RunRef, SegmentRef
 from sluice.model.unit_ranges import numbers
 from sluice.state.local_files import LocalFiles
@@ -27,7 +28,7 @@ MEMORY, DISK = "memory", "disk"
 class Page(NamedTuple):
     """A unit's rows of a segment, and the tier that they belong to."""
 
-    unit: int
+    unit: Unit
     rows: int
     data: pa.Buffer
     tier: str
@@ -42,7 +43,7 @@ class Tiers:
         self.damaged_files = 0
         """Local files that were not what was written, and were dropped."""
         self._places = {MEMORY: memory, DISK: disk}
-        self._index: dict[str, dict[str, dict[int, LocalFile]]] = {}
+        self._index: dict[str, dict[str, dict[Unit, LocalFile]]] = {}
         """By tier and segment: each unit's page, or the one file under `WHOLE`."""
 
     def begin(self, needed: Iterable[str], sparing: str = " ") -> None:
@@ -81,12 +82,12 @@ class Tiers:
         """The rows and bytes of the one file that a segment lies in here, if it does."""
         return self._open(segment, WHOLE)
 
-    def page(self, segment: str, unit: int) -> pa.Buffer | None:
+    def page(self, segment: str, unit: Unit) -> pa.Buffer | None:
         """A unit's rows of a segment, if they lie here as a page."""
         found = self._open(segment, unit)
         return None if found is None else found[1]
 
-    def paged(self, segment: str) -> set[int]:
+    def paged(self, segment: str) -> set[Unit]:
         """The units that have a page of a segment here."""
         return {unit for tier in (MEMORY, DISK) for unit in self._files(tier).get(segment, {}) if unit != WHOLE}
 
@@ -105,11 +106,11 @@ class Tiers:
             self._write(segment, page.unit, file, page.data, page.tier)
             self.spilled_bytes += file.size if was_whole and page.tier == DISK else 0
 
-    def units(self, tier: str) -> set[int]:
+    def units(self, tier: str) -> set[Unit]:
         """The units that have pages in a tier."""
         return {unit for files in self._files(tier).values() for unit in files if unit != WHOLE}
 
-    def shift(self, unit: int, tier: str) -> None:
+    def shift(self, unit: Unit, tier: str) -> None:
         """Bring all pages of a unit to a tier."""
         other = DISK if tier == MEMORY else MEMORY
         for segment in [segment for segment, files in self._files(other).items() if unit in files]:
@@ -160,7 +161,7 @@ class Tiers:
                     column[unit] += files[unit].size
         return out[0], out[1]
 
-    def _files(self, tier: str) -> dict[str, dict[int, LocalFile]]:
+    def _files(self, tier: str) -> dict[str, dict[Unit, LocalFile]]:
         if tier not in self._index:
             raise ProtocolError("nobody has looked yet at what lies in the tiers")
         return self._index[tier]
@@ -175,7 +176,7 @@ class Tiers:
     def _bytes(self, tier: str) -> int:
         return sum(file.size for files in self._files(tier).values() for file in files.values())
 
-    def _open(self, segment: str, unit: int) -> tuple[int, pa.Buffer] | None:
+    def _open(self, segment: str, unit: Unit) -> tuple[int, pa.Buffer] | None:
         """A file's rows and bytes, as they were written: one that is damaged is dropped."""
         for tier in (MEMORY, DISK):
             file = self._files(tier).get(segment, {}).get(unit)
@@ -189,12 +190,12 @@ class Tiers:
                 self._drop_damaged(segment, unit, tier)
         return None
 
-    def _map(self, segment: str, unit: int, file: LocalFile, tier: str) -> pa.Buffer | None:
+    def _map(self, segment: str, unit: Unit, file: LocalFile, tier: str) -> pa.Buffer | None:
         """A file's bytes, None if it is damaged. A page on disk is read as a whole, so it is verified every time."""
         again = tier == DISK and unit != WHOLE
         return self._places[tier].map(name_file(segment, unit, file), file.checksum, again)
 
-    def _write(self, segment: str, unit: int, file: LocalFile, data: pa.Buffer, tier: str) -> str:
+    def _write(self, segment: str, unit: Unit, file: LocalFile, data: pa.Buffer, tier: str) -> str:
         """Writes a file, and says to which tier."""
         if tier == MEMORY:
             try:
@@ -203,7 +204,7 @@ class Tiers:
                 pass  # the tmpfs is full: less than siteMemory is there
         return self._replace(segment, unit, file, data, DISK)
 
-    def _replace(self, segment: str, unit: int, file: LocalFile, data: pa.Buffer, tier: str) -> str:
+    def _replace(self, segment: str, unit: Unit, file: LocalFile, data: pa.Buffer, tier: str) -> str:
         name = name_file(segment, unit, file)
         self._places[tier].write(name, [data])
         before = self._files(tier).get(segment, {}).get(unit)
@@ -212,7 +213,7 @@ class Tiers:
         self._files(tier).setdefault(segment, {})[unit] = file
         return tier
 
-    def _move(self, segment: str, unit: int, source: str, target: str) -> int:
+    def _move(self, segment: str, unit: Unit, source: str, target: str) -> int:
         file = self._files(source)[segment][unit]
         try:
             data = self._map(segment, unit, file, source)
@@ -228,14 +229,14 @@ class Tiers:
         self._places[source].delete(name_file(segment, unit, file))
         return file.size
 
-    def _drop_damaged(self, segment: str, unit: int, tier: str) -> None:
+    def _drop_damaged(self, segment: str, unit: Unit, tier: str) -> None:
         self.damaged_files += 1
         self._delete(segment, unit, tier)
 
-    def _delete(self, segment: str, unit: int, tier: str) -> None:
+    def _delete(self, segment: str, unit: Unit, tier: str) -> None:
         self._places[tier].delete(name_file(segment, unit, self._forget(segment, unit, tier)))
 
-    def _forget(self, segment: str, unit: int, tier: str) -> LocalFile:
+    def _forget(self, segment: str, unit: Unit, tier: str) -> LocalFile:
         files = self._files(tier)[segment]
         file = files.pop(unit)
         if not files:

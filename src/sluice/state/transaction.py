@@ -12,6 +12,7 @@ from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.epoch import Attempt, Queues
 from sluice.model.errors import ProtocolError
+from sluice.model.ids import InputNumber, Unit
 from sluice.model.state import Manifest, RunRef, SegmentRef, unit_bytes, unit_rows
 from sluice.model.unit_ranges import Ranges, intersect, numbers
 from sluice.state.durable import DurableSegments
@@ -51,7 +52,7 @@ class StateBefore:
     and the queues of units in memory and on disk, if there were any."""
 
     manifest: Manifest
-    retention: Mapping[int, Retention]
+    retention: Mapping[InputNumber, Retention]
     arriving: tuple[SegmentRef, ...] = ()
     queues: Queues | None = None
 
@@ -105,7 +106,7 @@ class Transaction:
         self._phase = _Phase.BETWEEN_TURNS
         self._turn: Ranges = ()
         self._turn_bytes = 0
-        self._added: dict[int, list[Run]] = {}
+        self._added: dict[InputNumber, list[Run]] = {}
 
     def pending_bytes(self) -> np.ndarray:
         """The bytes of each unit's pending rows."""
@@ -120,7 +121,7 @@ class Transaction:
         self._expect(_Phase.BETWEEN_TURNS, "a turn begins")
         self._phase, self._turn, self._turn_bytes = _Phase.IN_TURN, units, 0
 
-    def runs(self, input_: int, span: tuple[int, int] | None) -> list[Run]:
+    def runs(self, input_: InputNumber, span: tuple[int, int] | None) -> list[Run]:
         """The runs of an input's state with rows inside a time span, opened where they lie."""
         self._expect(_Phase.IN_TURN, "state is read")
         if span is None:
@@ -132,13 +133,13 @@ class Transaction:
             for part in self._open_runs.open(self._in_turn(run))
         ]
 
-    def take_pending(self, input_: int) -> list[Run]:
+    def take_pending(self, input_: InputNumber) -> list[Run]:
         """The rows of one input that waited for this turn, the oldest epoch's first; they wait no longer."""
         self._expect(_Phase.IN_TURN, "input that waits is taken")
         taken = self._runs.take_waiting(input_, self._turn)
         return [part for run in taken for part in self._open_runs.open(run)]
 
-    def stage(self, input_: int, run: Run) -> None:
+    def stage(self, input_: InputNumber, run: Run) -> None:
         """Add new rows of one input to the state, except those that can match nothing any more."""
         self._expect(_Phase.IN_TURN, "state is added")
         keep_from = self._retention[input_].keep_from
@@ -157,13 +158,13 @@ class Transaction:
             for unit in units:  # one, where units are paged
                 self.pages.grow(unit, self._turn_bytes // len(units))
 
-    def postpone(self, units: Ranges, input_: int, run: Run) -> None:
+    def postpone(self, units: Ranges, input_: InputNumber, run: Run) -> None:
         """Keep new rows of some units for a later epoch: it was not their turn."""
         self._expect(_Phase.BETWEEN_TURNS, "input is postponed")
         self._writer.write(NewSegment(input_, run, units, pending=True))
 
     def commit(
-        self, retention: Mapping[int, Retention], leaving: Sequence[int] = (), allowance: float = float("inf")
+        self, retention: Mapping[InputNumber, Retention], leaving: Sequence[Unit] = (), allowance: float = float("inf")
     ) -> Manifest:
         """Merge what is due, make the new segments durable in one file, settle the tiers; the state from now on.
 

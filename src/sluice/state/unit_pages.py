@@ -15,6 +15,7 @@ from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.epoch import Queues
 from sluice.model.errors import ProtocolError
+from sluice.model.ids import Level, Site, Unit
 from sluice.model.reports import PageEvent
 from sluice.model.state import RunRef, unit_bytes
 from sluice.model.unit_ranges import numbers, ranges
@@ -50,12 +51,12 @@ class UnitPages:
         return tuple(self._events)
 
     @property
-    def resident_units(self) -> tuple[int, ...]:
+    def resident_units(self) -> tuple[Unit, ...]:
         """Units in memory, the longest there first."""
         return self._machine.resident
 
     @property
-    def spilled_units(self) -> tuple[int, ...]:
+    def spilled_units(self) -> tuple[Unit, ...]:
         """Units on disk, the longest there first; none while no units are paged."""
         return () if self._residence is None else self._residence.spilled_units
 
@@ -69,7 +70,7 @@ class UnitPages:
         """When the next rotation can begin, by this piece's clock; None while nothing is on disk."""
         return self._machine.due
 
-    def is_resident(self, unit: int) -> bool:
+    def is_resident(self, unit: Unit) -> bool:
         """Whether a unit is in memory."""
         return self._machine.is_resident(unit)
 
@@ -113,7 +114,7 @@ class UnitPages:
             self._machine.grow(unit, round(sizes[unit]))
         self._relieve()
 
-    def grow(self, unit: int, size: int) -> None:
+    def grow(self, unit: Unit, size: int) -> None:
         """A unit's state is larger by so many bytes."""
         self._machine.grow(unit, self._machine.size(unit) + size)
 
@@ -132,7 +133,7 @@ class UnitPages:
             raise ProtocolError("there is no rotation to wait for: no unit is on disk")
         self._clock.sleep(max(0.0, self.due - self._clock.monotonic()))
 
-    def queues(self, site: int, level: int) -> Queues | None:
+    def queues(self, site: Site, level: Level) -> Queues | None:
         """The queues to go on with, until all has been in memory again with some room to spare."""
         now = self._residence
         if now is None or (not now.spilled_units and now.used <= ROOMY * now.limit):
@@ -141,7 +142,8 @@ class UnitPages:
 
     def open(self, run: RunRef, whole: RunRef) -> list[Run]:
         """A run, page by page. If one is missing here, all that is held of the segment, the `whole`, is laid out."""
-        return [page for unit in numbers(run.units).tolist() for page in self._open_page(run, unit, whole)]
+        alone = (RunRef(run.segment, ((unit, unit + 1),)) for unit in numbers(run.units).tolist())
+        return [page for one in alone for page in self._open_page(one, whole)]
 
     def lay_out(self, run: RunRef, rows: Run) -> None:
         """Lay a run out in pages, in memory or on disk as its units are."""
@@ -153,7 +155,7 @@ class UnitPages:
             raise ProtocolError("the units of this site are not paged: all state fits into memory")
         return self._residence
 
-    def _spill(self, unit: int) -> None:
+    def _spill(self, unit: Unit) -> None:
         residence = self._machine
         limit, used = residence.limit, residence.used
         over = f"{used:,} bytes of state in memory, {limit:,} allowed"
@@ -162,7 +164,7 @@ class UnitPages:
         self._tiers.shift(unit, DISK)
         residence.spilled(unit)
 
-    def _fetch(self, unit: int) -> None:
+    def _fetch(self, unit: Unit) -> None:
         started = self._clock.monotonic()
         self._tiers.shift(unit, MEMORY)
         now = self._clock.monotonic()
@@ -207,15 +209,16 @@ class UnitPages:
                 tier = MEMORY if self._machine.is_resident(unit) else DISK
                 yield Page(unit, len(part), self._reader.encode(run.segment, part), tier)
 
-    def _open_page(self, run: RunRef, unit: int, whole: RunRef) -> list[Run]:
-        alone = RunRef(run.segment, ((unit, unit + 1),))
+    def _open_page(self, alone: RunRef, whole: RunRef) -> list[Run]:
+        """A run of one unit."""
         if not alone.rows:
             return []
-        page = self._reader.read_page(run.segment, unit, alone.rows)
+        ref, unit = alone.segment, alone.units[0][0]
+        page = self._reader.read_page(ref, unit, alone.rows)
         if page is None:
             self._cut(whole)
-            page = self._reader.read_page(run.segment, unit, alone.rows)
+            page = self._reader.read_page(ref, unit, alone.rows)
         if page is None:  # another attempt at this epoch has moved it between the two steps
-            directory = self._holdings.directories[run.segment.input]
+            directory = self._holdings.directories[ref.input]
             return parts(joined_run(self._reader.fetch(alone)), alone.units, directory)
         return [page]

@@ -19,6 +19,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from sluice.model.ids import Site
 from sluice.state.private import belongs_to_us, private_directory
 
 _NAME = re.compile(
@@ -85,7 +86,7 @@ class Workspace:
         for path in self._directories():
             shutil.rmtree(path, ignore_errors=True)
 
-    def let_go(self, sites: Collection[int]) -> None:
+    def let_go(self, sites: Collection[Site]) -> None:
         """Remove what this executor has of the query's sites, except of these: the others are elsewhere now."""
         mine = f"{_prefix(_owner())}-"
         for path in self._directories():
