@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from specs import SECOND, TIME, join, stream
 
-from sluice.engine.site import SiteTask
+from sluice.engine.site_task import SiteTask
 from sluice.model import state
 from sluice.model.epoch import EpochRecord, Lagging, Queues
 from sluice.model.routing import Routing

@@ -29,7 +29,7 @@ from test_exact import Wanderer
 
 from sluice.control import copying
 from sluice.engine import epochs, site
-from sluice.engine.site import SiteTask
+from sluice.engine.site_task import SiteTask
 from sluice.model.actions import Move
 from sluice.model.epoch import EpochRecord, left_over
 from sluice.model.errors import CheckpointError
@@ -332,7 +332,7 @@ class Chaos:
 
     def attempt(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table, at: int | None = None) -> pa.Table:
         executor = self.at[task.site_keys.index(site_key)] if at is None else at
-        return replace(task, places=self.places[executor])(level, site_key, blobs, self.clock)
+        return site.run_site(replace(task, places=self.places[executor]), level, site_key, blobs, self.clock)
 
     def twice(self, number: int, attempt: Callable[..., pa.Table], at: int) -> pa.Table:
         """Two attempts of one task, one in the midst of the other, here or elsewhere; Spark takes either."""

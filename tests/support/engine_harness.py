@@ -15,7 +15,8 @@ from sluice.control.controller import Controller
 from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS
 from sluice.engine.epochs import Epochs, Settings
-from sluice.engine.site import SiteTask
+from sluice.engine.site import run_site
+from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
 from sluice.model.codec import decode
 from sluice.model.plan import Applied, OperatorSpec, Plan, Relation, plan_of
@@ -126,7 +127,7 @@ class DirectQuery:
 
     def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:
         """One level's work of a site in an epoch."""
-        return task(level, site_key, blobs)
+        return run_site(task, level, site_key, blobs)
 
     def results(self, output: int = 0) -> pa.Table:
         storage = self.sinks[output].storage

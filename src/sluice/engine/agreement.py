@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from sluice.engine.site import SiteTask
+from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
 from sluice.model.epoch import name_attempts
 from sluice.model.errors import SluiceError

@@ -21,7 +21,7 @@ from sluice.control.journal import Entry, Journal
 from sluice.engine.agreement import Exchange, run_until_agreed
 from sluice.engine.part_writer import Staging
 from sluice.engine.recording import count_moves, record_epoch
-from sluice.engine.site import SiteDirectives, SiteTask
+from sluice.engine.site_task import SiteDirectives, SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.model.epoch import (
     Attempt,

@@ -119,9 +119,6 @@ class Plan:
         places = [str(place + 1) for place, node in enumerate(self.nodes) if node.fragment == fragment]
         return f"operator{'s' if len(places) > 1 else ''} {', '.join(places)}"
 
-    def level_of(self, input_: InputNumber) -> Level:
-        return self.nodes[self.inputs[input_][0]].level
-
     def inputs_of(self, node: int) -> tuple[InputNumber, ...]:
         """The positions of an operator's inputs."""
         return tuple(InputNumber(i) for i, (of, _) in enumerate(self.inputs) if of == node)

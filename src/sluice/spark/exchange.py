@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.control.placement import Executor, SiteCount, changes
 from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS_DDL
-from sluice.engine.site import SiteTask
+from sluice.engine.site import run_site
+from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
 from sluice.model.codec import decode
 from sluice.model.errors import SluiceError
@@ -132,7 +133,7 @@ class Sites:
     def _job(self, batch: DataFrame | None, split: SplitTask, site: SiteTask) -> DataFrame:
         def at_level(level: Level) -> Any:
             def at_site(key: tuple[Any, ...], anchor: pa.Table, blobs: pa.Table) -> pa.Table:
-                return site(level, key[0].as_py(), blobs)
+                return run_site(site, level, key[0].as_py(), blobs)
 
             return at_site
 

@@ -1,0 +1,69 @@
+"""What reaches a site in an epoch, at one level of operators: rows, reports, and what is for levels above."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sluice.engine.blobs import LEVEL_WATERMARK, SPLIT_REPORT, Blob, blob_schema
+from sluice.engine.site_level import SiteLevel
+from sluice.kernels.probe import Run
+from sluice.model.codec import decode
+from sluice.model.epoch import Times, name_attempts, slowest
+from sluice.model.errors import StorageError
+from sluice.model.ids import InputNumber, Site, SiteKey
+from sluice.model.reports import LevelWatermark, SplitReport, newest_of
+from sluice.state.segment import Layout, sorted_run
+
+
+@dataclass(frozen=True)
+class SiteInput:
+    """The new rows of the level's inputs, sorted; what the splits say; how far the sites of the level below have come;
+    what goes to levels above; and a name for the attempts whose rows these are, at the splits or the level below."""
+
+    rows: dict[InputNumber, Run]
+    splits: tuple[SplitReport, ...]
+    watermarks_below: tuple[LevelWatermark, ...]
+    passing: tuple[Blob, ...]
+    senders: str
+
+    def newest(self, before: Times) -> Times:
+        """How far the level has come with it."""
+        return slowest([newest_of(before, self.splits), *(below.newest for below in self.watermarks_below)])
+
+
+def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
+    """Read what has come."""
+    batches: dict[InputNumber, list[pa.RecordBatch]] = {}
+    splits: list[SplitReport] = []
+    watermarks_below: list[LevelWatermark] = []
+    passing: list[Blob] = []
+    schemas = {g: blob_schema(level.operators[n].crossing(i)) for g, (n, i) in level.local.items()}
+    for chunk in blobs.to_batches():
+        for number, payload in zip(chunk.column("input").to_pylist(), chunk.column("payload"), strict=True):
+            if number == SPLIT_REPORT:
+                splits.append(decode(payload.as_py(), SplitReport))
+            elif number == LEVEL_WATERMARK:
+                watermarks_below.append(decode(payload.as_py(), LevelWatermark))
+            elif number in schemas:
+                batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[number])
+                batches.setdefault(number, []).append(batch)
+            else:
+                passing.append((site_key, number, payload.as_buffer()))
+    splits.sort(key=lambda split: split.stream)
+    layouts = level.holdings.layouts
+    rows = {number: _sorted_run(level.site, layouts[number].pending, parts) for number, parts in batches.items()}
+    senders = name_attempts(sent.attempt for sent in (watermarks_below if level.number else splits))
+    return SiteInput(rows, tuple(splits), tuple(watermarks_below), tuple(passing), senders)
+
+
+def _sorted_run(site: Site, layout: Layout, parts: list[pa.RecordBatch]) -> Run:
+    try:
+        rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        return sorted_run(layout, rows.column(0).to_numpy(), rows.remove_column(0))
+    except pa.ArrowInvalid as problem:
+        raise StorageError(
+            f"an epoch brings site {site} more than 2 GB of one column ({problem}): take in less at a "
+            "time, with maxFilesPerTrigger or its like, or use more sites"
+        ) from problem

@@ -1,0 +1,56 @@
+"""What the sites are told for one epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sluice.engine.part_writer import Staging
+from sluice.model.epoch import EpochRecord
+from sluice.model.ids import SiteKey, Unit
+from sluice.model.plan import Plan
+from sluice.model.routing import Routing
+from sluice.state.workspace import Places
+
+
+@dataclass(frozen=True)
+class SiteDirectives:
+    """How far a site goes in an epoch, and what it prepares, as the controller and the query's options want it."""
+
+    limits: tuple[int, ...]
+    """Bytes in memory, of each site."""
+    spill: str = "unit"
+    seconds: float | None = None
+    backlog: float = float("inf")
+    patient: bool = False
+    """Whether units on disk are waited for: there is no new input."""
+    costs: tuple[float | None, ...] = ()
+    """Seconds that a row took at each site in the epoch before."""
+    leaving: tuple[Unit, ...] = ()
+    allowance: float = float("inf")
+    row_delay: tuple[float, ...] = ()
+    """Seconds that a row takes longer at each site, for experiments with slow machines; none everywhere if empty."""
+
+
+@dataclass(frozen=True)
+class SiteTask:
+    """What the sites need to know for one epoch: `before` is the record of the last one, under this one's routing.
+
+    What one site alone needs of it is in `shares`, and there only. Spark hands the whole task to each site: so they are
+    bytes, of which a site decodes its own.
+    """
+
+    plan: Plan
+    number: int
+    before: EpochRecord
+    shares: tuple[bytes, ...]
+    site_keys: tuple[SiteKey, ...]
+    checkpoint: str
+    query: str
+    run: str
+    places: Places
+    staging: tuple[Staging, ...]
+    adapting: SiteDirectives
+
+    @property
+    def routing(self) -> Routing:
+        return self.before.routing
