@@ -196,7 +196,7 @@ def test_results_of_a_catch_up_epoch_that_could_not_be_shown_are_shown_before_th
 
     with storage.watch(no_renames), suppress(OSError, StorageError):
         query.drain()
-    assert query.epochs.record.stats.catch_up and not query.epochs.delivered
+    assert query.epochs.record.stats.catch_up and not query.epochs.delivery.done
     query.run(epoch_rows(3))
     query.drain()
     tables = [pa.concat_tables([epoch_rows(e)[i] for e in range(4)]) for i in (0, 1)]

@@ -416,7 +416,9 @@ class Chaos:
             if not self.query.epochs.record.lagging:
                 break
             self.epoch("drain", lambda **hooks: self.query.catch_up(**hooks))
-        if not self.query.epochs.delivered:  # it died while it showed the last results, and is started again some time
+        if (
+            not self.query.epochs.delivery.done
+        ):  # it died while it showed the last results, and is started again some time
             self.restart()
         record = self.query.epochs.record
         assert not record.lagging and not record.stats.backlog_rows, "input waits for good"

@@ -14,17 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Protocol
 
 from sluice.control.controller import Controller, NextEpoch
 from sluice.control.journal import Entry, Journal
 from sluice.engine.agreement import Exchange, run_until_agreed
-from sluice.engine.part_writer import Staging
+from sluice.engine.delivery import Delivery, Sink
 from sluice.engine.recording import count_moves, record_epoch
 from sluice.engine.site_task import SiteDirectives, SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.model.epoch import (
-    Attempt,
     EpochRecord,
     left_over,
     watermarks,
@@ -32,7 +30,6 @@ from sluice.model.epoch import (
 from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.ids import Site, SiteKey
 from sluice.model.plan import Plan
-from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Routing
 from sluice.model.state import reassign
 from sluice.model.stats import EpochStats, UnitColumns
@@ -40,33 +37,8 @@ from sluice.state.durable import STATE
 from sluice.state.storage import Storage
 from sluice.state.workspace import Places, Workspace
 
-DELIVERED = "delivered"
-"""Directory with a file named after the last epoch whose results were shown, of those that Spark's log does not tell
-of."""
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
-
-
-class Sink(Protocol):
-    """Takes the results of a committed epoch to where the user wants them."""
-
-    staging: Staging
-
-    def check(self, query: str | None, newest: Results) -> None:
-        """See that results can go there after the newest epoch's, before anything is touched; a query of None has no
-        checkpoint yet."""
-
-    def open(self, query: str, newest: Results) -> None:
-        """Get ready to take results."""
-
-    def listing_with(self, before: Listing, parts: tuple[Part, ...], committed_at: float) -> Listing:
-        """How the output's files will be listed once the epoch with these parts is shown; nothing is done yet."""
-
-    def deliver(self, results: Results) -> None:
-        """Show the results of a committed epoch; after a crash it is called again and must not show them twice."""
-
-    def tidy(self, parts: tuple[Part, ...], left_over: Callable[[str], bool]) -> None:
-        """Remove waiting parts that are left over, except `parts`, those of the newest committed epoch."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +76,13 @@ class Epochs:
     ) -> None:
         self.plan, self.reading, self.settings, self.sinks, self.clock = plan, reading, settings, sinks, clock
         self.storage = Storage(settings.checkpoint)
+        self.delivery = Delivery(sinks, self.storage)
         self.journal = Journal(self.storage)
         self.identity = {"name": name, "partitions": settings.partitions, "says": plan.describe(), **plan.identity()}
         self.recent: deque[EpochRecord] = deque(maxlen=100)
         self.lock = threading.Lock()
         self.busy = threading.Lock()
-        self.closed = self.delivered = False
+        self.closed = False
         self.run_id = uuid.uuid4().hex[:8]
         self.tidy_due = True
         routing = Routing.even(settings.partitions, settings.sites, fragments=plan.fragments)
@@ -123,11 +96,7 @@ class Epochs:
         self.query = self._take_over(new_id)
         with self.telling_of_other_owners():
             self.storage.make_dir(STATE)
-            for output, sink in enumerate(self.sinks):
-                sink.open(self.query, self.record.results_of(output))
-            self.delivered = self._was_delivered()
-            if self.record.stats.catch_up and not self.delivered:  # Spark does not ask for its results again
-                self._deliver(self.record)
+            self.delivery.open(self.query, self.record)
             self.journal.remove_drafts()
             self._tidy()
         return self.query
@@ -141,8 +110,7 @@ class Epochs:
             newest = self.journal.newest()
             record = self.record if newest is None else newest.record
             try:
-                for output, sink in enumerate(self.sinks):
-                    sink.check(known, record.results_of(output))
+                self.delivery.check(known, record)
                 self.storage.make_dir()
                 identity = self.journal.claim({"id": new_id, **self.identity})
                 if self.journal.take_over(self.run_id, self.clock(), newest, record):
@@ -184,10 +152,8 @@ class Epochs:
         def over(name: str) -> bool:
             return left_over(name, self.record.number, self.run_id)
 
-        self.storage.delete_all(name for name in self._listed(STATE) - self.record.files() if over(name))
-        self.storage.delete_all(self._listed(DELIVERED) - {self._delivered_name(self.record)})
-        for output, sink in enumerate(self.sinks):
-            sink.tidy(self.record.results_of(output).parts, over)
+        self.storage.delete_all(name for name in self.storage.files_in(STATE) - self.record.files() if over(name))
+        self.delivery.tidy(self.record, over)
 
     def run(self, batch: int, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "") -> None:
         """Process one of Spark's batches exactly once, however often it is asked for. There is a key for each site;
@@ -201,10 +167,10 @@ class Epochs:
                     f"{self.record.batch}: part of it was deleted or restored. Use a new checkpointLocation"
                 )
             if batch == self.record.batch:
-                self._deliver(self.record)
+                self.delivery.deliver(self.record)
             else:
-                if not self.delivered and self.record.stats.catch_up:  # Spark cannot ask for it again
-                    self._deliver(self.record)
+                if self.record.stats.catch_up:
+                    self.delivery.finish(self.record)
                 self._run(batch, site_keys, exchange, why)
             self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
 
@@ -213,8 +179,7 @@ class Epochs:
         with self.busy, self.telling_of_other_owners():
             if self.closed or not self.record.lagging:
                 return False
-            if not self.delivered:  # its results would not be asked for again, once another epoch has followed
-                self._deliver(self.record)
+            self.delivery.finish(self.record)
             self._run(self.record.batch, site_keys, exchange, why)
             return True
 
@@ -244,12 +209,12 @@ class Epochs:
             moves=count_moves(self.record.routing, before.routing) if number else 0,
         )
         record = replace(record, stats=stats)
-        record = replace(record, listings=self._listings(record))
+        record = replace(record, listings=self.delivery.listings(self.record, record))
         self.journal.commit(record)
         committed = perf_counter()
-        previous, self.record, self.measured, self.delivered = self.record, record, stats, False
+        previous, self.record, self.measured, self.delivery.done = self.record, record, stats, False
         self.storage.delete_all(previous.files() - record.files())
-        self._deliver(record)
+        self.delivery.deliver(record)
         if self.tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
             self._tidy()
             self.tidy_due = False
@@ -262,30 +227,6 @@ class Epochs:
     def history(self) -> list[EpochRecord]:
         """The epochs on record, oldest first: those of earlier runs too, as far back as the journal keeps them."""
         return self.journal.epochs()
-
-    def _listings(self, record: EpochRecord) -> tuple[tuple[Listing, Listing], ...]:
-        found = []
-        for output, sink in enumerate(self.sinks):
-            before, new = self.record.results_of(output).listing, record.results_of(output)
-            found.append((before, sink.listing_with(before, new.parts, new.committed_at)))
-        return tuple(found)
-
-    def _deliver(self, record: EpochRecord) -> None:
-        for output, sink in enumerate(self.sinks):
-            sink.deliver(record.results_of(output))
-        self.delivered = True
-        if record.lagging or record.stats.catch_up:  # of the others Spark's own commit says it
-            self.storage.make_dir(DELIVERED)
-            self.storage.write(self._delivered_name(record), [])
-            self.storage.delete_all(self._listed(DELIVERED) - {self._delivered_name(record)})
-
-    def _was_delivered(self) -> bool:
-        """Whether the newest record's results have been shown, as far as is known."""
-        return self._delivered_name(self.record) in self._listed(DELIVERED)
-
-    @staticmethod
-    def _delivered_name(record: EpochRecord) -> str:
-        return f"{DELIVERED}/{Attempt.prefix(record.number)}shown"
 
     def _placed(self, sites: int, why: str) -> tuple[NextEpoch, EpochRecord]:
         """What the next epoch does, and the newest record under its routing: the controller's, or one for another
@@ -334,6 +275,3 @@ class Epochs:
             allowance=step.allowance,
             row_delay=tuple(settings.row_delay.get(Site(i), 0.0) for i in range(sites)) if settings.row_delay else (),
         )
-
-    def _listed(self, directory: str) -> set[str]:
-        return {f"{directory}/{entry.name}".lstrip("/") for entry in self.storage.files(directory)}

@@ -21,7 +21,8 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.control.journal import FORMAT
-from sluice.engine.epochs import Epochs, Settings, Sink
+from sluice.engine.delivery import Sink
+from sluice.engine.epochs import Epochs, Settings
 from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.plan import Plan
 from sluice.spark.batch_files import files_of_batch, with_all_files

@@ -65,6 +65,10 @@ class Storage:
         with self._doing("list", name):
             return self._files.listing(name).files
 
+    def files_in(self, directory: str) -> set[str]:
+        """The same by their names as seen from the root."""
+        return {f"{directory}/{entry.name}" for entry in self.files(directory)}
+
     def names(self) -> list[str]:
         """Everything directly inside the root, files and directories."""
         with self._doing("list", ""):

@@ -1,0 +1,95 @@
+"""From a committed epoch to what users see: its results go to the sinks, once, however often that is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from sluice.engine.part_writer import Staging
+from sluice.model.epoch import Attempt, EpochRecord
+from sluice.model.results import Listing, Part, Results
+from sluice.state.storage import Storage
+
+DELIVERED = "delivered"
+"""Directory with a file named after the last epoch whose results were shown, of those that Spark's log does not tell
+of."""
+
+
+class Sink(Protocol):
+    """Takes the results of a committed epoch to where the user wants them."""
+
+    staging: Staging
+
+    def check(self, query: str | None, newest: Results) -> None:
+        """See that results can go there after the newest epoch's, before anything is touched; a query of None has no
+        checkpoint yet."""
+
+    def open(self, query: str, newest: Results) -> None:
+        """Get ready to take results."""
+
+    def listing_with(self, before: Listing, parts: tuple[Part, ...], committed_at: float) -> Listing:
+        """How the output's files will be listed once the epoch with these parts is shown; nothing is done yet."""
+
+    def deliver(self, results: Results) -> None:
+        """Show the results of a committed epoch; after a crash it is called again and must not show them twice."""
+
+    def tidy(self, parts: tuple[Part, ...], left_over: Callable[[str], bool]) -> None:
+        """Remove waiting parts that are left over, except `parts`, those of the newest committed epoch."""
+
+
+class Delivery:
+    """Shows the results of committed epochs. `done` is whether those of the newest one have been shown, as far as is
+    known."""
+
+    def __init__(self, sinks: Sequence[Sink], storage: Storage) -> None:
+        self.sinks, self.storage = sinks, storage
+        self.done = False
+
+    def check(self, query: str | None, newest: EpochRecord) -> None:
+        """See that results can go to all sinks after the newest epoch's, before anything is touched."""
+        for output, sink in enumerate(self.sinks):
+            sink.check(query, newest.results_of(output))
+
+    def open(self, query: str, newest: EpochRecord) -> None:
+        """Get ready to take results after the newest epoch's."""
+        for output, sink in enumerate(self.sinks):
+            sink.open(query, newest.results_of(output))
+        self.done = _mark(newest) in self.storage.files_in(DELIVERED)
+        if newest.stats.catch_up:  # Spark does not ask for its results again
+            self.finish(newest)
+
+    def listings(self, before: EpochRecord, record: EpochRecord) -> tuple[tuple[Listing, Listing], ...]:
+        """How each output's files are listed before and after an epoch that is about to be committed."""
+        found = []
+        for output, sink in enumerate(self.sinks):
+            listing, new = before.results_of(output).listing, record.results_of(output)
+            found.append((listing, sink.listing_with(listing, new.parts, new.committed_at)))
+        return tuple(found)
+
+    def deliver(self, record: EpochRecord) -> None:
+        """Show the results of the newest epoch, now that it is committed."""
+        for output, sink in enumerate(self.sinks):
+            sink.deliver(record.results_of(output))
+        self.done = True
+        if record.lagging or record.stats.catch_up:  # of the others Spark's own commit says it
+            self.storage.make_dir(DELIVERED)
+            self.storage.write(_mark(record), [])
+            self._remove_other_marks(record)
+
+    def finish(self, record: EpochRecord) -> None:
+        """Show the results of the newest epoch, if that was not done: nobody will ask for them again."""
+        if not self.done:
+            self.deliver(record)
+
+    def tidy(self, record: EpochRecord, left_over: Callable[[str], bool]) -> None:
+        """Remove what failed attempts left; `record` is the newest epoch."""
+        self._remove_other_marks(record)
+        for output, sink in enumerate(self.sinks):
+            sink.tidy(record.results_of(output).parts, left_over)
+
+    def _remove_other_marks(self, record: EpochRecord) -> None:
+        self.storage.delete_all(self.storage.files_in(DELIVERED) - {_mark(record)})
+
+
+def _mark(record: EpochRecord) -> str:
+    return f"{DELIVERED}/{Attempt.prefix(record.number)}shown"
