@@ -23,6 +23,7 @@ from sluice.model.plan import Applied, OperatorSpec, Plan, Relation, plan_of
 from sluice.model.reports import SiteReport
 from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
+from sluice.policies.freezing import Freezing
 from sluice.spark.sinks import ParquetSink
 from sluice.state.workspace import Places
 
@@ -56,6 +57,7 @@ class DirectQuery:
         seconds: float | None = None,
         backlog: float = float("inf"),
         spill: str = "unit",
+        freezing: Freezing | None = None,
         place: Callable[[str], str] | None = None,
     ) -> None:
         """`place` tells where the checkpoint and the outputs lie, if not below the root."""
@@ -74,6 +76,7 @@ class DirectQuery:
             seconds=seconds,
             backlog=backlog,
             spill=spill,
+            freezing=freezing,
         )
         self.site_keys = tuple(range(100, 100 + sites))
         reading = tuple(tuple(s.schema.names) for s in self.plan.sources)
@@ -90,14 +93,14 @@ class DirectQuery:
     ) -> None:
         self.epochs.run(self.next if number is None else number, self.site_keys, self._exchange(rows, before_commit))
 
-    def catch_up(self, before_commit: Callable[[], object] = lambda: None) -> bool:
-        """An epoch for input that waits; whether there was any."""
+    def catch_up(self, before_commit: Callable[[], object] = lambda: None, clean_up: bool = False) -> bool:
+        """An epoch for input that waits, or results that are missing; whether there were any."""
         empty = [s.schema.empty_table() for s in self.plan.sources]
-        return self.epochs.catch_up(self.site_keys, self._exchange(empty, before_commit))
+        return self.epochs.catch_up(self.site_keys, self._exchange(empty, before_commit), clean_up=clean_up)
 
     def drain(self) -> None:
-        """All input that waits."""
-        while self.catch_up():
+        """All input that waits and all results that are missing."""
+        while self.catch_up(clean_up=True):
             pass
 
     def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> Exchange:

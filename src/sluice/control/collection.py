@@ -83,6 +83,6 @@ class EpochCollection:
 
 
 def state_bytes(record: EpochRecord) -> np.ndarray:
-    """The state of each unit, from what the manifests say; input that waits is none yet."""
-    runs = (run for manifest in record.manifests for run in manifest if not run.segment.pending)
+    """The state of each unit, from what the manifests say; input that waits is none yet, what is frozen none now."""
+    runs = (run for manifest in record.manifests for run in manifest if run.is_active)
     return unit_bytes(runs, record.routing.units)

@@ -33,12 +33,15 @@ SITES = "sites"
 @dataclass(frozen=True)
 class NextEpoch:
     """What the next epoch does: under which routing, which units their sites prepare to leave, which segments sites
-    copy for units on their way to them, at most how many bytes, and what was decided."""
+    copy for units on their way to them, at most how many bytes, which units they freeze and clean up, and what was
+    decided."""
 
     routing: Routing
     leaving: tuple[Unit, ...] = ()
     arriving: tuple[tuple[SegmentRef, ...], ...] = ()
     allowance: float = float("inf")
+    freeze: tuple[Unit, ...] = ()
+    clean_up: tuple[Unit, ...] = ()
     decisions: tuple[Decision, ...] = ()
 
 
@@ -75,7 +78,16 @@ class Controller:
         self.collection.add(record, now)
         decisions = [self._about_sites("place", site_changes)] if site_changes else []
         decisions += self.loop.take_turn(now)
-        return NextEpoch(self.loop.routing, leaving_units(self.moves), arriving, allowance, tuple(decisions))
+        freeze, self.carrier.freeze = tuple(self.carrier.freeze), []
+        return NextEpoch(
+            self.loop.routing,
+            leaving_units(self.moves),
+            arriving,
+            allowance,
+            freeze,
+            tuple(self.carrier.clean_up),
+            tuple(decisions),
+        )
 
     def resized(self, record: EpochRecord, sites: int, why: str, now: float) -> NextEpoch:
         """What to do in the epoch from which on there is another number of sites.

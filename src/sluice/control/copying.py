@@ -73,7 +73,7 @@ def missing_at_target(move: MoveInFlight, segments: Sequence[SegmentRef]) -> lis
 def separate(record: EpochRecord, move: MoveInFlight) -> tuple[list[SegmentRef], bool]:
     """The segments at the source that hold nothing but the unit's rows, and whether others hold some of them."""
     alone = only(move.unit)
-    runs = [r for r in record.manifests[move.source] if not r.segment.pending and intersect(r.units, alone)]
+    runs = [r for r in record.manifests[move.source] if r.is_active and intersect(r.units, alone)]
     own = [run.segment for run in runs if run.units == alone]
     shared = [run for run in runs if run.units != alone and replace(run, units=alone).rows]
     return own, bool(shared)

@@ -14,6 +14,7 @@ from sluice.control.copying import EpochCopies, missing_at_target, separate
 from sluice.control.loop import ControlLoop
 from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause, Phase, Restart, Transfer
 from sluice.control.moves import MoveInFlight
+from sluice.model.actions import CleanUp, Freeze
 from sluice.model.epoch import Attempt, EpochRecord
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Unit
@@ -29,6 +30,10 @@ class EpochCarrier:
 
     def __init__(self) -> None:
         self._clock = 0.0
+        self.freeze: list[Unit] = []
+        """Units to freeze in the next epoch."""
+        self.clean_up: dict[Unit, None] = {}
+        """Units to clean up from the next epoch on, until nothing is missing."""
 
     def clock(self) -> float:
         return self._clock
@@ -36,6 +41,13 @@ class EpochCarrier:
     def pass_epoch(self, stats: EpochStats) -> None:
         """Let the time of an epoch pass."""
         self._clock += stats.seconds.elapsed
+
+    def tell_holder(self, action: Freeze | CleanUp) -> None:
+        match action:
+            case Freeze(unit=unit):
+                self.freeze.append(unit)
+            case CleanUp(unit=unit):
+                self.clean_up[unit] = None
 
     def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
         match instruction:
@@ -57,6 +69,8 @@ class EpochCarrier:
     ) -> tuple[tuple[SegmentRef, ...], ...]:
         """Take the moves in flight one step on, now that another epoch has committed; what each site copies ahead of
         time in the next one, of at most so many bytes."""
+        missing = set(record.missing_units)
+        self.clean_up = {unit: None for unit in self.clean_up if unit in missing}
         holders = record.routing.holders
         for move in [m for m in loop.moves.values() if holders[m.unit] == m.target]:
             loop.follow(move, move.machine.installed(), now)

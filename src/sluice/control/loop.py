@@ -16,7 +16,7 @@ from sluice.control.movement import Instruction
 from sluice.control.moves import MoveInFlight
 from sluice.control.rounds import Rounds
 from sluice.control.vetting import vet
-from sluice.model.actions import Action, Move
+from sluice.model.actions import Action, CleanUp, Freeze, Move
 from sluice.model.decision import Decision
 from sluice.model.ids import Site, Unit
 from sluice.model.routing import Routing
@@ -54,6 +54,9 @@ class Carrier(Protocol):
 
     def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
         """Begin to do what a move's protocol asks for next."""
+
+    def tell_holder(self, action: Freeze | CleanUp) -> None:
+        """Have the site that holds a unit do something about its state."""
 
 
 class ControlLoop:
@@ -148,9 +151,16 @@ class ControlLoop:
         refused = vet(action, self.routing, self.moves)
         if refused is None and self.advise and who != USER:
             refused = "the policy only advises"
+        site = action.site if isinstance(action, Move) else self._holder(action.unit)
         if refused is None:
-            self._begin_move(action, now)
-        return Decision(self.epoch, who, action.verb, action.unit, action.site, action.reason, refused)
+            if isinstance(action, Move):
+                self._begin_move(action, now)
+            else:
+                self.carrier.tell_holder(action)
+        return Decision(self.epoch, who, action.verb, action.unit, site, action.reason, refused)
+
+    def _holder(self, unit: Unit) -> Site | None:
+        return self.routing.holders[unit] if unit < self.routing.units else None
 
     def _begin_move(self, action: Move, now: float) -> None:
         move = MoveInFlight.begin(action, self.routing, self.carrier.producers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sluice.control.moves import MoveInFlight
-from sluice.model.actions import Action, Move
+from sluice.model.actions import Action, CleanUp, Freeze, Move
 from sluice.model.errors import FlowError
 from sluice.model.ids import Unit
 from sluice.model.routing import Routing
@@ -20,6 +20,8 @@ def vet(action: Action, routing: Routing, moves: Mapping[Unit, MoveInFlight] | N
     match action:
         case Move():
             return _vet_move(action, routing, moves or {})
+        case Freeze() | CleanUp():
+            return no_such("unit", action.unit, routing.units)
         case _:
             raise FlowError(f"a policy answers with actions such as Move(unit, site, reason), not with {action!r}")
 

@@ -33,6 +33,7 @@ from sluice.model.plan import Plan
 from sluice.model.routing import Routing
 from sluice.model.state import reassign
 from sluice.model.stats import EpochStats, UnitColumns
+from sluice.policies.freezing import Freezing
 from sluice.state.durable import STATE
 from sluice.state.storage import Storage
 from sluice.state.workspace import Places, Workspace
@@ -56,6 +57,8 @@ class Settings:
     backlog: float = float("inf")
     """Bytes of input that may wait at a site."""
     spill: str = "unit"
+    freezing: Freezing | None = None
+    """How sites free memory by freezing units; None if they do not."""
     follow: bool = False
     """Whether the number of sites follows the executors' cores; `sites` is what there is at the start."""
     row_delay: dict[Site, float] = field(default_factory=dict)
@@ -174,13 +177,20 @@ class Epochs:
                 self._run(batch, site_keys, exchange, why)
             self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
 
-    def catch_up(self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "") -> bool:
-        """Process input that waits, in an epoch that takes in nothing new; whether there was any."""
+    def is_behind(self, clean_up: bool = False) -> bool:
+        """Whether input waits; or, where it is time to `clean_up`, results are missing."""
+        return bool(self.record.lagging) or (clean_up and bool(self.record.missing_units))
+
+    def catch_up(
+        self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "", clean_up: bool = False
+    ) -> bool:
+        """Process input that waits, in an epoch that takes in nothing new, or find what frozen units have missed;
+        whether there was any."""
         with self.busy, self.telling_of_other_owners():
-            if self.closed or not self.record.lagging:
+            if self.closed or not self.is_behind(clean_up):
                 return False
             self.delivery.finish(self.record)
-            self._run(self.record.batch, site_keys, exchange, why)
+            self._run(self.record.batch, site_keys, exchange, why, clean_up)
             return True
 
     @contextmanager
@@ -194,10 +204,14 @@ class Epochs:
             self.journal.refuse_if_taken_over(problem)
             raise
 
-    def _run(self, batch: int, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str) -> None:
+    def _run(
+        self, batch: int, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str, clean_up: bool = False
+    ) -> None:
         begun = perf_counter()
         number = self.record.number + 1
         step, before = self._placed(len(site_keys), why)
+        if clean_up:
+            step = replace(step, clean_up=before.missing_units)
         split, site = self._tasks(number, site_keys, before, step, catching_up=batch == self.record.batch)
         reports = run_until_agreed(exchange, split, site)
         exchanged = perf_counter()
@@ -247,10 +261,11 @@ class Epochs:
     ) -> tuple[SplitTask, SiteTask]:
         late_below = watermarks(before.newest, tuple(s.delay for s in self.plan.sources))
         split = SplitTask(self.plan, self.reading, before.routing, site_keys, late_below)
+        shared = replace(before, manifests=(), lagging=(), frozen=(), queues=(), parts=(), decisions=())
         site = SiteTask(
             plan=self.plan,
             number=number,
-            before=replace(before, manifests=(), lagging=(), queues=(), parts=(), stats=EpochStats(), decisions=()),
+            before=replace(shared, stats=EpochStats()),
             shares=tuple(pickle.dumps(share) for share in before.shares(step.arriving)),
             site_keys=site_keys,
             checkpoint=self.settings.checkpoint,
@@ -264,6 +279,7 @@ class Epochs:
 
     def _adapting(self, before: EpochRecord, step: NextEpoch) -> SiteDirectives:
         settings, sites = self.settings, before.routing.sites
+        yielded = before.stats.units.yielded
         costs = [site.busy_seconds / site.rows_done if site.rows_done else None for site in before.stats.sites]
         return SiteDirectives(
             limits=settings.controller.memory.limits(sites),
@@ -271,6 +287,10 @@ class Epochs:
             seconds=settings.seconds,
             backlog=settings.backlog,
             costs=tuple(costs) if len(costs) == sites else (),
+            freezing=settings.freezing,
+            freeze=step.freeze,
+            clean_up=step.clean_up,
+            yielded=yielded if len(yielded) == before.routing.units else None,
             leaving=step.leaving,
             allowance=step.allowance,
             row_delay=tuple(settings.row_delay.get(Site(i), 0.0) for i in range(sites)) if settings.row_delay else (),

@@ -8,13 +8,16 @@ from functools import reduce
 import numpy as np
 
 from sluice.model.decision import Decision
-from sluice.model.epoch import EpochRecord, Lagging, Times, slowest
+from sluice.model.epoch import EpochRecord, Frozen, Lagging, Times, slowest
 from sluice.model.ids import Level, Unit
 from sluice.model.plan import Plan
 from sluice.model.reports import SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
-from sluice.model.unit_ranges import unite
+from sluice.model.unit_ranges import unite, unite_all
+
+_WHO = {"spill": "rotation", "fetch": "rotation", "freeze": "freezing", "clean up": "freezing"}
+"""By whom a site's decisions were made."""
 
 
 def record_epoch(
@@ -32,6 +35,7 @@ def record_epoch(
         newest=newest_of(before.newest, splits),
         reached=tuple(slowest([r.reached for r in reports if r.level == level]) for level in levels[1:]),
         lagging=_unite_lagging(reports),
+        frozen=_unite_frozen(reports),
         queues=tuple(report.queues for report in reports if report.queues is not None),
         routing=before.routing,
         manifests=tuple(tuple(run for r in at_site for run in r.manifest) for at_site in by_site),
@@ -90,10 +94,26 @@ def _unite_lagging(reports: Sequence[SiteReport]) -> tuple[Lagging, ...]:
     return tuple(Lagging(level, unite(tuple(units), ()), newest) for (level, newest), units in cohorts.items())
 
 
+def _unite_frozen(reports: Sequence[SiteReport]) -> tuple[Frozen, ...]:
+    """The same for frozen units."""
+    cohorts: dict[tuple[Level, Times, bool], list[tuple[Unit, Unit]]] = {}
+    for report in reports:
+        for cold in report.frozen:
+            cohorts.setdefault((cold.level, cold.newest, cold.missing), []).extend(cold.units)
+    return tuple(Frozen(level, unite_all(units), since, some) for (level, since, some), units in cohorts.items())
+
+
 def _page_decisions(number: int, reports: Sequence[SiteReport]) -> list[Decision]:
     """What sites spilled and fetched, as decisions."""
     return [
-        Decision(number, "rotation", event.action, event.unit, report.site, event.reason)
+        Decision(
+            number,
+            "rotation" if event.action in ("spill", "fetch") else "freezing",
+            event.action,
+            event.unit,
+            report.site,
+            event.reason,
+        )
         for report in reports
         for event in report.page_events
     ]

@@ -8,37 +8,28 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 import pyarrow as pa
 
-from sluice.engine.blobs import (
-    BLOBS,
-    LEVEL_WATERMARK,
-    SITE_REPORT,
-    SPLIT_REPORT,
-    Blob,
-    in_batches,
-    message,
-    senders,
-)
-from sluice.engine.part_writer import PartWriter
+from sluice.engine.blobs import BLOBS, LEVEL_WATERMARK, SITE_REPORT, SPLIT_REPORT, Blob, in_batches, message
+from sluice.engine.cleaning import CleanUp, due_units
 from sluice.engine.site_input import unpack
 from sluice.engine.site_level import SiteLevel
+from sluice.engine.site_results import SiteResults
 from sluice.engine.site_task import SiteTask
 from sluice.engine.stopwatch import Stopwatch
 from sluice.engine.unit_stats import UnitStats
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock, SystemClock
-from sluice.model.epoch import Attempt, Lagging, SiteShare, Times, slowest
-from sluice.model.ids import InputNumber, Level, Site, SiteKey
-from sluice.model.reports import LevelWatermark, SiteReport
-from sluice.model.state import Manifest, unit_rows
+from sluice.model.epoch import Attempt, Frozen, Lagging, SiteShare, Times, slowest
+from sluice.model.ids import InputNumber, Level, Site, SiteKey, Unit
+from sluice.model.reports import LevelWatermark, PageEvent, SiteReport
+from sluice.model.state import Manifest, count_generations, unit_rows
 from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
-from sluice.model.stream import applied
-from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, subtract
+from sluice.model.unit_ranges import Ranges, intersect, numbers, only, ranges, subtract
 from sluice.state.durable import DurableSegments
 from sluice.state.local_files import LocalFiles
 from sluice.state.scheduling import Cohort, Limits, UnitSchedule
@@ -48,6 +39,9 @@ from sluice.state.storage import Storage
 from sluice.state.tiers import Tiers
 from sluice.state.transaction import SiteStore, StateBefore, Transaction
 from sluice.state.workspace import Workspace, executor
+
+CLEANING = 0.5
+"""Part of an epoch's time, where that is limited, for results that are missing."""
 
 
 def run_site(task: SiteTask, level: Level, site_key: SiteKey, blobs: pa.Table, clock: Clock | None = None) -> pa.Table:
@@ -66,9 +60,12 @@ class _SiteEpoch:
         self.level = SiteLevel(task.plan, task.routing, site, level)
         self.holdings, self.held = self.level.holdings, self.level.holdings.units
         self.attempt = Attempt(task.number, site, task.run, f"{level}{uuid.uuid4().hex[:8]}")
-        self.probed = self.nulls = 0
-        self.rows = {n: [0, 0] for n in self.level.nodes}
+        self.results = SiteResults(task, self.level, self.attempt, self.stopwatch)
+        self.probed = 0
+        self.rows_in = dict.fromkeys(self.level.nodes, 0)
         self.by_unit = UnitStats(self.holdings.unit_numbers)
+        self.events: list[PageEvent] = []
+        self.frozen_now: Ranges = ()
 
     def run(self, blobs: pa.Table) -> Iterator[Blob]:
         begun = self.clock.monotonic()
@@ -76,30 +73,32 @@ class _SiteEpoch:
             came = unpack(self.level, self.site_key, blobs)
         new, self.now = came.rows, came.newest(self.task.before.newest)
         cohorts = self._cohorts()
-        since = slowest([newest for _, newest in cohorts] or [self.now])
+        self.frozen = [cold for cold in self.share.frozen if cold.level == self.level.number]
+        self.frozen_since = slowest([cold.newest for cold in self.frozen]) if self.frozen else None
+        since = slowest([*(newest for _, newest in cohorts), *(cold.newest for cold in self.frozen)] or [self.now])
         with self.stopwatch.measure("open"):
             transaction = self._begin(since)
-        writers = {
-            i: PartWriter(staging, f"part-{self.attempt}-{i}.parquet", output.schema)
-            for i, (output, staging) in enumerate(zip(self.plan.outputs, self.task.staging, strict=True))
-            if output.feed.origin - len(self.plan.sources) in self.level.nodes
-        }
+        cleaning = CleanUp(self.level, transaction, self.level.retention(since, since, self.frozen_since), self.clock)
+        yield from self._clean_up(cleaning)
         for input_, run in new.items():
             places, rows = self.level.count(input_, run, self.held)
             self.by_unit.rows[places] += rows
         schedule = self._schedule(cohorts, new, transaction)
         for units, newest in schedule:
-            yield from self._turn(units, newest, new, transaction, writers)
+            yield from self._turn(units, newest, new, transaction)
         lagging = schedule.left()
         self._postpone(lagging, new, transaction)
-        with self.stopwatch.measure("sink"):
-            parts = tuple(replace(part, output=i) for i, writer in writers.items() for part in writer.close())
+        parts = self.results.close()
         with self.stopwatch.measure("durable"):
-            retention = self.level.retention(since, since if lagging else self.now)
-            manifest = transaction.commit(retention, self.task.adapting.leaving, self.task.adapting.allowance)
+            retention = self.level.retention(since, since if lagging else self.now, self.frozen_since)
+            freezing = self._freezing(transaction)
+            adapting = self.task.adapting
+            manifest = transaction.commit(retention, adapting.leaving, adapting.allowance, freezing)
+        frozen = self._still_frozen(manifest, cohorts, lagging, cleaning)
         yield from came.passing
         if not self.level.is_last:
-            reached = slowest([self.now, *(newest for _, newest in lagging)])
+            behind = [*(newest for _, newest in lagging), *(cold.newest for cold in frozen if cold.missing)]
+            reached = slowest([self.now, *behind])
             watermark = LevelWatermark(reached, self.attempt.suffix)
             yield from (message(site_key, LEVEL_WATERMARK, watermark) for site_key in self.task.site_keys)
             yield from (message(self.site_key, SPLIT_REPORT, split) for split in came.splits)
@@ -111,12 +110,13 @@ class _SiteEpoch:
             manifest=manifest,
             parts=parts,
             lagging=tuple(Lagging(self.level.number, units, newest) for units, newest in lagging),
+            frozen=frozen,
             reached=self.now,
             queues=transaction.pages.queues(self.site, self.level.number),
-            page_events=transaction.pages.events,
+            page_events=(*transaction.pages.events, *self.events),
             splits=came.splits if self.site == 0 and self.level.number == 0 else (),
             units=self._unit_columns(transaction, manifest),
-            stats=self._stats(transaction, manifest, writers, begun),
+            stats=self._stats(transaction, manifest, begun),
         )
         yield message(self.site_key, SITE_REPORT, report)
 
@@ -151,7 +151,6 @@ class _SiteEpoch:
         newest: Times,
         new: dict[InputNumber, Run],
         transaction: Transaction,
-        writers: dict[int, PartWriter],
     ) -> Iterator[Blob]:
         """These units take in their input, what waited and what is new, and come to where the streams are now."""
         started, before = self.clock.process_time(), self.by_unit.work
@@ -165,7 +164,7 @@ class _SiteEpoch:
             self.by_unit.done[places] += rows
         for node in self.level.nodes:
             if intersect(units, (self.level.directory(node).range,)):
-                yield from self._operate(node, mine, newest, transaction, writers)
+                yield from self._operate(node, mine, newest, transaction)
         transaction.end_turn()
         if self.task.adapting.row_delay:
             self.clock.sleep(taken * self.task.adapting.row_delay[self.site])
@@ -197,39 +196,82 @@ class _SiteEpoch:
         new: dict[InputNumber, Run],
         newest: Times,
         transaction: Transaction,
-        writers: dict[int, PartWriter],
     ) -> Iterator[Blob]:
         """One operator's turn: its results go to sinks and to the operators above."""
-        origin = self.plan.origin_of(node)
-        sinks = [(o.feed.steps, o.schema.names, i) for i, o in enumerate(self.plan.outputs) if o.feed.origin == origin]
-        onward = senders(self.plan, origin, self.task.routing, self.task.site_keys)
-        inputs, directory = self.plan.inputs_of(node), self.level.directory(node)
+        inputs = self.plan.inputs_of(node)
         mine = [new.get(i) for i in inputs]
         before, after = self.level.watermarks(node, newest), self.level.watermarks(node, self.now)
         state = _NodeState(self, transaction, inputs)
         results = self.level.operators[node].epoch(self.task.number, mine, state, before, after)
-        count = self.rows[node]
-        count[0] += sum(len(run) for run in mine if run is not None)
+        self.rows_in[node] += sum(len(run) for run in mine if run is not None)
         while True:
             with self.stopwatch.measure("kernel"):
                 found = next(results, None)
             if found is None:
-                self.nulls += sum(sender.dropped for sender in onward)
                 return
-            hashes, batch = found
-            count[1] += batch.num_rows
-            self.by_unit.add_results(directory.unit_of(hashes))
-            with self.stopwatch.measure("sink"):
-                for steps, names, i in sinks:
-                    writers[i].add(applied(steps, batch).select(names))
-            with self.stopwatch.measure("split"):
-                blobs = [blob for sender in onward for blob in sender.blobs(batch)]
-            yield from blobs
+            self.by_unit.add_results(self.level.directory(node).unit_of(found[0]))
+            yield from self.results.send(node, found)
 
-    def _stats(
-        self, transaction: Transaction, manifest: Manifest, writers: dict[int, PartWriter], begun: float
-    ) -> SiteStats:
+    def _clean_up(self, cleaning: CleanUp) -> Iterator[Blob]:
+        """Finds results that are missing, of the units that it is time for."""
+        adapting = self.task.adapting
+        due = due_units(self.level, self.frozen, self.task.before.reached_at(self.level.number))
+        here = set(numbers(self.holdings.freezable_units).tolist())
+        units = [unit for unit in dict.fromkeys((*due, *adapting.clean_up)) if unit in here]
+        seconds = None if adapting.seconds is None else CLEANING * adapting.seconds / self.plan.levels
+        results = cleaning.run(units, seconds)
+        while True:
+            with self.stopwatch.measure("kernel"):
+                found = next(results, None)
+            if found is None:
+                break
+            node, some = found
+            self.by_unit.add_late_results(self.level.directory(node).unit_of(some[0]))
+            yield from self.results.send(node, some)
+        self.events += [PageEvent("clean up", unit, "its results were missing") for unit in cleaning.cleaned]
+
+    def _freezing(self, transaction: Transaction) -> Ranges:
+        """The units that are to begin anew: those that were named, and as many as it takes to stay within the limit."""
+        adapting, held = self.task.adapting, numbers(self.holdings.freezable_units)
+        chosen = {unit: "asked for" for unit in held.tolist() if unit in adapting.freeze}
+        if adapting.freezing is not None and len(held):
+            sizes = transaction.active_bytes()
+            total, limit = sizes.sum(), transaction.limit
+            if total > limit:
+                yielded = (adapting.yielded if adapting.yielded is not None else np.zeros(len(sizes)))[held]
+                yielded = yielded + self.by_unit.results[held]
+                room = limit - (total - sizes[held].sum())
+                places = adapting.freezing.choose(sizes[held], yielded, room, self.task.number)
+                reason = f"{round(total):,} bytes of state, {limit:,} allowed; {adapting.freezing.order} first"
+                chosen |= dict.fromkeys(held[places].tolist(), reason)
+        self.events += [PageEvent("freeze", Unit(unit), why) for unit, why in sorted(chosen.items())]
+        self.frozen_now = ranges(sorted(chosen))
+        return self.frozen_now
+
+    def _still_frozen(
+        self, manifest: Manifest, cohorts: list[Cohort], lagging: list[Cohort], cleaning: CleanUp
+    ) -> tuple[Frozen, ...]:
+        """The units that have state in generations before the present one, by when what is missing of them begins."""
+        size = self.holdings.unit_numbers
+        generations = count_generations(manifest, size)
+        if not generations.any():
+            return ()
+        active = [r for r in manifest if r.is_active and r.segment.input in self.holdings.freezable]
+        missing = (generations > 1) | ((generations > 0) & (unit_rows(active, size) > 0))
+        was = [(cold.units, cold.newest) for cold in self.frozen]
+        cleaned = ranges(sorted(cleaning.cleaned))
+        known = [(subtract(units, cleaned), newest) for units, newest in was]
+        begun = [(intersect(units, cleaned), newest) for units, newest in cohorts]  # nothing was missing up to there
+        now = [*lagging, (self.held, self.now)]
+        found: dict[tuple[Times, bool], list[Unit]] = {}
+        for unit in map(Unit, np.flatnonzero(generations).tolist()):
+            since = _newest_of(unit, [*known, *begun, *now] if missing[unit] else now)
+            found.setdefault((since, bool(missing[unit])), []).append(unit)
+        return tuple(Frozen(self.level.number, ranges(units), *key) for key, units in found.items())
+
+    def _stats(self, transaction: Transaction, manifest: Manifest, begun: float) -> SiteStats:
         state = transaction.stats()
+        frozen = [run for run in manifest if run.generation]
         waiting = [run for run in manifest if run.segment.pending]
         return SiteStats(
             site=self.site,
@@ -237,11 +279,11 @@ class _SiteEpoch:
             units=self.task.routing.holders.count(self.site),
             rows_in=int(self.by_unit.rows.sum()),
             rows_done=int(self.by_unit.done.sum()),
-            rows_out=sum(w.rows for w in writers.values()),
-            rows=sum(run.rows for run in manifest if not run.segment.pending),
+            rows_out=self.results.shown,
+            rows=sum(run.rows for run in manifest if run.is_active),
             segments=len(manifest),
             probed=self.probed,
-            null_rows=self.nulls,
+            null_rows=self.results.dropped,
             memory_limit=state.memory_limit,
             memory_bytes=state.memory_bytes,
             disk_bytes=state.disk_bytes,
@@ -254,24 +296,39 @@ class _SiteEpoch:
             pending_rows=sum(run.rows for run in waiting),
             pending_bytes=round(sum(run.bytes for run in waiting)),
             merged_rows=state.merged_rows,
+            frozen_rows=sum(run.rows for run in frozen),
+            frozen_bytes=round(sum(run.bytes for run in frozen)),
+            late_results=int(self.by_unit.late_results.sum()),
             busy_seconds=round(self.clock.monotonic() - begun, 6),
-            operators=tuple(OperatorRows(node, *counts) for node, counts in self.rows.items()),
+            operators=tuple(OperatorRows(n, rows, self.results.rows[n]) for n, rows in self.rows_in.items()),
             seconds=TaskSeconds(**{phase: round(seconds, 6) for phase, seconds in self.stopwatch.seconds.items()}),
         )
 
     def _unit_columns(self, transaction: Transaction, manifest: Manifest) -> UnitColumns:
         """Columns with an entry for each unit held here."""
         held = numbers(self.held)
-        memory, disk = transaction.unit_usage([r for r in manifest if not r.segment.pending])
+        memory, disk = transaction.unit_usage([r for r in manifest if r.is_active])
         pending = unit_rows((r for r in manifest if r.segment.pending), self.holdings.unit_numbers)
         return UnitColumns(
             rows=self.by_unit.rows[held],
-            results=self.by_unit.results[held],
+            results=(self.by_unit.results + self.by_unit.late_results)[held],
+            yielded=self._yielded()[held],
             pending=pending[held],
             memory=memory[held].astype(np.int64),
             disk=disk[held].astype(np.int64),
             seconds=self.by_unit.seconds[held].astype(np.float32),
         )
+
+    def _yielded(self) -> np.ndarray:
+        """The results of each unit since its present generation began."""
+        before = self.task.adapting.yielded
+        yielded = self.by_unit.results.copy()
+        if before is not None:
+            yielded += before[: len(yielded)]
+        yielded[numbers(self.frozen_now)] = 0
+        freezable = np.zeros(len(yielded), dtype=bool)
+        freezable[numbers(self.holdings.freezable_units)] = True
+        return np.where(freezable, yielded, 0)
 
     def _begin(self, since: Times) -> Transaction:
         task, adapting = self.task, self.task.adapting
@@ -283,11 +340,11 @@ class _SiteEpoch:
             Tiers(memory, disk, limit),
             DurableSegments(Storage(task.checkpoint), self.clock),
             self.clock,
-            paging=adapting.spill == "unit",
+            paging=adapting.spill == "unit" and adapting.freezing is None,
         )
         before = StateBefore(
             tuple(run for run in self.share.manifest if run.segment.input in self.level.local),
-            self.level.retention(since, since),
+            self.level.retention(since, since, self.frozen_since),
             tuple(ref for ref in self.share.arriving if ref.input in self.level.local),
             next((q for q in self.share.queues if q.level == self.level.number), None),
         )
@@ -311,3 +368,8 @@ class _NodeState:
     def stage(self, input_: int, run: Run) -> None:
         with self.site.stopwatch.measure("durable"):
             self.transaction.stage(self.inputs[input_], run)
+
+
+def _newest_of(unit: Unit, cohorts: list[Cohort]) -> Times:
+    """How far the first cohort has come that has the unit."""
+    return next(newest for units, newest in cohorts if intersect(units, only(unit)))

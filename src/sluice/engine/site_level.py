@@ -14,6 +14,7 @@ from sluice.model.plan import Plan
 from sluice.model.routing import Routing
 from sluice.model.unit_ranges import Ranges, intersect, numbers
 from sluice.operators import operator
+from sluice.operators.protocol import FreezableOperator
 from sluice.state.inputs import Holdings, InputLayouts, Retention
 from sluice.state.segment import Layout, counts
 
@@ -47,14 +48,22 @@ class SiteLevel:
         """Those of an operator's streams where the sources have come so far."""
         return self.plan.watermarks_at(node, watermarks(newest, self.delays))
 
-    def retention(self, since: Times, until: Times) -> dict[InputNumber, Retention]:
+    def retention(self, since: Times, until: Times, frozen: Times | None = None) -> dict[InputNumber, Retention]:
         """How long rows of each input are needed, and how merged runs get smaller, as its operator says, where all
-        units have come as far as `until` and the slowest began at `since`."""
+        units have come as far as `until` and the slowest began at `since`.
+
+        What came after a unit was `frozen`, when the streams were there, is needed too, if nobody else can need it: it
+        has not met yet what is frozen.
+        """
         out = {}
         for input_, (node, i) in self.local.items():
-            mine, before, after = self.operators[node], self.watermarks(node, since), self.watermarks(node, until)
-            compacted = partial(mine.compacted, i, after=after)
-            out[input_] = Retention(mine.keep_from(i, before, after), mine.retention, compacted, mine.shrinks)
+            operator, before, after = self.operators[node], self.watermarks(node, since), self.watermarks(node, until)
+            keep_from = operator.keep_from(i, before, after)
+            if frozen is not None and input_ in self.holdings.freezable:
+                earliest = self.watermarks(node, frozen)[self.plan.nodes[node].spec.inputs[i].stream]
+                keep_from = None if keep_from is None or earliest is None else min(keep_from, earliest)
+            compacted = partial(operator.compacted, i, after=after)
+            out[input_] = Retention(keep_from, operator.retention, compacted, operator.shrinks)
         return out
 
     def _holdings(self) -> Holdings:
@@ -62,7 +71,9 @@ class SiteLevel:
         directories = {input_: self.directory(node) for input_, (node, _) in self.local.items()}
         here = tuple(self.routing.directories[f].range for f in self.plan.fragments_at(self.number))
         layouts = {input_: self._layouts(node, i) for input_, (node, i) in self.local.items()}
-        return Holdings(layouts, intersect(self.routing.ranges_of(self.site), here), directories)
+        held = intersect(self.routing.ranges_of(self.site), here)
+        freezable = [i for i, (node, _) in self.local.items() if isinstance(self.operators[node], FreezableOperator)]
+        return Holdings(layouts, held, directories, tuple(freezable))
 
     def _layouts(self, node: int, input_: int) -> InputLayouts:
         state = self.operators[node].stored(input_)

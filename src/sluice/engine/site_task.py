@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from sluice.engine.part_writer import Staging
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import SiteKey, Unit
 from sluice.model.plan import Plan
 from sluice.model.routing import Routing
+from sluice.policies.freezing import Freezing
 from sluice.state.workspace import Places
 
 
@@ -25,6 +28,14 @@ class SiteDirectives:
     """Whether units on disk are waited for: there is no new input."""
     costs: tuple[float | None, ...] = ()
     """Seconds that a row took at each site in the epoch before."""
+    freezing: Freezing | None = None
+    """How it frees memory by freezing units; None if it does not."""
+    freeze: tuple[Unit, ...] = ()
+    """Units to freeze in any case."""
+    clean_up: tuple[Unit, ...] = ()
+    """Units whose missing results are to be found, those named first before the others."""
+    yielded: np.ndarray | None = None
+    """The results of each unit since its present generation began."""
     leaving: tuple[Unit, ...] = ()
     allowance: float = float("inf")
     row_delay: tuple[float, ...] = ()

@@ -12,12 +12,16 @@ class UnitStats:
     """
 
     def __init__(self, units: int) -> None:
-        self.rows, self.done, self.results = (np.zeros(units, dtype=np.int64) for _ in range(3))
+        self.rows, self.done, self.results, self.late_results = (np.zeros(units, dtype=np.int64) for _ in range(4))
         self.seconds = np.zeros(units)
 
     def add_results(self, units: np.ndarray) -> None:
         """Results of these units, an entry a result."""
         self.results += np.bincount(units, minlength=len(self.results))
+
+    def add_late_results(self, units: np.ndarray) -> None:
+        """Results that were missing, an entry a result."""
+        self.late_results += np.bincount(units, minlength=len(self.late_results))
 
     @property
     def work(self) -> np.ndarray:

@@ -31,7 +31,39 @@ class Move:
         object.__setattr__(self, "reason", str(reason))  # the journal keeps it as text
 
 
-Action: TypeAlias = Move
+@dataclass(frozen=True, init=False)
+class Freeze:
+    """Have a unit begin anew: its state goes out of memory, and what it would still have found comes later.
+
+    >>> Freeze(3, "to see").unit
+    3
+    """
+
+    verb: ClassVar[str] = "freeze"
+
+    unit: Unit
+    reason: str
+
+    def __init__(self, unit: int, reason: str) -> None:
+        object.__setattr__(self, "unit", Unit(whole("unit", unit)))
+        object.__setattr__(self, "reason", str(reason))
+
+
+@dataclass(frozen=True, init=False)
+class CleanUp:
+    """Find what a frozen unit has missed; its state is one again then, in memory if there is room."""
+
+    verb: ClassVar[str] = "clean up"
+
+    unit: Unit
+    reason: str
+
+    def __init__(self, unit: int, reason: str) -> None:
+        object.__setattr__(self, "unit", Unit(whole("unit", unit)))
+        object.__setattr__(self, "reason", str(reason))
+
+
+Action: TypeAlias = Move | Freeze | CleanUp
 """Every verb that the control loop can vet and have carried out; another one joins by `|`."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, SegmentRef
 from sluice.model.stats import EpochStats
-from sluice.model.unit_ranges import Ranges, divide
+from sluice.model.unit_ranges import Ranges, divide, numbers
 
 Times = tuple[int | None, ...]
 """One event time (microseconds) a stream, None where no row was seen yet or the stream has no watermark."""
@@ -85,6 +85,17 @@ class Lagging:
 
 
 @dataclass(frozen=True)
+class Frozen:
+    """Frozen units, at one level of operators. Where results are `missing`, each has a row that came after the streams
+    were at `newest`."""
+
+    level: Level
+    units: Ranges
+    newest: Times
+    missing: bool
+
+
+@dataclass(frozen=True)
 class Queues:
     """The units in memory and on disk, each in the order in which they got there, of a site that cannot hold all.
 
@@ -105,6 +116,7 @@ class SiteShare:
 
     manifest: Manifest
     lagging: tuple[Lagging, ...]
+    frozen: tuple[Frozen, ...]
     queues: tuple[Queues, ...]
     arriving: tuple[SegmentRef, ...]
 
@@ -125,12 +137,18 @@ class EpochRecord:
     batch: int = -1
     reached: tuple[Times, ...] = ()
     lagging: tuple[Lagging, ...] = ()
+    frozen: tuple[Frozen, ...] = ()
     queues: tuple[Queues, ...] = ()
     parts: tuple[Part, ...] = ()
     listings: tuple[tuple[Listing, Listing], ...] = ()
     """Of each output, before this epoch's parts and with them."""
     stats: EpochStats = field(default_factory=EpochStats)
     decisions: tuple[Decision, ...] = ()
+
+    @property
+    def missing_units(self) -> tuple[Unit, ...]:
+        """Frozen units whose results are missing."""
+        return tuple(unit for cold in self.frozen if cold.missing for unit in numbers(cold.units).tolist())
 
     def files(self) -> set[str]:
         """The durable files that the state lies in."""
@@ -149,16 +167,20 @@ class EpochRecord:
         """What each site alone needs to know of it."""
         holders, sites = np.array(self.routing.holders), range(self.routing.sites)
         lagging: list[list[Lagging]] = [[] for _ in sites]
+        frozen: list[list[Frozen]] = [[] for _ in sites]
         for cohort in self.lagging:
             for site, units in divide(cohort.units, holders).items():
-                lagging[site].append(Lagging(cohort.level, units, cohort.newest))
+                lagging[site].append(replace(cohort, units=units))
+        for cold in self.frozen:
+            for site, units in divide(cold.units, holders).items():
+                frozen[site].append(replace(cold, units=units))
         queues: list[list[Queues]] = [[] for _ in sites]
         for queue in self.queues:
             if queue.site in sites:
                 queues[queue.site].append(queue)
         copies = arriving or [()] * len(sites)
-        parts = zip(self.manifests, lagging, queues, copies, strict=True)
-        return [SiteShare(manifest, tuple(late), tuple(queue), refs) for manifest, late, queue, refs in parts]
+        parts = zip(self.manifests, map(tuple, lagging), map(tuple, frozen), map(tuple, queues), copies, strict=True)
+        return [SiteShare(*part) for part in parts]
 
 
 def slowest(times: Sequence[Times]) -> Times:

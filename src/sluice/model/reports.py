@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sluice.model.epoch import Lagging, Queues, Times
+from sluice.model.epoch import Frozen, Lagging, Queues, Times
 from sluice.model.ids import Level, Site, Unit
 from sluice.model.results import Part
 from sluice.model.state import Manifest
@@ -61,6 +61,7 @@ class SiteReport:
     manifest: Manifest
     parts: tuple[Part, ...]
     lagging: tuple[Lagging, ...]
+    frozen: tuple[Frozen, ...]
     reached: Times
     queues: Queues | None
     page_events: tuple[PageEvent, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 from sluice.model.directory import HASH_SPACE
 from sluice.model.ids import InputNumber, Site
 from sluice.model.routing import Routing
-from sluice.model.unit_ranges import Ranges, divide, numbers, unite
+from sluice.model.unit_ranges import Ranges, divide, intersect, numbers, unite
 
 HashRange = tuple[int, int]
 """Hashes from the first up to the second, which is not one of them."""
@@ -69,10 +69,15 @@ class SegmentRef:
 
 @dataclass(frozen=True)
 class RunRef:
-    """The part of a segment that one site holds: the rows of these units."""
+    """The part of a segment that one site holds: the rows of these units.
+
+    `generation` is 0 for what is state now. What was frozen with its units is of generation 1, what was frozen the next
+    time of 2, and so on, until it is cleaned up.
+    """
 
     segment: SegmentRef
     units: Ranges
+    generation: int = 0
 
     @cached_property
     def unit_rows(self) -> tuple[np.ndarray, np.ndarray]:
@@ -96,9 +101,18 @@ class RunRef:
             return self.segment.length
         return self.segment.length * self.rows / max(1, self.segment.rows)
 
-    def __reduce__(self) -> tuple[type[RunRef], tuple[SegmentRef, Ranges]]:
+    def __reduce__(self) -> tuple[type[RunRef], tuple[SegmentRef, Ranges, int]]:
         """Travels without what is only kept here to be at hand."""
-        return RunRef, (self.segment, self.units)
+        return RunRef, (self.segment, self.units, self.generation)
+
+    def of(self, units: Ranges) -> RunRef:
+        """What of it is of some units."""
+        return replace(self, units=intersect(self.units, units))
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is state that new rows meet: neither frozen, nor input that waits."""
+        return not self.generation and not self.segment.pending
 
     @property
     def blocks(self) -> list[PlacedBlock]:
@@ -144,6 +158,18 @@ def unit_bytes(runs: Iterable[RunRef], units: int) -> np.ndarray:
     return found
 
 
+def count_generations(runs: Iterable[RunRef], units: int) -> np.ndarray:
+    """How many frozen generations each unit has rows in."""
+    by_generation: dict[int, list[RunRef]] = {}
+    for run in runs:
+        if run.generation:
+            by_generation.setdefault(run.generation, []).append(run)
+    found = np.zeros(units, dtype=np.int64)
+    for frozen in by_generation.values():
+        found += unit_rows(frozen, units) > 0
+    return found
+
+
 def reassign(manifests: tuple[Manifest, ...], routing: Routing) -> tuple[Manifest, ...]:
     """The manifests under another routing: runs are split along the units' new sites; no data moves yet.
 
@@ -162,16 +188,20 @@ def reassign(manifests: tuple[Manifest, ...], routing: Routing) -> tuple[Manifes
                 staying[site].append(run)
             else:
                 for target, units in parts.items():
-                    arriving[target].append(RunRef(run.segment, units))
+                    arriving[target].append(replace(run, units=units))
     return tuple(_joined(staying[site], arriving[site]) for site in range(routing.sites))
 
 
 def _joined(staying: list[RunRef], arriving: list[RunRef]) -> Manifest:
     """A site's runs; if any arrive all are in order, and parts of one segment are one run."""
-    if not arriving:
-        return tuple(staying)
-    held: dict[str, RunRef] = {}
-    for run in (*staying, *arriving):
-        same = held.get(run.segment.id)
-        held[run.segment.id] = run if same is None else RunRef(run.segment, unite(same.units, run.units))
-    return tuple(sorted(held.values(), key=lambda r: (r.segment.input, r.segment.latest, r.segment.id)))
+    return join_parts([*staying, *arriving]) if arriving else tuple(staying)
+
+
+def join_parts(runs: Iterable[RunRef]) -> Manifest:
+    """Runs in order, parts of one segment and generation as one run."""
+    held: dict[tuple[str, int], RunRef] = {}
+    for run in runs:
+        part = run.segment.id, run.generation
+        same = held.get(part)
+        held[part] = run if same is None else replace(run, units=unite(same.units, run.units))
+    return tuple(sorted(held.values(), key=lambda r: (r.segment.input, r.segment.latest, r.segment.id, r.generation)))

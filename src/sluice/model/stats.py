@@ -97,6 +97,9 @@ class SiteStats:
     pending_rows: int = 0
     pending_bytes: int = 0
     merged_rows: int = 0
+    frozen_rows: int = 0
+    frozen_bytes: int = 0
+    late_results: int = 0
     busy_seconds: float = 0.0
     operators: tuple[OperatorRows, ...] = ()
     seconds: TaskSeconds = field(default_factory=TaskSeconds)
@@ -112,11 +115,12 @@ _SUMMED = [f.name for f in fields(SiteStats) if f.name not in ("site", "executor
 
 @dataclass(frozen=True)
 class UnitColumns:
-    """An entry for each unit: rows that came in, results, rows that wait, bytes in memory and on disk, and processor
-    seconds."""
+    """An entry for each unit: rows that came in, results, results since its present generation began, rows that wait,
+    bytes in memory and on disk, and processor seconds."""
 
     rows: np.ndarray
     results: np.ndarray
+    yielded: np.ndarray
     pending: np.ndarray
     memory: np.ndarray
     disk: np.ndarray
@@ -124,8 +128,8 @@ class UnitColumns:
 
     @classmethod
     def none(cls, units: int) -> UnitColumns:
-        rows, results, pending, memory, disk = np.zeros((5, units), dtype=np.int64)
-        return cls(rows, results, pending, memory, disk, np.zeros(units, dtype=np.float32))
+        rows, results, yielded, pending, memory, disk = np.zeros((6, units), dtype=np.int64)
+        return cls(rows, results, yielded, pending, memory, disk, np.zeros(units, dtype=np.float32))
 
     @classmethod
     def of_sites(cls, units: int, parts: Iterable[tuple[np.ndarray, UnitColumns]]) -> UnitColumns:

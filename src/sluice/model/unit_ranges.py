@@ -71,6 +71,15 @@ def unite(a: Ranges, b: Ranges) -> Ranges:
     return tuple(out)
 
 
+def unite_all(parts: Iterable[tuple[Unit, Unit]]) -> Ranges:
+    """The units in any of some ranges, which may come in any order.
+
+    >>> unite_all([(5, 6), (0, 2), (1, 3)])
+    ((0, 3), (5, 6))
+    """
+    return unite(tuple(parts), ())
+
+
 def subtract(a: Ranges, b: Ranges) -> Ranges:
     """The units in `a` and not in `b`.
 

@@ -10,6 +10,8 @@ from sluice.control.loop import ControlLoop
 from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause, Restart, Transfer
 from sluice.control.moves import MoveInFlight
 from sluice.model import ids
+from sluice.model.actions import CleanUp, Freeze
+from sluice.model.errors import ProtocolError
 from sluice.sim import core
 from sluice.sim.event_queue import Agenda
 from sluice.sim.network import Network
@@ -47,6 +49,9 @@ class MessageCarrier:
 
     def clock(self) -> float:
         return self.agenda.now
+
+    def tell_holder(self, action: Freeze | CleanUp) -> None:
+        raise ProtocolError(f"simulated sites have no frozen state yet: cannot {action.verb} unit {action.unit}")
 
     def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
         machine = move.machine

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from sluice.model.ids import InputNumber
-from sluice.model.state import Manifest, RunRef
-from sluice.model.unit_ranges import Ranges, intersect, subtract
+from sluice.model.ids import InputNumber, Unit
+from sluice.model.state import Manifest, RunRef, join_parts
+from sluice.model.unit_ranges import Ranges, intersect, only, subtract
 
 
 class EpochRuns:
-    """State as it was before the epoch, without what has left it; input that waits; and what the epoch has written."""
+    """State as it was before the epoch, without what has left it; what is frozen; input that waits; and what the epoch
+    has written."""
 
     def __init__(self, before: Iterable[RunRef]) -> None:
         runs = list(before)
-        self._state = [run for run in runs if not run.segment.pending]
+        self._state = [run for run in runs if run.is_active]
+        self._frozen = [run for run in runs if run.generation]
         self._waiting = [run for run in runs if run.segment.pending]
         self._new: list[RunRef] = []
 
@@ -23,6 +25,11 @@ class EpochRuns:
     def state(self) -> Manifest:
         """The runs of the state of before."""
         return tuple(self._state)
+
+    @property
+    def frozen(self) -> Manifest:
+        """The runs of generations before the present one."""
+        return tuple(self._frozen)
 
     @property
     def waiting(self) -> Manifest:
@@ -51,6 +58,31 @@ class EpochRuns:
     def add(self, run: RunRef) -> None:
         """A new run."""
         self._new.append(run)
+
+    def relabel(self, unit: Unit, generation: int, other: int) -> list[RunRef]:
+        """What a unit has frozen in one generation is of another one from now on: the runs of it as they are then. If
+        that is generation 0, they are state again."""
+        alone = only(unit)
+        parts = [run.of(alone) for run in self._frozen if run.generation == generation]
+        parts = [replace(part, generation=other) for part in parts if part.units]
+        others = (_without(run, alone) if run.generation == generation else run for run in self._frozen)
+        self._frozen = [run for run in others if run.units]
+        into = self._frozen if other else self._state
+        into[:] = join_parts([*into, *parts])
+        touched = {part.segment.id for part in parts}
+        return [run for run in into if run.segment.id in touched and run.generation == other]
+
+    def set_aside(self, inputs: Sequence[InputNumber], units: Ranges) -> list[RunRef]:
+        """Some units' rows of these inputs are state no longer; the runs that had some, as they are now."""
+        left, touched = [], []
+        for run in self._state:
+            if run.segment.input in inputs and intersect(run.units, units):
+                run = _without(run, units)
+                touched.append(run)
+            if run.units:
+                left.append(run)
+        self._state = left
+        return touched
 
     def remove(self, segments: set[str]) -> None:
         """These segments are state no longer."""

@@ -10,7 +10,7 @@ from sluice.kernels.probe import Run
 from sluice.model.directory import Directory
 from sluice.model.ids import InputNumber
 from sluice.model.state import SegmentRef
-from sluice.model.unit_ranges import Ranges, intersect
+from sluice.model.unit_ranges import Ranges, intersect, unite_all
 from sluice.state.segment import Layout
 
 
@@ -48,11 +48,18 @@ class Holdings:
     layouts: Mapping[InputNumber, InputLayouts]
     units: Ranges
     directories: Mapping[InputNumber, Directory]
+    freezable: tuple[InputNumber, ...] = ()
+    """Inputs of operators whose units can be frozen."""
 
     @cached_property
     def unit_numbers(self) -> int:
         """How many entries an array needs to have one for each unit, by its number."""
         return max(directory.range[1] for directory in self.directories.values())
+
+    @cached_property
+    def freezable_units(self) -> Ranges:
+        """The units that are held and can be frozen."""
+        return intersect(self.units, unite_all(self.directories[input_].range for input_ in self.freezable))
 
     def units_of(self, input_: InputNumber) -> Ranges:
         """The units held of an input's fragment."""

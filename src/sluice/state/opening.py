@@ -36,6 +36,11 @@ class OpenRuns:
             self._open[ref.id] = self._reader.read(whole)
         return parts(self._open[ref.id], run.units, self._reader.holdings.directories[ref.input])
 
+    def hold(self, run: RunRef) -> None:
+        """Other units are held of a segment than before: it is read anew when it is opened next."""
+        self.close(run.segment.id)
+        self._before[run.segment.id] = run
+
     def add(self, segment: str, run: Run) -> None:
         """A new segment, which need not be read."""
         self._open[segment] = run

@@ -35,7 +35,7 @@ class Rewriter:
         """
         apart = {only(unit) for unit in leaving}
         staying = [run for run in self._runs.state if run.units not in apart]
-        others = [*self._runs.waiting, *(run for run in self._runs.state if run.units in apart)]
+        others = [*self._runs.waiting, *self._runs.frozen, *(run for run in self._runs.state if run.units in apart)]
         rewrites = choose_rewrites(staying, others)
         for input_, rules in retention.items():
             runs = [run for run in staying if run.segment.input == input_]
@@ -54,7 +54,7 @@ class Rewriter:
                     allowance -= self._set_apart(input_, unit, retention[input_])
 
     def _choose(self, input_: InputNumber, runs: Sequence[RunRef], rules: Retention) -> list[Merge]:
-        new = sum(run.segment.length for run in self._runs.new if run.segment.input == input_)
+        new = sum(run.segment.length for run in self._runs.new if run.segment.input == input_ and run.is_active)
         room = compaction.NEW_SHARE * new
         due: list[Merge] = []
         for merge in choose_merges(runs, rules.keep_from, rules.retention, rules.shrinks):
@@ -82,7 +82,7 @@ class Rewriter:
     def _set_apart(self, input_: InputNumber, unit: Unit, rules: Retention) -> int:
         """Writes all rows of a unit as one segment, and takes them out of the others; returns its bytes."""
         alone = only(unit)
-        new = (run for run in self._runs.new if not run.segment.pending)
+        new = (run for run in self._runs.new if run.is_active)
         runs = [run for run in (*self._runs.state, *new) if run.segment.input == input_]
         shared = [run for run in runs if intersect(run.units, alone) and run.units != alone]
         pieces = [part for run in shared for part in self._open_runs.open(replace(run, units=alone))]

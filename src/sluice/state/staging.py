@@ -34,6 +34,7 @@ class NewSegment:
     level: int = 0
     hashes: HashRange = ALL_HASHES
     pending: bool = False
+    generation: int = 0
 
 
 class SegmentWriter:
@@ -79,11 +80,12 @@ class SegmentWriter:
             pending=new.pending,
             hashes=new.hashes,
         )
-        run = RunRef(ref, units)
-        self._open_runs.add(name, new.rows)
+        run = RunRef(ref, units, new.generation)
         self._blocks[name] = [piece for _, piece in blocks]
         self._runs.add(run)
-        self._keep(run, new.rows, data)
+        if not new.generation:
+            self._open_runs.add(name, new.rows)
+            self._keep(run, new.rows, data)
         return len(data)
 
     def write_durable(self) -> Manifest:

@@ -123,6 +123,15 @@ class Tiers:
             for unit in list(self._files(tier).get(segment, {})):
                 self._delete(segment, unit, tier)
 
+    def keep_pages(self, run: RunRef) -> None:
+        """Let go of what lies here of a segment, but for the pages of a run's units that have rows."""
+        units, rows = run.unit_rows
+        needed = set(units[rows > 0].tolist())
+        for tier in (MEMORY, DISK):
+            for unit in list(self._files(tier).get(run.segment.id, {})):
+                if unit not in needed:
+                    self._delete(run.segment.id, unit, tier)
+
     def clear(self, state: Sequence[RunRef], waiting: Iterable[str]) -> None:
         """Take out of memory what is no state of this site any more; segments that are `waiting` go to disk."""
         units = {run.segment.id: set(numbers(run.units).tolist()) for run in state}

@@ -14,14 +14,15 @@ from sluice.model.epoch import Attempt, Queues
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import InputNumber, Unit
 from sluice.model.state import Manifest, RunRef, SegmentRef, unit_bytes, unit_rows
-from sluice.model.unit_ranges import Ranges, intersect, numbers
+from sluice.model.unit_ranges import Ranges, intersect, numbers, subtract
 from sluice.state.durable import DurableSegments
 from sluice.state.epoch_runs import EpochRuns
+from sluice.state.generations import Generations
 from sluice.state.inputs import Holdings, Retention
 from sluice.state.opening import OpenRuns
 from sluice.state.reading import SegmentReader
 from sluice.state.rewriting import Rewriter
-from sluice.state.segment import merged_run
+from sluice.state.segment import counts, merged_run, parts
 from sluice.state.staging import NewSegment, SegmentWriter, make_room
 from sluice.state.tiers import Tiers
 from sluice.state.unit_pages import UnitPages
@@ -89,13 +90,14 @@ class Transaction:
         self._retention = before.retention
         self._arriving = tuple(ref.id for ref in before.arriving)
         needed = [run for run in before.manifest if not self._retention[run.segment.input].is_expired(run.segment)]
-        local = [*(run.segment.id for run in needed), *self._arriving]
+        local = [*(run.segment.id for run in needed if not run.generation), *self._arriving]
         self._tiers.begin(local, sparing=Attempt.prefix(attempt.number))
         reader = SegmentReader(store.holdings, store.tiers, store.durable)
         self.pages = UnitPages(reader, store.clock, store.paging)
         self._runs = EpochRuns(needed)
-        self._open_runs = OpenRuns(needed, reader, self.pages)
+        self._open_runs = OpenRuns((run for run in needed if not run.generation), reader, self.pages)
         self._writer = SegmentWriter(attempt, self._runs, self._open_runs, reader, self.pages)
+        self.generations = Generations(self._runs, self._open_runs, reader, self._writer)
         self._rewriter = Rewriter(store.holdings, self._runs, self._open_runs, self._writer, store.tiers)
         for ref in before.arriving:
             reader.read(RunRef(ref, ref.units))
@@ -108,6 +110,11 @@ class Transaction:
         self._turn_bytes = 0
         self._added: dict[InputNumber, list[Run]] = {}
 
+    @property
+    def limit(self) -> int:
+        """The bytes that state may have in memory."""
+        return self._tiers.limit
+
     def pending_bytes(self) -> np.ndarray:
         """The bytes of each unit's pending rows."""
         return unit_bytes(self._runs.waiting, self._holdings.unit_numbers)
@@ -115,6 +122,22 @@ class Transaction:
     def pending_rows(self) -> np.ndarray:
         """The pending rows of each unit."""
         return unit_rows(self._runs.waiting, self._holdings.unit_numbers)
+
+    def active_bytes(self) -> np.ndarray:
+        """The bytes of each unit's state that new rows meet, with what this epoch adds to it."""
+        sizes = unit_bytes(self._runs.state, self._holdings.unit_numbers)
+        for input_, runs in self._added.items():
+            directory = self._holdings.directories[input_]
+            units = self._holdings.units_of(input_)
+            for run in runs:
+                each = (run.rows.nbytes + 8 * len(run)) / max(1, len(run))
+                sizes[numbers(units)] += counts(run, units, directory) * each
+        return sizes
+
+    def active_rows(self) -> np.ndarray:
+        """The rows of each unit's state that can be frozen and is not."""
+        runs = (run for run in (*self._runs.state, *self._runs.new) if run.is_active)
+        return unit_rows((r for r in runs if r.segment.input in self._holdings.freezable), self._holdings.unit_numbers)
 
     def begin_turn(self, units: Ranges) -> None:
         """From here on, until `end_turn`, it is about these units alone."""
@@ -164,22 +187,29 @@ class Transaction:
         self._writer.write(NewSegment(input_, run, units, pending=True))
 
     def commit(
-        self, retention: Mapping[InputNumber, Retention], leaving: Sequence[Unit] = (), allowance: float = float("inf")
+        self,
+        retention: Mapping[InputNumber, Retention],
+        leaving: Sequence[Unit] = (),
+        allowance: float = float("inf"),
+        freezing: Ranges = (),
     ) -> Manifest:
         """Merge what is due, make the new segments durable in one file, settle the tiers; the state from now on.
 
         `retention` is what may leave now that the units have come so far. Units that are about to leave get segments
-        of their own: as many as `allowance` bytes, at least one, the others in later epochs.
+        of their own: as many as `allowance` bytes, at least one, the others in later epochs. Units that are `freezing`
+        begin anew with the next epoch.
         """
         self._expect(_Phase.BETWEEN_TURNS, "the epoch is committed")
         self._phase = _Phase.COMMITTED
+        if freezing:
+            self._freeze(freezing, retention)
         for input_, added in sorted(self._added.items()):
             rows = added[0] if len(added) == 1 else merged_run(added, None)
             self._writer.write_pieces(NewSegment(input_, rows, self._holdings.units))
         self._rewriter.merge(retention, leaving)
         self._rewriter.set_apart(leaving, retention, allowance)
         new = self._writer.write_durable()
-        manifest = (*self._runs.state, *self._runs.waiting, *new)
+        manifest = (*self._runs.state, *self._runs.frozen, *self._runs.waiting, *new)
         self._settle(manifest)
         return manifest
 
@@ -202,9 +232,21 @@ class Transaction:
         """Bytes in memory and on disk of each unit."""
         return self._tiers.usage(state, self._holdings.unit_numbers)
 
+    def _freeze(self, units: Ranges, retention: Mapping[InputNumber, Retention]) -> None:
+        """Freezes units with their state and what was added to it, which is not written as state then."""
+        frozen: dict[InputNumber, list[Run]] = {}
+        for input_ in self._holdings.freezable:
+            directory, held = self._holdings.directories[input_], self._holdings.units_of(input_)
+            added = self._added.pop(input_, [])
+            frozen[input_] = [part for run in added for part in parts(run, intersect(units, held), directory)]
+            staying = [part for run in added for part in parts(run, subtract(held, units), directory)]
+            if staying:
+                self._added[input_] = staying
+        self.generations.freeze(units, frozen, retention)
+
     def _settle(self, manifest: Manifest) -> None:
         """Brings the memory tier within its limit."""
-        state = tuple(run for run in manifest if not run.segment.pending)
+        state = tuple(run for run in manifest if run.is_active)
         self._open_runs.close_all()
         if self._tiers.used > self._tiers.limit or self.pages.is_needed(state):
             waiting = [run.segment.id for run in manifest if run.segment.pending]

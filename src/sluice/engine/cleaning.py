@@ -1,0 +1,91 @@
+"""Cleaning up at a site: the results that frozen units miss are found, two generations at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sluice.engine.site_level import SiteLevel
+from sluice.model.clock import Clock
+from sluice.model.epoch import Frozen, Times
+from sluice.model.ids import InputNumber, Unit
+from sluice.model.unit_ranges import numbers, only
+from sluice.operators.protocol import FreezableOperator, Results
+from sluice.state.generations import ACTIVE
+from sluice.state.inputs import Retention
+from sluice.state.transaction import Transaction
+
+HALF = 0.5
+"""Part of the time that a join keeps rows, after which a unit that was frozen is cleaned up: until then its site keeps
+rows for it that nobody else needs any more."""
+
+
+class CleanUp:
+    """What a site does about units whose results are missing, before it takes in anything new."""
+
+    def __init__(
+        self,
+        level: SiteLevel,
+        transaction: Transaction,
+        retention: Mapping[InputNumber, Retention],
+        clock: Clock,
+    ) -> None:
+        self._level, self._transaction, self._retention, self._clock = level, transaction, retention, clock
+        self.cleaned: list[Unit] = []
+        """Units that miss nothing any more."""
+        self.steps = 0
+
+    def run(self, units: Sequence[Unit], seconds: float | None) -> Iterator[tuple[int, Results]]:
+        """The missing results of some units with the place of their operator, as far as the time goes; one step is
+        always taken."""
+        begun = self._clock.monotonic()
+        for unit in units:
+            while (step := self._next_step(unit)) is not None:
+                yield from self._between(unit, *step)
+                self._finish(unit, *step)
+                self.steps += 1
+                if seconds is not None and self._clock.monotonic() - begun >= seconds:
+                    return
+            self.cleaned.append(unit)
+
+    def _next_step(self, unit: Unit) -> tuple[int, int] | None:
+        """The two generations of a unit that become one next; None if nothing is missing between any."""
+        frozen = self._transaction.generations.of(unit)
+        if len(frozen) > 1:
+            return frozen[0], frozen[1]
+        return (frozen[0], ACTIVE) if frozen and self._transaction.active_rows()[unit] else None
+
+    def _finish(self, unit: Unit, older: int, newer: int) -> None:
+        """Two generations are one, now that all between them has been found: in memory, if one was and there is room
+        for the other."""
+        generations = self._transaction.generations
+        if newer != ACTIVE:
+            generations.unite(unit, older, newer)
+        elif self._transaction.active_bytes().sum() + generations.sizes()[unit] <= self._transaction.limit:
+            generations.thaw(unit, older)
+        else:
+            generations.freeze(only(unit), {}, self._retention, older)
+
+    def _between(self, unit: Unit, older: int, newer: int) -> Iterator[tuple[int, Results]]:
+        generations = self._transaction.generations
+        for node, operator in self._level.operators.items():
+            low, high = self._level.directory(node).range
+            if isinstance(operator, FreezableOperator) and low <= unit < high:
+                inputs = self._level.plan.inputs_of(node)
+                old = [generations.read(input_, unit, older) for input_ in inputs]
+                new = [generations.read(input_, unit, newer) for input_ in inputs]
+                for results in operator.between(old, new):
+                    yield node, results
+
+
+def due_units(level: SiteLevel, frozen: Sequence[Frozen], now: Times) -> list[Unit]:
+    """Units that have been frozen for so long that rows would expire if it were not for them."""
+    kept = [operator.retention for operator in level.operators.values() if isinstance(operator, FreezableOperator)]
+    shortest = min((retention for retention in kept if retention is not None), default=None)
+    found: list[Unit] = []
+    if shortest is None:
+        return found
+    for cohort in frozen:
+        passed = [b - a for a, b in zip(cohort.newest, now, strict=True) if a is not None and b is not None]
+        if max(passed, default=0) >= HALF * shortest:
+            found += numbers(cohort.units).tolist()
+    return found

@@ -1,0 +1,59 @@
+"""The results of a site in an epoch, at one level of operators: to the sinks, and to the operators above."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sluice.engine.blobs import Blob, senders
+from sluice.engine.part_writer import PartWriter
+from sluice.engine.site_level import SiteLevel
+from sluice.engine.site_task import SiteTask
+from sluice.engine.stopwatch import Stopwatch
+from sluice.model.epoch import Attempt
+from sluice.model.results import Part
+from sluice.model.stream import applied
+from sluice.operators.protocol import Results
+
+
+class SiteResults:
+    """Where each operator's results go; `rows` counts what came out of each."""
+
+    def __init__(self, task: SiteTask, level: SiteLevel, attempt: Attempt, stopwatch: Stopwatch) -> None:
+        plan, self._stopwatch = level.plan, stopwatch
+        origins = {node: plan.origin_of(node) for node in level.nodes}
+        self._writers = {
+            i: PartWriter(staging, f"part-{attempt}-{i}.parquet", output.schema)
+            for i, (output, staging) in enumerate(zip(plan.outputs, task.staging, strict=True))
+            if output.feed.origin in origins.values()
+        }
+        self._sinks = {
+            node: [(o.feed.steps, o.schema.names, i) for i, o in enumerate(plan.outputs) if o.feed.origin == origin]
+            for node, origin in origins.items()
+        }
+        self._senders = {node: senders(plan, origin, task.routing, task.site_keys) for node, origin in origins.items()}
+        self.rows = dict.fromkeys(level.nodes, 0)
+
+    @property
+    def shown(self) -> int:
+        """Rows that went to sinks."""
+        return sum(writer.rows for writer in self._writers.values())
+
+    @property
+    def dropped(self) -> int:
+        """Rows that could have no effect above."""
+        return sum(sender.dropped for ways in self._senders.values() for sender in ways)
+
+    def send(self, node: int, results: Results) -> list[Blob]:
+        """Some results of an operator: those for sinks are written, those for operators above returned as blobs."""
+        rows = results[1]
+        self.rows[node] += rows.num_rows
+        with self._stopwatch.measure("sink"):
+            for steps, names, i in self._sinks[node]:
+                self._writers[i].add(applied(steps, rows).select(names))
+        with self._stopwatch.measure("split"):
+            return [blob for sender in self._senders[node] for blob in sender.blobs(rows)]
+
+    def close(self) -> tuple[Part, ...]:
+        """What was written for the sinks."""
+        with self._stopwatch.measure("sink"):
+            return tuple(replace(part, output=i) for i, writer in self._writers.items() for part in writer.close())

@@ -1,0 +1,187 @@
+"""Frozen units: what is found at once and what is found later is the batch query, under any sequence of freezes,
+cleanups, moves, restarts and short memory."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from chaos_flows import drawn
+from chaos_flows import rows as flow_rows
+from engine_harness import DirectQuery
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import batch_join, multiset, on_time, rounded
+from specs import SECOND, join, rows, self_join, stream
+from test_exact import FAST, Wanderer
+
+from sluice.kernels.hashing import hash_keys
+from sluice.model.actions import CleanUp, Freeze
+from sluice.model.directory import Directory
+from sluice.model.durations import LONGEST
+from sluice.model.join import JoinSpec
+from sluice.policies.freezing import ORDERS, Freezing
+
+PARTITIONS = 4
+
+
+def frozen_by_hand(data: st.DataObject, query: DirectQuery) -> None:
+    units = st.lists(st.integers(0, PARTITIONS - 1), max_size=3)
+    for unit in data.draw(units):
+        query.epochs.settings.controller.ask(Freeze(unit, "to see"))
+    for unit in data.draw(units):
+        query.epochs.settings.controller.ask(CleanUp(unit, "to see"))
+
+
+def check(data: st.DataObject, spec: JoinSpec, epochs: int = 6, where: str | None = None) -> None:
+    spread = data.draw(st.sampled_from([2 * SECOND, 40 * SECOND, 100 * 60 * SECOND]))
+    step = data.draw(st.sampled_from([SECOND, 20 * SECOND, 50 * 60 * SECOND]))
+    limited = {
+        "memory": data.draw(st.sampled_from([0, 3000, 20_000, 1 << 30])),
+        "spill": data.draw(st.sampled_from(["unit", "probe"])),
+        "seconds": data.draw(st.sampled_from([None, 1e-6, 1e9])),
+        "freezing": data.draw(
+            st.none() | st.builds(Freezing, st.sampled_from([0.1, 0.5, 1.0]), st.sampled_from(ORDERS))
+        ),
+    }
+    wander = data.draw(st.booleans())
+    seen: list[list[pa.Table]] = [[] for _ in spec.streams]
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+
+        def start() -> DirectQuery:
+            sites = data.draw(st.integers(1, 3))
+            wanted = Wanderer(sites, sites) if wander else "static"
+            return DirectQuery(spec, Path(directory), sites, PARTITIONS, wanted=wanted, **limited)
+
+        query = start()
+        for epoch in range(data.draw(st.integers(1, epochs))):
+            new = [data.draw(rows(s, st.integers(0, 3), epoch * step, spread)) for s in spec.streams]
+            for kept, table in zip(seen, new, strict=True):
+                kept.append(table)
+            frozen_by_hand(data, query)
+            query.run(new)
+            if data.draw(st.integers(0, 3)) == 0:
+                query.catch_up(clean_up=data.draw(st.booleans()))
+            if data.draw(st.integers(0, 3)) == 0:
+                query.close()
+                query = start()
+        query.drain()
+        good = [on_time(tables, s.event_time, s.delay)[0] for tables, s in zip(seen, spec.streams, strict=True)]
+        assert multiset(query.results()) == multiset(batch_join(spec, good, where))
+        assert not query.epochs.record.missing_units
+        query.close()
+
+
+delays = st.sampled_from([0, 5 * SECOND, 60 * SECOND, None])
+
+
+@pytest.mark.parametrize("within", [10 * SECOND, LONGEST])
+@given(st.data(), st.integers(2, 5), delays)
+def test_joins_of_several_streams(within, data, count, delay):
+    check(data, join([stream(name, delay=delay) for name in "abcde"[:count]], within), epochs=5)
+
+
+@given(st.data(), delays)
+def test_a_join_with_a_condition(data, delay):
+    where = "a.v > b.v OR a.k = 1"
+    check(data, join([stream("a", delay=delay), stream("b", delay=delay)], LONGEST, where), where=where)
+
+
+@given(st.data(), delays)
+def test_a_stream_with_itself(data, delay):
+    check(data, self_join(stream("a", delay=delay), other_key=data.draw(st.sampled_from(["k", "v"]))))
+
+
+def check_flow(data: st.DataObject, name: str) -> None:
+    """A flow with operators above the join: they wait with their watermarks."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**9)))
+    flow = drawn(name, rng)
+    seen: list[list[pa.Table]] = [[] for _ in flow.plan.sources]
+    freezing = data.draw(st.none() | st.just(Freezing(0.5)))
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+        query = DirectQuery(
+            flow.plan, Path(directory), 2, PARTITIONS, memory=3000 if freezing else 1 << 30, freezing=freezing
+        )
+        for epoch in range(8):
+            new = [flow_rows(rng, 40, epoch * 8 * SECOND, 8 * SECOND, 4, True) for _ in flow.plan.sources]
+            for kept, table in zip(seen, new, strict=True):
+                kept.append(table)
+            frozen_by_hand(data, query)
+            query.run(new)
+        query.drain()
+        expected, _ = flow.expected(seen)
+        assert [rounded(query.results(i)) for i in range(len(expected))] == expected
+        query.close()
+
+
+@pytest.mark.parametrize("name", ["joined_then_windows", "joined_then_by_another_key", "two_outputs", "three_levels"])
+@given(st.data())
+def test_operators_above_wait(name, data):
+    check_flow(data, name)
+
+
+def some(s, times: list[int]) -> pa.Table:
+    times = [t * SECOND for t in times]
+    return pa.table([[t % 7 for t in range(len(times))], pa.array(times, s.schema.field(1).type), times], s.schema)
+
+
+def test_what_is_frozen_is_not_probed_and_comes_later(tmp_path):
+    a, b = stream("a"), stream("b")
+    query = DirectQuery(join([a, b], LONGEST), tmp_path, partitions=PARTITIONS)
+    for unit in range(PARTITIONS):
+        query.epochs.settings.controller.ask(Freeze(unit, "to see"))
+    query.run([some(a, list(range(14))), some(b, [])])  # there is nothing before it to decide after
+    query.run([some(a, [15]), some(b, [])])
+    record = query.epochs.record
+    assert {run.generation for manifest in record.manifests for run in manifest} == {1}
+    assert sum(site.frozen_rows for site in record.stats.sites) == 15
+    assert sum(site.memory_bytes for site in record.stats.sites) == 0
+    assert [d.action for d in record.decisions if d.policy == "freezing"] == ["freeze"] * PARTITIONS
+    assert not record.missing_units  # nothing can be, as long as nothing came
+    query.run([some(a, []), some(b, [20])])
+    assert query.results().num_rows == 0 and len(query.epochs.record.missing_units) == 1
+    query.run([some(a, [21]), some(b, [])])
+    assert query.results().num_rows == 1  # among themselves
+    query.drain()
+    assert query.results().num_rows == 1 + 3
+    assert query.epochs.record.stats.catch_up and not query.epochs.record.missing_units
+    assert sum(site.late_results for site in query.epochs.record.stats.sites) == 3
+    query.run([some(a, [22]), some(b, [])])
+    assert query.results().num_rows == 5  # in memory again
+    query.close()
+
+
+def _unit(key: int) -> int:
+    return int(Directory(8).unit_of(hash_keys([pa.array([key])]))[0])
+
+
+def _table(s, keys: list[int], epoch: int) -> pa.Table:
+    times = [epoch * SECOND + i for i in range(len(keys))]
+    return pa.table([keys, pa.array(times, s.schema.field(1).type), times], s.schema)
+
+
+def test_memory_stays_within_its_limit_and_the_least_productive_go_first(tmp_path):
+    a, b = stream("a"), stream("b")
+    limit = 60_000
+    query = DirectQuery(join([a, b], LONGEST), tmp_path, 1, 8, memory=limit, freezing=Freezing(0.3))
+    keys = {unit: key for key in range(200) for unit in [_unit(key)]}
+    seen: list[list[pa.Table]] = [[], []]
+    for epoch in range(12):
+        mine, theirs = [], []
+        for unit in range(8):  # those from 4 on find nothing
+            mine += [keys[unit]] * 40
+            theirs += [keys[unit]] * 2 if unit < 4 else []
+        new = [_table(a, mine, epoch), _table(b, theirs, epoch)]
+        for kept, table in zip(seen, new, strict=True):
+            kept.append(table)
+        query.run(new)
+        assert all(site.memory_bytes <= limit for site in query.epochs.record.stats.sites)
+    frozen = [d.unit for r in query.epochs.history() for d in r.decisions if d.action == "freeze"]
+    assert frozen and set(frozen[:2]) <= {4, 5, 6, 7}
+    query.drain()
+    expected = batch_join(join([a, b], LONGEST), [pa.concat_tables(tables) for tables in seen])
+    assert multiset(query.results()) == multiset(expected)
+    query.close()
