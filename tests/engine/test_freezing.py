@@ -64,7 +64,9 @@ def check(data: st.DataObject, spec: JoinSpec, epochs: int = 6, where: str | Non
             frozen_by_hand(data, query)
             query.run(new)
             if data.draw(st.integers(0, 3)) == 0:
-                query.catch_up(clean_up=data.draw(st.booleans()))
+                if data.draw(st.booleans()):
+                    query.epochs.clean_up()
+                query.catch_up()
             if data.draw(st.integers(0, 3)) == 0:
                 query.close()
                 query = start()

@@ -93,14 +93,15 @@ class DirectQuery:
     ) -> None:
         self.epochs.run(self.next if number is None else number, self.site_keys, self._exchange(rows, before_commit))
 
-    def catch_up(self, before_commit: Callable[[], object] = lambda: None, clean_up: bool = False) -> bool:
-        """An epoch for input that waits, or results that are missing; whether there were any."""
+    def catch_up(self, before_commit: Callable[[], object] = lambda: None) -> bool:
+        """An epoch for input that waits, or units that are to be cleaned up; whether there were any."""
         empty = [s.schema.empty_table() for s in self.plan.sources]
-        return self.epochs.catch_up(self.site_keys, self._exchange(empty, before_commit), clean_up=clean_up)
+        return self.epochs.catch_up(self.site_keys, self._exchange(empty, before_commit))
 
     def drain(self) -> None:
         """All input that waits and all results that are missing."""
-        while self.catch_up(clean_up=True):
+        self.epochs.clean_up()
+        while self.catch_up():
             pass
 
     def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> Exchange:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sluice.api.options import describe_options
 from sluice.control.vetting import no_such, vet
-from sluice.model.actions import Move, whole
+from sluice.model.actions import Action, Freeze, Move, whole
 from sluice.model.durations import size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
@@ -100,11 +100,20 @@ class Query:
 
     def move(self, unit: int, site: int) -> None:
         """Have a unit go to another site: its state is prepared in the next epoch and is there in the one after it."""
-        wanted = Move(unit, site, "asked for with move()")
-        refused = self._over() or vet(wanted, self._running.epochs.record.routing)
-        if refused is not None:
-            raise FlowError(f"cannot move unit {unit} to site {site}: {refused}")
-        self._running.settings.controller.ask(wanted)
+        self._ask(f"move unit {unit} to site {site}", Move(unit, site, "asked for with move()"))
+
+    def freeze(self, unit: int) -> None:
+        """Have a unit's state go out of memory: its rows so far meet no new ones, until it is cleaned up. For joins;
+        [how it works](../../../docs/frozen-state.md)."""
+        self._ask(f"freeze unit {unit}", Freeze(unit, "asked for with freeze()"))
+
+    def cleanUp(self) -> None:
+        """Find all results that are missing because units were frozen; returns when they are there."""
+        over = self._over()
+        if over is not None:
+            raise FlowError(f"cannot clean up: {over}")
+        self._running.epochs.clean_up()
+        self._running.settle()
 
     def setSiteMemory(self, site: int, size: str | int) -> None:
         """How much state a site may keep in memory from the next epoch on, until the query ends ("512m")."""
@@ -128,6 +137,12 @@ class Query:
         for stream, source in zip(plan.sources, running.sources, strict=True):
             print(f"Source {stream.name!r}: {source.how}")
         print(f"Last epoch: {record.number if record.number >= 0 else 'none yet'}")
+
+    def _ask(self, what: str, action: Action) -> None:
+        refused = self._over() or vet(action, self._running.epochs.record.routing)
+        if refused is not None:
+            raise FlowError(f"cannot {what}: {refused}")
+        self._running.settings.controller.ask(action)
 
     def _over(self) -> str | None:
         return None if self.isActive else "the query has ended"

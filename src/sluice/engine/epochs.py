@@ -22,13 +22,14 @@ from sluice.engine.delivery import Delivery, Sink
 from sluice.engine.recording import count_moves, record_epoch
 from sluice.engine.site_task import SiteDirectives, SiteTask
 from sluice.engine.split import Reading, SplitTask
+from sluice.model.actions import CleanUp
 from sluice.model.epoch import (
     EpochRecord,
     left_over,
     watermarks,
 )
 from sluice.model.errors import CheckpointError, SluiceError
-from sluice.model.ids import Site, SiteKey
+from sluice.model.ids import Site, SiteKey, Unit
 from sluice.model.plan import Plan
 from sluice.model.routing import Routing
 from sluice.model.state import reassign
@@ -86,6 +87,7 @@ class Epochs:
         self.lock = threading.Lock()
         self.busy = threading.Lock()
         self.closed = False
+        self._to_clean_up: set[Unit] = set()
         self.run_id = uuid.uuid4().hex[:8]
         self.tidy_due = True
         routing = Routing.even(settings.partitions, settings.sites, fragments=plan.fragments)
@@ -177,20 +179,24 @@ class Epochs:
                 self._run(batch, site_keys, exchange, why)
             self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
 
-    def is_behind(self, clean_up: bool = False) -> bool:
-        """Whether input waits; or, where it is time to `clean_up`, results are missing."""
-        return bool(self.record.lagging) or (clean_up and bool(self.record.missing_units))
+    @property
+    def is_behind(self) -> bool:
+        """Whether input waits, or units are to be cleaned up."""
+        return bool(self.record.lagging or self._to_clean_up)
 
-    def catch_up(
-        self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "", clean_up: bool = False
-    ) -> bool:
+    def clean_up(self) -> None:
+        """Have the results found, in the epochs to come, that are missing now."""
+        with self.busy:
+            self._to_clean_up = set(self.record.missing_units)
+
+    def catch_up(self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "") -> bool:
         """Process input that waits, in an epoch that takes in nothing new, or find what frozen units have missed;
         whether there was any."""
         with self.busy, self.telling_of_other_owners():
-            if self.closed or not self.is_behind(clean_up):
+            if self.closed or not self.is_behind:
                 return False
             self.delivery.finish(self.record)
-            self._run(self.record.batch, site_keys, exchange, why, clean_up)
+            self._run(self.record.batch, site_keys, exchange, why)
             return True
 
     @contextmanager
@@ -204,14 +210,11 @@ class Epochs:
             self.journal.refuse_if_taken_over(problem)
             raise
 
-    def _run(
-        self, batch: int, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str, clean_up: bool = False
-    ) -> None:
+    def _run(self, batch: int, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str) -> None:
         begun = perf_counter()
         number = self.record.number + 1
         step, before = self._placed(len(site_keys), why)
-        if clean_up:
-            step = replace(step, clean_up=before.missing_units)
+        step = replace(step, clean_up=(*step.clean_up, *sorted(self._to_clean_up)))
         split, site = self._tasks(number, site_keys, before, step, catching_up=batch == self.record.batch)
         reports = run_until_agreed(exchange, split, site)
         exchanged = perf_counter()
@@ -227,6 +230,8 @@ class Epochs:
         self.journal.commit(record)
         committed = perf_counter()
         previous, self.record, self.measured, self.delivery.done = self.record, record, stats, False
+        cleaned = {decision.unit for decision in record.decisions if decision.action == CleanUp.verb}
+        self._to_clean_up = (self._to_clean_up - cleaned) & set(record.missing_units)
         self.storage.delete_all(previous.files() - record.files())
         self.delivery.deliver(record)
         if self.tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us

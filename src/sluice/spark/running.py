@@ -174,11 +174,11 @@ class RunningQuery:
         """Process input that waits when no new input does: Spark runs no batches then."""
         while not self._closed.wait(IDLE / 4) and self.failure is None:
             idle = time.monotonic() - self._last_epoch > IDLE and not self.epochs.busy.locked()
-            if idle and self.epochs.record.lagging and self.spark_query.isActive and not self._stopping.is_set():
+            if idle and self.epochs.is_behind and self.spark_query.isActive and not self._stopping.is_set():
                 self._catch_up()
 
     def _catch_up(self) -> bool:
-        """One epoch for input that waits, if any does; what goes wrong ends the query."""
+        """One epoch for input that waits or units to be cleaned up, if any; what goes wrong ends the query."""
         context = self.sites.session.sparkContext
         try:
             context.setJobGroup(f"sluice-{self.query}", "input that waits")
@@ -196,8 +196,8 @@ class RunningQuery:
                 context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
     def settle(self) -> None:
-        """Wait until no input waits."""
-        while self.epochs.record.lagging and not self._closed.wait(0.1):
+        """Wait until no input waits, and no unit that is to be cleaned up."""
+        while self.epochs.is_behind and not self._closed.wait(0.1):
             pass
         with self.epochs.busy:  # the last of those epochs is over, and in the progress
             pass
@@ -232,6 +232,7 @@ class RunningQuery:
             self.spark_query.awaitTermination()
             if "availableNow" in self.trigger:  # Spark has no more batches, but what has arrived is to be processed
                 self.draining = True
+                self.epochs.clean_up()
                 while not self._stopping.is_set() and self.failure is None and self._catch_up():
                     pass
         try:
