@@ -30,11 +30,12 @@ from test_exact import Wanderer
 from sluice.control import copying
 from sluice.engine import epochs, site
 from sluice.engine.site_task import SiteTask
-from sluice.model.actions import Move
+from sluice.model.actions import Action, CleanUp, Freeze, Move
 from sluice.model.epoch import EpochRecord, left_over
 from sluice.model.errors import CheckpointError
 from sluice.model.plan import Plan
 from sluice.model.unit_ranges import intersect, numbers
+from sluice.policies.freezing import ORDERS, Freezing
 from sluice.state import segment, storage
 from sluice.state.workspace import Places
 
@@ -149,6 +150,9 @@ class Chaos:
             "spill": str(rng.choice(["unit", "unit", "probe"])),
             "seconds": rng.choice([None, None, 10 * TICK, 200 * TICK, 1e9]),
             "backlog": float(rng.choice([0.0, 3_000.0, np.inf, np.inf])),
+            "freezing": Freezing(float(rng.choice([0.1, 0.3, 1.0])), str(rng.choice(ORDERS)))
+            if rng.random() < 0.25
+            else None,
         }
         self.policy = str(rng.choice(["static", "static", "wanderer", "hybrid", "load", "memory"]))
         self.trouble = float(rng.uniform(0, 0.6))
@@ -207,13 +211,14 @@ class Chaos:
         """What users, clusters and clocks do while no epoch runs."""
         hand = self.query.epochs.settings.controller
         for _ in range(int(self.rng.poisson(0.5))):
-            move = Move(
-                int(self.rng.integers(0, self.partitions * self.flow.plan.fragments + 1)),
-                int(self.rng.integers(0, 5)),
-                "by hand",
-            )
-            self.say(f"  asks for {move}")
-            hand.ask(move)
+            unit = int(self.rng.integers(0, self.partitions * self.flow.plan.fragments + 1))
+            action: Action = Move(unit, int(self.rng.integers(0, 5)), "by hand")
+            if self.chance(0.5):
+                action = (Freeze if self.chance(0.7) else CleanUp)(unit, "by hand")
+            self.say(f"  asks for {action}")
+            hand.ask(action)
+        if self.chance(0.1):
+            self.query.epochs.clean_up()
         if self.chance(0.2):
             of, size = int(self.rng.integers(0, self.sites)), int(self.rng.choice(MEMORY))
             self.say(f"  site {of} gets {size} bytes")
@@ -413,15 +418,15 @@ class Chaos:
 
     def drain(self) -> None:
         for _ in range(PATIENCE):
-            if not self.query.epochs.record.lagging:
+            self.query.epochs.clean_up()  # a driver that was started again does not know that it is to
+            if not self.query.epochs.is_behind:
                 break
             self.epoch("drain", lambda **hooks: self.query.catch_up(**hooks))
-        if (
-            not self.query.epochs.delivery.done
-        ):  # it died while it showed the last results, and is started again some time
+        if not self.query.epochs.delivery.done:  # it died while it showed the last results, and starts again
             self.restart()
         record = self.query.epochs.record
         assert not record.lagging and not record.stats.backlog_rows, "input waits for good"
+        assert not record.missing_units, "results are missing for good"
 
     def settle_moves(self) -> None:
         """Moves that were begun are done some time, if no more are asked for."""
@@ -444,6 +449,7 @@ class Chaos:
             self.late += committed.stats.late_rows
             self.checked = committed
             self.happened.update({name: int(getattr(committed.stats, name)) for name in COUNTS})
+            self.happened.update(d.action for d in committed.decisions if d.policy == "freezing")
         if record.number < 0:
             return
         there = {f"state/{p.name}" for p in (self.root / "checkpoint" / "state").iterdir()}
