@@ -103,8 +103,7 @@ class Query:
         self._ask(f"move unit {unit} to site {site}", Move(unit, site, "asked for with move()"))
 
     def freeze(self, unit: int) -> None:
-        """Have a unit's state go out of memory: its rows so far meet no new ones, until it is cleaned up. For joins;
-        [how it works](../../../docs/frozen-state.md)."""
+        """Have a join's state of one unit go out of memory: its rows so far meet no new ones until it is cleaned up."""
         self._ask(f"freeze unit {unit}", Freeze(unit, "asked for with freeze()"))
 
     def cleanUp(self) -> None:
