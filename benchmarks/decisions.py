@@ -67,6 +67,8 @@ def view(busy: np.ndarray, rows: np.ndarray, size: np.ndarray, room: np.ndarray)
         unit_pending=np.where(on_disk, rows, 0),
         site_idle=1 - busy,
         site_memory=room * float(size.sum()) / sites,
+        unit_memory=np.zeros(len(site)),
+        unit_yielded=np.zeros(len(site)),
     )
 
 

@@ -47,13 +47,13 @@ def check(data: st.DataObject, spec: JoinSpec, epochs: int = 6, where: str | Non
             st.none() | st.builds(Freezing, st.sampled_from([0.1, 0.5, 1.0]), st.sampled_from(ORDERS))
         ),
     }
-    wander = data.draw(st.booleans())
+    wander, by_name = data.draw(st.booleans()), data.draw(st.sampled_from(["static", "lazy-disk"]))
     seen: list[list[pa.Table]] = [[] for _ in spec.streams]
     with tempfile.TemporaryDirectory(dir=FAST) as directory:
 
         def start() -> DirectQuery:
             sites = data.draw(st.integers(1, 3))
-            wanted = Wanderer(sites, sites) if wander else "static"
+            wanted = Wanderer(sites, sites) if wander else by_name
             return DirectQuery(spec, Path(directory), sites, PARTITIONS, wanted=wanted, **limited)
 
         query = start()

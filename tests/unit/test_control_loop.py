@@ -53,8 +53,8 @@ class Ready:
         return True
 
     def view(self) -> ClusterView:
-        none = np.zeros(8)
-        return ClusterView(0, 1.0, np.array(EVEN.holders), none, none, none > 0, none, np.zeros(2), np.zeros(2))
+        none, sites = np.zeros(8), np.zeros(2)
+        return ClusterView(0, 1.0, np.array(EVEN.holders), none, none, none > 0, none, sites, sites, none, none)
 
 
 class ByHand:

@@ -76,6 +76,8 @@ class Cluster:
             unit_pending=np.zeros(len(self.units), dtype=np.int64),
             site_idle=np.array([self.seconds - b for b in self.busy], dtype=np.float64),
             site_memory=np.array(self.memory, dtype=np.int64),
+            unit_memory=np.array([0 if u.spilled else u.size for u in self.units], dtype=np.int64),
+            unit_yielded=np.zeros(len(self.units), dtype=np.int64),
         )
 
 
@@ -526,6 +528,8 @@ class TestEdges:
             unit_pending=np.zeros(len(site)),
             site_idle=np.where(full, 0.0, 0.7),
             site_memory=np.where(full, 60_000, 90_000),
+            unit_memory=np.where(full[site], 900, 100),
+            unit_yielded=rng.integers(1, 1000, len(site)),
         )
         took = []
         for _ in range(5):
@@ -544,5 +548,30 @@ def test_before_any_time_has_passed_nothing_is_known_about_load() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(FlowError, match="there is no policy 'lucky'; known: hybrid, load, memory, static"):
+    known = "known: hybrid, lazy-disk, load, memory, no-relocation, static"
+    with pytest.raises(FlowError, match=f"there is no policy 'lucky'; {known}"):
         policy("lucky")
+
+
+class TestLazyDisk:
+    def test_the_most_productive_go_half_of_the_way(self) -> None:
+        cluster = Cluster(
+            units=tuple(Unit(0, 0, 10) for _ in range(8)) + (Unit(1, 0, 20),), memory=(100, 100), busy=(0, 0)
+        )
+        view = replace(cluster.view(), unit_yielded=np.array([1, 9, 2, 8, 3, 7, 4, 6, 0]))
+        assert [(move.unit, move.site) for move in policy("lazy-disk").decide(view)] == [(1, 1), (3, 1), (5, 1)]
+        assert policy("lazy-disk", theta=0.2).decide(view) == policy("no-relocation").decide(view) == ()
+
+    def test_settings_are_checked(self) -> None:
+        for said, why in [
+            ({"push": 0}, "push is the part of the state"),
+            ({"order": "alphabetical"}, "there is no order 'alphabetical'"),
+            ({"theta": 2}, "theta is the part"),
+            ({"thetta": 0.5}, "has no setting 'thetta'; it has push, order, theta"),
+        ]:
+            with pytest.raises(FlowError, match=why):
+                policy("lazy-disk", **said)
+        with pytest.raises(FlowError, match="'static' has no setting 'push'; it has none"):
+            policy("static", push=0.5)
+        with pytest.raises(FlowError, match="go with the name of a policy"):
+            policy(policy("lazy-disk"), push=0.5)

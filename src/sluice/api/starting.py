@@ -93,6 +93,7 @@ def _settings(registry: Registry, options: QueryOptions, choice: PolicyChoice) -
         partitions=options.partitions,
         site_memory=options.site_memory,
         places=Places(options.memory_dir, options.disk_dir),
+        freezing=getattr(choice.policy, "freezing", None),
         controller=Controller(choice.policy, options.site_memory, choice.minimum, choice.advise),
         follow=options.sites is None,
         seconds=options.epoch_budget,

@@ -96,7 +96,9 @@ class DataStreamWriter:
             self._trigger = {"availableNow": True}
         return self
 
-    def policy(self, wanted: str | Policy, advise: bool = False, collect: str = "5 seconds") -> DataStreamWriter:
+    def policy(
+        self, wanted: str | Policy, advise: bool = False, collect: str = "5 seconds", **settings: object
+    ) -> DataStreamWriter:
         """How state is placed while the query runs, by name or as an object; `static` moves nothing.
 
         `collect` is for how long statistics are gathered at least before the policy is asked. With `advise` its
@@ -107,7 +109,7 @@ class DataStreamWriter:
         minimum = microseconds(collect, "collect") / 1e6
         if minimum <= 0:
             raise FlowError(f"collect={collect!r}: statistics must be gathered for more than no time")
-        self._policy = PolicyChoice(policy(wanted), bool(advise), minimum)
+        self._policy = PolicyChoice(policy(wanted, **settings), bool(advise), minimum)
         return self
 
     def start(self, path: str | None = None) -> Query:

@@ -30,6 +30,8 @@ def view_cluster(
         unit_pending=newest.stats.units.pending,
         site_idle=seconds - site_busy,
         site_memory=np.array(site_memory),
+        unit_memory=newest.stats.units.memory,
+        unit_yielded=newest.stats.units.yielded,
     )
 
 

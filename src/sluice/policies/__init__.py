@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import fields
+from typing import Any, Protocol
 
 from sluice.model.actions import Action
 from sluice.model.errors import FlowError
 from sluice.model.view import ClusterView
 from sluice.policies.hybrid import Hybrid
+from sluice.policies.lazy_disk import LazyDisk, NoRelocation
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing
 from sluice.policies.static import Static
@@ -33,19 +35,21 @@ class Policy(Protocol):
         ...
 
 
-_BY_NAME: dict[str, type[Policy]] = {
+_BY_NAME: dict[str, Any] = {
     "hybrid": Hybrid,
+    "lazy-disk": LazyDisk,
     "load": LoadBalancing,
     "memory": MemoryBalancing,
+    "no-relocation": NoRelocation,
     "static": Static,
 }
 
 
-def policy(wanted: str | Policy) -> Policy:
-    """A policy by its name, or the object itself.
+def policy(wanted: str | Policy, **settings: object) -> Policy:
+    """A policy by its name, with its settings if they are to be others than usual; or the object itself.
 
-    >>> policy("static").name
-    'static'
+    >>> policy("static").name, policy("lazy-disk", push=0.5)
+    ('static', LazyDisk(push=0.5, order='less-productive', theta=0.8))
     >>> policy("hybrid")
     Hybrid(load=LoadBalancing(th_imb=1.2, th_util=0.9), memory=MemoryBalancing())
     """
@@ -54,7 +58,19 @@ def policy(wanted: str | Policy) -> Policy:
             raise FlowError(f"a policy is a name or an object with a decide(view) method, not {wanted!r}")
         if not isinstance(getattr(wanted, "name", None), str):
             raise FlowError(f"a policy has a name, a text by which its decisions are told: {wanted!r} has none")
+        if settings:
+            raise FlowError(f"settings ({', '.join(settings)}) go with the name of a policy; an object has its own")
         return wanted
     if wanted not in _BY_NAME:
         raise FlowError(f"there is no policy {wanted!r}; known: {', '.join(sorted(_BY_NAME))}")
-    return _BY_NAME[wanted]()
+    chosen = _BY_NAME[wanted]
+    known = [f.name for f in fields(chosen) if f.init and isinstance(f.default, int | float | str)]
+    for name in settings:
+        if name not in known:
+            which = f"has {', '.join(known)}" if known else "has none"
+            raise FlowError(f"policy {wanted!r} has no setting {name!r}; it {which}")
+    try:
+        made: Policy = chosen(**settings)
+        return made
+    except TypeError as problem:
+        raise FlowError(f"policy {wanted!r} cannot have {settings}: {problem}") from problem

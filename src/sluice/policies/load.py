@@ -36,6 +36,7 @@ class LoadBalancing:
     ...     epoch=7, seconds=10.0, unit_site=np.array([0, 0, 0, 1]), unit_rows=np.array([600, 300, 100, 400]),
     ...     unit_bytes=np.zeros(4), unit_spilled=np.zeros(4, bool), unit_pending=np.zeros(4),
     ...     site_idle=np.array([0.0, 6.0]), site_memory=np.full(2, 1 << 30),
+    ...     unit_memory=np.zeros(4), unit_yielded=np.zeros(4),
     ... )
     >>> LoadBalancing().decide(view)  # unit 0 would leave site 1 as busy as site 0 is now
     (Move(unit=1, site=1, reason="site 0 is 100 % busy, site 1 40 %; unit 1 takes 30 % of site 0's rows"),)

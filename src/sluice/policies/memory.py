@@ -42,6 +42,7 @@ class MemoryBalancing:
     ...     epoch=7, seconds=10.0, unit_site=np.array([0, 0, 0, 1]), unit_rows=np.zeros(4),
     ...     unit_bytes=np.array([6, 3, 4, 1]) * mib, unit_spilled=np.array([True, False, False, False]),
     ...     unit_pending=np.array([500, 0, 0, 0]), site_idle=np.zeros(2), site_memory=np.full(2, 8 * mib),
+    ...     unit_memory=np.zeros(4), unit_yielded=np.zeros(4),
     ... )
     >>> MemoryBalancing().decide(view)
     (Move(unit=2, site=1, reason='site 0 is 5 MiB short, site 1 has 7 MiB free; unit 2 has 4 MiB'),)

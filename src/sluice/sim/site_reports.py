@@ -67,6 +67,8 @@ class SiteReports:
             unit_pending=self._unit_pending.copy(),
             site_idle=np.minimum(self._site_idle, self._seconds),
             site_memory=self._site_memory.copy(),
+            unit_memory=np.where(self._unit_spilled, 0, self.unit_bytes),
+            unit_yielded=np.zeros(len(self._unit_site)),  # simulated units find nothing
         )
 
     def _collect(self, site: Site) -> None:

@@ -1,0 +1,80 @@
+"""Lazy-disk: state goes to other sites first, and to disk when no site has room (lazy/active-disk paper, section 5.1).
+
+Relocation (section 4) is pair-wise. The site with most state in memory gives half of what they differ by to the site
+with least, once that has less than `theta` of it: the units that yield most by byte, so that they stay in memory. How
+much time has to pass between two relocations, the paper's τ_m, is for how long statistics are collected. Freezing is a
+site's own decision (`policies/freezing.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sluice.model.actions import Action, Move
+from sluice.model.errors import FlowError
+from sluice.model.view import ClusterView
+from sluice.policies.freezing import Freezing
+from sluice.policies.memory import in_bytes
+
+
+@dataclass(frozen=True)
+class LazyDisk:
+    """Relocate while the sites differ; a site whose memory is full freezes `push` of its state, in this `order`.
+
+    >>> view = ClusterView(
+    ...     epoch=7, seconds=10.0, unit_site=np.array([0, 0, 0, 1]), unit_rows=np.zeros(4),
+    ...     unit_bytes=np.zeros(4), unit_spilled=np.zeros(4, bool), unit_pending=np.zeros(4),
+    ...     site_idle=np.zeros(2), site_memory=np.full(2, 8 << 20),
+    ...     unit_memory=np.array([2, 3, 1, 2]) << 20, unit_yielded=np.array([100, 900, 200, 0]),
+    ... )
+    >>> LazyDisk().decide(view)
+    (Move(unit=2, site=1, reason='site 0 has 6 MiB in memory, site 1 2 MiB; unit 2 has 1 MiB, and yields much'),)
+    """
+
+    name: ClassVar[str] = "lazy-disk"
+
+    push: float = 0.3
+    order: str = "less-productive"
+    theta: float = 0.8
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.theta <= 1:
+            raise FlowError(f"theta is the part that one site has of another's state, from 0 to 1, not {self.theta}")
+        Freezing(self.push, self.order)
+
+    @property
+    def freezing(self) -> Freezing:
+        """How a site frees memory."""
+        return Freezing(self.push, self.order)
+
+    def decide(self, view: ClusterView) -> tuple[Action, ...]:
+        if view.sites < 2:
+            return ()
+        used = np.bincount(view.unit_site, weights=view.unit_memory, minlength=view.sites)
+        most, least = int(used.argmax()), int(used.argmin())
+        if not used[least] < self.theta * used[most]:
+            return ()
+        units = np.flatnonzero((view.unit_site == most) & (view.unit_memory > 0))
+        units = units[np.argsort(-view.productivity[units], kind="stable")]
+        amount, actions = (used[most] - used[least]) / 2, []
+        standing = f"site {most} has {in_bytes(used[most])} in memory, site {least} {in_bytes(used[least])}"
+        for unit in units.tolist():
+            size = view.unit_memory[unit]
+            if size <= amount:
+                amount -= size
+                reason = f"{standing}; unit {unit} has {in_bytes(size)}, and yields much"
+                actions.append(Move(unit, least, reason))
+        return tuple(actions)
+
+
+@dataclass(frozen=True)
+class NoRelocation(LazyDisk):
+    """The same without relocation, to compare with."""
+
+    name: ClassVar[str] = "no-relocation"
+
+    def decide(self, view: ClusterView) -> tuple[Action, ...]:
+        return ()
