@@ -555,9 +555,8 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
 
 class TestLazyDisk:
     def test_the_most_productive_go_half_of_the_way(self) -> None:
-        cluster = Cluster(
-            units=tuple(Unit(0, 0, 10) for _ in range(8)) + (Unit(1, 0, 20),), memory=(100, 100), busy=(0, 0)
-        )
+        units = (*(Unit(0, size=10) for _ in range(8)), Unit(1, size=20))
+        cluster = Cluster((0, 0), units, memory=(100, 100))
         view = replace(cluster.view(), unit_yielded=np.array([1, 9, 2, 8, 3, 7, 4, 6, 0]))
         assert [(move.unit, move.site) for move in policy("lazy-disk").decide(view)] == [(1, 1), (3, 1), (5, 1)]
         assert policy("lazy-disk", theta=0.2).decide(view) == policy("no-relocation").decide(view) == ()
