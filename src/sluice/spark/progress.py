@@ -36,6 +36,7 @@ def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str
         "spills": stats.spills,
         "fetches": stats.fetches,
         "backlogRows": stats.backlog_rows,
+        "missingUnits": len(record.missing_units),
         "imbalance": stats.imbalance,
         "streams": [_in_camel_case(stream) for stream in stats.streams],
         "watermarks": {s.name: _iso(m) for s, m in zip(plan.sources, marks, strict=True)},
