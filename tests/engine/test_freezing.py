@@ -4,6 +4,8 @@ cleanups, moves, restarts and short memory."""
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +17,17 @@ from engine_harness import DirectQuery
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import batch_join, multiset, on_time, rounded
-from specs import SECOND, join, rows, self_join, stream
+from specs import SECOND, TIME, join, rows, self_join, stream
 from test_exact import FAST, Wanderer
+from test_group_by import source
 
 from sluice.kernels.hashing import hash_keys
 from sluice.model.actions import CleanUp, Freeze
 from sluice.model.directory import Directory
 from sluice.model.durations import LONGEST
 from sluice.model.join import JoinSpec
+from sluice.model.plan import plan_of
+from sluice.model.stream import Stream
 from sluice.policies.freezing import ORDERS, Freezing
 
 PARTITIONS = 4
@@ -186,4 +191,104 @@ def test_memory_stays_within_its_limit_and_the_least_productive_go_first(tmp_pat
     query.drain()
     expected = batch_join(join([a, b], LONGEST), [pa.concat_tables(tables) for tables in seen])
     assert multiset(query.results()) == multiset(expected)
+    query.close()
+
+
+def keyed(s: Stream, keys, epoch: int) -> pa.Table:
+    """A row for each key, in one second."""
+    values = {"k": list(keys), "v": list(keys), "w": [0.5] * len(keys)}
+    values["ts"] = pa.array([epoch * SECOND + i for i in range(len(keys))], TIME)
+    return pa.table([pa.array(values[f.name], f.type) for f in s.schema], s.schema)
+
+
+def freeze_all(query: DirectQuery, units: int) -> None:
+    for unit in range(units):
+        query.epochs.settings.controller.ask(Freeze(unit, "to see"))
+
+
+def test_results_that_meet_frozen_state_above_are_found_too(tmp_path):
+    a, b, c = (source(name, delay=0) for name in "abc")
+    pairs = a.join(b, on="k", within="unbounded").select("a_k AS k", "a_v AS v", "b_v AS u").alias("pairs")
+    plan = plan_of([pairs.join(c, on="k", within="unbounded").relation])
+    new, none = keyed(a.stream, range(6), 1), keyed(a.stream, [], 1)
+    query = DirectQuery(plan, tmp_path, 1, PARTITIONS)
+    query.run([new, none, new])
+    freeze_all(query, PARTITIONS)
+    query.run([none, none, none])
+    query.run([none, keyed(b.stream, range(6), 2), none])
+    assert query.results().num_rows == 0
+    query.drain()
+    assert query.results().num_rows == 6
+    query.close()
+
+
+def test_input_that_waits_may_miss_something_too(tmp_path):
+    a, b = stream("a"), stream("b")
+    query = DirectQuery(join([a, b], LONGEST), tmp_path, 1, 8, seconds=1e-6)
+    query.run([keyed(a, range(40), 1), keyed(b, [], 1)])
+    query.drain()
+    freeze_all(query, 8)
+    query.run([keyed(a, [], 2), keyed(b, [], 2)])
+    slow = [replace(site, rows_done=40, busy_seconds=1.0) for site in query.epochs.measured.sites]
+    query.epochs.measured = replace(query.epochs.measured, sites=tuple(slow))
+    query.run([keyed(a, [], 3), keyed(b, range(40), 3)])
+    assert query.epochs.record.lagging
+    query.drain()
+    assert query.results().num_rows == 40
+    query.close()
+
+
+def test_with_little_time_all_units_are_cleaned_up_in_turn(tmp_path):
+    a, b = stream("a"), stream("b")
+    query = DirectQuery(join([a, b], 10 * SECOND), tmp_path, 1, PARTITIONS, seconds=1e-6, backlog=0.0, memory=0)
+    query.run([keyed(a, range(40), 1), keyed(b, range(40), 1)])
+    freeze_all(query, PARTITIONS)
+    for epoch in range(2, 40):
+        query.run([keyed(a, range(40), epoch), keyed(b, range(40), epoch)])
+    cleaned = Counter(d.unit for r in query.epochs.history() for d in r.decisions if d.action == "clean up")
+    assert set(cleaned) == set(range(PARTITIONS)) and max(cleaned.values()) <= 2 * min(cleaned.values())
+    kept = sum(site.rows + site.frozen_rows for site in query.epochs.record.stats.sites)
+    assert kept < 80 * 2.5 * 10  # what is needed for a window of ten epochs, and as much again and a half
+    query.close()
+
+
+def test_results_are_handed_over_once_after_a_clean_stop(tmp_path):
+    a, b = stream("a"), stream("b")
+    shown = []
+
+    def start() -> DirectQuery:
+        query = DirectQuery(join([a, b], LONGEST), tmp_path, 1, PARTITIONS)
+        real = query.sinks[0].deliver
+        query.sinks[0].deliver = lambda results: (shown.append(results.epoch), real(results))
+        return query
+
+    query = start()
+    query.run([keyed(a, range(10), 1), keyed(b, [], 1)])
+    freeze_all(query, PARTITIONS)
+    query.run([keyed(a, [], 2), keyed(b, [], 2)])
+    query.run([keyed(a, range(10), 3), keyed(b, range(10), 3)])
+    query.epochs.close()
+    query.close()
+    query = start()
+    query.drain()
+    assert shown == [0, 1, 2, 3] and query.results().num_rows == 20
+    query.close()
+
+
+def test_units_without_rows_are_not_frozen_and_yields_are_counted_once(tmp_path):
+    a, b, c = (source(name, delay=0) for name in "abc")
+    pairs = a.join(b, on="k", within="unbounded").select("a_k AS k", "a_v AS v", "b_v AS u").alias("pairs")
+    plan = plan_of([pairs.join(c, on="k", within="unbounded").relation])
+    query = DirectQuery(plan, tmp_path, 1, 16)
+    for epoch in range(1, 30, 3):
+        query.run([keyed(s, [1, 2], epoch) for s in plan.sources])
+        total = query.epochs.record.stats.units.yielded.sum()
+        query.run([keyed(s, [], epoch + 1) for s in plan.sources])
+        assert query.epochs.record.stats.units.yielded.sum() == total
+        freeze_all(query, 16)
+        query.run([keyed(s, [], epoch + 2) for s in plan.sources])
+        assert query.epochs.record.stats.units.yielded.sum() == 0
+        assert all(run.rows for manifest in query.epochs.record.manifests for run in manifest if run.generation)
+        query.drain()
+    assert not query.epochs.record.missing_units
     query.close()

@@ -102,7 +102,7 @@ class DirectQuery:
         """All input that waits and all results that are missing."""
         self.epochs.clean_up()
         while self.catch_up():
-            pass
+            self.epochs.clean_up()
 
     def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> Exchange:
         def exchange(split: SplitTask, site: SiteTask) -> list[SiteReport]:

@@ -111,8 +111,10 @@ class Query:
         over = self._over()
         if over is not None:
             raise FlowError(f"cannot clean up: {over}")
-        self._running.epochs.clean_up()
-        self._running.settle()
+        self._running.settle()  # what waits may be missing something, too
+        for _ in range(self._running.plan.levels):  # results of one level may meet frozen state of the next
+            self._running.epochs.clean_up()
+            self._running.settle()
 
     def setSiteMemory(self, site: int, size: str | int) -> None:
         """How much state a site may keep in memory from the next epoch on, until the query ends ("512m")."""

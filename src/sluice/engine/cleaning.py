@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 
 from sluice.engine.site_level import SiteLevel
 from sluice.model.clock import Clock
@@ -39,12 +40,14 @@ class CleanUp:
         always taken."""
         begun = self._clock.monotonic()
         for unit in units:
-            while (step := self._next_step(unit)) is not None:
+            step = self._next_step(unit)
+            while step is not None:
+                if self.steps and seconds is not None and self._clock.monotonic() - begun >= seconds:
+                    return
                 yield from self._between(unit, *step)
                 self._finish(unit, *step)
                 self.steps += 1
-                if seconds is not None and self._clock.monotonic() - begun >= seconds:
-                    return
+                step = self._next_step(unit)
             self.cleaned.append(unit)
 
     def _next_step(self, unit: Unit) -> tuple[int, int] | None:
@@ -78,13 +81,13 @@ class CleanUp:
 
 
 def due_units(level: SiteLevel, frozen: Sequence[Frozen], now: Times) -> list[Unit]:
-    """Units that have been frozen for so long that rows would expire if it were not for them."""
+    """Units that have been frozen for so long that rows would expire if it were not for them, the longest first."""
     kept = [operator.retention for operator in level.operators.values() if isinstance(operator, FreezableOperator)]
     shortest = min((retention for retention in kept if retention is not None), default=None)
     found: list[Unit] = []
     if shortest is None:
         return found
-    for cohort in frozen:
+    for cohort in sorted(frozen, key=lambda cold: [-inf if t is None else t for t in cold.newest]):
         passed = [b - a for a, b in zip(cohort.newest, now, strict=True) if a is not None and b is not None]
         if max(passed, default=0) >= HALF * shortest:
             found += numbers(cohort.units).tolist()

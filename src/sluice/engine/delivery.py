@@ -71,7 +71,7 @@ class Delivery:
         for output, sink in enumerate(self.sinks):
             sink.deliver(record.results_of(output))
         self.done = True
-        if record.lagging or record.stats.catch_up:  # of the others Spark's own commit says it
+        if record.lagging or record.missing_units or record.stats.catch_up:  # of the others Spark's own commit says it
             self.storage.make_dir(DELIVERED)
             self.storage.write(_mark(record), [])
             self._remove_other_marks(record)

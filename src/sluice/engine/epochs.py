@@ -185,7 +185,8 @@ class Epochs:
         return bool(self.record.lagging or self._to_clean_up)
 
     def clean_up(self) -> None:
-        """Have the results found, in the epochs to come, that are missing now."""
+        """Have the results found, in the epochs to come, that are missing now. Those may meet frozen state of operators
+        above, as may input that waits: whoever wants all has to ask again."""
         with self.busy:
             self._to_clean_up = set(self.record.missing_units)
 
@@ -230,7 +231,7 @@ class Epochs:
         self.journal.commit(record)
         committed = perf_counter()
         previous, self.record, self.measured, self.delivery.done = self.record, record, stats, False
-        cleaned = {decision.unit for decision in record.decisions if decision.action == CleanUp.verb}
+        cleaned = {event.unit for report in reports for event in report.page_events if event.action == CleanUp.verb}
         self._to_clean_up = (self._to_clean_up - cleaned) & set(record.missing_units)
         self.storage.delete_all(previous.files() - record.files())
         self.delivery.deliver(record)

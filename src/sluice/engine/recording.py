@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
 
+from sluice.model.actions import Freeze
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord, Frozen, Lagging, Times, slowest
 from sluice.model.ids import Level, Unit
@@ -41,19 +43,21 @@ def record_epoch(
         manifests=tuple(tuple(run for r in at_site for run in r.manifest) for at_site in by_site),
         parts=tuple(part for report in reports for part in report.parts),
         decisions=(*before.decisions, *_page_decisions(number, reports)),
-        stats=_epoch_stats(plan, before.routing, reports, by_site, splits, job_seconds),
+        stats=_epoch_stats(plan, before, reports, by_site, splits, job_seconds),
     )
 
 
 def _epoch_stats(
     plan: Plan,
-    routing: Routing,
+    before: EpochRecord,
     reports: Sequence[SiteReport],
     by_site: Sequence[Sequence[SiteReport]],
     splits: Sequence[SplitReport],
     job_seconds: float,
 ) -> EpochStats:
+    routing = before.routing
     held = [routing.held(plan.fragments_at(Level(level))) for level in range(plan.levels)]
+    units = UnitColumns.of_sites(routing.units, ((held[r.level][r.site], r.units) for r in reports))
     events = [event.action for report in reports for event in report.page_events]
     tasks = [*(split.seconds for split in splits), *(report.stats.seconds for report in reports)]
     return EpochStats(
@@ -68,7 +72,7 @@ def _epoch_stats(
         fetches=events.count("fetch"),
         streams=tuple(_stream_stats(s.name, [x for x in splits if x.stream == i]) for i, s in enumerate(plan.sources)),
         sites=tuple(reduce(SiteStats.plus, (report.stats for report in at_site)) for at_site in by_site),
-        units=UnitColumns.of_sites(routing.units, ((held[r.level][r.site], r.units) for r in reports)),
+        units=replace(units, yielded=units.yielded + _yielded_before(before, reports)),
         seconds=EpochSeconds(reduce(TaskSeconds.plus, tasks, TaskSeconds()), job_seconds),
     )
 
@@ -92,6 +96,17 @@ def _unite_lagging(reports: Sequence[SiteReport]) -> tuple[Lagging, ...]:
         for cohort in report.lagging:
             cohorts.setdefault((cohort.level, cohort.newest), []).extend(cohort.units)
     return tuple(Lagging(level, unite(tuple(units), ()), newest) for (level, newest), units in cohorts.items())
+
+
+def _yielded_before(before: EpochRecord, reports: Sequence[SiteReport]) -> np.ndarray:
+    """What units had yielded in their present generation, which is nothing for those that have begun another one."""
+    yielded = before.stats.units.yielded
+    if len(yielded) != before.routing.units:  # there was no epoch yet
+        return np.zeros(before.routing.units, dtype=np.int64)
+    frozen = [event.unit for report in reports for event in report.page_events if event.action == Freeze.verb]
+    yielded = yielded.copy()
+    yielded[frozen] = 0
+    return yielded
 
 
 def _unite_frozen(reports: Sequence[SiteReport]) -> tuple[Frozen, ...]:

@@ -320,15 +320,11 @@ class _SiteEpoch:
         )
 
     def _yielded(self) -> np.ndarray:
-        """The results of each unit since its present generation began."""
-        before = self.task.adapting.yielded
-        yielded = self.by_unit.results.copy()
-        if before is not None:
-            yielded += before[: len(yielded)]
-        yielded[numbers(self.frozen_now)] = 0
-        freezable = np.zeros(len(yielded), dtype=bool)
-        freezable[numbers(self.holdings.freezable_units)] = True
-        return np.where(freezable, yielded, 0)
+        """The results by which units are ranked: of those that can be frozen, but not now."""
+        yielded = np.zeros_like(self.by_unit.results)
+        ranked = numbers(subtract(self.holdings.freezable_units, self.frozen_now))
+        yielded[ranked] = self.by_unit.results[ranked]
+        return yielded
 
     def _begin(self, since: Times) -> Transaction:
         task, adapting = self.task, self.task.adapting

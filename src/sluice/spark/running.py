@@ -234,7 +234,7 @@ class RunningQuery:
                 self.draining = True
                 self.epochs.clean_up()
                 while not self._stopping.is_set() and self.failure is None and self._catch_up():
-                    pass
+                    self.epochs.clean_up()
         try:
             self._callback.release()
             self.epochs.end()

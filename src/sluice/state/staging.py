@@ -12,7 +12,7 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch import Attempt
 from sluice.model.ids import InputNumber
 from sluice.model.state import ALL_HASHES, HashRange, Manifest, RunRef, SegmentRef
-from sluice.model.unit_ranges import Ranges, intersect
+from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges
 from sluice.state import compaction
 from sluice.state.durable import STATE
 from sluice.state.epoch_runs import EpochRuns
@@ -59,6 +59,9 @@ class SegmentWriter:
         units = intersect(new.units, (directory.units_in(*new.hashes),))
         data = encode(layout, new.rows)
         unit_counts = counts(new.rows, units, directory)
+        if new.generation:  # units without rows would stay frozen for good
+            units = ranges(numbers(units)[unit_counts > 0].tolist())
+            unit_counts = unit_counts[unit_counts > 0]
         blocks = encode_blocks(layout, new.rows, unit_counts, data)
         name = f"{self._attempt}-{len(self._blocks)}"
         ref = SegmentRef(
