@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-for folder in ("support", "unit", "engine", "spark"):  # what one test file has, another may use
-    sys.path.insert(0, os.path.join(os.path.dirname(__file__), folder))
+SUPPORT = Path(__file__).parent / "support"
+sys.path.insert(0, str(SUPPORT))  # what test files share
+pytest.register_assert_rewrite(*(module.stem for module in SUPPORT.glob("*.py")))  # failures there tell values, too
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 settings.register_profile("default", deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)
