@@ -33,12 +33,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[Any]:
     """One local session for all tests that need Spark."""
     from pyspark.sql import SparkSession
+    from quick_jvm import QUICK_TO_START
 
     session = (
         SparkSession.builder.master("local[2]")
         .appName("sluice-tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.extraJavaOptions", QUICK_TO_START)
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()
