@@ -37,13 +37,13 @@ def assert_exact(root: Path, files: int) -> None:
 
 @pytest.mark.spark
 def test_killed_executors_and_drivers_change_nothing(tmp_path):
-    files = 10
+    files = 8
     with job(tmp_path, files) as running:
-        running.carry_out(Kill("executor", 2, 0.3))
-        running.carry_out(Kill("driver and executors", 5, 0.2))
+        running.carry_out(Kill("executor", 1, 0.3))
+        running.carry_out(Kill("driver and executors", 3, 0.2))
         assert_nothing_left(tmp_path, local_leftovers)
         running.carry_out(Kill("driver", 0, 4.0))
-        running.carry_out(Kill("all executors", 7, 0.4))
+        running.carry_out(Kill("all executors", 5, 0.4))
         running.finish()
         assert_right(tmp_path, files)
         assert_nothing_left(tmp_path, local_leftovers)
@@ -118,7 +118,7 @@ if os.environ.get("FAULTS"):
 @pytest.mark.spark
 def test_a_task_that_fails_inside_a_site_is_tried_again(tmp_path):
     """Each kind of failure once, in an epoch of its own; Spark's next attempt succeeds."""
-    files = 8
+    files = 6
     faults = [
         ("write", "/state/000000000001-0000"),
         ("finish", "/state/000000000002-0001"),
