@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-for folder in ("support", "unit", "engine", "spark"):  # what one test file has, another may use
-    sys.path.insert(0, os.path.join(os.path.dirname(__file__), folder))
+SUPPORT = Path(__file__).parent / "support"
+sys.path.insert(0, str(SUPPORT))  # what test files share
+pytest.register_assert_rewrite(*(module.stem for module in SUPPORT.glob("*.py")))  # failures there tell values, too
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 settings.register_profile("default", deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)
@@ -31,12 +33,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[Any]:
     """One local session for all tests that need Spark."""
     from pyspark.sql import SparkSession
+    from quick_jvm import QUICK_TO_START
 
     session = (
         SparkSession.builder.master("local[2]")
         .appName("sluice-tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.extraJavaOptions", QUICK_TO_START)
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()

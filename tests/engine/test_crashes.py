@@ -10,32 +10,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
+from crash_flow import KEEP, PLAN, SPEC, epoch_rows, found_by
 from engine_harness import DirectQuery
 from oracle import batch_join, multiset
-from specs import SECOND, TIME, handle, join, stream
 
 from sluice.model.errors import StorageError
-from sluice.model.plan import plan_of
 from sluice.state import storage
-
-A, B = stream("a"), stream("b")
-SPEC = join([A, B], 16 * SECOND)
-PAIRS = handle(A).join(handle(B), on="k", within="16 seconds")
-NEWEST = PAIRS.groupBy("a_k").last(3).agg(n=("*", "count"))
-PLAN = plan_of([PAIRS.relation, NEWEST.relation])
-KEEP = 8  # epochs before the one that crashes, so that a merge is part of it
-
-
-def epoch_rows(epoch: int) -> list[pa.Table]:
-    rng = np.random.default_rng(epoch)
-    out = []
-    for s in (A, B):
-        times = epoch * 2 * SECOND + np.sort(rng.integers(0, 2 * SECOND, 24))
-        out.append(pa.table([rng.integers(0, 9, 24), pa.array(times, TIME), rng.integers(0, 9, 24)], schema=s.schema))
-    return out
 
 
 def started(root: Path, sites: int = 1, spill: str = "probe") -> DirectQuery:
@@ -77,11 +59,6 @@ def answers(fast, spill) -> list[Counter]:
     tables = [pa.concat_tables([epoch_rows(e)[i] for e in range(KEEP + 2)]) for i in (0, 1)]
     assert multiset(query.results()) == multiset(batch_join(SPEC, tables))
     return found_by(query)
-
-
-def found_by(query: DirectQuery) -> list[Counter]:
-    query.drain()
-    return [multiset(query.results(output)) for output in (0, 1)]
 
 
 def crash_at(root: Path, operation: int, spill: str) -> bool:

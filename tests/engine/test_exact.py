@@ -13,28 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import batch_join, multiset, on_time
 from specs import KEYS, SECOND, join, rows, self_join, stream
+from wandering import Wanderer
 
-from sluice.model.actions import Move
 from sluice.model.durations import LONGEST
 from sluice.model.join import JoinSpec, Leg
 from sluice.model.stream import Input, Stream
-from sluice.model.view import ClusterView
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-
-
-class Wanderer:
-    """A policy that moves units about all the time, some of them to where they are already."""
-
-    name = "wanderer"
-
-    def __init__(self, seed: int, sites: int) -> None:
-        self.seed, self.sites = seed, sites
-
-    def decide(self, view: ClusterView) -> tuple[Move, ...]:
-        first = (view.epoch * 7 + self.seed) % len(view.unit_site)
-        units = {first, (first * 3 + 1) % len(view.unit_site)}
-        return tuple(Move(u, (self.seed + view.epoch + u) % self.sites, "wandering") for u in units)
 
 
 def check(data: st.DataObject, spec: JoinSpec, values: list, where: str | None = None, epochs: int = 6) -> None:

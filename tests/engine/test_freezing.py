@@ -3,6 +3,7 @@ cleanups, moves, restarts and short memory."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -14,12 +15,12 @@ import pytest
 from chaos_flows import drawn
 from chaos_flows import rows as flow_rows
 from engine_harness import DirectQuery
+from group_by_oracle import source
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import batch_join, multiset, on_time, rounded
 from specs import SECOND, TIME, join, rows, self_join, stream
-from test_exact import FAST, Wanderer
-from test_group_by import source
+from wandering import Wanderer
 
 from sluice.kernels.hashing import hash_keys
 from sluice.model.actions import CleanUp, Freeze
@@ -31,6 +32,7 @@ from sluice.model.stream import Stream
 from sluice.policies.freezing import ORDERS, Freezing
 
 PARTITIONS = 4
+FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def frozen_by_hand(data: st.DataObject, query: DirectQuery) -> None:

@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from engine_harness import DirectQuery, limits
+from group_by_oracle import last_of, source, windows_of
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import multiset, on_time
 from specs import KEYS, SECOND, TIME, handle, stream
-from test_exact import Wanderer
+from wandering import Wanderer
 
 from sluice.api.stream import DataStream
 from sluice.model.errors import FlowError
 from sluice.model.plan import plan_of
-from sluice.model.stream import Stream
 from sluice.operators import last_rows, time_windows
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -38,11 +38,6 @@ EVERYTHING = {
     "oldest": ("w", "first"),
     "newest": ("v", "last"),
 }
-
-
-def source(name: str, key: pa.DataType | None = None, delay: int | None = 0) -> DataStream:
-    schema = pa.schema([("k", key or pa.int64()), ("ts", TIME), ("v", pa.int64()), ("w", pa.float64())])
-    return handle(Stream(name, schema, "ts", delay))
 
 
 @st.composite
@@ -132,37 +127,6 @@ def in_order(table: pa.Table) -> list[tuple]:
         return [str(v) for v in row if not isinstance(v, float)], [v for v in row if isinstance(v, float)]
 
     return sorted(multiset(table).elements(), key=place)
-
-
-FUNCTIONS = {"variance": "var_samp", "stddev": "stddev_samp"}
-
-
-def sql(aggregates: dict[str, tuple[str, str]], over: str = "", order: str = "ORDER BY ts, epoch") -> str:
-    """Aggregates in DuckDB's words; its sum of integers has another type, its avg is a double as here."""
-    out = []
-    for name, (column, function) in aggregates.items():
-        inside = f"{column} {order}" if function in ("first", "last") and not over else column
-        called = {"first": "first_value", "last": "last_value"}.get(function, function) if over else function
-        call = f"{FUNCTIONS.get(called, called)}({inside}) {over}"
-        out.append(f"CAST({call} AS BIGINT) AS {name}" if (column, function) == ("v", "sum") else f"{call} AS {name}")
-    return ", ".join(out)
-
-
-def last_of(name: str, count: int, aggregates: dict[str, tuple[str, str]], mark: int, keys: str = "k") -> str:
-    over = f"OVER (PARTITION BY {keys} ORDER BY ts, epoch ROWS BETWEEN {count - 1} PRECEDING AND CURRENT ROW)"
-    inner = f"SELECT {keys}, ts, {sql(aggregates, over)} FROM {name}"
-    return f"SELECT * FROM ({inner}) WHERE epoch_us(ts) <= {mark}"
-
-
-def windows_of(
-    name: str, length: int, slide: int, aggregates: dict[str, tuple[str, str]], mark: int, keys: str = "k, "
-) -> str:
-    """Every row once for each window it lies in, then a plain group-by."""
-    first = f"epoch_us(ts) - epoch_us(ts) % {slide}"
-    starts = f"unnest(range({first}, epoch_us(ts) - {length}, -{slide}))"
-    exploded = f"SELECT *, {starts} AS s FROM {name}"
-    times = f"make_timestamptz(s) AS window_start, make_timestamptz(s + {length}) AS window_end"
-    return f"SELECT {keys}{times}, {sql(aggregates)} FROM ({exploded}) WHERE s + {length} <= {mark} GROUP BY {keys} s"
 
 
 delays = st.sampled_from([0, 2, SECOND, 60 * SECOND])

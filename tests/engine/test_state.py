@@ -12,12 +12,13 @@ from engine_harness import DirectQuery
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import batch_join, multiset
+from segment_refs import segment
 from specs import SECOND, TIME, join, stream
 
 from sluice.model.directory import Directory
 from sluice.model.errors import CheckpointError
 from sluice.model.routing import Routing
-from sluice.model.state import RunRef, SegmentRef, reassign
+from sluice.model.state import RunRef, reassign
 from sluice.model.unit_ranges import ranges
 from sluice.state.segment import Layout, merged_run, parts, sorted_run
 from sluice.state.storage import watch
@@ -106,13 +107,6 @@ def test_an_epoch_costs_no_look_at_state_it_cannot_match(tmp_path):
     assert [s.probed for s in sites] == [0, 0]
     assert sum(s.rows for s in sites) == 11 * 80
     query.close()
-
-
-def segment(name: str, **values: int) -> SegmentRef:
-    base = dict(offset=0, length=100, input=0, rows=10, earliest=0, middle=0, latest=0, base=0, shift=0, level=0)
-    return SegmentRef(
-        id=name, file=f"{name}.segments", units=((0, 8),), counts=(1,) * 8, blocks=(), **{**base, **values}
-    )
 
 
 @given(st.data(), st.integers(1, 5), st.integers(1, 5))

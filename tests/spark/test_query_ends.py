@@ -18,7 +18,7 @@ from sluice.model.errors import SluiceError
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 
-STARTS = 6
+STARTS = 4
 
 
 def newest(spark: Any, root: Path) -> Any:

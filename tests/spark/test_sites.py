@@ -122,7 +122,7 @@ def cluster(root: Path, **workers: int) -> Iterator[Standalone]:
 @pytest.mark.spark
 def test_a_worker_that_joins_is_used_and_one_that_dies_is_missed(tmp_path):
     with cluster(tmp_path, first=1) as there:
-        running = Running(there)
+        running = Running(there, "--grace", "3")
         running.until("epoch", lambda r: r.routing.sites == 1)
         there.add_worker("second", 1)
         joined = running.until("use of the second worker", lambda r: len(set(on(r))) == 2)

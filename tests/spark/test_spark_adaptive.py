@@ -7,25 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from arrivals import arrive, ticks
-from oracle import multiset
+from arrivals import arrive
+from trade_sums import EPOCHS, TRADES, assert_exact, sums
 
-from sluice import Flow, FlowError
+from sluice import FlowError
 from sluice.experiments import slowDown
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
-
-EPOCHS = 8
-TRADES = [
-    ticks([f"k{i % 13}" for i in range(80)], [e * 10 + i / 8 for i in range(80)], range(80)) for e in range(EPOCHS)
-]
-SUMS = """SELECT k, ts, CAST(sum(v) OVER w AS BIGINT) AS total FROM trades
-    WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 29 PRECEDING AND CURRENT ROW)"""
 
 
 class Restless:
@@ -38,22 +28,6 @@ class Restless:
 
         assert view.unit_rows.sum() > 0 and view.unit_bytes.sum() > 0
         return (Move(3, 1 - int(view.unit_site[3]), "for the sake of it"),)
-
-
-def sums(spark: Any, root: Path) -> Any:
-    flow = Flow(spark, "desk")
-    trades = flow.readFiles("trades", str(root / "trades"), eventTime="ts", maxFilesPerTrigger=1)
-    result = trades.groupBy("k").last(30).agg(total=("v", "sum"))
-    writer = result.writeStream.format("parquet").option("path", root / "out").option("checkpointLocation", root / "ck")
-    return writer.options(sites=2, partitions=16)
-
-
-def assert_exact(root: Path) -> None:
-    found = pa.concat_tables([pq.read_table(p) for p in sorted((root / "out").glob("*.parquet"))])
-    with duckdb.connect() as db:
-        db.execute("SET TimeZone = 'UTC'")
-        db.register("trades", pa.concat_tables(TRADES))
-        assert multiset(found) == multiset(db.sql(SUMS).to_arrow_table())
 
 
 def test_a_policy_moves_units_and_the_answer_stays(spark: Any, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from arrivals import arrive
-from test_spark_adaptive import TRADES, assert_exact, sums
+from trade_sums import TRADES, assert_exact, sums
 
 from sluice.spark import exchange
 from sluice.spark.exchange import Sites

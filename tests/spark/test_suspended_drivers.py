@@ -20,8 +20,10 @@ import psutil
 import pyarrow as pa
 import pytest
 import spark_listing
+from kill_leftovers import assert_nothing_left, local_leftovers, processes
+from kill_rows import OUTPUTS, answer_tables, write_files
+from kills import Job
 from suspension import names_drivers
-from test_kills import OUTPUTS, Job, answer_tables, assert_nothing_left, local_leftovers, processes, write_files
 
 from sluice.control.journal import Journal
 from sluice.state.storage import Storage

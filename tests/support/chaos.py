@@ -25,7 +25,7 @@ from chaos_flows import NAMES, drawn, rows
 from engine_harness import DirectQuery, EpochRows
 from oracle import rounded
 from specs import SECOND
-from test_exact import Wanderer
+from wandering import Wanderer
 
 from sluice.control import copying
 from sluice.engine import epochs, site

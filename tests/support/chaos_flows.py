@@ -10,9 +10,9 @@ from itertools import pairwise
 import duckdb
 import numpy as np
 import pyarrow as pa
+from group_by_oracle import last_of, source, windows_of
 from oracle import on_time, rounded
 from specs import REGISTRY, SECOND, TIME
-from test_group_by import last_of, source, windows_of
 
 from sluice.api.joining import build_join
 from sluice.api.relation import result_of

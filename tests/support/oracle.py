@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timezone
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from sluice.model.join import JoinSpec
@@ -51,7 +53,9 @@ def batch_join(spec: JoinSpec, tables: list[pa.Table], where: str | None = None)
 
 def multiset(table: pa.Table) -> Counter:
     """Whole rows with their counts; NaN is made comparable, nested values hashable."""
-    return Counter(tuple(_plain(v) for v in row.values()) for row in table.to_pylist())
+    if not table.num_columns:
+        return Counter([()] * table.num_rows)
+    return Counter(zip(*(_values(column) for column in table.columns), strict=True))
 
 
 def rounded(table: pa.Table) -> Counter:
@@ -59,6 +63,23 @@ def rounded(table: pa.Table) -> Counter:
     return Counter(
         {tuple(float(f"{v:.9g}") if isinstance(v, float) else v for v in row): n for row, n in multiset(table).items()}
     )
+
+
+def _values(column: pa.ChunkedArray) -> list:
+    """A column in Python; by way of numpy where that has the same values, many times as fast as Arrow's own way."""
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        values = column.fill_null(0).to_numpy().tolist()
+        if pa.types.is_floating(kind):
+            values = [_plain(v) for v in values]
+    elif pa.types.is_timestamp(kind) and kind.tz == "UTC":
+        times = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).fill_null(0).to_numpy()
+        values = [t.replace(tzinfo=timezone.utc) for t in times.astype("datetime64[us]").tolist()]
+    else:
+        return [_plain(v) for v in column.to_pylist()]
+    for place in np.flatnonzero(column.is_null().to_numpy()) if column.null_count else ():
+        values[place] = None
+    return values
 
 
 def _plain(value: object) -> object:

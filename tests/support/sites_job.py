@@ -5,29 +5,35 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
+
+from quick_jvm import QUICK_TO_START
 
 
 def main() -> None:
     from pyspark.sql import SparkSession
 
     from sluice import Flow
+    from sluice.spark import exchange
 
     arguments = argparse.ArgumentParser()
     arguments.add_argument("root", type=Path)
     arguments.add_argument("master")
     arguments.add_argument("--sites", type=int)
+    arguments.add_argument("--grace", type=float, help="seconds for which cores may be missing before sites are fewer")
     chosen = arguments.parse_args()
     root = chosen.root
-    quick_to_start = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+    if chosen.grace:
+        exchange.SiteCount = partial(exchange.SiteCount, grace=chosen.grace)
     builder = SparkSession.builder.master(chosen.master).appName("sites")
     for key, value in {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": quick_to_start,
-        "spark.executor.extraJavaOptions": quick_to_start,
+        "spark.driver.extraJavaOptions": QUICK_TO_START,
+        "spark.executor.extraJavaOptions": QUICK_TO_START,
         "spark.executor.memory": "512m",
         "spark.sql.warehouse.dir": f"{root}/warehouse",
         "spark.task.maxFailures": "20",

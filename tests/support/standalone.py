@@ -13,12 +13,12 @@ from pathlib import Path
 
 import psutil
 import pyspark
+from quick_jvm import QUICK_TO_START
 
 import sluice
 
 PATIENCE = 300
 """Seconds for whatever must happen sooner or later."""
-QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 
 class Standalone:
@@ -128,5 +128,5 @@ def wait_for(what: str, condition: Callable[[], bool], seconds: float = PATIENCE
     begun = time.monotonic()
     while not condition():
         assert time.monotonic() < begun + seconds, f"no {what} in {seconds} s"
-        time.sleep(0.05)
+        time.sleep(0.2)  # the condition may read the whole journal
     return time.monotonic() - begun

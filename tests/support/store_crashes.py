@@ -17,12 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("support", "engine")]
-
+from crash_flow import KEEP, PLAN, SPEC, epoch_rows, found_by
 from engine_harness import DirectQuery
 from object_servers import SERVERS, NotAvailable
 from oracle import batch_join, multiset
-from test_crashes import KEEP, PLAN, SPEC, epoch_rows
 
 from sluice.state.storage import Storage, watch
 
@@ -72,11 +70,6 @@ def input_rows() -> list[Any]:
     import pyarrow as pa
 
     return [pa.concat_tables([epoch_rows(e)[i] for e in range(KEEP + 2)]) for i in (0, 1)]
-
-
-def found_by(query: DirectQuery) -> list[Counter]:
-    query.drain()
-    return [multiset(query.results(output)) for output in (0, 1)]
 
 
 def make_history(local: Path, place: Place) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from epoch_factory import owned_journal, record, with_site, with_stats
-from test_cli import FakeSpark
-from test_report import FakeQuery, read
+from fake_query import FakeQuery
+from fake_session import FakeSpark
+from html_pages import read
 
 from sluice.cli import run as running
 from sluice.cli.main import main

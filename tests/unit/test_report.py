@@ -10,7 +10,6 @@ import io
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import fields, replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ import pyarrow as pa
 import pytest
 from engine_harness import DirectQuery, single
 from epoch_factory import IDENTITY, owned_journal, record, with_site, with_stats
+from fake_query import FakeQuery, progress
+from html_pages import read
 from hypothesis import given
 from hypothesis import strategies as st
 from specs import SECOND, TIME, join, stream
@@ -37,49 +38,7 @@ from sluice.model.routing import Routing
 from sluice.model.stats import PHASES, EpochSeconds, TaskSeconds
 from sluice.spark.progress import progress as spark_progress
 
-EMPTY = {"area", "base", "br", "col", "hr", "img", "input", "link", "meta"}
 HOSTILE = "</style><script>alert(1)</script>\"'&amp;"
-
-
-class Tags(HTMLParser):
-    """Every tag is closed by its own end tag; keeps what could load or run something."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.names: set[str] = set()
-        self.addresses: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.add(tag)
-        self.addresses += [str(v) for k, v in attrs if k in ("src", "href", "xlink:href") or k.startswith("on")]
-        if tag not in EMPTY and not self.get_starttag_text().endswith("/>"):  # type: ignore[union-attr]
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.add(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def read(path: Path) -> Tags:
-    """A page that is well formed, loads nothing and runs nothing."""
-    text = path.read_text(encoding="utf-8")
-    tags = Tags()
-    tags.feed(text)
-    tags.close()
-    assert tags.open == []
-    assert not tags.addresses
-    assert not tags.names & {"script", "link", "img", "iframe", "object"}
-    assert "url(" not in text and "@import" not in text
-    for picture in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
-        ET.fromstring(picture)
-    return tags
 
 
 class TestPage:
@@ -219,7 +178,6 @@ class TestSeries:
         assert [s.name for s in series.by_phase([one])] == list(PHASES)
 
 
-SITE = {"rows": 1000, "units": 64, "memoryBytes": 2048, "diskBytes": 1024, "durableBytes": 3072}
 numbers = st.one_of(st.just(0.0), st.floats(1e-6, 1e15), st.integers(0, 10**15))
 
 
@@ -264,46 +222,6 @@ class TestPlots:
         columns = [Series(f"site {i}", [1.0]) for i in range(9)]
         assert "heat" not in plot.by_site("t", [0], columns[:8], ROWS)
         assert "heat" in plot.by_site("t", [0], columns, ROWS)
-
-
-def progress(epoch: int, sites: int = 2, **more: Any) -> dict[str, Any]:
-    return {
-        "batchId": epoch,
-        "epoch": epoch,
-        "numInputRows": 1000,
-        "processedRowsPerSecond": 2000.0,
-        "numOutputRows": 3000,
-        "lateRows": 2,
-        "moves": 0,
-        "spills": 0,
-        "fetches": 0,
-        "backlogRows": 0,
-        "imbalance": 1.0,
-        "durationMs": {"triggerExecution": 500},
-        "phaseSeconds": {"read": 0.1, "exchange": 0.3, "kernel": 0.1},
-        "sites": [{**SITE, "site": site, "busySeconds": 0.25 + site} for site in range(sites)],
-        **more,
-    }
-
-
-class FakeQuery:
-    """Stands for a Query: each wait adds an epoch; ends, fails or is interrupted after some."""
-
-    def __init__(self, epochs: int, name: str | None = None, ends: BaseException | None = None, sites: int = 2) -> None:
-        self.epochs, self.name, self.ends, self.sites = epochs, name, ends, sites
-        self.recentProgress: list[dict[str, Any]] = []
-        self.stopped = False
-
-    def awaitTermination(self, timeout: float | None = None) -> bool | None:
-        if len(self.recentProgress) == self.epochs:
-            if self.ends is not None:
-                raise self.ends
-            return True
-        self.recentProgress.append(progress(len(self.recentProgress), self.sites))
-        return len(self.recentProgress) == self.epochs and self.ends is None
-
-    def stop(self) -> None:
-        self.stopped = True
 
 
 class Terminal(io.StringIO):

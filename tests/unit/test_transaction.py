@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_paging import ALL, ALWAYS, LAYOUT, UNITS, Site, crowded, rows
-from test_state import segment
+from paged_site import ALL, ALWAYS, LAYOUT, UNITS, Site, crowded_site, rows
+from segment_refs import segment
 
 from sluice.engine.stopwatch import Stopwatch
 from sluice.model.clock import SystemClock
@@ -25,7 +25,6 @@ from sluice.state.tiers import Tiers
 from sluice.state.transaction import Transaction
 from sluice.state.unit_pages import UnitPages
 
-__all__ = ["crowded"]
 IN_TURN: dict[str, Callable[[Transaction], object]] = {
     "state is read": lambda t: t.runs(0, ALWAYS),
     "state is added": lambda t: t.stage(0, rows(1, 0)),
@@ -37,6 +36,11 @@ BETWEEN: dict[str, Callable[[Transaction], object]] = {
     "input is postponed": lambda t: t.postpone(ALL, 0, rows(1, 0)),
     "the epoch is committed": lambda t: t.commit({}),
 }
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> Site:
+    return crowded_site(tmp_path)
 
 
 @pytest.mark.parametrize("event", IN_TURN)

@@ -158,6 +158,11 @@ def _requoted(lines: pa.Array, options: FileOptions, place: Place) -> bytes:
     if not pc.all(is_clear, min_count=0).as_py():
         raise _unclear(quoted.filter(pc.invert(is_clear))[0].as_py().rstrip("\n"), options, place)
     escape = options.escape
+    if escape == options.quote and pc.any(pc.match_substring(quoted, "\0"), min_count=0).as_py():
+        raise StorageError(
+            f"file {place.name!r} has a NUL character in a line with quotes; where the escape character is the quote, "
+            f"Spark passes over it in a line's last field: take it out, {READ_BY_SPARK}"
+        )
     if escape == options.quote or not pc.any(pc.match_substring(quoted, escape), min_count=0).as_py():
         return bytes_of(lines)
     plain = pc.match_substring_regex(quoted, grammar.line_without_escapes_outside_quotes)

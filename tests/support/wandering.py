@@ -1,0 +1,20 @@
+"""A policy that never rests, for tests of what moves do to an answer."""
+
+from __future__ import annotations
+
+from sluice.model.actions import Move
+from sluice.model.view import ClusterView
+
+
+class Wanderer:
+    """A policy that moves units about all the time, some of them to where they are already."""
+
+    name = "wanderer"
+
+    def __init__(self, seed: int, sites: int) -> None:
+        self.seed, self.sites = seed, sites
+
+    def decide(self, view: ClusterView) -> tuple[Move, ...]:
+        first = (view.epoch * 7 + self.seed) % len(view.unit_site)
+        units = {first, (first * 3 + 1) % len(view.unit_site)}
+        return tuple(Move(u, (self.seed + view.epoch + u) % self.sites, "wandering") for u in units)
