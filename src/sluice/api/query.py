@@ -115,6 +115,8 @@ class Query:
         for _ in range(self._running.plan.levels):  # results of one level may meet frozen state of the next
             self._running.epochs.clean_up()
             self._running.settle()
+        if self._running.epochs.is_behind:
+            raise FlowError("the query ended before all was cleaned up; the next run on its checkpoint goes on with it")
 
     def setSiteMemory(self, site: int, size: str | int) -> None:
         """How much state a site may keep in memory from the next epoch on, until the query ends ("512m")."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from sluice.control.moves import MoveInFlight
 from sluice.model.epoch import EpochRecord
@@ -74,8 +73,8 @@ def separate(record: EpochRecord, move: MoveInFlight) -> tuple[list[SegmentRef],
     """The segments at the source that hold nothing but the unit's rows, and whether others hold some of them."""
     alone = only(move.unit)
     runs = [r for r in record.manifests[move.source] if r.is_active and intersect(r.units, alone)]
-    own = [run.segment for run in runs if run.units == alone]
-    shared = [run for run in runs if run.units != alone and replace(run, units=alone).rows]
+    own = [run.segment for run in runs if run.segment.units == alone]
+    shared = [run for run in runs if run.segment.units != alone and run.of(alone).rows]
     return own, bool(shared)
 
 

@@ -20,7 +20,7 @@ HALF = 0.5
 rows for it that nobody else needs any more."""
 
 
-class CleanUp:
+class UnitCleaning:
     """What a site does about units whose results are missing, before it takes in anything new."""
 
     def __init__(
@@ -32,41 +32,62 @@ class CleanUp:
     ) -> None:
         self._level, self._transaction, self._retention, self._clock = level, transaction, retention, clock
         self.cleaned: list[Unit] = []
-        """Units that miss nothing any more."""
-        self.steps = 0
+        """Units that missed something, and miss nothing any more."""
 
     def run(self, units: Sequence[Unit], seconds: float | None) -> Iterator[tuple[int, Results]]:
         """The missing results of some units with the place of their operator, as far as the time goes; one step is
         always taken."""
-        begun = self._clock.monotonic()
+        begun, steps = self._clock.monotonic(), 0
+        self._frozen_rows = self._transaction.generations.rows()
+        self._frozen_bytes = self._transaction.generations.sizes()
+        self._active_rows, self._active_bytes = self._transaction.active_rows(), self._transaction.active_bytes()
         for unit in units:
-            step = self._next_step(unit)
+            before, step = steps, self._next_step(unit)
             while step is not None:
-                if self.steps and seconds is not None and self._clock.monotonic() - begun >= seconds:
+                if steps and seconds is not None and self._clock.monotonic() - begun >= seconds:
                     return
                 yield from self._between(unit, *step)
                 self._finish(unit, *step)
-                self.steps += 1
+                steps += 1
                 step = self._next_step(unit)
-            self.cleaned.append(unit)
+            if steps > before:
+                self.cleaned.append(unit)
+            self._thaw_if_it_fits(unit)
+
+    def _frozen(self, unit: Unit) -> list[int]:
+        """Its frozen generations, the oldest first."""
+        return sorted(generation for generation, rows in self._frozen_rows.items() if rows[unit])
 
     def _next_step(self, unit: Unit) -> tuple[int, int] | None:
         """The two generations of a unit that become one next; None if nothing is missing between any."""
-        frozen = self._transaction.generations.of(unit)
+        frozen = self._frozen(unit)
         if len(frozen) > 1:
             return frozen[0], frozen[1]
-        return (frozen[0], ACTIVE) if frozen and self._transaction.active_rows()[unit] else None
+        return (frozen[0], ACTIVE) if frozen and self._active_rows[unit] else None
 
     def _finish(self, unit: Unit, older: int, newer: int) -> None:
         """Two generations are one, now that all between them has been found: in memory, if one was and there is room
         for the other."""
-        generations = self._transaction.generations
+        generations, rows = self._transaction.generations, self._frozen_rows
         if newer != ACTIVE:
             generations.unite(unit, older, newer)
-        elif self._transaction.active_bytes().sum() + generations.sizes()[unit] <= self._transaction.limit:
-            generations.thaw(unit, older)
-        else:
+            rows[older][unit] += rows[newer][unit]
+            rows[newer][unit] = 0
+        elif not self._thaw_if_it_fits(unit):
             generations.freeze(only(unit), {}, self._retention, older)
+            self._frozen_bytes[unit] += self._active_bytes[unit]
+            self._active_rows[unit] = self._active_bytes[unit] = 0
+
+    def _thaw_if_it_fits(self, unit: Unit) -> bool:
+        """Has a unit's only frozen generation in memory again, if there is room for it."""
+        frozen = self._frozen(unit)
+        if len(frozen) != 1 or self._active_bytes.sum() + self._frozen_bytes[unit] > self._transaction.limit:
+            return False
+        self._transaction.generations.thaw(unit, frozen[0])
+        self._active_rows[unit] += self._frozen_rows[frozen[0]][unit]
+        self._active_bytes[unit] += self._frozen_bytes[unit]
+        self._frozen_rows[frozen[0]][unit] = 0
+        return True
 
     def _between(self, unit: Unit, older: int, newer: int) -> Iterator[tuple[int, Results]]:
         generations = self._transaction.generations

@@ -119,11 +119,11 @@ def _unite_frozen(reports: Sequence[SiteReport]) -> tuple[Frozen, ...]:
 
 
 def _page_decisions(number: int, reports: Sequence[SiteReport]) -> list[Decision]:
-    """What sites spilled and fetched, as decisions."""
+    """What sites did about units by themselves, as decisions."""
     return [
         Decision(
             number,
-            "rotation" if event.action in ("spill", "fetch") else "freezing",
+            _WHO[event.action],
             event.action,
             event.unit,
             report.site,

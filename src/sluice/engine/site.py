@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.engine.blobs import BLOBS, LEVEL_WATERMARK, SITE_REPORT, SPLIT_REPORT, Blob, in_batches, message
-from sluice.engine.cleaning import CleanUp, due_units
+from sluice.engine.cleaning import UnitCleaning, due_units
 from sluice.engine.site_input import unpack
 from sluice.engine.site_level import SiteLevel
 from sluice.engine.site_results import SiteResults
@@ -29,7 +29,7 @@ from sluice.model.ids import InputNumber, Level, Site, SiteKey, Unit
 from sluice.model.reports import LevelWatermark, PageEvent, SiteReport
 from sluice.model.state import Manifest, count_generations, unit_rows
 from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
-from sluice.model.unit_ranges import Ranges, intersect, numbers, only, ranges, subtract
+from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, subtract
 from sluice.state.durable import DurableSegments
 from sluice.state.local_files import LocalFiles
 from sluice.state.scheduling import Cohort, Limits, UnitSchedule
@@ -78,7 +78,8 @@ class _SiteEpoch:
         since = slowest([*(newest for _, newest in cohorts), *(cold.newest for cold in self.frozen)] or [self.now])
         with self.stopwatch.measure("open"):
             transaction = self._begin(since)
-        cleaning = CleanUp(self.level, transaction, self.level.retention(since, since, self.frozen_since), self.clock)
+        retention = self.level.retention(since, since, self.frozen_since)
+        cleaning = UnitCleaning(self.level, transaction, retention, self.clock)
         yield from self._clean_up(cleaning)
         for input_, run in new.items():
             places, rows = self.level.count(input_, run, self.held)
@@ -212,10 +213,12 @@ class _SiteEpoch:
             self.by_unit.add_results(self.level.directory(node).unit_of(found[0]))
             yield from self.results.send(node, found)
 
-    def _clean_up(self, cleaning: CleanUp) -> Iterator[Blob]:
+    def _clean_up(self, cleaning: UnitCleaning) -> Iterator[Blob]:
         """Finds results that are missing, of the units that it is time for."""
         adapting = self.task.adapting
         due = due_units(self.level, self.frozen, self.task.before.reached_at(self.level.number))
+        if not due and not adapting.clean_up:
+            return
         here = set(numbers(self.holdings.freezable_units).tolist())
         units = [unit for unit in dict.fromkeys((*due, *adapting.clean_up)) if unit in here]
         seconds = None if adapting.seconds is None else CLEANING * adapting.seconds / self.plan.levels
@@ -232,8 +235,11 @@ class _SiteEpoch:
 
     def _freezing(self, transaction: Transaction) -> Ranges:
         """The units that are to begin anew: those that were named, and as many as it takes to stay within the limit."""
-        adapting, held = self.task.adapting, numbers(self.holdings.freezable_units)
-        chosen = {unit: "asked for" for unit in held.tolist() if unit in adapting.freeze}
+        adapting = self.task.adapting
+        if not adapting.freeze and adapting.freezing is None:
+            return ()
+        held = numbers(self.holdings.freezable_units)
+        chosen = dict.fromkeys(set(held.tolist()).intersection(adapting.freeze), "asked for")
         if adapting.freezing is not None and len(held):
             sizes = transaction.active_bytes()
             total, limit = sizes.sum(), transaction.limit
@@ -249,7 +255,7 @@ class _SiteEpoch:
         return self.frozen_now
 
     def _still_frozen(
-        self, manifest: Manifest, cohorts: list[Cohort], lagging: list[Cohort], cleaning: CleanUp
+        self, manifest: Manifest, cohorts: list[Cohort], lagging: list[Cohort], cleaning: UnitCleaning
     ) -> tuple[Frozen, ...]:
         """The units that have state in generations before the present one, by when what is missing of them begins."""
         size = self.holdings.unit_numbers
@@ -258,16 +264,18 @@ class _SiteEpoch:
             return ()
         active = [r for r in manifest if r.is_active and r.segment.input in self.holdings.freezable]
         missing = (generations > 1) | ((generations > 0) & (unit_rows(active, size) > 0))
-        was = [(cold.units, cold.newest) for cold in self.frozen]
         cleaned = ranges(sorted(cleaning.cleaned))
-        known = [(subtract(units, cleaned), newest) for units, newest in was]
+        known = [(subtract(cold.units, cleaned), cold.newest) for cold in self.frozen]
         begun = [(intersect(units, cleaned), newest) for units, newest in cohorts]  # nothing was missing up to there
-        now = [*lagging, (self.held, self.now)]
+        now: list[Cohort] = [*lagging, (self.held, self.now)]
         found: dict[tuple[Times, bool], list[Unit]] = {}
-        for unit in map(Unit, np.flatnonzero(generations).tolist()):
-            since = _newest_of(unit, [*known, *begun, *now] if missing[unit] else now)
-            found.setdefault((since, bool(missing[unit])), []).append(unit)
-        return tuple(Frozen(self.level.number, ranges(units), *key) for key, units in found.items())
+        for some, choices in ((True, [*known, *begun, *now]), (False, now)):
+            first = np.zeros(size, dtype=np.int64)
+            for number in reversed(range(len(choices))):  # the first cohort that has a unit counts
+                first[numbers(choices[number][0])] = number
+            for unit in np.flatnonzero((generations > 0) & (missing == some)).tolist():
+                found.setdefault((choices[first[unit]][1], some), []).append(Unit(unit))
+        return tuple(Frozen(self.level.number, ranges(sorted(units)), *key) for key, units in found.items())
 
     def _stats(self, transaction: Transaction, manifest: Manifest, begun: float) -> SiteStats:
         state = transaction.stats()
@@ -364,8 +372,3 @@ class _NodeState:
     def stage(self, input_: int, run: Run) -> None:
         with self.site.stopwatch.measure("durable"):
             self.transaction.stage(self.inputs[input_], run)
-
-
-def _newest_of(unit: Unit, cohorts: list[Cohort]) -> Times:
-    """How far the first cohort has come that has the unit."""
-    return next(newest for units, newest in cohorts if intersect(units, only(unit)))

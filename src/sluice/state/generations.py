@@ -12,7 +12,7 @@ import numpy as np
 
 from sluice.kernels.probe import Run
 from sluice.model.ids import InputNumber, Unit
-from sluice.model.state import RunRef, unit_bytes
+from sluice.model.state import PlacedBlock, RunRef, unit_bytes, unit_rows
 from sluice.model.unit_ranges import Ranges, only
 from sluice.state.epoch_runs import EpochRuns
 from sluice.state.inputs import Retention
@@ -33,10 +33,16 @@ class Generations:
     def __init__(self, runs: EpochRuns, open_runs: OpenRuns, reader: SegmentReader, writer: SegmentWriter) -> None:
         self._runs, self._open_runs, self._reader, self._writer = runs, open_runs, reader, writer
         self._holdings, self._tiers = reader.holdings, reader.tiers
+        self._fetched: dict[str, tuple[list[PlacedBlock], Run]] = {}
+        """The blocks of each segment that were read last: neighbouring units lie in the same ones."""
 
-    def of(self, unit: Unit) -> list[int]:
-        """The frozen generations of a unit, the oldest first."""
-        return sorted({run.generation for run in self._runs.frozen if run.of(only(unit)).rows})
+    def rows(self) -> dict[int, np.ndarray]:
+        """The rows of each unit in every frozen generation."""
+        found: dict[int, np.ndarray] = {}
+        for run in self._runs.frozen:
+            rows = found.setdefault(run.generation, np.zeros(self._holdings.unit_numbers, dtype=np.int64))
+            rows += unit_rows([run], len(rows))
+        return found
 
     def sizes(self) -> np.ndarray:
         """The frozen bytes of each unit."""
@@ -50,7 +56,7 @@ class Generations:
         if generation == ACTIVE:
             return [part for run in runs for part in self._open_runs.open(run)]
         directory = self._holdings.directories[input_]
-        found = [joined_run(self._reader.fetch(run)) for run in runs if run.rows]
+        found = [self._fetch(run) for run in runs if run.rows]
         return [part for run in found for part in parts(run, alone, directory)]
 
     def unite(self, unit: Unit, older: int, newer: int) -> None:
@@ -70,7 +76,7 @@ class Generations:
         number: int | None = None,
     ) -> None:
         """All state of some units, with what the epoch adds to it, is a generation from now on, or part of that with
-        the `number`. It is written as one segment an input, and no copy of it stays here."""
+        the `number`. It is written as few segments, and no copy of it stays here."""
         if number is None:
             number = 1 + max((run.generation for run in self._runs.frozen), default=ACTIVE)
         for input_ in self._holdings.freezable:
@@ -80,9 +86,17 @@ class Generations:
             frozen = merge_runs(pieces, retention[input_].keep_from, retention[input_].compacted)
             pieces.clear()
             if frozen is not None:
-                self._writer.write(NewSegment(input_, frozen, units, generation=number))
+                self._writer.write_pieces(NewSegment(input_, frozen, units, generation=number))
         for run in self._runs.set_aside(self._holdings.freezable, units):
             self._shrink(run)
+
+    def _fetch(self, run: RunRef) -> Run:
+        """The blocks in which a run has rows."""
+        blocks = run.blocks
+        known = self._fetched.get(run.segment.id)
+        if known is None or known[0] != blocks:
+            known = self._fetched[run.segment.id] = blocks, joined_run(self._reader.fetch(run))
+        return known[1]
 
     def _shrink(self, run: RunRef) -> None:
         """Keeps of a segment only what is state, where it lies here in one file; of pages, those of units that are."""

@@ -84,7 +84,7 @@ class Rewriter:
         alone = only(unit)
         new = (run for run in self._runs.new if run.is_active)
         runs = [run for run in (*self._runs.state, *new) if run.segment.input == input_]
-        shared = [run for run in runs if intersect(run.units, alone) and run.units != alone]
+        shared = [run for run in runs if intersect(run.units, alone) and run.segment.units != alone]
         pieces = [part for run in shared for part in self._open_runs.open(replace(run, units=alone))]
         if not pieces:
             return 0

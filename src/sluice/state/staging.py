@@ -92,15 +92,20 @@ class SegmentWriter:
         return len(data)
 
     def write_durable(self) -> Manifest:
-        """Write what is used of the new segments in one file; the runs of them, and where they lie."""
-        file, offset = f"{STATE}/{self._attempt}.segments", 0
+        """Write what is used of the new segments in one file, and frozen ones in another; the runs of them, and where
+        they lie."""
+        new = [run for run in self._runs.new if run.units]
+        frozen = self._write_file("-frozen", [run for run in new if run.generation])  # it stays longer than the others
+        return (*self._write_file("", [run for run in new if not run.generation]), *frozen)
+
+    def _write_file(self, suffix: str, runs: Sequence[RunRef]) -> Manifest:
+        file, offset = f"{STATE}/{self._attempt}{suffix}.segments", 0
         placed: list[RunRef] = []
         pieces: list[pa.Buffer] = []
-        for run in self._runs.new:
-            if run.units:
-                placed.append(replace(run, segment=replace(run.segment, file=file, offset=offset)))
-                pieces += self._blocks[run.segment.id]
-                offset += run.segment.length
+        for run in runs:
+            placed.append(replace(run, segment=replace(run.segment, file=file, offset=offset)))
+            pieces += self._blocks[run.segment.id]
+            offset += run.segment.length
         if pieces:
             self._durable.write(file, pieces)
         return tuple(replace(run, segment=replace(run.segment, file_length=offset)) for run in placed)
