@@ -16,7 +16,7 @@ from chaos_flows import drawn
 from chaos_flows import rows as flow_rows
 from engine_harness import DirectQuery
 from group_by_oracle import source
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import batch_join, multiset, on_time, rounded
 from specs import SECOND, TIME, join, rows, self_join, stream
@@ -127,6 +127,7 @@ def check_flow(data: st.DataObject, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["joined_then_windows", "joined_then_by_another_key", "two_outputs", "three_levels"])
+@settings(max_examples=settings().max_examples // 5)
 @given(st.data())
 def test_operators_above_wait(name, data):
     check_flow(data, name)

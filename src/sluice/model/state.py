@@ -66,6 +66,15 @@ class SegmentRef:
     hashes: HashRange = ALL_HASHES
     file_length: int = 0
 
+    @cached_property
+    def unit_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """The units it was written of and the rows of each."""
+        return numbers(self.units), np.array(self.counts, dtype=np.int64)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Travels without what is only kept here to be at hand."""
+        return {name: value for name, value in vars(self).items() if name != "unit_rows"}
+
 
 @dataclass(frozen=True)
 class RunRef:
@@ -87,8 +96,9 @@ class RunRef:
         >>> RunRef(ref, ((3, 5),)).unit_rows, RunRef(ref, ((3, 5),)).rows
         ((array([3, 4]), array([3, 2])), 5)
         """
-        written, held = numbers(self.segment.units), numbers(self.units)
-        return held, np.array(self.segment.counts, dtype=np.int64)[np.searchsorted(written, held)]
+        written, rows = self.segment.unit_rows
+        held = numbers(self.units)
+        return held, rows[np.searchsorted(written, held)]
 
     @property
     def rows(self) -> int:
@@ -125,7 +135,7 @@ class RunRef:
         """
         ref, (held, rows) = self.segment, self.unit_rows
         ends = np.cumsum([block.units for block in ref.blocks])
-        places = np.searchsorted(numbers(ref.units), held[rows > 0])
+        places = np.searchsorted(ref.unit_rows[0], held[rows > 0])
         wanted = set(np.searchsorted(ends, places, side="right").tolist())
         found, offset, unit = [], 0, 0
         for number, block in enumerate(ref.blocks):
