@@ -70,11 +70,11 @@ def run(
     pairs = a.join(b, on="k", within="20 seconds")
     bars = pairs.groupBy("a_k").window("10 seconds", "5 seconds").agg(n=("*", "count"), total=("b_v", "sum"))
     writer = pairs.writeStream.format("parquet").option("path", f"{root}/out")
-    writer.options(checkpointLocation=f"{root}/ck", sites=sites, siteMemory="64k")
+    writer.options(checkpointLocation=f"{root}/ck", sites=sites, partitions=UNITS, siteMemory="64k")
     if not default_places:
         writer.options(memoryDir=f"{root}/mem", diskDir=f"{root}/disk")
     if restless is not None:
-        writer.options(partitions=UNITS, epochBudget="300 milliseconds", backlog="256k", spill="unit")
+        writer.options(epochBudget="300 milliseconds", backlog="256k", spill="unit")
     also = bars.writeStream.format("parquet").option("path", f"{root}/bars")
     query = flow.start(writer.trigger(availableNow=True), also)
     if restless is not None:
