@@ -9,8 +9,8 @@ from sluice.model.decision import Decision
 from sluice.model.ids import Unit
 from sluice.model.unit_ranges import ranges
 
-_BY_SITES = ("rotation", "freezing")
-"""Who decides for many units at a time."""
+_MANY_AT_ONCE = ("spill", "fetch", "freeze", "clean up")
+"""What a site does to many units at a time."""
 _LISTED = 3  # ranges of units that are named
 
 
@@ -32,13 +32,13 @@ class DecisionSummary:
 def summarize(decisions: Iterable[Decision]) -> list[DecisionSummary]:
     """Decisions in words. Spills of a site in one epoch are told as one, as its fetches are: there may be hundreds.
 
-    >>> spills = [Decision(4, "rotation", "spill", unit, site=0, reason="full") for unit in (9, 7, 8, 2)]
+    >>> spills = [Decision(4, "memory", "spill", unit, site=0, reason="full") for unit in (9, 7, 8, 2)]
     >>> [(one.action, one.reason) for one in summarize(spills)]
     [('spill units 2, 7-9 of site 0', 'full')]
     """
     groups: dict[tuple[object, ...], list[Decision]] = {}
     for number, d in enumerate(decisions):
-        alone = None if d.policy in _BY_SITES else number
+        alone = None if d.action in _MANY_AT_ONCE else number
         groups.setdefault((d.epoch, d.policy, d.action, d.site, alone), []).append(d)
     return [_told(group) for group in groups.values()]
 
@@ -49,7 +49,7 @@ def _told(group: list[Decision]) -> DecisionSummary:
         return DecisionSummary(first.epoch, first.policy, first.action, first.reason, first.refused)
     more = "; …" if any(d.reason != first.reason for d in group) else ""
     units = _units([d.unit for d in group if d.unit is not None])
-    where = f"of site {first.site}" if first.action != "move" else f"to site {first.site}"
+    where = f"of site {first.site}" if first.action in _MANY_AT_ONCE else f"to site {first.site}"
     return DecisionSummary(
         first.epoch, first.policy, f"{first.action} {units} {where}", first.reason + more, first.refused
     )
