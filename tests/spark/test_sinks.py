@@ -337,7 +337,8 @@ def test_no_room_in_memory(spark: Any, tmp_path: Path) -> None:
     query = finish(writer.option("siteMemory", 0).option("memoryDir", tmp_path / "m").option("diskDir", tmp_path / "d"))
     assert sum(handed, Counter()) == expected(spark, tmp_path, 3)
     sites = query.lastProgress["sites"]
-    assert all(s["spilledUnits"] >= s["units"] - 1 and s["memoryBytes"] < s["diskBytes"] / 4 for s in sites)
+    for site in sites:
+        assert site["spilledUnits"] >= site["units"] - 1 and site["memoryBytes"] < site["diskBytes"] / 4, site
     local = sum(s["memoryBytes"] + s["diskBytes"] for s in sites)
     assert local >= sum(s["durableBytes"] for s in sites) > 0  # in pages, a file a unit
     assert not list((tmp_path / "m").iterdir()) and not list((tmp_path / "d").iterdir())

@@ -70,8 +70,8 @@ def record(number: int, sites: int = 2, rows: int = 100, **more: Any) -> EpochRe
         ),
         units=UnitColumns(
             rows=unit,
-                results=2 * unit,
-                yielded=2 * unit,
+            results=2 * unit,
+            yielded=2 * unit,
             pending=unit // 100,
             memory=16 * unit,
             disk=8 * unit,
