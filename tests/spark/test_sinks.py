@@ -338,7 +338,8 @@ def test_no_room_in_memory(spark: Any, tmp_path: Path) -> None:
     assert sum(handed, Counter()) == expected(spark, tmp_path, 3)
     sites = query.lastProgress["sites"]
     for site in sites:
-        assert site["spilledUnits"] >= site["units"] - 1 and site["memoryBytes"] < site["diskBytes"] / 4, site
+        in_memory = site["units"] - site["spilledUnits"]
+        assert in_memory <= 1 and site["diskBytes"] and (in_memory or not site["memoryBytes"]), site
     local = sum(s["memoryBytes"] + s["diskBytes"] for s in sites)
     assert local >= sum(s["durableBytes"] for s in sites) > 0  # in pages, a file a unit
     assert not list((tmp_path / "m").iterdir()) and not list((tmp_path / "d").iterdir())

@@ -257,6 +257,7 @@ MISTAKES = {
     RUN + 'seconds = "soon"': "run.seconds: this is not a duration: 'soon'",
     RUN + 'seconds = "-5 s"': "run.seconds: this must not be negative: '-5 s'",
     RUN + 'policies = ["magic"]': "run.policies: there is no policy 'magic'; known: hybrid, lazy-disk, load, memory",
+    '[run]\npolicies = ["lazy-disk"]': "run.policies: lazy-disk freezes state, and simulated sites cannot do that yet",
     RUN + "policies = []": "run.policies: this must be a text or a list of texts, not []",
     RUN + 'policies = ["load", "load"]': "run.policies: load is listed twice",
     RUN + "seed = -1": "run.seed: this must be at least 0",

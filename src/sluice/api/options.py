@@ -35,7 +35,7 @@ PARTITIONS = Option(
     "partitions",
     WHOLE_NUMBER,
     QUERY,
-    "how many units the state is cut into; fixed for the life of a checkpoint",
+    "how many units the state of operators on one key is cut into; fixed for the life of a checkpoint",
     default=256,
 )
 SITE_MEMORY = Option("siteMemory", SIZE, QUERY, "state a site keeps in memory before it spills to disk", default="1g")

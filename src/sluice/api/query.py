@@ -95,7 +95,7 @@ class Query:
         return dict(enumerate(self._running.epochs.record.routing.holders))
 
     def decisions(self) -> list[dict[str, Any]]:
-        """What was moved or refused in the epochs on record, oldest first: when, by whom and why."""
+        """What was done to units or refused in the epochs on record, oldest first: when, by whom and why."""
         return [d.as_dict() for record in self._running.epochs.history() for d in record.decisions]
 
     def move(self, unit: int, site: int) -> None:
@@ -104,7 +104,10 @@ class Query:
 
     def freeze(self, unit: int) -> None:
         """Have a join's state of one unit go out of memory: its rows so far meet no new ones until it is cleaned up."""
-        self._ask(f"freeze unit {unit}", Freeze(unit, "asked for with freeze()"))
+        wanted, routing = Freeze(unit, "asked for with freeze()"), self._running.epochs.record.routing
+        if 0 <= wanted.unit < routing.units and not self._running.plan.has_join(routing.fragment_of(wanted.unit)):
+            raise FlowError(f"cannot freeze unit {unit}: only joins can do without their state, and it is of none")
+        self._ask(f"freeze unit {unit}", wanted)
 
     def cleanUp(self) -> None:
         """Find all results that are missing because units were frozen; returns when they are there."""
@@ -115,8 +118,8 @@ class Query:
         for _ in range(self._running.plan.levels):  # results of one level may meet frozen state of the next
             self._running.epochs.clean_up()
             self._running.settle()
-        if self._running.epochs.is_behind:
-            raise FlowError("the query ended before all was cleaned up; the next run on its checkpoint goes on with it")
+        if self._over() and self._running.epochs.record.missing_units:
+            raise FlowError("the query ended before all was cleaned up; start it again, and clean up then")
 
     def setSiteMemory(self, site: int, size: str | int) -> None:
         """How much state a site may keep in memory from the next epoch on, until the query ends ("512m")."""

@@ -16,7 +16,7 @@ from sluice.model.plan import Plan
 from sluice.model.reports import SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
-from sluice.model.unit_ranges import unite, unite_all
+from sluice.model.unit_ranges import unite_all
 
 _WHO = {"spill": "rotation", "fetch": "rotation", "freeze": "freezing", "clean up": "freezing"}
 """By whom a site's decisions were made."""
@@ -95,7 +95,7 @@ def _unite_lagging(reports: Sequence[SiteReport]) -> tuple[Lagging, ...]:
     for report in reports:
         for cohort in report.lagging:
             cohorts.setdefault((cohort.level, cohort.newest), []).extend(cohort.units)
-    return tuple(Lagging(level, unite(tuple(units), ()), newest) for (level, newest), units in cohorts.items())
+    return tuple(Lagging(level, unite_all(units), newest) for (level, newest), units in cohorts.items())
 
 
 def _yielded_before(before: EpochRecord, reports: Sequence[SiteReport]) -> np.ndarray:

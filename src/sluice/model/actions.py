@@ -32,35 +32,31 @@ class Move:
 
 
 @dataclass(frozen=True, init=False)
-class Freeze:
+class _AtHolder:
+    """Something that the site does which holds a unit."""
+
+    unit: Unit
+    reason: str
+
+    def __init__(self, unit: int, reason: str) -> None:
+        object.__setattr__(self, "unit", Unit(whole("unit", unit)))
+        object.__setattr__(self, "reason", str(reason))
+
+
+class Freeze(_AtHolder):
     """Have a unit begin anew: its state goes out of memory, and what it would still have found comes later.
 
-    >>> Freeze(3, "to see").unit
-    3
+    >>> Freeze(3, "to see")
+    Freeze(unit=3, reason='to see')
     """
 
     verb: ClassVar[str] = "freeze"
 
-    unit: Unit
-    reason: str
 
-    def __init__(self, unit: int, reason: str) -> None:
-        object.__setattr__(self, "unit", Unit(whole("unit", unit)))
-        object.__setattr__(self, "reason", str(reason))
-
-
-@dataclass(frozen=True, init=False)
-class CleanUp:
+class CleanUp(_AtHolder):
     """Find what a frozen unit has missed; its state is one again then, in memory if there is room."""
 
     verb: ClassVar[str] = "clean up"
-
-    unit: Unit
-    reason: str
-
-    def __init__(self, unit: int, reason: str) -> None:
-        object.__setattr__(self, "unit", Unit(whole("unit", unit)))
-        object.__setattr__(self, "reason", str(reason))
 
 
 Action: TypeAlias = Move | Freeze | CleanUp

@@ -114,6 +114,10 @@ class Plan:
         """Those with operators on a level."""
         return sorted({node.fragment for node in self.nodes if node.level == level})
 
+    def has_join(self, fragment: Fragment) -> bool:
+        """Whether a fragment has units that can be frozen."""
+        return any(node.fragment == fragment and isinstance(node.spec, JoinSpec) for node in self.nodes)
+
     def describe_fragment(self, fragment: Fragment) -> str:
         """Its operators, by their places in `describe`."""
         places = [str(place + 1) for place, node in enumerate(self.nodes) if node.fragment == fragment]

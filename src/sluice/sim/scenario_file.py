@@ -137,9 +137,11 @@ def known_policies(names: Sequence[str], where: str) -> tuple[str, ...]:
     """The names, if each is a policy's and none is there twice."""
     for name in names:
         try:
-            policy(name)
+            chosen = policy(name)
         except FlowError as problem:
             raise ScenarioError(f"{where}: {problem}") from None
+        if getattr(chosen, "freezing", None) is not None:
+            raise ScenarioError(f"{where}: {name} freezes state, and simulated sites cannot do that yet")
         if list(names).count(name) > 1:
             raise ScenarioError(f"{where}: {name} is listed twice")
     return tuple(names)
