@@ -10,6 +10,7 @@ from __future__ import annotations
 import platform
 import sys
 import time
+from dataclasses import replace
 from importlib.metadata import version
 from statistics import median
 
@@ -57,18 +58,14 @@ def view(busy: np.ndarray, rows: np.ndarray, size: np.ndarray, room: np.ndarray)
     sites, units = len(busy), len(rows)
     site = np.random.default_rng(5).permutation(units) % sites
     on_disk = (room[site] < 1) & (np.arange(units) % 4 == 0)
-    return ClusterView(
-        epoch=0,
+    return replace(
+        ClusterView.at_rest(site, room * float(size.sum()) / sites),
         seconds=1.0,
-        unit_site=site,
         unit_rows=rows,
         unit_bytes=size,
         unit_spilled=on_disk,
         unit_pending=np.where(on_disk, rows, 0),
         site_idle=1 - busy,
-        site_memory=room * float(size.sum()) / sites,
-        unit_memory=np.zeros(len(site)),
-        unit_yielded=np.zeros(len(site)),
     )
 
 

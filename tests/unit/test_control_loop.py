@@ -6,7 +6,6 @@ import logging
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from sluice.control.controller import Controller
@@ -53,8 +52,7 @@ class Ready:
         return True
 
     def view(self) -> ClusterView:
-        none, sites = np.zeros(8), np.zeros(2)
-        return ClusterView(0, 1.0, np.array(EVEN.holders), none, none, none > 0, none, sites, sites, none, none)
+        return ClusterView.at_rest(EVEN.holders, [0, 0])
 
 
 class ByHand:

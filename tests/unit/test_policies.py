@@ -15,9 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sluice.model.actions import Freeze
 from sluice.model.errors import FlowError
 from sluice.model.view import ClusterView
 from sluice.policies import _BY_NAME, Policy, policy
+from sluice.policies.freezing import Freezing
 from sluice.policies.hybrid import Hybrid
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing
@@ -66,18 +68,14 @@ class Cluster:
         return replace(self, units=tuple(units))
 
     def view(self) -> ClusterView:
-        return ClusterView(
-            epoch=1,
+        return replace(
+            ClusterView.at_rest([u.site for u in self.units], self.memory),
             seconds=float(self.seconds),
-            unit_site=np.array([u.site for u in self.units], dtype=np.int64),
             unit_rows=np.array([u.rows for u in self.units], dtype=np.int64),
             unit_bytes=np.array([u.size for u in self.units], dtype=np.int64),
             unit_spilled=np.array([u.spilled for u in self.units], dtype=bool),
-            unit_pending=np.zeros(len(self.units), dtype=np.int64),
             site_idle=np.array([self.seconds - b for b in self.busy], dtype=np.float64),
-            site_memory=np.array(self.memory, dtype=np.int64),
             unit_memory=np.array([0 if u.spilled else u.size for u in self.units], dtype=np.int64),
-            unit_yielded=np.zeros(len(self.units), dtype=np.int64),
         )
 
 
@@ -518,16 +516,12 @@ class TestEdges:
         rng = np.random.default_rng(5)
         site = rng.permutation(np.repeat(np.arange(1000), 64))
         full = np.arange(1000) % 2 == 0
-        view = ClusterView(
-            epoch=1,
+        view = replace(
+            ClusterView.at_rest(site, np.where(full, 60_000, 90_000)),
             seconds=1.0,
-            unit_site=site,
             unit_rows=rng.integers(1, 1000, len(site)),
             unit_bytes=rng.integers(1, 1000, len(site)),
-            unit_spilled=np.zeros(len(site), bool),
-            unit_pending=np.zeros(len(site)),
             site_idle=np.where(full, 0.0, 0.7),
-            site_memory=np.where(full, 60_000, 90_000),
             unit_memory=np.where(full[site], 900, 100),
             unit_yielded=rng.integers(1, 1000, len(site)),
         )
@@ -548,7 +542,7 @@ def test_before_any_time_has_passed_nothing_is_known_about_load() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    known = "known: hybrid, lazy-disk, load, memory, no-relocation, static"
+    known = "known: active-disk, hybrid, lazy-disk, load, memory, no-relocation, static"
     with pytest.raises(FlowError, match=f"there is no policy 'lucky'; {known}"):
         policy("lucky")
 
@@ -566,7 +560,8 @@ class TestLazyDisk:
             ({"push": 0}, "push is the part of the state"),
             ({"order": "alphabetical"}, "there is no order 'alphabetical'"),
             ({"theta": 2}, "theta is the part"),
-            ({"thetta": 0.5}, "has no setting 'thetta'; it has push, order, theta"),
+            ({"half_life": 0}, "half_life is a number of epochs"),
+            ({"thetta": 0.5}, "has no setting 'thetta'; it has push, order, half_life, theta"),
         ]:
             with pytest.raises(FlowError, match=why):
                 policy("lazy-disk", **said)
@@ -574,3 +569,51 @@ class TestLazyDisk:
             policy("static", push=0.5)
         with pytest.raises(FlowError, match="go with the name of a policy"):
             policy(policy("lazy-disk"), push=0.5)
+
+
+class TestActiveDisk:
+    """Section 5.3: balanced sites of which one yields much less than another."""
+
+    def balanced(self, rates: list[int], memory: int = 110) -> ClusterView:
+        """Ten units of ten bytes at each site, which yield as much as the site's rate."""
+        units = tuple(Unit(site, size=10) for site in range(len(rates)) for _ in range(10))
+        results = np.repeat(rates, 10)
+        view = Cluster((0,) * len(rates), units, memory=(memory,) * len(rates)).view()
+        return replace(view, unit_results=results, unit_yielded=results * 7 + np.arange(len(units)) % 10)
+
+    def test_the_site_that_yields_least_freezes_its_least_productive_units(self) -> None:
+        decided = policy("active-disk").decide(self.balanced([8, 1, 2]))
+        assert [(type(action), action.unit) for action in decided] == [(Freeze, 10), (Freeze, 11), (Freeze, 12)]
+        assert decided[0].reason == ("site 0 yields 8 results a unit, site 1 1; unit 10 has 10 B, and yields little")
+
+    def test_sites_that_are_not_balanced_are_balanced_first(self) -> None:
+        view = self.balanced([8, 1])
+        view = replace(view, unit_memory=np.where(np.arange(20) < 13, 10, 0))
+        assert policy("active-disk").decide(view) == policy("lazy-disk").decide(view) != ()
+
+    def test_sites_that_yield_alike_are_left_alone(self) -> None:
+        assert policy("active-disk").decide(self.balanced([8, 4])) == ()
+        assert policy("active-disk", ratio=1.5).decide(self.balanced([8, 4])) != ()
+
+    def test_nothing_is_frozen_while_there_is_room(self) -> None:
+        assert policy("active-disk").decide(self.balanced([8, 1], memory=200)) == ()
+
+    def test_no_more_than_what_will_not_fit(self) -> None:
+        """What the query will have beyond the memory of the cluster, of which 15 bytes are frozen already."""
+        view = replace(self.balanced([8, 1]), unit_frozen=np.where(np.arange(20) == 3, 15, 0))
+        for expected, count in [(220, 0), (244, 0), (245, 1), (256, 2), (1000, 3)]:
+            assert len(policy("active-disk", expected=expected).decide(view)) == count, expected
+
+    def test_units_of_no_join_stay(self) -> None:
+        view = replace(self.balanced([8, 1]), unit_freezable=np.arange(20) % 2 == 0)
+        assert [action.unit for action in policy("active-disk").decide(view)] == [10, 12, 14]
+
+    def test_settings_are_checked(self) -> None:
+        for said, why in [({"ratio": 0.5}, "ratio is how much more"), ({"expected": -1}, "expected is how many bytes")]:
+            with pytest.raises(FlowError, match=why):
+                policy("active-disk", **said)
+
+
+def test_results_of_long_ago_count_less() -> None:
+    assert Freezing().fading == 1
+    assert Freezing(half_life=10).fading ** 10 == pytest.approx(0.5)

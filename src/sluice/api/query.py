@@ -104,10 +104,7 @@ class Query:
 
     def freeze(self, unit: int) -> None:
         """Have a join's state of one unit go out of memory: its rows so far meet no new ones until it is cleaned up."""
-        wanted, routing = Freeze(unit, "asked for with freeze()"), self._running.epochs.record.routing
-        if 0 <= wanted.unit < routing.units and not self._running.plan.has_join(routing.fragment_of(wanted.unit)):
-            raise FlowError(f"cannot freeze unit {unit}: only joins can do without their state, and it is of none")
-        self._ask(f"freeze unit {unit}", wanted)
+        self._ask(f"freeze unit {unit}", Freeze(unit, "asked for with freeze()"))
 
     def cleanUp(self) -> None:
         """Find all results that are missing because units were frozen; returns when they are there."""
@@ -145,7 +142,9 @@ class Query:
         print(f"Last epoch: {record.number if record.number >= 0 else 'none yet'}")
 
     def _ask(self, what: str, action: Action) -> None:
-        refused = self._over() or vet(action, self._running.epochs.record.routing)
+        refused = self._over() or vet(
+            action, self._running.epochs.record.routing, freezable=self._running.plan.freezable
+        )
         if refused is not None:
             raise FlowError(f"cannot {what}: {refused}")
         self._running.settings.controller.ask(action)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from sluice.control.site_memory import SiteMemory
 from sluice.control.viewing import view_cluster
 from sluice.model.epoch import EpochRecord
+from sluice.model.ids import Fragment
 from sluice.model.routing import Routing
 from sluice.model.state import unit_bytes
 from sluice.model.stats import EpochStats
@@ -28,11 +30,13 @@ class Sums:
     epochs: int
     seconds: float
     unit_rows: np.ndarray
+    unit_results: np.ndarray
     site_busy: np.ndarray
 
     @classmethod
     def none(cls, now: float, routing: Routing) -> Sums:
-        return cls(now, 0, 0.0, np.zeros(routing.units, dtype=np.int64), np.zeros(routing.sites))
+        rows, results = np.zeros((2, routing.units), dtype=np.int64)
+        return cls(now, 0, 0.0, rows, results, np.zeros(routing.sites))
 
     def plus(self, stats: EpochStats) -> Sums:
         """An epoch counts as long as its busiest site worked."""
@@ -42,6 +46,7 @@ class Sums:
             epochs=self.epochs + 1,
             seconds=self.seconds + float(busy.max(initial=0.0)),
             unit_rows=self.unit_rows + stats.units.rows,
+            unit_results=self.unit_results + stats.units.results,
             site_busy=self.site_busy + busy,
         )
 
@@ -49,8 +54,8 @@ class Sums:
 class EpochCollection:
     """Adds up epochs, round by round. The epoch after which it is begun for the first time is no part of it."""
 
-    def __init__(self, memory: SiteMemory) -> None:
-        self.memory = memory
+    def __init__(self, memory: SiteMemory, freezable: Collection[Fragment]) -> None:
+        self.memory, self.freezable = memory, freezable
         self._sums: Sums | None = None
         self._sizes: deque[np.ndarray] = deque(maxlen=RECENT)
         self._newest: EpochRecord | None = None
@@ -76,9 +81,11 @@ class EpochCollection:
             self._newest,
             seconds=sums.seconds,
             unit_rows=sums.unit_rows,
-            unit_bytes=np.max(self._sizes, axis=0),
+            unit_results=sums.unit_results,
+            state_bytes=np.max(self._sizes, axis=0),
             site_busy=sums.site_busy,
             site_memory=self.memory.limits(sites),
+            freezable=self.freezable,
         )
 
 

@@ -6,6 +6,7 @@ the policy, `vetting.py` says what cannot be, `epoch_carrier.py` has the rest ca
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sluice.control.collection import EpochCollection
@@ -19,7 +20,7 @@ from sluice.control.site_memory import SiteMemory
 from sluice.model.actions import Action
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
-from sluice.model.ids import Unit
+from sluice.model.ids import Fragment, Unit
 from sluice.model.routing import Routing
 from sluice.model.state import SegmentRef
 from sluice.policies import Policy
@@ -48,10 +49,19 @@ class NextEpoch:
 class Controller:
     """The control loop between the epochs of a running query. The clock is handed in with every call."""
 
-    def __init__(self, policy: Policy, site_memory: int, minimum: float = MINIMUM, advise: bool = False) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        site_memory: int,
+        minimum: float = MINIMUM,
+        advise: bool = False,
+        freezable: Collection[Fragment] = (),
+    ) -> None:
+        """Units of the `freezable` fragments can be frozen."""
         self.memory = SiteMemory(site_memory)
-        self.collection, self.carrier, self._rate = EpochCollection(self.memory), EpochCarrier(), CopyRate()
-        self.loop = ControlLoop(policy, self.collection, self.carrier, Routing(0, ()), minimum, advise)
+        self.collection, self.carrier = EpochCollection(self.memory, freezable), EpochCarrier()
+        self._rate = CopyRate()
+        self.loop = ControlLoop(policy, self.collection, self.carrier, Routing(0, ()), minimum, advise, freezable)
 
     @property
     def policy(self) -> Policy:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from sluice.control.movement import Instruction
@@ -18,7 +18,7 @@ from sluice.control.rounds import Rounds
 from sluice.control.vetting import vet
 from sluice.model.actions import Action, CleanUp, Freeze, Move
 from sluice.model.decision import Decision
-from sluice.model.ids import Site, Unit
+from sluice.model.ids import Fragment, Site, Unit
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
@@ -73,8 +73,10 @@ class ControlLoop:
         routing: Routing,
         minimum: float,
         advise: bool = False,
+        freezable: Collection[Fragment] = (),
     ) -> None:
         self.policy, self.collector, self.carrier, self.advise = policy, collector, carrier, advise
+        self.freezable = freezable
         self.rounds = Rounds(minimum)
         self.epoch, self.routing = 0, routing
         self.moves: dict[Unit, MoveInFlight] = {}
@@ -148,7 +150,7 @@ class ControlLoop:
         return tuple(self.announce(self._vet_and_begin(who, action, now)) for action in actions)
 
     def _vet_and_begin(self, who: str, action: Action, now: float) -> Decision:
-        refused = vet(action, self.routing, self.moves)
+        refused = vet(action, self.routing, self.moves, self.freezable)
         if refused is None and self.advise and who != USER:
             refused = "the policy only advises"
         site = action.site if isinstance(action, Move) else self._holder(action.unit)

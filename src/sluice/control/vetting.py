@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sluice.control.moves import MoveInFlight
 from sluice.model.actions import Action, CleanUp, Freeze, Move
 from sluice.model.errors import FlowError
-from sluice.model.ids import Unit
+from sluice.model.ids import Fragment, Unit
 from sluice.model.routing import Routing
 
 
-def vet(action: Action, routing: Routing, moves: Mapping[Unit, MoveInFlight] | None = None) -> str | None:
-    """Why an action cannot be carried out under a routing and beside the moves in flight (by unit), or None.
+def vet(
+    action: Action,
+    routing: Routing,
+    moves: Mapping[Unit, MoveInFlight] | None = None,
+    freezable: Collection[Fragment] = (),
+) -> str | None:
+    """Why an action cannot be carried out under a routing and beside the moves in flight (by unit), or None. Units can
+    be frozen in some of the fragments.
 
     >>> vet(Move(1, 0, "to see"), Routing.even(4, 2))
     'unit 1 is at site 0 already'
@@ -21,7 +27,10 @@ def vet(action: Action, routing: Routing, moves: Mapping[Unit, MoveInFlight] | N
         case Move():
             return _vet_move(action, routing, moves or {})
         case Freeze() | CleanUp():
-            return no_such("unit", action.unit, routing.units)
+            missing = no_such("unit", action.unit, routing.units)
+            if missing is None and routing.fragment_of(action.unit) not in freezable:
+                return f"only joins can do without their state, and unit {action.unit} is of none"
+            return missing
         case _:
             raise FlowError(f"a policy answers with actions such as Move(unit, site, reason), not with {action!r}")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from sluice.model.epoch import EpochRecord
+from sluice.model.ids import Fragment
+from sluice.model.state import unit_bytes
+from sluice.model.unit_ranges import numbers
 from sluice.model.view import ClusterView
 
 
@@ -14,25 +17,36 @@ def view_cluster(
     newest: EpochRecord,
     seconds: float,
     unit_rows: np.ndarray,
-    unit_bytes: np.ndarray,
+    unit_results: np.ndarray,
+    state_bytes: np.ndarray,
     site_busy: np.ndarray,
     site_memory: Sequence[int],
+    freezable: Collection[Fragment],
 ) -> ClusterView:
     """Sums are over the `seconds` that the busiest sites worked: for what is missing to them a site was idle. Where
-    units are, what lies on disk and what waits is as the newest epoch left it."""
+    units are, what lies on disk, is frozen and waits is as the newest epoch left it."""
     return ClusterView(
         epoch=newest.number,
         seconds=seconds,
         unit_site=np.array(newest.routing.holders),
         unit_rows=unit_rows,
-        unit_bytes=unit_bytes,
+        unit_bytes=state_bytes,
         unit_spilled=_spilled_units(newest),
         unit_pending=newest.stats.units.pending,
         site_idle=seconds - site_busy,
         site_memory=np.array(site_memory),
         unit_memory=newest.stats.units.memory,
         unit_yielded=newest.stats.units.yielded,
+        unit_frozen=unit_bytes((r for m in newest.manifests for r in m if r.generation), newest.routing.units),
+        unit_freezable=_freezable_units(newest, freezable),
+        unit_results=unit_results,
     )
+
+
+def _freezable_units(record: EpochRecord, fragments: Collection[Fragment]) -> np.ndarray:
+    found = np.zeros(record.routing.units, dtype=bool)
+    found[numbers(tuple(record.routing.directories[fragment].range for fragment in sorted(fragments)))] = True
+    return found
 
 
 def _spilled_units(record: EpochRecord) -> np.ndarray:

@@ -15,11 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
+import numpy as np
+
 from sluice.control.controller import Controller, NextEpoch
 from sluice.control.journal import Entry, Journal
 from sluice.engine.agreement import Exchange, run_until_agreed
 from sluice.engine.delivery import Delivery, Sink
-from sluice.engine.recording import count_moves, record_epoch
+from sluice.engine.recording import count_moves, record_epoch, yielded_before
 from sluice.engine.site_task import SiteDirectives, SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.model.actions import CleanUp
@@ -219,7 +221,7 @@ class Epochs:
         split, site = self._tasks(number, site_keys, before, step, catching_up=batch == self.record.batch)
         reports = run_until_agreed(exchange, split, site)
         exchanged = perf_counter()
-        record = record_epoch(self.plan, number, batch, before, reports, exchanged - begun)
+        record = record_epoch(self.plan, number, batch, before, reports, exchanged - begun, self._yielded(before))
         stats = replace(
             record.stats,
             committed_at=self.clock(),
@@ -283,9 +285,12 @@ class Epochs:
         )
         return split, site
 
+    def _yielded(self, before: EpochRecord) -> np.ndarray:
+        """What units have yielded so far, as far as it counts."""
+        return yielded_before(before, self.settings.freezing.fading if self.settings.freezing else 1.0)
+
     def _adapting(self, before: EpochRecord, step: NextEpoch) -> SiteDirectives:
         settings, sites = self.settings, before.routing.sites
-        yielded = before.stats.units.yielded
         costs = [site.busy_seconds / site.rows_done if site.rows_done else None for site in before.stats.sites]
         return SiteDirectives(
             limits=settings.controller.memory.limits(sites),
@@ -296,7 +301,7 @@ class Epochs:
             freezing=settings.freezing,
             freeze=step.freeze,
             clean_up=step.clean_up,
-            yielded=yielded if len(yielded) == before.routing.units else None,
+            yielded=self._yielded(before) if settings.freezing else None,
             leaving=step.leaving,
             allowance=step.allowance,
             row_delay=tuple(settings.row_delay.get(Site(i), 0.0) for i in range(sites)) if settings.row_delay else (),

@@ -23,9 +23,16 @@ _WHO = {"spill": "rotation", "fetch": "rotation", "freeze": "freezing", "clean u
 
 
 def record_epoch(
-    plan: Plan, number: int, batch: int, before: EpochRecord, reports: Sequence[SiteReport], job_seconds: float
+    plan: Plan,
+    number: int,
+    batch: int,
+    before: EpochRecord,
+    reports: Sequence[SiteReport],
+    job_seconds: float,
+    yielded: np.ndarray,
 ) -> EpochRecord:
-    """The record of an epoch; `before` is the record of the last one, under this one's routing, with its decisions."""
+    """The record of an epoch; `before` is the record of the last one, under this one's routing, with its decisions, and
+    `yielded` what units had yielded by then."""
     splits = [split for report in reports for split in report.splits]
     levels = range(plan.levels)
     by_site: list[list[SiteReport]] = [[] for _ in range(before.routing.sites)]
@@ -43,7 +50,7 @@ def record_epoch(
         manifests=tuple(tuple(run for r in at_site for run in r.manifest) for at_site in by_site),
         parts=tuple(part for report in reports for part in report.parts),
         decisions=(*before.decisions, *_page_decisions(number, reports)),
-        stats=_epoch_stats(plan, before, reports, by_site, splits, job_seconds),
+        stats=_epoch_stats(plan, before, reports, by_site, splits, job_seconds, yielded),
     )
 
 
@@ -54,6 +61,7 @@ def _epoch_stats(
     by_site: Sequence[Sequence[SiteReport]],
     splits: Sequence[SplitReport],
     job_seconds: float,
+    yielded: np.ndarray,
 ) -> EpochStats:
     routing = before.routing
     held = [routing.held(plan.fragments_at(Level(level))) for level in range(plan.levels)]
@@ -72,7 +80,7 @@ def _epoch_stats(
         fetches=events.count("fetch"),
         streams=tuple(_stream_stats(s.name, [x for x in splits if x.stream == i]) for i, s in enumerate(plan.sources)),
         sites=tuple(reduce(SiteStats.plus, (report.stats for report in at_site)) for at_site in by_site),
-        units=replace(units, yielded=units.yielded + _yielded_before(before, reports)),
+        units=replace(units, yielded=units.yielded + _still_counting(yielded, reports)),
         seconds=EpochSeconds(reduce(TaskSeconds.plus, tasks, TaskSeconds()), job_seconds),
     )
 
@@ -98,11 +106,15 @@ def _unite_lagging(reports: Sequence[SiteReport]) -> tuple[Lagging, ...]:
     return tuple(Lagging(level, unite_all(units), newest) for (level, newest), units in cohorts.items())
 
 
-def _yielded_before(before: EpochRecord, reports: Sequence[SiteReport]) -> np.ndarray:
-    """What units had yielded in their present generation, which is nothing for those that have begun another one."""
+def yielded_before(before: EpochRecord, fading: float) -> np.ndarray:
+    """What units have yielded in their present generation, as far as it counts an epoch later."""
     yielded = before.stats.units.yielded
-    if len(yielded) != before.routing.units:  # there was no epoch yet
-        return np.zeros(before.routing.units, dtype=np.int64)
+    known = len(yielded) == before.routing.units  # else there was no epoch yet
+    return yielded * np.float32(fading) if known else np.zeros(before.routing.units, dtype=np.float32)
+
+
+def _still_counting(yielded: np.ndarray, reports: Sequence[SiteReport]) -> np.ndarray:
+    """The same without units that have begun another generation."""
     frozen = [event.unit for report in reports for event in report.page_events if event.action == Freeze.verb]
     yielded = yielded.copy()
     yielded[frozen] = 0

@@ -244,8 +244,8 @@ class _SiteEpoch:
             sizes = transaction.active_bytes()
             total, limit = sizes.sum(), transaction.limit
             if total > limit:
-                yielded = (adapting.yielded if adapting.yielded is not None else np.zeros(len(sizes)))[held]
-                yielded = yielded + self.by_unit.results[held]
+                assert adapting.yielded is not None, "sites that freeze are told what units have yielded"
+                yielded = adapting.yielded[held] + self.by_unit.results[held]
                 room = limit - (total - sizes[held].sum())
                 places = adapting.freezing.choose(sizes[held], yielded, room, self.task.number)
                 reason = f"{round(total):,} bytes of state, {limit:,} allowed; {adapting.freezing.order} first"
@@ -329,7 +329,7 @@ class _SiteEpoch:
 
     def _yielded(self) -> np.ndarray:
         """The results by which units are ranked: of those that can be frozen, but not now."""
-        yielded = np.zeros_like(self.by_unit.results)
+        yielded = np.zeros(len(self.by_unit.results), dtype=np.float32)
         ranked = numbers(subtract(self.holdings.freezable_units, self.frozen_now))
         yielded[ranked] = self.by_unit.results[ranked]
         return yielded

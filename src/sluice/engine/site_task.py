@@ -35,7 +35,8 @@ class SiteDirectives:
     clean_up: tuple[Unit, ...] = ()
     """Units whose missing results are to be found, those named first before the others."""
     yielded: np.ndarray | None = None
-    """The results of each unit since its present generation began."""
+    """The results of each unit since its present generation began, as far as they count; None if it does not
+    freeze."""
     leaving: tuple[Unit, ...] = ()
     allowance: float = float("inf")
     row_delay: tuple[float, ...] = ()

@@ -114,9 +114,10 @@ class Plan:
         """Those with operators on a level."""
         return sorted({node.fragment for node in self.nodes if node.level == level})
 
-    def has_join(self, fragment: Fragment) -> bool:
-        """Whether a fragment has units that can be frozen."""
-        return any(node.fragment == fragment and isinstance(node.spec, JoinSpec) for node in self.nodes)
+    @property
+    def freezable(self) -> frozenset[Fragment]:
+        """The fragments with units that can be frozen: those with a join."""
+        return frozenset(node.fragment for node in self.nodes if isinstance(node.spec, JoinSpec))
 
     def describe_fragment(self, fragment: Fragment) -> str:
         """Its operators, by their places in `describe`."""

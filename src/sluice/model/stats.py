@@ -115,8 +115,8 @@ _SUMMED = [f.name for f in fields(SiteStats) if f.name not in ("site", "executor
 
 @dataclass(frozen=True)
 class UnitColumns:
-    """An entry for each unit: rows that came in, results, results since its present generation began, rows that wait,
-    bytes in memory and on disk, and processor seconds."""
+    """An entry for each unit: rows that came in, results, results since its present generation began (less for those
+    of long ago, where they fade), rows that wait, bytes in memory and on disk, and processor seconds."""
 
     rows: np.ndarray
     results: np.ndarray
@@ -128,8 +128,9 @@ class UnitColumns:
 
     @classmethod
     def none(cls, units: int) -> UnitColumns:
-        rows, results, yielded, pending, memory, disk = np.zeros((6, units), dtype=np.int64)
-        return cls(rows, results, yielded, pending, memory, disk, np.zeros(units, dtype=np.float32))
+        rows, results, pending, memory, disk = np.zeros((5, units), dtype=np.int64)
+        yielded, seconds = np.zeros((2, units), dtype=np.float32)
+        return cls(rows, results, yielded, pending, memory, disk, seconds)
 
     @classmethod
     def of_sites(cls, units: int, parts: Iterable[tuple[np.ndarray, UnitColumns]]) -> UnitColumns:

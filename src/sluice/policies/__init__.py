@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from sluice.model.actions import Action
 from sluice.model.errors import FlowError
 from sluice.model.view import ClusterView
+from sluice.policies.active_disk import ActiveDisk
 from sluice.policies.hybrid import Hybrid
 from sluice.policies.lazy_disk import LazyDisk, NoRelocation
 from sluice.policies.load import LoadBalancing
@@ -36,6 +37,7 @@ class Policy(Protocol):
 
 
 _BY_NAME: dict[str, Any] = {
+    "active-disk": ActiveDisk,
     "hybrid": Hybrid,
     "lazy-disk": LazyDisk,
     "load": LoadBalancing,
@@ -49,7 +51,7 @@ def policy(wanted: str | Policy, **settings: object) -> Policy:
     """A policy by its name, with its settings if they are to be others than usual; or the object itself.
 
     >>> policy("static").name, policy("lazy-disk", push=0.5)
-    ('static', LazyDisk(push=0.5, order='less-productive', theta=0.8))
+    ('static', LazyDisk(push=0.5, order='less-productive', half_life=inf, theta=0.8))
     >>> policy("hybrid")
     Hybrid(load=LoadBalancing(th_imb=1.2, th_util=0.9), memory=MemoryBalancing())
     """

@@ -2,12 +2,14 @@
 
 A unit's productivity is what it has yielded by byte of its state: results since its present generation began. Whoever
 yields least goes first, so that what stays in memory is what finds most. A spill takes `push` of the state, the paper's
-k %, so that the next one is not due at once.
+k %, so that the next one is not due at once. With a half-life, results of long ago count less (the paper's amortised
+productivity): where rows expire, or what comes in changes, what a unit found in its first hours says little.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -29,16 +31,31 @@ class Freezing:
 
     push: float = 0.3
     order: str = "less-productive"
+    half_life: float = inf
+    """Epochs after which a result counts half."""
 
     def __post_init__(self) -> None:
+        if not self.half_life > 0:
+            raise FlowError(f"half_life is a number of epochs, greater than 0, not {self.half_life}")
         if not 0 < self.push <= 1:
             raise FlowError(f"push is the part of the state that is frozen at a time, at most 1, not {self.push}")
         if self.order not in ORDERS:
             raise FlowError(f"there is no order {self.order!r} in which to freeze; known: {', '.join(ORDERS)}")
 
+    @property
+    def fading(self) -> float:
+        """What a result counts an epoch later."""
+        return float(0.5 ** (1 / self.half_life))
+
     def choose(self, sizes: np.ndarray, yielded: np.ndarray, limit: float, seed: int = 0) -> np.ndarray:
         """The places of the units to freeze, given the bytes and results of each: as many as `push` says, and as it
         takes for the others to fit into the limit."""
+        order, total = self.rank(sizes, yielded, seed), sizes.sum()
+        enough = np.searchsorted(np.cumsum(sizes[order]), max(self.push * total, total - limit))
+        return order[: enough + 1]
+
+    def rank(self, sizes: np.ndarray, yielded: np.ndarray, seed: int = 0) -> np.ndarray:
+        """The places of the units that have state, those to freeze first before the others."""
         productivity = yielded / np.maximum(sizes, 1)
         keys = {
             "less-productive": productivity,
@@ -47,8 +64,5 @@ class Freezing:
             "random": np.random.default_rng(seed).random(len(sizes)),
         }
         order = np.argsort(keys[self.order], kind="stable")
-        order = order[sizes[order] > 0]
-        total = sizes.sum()
-        freed = np.cumsum(sizes[order])
-        enough = np.searchsorted(freed, max(self.push * total, total - limit))
-        return order[: enough + 1]
+        ranked: np.ndarray = order[sizes[order] > 0]
+        return ranked

@@ -20,11 +20,10 @@ from sluice.policies.memory import MemoryBalancing, excess_capacity, in_bytes
 class Hybrid:
     """Balance memory while any unit of any site is on disk, and load while none is.
 
-    >>> view = ClusterView(
-    ...     epoch=7, seconds=10.0, unit_site=np.array([0, 0, 0, 1]), unit_rows=np.array([300, 500, 200, 400]),
-    ...     unit_bytes=np.array([6, 2, 2, 4]) << 20, unit_spilled=np.zeros(4, bool), unit_pending=np.zeros(4),
-    ...     site_idle=np.array([0.0, 6.0]), site_memory=np.full(2, 8 << 20),
-    ...     unit_memory=np.zeros(4), unit_yielded=np.zeros(4),
+    >>> view = replace(
+    ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 << 20, 8 << 20]),
+    ...     unit_rows=np.array([300, 500, 200, 400]), unit_bytes=np.array([6, 2, 2, 4]) << 20,
+    ...     site_idle=np.array([0.0, 6.0]),
     ... )
     >>> print(Hybrid().decide(view)[0].reason)
     site 0 is 100 % busy, site 1 40 %; unit 1 takes 50 % of site 0's rows; its 2 MiB fit into the 4 MiB free there

@@ -9,6 +9,7 @@ site's own decision (`policies/freezing.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 import numpy as np
@@ -24,10 +25,9 @@ from sluice.policies.memory import in_bytes
 class LazyDisk:
     """Relocate while the sites differ; a site whose memory is full freezes `push` of its state, in this `order`.
 
-    >>> view = ClusterView(
-    ...     epoch=7, seconds=10.0, unit_site=np.array([0, 0, 0, 1]), unit_rows=np.zeros(4),
-    ...     unit_bytes=np.zeros(4), unit_spilled=np.zeros(4, bool), unit_pending=np.zeros(4),
-    ...     site_idle=np.zeros(2), site_memory=np.full(2, 8 << 20),
+    >>> from dataclasses import replace
+    >>> view = replace(
+    ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 << 20, 8 << 20]),
     ...     unit_memory=np.array([2, 3, 1, 2]) << 20, unit_yielded=np.array([100, 900, 200, 0]),
     ... )
     >>> LazyDisk().decide(view)
@@ -38,22 +38,23 @@ class LazyDisk:
 
     push: float = 0.3
     order: str = "less-productive"
+    half_life: float = inf
     theta: float = 0.8
 
     def __post_init__(self) -> None:
         if not 0 <= self.theta <= 1:
             raise FlowError(f"theta is the part that one site has of another's state, from 0 to 1, not {self.theta}")
-        Freezing(self.push, self.order)
+        _ = self.freezing
 
     @property
     def freezing(self) -> Freezing:
         """How a site frees memory."""
-        return Freezing(self.push, self.order)
+        return Freezing(self.push, self.order, self.half_life)
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         if view.sites < 2:
             return ()
-        used = np.bincount(view.unit_site, weights=view.unit_memory, minlength=view.sites)
+        used = view.by_site(view.unit_memory)
         most, least = int(used.argmax()), int(used.argmin())
         if not used[least] < self.theta * used[most]:
             return ()

@@ -32,11 +32,10 @@ class LoadBalancing:
     it is taken to be as fast as its donor. One that is several times slower, and gives its only unit back, shows
     nothing again: the unit goes to and fro. Small units make that unlikely.
 
-    >>> view = ClusterView(
-    ...     epoch=7, seconds=10.0, unit_site=np.array([0, 0, 0, 1]), unit_rows=np.array([600, 300, 100, 400]),
-    ...     unit_bytes=np.zeros(4), unit_spilled=np.zeros(4, bool), unit_pending=np.zeros(4),
-    ...     site_idle=np.array([0.0, 6.0]), site_memory=np.full(2, 1 << 30),
-    ...     unit_memory=np.zeros(4), unit_yielded=np.zeros(4),
+    >>> from dataclasses import replace
+    >>> view = replace(
+    ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[1 << 30, 1 << 30]),
+    ...     unit_rows=np.array([600, 300, 100, 400]), site_idle=np.array([0.0, 6.0]),
     ... )
     >>> LoadBalancing().decide(view)  # unit 0 would leave site 1 as busy as site 0 is now
     (Move(unit=1, site=1, reason="site 0 is 100 % busy, site 1 40 %; unit 1 takes 30 % of site 0's rows"),)
@@ -55,7 +54,7 @@ class LoadBalancing:
         if view.sites < 2 or view.seconds <= 0:
             return ()
         busy = np.clip(1 - view.site_idle / view.seconds, 0, 1)
-        rows = np.bincount(view.unit_site, weights=view.unit_rows, minlength=view.sites)
+        rows = view.by_site(view.unit_rows)
         pairs = Pairs.from_ends(np.argsort(-busy, kind="stable"))
         pairs = pairs.until_failure(self.worthwhile(busy[pairs.donor], busy[pairs.receiver], float(busy.mean())))
 

@@ -19,8 +19,7 @@ from sluice.policies.pairing import Pairs, first_of_each
 
 def excess_capacity(view: ClusterView) -> np.ndarray:
     """The bytes each site has left for state, below zero where it holds more than fits."""
-    used = np.bincount(view.unit_site, weights=view.unit_bytes, minlength=view.sites)
-    left: np.ndarray = view.site_memory - used
+    left: np.ndarray = view.site_memory - view.by_site(view.unit_bytes)
     return left
 
 
@@ -37,12 +36,11 @@ class MemoryBalancing:
 
     Units in memory go before units on disk, which would first have to be read and to catch up with their input.
 
+    >>> from dataclasses import replace
     >>> mib = 1 << 20
-    >>> view = ClusterView(
-    ...     epoch=7, seconds=10.0, unit_site=np.array([0, 0, 0, 1]), unit_rows=np.zeros(4),
+    >>> view = replace(
+    ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 * mib, 8 * mib]),
     ...     unit_bytes=np.array([6, 3, 4, 1]) * mib, unit_spilled=np.array([True, False, False, False]),
-    ...     unit_pending=np.array([500, 0, 0, 0]), site_idle=np.zeros(2), site_memory=np.full(2, 8 * mib),
-    ...     unit_memory=np.zeros(4), unit_yielded=np.zeros(4),
     ... )
     >>> MemoryBalancing().decide(view)
     (Move(unit=2, site=1, reason='site 0 is 5 MiB short, site 1 has 7 MiB free; unit 2 has 4 MiB'),)

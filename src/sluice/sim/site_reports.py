@@ -57,6 +57,7 @@ class SiteReports:
         return self._reports == len(self.sites)
 
     def view(self) -> ClusterView:
+        nothing = np.zeros(len(self._unit_site))  # these units find nothing, and are not frozen
         return ClusterView(
             epoch=self.round,
             seconds=self._seconds,
@@ -68,7 +69,10 @@ class SiteReports:
             site_idle=np.minimum(self._site_idle, self._seconds),
             site_memory=self._site_memory.copy(),
             unit_memory=np.where(self._unit_spilled, 0, self.unit_bytes),
-            unit_yielded=np.zeros(len(self._unit_site)),  # simulated units find nothing
+            unit_yielded=nothing,
+            unit_frozen=nothing,
+            unit_freezable=nothing > 0,
+            unit_results=nothing,
         )
 
     def _collect(self, site: Site) -> None:

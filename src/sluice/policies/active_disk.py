@@ -1,0 +1,81 @@
+"""Active-disk: the coordinator has sites freeze that yield little, for others that yield much (lazy/active-disk paper,
+section 5.3).
+
+Lazy-disk leaves freezing to each site: what yields least at one site may still yield more than all that another has in
+memory. Active-disk looks at the average productivity rate R of the sites. Where R of one is more than `ratio` times
+that of another (the paper's λ), the other freezes `push` of its state, and has room for units of the first, which
+relocation then brings. Only while the sites are balanced otherwise, and only if memory is needed: not while the site
+that yields most has room of its own, and in all not more than the query will have beyond the memory of the cluster,
+M_query - M_cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+
+from sluice.model.actions import Action, Freeze
+from sluice.model.errors import FlowError
+from sluice.model.view import ClusterView
+from sluice.policies.lazy_disk import LazyDisk
+from sluice.policies.memory import in_bytes
+
+NEARLY_FULL = 0.8
+"""A site that has so much of its memory in use is about to need more."""
+
+
+@dataclass(frozen=True)
+class ActiveDisk(LazyDisk):
+    """Lazy-disk, and where sites are balanced those freeze that yield less than others by more than `ratio`.
+
+    `expected` is how many bytes of state the query will have in the end, if that is known.
+
+    >>> from dataclasses import replace
+    >>> view = replace(
+    ...     ClusterView.at_rest(unit_site=[0, 0, 1, 1], site_memory=[6 << 20, 6 << 20]),
+    ...     unit_memory=np.array([3, 2, 3, 2]) << 20, unit_yielded=np.array([90, 80, 9, 8]),
+    ...     unit_results=np.array([50, 50, 10, 10]),
+    ... )
+    >>> for action in ActiveDisk().decide(view): print(action.verb, action.unit, action.reason, sep="; ")
+    freeze; 2; site 0 yields 50 results a unit, site 1 10; unit 2 has 3 MiB, and yields little
+    >>> ActiveDisk(expected=12 << 20).decide(view)  # all of it will fit
+    ()
+    """
+
+    name: ClassVar[str] = "active-disk"
+
+    ratio: float = 2.0
+    expected: float = inf
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.ratio >= 1:
+            raise FlowError(f"ratio is how much more one site yields than another, at least 1, not {self.ratio}")
+        if not self.expected >= 0:
+            raise FlowError(f"expected is how many bytes of state there will be, not {self.expected}")
+
+    def decide(self, view: ClusterView) -> tuple[Action, ...]:
+        moves = super().decide(view)
+        if moves or view.sites < 2:
+            return moves
+        used, rates = view.by_site(view.unit_memory), view.site_productivity
+        sites = np.flatnonzero(used > 0)
+        if not len(sites):
+            return ()
+        most, least = int(sites[rates[sites].argmax()]), int(sites[rates[sites].argmin()])
+        if not rates[most] > self.ratio * rates[least] or used[most] < NEARLY_FULL * view.site_memory[most]:
+            return ()
+        left = self.expected - view.site_memory.sum() - view.unit_frozen.sum()
+        units = np.flatnonzero((view.unit_site == least) & view.unit_freezable)
+        sizes = view.unit_memory[units]
+        order = self.freezing.rank(sizes, view.unit_yielded[units], view.epoch)
+        freed = np.cumsum(sizes[order])
+        count = min(np.searchsorted(freed, self.push * used[least]) + 1, np.searchsorted(freed, left, side="right"))
+        standing = f"site {most} yields {rates[most]:.3g} results a unit, site {least} {rates[least]:.3g}"
+        return tuple(
+            Freeze(unit, f"{standing}; unit {unit} has {in_bytes(view.unit_memory[unit])}, and yields little")
+            for unit in units[order[:count]].tolist()
+        )
