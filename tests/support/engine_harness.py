@@ -72,7 +72,7 @@ class DirectQuery:
             partitions,
             memory,
             self.places,
-            Controller(policy(wanted), memory, minimum=1e-9),
+            Controller(policy(wanted), memory, minimum=1e-9, freezable=self.plan.freezable),
             seconds=seconds,
             backlog=backlog,
             spill=spill,

@@ -39,9 +39,10 @@ class ClusterView:
     def at_rest(cls, unit_site: ArrayLike, site_memory: ArrayLike) -> ClusterView:
         """Units at their sites for ten seconds in which nothing happened: what to try a policy on, with `replace`.
 
+        >>> from dataclasses import replace
         >>> view = ClusterView.at_rest(unit_site=[0, 0, 1], site_memory=[1 << 20, 1 << 20])
-        >>> replace(view, unit_rows=np.array([70, 20, 10])).unit_rows.sum()
-        100
+        >>> replace(view, unit_rows=np.array([70, 20, 10])).by_site(np.array([70, 20, 10]))
+        array([90., 10.])
         """
         sites, memory = np.asarray(unit_site, dtype=np.int64), np.asarray(site_memory)
         none = np.zeros(len(sites), dtype=np.int64)
