@@ -22,6 +22,7 @@ from oracle import batch_join, multiset, on_time, rounded
 from specs import SECOND, TIME, join, rows, self_join, stream
 from wandering import Wanderer
 
+from sluice.engine import cleaning
 from sluice.kernels.hashing import hash_keys
 from sluice.model.actions import CleanUp, Freeze
 from sluice.model.directory import Directory
@@ -56,7 +57,9 @@ def check(data: st.DataObject, spec: JoinSpec, epochs: int = 6, where: str | Non
     }
     wander, by_name = data.draw(st.booleans()), data.draw(st.sampled_from(["static", "lazy-disk"]))
     seen: list[list[pa.Table]] = [[] for _ in spec.streams]
-    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+    with tempfile.TemporaryDirectory(dir=FAST) as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cleaning, "BYTES_AT_ONCE", data.draw(st.sampled_from([1, 3000, 32 << 20])))
+        patch.setattr(cleaning, "MOST_GENERATIONS", data.draw(st.sampled_from([2, 32])))
 
         def start() -> DirectQuery:
             sites = data.draw(st.integers(1, 3))
@@ -294,4 +297,37 @@ def test_units_without_rows_are_not_frozen_and_yields_are_counted_once(tmp_path)
         assert all(run.rows for manifest in query.epochs.record.manifests for run in manifest if run.generation)
         query.drain()
     assert not query.epochs.record.missing_units
+    query.close()
+
+
+def frozen_runs(query: DirectQuery) -> int:
+    return sum(run.generation > 0 for manifest in query.epochs.record.manifests for run in manifest)
+
+
+def test_a_unit_that_is_frozen_over_and_over_has_few_runs(tmp_path):
+    a, b = stream("a"), stream("b")
+    query = DirectQuery(join([a, b], LONGEST), tmp_path, 1, PARTITIONS, memory=0)
+    most = files = 0
+    for epoch in range(300):
+        freeze_all(query, PARTITIONS)
+        query.run([keyed(a, [epoch % 7, 8], epoch), keyed(b, [epoch % 11], epoch)])
+        most = max(most, frozen_runs(query))
+        files = max(files, len(query.epochs.record.files()))
+    assert most <= 2 * cleaning.MOST_GENERATIONS * 4 and files <= 2 * cleaning.MOST_GENERATIONS
+    query.drain()
+    expected = sum(1 for x in range(300) for key in (x % 7, 8) for y in range(300) if y % 11 == key)
+    assert query.results().num_rows == expected
+    query.close()
+
+
+def test_what_is_frozen_comes_back_when_there_is_room(tmp_path):
+    a, b = stream("a"), stream("b")
+    query = DirectQuery(join([a, b], LONGEST), tmp_path, 1, PARTITIONS, memory=3000, freezing=Freezing())
+    for epoch in range(10):
+        query.run([keyed(a, range(20), epoch), keyed(b, range(20), epoch)])
+    assert query.epochs.record.missing_units and query.results().num_rows < 2000
+    query.epochs.settings.controller.memory.set(0, 1 << 30)
+    query.run([keyed(a, [], 10), keyed(b, [], 10)])
+    assert not query.epochs.record.missing_units and not frozen_runs(query)
+    assert query.results().num_rows == 20 * 10 * 10
     query.close()

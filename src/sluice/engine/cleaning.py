@@ -1,23 +1,47 @@
-"""Cleaning up at a site: the results that frozen units miss are found, two generations at a time."""
+"""Cleaning up at a site: the results that frozen units miss are found, two generations at a time.
+
+Neighbouring units are cleaned up together, some megabytes at a time: their generations are read once, the two smallest
+that follow each other are joined and become one, until one is left; then that and what is in memory. The order is of no
+consequence for what is found, and joining small ones first takes each row through few joins.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 
 from sluice.engine.site_level import SiteLevel
+from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.epoch import Frozen, Times
 from sluice.model.ids import InputNumber, Unit
-from sluice.model.unit_ranges import numbers, only
+from sluice.model.unit_ranges import Ranges, numbers, ranges
 from sluice.operators.protocol import FreezableOperator, Results
 from sluice.state.generations import ACTIVE
 from sluice.state.inputs import Retention
+from sluice.state.segment import merged_run, parts
 from sluice.state.transaction import Transaction
 
 HALF = 0.5
 """Part of the time that a join keeps rows, after which a unit that was frozen is cleaned up: until then its site keeps
-rows for it that nobody else needs any more."""
+rows for it that nobody else needs any more. And part of a site's memory: where all its state would not fill it, frozen
+units are brought back."""
+MOST_GENERATIONS = 32
+"""A unit with so many frozen generations is cleaned up: what the manifest says of them has to end somewhere."""
+BYTES_AT_ONCE = 32 << 20
+
+Rows = dict[InputNumber, list[Run]]
+
+
+@dataclass
+class _Part:
+    """A generation of each of some units, or several that have become one: the number that each unit has for it, its
+    bytes, and its rows once they have been read."""
+
+    generations: dict[Unit, int]
+    bytes: float
+    rows: Rows = field(default_factory=dict)
 
 
 class UnitCleaning:
@@ -31,74 +55,149 @@ class UnitCleaning:
         clock: Clock,
     ) -> None:
         self._level, self._transaction, self._retention, self._clock = level, transaction, retention, clock
+        self._frozen = transaction.generations.of_units()
+        self._frozen_bytes = transaction.generations.sizes()
+        self._active_rows, self._active_bytes = transaction.active_rows(), transaction.active_bytes()
+        self._deadline, self._steps = inf, 0
         self.cleaned: list[Unit] = []
         """Units that missed something, and miss nothing any more."""
+
+    def crowded_units(self) -> list[Unit]:
+        """Units that have more generations than can be kept."""
+        return [unit for unit, generations in self._frozen.items() if len(generations) >= MOST_GENERATIONS]
+
+    def units_with_room(self) -> list[Unit]:
+        """Frozen units, if there is room for all of them, and for as much again."""
+        fits = self._active_bytes.sum() + self._frozen_bytes.sum() <= HALF * self._transaction.limit
+        return sorted(self._frozen) if fits else []
 
     def run(self, units: Sequence[Unit], seconds: float | None) -> Iterator[tuple[int, Results]]:
         """The missing results of some units with the place of their operator, as far as the time goes; one step is
         always taken."""
-        begun, steps = self._clock.monotonic(), 0
-        self._frozen_rows = self._transaction.generations.rows()
-        self._frozen_bytes = self._transaction.generations.sizes()
-        self._active_rows, self._active_bytes = self._transaction.active_rows(), self._transaction.active_bytes()
+        self._deadline = inf if seconds is None else self._clock.monotonic() + seconds
+        for chunk in self._chunks([unit for unit in units if self._misses_results(unit)]):
+            yield from self._clean(chunk)
+            if self._is_over():
+                return
         for unit in units:
-            before, step = steps, self._next_step(unit)
-            while step is not None:
-                if steps and seconds is not None and self._clock.monotonic() - begun >= seconds:
-                    return
-                yield from self._between(unit, *step)
-                self._finish(unit, *step)
-                steps += 1
-                step = self._next_step(unit)
-            if steps > before:
-                self.cleaned.append(unit)
-            self._thaw_if_it_fits(unit)
+            if unit in self._frozen:
+                self._thaw_if_it_fits(unit)
 
-    def _frozen(self, unit: Unit) -> list[int]:
-        """Its frozen generations, the oldest first."""
-        return sorted(generation for generation, rows in self._frozen_rows.items() if rows[unit])
+    def _misses_results(self, unit: Unit) -> bool:
+        frozen = self._frozen.get(unit, ())
+        return len(frozen) > 1 or bool(frozen and self._active_rows[unit])
 
-    def _next_step(self, unit: Unit) -> tuple[int, int] | None:
-        """The two generations of a unit that become one next; None if nothing is missing between any."""
-        frozen = self._frozen(unit)
-        if len(frozen) > 1:
-            return frozen[0], frozen[1]
-        return (frozen[0], ACTIVE) if frozen and self._active_rows[unit] else None
+    def _chunks(self, units: Sequence[Unit]) -> Iterator[list[Unit]]:
+        """Units of one fragment that are not too large together, in the order in which they come."""
+        chunk: list[Unit] = []
+        size, fragment = 0.0, None
+        for unit in units:
+            own, of = self._frozen_bytes[unit] + self._active_bytes[unit], self._level.routing.fragment_of(unit)
+            if chunk and (size + own > BYTES_AT_ONCE or of != fragment):
+                yield sorted(chunk)
+                chunk, size = [], 0.0
+            chunk.append(unit)
+            size, fragment = size + own, of
+        if chunk:
+            yield sorted(chunk)
 
-    def _finish(self, unit: Unit, older: int, newer: int) -> None:
-        """Two generations are one, now that all between them has been found: in memory, if one was and there is room
-        for the other."""
-        generations, rows = self._transaction.generations, self._frozen_rows
-        if newer != ACTIVE:
-            generations.unite(unit, older, newer)
-            rows[older][unit] += rows[newer][unit]
-            rows[newer][unit] = 0
-        elif not self._thaw_if_it_fits(unit):
-            generations.freeze(only(unit), {}, self._retention, older)
-            self._frozen_bytes[unit] += self._active_bytes[unit]
-            self._active_rows[unit] = self._active_bytes[unit] = 0
+    def _is_over(self) -> bool:
+        return self._steps > 0 and self._clock.monotonic() >= self._deadline
+
+    def _clean(self, units: list[Unit]) -> Iterator[tuple[int, Results]]:
+        """Finds all that these units miss, unless the time is over before."""
+        left = self._parts(units)
+        while len(left) > 1:
+            if self._is_over():
+                return
+            at = min(range(len(left) - 1), key=lambda i: left[i].bytes + left[i + 1].bytes)
+            older, newer = left[at], left.pop(at + 1)
+            yield from self._between(self._read(older), self._read(newer))
+            self._unite(older, newer)
+        if self._is_over():
+            return
+        frozen = self._read(left[0])
+        active = [unit for unit in units if self._active_rows[unit]]
+        if active:
+            rows = self._rows(dict.fromkeys(active, ACTIVE))
+            yield from self._between(frozen, rows)
+            for input_, pieces in rows.items():
+                frozen[input_] = [*frozen[input_], *pieces]
+        self._settle(units, frozen)
+        self.cleaned += units
+
+    def _parts(self, units: list[Unit]) -> list[_Part]:
+        """The first frozen generations of all units, the second ones, and so on."""
+        found = []
+        sizes = {g: self._transaction.generations.sizes(g) for g in {g for u in units for g in self._frozen[u]}}
+        for place in range(max(len(self._frozen[unit]) for unit in units)):
+            own = {unit: self._frozen[unit][place] for unit in units if place < len(self._frozen[unit])}
+            found.append(_Part(own, sum(sizes[generation][unit] for unit, generation in own.items())))
+        return found
+
+    def _read(self, part: _Part) -> Rows:
+        if not part.rows:
+            part.rows = self._rows(part.generations)
+        return part.rows
+
+    def _rows(self, generations: Mapping[Unit, int]) -> Rows:
+        """The rows of one generation of each of some units."""
+        found: Rows = {input_: [] for input_ in self._transaction.holdings.freezable}
+        for generation, units in _by_generation(generations).items():
+            for input_, pieces in found.items():
+                pieces += self._transaction.generations.read(input_, units, generation)
+        return found
+
+    def _between(self, older: Rows, newer: Rows) -> Iterator[tuple[int, Results]]:
+        """A step: what has rows of both."""
+        for node, operator in self._level.operators.items():
+            if isinstance(operator, FreezableOperator):
+                inputs = self._level.plan.inputs_of(node)
+                for results in operator.between([older[i] for i in inputs], [newer[i] for i in inputs]):
+                    yield node, results
+        self._steps += 1
+
+    def _unite(self, older: _Part, newer: _Part) -> None:
+        """Two generations of some units are one, now that all between them has been found."""
+        for number, units in _by_generation(newer.generations).items():
+            for into, some in _by_generation({u: older.generations[u] for u in numbers(units).tolist()}).items():
+                self._transaction.generations.unite(some, into, number)
+        for unit, number in newer.generations.items():
+            self._frozen[unit].remove(number)
+        older.bytes += newer.bytes
+        for input_, pieces in newer.rows.items():
+            both = [*older.rows[input_], *pieces]
+            older.rows[input_] = [merged_run(both, None)] if len(both) > 1 else both
+
+    def _settle(self, units: list[Unit], rows: Rows) -> None:
+        """Units of which nothing is missing are in memory again if there is room, or one frozen generation."""
+        staying = ranges([unit for unit in units if not self._thaw_if_it_fits(unit)])
+        if staying:
+            directories = self._transaction.holdings.directories
+            own = {i: [p for run in runs for p in parts(run, staying, directories[i])] for i, runs in rows.items()}
+            self._transaction.generations.write_anew(staying, own, self._retention)
+            for unit in numbers(staying).tolist():
+                self._frozen_bytes[unit] += self._active_bytes[unit]
+                self._active_rows[unit] = self._active_bytes[unit] = 0
 
     def _thaw_if_it_fits(self, unit: Unit) -> bool:
         """Has a unit's only frozen generation in memory again, if there is room for it."""
-        frozen = self._frozen(unit)
+        frozen = self._frozen[unit]
         if len(frozen) != 1 or self._active_bytes.sum() + self._frozen_bytes[unit] > self._transaction.limit:
             return False
-        self._transaction.generations.thaw(unit, frozen[0])
-        self._active_rows[unit] += self._frozen_rows[frozen[0]][unit]
+        self._transaction.generations.thaw(ranges([unit]), frozen[0])
+        del self._frozen[unit]
         self._active_bytes[unit] += self._frozen_bytes[unit]
-        self._frozen_rows[frozen[0]][unit] = 0
+        self._frozen_bytes[unit] = 0
         return True
 
-    def _between(self, unit: Unit, older: int, newer: int) -> Iterator[tuple[int, Results]]:
-        generations = self._transaction.generations
-        for node, operator in self._level.operators.items():
-            low, high = self._level.directory(node).range
-            if isinstance(operator, FreezableOperator) and low <= unit < high:
-                inputs = self._level.plan.inputs_of(node)
-                old = [generations.read(input_, unit, older) for input_ in inputs]
-                new = [generations.read(input_, unit, newer) for input_ in inputs]
-                for results in operator.between(old, new):
-                    yield node, results
+
+def _by_generation(generations: Mapping[Unit, int]) -> dict[int, Ranges]:
+    """Units by the number of their generation."""
+    found: dict[int, list[Unit]] = {}
+    for unit, generation in sorted(generations.items()):
+        found.setdefault(generation, []).append(unit)
+    return {generation: ranges(units) for generation, units in found.items()}
 
 
 def due_units(level: SiteLevel, frozen: Sequence[Frozen], now: Times) -> list[Unit]:

@@ -66,6 +66,7 @@ class _SiteEpoch:
         self.by_unit = UnitStats(self.holdings.unit_numbers)
         self.events: list[PageEvent] = []
         self.frozen_now: Ranges = ()
+        self.cleaning_seconds = 0.0
 
     def run(self, blobs: pa.Table) -> Iterator[Blob]:
         begun = self.clock.monotonic()
@@ -137,6 +138,8 @@ class _SiteEpoch:
         adapting = self.task.adapting
         costs = adapting.costs[self.site] if adapting.costs else None
         share = None if adapting.seconds is None else adapting.seconds / self.plan.levels
+        if share is not None:
+            share -= min(self.cleaning_seconds, CLEANING * share)
         sizes = transaction.pending_bytes()
         for input_, run in new.items():
             places, count = self.level.count(input_, run, self.held)
@@ -217,11 +220,15 @@ class _SiteEpoch:
         """Finds results that are missing, of the units that it is time for."""
         adapting = self.task.adapting
         due = due_units(self.level, self.frozen, self.task.before.reached_at(self.level.number))
+        due += cleaning.crowded_units()
+        if adapting.freezing is not None:
+            due += cleaning.units_with_room()
         if not due and not adapting.clean_up:
             return
         here = set(numbers(self.holdings.freezable_units).tolist())
         units = [unit for unit in dict.fromkeys((*due, *adapting.clean_up)) if unit in here]
         seconds = None if adapting.seconds is None else CLEANING * adapting.seconds / self.plan.levels
+        begun, started, before = self.clock.monotonic(), self.clock.process_time(), self.by_unit.work
         results = cleaning.run(units, seconds)
         while True:
             with self.stopwatch.measure("kernel"):
@@ -231,6 +238,8 @@ class _SiteEpoch:
             node, some = found
             self.by_unit.add_late_results(self.level.directory(node).unit_of(some[0]))
             yield from self.results.send(node, some)
+        self.by_unit.spend(self.clock.process_time() - started, before, np.array(units, dtype=np.int64))
+        self.cleaning_seconds = self.clock.monotonic() - begun
         self.events += [PageEvent("clean up", unit, "its results were missing") for unit in cleaning.cleaned]
 
     def _freezing(self, transaction: Transaction) -> Ranges:

@@ -26,7 +26,7 @@ class UnitStats:
     @property
     def work(self) -> np.ndarray:
         """Rows taken in and results given."""
-        return self.done + self.results
+        return self.done + self.results + self.late_results
 
     def spend(self, seconds: float, before: np.ndarray, units: np.ndarray) -> None:
         """The processor seconds of a turn of some units; `before` is the work that was done before it."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
-from sluice.model.ids import InputNumber, Unit
+from sluice.model.ids import InputNumber
 from sluice.model.state import Manifest, RunRef, join_parts
-from sluice.model.unit_ranges import Ranges, intersect, only, subtract
+from sluice.model.unit_ranges import Ranges, intersect, subtract
 
 
 class EpochRuns:
@@ -59,18 +59,22 @@ class EpochRuns:
         """A new run."""
         self._new.append(run)
 
-    def relabel(self, unit: Unit, generation: int, other: int) -> list[RunRef]:
-        """What a unit has frozen in one generation is of another one from now on: the runs of it as they are then. If
-        that is generation 0, they are state again."""
-        alone = only(unit)
-        parts = [run.of(alone) for run in self._frozen if run.generation == generation]
+    def relabel(self, units: Ranges, generation: int, other: int) -> list[RunRef]:
+        """What some units have frozen in one generation is of another one from now on: the runs of it as they are then.
+        If that is generation 0, they are state again."""
+        parts = [run.of(units) for run in self._frozen if run.generation == generation]
         parts = [replace(part, generation=other) for part in parts if part.units]
-        others = (_without(run, alone) if run.generation == generation else run for run in self._frozen)
+        others = (_without(run, units) if run.generation == generation else run for run in self._frozen)
         self._frozen = [run for run in others if run.units]
         into = self._frozen if other else self._state
         into[:] = join_parts([*into, *parts])
         touched = {part.segment.id for part in parts}
         return [run for run in into if run.segment.id in touched and run.generation == other]
+
+    def forget_frozen(self, units: Ranges, segments: Container[str] | None = None) -> None:
+        """What some units have frozen, in these segments or in all, is written anew."""
+        frozen = (_without(r, units) if segments is None or r.segment.id in segments else r for r in self._frozen)
+        self._frozen = [run for run in frozen if run.units]
 
     def set_aside(self, inputs: Sequence[InputNumber], units: Ranges) -> list[RunRef]:
         """Some units' rows of these inputs are state no longer; the runs that had some, as they are now."""

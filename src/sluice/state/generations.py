@@ -1,19 +1,20 @@
 """Frozen state: units begin anew in memory, what they had is a generation in the checkpoint until it is cleaned up.
 
-A generation is not probed and has no copy here. When a unit is cleaned up its generations become one again, two at a
+A generation is not probed and has no copy here. When units are cleaned up their generations become one again, two at a
 time, after the results between them have been found (`operators/protocol.py`: `between`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from sluice.kernels.probe import Run
 from sluice.model.ids import InputNumber, Unit
-from sluice.model.state import PlacedBlock, RunRef, unit_bytes, unit_rows
-from sluice.model.unit_ranges import Ranges, only
+from sluice.model.state import ALL_HASHES, HashRange, PlacedBlock, RunRef, unit_bytes
+from sluice.model.unit_ranges import Ranges, numbers, ranges
+from sluice.state.compaction import Merge, choose_merges, choose_rewrites
 from sluice.state.epoch_runs import EpochRuns
 from sluice.state.inputs import Retention
 from sluice.state.merging import merge_runs
@@ -27,8 +28,7 @@ ACTIVE = 0
 
 
 class Generations:
-    """The frozen state of one site and level in one epoch. Generations are numbered in the order in which they were
-    frozen; those of a unit need not follow each other."""
+    """The frozen state of one site and level in one epoch. Each unit numbers its generations for itself."""
 
     def __init__(self, runs: EpochRuns, open_runs: OpenRuns, reader: SegmentReader, writer: SegmentWriter) -> None:
         self._runs, self._open_runs, self._reader, self._writer = runs, open_runs, reader, writer
@@ -36,36 +36,35 @@ class Generations:
         self._fetched: dict[str, tuple[list[PlacedBlock], Run]] = {}
         """The blocks of each segment that were read last: neighbouring units lie in the same ones."""
 
-    def rows(self) -> dict[int, np.ndarray]:
-        """The rows of each unit in every frozen generation."""
-        found: dict[int, np.ndarray] = {}
-        for run in self._runs.frozen:
-            rows = found.setdefault(run.generation, np.zeros(self._holdings.unit_numbers, dtype=np.int64))
-            rows += unit_rows([run], len(rows))
-        return found
+    def of_units(self) -> dict[Unit, list[int]]:
+        """The frozen generations of each unit that has any, in ascending order."""
+        found: dict[Unit, set[int]] = {}
+        for run in self._frozen():
+            for unit in numbers(run.units).tolist():
+                found.setdefault(unit, set()).add(run.generation)
+        return {unit: sorted(generations) for unit, generations in found.items()}
 
-    def sizes(self) -> np.ndarray:
-        """The frozen bytes of each unit."""
-        return unit_bytes(self._runs.frozen, self._holdings.unit_numbers)
+    def sizes(self, generation: int | None = None) -> np.ndarray:
+        """The frozen bytes of each unit, of one generation or of all."""
+        runs = (run for run in self._frozen() if generation is None or run.generation == generation)
+        return unit_bytes(runs, self._holdings.unit_numbers)
 
-    def read(self, input_: InputNumber, unit: Unit, generation: int) -> list[Run]:
-        """The rows of an input in one generation of a unit, in the runs that they lie in."""
-        alone = only(unit)
+    def read(self, input_: InputNumber, units: Ranges, generation: int) -> list[Run]:
+        """The rows of an input in one generation of some units, in the runs that they lie in."""
         among = self._runs.state if generation == ACTIVE else self._runs.frozen
-        runs = [run.of(alone) for run in among if run.segment.input == input_ and run.generation == generation]
+        runs = [run.of(units) for run in among if run.segment.input == input_ and run.generation == generation]
         if generation == ACTIVE:
             return [part for run in runs for part in self._open_runs.open(run)]
         directory = self._holdings.directories[input_]
-        found = [self._fetch(run) for run in runs if run.rows]
-        return [part for run in found for part in parts(run, alone, directory)]
+        return [part for run in runs if run.rows for part in parts(self._fetch(run), run.units, directory)]
 
-    def unite(self, unit: Unit, older: int, newer: int) -> None:
-        """Two frozen generations of a unit are one from now on."""
-        self._runs.relabel(unit, newer, older)
+    def unite(self, units: Ranges, older: int, newer: int) -> None:
+        """Two frozen generations of some units are one from now on."""
+        self._runs.relabel(units, newer, older)
 
-    def thaw(self, unit: Unit, generation: int) -> None:
-        """A generation of a unit is state that new rows meet again."""
-        for run in self._runs.relabel(unit, generation, ACTIVE):
+    def thaw(self, units: Ranges, generation: int) -> None:
+        """A generation of some units is state that new rows meet again."""
+        for run in self._runs.relabel(units, generation, ACTIVE):
             self._open_runs.hold(run)
 
     def freeze(
@@ -73,22 +72,79 @@ class Generations:
         units: Ranges,
         added: Mapping[InputNumber, Sequence[Run]],
         retention: Mapping[InputNumber, Retention],
-        number: int | None = None,
     ) -> None:
-        """All state of some units, with what the epoch adds to it, is a generation from now on, or part of that with
-        the `number`. It is written as few segments, and no copy of it stays here."""
-        if number is None:
-            number = 1 + max((run.generation for run in self._runs.frozen), default=ACTIVE)
+        """All state of some units, with what the epoch adds to it, is another generation of each from now on. It is
+        written as few segments, and no copy of it stays here."""
+        numbered = self._next_numbers(units)
         for input_ in self._holdings.freezable:
             state = [run.of(units) for run in self._runs.state if run.segment.input == input_]
             pieces = [part for run in state for part in self._open_runs.open(run)]
-            pieces += added.get(input_, ())
-            frozen = merge_runs(pieces, retention[input_].keep_from, retention[input_].compacted)
-            pieces.clear()
-            if frozen is not None:
-                self._writer.write_pieces(NewSegment(input_, frozen, units, generation=number))
+            self._write(input_, [*pieces, *added.get(input_, ())], units, numbered, retention[input_])
+        self._let_go(units)
+
+    def write_anew(
+        self, units: Ranges, rows: Mapping[InputNumber, Sequence[Run]], retention: Mapping[InputNumber, Retention]
+    ) -> None:
+        """All state of some units, these rows, is one frozen generation from now on."""
+        self._runs.forget_frozen(units)
+        for input_, pieces in rows.items():
+            self._write(input_, pieces, units, ((ACTIVE + 1, units),), retention[input_])
+        self._let_go(units)
+
+    def merge(self, retention: Mapping[InputNumber, Retention]) -> None:
+        """Keep frozen runs few, and their files in use: one merge an epoch of runs of one input and generation."""
+        for input_ in self._holdings.freezable:
+            by_generation: dict[int, list[RunRef]] = {}
+            for run in self._runs.frozen:
+                if run.segment.input == input_:
+                    by_generation.setdefault(run.generation, []).append(run)
+            for _, runs in sorted(by_generation.items()):
+                for merge in choose_merges(runs, None, None, shrinks=False):
+                    self._rewrite(merge, retention[input_])
+                    return
+        others = [*self._runs.state, *self._runs.waiting]
+        for run in choose_rewrites(self._runs.frozen, others):
+            self._rewrite(Merge([run], run.segment.hashes), retention[run.segment.input])
+
+    def _rewrite(self, merge: Merge, rules: Retention) -> None:
+        runs, input_, generation = merge.runs, merge.runs[0].segment.input, merge.runs[0].generation
+        directory = self._holdings.directories[input_]
+        pieces = [part for run in runs if run.rows for part in parts(self._fetch(run), run.units, directory)]
+        for run in runs:
+            self._runs.forget_frozen(run.units, {run.segment.id})
+        units = ranges(sorted({unit for run in runs for unit in numbers(run.units).tolist()}))
+        self._write(input_, pieces, units, ((generation, units),), rules, merge.hashes)
+
+    def _write(
+        self,
+        input_: InputNumber,
+        pieces: Iterable[Run],
+        units: Ranges,
+        numbered: tuple[tuple[int, Ranges], ...],
+        rules: Retention,
+        hashes: HashRange = ALL_HASHES,
+    ) -> None:
+        frozen = merge_runs(list(pieces), rules.keep_from, rules.compacted)
+        if frozen is not None:
+            self._writer.write_pieces(NewSegment(input_, frozen, units, hashes=hashes, generations=numbered))
+
+    def _let_go(self, units: Ranges) -> None:
+        """No copy of what is not state any more stays here."""
         for run in self._runs.set_aside(self._holdings.freezable, units):
             self._shrink(run)
+
+    def _frozen(self) -> Iterable[RunRef]:
+        """Of before, and what the epoch has written."""
+        return (run for run in (*self._runs.frozen, *self._runs.new) if run.generation)
+
+    def _next_numbers(self, units: Ranges) -> tuple[tuple[int, Ranges], ...]:
+        """Units by the number of their next generation, the least that each has not in use."""
+        used, found = self.of_units(), dict[int, list[Unit]]()
+        for unit in numbers(units).tolist():
+            taken = used.get(unit, [])
+            number = next(n for n in range(ACTIVE + 1, len(taken) + 2) if n not in taken)
+            found.setdefault(number, []).append(unit)
+        return tuple((number, ranges(some)) for number, some in sorted(found.items()))
 
     def _fetch(self, run: RunRef) -> Run:
         """The blocks in which a run has rows."""

@@ -26,7 +26,8 @@ from sluice.state.unit_pages import UnitPages
 
 @dataclass(frozen=True)
 class NewSegment:
-    """Rows that become a segment: of which input, units and range of hashes, and how often they were merged."""
+    """Rows that become a segment: of which input, units and range of hashes, and how often they were merged. If they
+    are frozen, units with their generation."""
 
     input: InputNumber
     rows: Run
@@ -34,7 +35,7 @@ class NewSegment:
     level: int = 0
     hashes: HashRange = ALL_HASHES
     pending: bool = False
-    generation: int = 0
+    generations: tuple[tuple[int, Ranges], ...] = ()
 
 
 class SegmentWriter:
@@ -59,7 +60,7 @@ class SegmentWriter:
         units = intersect(new.units, (directory.units_in(*new.hashes),))
         data = encode(layout, new.rows)
         unit_counts = counts(new.rows, units, directory)
-        if new.generation:  # units without rows would stay frozen for good
+        if new.generations:  # units without rows would stay frozen for good
             units = ranges(numbers(units)[unit_counts > 0].tolist())
             unit_counts = unit_counts[unit_counts > 0]
         blocks = encode_blocks(layout, new.rows, unit_counts, data)
@@ -83,10 +84,12 @@ class SegmentWriter:
             pending=new.pending,
             hashes=new.hashes,
         )
-        run = RunRef(ref, units, new.generation)
         self._blocks[name] = [piece for _, piece in blocks]
-        self._runs.add(run)
-        if not new.generation:
+        for generation, of in new.generations:
+            self._runs.add(RunRef(ref, intersect(units, of), generation))
+        if not new.generations:
+            run = RunRef(ref, units)
+            self._runs.add(run)
             self._open_runs.add(name, new.rows)
             self._keep(run, new.rows, data)
         return len(data)
@@ -99,16 +102,14 @@ class SegmentWriter:
         return (*self._write_file("", [run for run in new if not run.generation]), *frozen)
 
     def _write_file(self, suffix: str, runs: Sequence[RunRef]) -> Manifest:
-        file, offset = f"{STATE}/{self._attempt}{suffix}.segments", 0
-        placed: list[RunRef] = []
-        pieces: list[pa.Buffer] = []
-        for run in runs:
-            placed.append(replace(run, segment=replace(run.segment, file=file, offset=offset)))
-            pieces += self._blocks[run.segment.id]
-            offset += run.segment.length
-        if pieces:
-            self._durable.write(file, pieces)
-        return tuple(replace(run, segment=replace(run.segment, file_length=offset)) for run in placed)
+        file, segments = f"{STATE}/{self._attempt}{suffix}.segments", {run.segment.id: run.segment for run in runs}
+        length, offset = sum(segment.length for segment in segments.values()), 0
+        for name, segment in segments.items():
+            segments[name] = replace(segment, file=file, offset=offset, file_length=length)
+            offset += segment.length
+        if segments:
+            self._durable.write(file, [piece for name in segments for piece in self._blocks[name]])
+        return tuple(replace(run, segment=segments[run.segment.id]) for run in runs)
 
     def _keep(self, run: RunRef, rows: Run, data: pa.Buffer) -> None:
         """Keeps a new segment on the local tiers: as pages if units are paged, else in one file, for which older ones

@@ -86,7 +86,7 @@ class Transaction:
     """
 
     def __init__(self, store: SiteStore, attempt: Attempt, before: StateBefore) -> None:
-        self._holdings, self._tiers, self._durable = store.holdings, store.tiers, store.durable
+        self.holdings, self._tiers, self._durable = store.holdings, store.tiers, store.durable
         self._retention = before.retention
         self._arriving = tuple(ref.id for ref in before.arriving)
         needed = [run for run in before.manifest if not self._retention[run.segment.input].is_expired(run.segment)]
@@ -117,18 +117,18 @@ class Transaction:
 
     def pending_bytes(self) -> np.ndarray:
         """The bytes of each unit's pending rows."""
-        return unit_bytes(self._runs.waiting, self._holdings.unit_numbers)
+        return unit_bytes(self._runs.waiting, self.holdings.unit_numbers)
 
     def pending_rows(self) -> np.ndarray:
         """The pending rows of each unit."""
-        return unit_rows(self._runs.waiting, self._holdings.unit_numbers)
+        return unit_rows(self._runs.waiting, self.holdings.unit_numbers)
 
     def active_bytes(self) -> np.ndarray:
         """The bytes of each unit's state that new rows meet, with what this epoch adds to it."""
-        sizes = unit_bytes(self._runs.state, self._holdings.unit_numbers)
+        sizes = unit_bytes(self._runs.state, self.holdings.unit_numbers)
         for input_, runs in self._added.items():
-            directory = self._holdings.directories[input_]
-            units = self._holdings.units_of(input_)
+            directory = self.holdings.directories[input_]
+            units = self.holdings.units_of(input_)
             for run in runs:
                 each = (run.rows.nbytes + 8 * len(run)) / max(1, len(run))
                 sizes[numbers(units)] += counts(run, units, directory) * each
@@ -137,7 +137,7 @@ class Transaction:
     def active_rows(self) -> np.ndarray:
         """The rows of each unit's state that can be frozen and is not."""
         runs = (run for run in (*self._runs.state, *self._runs.new) if run.is_active)
-        return unit_rows((r for r in runs if r.segment.input in self._holdings.freezable), self._holdings.unit_numbers)
+        return unit_rows((r for r in runs if r.segment.input in self.holdings.freezable), self.holdings.unit_numbers)
 
     def begin_turn(self, units: Ranges) -> None:
         """From here on, until `end_turn`, it is about these units alone."""
@@ -205,7 +205,8 @@ class Transaction:
             self._freeze(freezing, retention)
         for input_, added in sorted(self._added.items()):
             rows = added[0] if len(added) == 1 else merged_run(added, None)
-            self._writer.write_pieces(NewSegment(input_, rows, self._holdings.units))
+            self._writer.write_pieces(NewSegment(input_, rows, self.holdings.units))
+        self.generations.merge(retention)
         self._rewriter.merge(retention, leaving)
         self._rewriter.set_apart(leaving, retention, allowance)
         new = self._writer.write_durable()
@@ -230,13 +231,13 @@ class Transaction:
 
     def unit_usage(self, state: Sequence[RunRef]) -> tuple[np.ndarray, np.ndarray]:
         """Bytes in memory and on disk of each unit."""
-        return self._tiers.usage(state, self._holdings.unit_numbers)
+        return self._tiers.usage(state, self.holdings.unit_numbers)
 
     def _freeze(self, units: Ranges, retention: Mapping[InputNumber, Retention]) -> None:
         """Freezes units with their state and what was added to it, which is not written as state then."""
         frozen: dict[InputNumber, list[Run]] = {}
-        for input_ in self._holdings.freezable:
-            directory, held = self._holdings.directories[input_], self._holdings.units_of(input_)
+        for input_ in self.holdings.freezable:
+            directory, held = self.holdings.directories[input_], self.holdings.units_of(input_)
             added = self._added.pop(input_, [])
             frozen[input_] = [part for run in added for part in parts(run, intersect(units, held), directory)]
             staying = [part for run in added for part in parts(run, subtract(held, units), directory)]
@@ -260,7 +261,7 @@ class Transaction:
 
     def _in_turn(self, run: RunRef) -> RunRef:
         """What of a run is of the units whose turn it is."""
-        return run if self._turn == self._holdings.units else replace(run, units=intersect(run.units, self._turn))
+        return run if self._turn == self.holdings.units else replace(run, units=intersect(run.units, self._turn))
 
     def _expect(self, phase: _Phase, event: str) -> None:
         if self._phase is not phase:
