@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
+
+import numpy as np
 
 from sluice.engine.site_level import SiteLevel
 from sluice.kernels.probe import Run
@@ -55,12 +58,26 @@ class UnitCleaning:
         clock: Clock,
     ) -> None:
         self._level, self._transaction, self._retention, self._clock = level, transaction, retention, clock
-        self._frozen = transaction.generations.of_units()
-        self._frozen_bytes = transaction.generations.sizes()
-        self._active_rows, self._active_bytes = transaction.active_rows(), transaction.active_bytes()
         self._deadline, self._steps = inf, 0
         self.cleaned: list[Unit] = []
         """Units that missed something, and miss nothing any more."""
+
+    @cached_property
+    def _frozen(self) -> dict[Unit, list[int]]:
+        """The frozen generations of each unit that has any, those that are left."""
+        return self._transaction.generations.of_units()
+
+    @cached_property
+    def _frozen_bytes(self) -> np.ndarray:
+        return self._transaction.generations.sizes()
+
+    @cached_property
+    def _active_rows(self) -> np.ndarray:
+        return self._transaction.active_rows()
+
+    @cached_property
+    def _active_bytes(self) -> np.ndarray:
+        return self._transaction.active_bytes()
 
     def crowded_units(self) -> list[Unit]:
         """Units that have more generations than can be kept."""

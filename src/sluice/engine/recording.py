@@ -10,13 +10,12 @@ import numpy as np
 
 from sluice.model.actions import Freeze
 from sluice.model.decision import Decision
-from sluice.model.epoch import EpochRecord, Frozen, Lagging, Times, slowest
-from sluice.model.ids import Level, Unit
+from sluice.model.epoch import EpochRecord, slowest, unite_cohorts
+from sluice.model.ids import Level
 from sluice.model.plan import Plan
 from sluice.model.reports import SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
-from sluice.model.unit_ranges import unite_all
 
 _WHO = {"spill": "rotation", "fetch": "rotation", "freeze": "freezing", "clean up": "freezing"}
 """By whom a site's decisions were made."""
@@ -43,8 +42,8 @@ def record_epoch(
         batch=batch,
         newest=newest_of(before.newest, splits),
         reached=tuple(slowest([r.reached for r in reports if r.level == level]) for level in levels[1:]),
-        lagging=_unite_lagging(reports),
-        frozen=_unite_frozen(reports),
+        lagging=unite_cohorts(cohort for report in reports for cohort in report.lagging),
+        frozen=unite_cohorts(cohort for report in reports for cohort in report.frozen),
         queues=tuple(report.queues for report in reports if report.queues is not None),
         routing=before.routing,
         manifests=tuple(tuple(run for r in at_site for run in r.manifest) for at_site in by_site),
@@ -97,15 +96,6 @@ def _stream_stats(name: str, splits: Sequence[SplitReport]) -> StreamStats:
     )
 
 
-def _unite_lagging(reports: Sequence[SiteReport]) -> tuple[Lagging, ...]:
-    """Units of one level that have come equally far, of all sites, as one."""
-    cohorts: dict[tuple[Level, Times], list[tuple[Unit, Unit]]] = {}
-    for report in reports:
-        for cohort in report.lagging:
-            cohorts.setdefault((cohort.level, cohort.newest), []).extend(cohort.units)
-    return tuple(Lagging(level, unite_all(units), newest) for (level, newest), units in cohorts.items())
-
-
 def yielded_before(before: EpochRecord, fading: float) -> np.ndarray:
     """What units have yielded in their present generation, as far as it counts an epoch later."""
     yielded = before.stats.units.yielded
@@ -119,15 +109,6 @@ def _still_counting(yielded: np.ndarray, reports: Sequence[SiteReport]) -> np.nd
     yielded = yielded.copy()
     yielded[frozen] = 0
     return yielded
-
-
-def _unite_frozen(reports: Sequence[SiteReport]) -> tuple[Frozen, ...]:
-    """The same for frozen units."""
-    cohorts: dict[tuple[Level, Times, bool], list[tuple[Unit, Unit]]] = {}
-    for report in reports:
-        for cold in report.frozen:
-            cohorts.setdefault((cold.level, cold.newest, cold.missing), []).extend(cold.units)
-    return tuple(Frozen(level, unite_all(units), since, some) for (level, since, some), units in cohorts.items())
 
 
 def _page_decisions(number: int, reports: Sequence[SiteReport]) -> list[Decision]:

@@ -219,6 +219,8 @@ class _SiteEpoch:
     def _clean_up(self, cleaning: UnitCleaning) -> Iterator[Blob]:
         """Finds results that are missing, of the units that it is time for."""
         adapting = self.task.adapting
+        if not self.frozen:
+            return
         due = due_units(self.level, self.frozen, self.task.before.reached_at(self.level.number))
         due += cleaning.crowded_units()
         if adapting.freezing is not None:

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, SegmentRef
 from sluice.model.stats import EpochStats
-from sluice.model.unit_ranges import Ranges, divide, numbers
+from sluice.model.unit_ranges import Ranges, divide, numbers, unite_all
 
 Times = tuple[int | None, ...]
 """One event time (microseconds) a stream, None where no row was seen yet or the stream has no watermark."""
@@ -166,21 +167,39 @@ class EpochRecord:
     def shares(self, arriving: Sequence[tuple[SegmentRef, ...]] = ()) -> list[SiteShare]:
         """What each site alone needs to know of it."""
         holders, sites = np.array(self.routing.holders), range(self.routing.sites)
-        lagging: list[list[Lagging]] = [[] for _ in sites]
-        frozen: list[list[Frozen]] = [[] for _ in sites]
-        for cohort in self.lagging:
-            for site, units in divide(cohort.units, holders).items():
-                lagging[site].append(replace(cohort, units=units))
-        for cold in self.frozen:
-            for site, units in divide(cold.units, holders).items():
-                frozen[site].append(replace(cold, units=units))
+        lagging = _by_site(self.lagging, holders, len(sites))
+        frozen = _by_site(self.frozen, holders, len(sites))
         queues: list[list[Queues]] = [[] for _ in sites]
         for queue in self.queues:
             if queue.site in sites:
                 queues[queue.site].append(queue)
         copies = arriving or [()] * len(sites)
-        parts = zip(self.manifests, map(tuple, lagging), map(tuple, frozen), map(tuple, queues), copies, strict=True)
+        parts = zip(self.manifests, lagging, frozen, map(tuple, queues), copies, strict=True)
         return [SiteShare(*part) for part in parts]
+
+
+UnitCohort = TypeVar("UnitCohort", Lagging, Frozen)
+
+
+def unite_cohorts(cohorts: Iterable[UnitCohort]) -> tuple[UnitCohort, ...]:
+    """Cohorts of units that are alike but for which units they are, as one each.
+
+    >>> unite_cohorts([Lagging(0, ((0, 1),), (5,)), Lagging(0, ((3, 4),), (7,)), Lagging(0, ((1, 2),), (5,))])
+    (Lagging(level=0, units=((0, 2),), newest=(5,)), Lagging(level=0, units=((3, 4),), newest=(7,)))
+    """
+    alike: dict[UnitCohort, list[tuple[Unit, Unit]]] = {}
+    for cohort in cohorts:
+        alike.setdefault(replace(cohort, units=()), []).extend(cohort.units)
+    return tuple(replace(cohort, units=unite_all(units)) for cohort, units in alike.items())
+
+
+def _by_site(cohorts: Sequence[UnitCohort], holders: np.ndarray, sites: int) -> list[tuple[UnitCohort, ...]]:
+    """The part that each site has of some cohorts."""
+    found: list[list[UnitCohort]] = [[] for _ in range(sites)]
+    for cohort in cohorts:
+        for site, units in divide(cohort.units, holders).items():
+            found[site].append(replace(cohort, units=units))
+    return [tuple(mine) for mine in found]
 
 
 def slowest(times: Sequence[Times]) -> Times:
