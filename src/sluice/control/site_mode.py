@@ -1,4 +1,4 @@
-"""What a site is busy with: normal work, a relocation, or a spill (lazy/active-disk paper, table 2, algorithms 1 and 2).
+"""What a site is busy with: normal work, a relocation, or a spill (lazy/active-disk paper, table 2 and algorithms).
 
 A spill takes units out of memory and a relocation takes units away: both at once would choose among the same units. So
 a site does not spill while it relocates, and a relocation that is asked for during a spill waits until that is over.
