@@ -51,9 +51,8 @@ def _fig9(outcomes: JoinOutcomes) -> Reading:
         "balanced": float(_evenness(even).mean()),
         "alternates": float(_evenness(alone).min()),
     }
-    sites = [
-        (f"{name}, site {site}", one, site) for name, one in ((ALL_MEM, alone), ("θ 90 %", even)) for site in (0, 1)
-    ]
+    shown = {"no relocation": alone, "θ 90 %": even}
+    sites = [(f"{name}, site {site}", one, site) for name, one in shown.items() for site in (0, 1)]
     charts = {
         "": results_chart("Fig. 9: thresholds of relocation while the load alternates", outcomes),
         "-memory": memory_chart("Fig. 10: memory without relocation, and with θ 90 %", sites),
@@ -159,7 +158,7 @@ LAZY_11: Experiment[JoinOutcome] = Experiment(
             "then the throughput drops",
             0.95,
             "of that with relocation, in the five minutes after the first",
-            "30 % of the state of a site with 60 % of the units goes: about 0.18 of the results, less what yields little",
+            "30 % of a site's state goes that has 60 % of the units: about 0.18 of the results, less what yields little",
         ),
         at_most(
             "stays down",

@@ -110,7 +110,7 @@ def advance(w: JoinWorld, costs: JoinCosts, until: float) -> int:
         if w.stalled[input_, unit]:
             _wait(w, number, unit)
             continue
-        site = w.holder[input_, unit]
+        site = int(w.holder[input_, unit])
         _store(w, costs, number, unit, site)
         if w.site[site].may_spill and w.site[site].stored > w.site[site].limit:
             return site

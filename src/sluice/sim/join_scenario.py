@@ -63,7 +63,7 @@ class JoinScenario:
     result_cost: float = 10e-6
     """Processor time to make a result; not in the paper."""
     cleanup_result_cost: float = 100e-6
-    """Time to find a missing result during cleanup, with what is tried in vain: see `docs/reproduction/lazy-disk.md`."""
+    """Time to find a missing result during cleanup; see `docs/reproduction/lazy-disk.md`."""
     interval: float = 60.0
     """Seconds over which output is reported, and at whose ends memory is."""
     seed: int = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -128,7 +129,7 @@ class JoinSimulation:
         )
         self._memory = np.zeros((self.bins, scenario.sites), dtype=np.int64)
         for number in range(self.bins):
-            self.agenda.at((number + 1) * scenario.interval, lambda number=number: self._measure(number))
+            self.agenda.at((number + 1) * scenario.interval, partial(self._measure, number))
 
     def run(self) -> JoinOutcome:
         """Lets the streams come to their end, what is under way too, and cleans up."""
