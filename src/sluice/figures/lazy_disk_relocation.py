@@ -158,7 +158,7 @@ LAZY_11: Experiment[JoinOutcome] = Experiment(
             "then the throughput drops",
             0.95,
             "of that with relocation, in the five minutes after the first",
-            "30 % of the state of a site with 60 % of the units: 0.18 of the results, less since those that yield least go",
+            "30 % of the state of a site with 60 % of the units: about 0.18 of the results, less what yields little",
         ),
         at_most(
             "stays down",

@@ -114,7 +114,7 @@ class JoinScenario:
     def values(self) -> np.ndarray:
         """How many join values each unit has: its part of k / r, at least one.
 
-        >>> JoinScenario(units=500).values.sum(), JoinScenario(units=4, populations=(Population(1.0, 4, 30),)).values
+        >>> int(JoinScenario(units=500).values.sum()), JoinScenario(units=4, populations=(Population(1, 4, 30),)).values
         (10000, array([2, 2, 2, 2]))
         """
         populations = _dealt(self.units, [population.share for population in self.populations])
