@@ -12,11 +12,14 @@ import pytest
 
 from sluice.cli.main import main
 from sluice.dashboard.chart import Axis, Line, chart
-from sluice.figures.catalogue import EXPERIMENTS, UnknownFigure, chosen
+from sluice.figures.catalogue import EXPERIMENTS, PAPERS, UnknownFigure, chosen
 from sluice.figures.claim import Claim, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading, Run, run_all, steady_from
 from sluice.figures.publish import publish, row
 from sluice.policies import policy
+from sluice.sim.hardware import Hardware
+from sluice.sim.join_scenario import JoinScenario
+from sluice.sim.join_simulation import JoinOutcome, SiteCleanup, simulate_join
 from sluice.sim.scenario import Scenario
 from sluice.sim.simulation import Outcome, simulate
 
@@ -68,6 +71,17 @@ def test_several_workers_find_what_one_finds():
         assert (one[run].rate == two[run].rate).all()
 
 
+def test_runs_of_both_worlds_go_together_and_settings_reach_the_policy():
+    join = JoinScenario("tiny join", seconds=20, units=4, interval=5, hardware=Hardware(tuple_bytes=100, memory=20_000))
+    runs = [Run(TINY), *(Run(join, "no-relocation", (("push", push),)) for push in (0.2, 1.0))]
+    outcomes = run_all(runs, 1, lambda *_: None)
+    assert isinstance(outcomes[runs[0]], Outcome)
+    few, all_of_it = (outcomes[run] for run in runs[1:])
+    assert isinstance(few, JoinOutcome) and len(few.spills) > len(all_of_it.spills) > 0
+    assert runs[1].label == "tiny join, no-relocation, push 0.2"
+    np.testing.assert_array_equal(few.output, simulate_join(join, policy("no-relocation", push=0.2)).output)
+
+
 def test_every_experiment_reads_a_value_for_each_claim_and_says_why_it_is_judged_so():
     names = [e.name for e in EXPERIMENTS]
     assert len(set(names)) == len(names)
@@ -84,19 +98,24 @@ def test_every_experiment_reads_a_value_for_each_claim_and_says_why_it_is_judged
             ElementTree.fromstring(drawing)
 
 
-def flat_outcome(run: Run) -> Outcome:
+def flat_outcome(run: Run) -> Outcome | JoinOutcome:
     """As if every site had processed the same all the time."""
     scenario = run.scenario
     bins = round(scenario.seconds / scenario.interval)
+    if isinstance(scenario, JoinScenario):
+        output = np.full((bins + 1, scenario.sites), 1000)
+        cleanup = (SiteCleanup(0, 0, 0, 0.0),) * scenario.sites
+        return JoinOutcome(scenario, run.policy, output, output[1:], output[1:], (), (), cleanup, 0)
     rate, latency = np.full((bins, scenario.sites), 1000.0), np.full(bins, 1e-4)
     owners = np.repeat(np.arange(scenario.sites), scenario.units_per_site)
     return Outcome(scenario, run.policy, rate, latency, (), owners, np.zeros(len(owners), bool), 0)
 
 
 def test_figures_are_chosen_by_paper_or_by_name():
-    assert [e.name for e in chosen(["flux"])] == [e.name for e in EXPERIMENTS]
+    assert [e.name for paper in PAPERS for e in chosen([paper])] == [e.name for e in EXPERIMENTS]
+    assert all(e.name.startswith(f"{paper}-") for paper in PAPERS for e in PAPERS[paper])
     assert [e.name for e in chosen(["flux-7", "flux-3"])] == ["flux-7", "flux-3"]
-    with pytest.raises(UnknownFigure, match="no figure 'flux-99'; known: flux, flux-baseline"):
+    with pytest.raises(UnknownFigure, match="no figure 'flux-99'; known: flux, lazy-disk, flux-baseline"):
         chosen(["flux-99"])
 
 
@@ -111,7 +130,8 @@ def test_a_row_shows_published_and_measured():
 
 def test_the_command_lists_figures_and_names_what_it_does_not_know(capsys, tmp_path):
     assert main(["figures", "--list"]) == 0
-    assert "flux-13" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert "flux-13" in listed and "lazy-disk-9" in listed
     assert main(["figures", "flux-99", "--out", str(tmp_path / "out")]) == 2
     assert "no figure 'flux-99'" in capsys.readouterr().err
     (tmp_path / "file").write_text("mine")
@@ -119,10 +139,11 @@ def test_the_command_lists_figures_and_names_what_it_does_not_know(capsys, tmp_p
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_the_page_shows_what_was_measured():
-    page = (DOCS / "reproduction.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_page_of_a_paper_shows_what_was_measured(paper):
+    page = (DOCS / "reproduction" / f"{paper}.md").read_text(encoding="utf-8")
     words = []
-    for experiment in EXPERIMENTS:
+    for experiment in PAPERS[paper]:
         published = json.loads((DOCS / "figures" / f"{experiment.name}.json").read_text(encoding="utf-8"))
         by_name = {claim.name: claim for claim in experiment.claims}
         for known in published["verdicts"]:
@@ -131,3 +152,5 @@ def test_the_page_shows_what_was_measured():
             words.append(verdict.word)
     held, missed, fitted = (words.count(word) for word in ("held", "missed", "fitted"))
     assert f"**{held} of {held + missed} claims held, {missed} were missed, {fitted} more were fitted.**" in page
+    index = (DOCS / "reproduction.md").read_text(encoding="utf-8")
+    assert f"| {held} of {held + missed} | {missed} | {fitted} |" in index

@@ -256,8 +256,8 @@ MISTAKES = {
     RUN + "seconds = inf": "run.seconds: this must be above 0 and below 1e+06, not inf",
     RUN + 'seconds = "soon"': "run.seconds: this is not a duration: 'soon'",
     RUN + 'seconds = "-5 s"': "run.seconds: this must not be negative: '-5 s'",
-    RUN + 'policies = ["magic"]': "run.policies: there is no policy 'magic'; known: hybrid, lazy-disk, load, memory",
-    '[run]\npolicies = ["lazy-disk"]': "run.policies: lazy-disk freezes state, and simulated sites cannot do that yet",
+    RUN + 'policies = ["magic"]': "run.policies: there is no policy 'magic'; known: active-disk, hybrid, lazy-disk",
+    '[run]\npolicies = ["lazy-disk"]': "run.policies: lazy-disk freezes the state of joins, and units",
     RUN + "policies = []": "run.policies: this must be a text or a list of texts, not []",
     RUN + 'policies = ["load", "load"]': "run.policies: load is listed twice",
     RUN + "seed = -1": "run.seed: this must be at least 0",
@@ -452,7 +452,7 @@ def test_foreign_files_are_left_alone(tiny: Path, capsys: pytest.CaptureFixture[
         (["nothing"], "there is no file nothing and no ready scenario of that name; ready: memory-short, mixed"),
         (["nothing.toml"], "there is no file nothing.toml"),
         (["--show", "nothing"], "no ready scenario of that name"),
-        (["tiny.toml", "--policies", "static,magic"], "--policies: there is no policy 'magic'; known: hybrid"),
+        (["tiny.toml", "--policies", "static,magic"], "--policies: there is no policy 'magic'; known: active-disk"),
     ],
 )
 def test_what_cannot_be_done(

@@ -13,11 +13,11 @@ from sluice.model.errors import SluiceError
 
 def listed() -> str:
     """The experiments there are."""
-    from sluice.figures.catalogue import EXPERIMENTS
+    from sluice.figures.catalogue import EXPERIMENTS, PAPERS
 
     wide = max(len(e.name) for e in EXPERIMENTS)
     lines = [f"{e.name:<{wide}}  {e.title} ({len(e.claims)} claims, {len(e.runs)} runs)" for e in EXPERIMENTS]
-    return "\n".join(["flux, or one of:", *lines])
+    return "\n".join([f"{' or '.join(PAPERS)}, or one of:", *lines])
 
 
 def figures(names: Sequence[str], out: Path, workers: int | None) -> int:
@@ -33,14 +33,14 @@ def figures(names: Sequence[str], out: Path, workers: int | None) -> int:
     began = time.monotonic()
 
     def tell(done: int, of: int, run: Run) -> None:
-        said = f"{done:>4} of {of} runs, {time.monotonic() - began:,.0f} s: {run.scenario.name}, {run.policy}"
+        said = f"{done:>4} of {of} runs, {time.monotonic() - began:,.0f} s: {run.label}"
         print(said, file=sys.stderr, flush=True)
 
     runs = [run for experiment in experiments for run in experiment.runs.values()]
     outcomes = run_all(runs, workers or os.cpu_count() or 1, tell)
     found = []
     for experiment in experiments:
-        found.append((experiment, experiment.read({name: outcomes[run] for name, run in experiment.runs.items()})))
+        found.append((experiment, experiment.judge(outcomes)))
         written = publish(found, out)  # at once: should the next one fail, this one is not lost
     words = [verdict.word for experiment, reading in found for verdict in experiment.verdicts(reading)]
     for experiment, reading in found:

@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
         usage="sluice figures [NAME ...] [--list] [--out DIR] [--workers N]",
     )
     drawing.add_argument(
-        "name", nargs="*", metavar="NAME", help="flux, or one figure such as flux-7; several are possible"
+        "name", nargs="*", metavar="NAME", help="flux, lazy-disk, or one figure such as flux-7; several are possible"
     )
     drawing.add_argument("--list", action="store_true", help="list the figures")
     drawing.add_argument("--out", default="figures", metavar="DIR", help="where charts and verdicts go (figures)")

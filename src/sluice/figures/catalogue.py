@@ -4,29 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sluice.figures.experiment import Experiment
+from sluice.figures.experiment import AnyExperiment
 from sluice.figures.flux_load import BASELINE, FIG_3, FIG_7, FIG_8, FIG_9
 from sluice.figures.flux_memory import FIG_11, FIG_13, FIG_15
+from sluice.figures.lazy_disk_relocation import LAZY_9, LAZY_11
+from sluice.figures.lazy_disk_spill import LAZY_5, LAZY_7
+from sluice.figures.lazy_disk_strategies import LAZY_12, LAZY_13, LAZY_14
 from sluice.model.errors import SluiceError
 
-EXPERIMENTS: tuple[Experiment, ...] = (BASELINE, FIG_3, FIG_7, FIG_8, FIG_9, FIG_11, FIG_13, FIG_15)
+PAPERS: dict[str, tuple[AnyExperiment, ...]] = {
+    "flux": (BASELINE, FIG_3, FIG_7, FIG_8, FIG_9, FIG_11, FIG_13, FIG_15),
+    "lazy-disk": (LAZY_5, LAZY_7, LAZY_9, LAZY_11, LAZY_12, LAZY_13, LAZY_14),
+}
+EXPERIMENTS: tuple[AnyExperiment, ...] = tuple(experiment for paper in PAPERS.values() for experiment in paper)
 
 
 class UnknownFigure(SluiceError):
     """There is no experiment of this name."""
 
 
-def chosen(names: Sequence[str]) -> list[Experiment]:
-    """The experiments of these names; `flux` is all of that paper.
+def chosen(names: Sequence[str]) -> list[AnyExperiment]:
+    """The experiments of these names; that of a paper stands for all of it.
 
-    >>> [e.name for e in chosen(["flux-7", "flux-7"])]
-    ['flux-7']
+    >>> [e.name for e in chosen(["flux-7", "flux-7"])], len(chosen(["lazy-disk"]))
+    (['flux-7'], 7)
     """
-    found = []
+    found: list[AnyExperiment] = []
     for name in names:
-        some = [e for e in EXPERIMENTS if e.name == name or e.name.startswith(f"{name}-")]
+        some = [e for e in EXPERIMENTS if e.name == name or e in PAPERS.get(name, ())]
         if not some:
-            known = ", ".join(("flux", *(e.name for e in EXPERIMENTS)))
+            known = ", ".join((*PAPERS, *(e.name for e in EXPERIMENTS)))
             raise UnknownFigure(f"there is no figure {name!r}; known: {known}")
         found += [e for e in some if e not in found]
     return found

@@ -8,22 +8,37 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process
 from threading import Thread
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
 from sluice.figures.claim import Claim, Verdict
 from sluice.policies import policy
+from sluice.sim.join_scenario import JoinScenario
+from sluice.sim.join_simulation import JoinOutcome, simulate_join
 from sluice.sim.scenario import Scenario
 from sluice.sim.simulation import Outcome, simulate
+
+AnyOutcome: TypeAlias = Outcome | JoinOutcome
+"""What a simulated exchange or a simulated join gives."""
+Seen = TypeVar("Seen", Outcome, JoinOutcome)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A scenario under a policy."""
+    """A scenario under a policy, with those of its settings that are other than usual."""
 
-    scenario: Scenario
+    scenario: Scenario | JoinScenario
     policy: str = "static"
+    settings: tuple[tuple[str, float | str], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """
+        >>> Run(Scenario("calm"), "lazy-disk", (("theta", 0.5),)).label
+        'calm, lazy-disk, theta 0.5'
+        """
+        return ", ".join([self.scenario.name, self.policy, *(f"{name} {value}" for name, value in self.settings)])
 
 
 @dataclass(frozen=True)
@@ -36,20 +51,31 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Generic[Seen]):
     """A figure of a paper. `runs` names the simulations, `read` gets their outcomes by the same names."""
 
     name: str
     title: str
     claims: tuple[Claim, ...]
     runs: Mapping[str, Run]
-    read: Callable[[Mapping[str, Outcome]], Reading]
+    read: Callable[[Mapping[str, Seen]], Reading]
+
+    def judge(self, outcomes: Mapping[Run, Any]) -> Reading:
+        """Read what came out of this experiment's runs, among those of others."""
+        return self.read({name: outcomes[run] for name, run in self.runs.items()})
 
     def verdicts(self, reading: Reading) -> list[Verdict]:
         return [claim.verdict(reading.values[claim.name]) for claim in self.claims]
 
 
-Outcomes = dict[Run, Outcome]
+_SMALLEST: tuple[Scenario | JoinScenario, ...] = (
+    Scenario(seconds=0.001, sites=2, units_per_site=2),
+    JoinScenario(seconds=1, units=2, interval=1),
+)
+JOIN_SPEED = 1e5
+"""A second of a simulated join takes about so much less time than one of a simulated exchange."""
+AnyExperiment: TypeAlias = Experiment[Outcome] | Experiment[JoinOutcome]
+Outcomes = dict[Run, AnyOutcome]
 
 
 def run_all(runs: Iterable[Run], workers: int, tell: Callable[[int, int, Run], None]) -> Outcomes:
@@ -61,7 +87,9 @@ def run_all(runs: Iterable[Run], workers: int, tell: Callable[[int, int, Run], N
             outcomes[run] = _simulate(run)
             tell(len(outcomes), len(left), run)
         return outcomes
-    _simulate(Run(Scenario(seconds=0.001, sites=2, units_per_site=2)))  # compiles, once for all
+    for smallest in _SMALLEST:  # compiles, once for all
+        if any(type(run.scenario) is type(smallest) for run in left):
+            _simulate(Run(smallest))
     with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
         waiting = {pool.submit(_simulate, run): run for run in left}
         try:
@@ -86,12 +114,15 @@ def _end_with_parent() -> None:
     Thread(target=watch, daemon=True).start()
 
 
-def _simulate(run: Run) -> Outcome:
-    return simulate(run.scenario, policy(run.policy))
+def _simulate(run: Run) -> AnyOutcome:
+    chosen = policy(run.policy, **dict(run.settings))
+    if isinstance(run.scenario, JoinScenario):
+        return simulate_join(run.scenario, chosen)
+    return simulate(run.scenario, chosen)
 
 
 def _effort(run: Run) -> float:
-    return run.scenario.seconds * run.scenario.sites
+    return run.scenario.seconds * run.scenario.sites / (JOIN_SPEED if isinstance(run.scenario, JoinScenario) else 1)
 
 
 def first_time(outcome: Outcome, holds: np.ndarray, start: float = 0.0) -> float:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from sluice.figures.claim import Verdict
-from sluice.figures.experiment import Experiment, Reading
+from sluice.figures.experiment import AnyExperiment, Reading
 from sluice.model.version import VERSION
 
-Found = tuple[Experiment, Reading]
+Found = tuple[AnyExperiment, Reading]
 
 
 def publish(found: Sequence[Found], directory: Path) -> list[Path]:
@@ -32,13 +32,13 @@ def publish(found: Sequence[Found], directory: Path) -> list[Path]:
     return written
 
 
-def document(experiment: Experiment, reading: Reading) -> dict[str, Any]:
+def document(experiment: AnyExperiment, reading: Reading) -> dict[str, Any]:
     return {
         "experiment": experiment.name,
         "title": experiment.title,
         "sluice": VERSION,
         "verdicts": [verdict.as_json() for verdict in experiment.verdicts(reading)],
-        "runs": {name: f"{run.scenario.name}, {run.policy}" for name, run in experiment.runs.items()},
+        "runs": {name: run.label for name, run in experiment.runs.items()},
         "data": dict(reading.data),
     }
 

@@ -51,7 +51,7 @@ class MessageCarrier:
         return self.agenda.now
 
     def tell_holder(self, action: Freeze | CleanUp) -> None:
-        raise ProtocolError(f"simulated sites have no frozen state yet: cannot {action.verb} unit {action.unit}")
+        raise ProtocolError(f"an exchange has no join to freeze: cannot {action.verb} unit {action.unit}")
 
     def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
         machine = move.machine

@@ -141,7 +141,8 @@ def known_policies(names: Sequence[str], where: str) -> tuple[str, ...]:
         except FlowError as problem:
             raise ScenarioError(f"{where}: {problem}") from None
         if getattr(chosen, "freezing", None) is not None:
-            raise ScenarioError(f"{where}: {name} freezes state, and simulated sites cannot do that yet")
+            told = "units of a scenario file have no join to freeze; sluice figures lazy-disk simulates one"
+            raise ScenarioError(f"{where}: {name} freezes the state of joins, and {told}")
         if list(names).count(name) > 1:
             raise ScenarioError(f"{where}: {name} is listed twice")
     return tuple(names)
