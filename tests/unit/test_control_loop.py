@@ -13,7 +13,7 @@ from sluice.control.loop import ControlLoop
 from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause, Phase, Restart, Transfer
 from sluice.control.moves import MoveInFlight
 from sluice.control.vetting import vet
-from sluice.model.actions import Move
+from sluice.model.actions import CleanUp, Freeze, Move
 from sluice.model.codec import decode, encode
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
@@ -143,6 +143,15 @@ def test_a_unit_on_its_way_is_vetted_by_where_it_goes():
     loop.take_turn(0.0)
     for site in (0, 1):
         assert vet(Move(0, site, "again"), loop.routing, loop.moves) == "unit 0 is on its way to site 1"
+    assert vet(Freeze(0, "so"), loop.routing, loop.moves, freezable=(0,)) == "unit 0 is on its way to site 1"
+    assert vet(CleanUp(0, "so"), loop.routing, loop.moves, freezable=(0,)) is None
+
+
+def test_only_units_of_joins_are_frozen():
+    two = Routing.even(4, 2, fragments=2)
+    assert vet(Freeze(5, "so"), two, freezable=(1,)) is None
+    assert vet(Freeze(3, "so"), two, freezable=(1,)) == "only joins can do without their state, and unit 3 is of none"
+    assert vet(CleanUp(8, "so"), two, freezable=(1,)) == "there is no unit 8; they are numbered from 0 to 7"
 
 
 def test_the_log_has_a_line_for_each_decision(caplog: pytest.LogCaptureFixture):

@@ -27,12 +27,23 @@ def vet(
         case Move():
             return _vet_move(action, routing, moves or {})
         case Freeze() | CleanUp():
-            missing = no_such("unit", action.unit, routing.units)
-            if missing is None and routing.fragment_of(action.unit) not in freezable:
-                return f"only joins can do without their state, and unit {action.unit} is of none"
-            return missing
+            return _vet_at_holder(action, routing, moves or {}, freezable)
         case _:
             raise FlowError(f"a policy answers with actions such as Move(unit, site, reason), not with {action!r}")
+
+
+def _vet_at_holder(
+    action: Freeze | CleanUp, routing: Routing, moves: Mapping[Unit, MoveInFlight], freezable: Collection[Fragment]
+) -> str | None:
+    unit = action.unit
+    missing = no_such("unit", unit, routing.units)
+    if missing:
+        return missing
+    if routing.fragment_of(unit) not in freezable:
+        return f"only joins can do without their state, and unit {unit} is of none"
+    if isinstance(action, Freeze) and unit in moves:
+        return _on_its_way(unit, moves)
+    return None
 
 
 def _vet_move(move: Move, routing: Routing, moves: Mapping[Unit, MoveInFlight]) -> str | None:
@@ -40,10 +51,14 @@ def _vet_move(move: Move, routing: Routing, moves: Mapping[Unit, MoveInFlight]) 
     if missing:
         return missing
     if move.unit in moves:
-        return f"unit {move.unit} is on its way to site {moves[move.unit].target}"
+        return _on_its_way(move.unit, moves)
     if routing.holders[move.unit] == move.site:
         return f"unit {move.unit} is at site {move.site} already"
     return None
+
+
+def _on_its_way(unit: Unit, moves: Mapping[Unit, MoveInFlight]) -> str:
+    return f"unit {unit} is on its way to site {moves[unit].target}"
 
 
 def no_such(what: str, number: int, count: int) -> str | None:

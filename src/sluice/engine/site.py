@@ -249,7 +249,8 @@ class _SiteEpoch:
         adapting = self.task.adapting
         if not adapting.freeze and adapting.freezing is None:
             return ()
-        held = numbers(self.holdings.freezable_units)
+        leaving = ranges(sorted(adapting.leaving))  # they would arrive frozen where they were to stay active
+        held = numbers(subtract(self.holdings.freezable_units, leaving))
         chosen = dict.fromkeys(set(held.tolist()).intersection(adapting.freeze), "asked for")
         if adapting.freezing is not None and len(held):
             sizes = transaction.active_bytes()
