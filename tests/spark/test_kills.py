@@ -70,19 +70,24 @@ def test_kills_at_random_moments(tmp_path, seed, drivers, executors):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_exact_under_chaos_on_three_executors(tmp_path, seed):
-    """Units move, memory changes, epochs end early and sites are slow, and all the while somebody is killed."""
+@pytest.mark.parametrize("seed, options", [(1, ()), (2, ()), (3, ("--freezing",))])
+def test_exact_under_chaos_on_three_executors(tmp_path, seed, options):
+    """Units move and are frozen, memory changes, epochs end early and sites are slow, and all the while somebody is
+    killed."""
     files = 24
-    with job(tmp_path, files, "--master", "local-cluster[3,1,1024]", "--restless", str(seed)) as running:
+    master = ("--master", "local-cluster[3,1,1024]")
+    with job(tmp_path, files, *master, "--restless", str(seed), *options) as running:
         for kill in plan(100 + seed, files, drivers=8, executors=9):
             running.carry_out(kill)
         running.finish()
         assert_exact(tmp_path, files)
         found = records(tmp_path)
-        assert not found[-1].lagging
-        for count in ("moves", "spills", "backlog_rows"):
+        assert not found[-1].lagging and not found[-1].missing_units
+        for count in ("moves", "backlog_rows", *(() if options else ("spills",))):
             assert any(getattr(r.stats, count) for r in found), count
+        if options:
+            assert any(r.missing_units for r in found), "nothing was frozen"
+            assert any(site.late_results for r in found for site in r.stats.sites), "nothing was cleaned up"
         assert_nothing_left(tmp_path, local_leftovers)
 
 

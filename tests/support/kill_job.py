@@ -2,7 +2,8 @@
 and groups the pairs into ROOT/bars.
 
 It goes on from ROOT/ck and ends once every file is processed. With `--restless` units move, sites get more or less
-memory and become slow at random all the time, and epochs have little time. With `--suspend-at` it stops itself, its JVM
+memory and become slow at random all the time, and epochs have little time; with `--freezing` besides, units are frozen
+where memory is short, and others at random. With `--suspend-at` it stops itself, its JVM
 and its workers just before a file operation of the driver, to be woken by somebody else. The error it ends with, if
 any, is in ROOT/error-PID. Whatever Spark writes (shuffles, logs, temporary files), which it cannot clean up when it is
 killed, stays inside ROOT.
@@ -33,20 +34,35 @@ def main() -> None:
     arguments.add_argument("--master", default="local-cluster[2,1,1024]")
     arguments.add_argument("--default-places", action="store_true", help="local tiers where Sluice itself puts them")
     arguments.add_argument("--restless", type=int, metavar="SEED")
+    arguments.add_argument("--freezing", action="store_true")
     arguments.add_argument("--suspend-at", nargs=3, metavar=("OPERATION", "PATTERN", "COUNT"))
     arguments.add_argument("--epochs", type=int, help="stop the query after so many")
     chosen = arguments.parse_args()
     keep_spark_inside(chosen.root)
     try:
         with suspended_at(*chosen.suspend_at) if chosen.suspend_at else nullcontext():
-            run(chosen.root, chosen.master, chosen.sites, chosen.default_places, chosen.restless, chosen.epochs)
+            run(
+                chosen.root,
+                chosen.master,
+                chosen.sites,
+                chosen.default_places,
+                chosen.restless,
+                chosen.epochs,
+                chosen.freezing,
+            )
     except Exception as failure:
         (chosen.root / f"error-{os.getpid()}").write_text(f"{type(failure).__name__}: {failure}")
         raise
 
 
 def run(
-    root: Path, master: str, sites: int, default_places: bool, restless: int | None, epochs: int | None = None
+    root: Path,
+    master: str,
+    sites: int,
+    default_places: bool,
+    restless: int | None,
+    epochs: int | None = None,
+    freezing: bool = False,
 ) -> None:
     from pyspark.sql import SparkSession
 
@@ -75,10 +91,12 @@ def run(
         writer.options(memoryDir=f"{root}/mem", diskDir=f"{root}/disk")
     if restless is not None:
         writer.options(epochBudget="300 milliseconds", backlog="256k", spill="unit")
+    if freezing:
+        writer.policy("lazy-disk", push=0.3, collect="1 second")
     also = bars.writeStream.format("parquet").option("path", f"{root}/bars")
     query = flow.start(writer.trigger(availableNow=True), also)
     if restless is not None:
-        threading.Thread(target=disturb, args=(query, sites, restless), daemon=True).start()
+        threading.Thread(target=disturb, args=(query, sites, restless, freezing), daemon=True).start()
     if epochs is not None:
         while query.isActive and len(query.recentProgress) < epochs:
             time.sleep(0.02)
@@ -87,7 +105,7 @@ def run(
     spark.stop()
 
 
-def disturb(query: Any, sites: int, seed: int) -> None:
+def disturb(query: Any, sites: int, seed: int, freezing: bool) -> None:
     """Whatever a user may ask of a running query, at random moments until it ends."""
     from sluice import FlowError
     from sluice.experiments import slowDown
@@ -102,6 +120,8 @@ def disturb(query: Any, sites: int, seed: int) -> None:
                 slowDown(query, site, rng.choice(["0 seconds", "100 microseconds", "400 microseconds"]))
             for _ in range(rng.randrange(4)):
                 query.move(rng.randrange(UNITS), rng.randrange(sites))
+            if freezing and rng.random() < 0.5:
+                query.freeze(rng.randrange(UNITS))
         time.sleep(rng.uniform(0.1, 1.0))
 
 
