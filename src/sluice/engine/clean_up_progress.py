@@ -41,8 +41,9 @@ class CleanUpFollower:
             return None
         cleaned = _cleaned(reports, set(self._asked))
         left = rows_with_missing_results(self._plan, record)
-        for level, unit in cleaned:  # what is missing there since then is for the next time
-            left[level, unit] = 0
+        if record.stats.rows_in:  # else it is because of what was found below, and they will be cleaned up again
+            for level, unit in cleaned:
+                left[level, unit] = 0
         return CleanUpProgress(
             rows_done=self.before.rows_done + int(sum(self._rows[level, unit] for level, unit in cleaned)),
             rows_left=int(left[:, self._asked].sum()),
