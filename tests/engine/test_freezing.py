@@ -3,6 +3,7 @@ cleanups, moves, restarts and short memory."""
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections import Counter
@@ -22,7 +23,7 @@ from oracle import batch_join, multiset, on_time, rounded
 from specs import SECOND, TIME, join, rows, self_join, stream
 from wandering import Wanderer
 
-from sluice.engine import cleaning
+from sluice.engine import cleaning, site
 from sluice.kernels.hashing import hash_keys
 from sluice.model.actions import CleanUp, Freeze
 from sluice.model.directory import Directory
@@ -85,6 +86,11 @@ def check(data: st.DataObject, spec: JoinSpec, epochs: int = 6, where: str | Non
         assert multiset(query.results()) == multiset(batch_join(spec, good, where))
         assert not query.epochs.record.missing_units
         query.close()
+
+
+@given(st.data(), st.sampled_from([(LONGEST, 0), (0, LONGEST), (10 * SECOND, LONGEST)]), st.sampled_from([0, None]))
+def test_joins_that_are_bounded_on_one_side(data, within, delay):
+    check(data, join([stream("a", delay=delay), stream("b", delay=delay)], within), epochs=5)
 
 
 delays = st.sampled_from([0, 5 * SECOND, 60 * SECOND, None])
@@ -330,4 +336,91 @@ def test_what_is_frozen_comes_back_when_there_is_room(tmp_path):
     query.run([keyed(a, [], 10), keyed(b, [], 10)])
     assert not query.epochs.record.missing_units and not frozen_runs(query)
     assert query.results().num_rows == 20 * 10 * 10
+    query.close()
+
+
+def test_cleaning_up_goes_by_epochs_and_tells_how_far_it_has_come(tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="sluice.engine")
+    a, b = stream("a"), stream("b")
+    query = DirectQuery(join([a, b], LONGEST), tmp_path, 1, PARTITIONS, memory=0)
+    query.run([keyed(a, range(40), 1), keyed(b, range(40), 1)])
+    freeze_all(query, PARTITIONS)
+    query.run([keyed(a, [], 2), keyed(b, [], 2)])
+    assert query.epochs.record.stats.frozen == (PARTITIONS, 80, query.epochs.record.stats.frozen.bytes, 0)
+    query.run([keyed(a, range(40), 3), keyed(b, [], 3)])
+    before = query.epochs.record.stats
+    assert before.clean_up is None and before.frozen.missing == len(query.epochs.record.missing_units) == PARTITIONS
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cleaning, "BYTES_AT_ONCE", 1)
+        patch.setattr(site, "CLEANING_SECONDS", 1e-6)
+        query.drain()
+    assert query.results().num_rows == 80
+    told = [r.stats.clean_up for r in query.epochs.history() if r.stats.clean_up]
+    assert len(told) == PARTITIONS  # there was time for one unit in each epoch
+    assert [done.rows_done + done.rows_left for done in told] == [120] * PARTITIONS
+    assert [done.rows_left for done in told] == sorted((done.rows_left for done in told), reverse=True)
+    assert told[-1].rows_left == 0 and told[-1].results == 40 and told[-1].rows_per_second > 0
+    messages = [message for message in caplog.messages if "cleaning up" in message]
+    assert messages[0] == f"epoch 3: cleaning up {PARTITIONS} units begins, of 120 rows"
+    assert messages[-1].startswith("epoch 6: cleaning up: 120 rows done, 0 left; 40 results found; ")
+    assert len(messages) == 1 + PARTITIONS
+    query.run([keyed(a, [], 4), keyed(b, [], 4)])
+    assert query.epochs.record.stats.clean_up is None
+    query.close()
+
+
+def test_rows_that_come_while_units_are_cleaned_up_are_for_the_next_time(tmp_path):
+    a, b = stream("a"), stream("b")
+    query = DirectQuery(join([a, b], LONGEST), tmp_path, 1, PARTITIONS, memory=0)
+    query.run([keyed(a, range(40), 1), keyed(b, [], 1)])
+    freeze_all(query, PARTITIONS)
+    query.run([keyed(a, [], 2), keyed(b, [], 2)])
+    query.run([keyed(a, [], 3), keyed(b, range(40), 3)])
+    query.epochs.clean_up()
+    query.run([keyed(a, [], 4), keyed(b, range(40), 4)])
+    done, stats = query.epochs.record.stats.clean_up, query.epochs.record.stats
+    assert (done.rows_done, done.rows_left, done.results) == (80, 0, 40)
+    assert stats.frozen.units == stats.frozen.missing == PARTITIONS  # there is no room for them in memory
+    query.epochs.clean_up()
+    query.run([keyed(a, [], 5), keyed(b, [], 5)])
+    done = query.epochs.record.stats.clean_up
+    assert (done.rows_done, done.rows_left, done.results) == (120, 0, 40)  # begun anew
+    query.close()
+
+
+def test_units_of_several_levels_count_once(tmp_path):
+    a, b, c = (source(name, delay=0) for name in "abc")
+    pairs = a.join(b, on="k", within="unbounded").select("a_k AS k", "a_v AS v", "b_v AS u").alias("pairs")
+    plan = plan_of([pairs.join(c, on="k", within="unbounded").relation])
+    new, none = keyed(a.stream, range(6), 1), keyed(a.stream, [], 1)
+    query = DirectQuery(plan, tmp_path, 1, PARTITIONS, memory=0)
+    query.run([new, new, new])
+    freeze_all(query, PARTITIONS)
+    query.run([none, none, none])
+    query.run([keyed(a.stream, range(6), 2), none, keyed(c.stream, range(6), 2)])
+    record = query.epochs.record
+    units = len({int(Directory(PARTITIONS).unit_of(hash_keys([pa.array([k])]))[0]) for k in range(6)})
+    assert record.stats.frozen.units == record.stats.frozen.missing == len(record.missing_units) == units
+    query.drain()
+    assert query.results().num_rows == 6 * 2 * 2
+    first, second = (r.stats.clean_up for r in query.epochs.history() if r.stats.clean_up)
+    assert first.rows_done == 6 * 3 + 6 * 3  # of both joins: three rows by key at each
+    assert first.rows_left == second.rows_done - first.rows_done == 6 * 4  # above, with the pairs that were found late
+    assert second.rows_left == 0
+    query.close()
+
+
+def test_what_sites_and_units_yield(tmp_path):
+    a, b = stream("a"), stream("b")
+    query = DirectQuery(join([a, b], LONGEST), tmp_path, 1, PARTITIONS)
+    query.run([keyed(a, range(40), 1), keyed(b, list(range(40)) * 3, 1)])
+    stats = query.epochs.record.stats
+    (site_,) = stats.sites
+    assert site_.results_per_unit == 120 / PARTITIONS
+    assert site_.productivity == pytest.approx(120 / stats.units.memory.sum())
+    assert stats.units.productivity == pytest.approx(stats.units.results / stats.units.memory)
+    freeze_all(query, PARTITIONS)
+    query.run([keyed(a, [], 2), keyed(b, [], 2)])
+    (site_,) = query.epochs.record.stats.sites
+    assert site_.results_per_unit == site_.productivity == 0
     query.close()

@@ -9,8 +9,9 @@ import numpy as np
 from specs import SECOND
 
 from sluice.control.journal import FORMAT, Journal
-from sluice.model.epoch import EpochRecord
+from sluice.model.epoch import EpochRecord, Frozen
 from sluice.model.routing import Routing
+from sluice.model.state import RunRef, SegmentRef
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
 from sluice.state.storage import Storage
 
@@ -91,3 +92,22 @@ def with_site(before: EpochRecord, site: int, **changes: Any) -> EpochRecord:
     """A record with other statistics of a site."""
     sites = [replace(one, **changes) if one.site == site else one for one in before.stats.sites]
     return with_stats(before, sites=tuple(sites))
+
+
+def with_frozen_units(before: EpochRecord) -> EpochRecord:
+    """A record in which the last three units are frozen, of which the last two miss results."""
+    held, counts = ((UNITS - 3, UNITS),), (750, 1500, 2250)
+    segment = SegmentRef("s", "f", 0, 96 << 10, 0, sum(counts), 0, 0, 0, 0, 0, 0, held, counts, ())
+    first, others = ((UNITS - 3, UNITS - 2),), ((UNITS - 2, UNITS),)
+    cold = (Frozen(0, first, (None,), missing=False), Frozen(0, others, (None,), missing=True))
+    manifests = (*before.manifests[:-1], (RunRef(segment, held, generation=1),))
+    last = len(before.stats.sites) - 1
+    return with_site(
+        replace(before, frozen=cold, manifests=manifests),
+        last,
+        frozen_units=3,
+        missing_units=2,
+        frozen_rows=segment.rows,
+        frozen_bytes=segment.length,
+        late_results=7,
+    )

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from engine_harness import DirectQuery, single
-from epoch_factory import IDENTITY, owned_journal, record, with_site, with_stats
+from epoch_factory import IDENTITY, owned_journal, record, with_frozen_units, with_site, with_stats
 from fake_query import FakeQuery, progress
 from html_pages import read
 from hypothesis import given
@@ -35,7 +35,7 @@ from sluice.dashboard.terminal_style import Look
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
 from sluice.model.routing import Routing
-from sluice.model.stats import PHASES, EpochSeconds, TaskSeconds
+from sluice.model.stats import PHASES, CleanUpProgress, EpochSeconds, TaskSeconds
 from sluice.spark.progress import progress as spark_progress
 
 HOSTILE = "</style><script>alert(1)</script>\"'&amp;"
@@ -325,6 +325,49 @@ def test_progress_has_what_the_journal_has() -> None:
     site = told["sites"][1]
     assert (site["pendingRows"], site["memoryLimit"], site["spilledUnits"]) == (10, 4096, 1)
     assert site["executor"] == "host-1/4711" and "operators" not in site
+
+
+def test_progress_tells_of_frozen_units_and_how_far_cleaning_up_has_come() -> None:
+    spark, plan = {"batchId": 2, "durationMs": {"triggerExecution": 500}}, single(join([stream("trades"), stream("b")]))
+    two_streams = replace(record(3), newest=(None, None))
+    assert spark_progress(spark, two_streams, plan)["cleanUp"] is None
+    done = CleanUpProgress(rows_done=300, rows_left=100, results=70, seconds=2.0)
+    one = with_site(
+        with_frozen_units(with_stats(two_streams, clean_up=done)), 1, results_per_unit=2.5, productivity=0.5
+    )
+    told = spark_progress(spark, one, plan)
+    assert told["cleanUp"] == {"rowsDone": 300, "rowsLeft": 100, "results": 70, "rowsPerSecond": 150.0}
+    assert told["missingUnits"] == 2
+    site = told["sites"][1]
+    assert (site["resultsPerUnit"], site["productivity"], site["frozenUnits"], site["missingUnits"]) == (2.5, 0.5, 3, 2)
+    seen = Seen("desk")
+    seen.add(told)
+    lines = panel(seen, Look())
+    assert "  frozen    3 units, 4.5 k rows, 96 KiB; 2 units miss results" in lines
+    assert "  cleaning  300 rows done, 100 left (75 %); 70 results found; 150/s" in lines
+    assert epoch_line(told).endswith("; cleaning up: 300 rows done, 100 left (75 %); 70 results found; 150/s")
+
+
+def test_inspect_tells_what_state_yields_and_what_is_frozen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    journal = owned_journal(str(tmp_path))
+    journal.commit(with_site(record(0), 1, results_per_unit=1234.5, productivity=0.25))
+    assert main(["inspect", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("Yields     in epoch 0, and by byte of state since its units were frozen last")
+    assert lines[at + 1].split() == ["site", "results/unit", "productivity"]
+    assert [line.split() for line in lines[at + 2 : at + 4]] == [["0", "0.0", "0/KiB"], ["1", "1,234.5", "256/KiB"]]
+    assert lines[at + 4].startswith("  units that yield most: 1 (85.3/KiB), 2 (85.3/KiB)")
+    assert lines[at + 5].startswith("  units that yield least: 127 (85.3/KiB), 126 (85.3/KiB)")
+    assert "Frozen" not in "\n".join(lines)
+
+    done = CleanUpProgress(rows_done=300, rows_left=100, results=70, seconds=2.0)
+    journal.commit(with_frozen_units(with_stats(record(1), clean_up=done)))
+    assert main(["inspect", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("Frozen     3 units, 4.5 k rows, 96 KiB; 2 units miss results")
+    assert lines[at + 3].split() == ["1", "3", "2", "4,500", "96.0", "KiB", "7"]
+    assert "Cleaning   300 rows done, 100 left (75 %); 70 results found; 150/s" in lines
+    assert max(map(len, lines)) <= 120
 
 
 def test_inspect_fits_120_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

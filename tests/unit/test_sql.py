@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.durations import microseconds
+from sluice.model.durations import LONGEST, UNBOUNDED, microseconds
 from sluice.model.errors import FlowError
 from sluice.sql import translate
 
@@ -98,8 +98,8 @@ STREAMS = {
 }
 
 
-def calls(text: str) -> list[Any]:
-    return list(translate(text, STREAMS, join_many).calls)
+def calls(text: str, within: str | None = None) -> list[Any]:
+    return list(translate(text, STREAMS, join_many, within).calls)
 
 
 def refused(text: str) -> tuple[str, int, int]:
@@ -295,6 +295,73 @@ class TestMoreStreams:
         assert found[3][2]["on"] == {"a_b": "b_price", "n": "sym"}
 
 
+class TestWithoutAWindow:
+    """`within="unbounded"` is for what the conditions leave open, and for nothing else."""
+
+    @pytest.mark.parametrize(
+        ("bound", "within", "where"),
+        [
+            ("1 = 1", "unbounded", None),
+            ("q.ts <= t.ts", ("unbounded", "0 seconds"), None),
+            ("t.ts >= q.ts - INTERVAL 5 SECONDS", ("unbounded", "5 seconds"), None),
+            ("q.ts >= t.ts - INTERVAL 1 MINUTE", ("1 minute", "unbounded"), None),
+            ("t.ts >= q.ts + INTERVAL 1 MINUTE", ("unbounded", "0 seconds"), "q.ts <= t.ts - INTERVAL 1 MINUTE"),
+            ("q.ts = t.ts", "0 seconds", None),
+        ],
+    )
+    def test_what_is_bounded_stays_so(self, bound: str, within: Any, where: str | None) -> None:
+        text = f"SELECT t.price {ON}" if bound == "1 = 1" else f"SELECT t.price {ON} AND {bound}"
+        (_, join, _) = calls(text, UNBOUNDED)
+        assert join[2] == {"on": "symbol", "within": within, **({"where": where} if where else {})}
+
+    def test_several_streams_with_one_key_are_one_join(self) -> None:
+        text = (
+            "SELECT t.price FROM trades t, quotes q, news n WHERE t.symbol = q.symbol AND n.sym = t.symbol AND bid < 3"
+        )
+        assert calls(text, UNBOUNDED) == [
+            (
+                "flow.join",
+                [[("alias", "t")], [("filter", "bid < 3"), ("alias", "q")], [("alias", "n")]],
+                {"on": {"t": "symbol", "q": "symbol", "n": "sym"}, "within": "unbounded"},
+            ),
+            ("select", "t_price AS price"),
+        ]
+
+    def test_bounded_sides_are_joined_first(self) -> None:
+        text = "SELECT t.price FROM trades t, quotes q, news n WHERE t.symbol = q.symbol AND n.sym = t.symbol "
+        found = calls(text + "AND n.at BETWEEN t.ts - INTERVAL 3 SECONDS AND t.ts", UNBOUNDED)
+        assert found[1][2]["within"] == ("3 seconds", "0 seconds")
+        assert found[3] == ("join", [("alias", "q")], {"on": {"t_n": "t_symbol", "q": "symbol"}, "within": "unbounded"})
+
+    def test_in_queries_in_queries(self) -> None:
+        text = f"SELECT x.price, n.at FROM (SELECT t.price, t.symbol {ON}) x JOIN news n ON n.sym = x.symbol"
+        assert [call[2]["within"] for call in calls(text, UNBOUNDED) if call[0] == "join"] == ["unbounded"] * 2
+
+    def test_the_event_time_is_known_from_one_sided_bounds(self) -> None:
+        text = f"SELECT max(ask) AS high {ON} AND q.ts <= t.ts GROUP BY window(t.ts, '1 minute')"
+        assert calls(text, UNBOUNDED)[2][1] == ("window", "1 minute")
+        with pytest.raises(FlowError, match=r"write greatest\(t.ts, q.ts\)"):
+            calls(text.replace("AND q.ts <= t.ts ", ""), UNBOUNDED)
+
+    def test_it_has_to_be_said(self) -> None:
+        message, *_ = refused(f"SELECT bid {ON}")
+        assert message.endswith('or say that it may: flow.sql(..., within="unbounded")')
+
+    def test_a_key_is_needed_all_the_same(self) -> None:
+        with pytest.raises(FlowError, match="needs an equality"):
+            calls("SELECT bid FROM trades t, quotes q", UNBOUNDED)
+
+    @pytest.mark.parametrize("within", ["30 seconds", "", "UNBOUNDED", 30, ("unbounded", "1 second")])
+    def test_any_other_bound_is_a_condition(self, within: Any) -> None:
+        with pytest.raises(FlowError, match=r"can only say 'unbounded'.*condition of the query"):
+            calls(f"SELECT bid {NEAR}", within)
+
+    def test_long_bounds_that_have_to_be_checked(self) -> None:
+        text = "SELECT t.price FROM trades t, quotes q, news n WHERE t.symbol = q.symbol AND n.sym = t.symbol "
+        with pytest.raises(FlowError, match=r"no join's `within`, such as one that leaves out zero, .* 32 days"):
+            calls(text + "AND q.ts <= t.ts AND n.at <= q.ts + INTERVAL 50 DAYS", UNBOUNDED)
+
+
 class TestTimeWindows:
     def test_aggregates_of_columns_and_expressions(self) -> None:
         text = """
@@ -449,6 +516,14 @@ class TestQuery1:
             ),
             ("select", "bank1_bank2_bank1_brokerName AS brokerName", "price"),
         ]
+
+    def test_with_its_own_conditions_alone(self) -> None:
+        """Offers of the second and third bank are kept for good; those of the first are not."""
+        (text,) = [quoted for quoted in DOCS.read_text().split('"""')[1::2] if "brokerName" in quoted]
+        first, second = (call[2] for call in calls(text, UNBOUNDED) if call[0] == "join")
+        assert first["within"] == second["within"] == ("unbounded", "0 seconds")
+        assert first["where"] == "bank2.timestamp <= bank1.timestamp - INTERVAL 1 MINUTE"
+        assert second["where"] == "bank3.timestamp <= bank1_bank2.bank1_timestamp - INTERVAL 1 MINUTE"
 
 
 def sql_blocks() -> list[str]:
@@ -648,9 +723,13 @@ class Computed:
         return replace(self, rows=f"(SELECT {', '.join(columns)}{hidden} FROM {self.rows})", columns=names)
 
     def join(self, other: Computed, on: Any, within: Any, where: str = "TRUE") -> Computed:
-        earlier, later = (microseconds(w, "") for w in (within if isinstance(within, tuple) else (within, within)))
+        earlier, later = map(in_microseconds, within if isinstance(within, tuple) else (within, within))
         apart = f"epoch_us({other.name}.{other.event_time}) - epoch_us({self.name}.{self.event_time})"
         return combined([self, other], on, f"({apart} BETWEEN {-earlier} AND {later}) AND ({where})")
+
+
+def in_microseconds(within: str) -> int:
+    return LONGEST if within == UNBOUNDED else microseconds(within, "")
 
 
 def combined(sides: list[Computed], on: Any, condition: str) -> Computed:
@@ -671,7 +750,7 @@ def combined(sides: list[Computed], on: Any, condition: str) -> Computed:
 
 def computed_together(sides: list[Computed], on: Any, within: str, where: str = "TRUE") -> Computed:
     times = ", ".join(f"epoch_us({s.name}.{s.event_time})" for s in sides)
-    return combined(sides, on, f"greatest({times}) - least({times}) <= {microseconds(within, '')} AND ({where})")
+    return combined(sides, on, f"greatest({times}) - least({times}) <= {in_microseconds(within)} AND ({where})")
 
 
 SIDES = ("a", "b", "c")
@@ -685,8 +764,9 @@ OTHERS = ["a.v <= b.v", "a.v = b.v", "b.v > 0", "(a.v = 1 OR b.v = 1)", "a.k = b
 
 
 @st.composite
-def bounds(draw: Any, left: str, right: str) -> str:
-    """A condition that bounds two event times from both sides, in some spelling; it may be empty of rows."""
+def bounds(draw: Any, left: str, right: str, ends: int = 2) -> str:
+    """A condition that bounds two event times from both sides, in some spelling; it may be empty of rows. With fewer
+    `ends` from one side, or not at all."""
     low = draw(st.integers(-6, 4))
     high = low + draw(st.integers(0, 6))
 
@@ -706,14 +786,18 @@ def bounds(draw: Any, left: str, right: str) -> str:
         first, second = shifted(a, moved), shifted(b, by + moved)
         return draw(st.sampled_from([f"{first} {less} {second}", f"{second} {more} {first}"]))
 
+    if not ends:
+        return "TRUE"
+    if ends == 1:
+        return draw(st.sampled_from([compared(right, left, high), compared(left, right, -low)]))
     if draw(st.booleans()):
         return f"{right}.ts BETWEEN {shifted(left, low)} AND {shifted(left, high)}"
     return f"{compared(right, left, high)} AND {compared(left, right, -low)}"
 
 
 @st.composite
-def joins(draw: Any) -> str:
-    """A join of two or three streams, bounded along a tree or between all pairs."""
+def joins(draw: Any, within: str | None) -> str:
+    """A join of two or three streams, bounded along a tree or between all pairs; as far as they need to be."""
     sides = SIDES[: draw(st.integers(2, 3))]
     pairs = [("a", "b")] if len(sides) == 2 else draw(st.sampled_from(PAIRS))
     if len(pairs) == 3 and draw(st.booleans()):
@@ -723,7 +807,7 @@ def joins(draw: Any) -> str:
             for p, q in pairs
         ]
     else:
-        near = [draw(bounds(*pair)) for pair in pairs]
+        near = [draw(bounds(*pair, draw(st.integers(0, 2)) if within else 2)) for pair in pairs]
     equal = [f"{p}.k = {q}.k" for p, q in pairs if draw(st.booleans()) or len(pairs) < 3] or ["a.k = b.k", "c.k = b.k"]
     if len(sides) == 3 and len(equal) == 1:
         equal = ["a.k = b.k", "b.k = c.k"]
@@ -737,8 +821,9 @@ def joins(draw: Any) -> str:
 rows = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 14)), max_size=8)
 
 
-@given(joins(), rows, rows, rows)
-def test_joins_give_what_the_sql_gives(text: str, a: Any, b: Any, c: Any) -> None:
+@given(st.data(), st.sampled_from([None, UNBOUNDED]), rows, rows, rows)
+def test_joins_give_what_the_sql_gives(data: st.DataObject, within: str | None, a: Any, b: Any, c: Any) -> None:
+    text = data.draw(joins(within))
     database = duckdb.connect()
     streams = {}
     for name, content in zip(SIDES, (a, b, c), strict=True):
@@ -748,7 +833,7 @@ def test_joins_give_what_the_sql_gives(text: str, a: Any, b: Any, c: Any) -> Non
         streams[f"s{name}"] = Computed(f"s{name}", ("id", "k", "v", "ts"), "ts", f"s{name}")
     expected = sorted(database.execute(text).fetchall())
     try:
-        result = translate(text, streams, computed_together)
+        result = translate(text, streams, computed_together, within)
     except FlowError as error:
         assert "contradict" in str(error)
         assert expected == []

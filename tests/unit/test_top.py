@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from epoch_factory import AT, UNITS, owned_journal, record, with_stats
+from epoch_factory import AT, UNITS, owned_journal, record, with_frozen_units, with_site, with_stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +39,7 @@ from sluice.dashboard.top import screen
 from sluice.model.codec import decode, encode
 from sluice.model.decision import Decision
 from sluice.model.routing import Routing
-from sluice.model.stats import UnitColumns
+from sluice.model.stats import CleanUpProgress, UnitColumns
 from sluice.state.storage import Storage, watch
 
 CODES = re.compile(r"\x1b\[[0-9;]*m")
@@ -71,6 +71,8 @@ class TestScreen:
         decision = replace(DECISION, policy=text, reason=text, unit=much, refused=text)
         spills = [replace(DECISION, action="spill", unit=2 * n, reason=text * n) for n in range(9)]
         records = [record(n, sites, much, decisions=(decision, *spills) * (n % 3)) for n in range(epochs)]
+        done = CleanUpProgress(much, much, much, seconds=0.5)
+        records = [with_stats(with_frozen_units(r), clean_up=done) if r.number % 2 else r for r in records]
         lines = screen(text, records, AT + much, Look(columns, rows, colour, blocks))
         assert 1 <= len(lines) <= rows
         for line in lines:
@@ -99,7 +101,8 @@ class TestScreen:
         lines = screen("desk", [record(0, 2)], AT, LARGE)
         at = next(i for i, line in enumerate(lines) if "busy" in line)
         assert lines[at].split() == [
-            *("site", "units", "busy", "rows", "in", "memory", "of", "disk", "backlog", "spilled", "executor")
+            *("site", "units", "busy", "rows", "in", "results/unit", "memory", "of", "disk", "backlog", "spilled"),
+            "executor",
         ]
         first, second = lines[at + 1 : at + 3]
         assert first.split()[:4] == ["0", "64", "250", "ms"] and first.endswith("-        -  host-0/4711")
@@ -149,6 +152,43 @@ class TestScreen:
         assert "executor" in heading(120) and "spilled" in heading(120)
         assert "executor" not in heading(80) and {"units", "disk", "backlog"} <= set(heading(80))
         assert heading(57) == ["site", "busy", "rows", "in", "memory", "backlog"]
+
+    def test_what_units_and_sites_yield(self) -> None:
+        yields = with_site(record(0), 1, results_per_unit=1234.5)
+        lines = screen("desk", [yields], AT, LARGE)
+        sites = next(i for i, line in enumerate(lines) if "busy" in line)
+        assert "results/unit" in lines[sites]
+        assert lines[sites + 1].split()[6] == "-" and lines[sites + 2].split()[6:8] == ["1.23", "k"]
+        units = next(i for i, line in enumerate(lines) if line.split()[:2] == ["unit", "site"])
+        assert "productivity" in lines[units]
+        assert "85.3/KiB" in lines[units + 1]  # 2 results by 24 bytes in memory and on disk
+
+    def test_without_joins_nothing_is_said_of_it(self) -> None:
+        none = np.zeros(UNITS)
+        quiet = with_stats(record(0), units=replace(record(0).stats.units, yielded=none))
+        shown = "\n".join(screen("desk", [quiet], AT, LARGE))
+        assert "pending" in shown
+        assert not re.search("results/unit|productivity|frozen|missing|cleaning", shown)
+
+    def test_frozen_units_and_what_they_miss(self) -> None:
+        lines = screen("desk", [with_frozen_units(record(0))], AT, LARGE)
+        assert lines[4] == "  frozen: 3 units, 4.5 k rows, 96 KiB; 2 units miss results"
+        sites = next(i for i, line in enumerate(lines) if "busy" in line)
+        assert lines[sites].split()[-6:] == ["disk", "frozen", "missing", "backlog", "spilled", "executor"]
+        assert lines[sites + 1].split()[-6:] == ["KiB", "-", "-", "-", "-", "host-0/4711"]
+        assert lines[sites + 2].split()[-6:] == ["96", "KiB", "2", "10", "1", "host-1/4711"]
+        units = next(i for i, line in enumerate(lines) if line.split()[:2] == ["unit", "site"])
+        assert lines[units].split()[-3:] == ["frozen", "missing", "pending"]
+        assert [line.split()[-4:] for line in lines[units + 1 : units + 4]] == [
+            ["48", "KiB", "results", "1"],
+            ["32", "KiB", "results", "1"],
+            ["16", "KiB", "-", "1"],
+        ]
+
+    def test_how_far_cleaning_up_has_come(self) -> None:
+        done = CleanUpProgress(rows_done=300_000, rows_left=100_000, results=71_500, seconds=75.0)
+        lines = screen("desk", [with_stats(with_frozen_units(record(0)), clean_up=done)], AT, LARGE)
+        assert lines[5] == "  cleaning up: 300 k rows done, 100 k left (75 %); 71.5 k results found; 4 k/s"
 
     def test_nothing_yet(self) -> None:
         assert screen("desk", [], AT, LARGE) == ["desk: waiting for the first epoch"]

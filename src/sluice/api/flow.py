@@ -126,13 +126,17 @@ class Flow:
         """
         return DataStream(self._registry, "", result_of(*build_join(list(streams), on, within, where)))
 
-    def sql(self, text: str) -> DataStream:
+    def sql(self, text: str, within: str | None = None) -> DataStream:
         """What a SQL query over the flow's streams describes: joins and windowed group-bys, see docs/sql.md.
 
-        flow.sql("SELECT symbol, price FROM trades WHERE size > 10")
+        A join needs conditions that bound how far apart its event times are. `within="unbounded"` says that those
+        which the text does not bound may be any: state is kept for good.
+
+            flow.sql("SELECT symbol, price FROM trades WHERE size > 10")
+            flow.sql("SELECT t.price, q.ask FROM trades t JOIN quotes q ON t.symbol = q.symbol", within="unbounded")
         """
         streams = {name: self._stream_of(source) for name, source in self._registry.sources.items()}
-        return translate(text, streams, self.join)
+        return translate(text, streams, self.join, within)
 
     def start(self, *writers: DataStreamWriter) -> Query:
         """Start several writers as one query: every source is read once, what they share is computed once.

@@ -7,13 +7,19 @@ from datetime import datetime, timezone
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+
 from sluice.control.journal import Journal
 from sluice.dashboard.decision_text import DecisionSummary, summarize
+from sluice.dashboard.frozen_text import clean_up_text, frozen_text
+from sluice.dashboard.quantity import PRODUCTIVITY
 from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Site
 from sluice.model.text import one_line
 from sluice.state.storage import Storage
+
+_RANKED = 5  # units that are named at either end
 
 
 def inspect(uri: str, epochs: int = 10) -> str:
@@ -26,7 +32,7 @@ def inspect(uri: str, epochs: int = 10) -> str:
         return _page([*lines, "", "No epoch has committed yet."])
     last = records[-1]
     lines += ["", f"Epochs     {last.number + 1} committed, the last one {_when(last.stats.committed_at)}"]
-    lines += ["", *_routing(last), "", *_state(last), "", *_history(records)]
+    lines += ["", *_routing(last), "", *_state(last), *_yields(last), *_frozen(last), "", *_history(records)]
     decisions = [d for r in records for d in r.decisions]
     if decisions:
         lines += ["", "Decisions", *(f"  {_decision(one)}" for one in summarize(decisions))]
@@ -87,6 +93,53 @@ def _state(record: EpochRecord) -> list[str]:
             )
         )
     return [f"State      after epoch {record.number}, {len(record.files())} durable files", *_table(rows)]
+
+
+def _yields(record: EpochRecord) -> list[str]:
+    """What the state in memory is good for: by site, and the units at both ends. Nothing where no operator is a join,
+    whose state alone is ranked by it."""
+    units = record.stats.units
+    if not units.yielded.any():
+        return []
+    rows = [("site", "results/unit", "productivity")]
+    for site in record.stats.sites:
+        rows.append((str(site.site), f"{site.results_per_unit:,.1f}", PRODUCTIVITY.text(site.productivity)))
+    productivity = units.productivity
+    order = np.argsort(-productivity, kind="stable")
+    ranked = order[(units.memory + units.disk)[order] > 0].tolist()
+
+    def told(some: Sequence[int]) -> str:
+        return ", ".join(f"{unit} ({PRODUCTIVITY.text(productivity[unit])})" for unit in some)
+
+    return [
+        "",
+        f"Yields     in epoch {record.number}, and by byte of state since its units were frozen last",
+        *_table(rows),
+        f"  units that yield most: {told(ranked[:_RANKED])}",
+        f"  units that yield least: {told(ranked[: -_RANKED - 1 : -1])}",
+    ]
+
+
+def _frozen(record: EpochRecord) -> list[str]:
+    """State that lies outside of memory until it is cleaned up, if there is any."""
+    frozen, done = record.stats.frozen, record.stats.clean_up
+    rows = [("site", "units", "missing results", "rows", "bytes", "results found late")]
+    rows += [
+        (
+            str(site.site),
+            f"{site.frozen_units:,}",
+            f"{site.missing_units:,}",
+            f"{site.frozen_rows:,}",
+            _size(site.frozen_bytes),
+            f"{site.late_results:,}",
+        )
+        for site in record.stats.sites
+    ]
+    lines = ["", f"Frozen     {frozen_text(*frozen)}", *_table(rows)] if frozen.units else []
+    if done is not None:
+        told = clean_up_text(done.rows_done, done.rows_left, done.results, done.rows_per_second)
+        lines += ["", f"Cleaning   {told}"]
+    return lines
 
 
 def _history(records: list[EpochRecord]) -> list[str]:

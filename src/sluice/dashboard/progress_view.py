@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.dashboard.decision_text import adapted_text
+from sluice.dashboard.frozen_text import clean_up_text, frozen_text
 from sluice.dashboard.quantity import BYTES, ROWS, SECONDS
 from sluice.dashboard.series import busiest
 from sluice.dashboard.terminal_style import Look, bar, cut, paint, spark
@@ -70,15 +71,34 @@ def panel(seen: Seen, look: Look) -> list[str]:
     if last["backlogRows"] or seen.moves or seen.spills or seen.fetches:
         so_far = adapted_text(seen.moves, seen.spills, seen.fetches)
         lines.append(_line("adapted", f"{so_far}; backlog {last['backlogRows']:,} rows"))
+    lines += _frozen(last)
     lines += _sites(last["sites"], look, look.rows - len(lines))
     return [cut(line, look) for line in lines]
 
 
+def _frozen(progress: Mapping[str, Any]) -> list[str]:
+    """What lies outside of memory, and how far cleaning it up has come; nothing where there is neither."""
+    units, rows, size, missing = (
+        sum(site.get(figure, 0) for site in progress["sites"])
+        for figure in ("frozenUnits", "frozenRows", "frozenBytes", "missingUnits")
+    )
+    lines = [_line("frozen", frozen_text(units, rows, size, missing))] if units else []
+    if progress.get("cleanUp"):
+        lines.append(_line("cleaning", _clean_up(progress)))
+    return lines
+
+
+def _clean_up(progress: Mapping[str, Any]) -> str:
+    done = progress["cleanUp"]
+    return clean_up_text(done["rowsDone"], done["rowsLeft"], done["results"], done["rowsPerSecond"])
+
+
 def _told(progress: Mapping[str, Any]) -> str:
-    """What is out of the ordinary: input that waits, units that changed their place."""
+    """What is out of the ordinary: input that waits, units that changed their place, results that were missing."""
     backlog, moves = progress["backlogRows"], progress["moves"]
     waiting = f"; backlog {backlog:,}" if backlog else ""
-    return waiting + (f"; {moves:,} move{'s' if moves > 1 else ''}" if moves else "")
+    moved = f"; {moves:,} move{'s' if moves > 1 else ''}" if moves else ""
+    return waiting + moved + (f"; cleaning up: {_clean_up(progress)}" if progress.get("cleanUp") else "")
 
 
 def _sites(sites: Sequence[Mapping[str, Any]], look: Look, room: int) -> list[str]:

@@ -27,6 +27,8 @@ class Quantity:
 
         >>> ROWS.text(1_234_567), ROWS.text(950), BYTES.text(3 << 20), SECONDS.text(0.0123)
         ('1.23 M', '950', '3 MiB', '12.3 ms')
+        >>> PRODUCTIVITY.text(0.05), PRODUCTIVITY.text(3)
+        ('51.2/KiB', '3.07 k/KiB')
         >>> LATENCY.text(1e-5), MINUTES.text(90), COUNT.text(12_000), SHARE.text(0.123)
         ('10 µs', '1.5 min', '12,000', '12.3 %')
         """
@@ -86,6 +88,8 @@ class Quantity:
 ROWS = Quantity(((1, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")))
 ROWS_PER_SECOND = Quantity(ROWS.units, "/s")
 BYTES = Quantity(((1, "B"), (1 << 10, "KiB"), (1 << 20, "MiB"), (1 << 30, "GiB"), (1 << 40, "TiB")))
+PRODUCTIVITY = Quantity(tuple((rows / 1024, name) for rows, name in ROWS.units), "/KiB", whole=False)
+"""Results by byte of state."""
 SECONDS = Quantity(((1e-3, "ms"), (1, "s")))
 MINUTES = Quantity(((60, "min"),))
 LATENCY = Quantity(((1e-6, "µs"), (1e-3, "ms"), (1, "s")), whole=False)

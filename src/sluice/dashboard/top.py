@@ -9,12 +9,14 @@ from typing import TypeAlias
 import numpy as np
 
 from sluice.dashboard.decision_text import DecisionSummary, adapted_text, summarize
-from sluice.dashboard.quantity import BYTES, ROWS, ROWS_PER_SECOND, SECONDS
+from sluice.dashboard.frozen_text import clean_up_text, frozen_text
+from sluice.dashboard.quantity import BYTES, PRODUCTIVITY, ROWS, ROWS_PER_SECOND, SECONDS
 from sluice.dashboard.series import busiest
 from sluice.dashboard.table import Column, table
 from sluice.dashboard.terminal_style import Look, cut, spark, strong
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Unit
+from sluice.model.state import unit_bytes
 from sluice.model.text import one_line
 
 LATELY = 10
@@ -91,8 +93,19 @@ def _head(name: str, records: Sequence[EpochRecord], now: float, look: Look) -> 
         f"{last.routing.units:,} units at {last.routing.sites:,} sites, routing {last.routing.version:,}",
         *_curves(left, right, look),
         f"  {over}: {changed}{dropped}",
+        *_frozen(last),
     ]
     return [cut(line, look) for line in lines]
+
+
+def _frozen(record: EpochRecord) -> list[str]:
+    """What lies outside of memory, and how far cleaning it up has come; nothing where there is neither."""
+    frozen, done = record.stats.frozen, record.stats.clean_up
+    lines = [f"  frozen: {frozen_text(*frozen)}"] if frozen.units else []
+    if done is not None:
+        told = clean_up_text(done.rows_done, done.rows_left, done.results, done.rows_per_second)
+        lines.append(f"  cleaning up: {told}")
+    return lines
 
 
 Measured: TypeAlias = tuple[str, str, list[float]]
@@ -116,6 +129,11 @@ def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
     busy = [site.busy_seconds for site in every]
     shown = [every[site] for site in busiest(busy, room)]
     longest = max(busy, default=0.0) or 1.0
+    yields = [Column("results/unit", [_count(site.results_per_unit) for site in shown], spare=5)]
+    frozen = [
+        Column("frozen", [_bytes(site.frozen_bytes) for site in shown], _SIZE, spare=1),
+        Column("missing", [_count(site.missing_units) for site in shown], spare=4),
+    ]
     lines = table(
         [
             Column("site", [str(site.site) for site in shown]),
@@ -127,6 +145,7 @@ def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
                 shares=[site.busy_seconds / longest for site in shown],
             ),
             Column("rows in", [ROWS.text(site.rows_in) for site in shown]),
+            *(yields if record.stats.units.yielded.any() else []),
             Column(
                 "memory",
                 [BYTES.text(site.memory_bytes) for site in shown],
@@ -136,6 +155,7 @@ def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
             ),
             Column("of", [BYTES.text(site.memory_limit) for site in shown], spare=5),
             Column("disk", [_bytes(site.disk_bytes) for site in shown], _SIZE, spare=2),
+            *(frozen if any(site.frozen_units for site in every) else []),
             Column("backlog", [_count(site.pending_rows) for site in shown], spare=1),
             Column("spilled", [_count(site.spilled_units) for site in shown], spare=4),
             Column("executor", [one_line(site.executor) for site in shown], spare=6, words=True),
@@ -159,6 +179,13 @@ def _units(lately: Sequence[EpochRecord], units: Sequence[Unit], look: Look) -> 
     memory, disk, pending = (_by_unit(last, column)[units] for column in ("memory", "disk", "pending"))
     routing = last[0].routing
     fragments = [Column("fragment", [str(routing.fragment_of(unit)) for unit in units], spare=4)]
+    productivity = last[0].stats.units.productivity
+    yields = [Column("productivity", [_productivity(p) for p in productivity[units]], spare=3)]
+    put_away, missing = _frozen_bytes(last[0]), set(last[0].missing_units)
+    frozen = [
+        Column("frozen", [_bytes(n) for n in put_away[units]], _SIZE, spare=1),
+        Column("missing", ["results" if unit in missing else "-" for unit in units], spare=2),
+    ]
     return table(
         [
             Column("unit", [str(unit) for unit in units]),
@@ -167,8 +194,10 @@ def _units(lately: Sequence[EpochRecord], units: Sequence[Unit], look: Look) -> 
             Column("seconds", [SECONDS.text(s) for s in seconds], shares=(seconds / (max(seconds) or 1.0)).tolist()),
             Column("rows in", [ROWS.text(n) for n in rows]),
             Column("results", [ROWS.text(n) for n in results], spare=2),
+            *(yields if productivity.any() else []),
             Column("memory", [_bytes(n) for n in memory], _SIZE, spare=1),
             Column("disk", [_bytes(n) for n in disk], _SIZE, spare=3),
+            *(frozen if put_away.any() else []),
             Column("pending", [_count(n) for n in pending]),
         ],
         look,
@@ -212,6 +241,15 @@ def _by_unit(records: Sequence[EpochRecord], column: str) -> np.ndarray:
     for record in records:
         total += getattr(record.stats.units, column)
     return total
+
+
+def _frozen_bytes(record: EpochRecord) -> np.ndarray:
+    """What of each unit's state is frozen."""
+    return unit_bytes((r for m in record.manifests for r in m if r.generation), record.routing.units)
+
+
+def _productivity(number: float) -> str:
+    return PRODUCTIVITY.text(number) if number else "-"
 
 
 def _count(number: float) -> str:

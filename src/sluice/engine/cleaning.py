@@ -88,10 +88,10 @@ class UnitCleaning:
         fits = self._active_bytes.sum() + self._frozen_bytes.sum() <= HALF * self._transaction.limit
         return sorted(self._frozen) if fits else []
 
-    def run(self, units: Sequence[Unit], seconds: float | None) -> Iterator[tuple[int, Results]]:
+    def run(self, units: Sequence[Unit], seconds: float) -> Iterator[tuple[int, Results]]:
         """The missing results of some units with the place of their operator, as far as the time goes; one step is
         always taken."""
-        self._deadline = inf if seconds is None else self._clock.monotonic() + seconds
+        self._deadline = self._clock.monotonic() + seconds
         for chunk in self._chunks([unit for unit in units if self._misses_results(unit)]):
             yield from self._clean(chunk)
             if self._is_over():

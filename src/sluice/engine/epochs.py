@@ -5,6 +5,7 @@ Nothing here needs Spark: the exchange that runs the tasks is handed in.
 
 from __future__ import annotations
 
+import logging
 import pickle
 import threading
 import time
@@ -20,6 +21,7 @@ import numpy as np
 from sluice.control.controller import Controller, NextEpoch
 from sluice.control.journal import Entry, Journal
 from sluice.engine.agreement import Exchange, run_until_agreed
+from sluice.engine.clean_up_progress import CleanUpFollower
 from sluice.engine.delivery import Delivery, Sink
 from sluice.engine.recording import count_moves, record_epoch, yielded_before
 from sluice.engine.site_task import SiteDirectives, SiteTask
@@ -40,6 +42,8 @@ from sluice.policies.freezing import Freezing
 from sluice.state.durable import STATE
 from sluice.state.storage import Storage
 from sluice.state.workspace import Places, Workspace
+
+_log = logging.getLogger(__name__)
 
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
@@ -218,6 +222,10 @@ class Epochs:
         number = self.record.number + 1
         step, before = self._placed(len(site_keys), why)
         step = replace(step, clean_up=(*step.clean_up, *sorted(self._to_clean_up)))
+        cleaning = CleanUpFollower(self.plan, step.clean_up, before)
+        if step.clean_up and cleaning.is_new:
+            units, rows = len(set(step.clean_up)), cleaning.before.rows_left
+            _log.info("epoch %d: cleaning up %s units begins, of %s rows", number, f"{units:,}", f"{rows:,}")
         split, site = self._tasks(number, site_keys, before, step, catching_up=batch == self.record.batch)
         reports = run_until_agreed(exchange, split, site)
         exchanged = perf_counter()
@@ -227,12 +235,14 @@ class Epochs:
             committed_at=self.clock(),
             catch_up=batch == self.record.batch,
             moves=count_moves(self.record.routing, before.routing) if number else 0,
+            clean_up=cleaning.after(record, reports),
         )
         record = replace(record, stats=stats)
         record = replace(record, listings=self.delivery.listings(self.record, record))
         self.journal.commit(record)
         committed = perf_counter()
         previous, self.record, self.measured, self.delivery.done = self.record, record, stats, False
+        _log_clean_up(record)
         cleaned = {event.unit for report in reports for event in report.page_events if event.action == CleanUp.verb}
         self._to_clean_up = (self._to_clean_up - cleaned) & set(record.missing_units)
         self.storage.delete_all(previous.files() - record.files())
@@ -305,4 +315,21 @@ class Epochs:
             leaving=step.leaving,
             allowance=step.allowance,
             row_delay=tuple(settings.row_delay.get(Site(i), 0.0) for i in range(sites)) if settings.row_delay else (),
+        )
+
+
+def _log_clean_up(record: EpochRecord) -> None:
+    """How far cleaning up has come, if there was any: it may take many epochs."""
+    done = record.stats.clean_up
+    if done is not None:
+        rows, left, results, rate = (
+            f"{value:,.0f}" for value in (done.rows_done, done.rows_left, done.results, done.rows_per_second)
+        )
+        _log.info(
+            "epoch %d: cleaning up: %s rows done, %s left; %s results found; %s rows a second",
+            record.number,
+            rows,
+            left,
+            results,
+            rate,
         )

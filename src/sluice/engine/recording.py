@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -13,6 +13,7 @@ from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord, slowest, unite_cohorts
 from sluice.model.ids import Level
 from sluice.model.plan import Plan
+from sluice.model.productivity import results_by_byte, results_by_unit
 from sluice.model.reports import SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
@@ -65,6 +66,7 @@ def _epoch_stats(
     routing = before.routing
     held = [routing.held(plan.fragments_at(Level(level))) for level in range(plan.levels)]
     units = UnitColumns.of_sites(routing.units, ((held[r.level][r.site], r.units) for r in reports))
+    units = replace(units, yielded=units.yielded + _still_counting(yielded, reports))
     events = [event.action for report in reports for event in report.page_events]
     tasks = [*(split.seconds for split in splits), *(report.stats.seconds for report in reports)]
     return EpochStats(
@@ -78,10 +80,36 @@ def _epoch_stats(
         spills=events.count("spill"),
         fetches=events.count("fetch"),
         streams=tuple(_stream_stats(s.name, [x for x in splits if x.stream == i]) for i, s in enumerate(plan.sources)),
-        sites=tuple(reduce(SiteStats.plus, (report.stats for report in at_site)) for at_site in by_site),
-        units=replace(units, yielded=units.yielded + _still_counting(yielded, reports)),
+        sites=_site_stats(by_site, units, routing),
+        units=units,
         seconds=EpochSeconds(reduce(TaskSeconds.plus, tasks, TaskSeconds()), job_seconds),
     )
+
+
+def _site_stats(by_site: Sequence[Sequence[SiteReport]], units: UnitColumns, routing: Routing) -> tuple[SiteStats, ...]:
+    """What each site said of its levels, together, and what its units yield."""
+    holders = np.array(routing.holders)
+    yielded, sizes = (
+        np.bincount(holders, weights=column, minlength=routing.sites)
+        for column in (units.yielded, units.memory + units.disk)
+    )
+    rates = results_by_unit(units.results, holders, routing.sites).tolist()
+    productivity = results_by_byte(yielded, sizes).tolist()
+    return tuple(
+        replace(
+            reduce(SiteStats.plus, (report.stats for report in at_site)),
+            results_per_unit=rates[site],
+            productivity=productivity[site],
+            frozen_units=_count_units(cold for report in at_site for cold in report.frozen),
+            missing_units=_count_units(cold for report in at_site for cold in report.frozen if cold.missing),
+        )
+        for site, at_site in enumerate(by_site)
+    )
+
+
+def _count_units(frozen: Iterable[Frozen]) -> int:
+    """How many units there are in these, each counted once whatever its levels."""
+    return sum(end - first for first, end in unite_all(part for cold in frozen for part in cold.units))
 
 
 def _stream_stats(name: str, splits: Sequence[SplitReport]) -> StreamStats:

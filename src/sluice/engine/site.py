@@ -42,6 +42,9 @@ from sluice.state.workspace import Workspace, executor
 
 CLEANING = 0.5
 """Part of an epoch's time, where that is limited, for results that are missing."""
+CLEANING_SECONDS = 10.0
+"""How long a site looks for them in an epoch where time is not limited: what one has found is committed and cannot be
+lost any more, and everybody sees how far it has come."""
 
 
 def run_site(task: SiteTask, level: Level, site_key: SiteKey, blobs: pa.Table, clock: Clock | None = None) -> pa.Table:
@@ -229,9 +232,9 @@ class _SiteEpoch:
             return
         here = set(numbers(self.holdings.freezable_units).tolist())
         units = [unit for unit in dict.fromkeys((*due, *adapting.clean_up)) if unit in here]
-        seconds = None if adapting.seconds is None else CLEANING * adapting.seconds / self.plan.levels
+        limit = CLEANING_SECONDS if adapting.seconds is None else CLEANING * adapting.seconds
         begun, started, before = self.clock.monotonic(), self.clock.process_time(), self.by_unit.work
-        results = cleaning.run(units, seconds)
+        results = cleaning.run(units, limit / self.plan.levels)
         while True:
             with self.stopwatch.measure("kernel"):
                 found = next(results, None)

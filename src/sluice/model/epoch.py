@@ -148,8 +148,8 @@ class EpochRecord:
 
     @property
     def missing_units(self) -> tuple[Unit, ...]:
-        """Frozen units whose results are missing."""
-        return tuple(unit for cold in self.frozen if cold.missing for unit in numbers(cold.units).tolist())
+        """Frozen units whose results are missing, at whichever level."""
+        return tuple(sorted({unit for cold in self.frozen if cold.missing for unit in numbers(cold.units).tolist()}))
 
     def files(self) -> set[str]:
         """The durable files that the state lies in."""

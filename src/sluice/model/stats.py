@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sluice.model.ids import Site
+from sluice.model.productivity import results_by_byte
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,12 @@ class OperatorRows(NamedTuple):
 
 @dataclass(frozen=True)
 class SiteStats:
-    """What a site did in an epoch, and what it holds after it."""
+    """What a site did in an epoch, and what it holds after it.
+
+    `results_per_unit` is its productivity rate R in the epoch, `productivity` the results by byte of its state, both of
+    the present generations of its units; `frozen_units` have state in others, `missing_units` miss results because of
+    that. These four are known when all its levels have reported.
+    """
 
     site: Site
     executor: str
@@ -100,6 +106,10 @@ class SiteStats:
     frozen_rows: int = 0
     frozen_bytes: int = 0
     late_results: int = 0
+    results_per_unit: float = 0.0
+    productivity: float = 0.0
+    frozen_units: int = 0
+    missing_units: int = 0
     busy_seconds: float = 0.0
     operators: tuple[OperatorRows, ...] = ()
     seconds: TaskSeconds = field(default_factory=TaskSeconds)
@@ -110,7 +120,8 @@ class SiteStats:
         return replace(self, **sums, seconds=self.seconds.plus(level.seconds))
 
 
-_SUMMED = [f.name for f in fields(SiteStats) if f.name not in ("site", "executor", "units", "seconds")]
+_OF_ALL_LEVELS = ("results_per_unit", "productivity", "frozen_units", "missing_units")
+_SUMMED = [f.name for f in fields(SiteStats) if f.name not in ("site", "executor", "units", "seconds", *_OF_ALL_LEVELS)]
 
 
 @dataclass(frozen=True)
@@ -132,6 +143,11 @@ class UnitColumns:
         yielded, seconds = np.zeros((2, units), dtype=np.float32)
         return cls(rows, results, yielded, pending, memory, disk, seconds)
 
+    @property
+    def productivity(self) -> np.ndarray:
+        """Results by byte of state, both of the units' present generations."""
+        return results_by_byte(self.yielded, self.memory + self.disk)
+
     @classmethod
     def of_sites(cls, units: int, parts: Iterable[tuple[np.ndarray, UnitColumns]]) -> UnitColumns:
         """The columns of all units from those of some, with their numbers; what is said twice of a unit is added."""
@@ -140,6 +156,34 @@ class UnitColumns:
             for column in fields(cls):
                 getattr(whole, column.name)[held] += getattr(part, column.name)
         return whole
+
+
+class FrozenTotals(NamedTuple):
+    """How many units are frozen, with how much of state, and how many of them miss results."""
+
+    units: int
+    rows: int
+    bytes: int
+    missing: int
+
+
+@dataclass(frozen=True)
+class CleanUpProgress:
+    """How far cleaning up has come since it began: rows of units that miss nothing any more, rows of those that still
+    do, the results that were found, and how long its epochs took.
+
+    >>> CleanUpProgress(rows_done=300, rows_left=100, results=70, seconds=2.0).rows_per_second
+    150.0
+    """
+
+    rows_done: int = 0
+    rows_left: int = 0
+    results: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows_done / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -162,7 +206,19 @@ class EpochStats:
     streams: tuple[StreamStats, ...] = ()
     sites: tuple[SiteStats, ...] = ()
     units: UnitColumns = field(default_factory=lambda: UnitColumns.none(0))
+    clean_up: CleanUpProgress | None = None
+    """None if no unit was to be cleaned up, but for those that a site cleans up by itself."""
     seconds: EpochSeconds = field(default_factory=EpochSeconds)
+
+    @property
+    def frozen(self) -> FrozenTotals:
+        """What is frozen at all sites."""
+        return FrozenTotals(
+            units=sum(site.frozen_units for site in self.sites),
+            rows=sum(site.frozen_rows for site in self.sites),
+            bytes=sum(site.frozen_bytes for site in self.sites),
+            missing=sum(site.missing_units for site in self.sites),
+        )
 
     @property
     def backlog_rows(self) -> int:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sluice.model.productivity import results_by_byte, results_by_unit
+
 
 @dataclass(frozen=True)
 class ClusterView:
@@ -66,8 +68,7 @@ class ClusterView:
     @property
     def productivity(self) -> np.ndarray:
         """What each unit has yielded by byte in memory."""
-        by_byte: np.ndarray = self.unit_yielded / np.maximum(self.unit_memory, 1)
-        return by_byte
+        return results_by_byte(self.unit_yielded, self.unit_memory)
 
     @property
     def sites(self) -> int:
@@ -82,5 +83,4 @@ class ClusterView:
     def site_productivity(self) -> np.ndarray:
         """The average productivity rate of each site, the R of the lazy/active-disk paper: the results of its units in
         the time statistics were collected, by unit."""
-        rate: np.ndarray = self.by_site(self.unit_results) / np.maximum(self.by_site(np.ones(len(self.unit_site))), 1)
-        return rate
+        return results_by_unit(self.unit_results, self.unit_site, self.sites)

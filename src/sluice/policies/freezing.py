@@ -14,6 +14,7 @@ from math import inf
 import numpy as np
 
 from sluice.model.errors import FlowError
+from sluice.model.productivity import results_by_byte
 
 ORDERS = ("less-productive", "more-productive", "largest", "random")
 
@@ -56,7 +57,7 @@ class Freezing:
 
     def rank(self, sizes: np.ndarray, yielded: np.ndarray, seed: int = 0) -> np.ndarray:
         """The places of the units that have state, those to freeze first before the others."""
-        productivity = yielded / np.maximum(sizes, 1)
+        productivity = results_by_byte(yielded, sizes)
         keys = {
             "less-productive": productivity,
             "more-productive": -productivity,

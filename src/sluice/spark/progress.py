@@ -9,7 +9,7 @@ from typing import Any
 
 from sluice.model.epoch import EpochRecord, watermarks
 from sluice.model.plan import Plan
-from sluice.model.stats import SiteStats, StreamStats, phases
+from sluice.model.stats import CleanUpProgress, SiteStats, StreamStats, phases
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -37,6 +37,7 @@ def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str
         "fetches": stats.fetches,
         "backlogRows": stats.backlog_rows,
         "missingUnits": len(record.missing_units),
+        "cleanUp": _clean_up(stats.clean_up),
         "imbalance": stats.imbalance,
         "streams": [_in_camel_case(stream) for stream in stats.streams],
         "watermarks": {s.name: _iso(m) for s, m in zip(plan.sources, marks, strict=True)},
@@ -54,12 +55,19 @@ def caught_up(spark: dict[str, Any], record: EpochRecord) -> dict[str, Any]:
     return {**known, "timestamp": at, "durationMs": {"triggerExecution": took}}
 
 
-def _in_camel_case(value: StreamStats | SiteStats, without: Sequence[str] = ()) -> dict[str, Any]:
+def _in_camel_case(value: StreamStats | SiteStats | CleanUpProgress, without: Sequence[str] = ()) -> dict[str, Any]:
     """A value's fields under the names that Spark's progress would give them."""
     named = (
         (field.name.split("_"), getattr(value, field.name)) for field in fields(value) if field.name not in without
     )
     return {"".join([first, *(word.title() for word in more)]): content for (first, *more), content in named}
+
+
+def _clean_up(done: CleanUpProgress | None) -> dict[str, Any] | None:
+    """How far cleaning up has come; None while there is none."""
+    if done is None:
+        return None
+    return {**_in_camel_case(done, without=("seconds",)), "rowsPerSecond": done.rows_per_second}
 
 
 def _operators(sites: Sequence[SiteStats], plan: Plan) -> list[dict[str, Any]]:

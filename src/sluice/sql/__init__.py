@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
+from sluice.model.durations import UNBOUNDED
 from sluice.model.errors import FlowError
 from sluice.sql.queries import Queries
 from sluice.sql.text import Text
@@ -19,15 +20,21 @@ S = TypeVar("S")
 """The streams of whoever calls: what is asked of them is `columns`, `event_time` and the calls of a user."""
 
 
-def translate(text: str, relations: Mapping[str, S], join_many: Callable[..., S]) -> S:
+def translate(text: str, relations: Mapping[str, S], join_many: Callable[..., S], within: str | None = None) -> S:
     """The relation that a SELECT over registered streams stands for.
 
     `relations` are the streams by name, of any case; `join_many` joins more than two at once, as `Flow.join` does.
+    With `within="unbounded"` joins need no bounds on event times.
     """
     if not isinstance(text, str) or not text.strip():
         raise FlowError('sql takes the text of a query, for example "SELECT symbol, price FROM trades"')
+    if within not in (None, UNBOUNDED):
+        raise FlowError(
+            f"within= of sql can only say {UNBOUNDED!r}, not {within!r}; any other bound is a condition of the query, "
+            "like q.ts BETWEEN t.ts - INTERVAL 30 SECONDS AND t.ts"
+        )
     source = Text(text)
     try:
-        return cast(S, Queries(source, relations, join_many).result(source.parse()))
+        return cast(S, Queries(source, relations, join_many, within == UNBOUNDED).result(source.parse()))
     except RecursionError:
         raise FlowError("the query is nested too deeply; split it up into several calls of sql") from None

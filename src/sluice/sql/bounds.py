@@ -15,7 +15,7 @@ from itertools import product
 from sqlglot import exp
 
 from sluice.expressions.parsing import Source, Syntax, is_interval, read_interval
-from sluice.model.durations import in_words
+from sluice.model.durations import LONGEST, in_words
 from sluice.model.errors import FlowError
 from sluice.sql.scope import Scope
 
@@ -150,13 +150,16 @@ class Reach:
     later: int
 
     @staticmethod
-    def of(apart: Distances, so_far: Sequence[int], side: int) -> Reach | None:
-        """The narrowest that lets all pass which the bounds allow; None if something is unbounded."""
+    def of(apart: Distances, so_far: Sequence[int], side: int) -> Reach:
+        """The narrowest that lets all pass which the bounds allow; `LONGEST` where nothing is bounded."""
         earlier = max(apart[side][s] for s in so_far)
         later = min(apart[s][side] for s in so_far)
-        if math.inf in (earlier, later):
-            return None
-        return Reach(int(max(earlier, 0)), int(max(later, 0)))
+        return Reach(*(int(min(max(bound, 0), LONGEST)) for bound in (earlier, later)))
+
+    @property
+    def open_ends(self) -> int:
+        """In how many directions nothing is bounded."""
+        return (self.earlier, self.later).count(LONGEST)
 
     def implies(self, bound: Bound, held: Distances, so_far: Sequence[int], side: int) -> bool:
         """Whether a bound between the side and one before needs no check, given the bounds held so far."""

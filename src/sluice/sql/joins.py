@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from sluice.expressions.parsing import SparkAsWritten, Syntax
-from sluice.model.durations import in_words
+from sluice.model.durations import LONGEST, in_words
 from sluice.sql.bounds import Bound, Reach, distances
 from sluice.sql.conditions import Conditions
 from sluice.sql.keys import Keys
@@ -37,8 +37,9 @@ class Partial:
 class Join:
     """One FROM with several sides."""
 
-    def __init__(self, text: Text, sides: Sequence[Side], conjuncts: Iterable[Syntax]) -> None:
-        self.text, self.sides = text, tuple(sides)
+    def __init__(self, text: Text, sides: Sequence[Side], conjuncts: Iterable[Syntax], unbounded: bool = False) -> None:
+        """Where it is `unbounded`, times that no condition bounds may be any; else each side needs bounds."""
+        self.text, self.sides, self.unbounded = text, tuple(sides), unbounded
         everyone = frozenset(range(len(sides)))
         self.scope = Scope(text, self.sides, {}, (everyone,) * len(sides))
         self.conditions = Conditions.of(self.scope, conjuncts)
@@ -78,9 +79,12 @@ class Join:
         """The bound between any two of three or more sides with common keys, if it is the same for all."""
         everyone = range(len(self.sides))
         bounds = {self.apart[i][j] for i in everyone for j in everyone if i != j}
-        if len(self.sides) < 3 or len(bounds) > 1 or math.inf in bounds or not self.keys.covering(everyone):
+        if len(self.sides) < 3 or len(bounds) > 1 or not self.keys.covering(everyone):
             return None
-        return int(bounds.pop())
+        window = bounds.pop()
+        if window == math.inf and not self.unbounded:
+            return None
+        return int(min(window, LONGEST))
 
     def _at_once(self, join_many: Callable[..., Any], window: int) -> Partial:
         everyone = range(len(self.sides))
@@ -100,22 +104,29 @@ class Join:
         return self.scope.write(_grouped(at), self.scope.qualified)
 
     def _chained(self) -> Partial:
-        """Joins side after side, in the order of the text as far as each has a key and bounds with those before."""
+        """Joins side after side, in the order of the text as far as each has a key and bounds with those before; sides
+        that nothing bounds come last, when bounds have left fewer rows to keep for good."""
         result, left = self._side(0), list(range(1, len(self.sides)))
         while left:
-            ready = [s for s in left if self._keys(result, s) and Reach.of(self.apart, result.sides, s)]
+            ready = [s for s in left if self._keys(result, s) and self._is_joinable(result, s)]
             if not ready:
                 self._refuse_unconnected(result, left[0])
-            result = self._joined(result, ready[0])
-            left.remove(ready[0])
+            following = min(ready, key=lambda s: self._reach(result, s).open_ends)
+            result = self._joined(result, following)
+            left.remove(following)
         return result
+
+    def _is_joinable(self, before: Partial, side: int) -> bool:
+        return self.unbounded or not self._reach(before, side).open_ends
+
+    def _reach(self, before: Partial, side: int) -> Reach:
+        return Reach.of(self.apart, before.sides, side)
 
     def _keys(self, before: Partial, side: int) -> list[tuple[Reference, Reference]]:
         return self.keys.between(before.sides, side)
 
     def _joined(self, before: Partial, side: int) -> Partial:
-        other, reach = self._side(side), Reach.of(self.apart, before.sides, side)
-        assert reach is not None
+        other, reach = self._side(side), self._reach(before, side)
         before = self._named(before)
         both = {*before.sides, side}
 
@@ -173,7 +184,8 @@ class Join:
 
     def _bound(self, bound: Bound, naming: Callable[[Reference], Sequence[str]]) -> str:
         if not bound.is_writable:
-            self.text.refuse(bound.at, "a time bound that leaves out zero cannot be longer than 32 days")
+            why = "a time bound that is no join's `within`, such as one that leaves out zero,"
+            self.text.refuse(bound.at, f"{why} cannot be longer than 32 days")
 
         def time_of(side: int) -> str:
             times = self.sides[side].table.times
@@ -198,8 +210,10 @@ class Join:
         missing = "how far apart" if not (later or earlier) else "how much earlier" if later else "how much later"
         than = f"{mine} and {theirs} may be" if missing == "how far apart" else f"{mine} may be than {theirs}"
         advice = f"{mine} BETWEEN {theirs} - INTERVAL 30 SECONDS AND {theirs} + INTERVAL 30 SECONDS"
+        on_purpose = 'or say that it may: flow.sql(..., within="unbounded")'
         self.text.refuse(
-            side.at, f"nothing bounds {missing} {than}, so state would grow for ever; add one like {advice}"
+            side.at,
+            f"nothing bounds {missing} {than}, so state would grow for ever; add one like {advice}, {on_purpose}",
         )
 
 

@@ -33,8 +33,10 @@ class Item:
 class Queries:
     """Translates the queries of one text, each into calls on the relations it reads."""
 
-    def __init__(self, text: Text, relations: Mapping[str, Any], join_many: Callable[..., Any]) -> None:
-        self.text, self._join_many = text, join_many
+    def __init__(
+        self, text: Text, relations: Mapping[str, Any], join_many: Callable[..., Any], unbounded: bool = False
+    ) -> None:
+        self.text, self._join_many, self._unbounded = text, join_many, unbounded
         self._streams = {name.lower(): _registered(name, handle) for name, handle in relations.items()}
 
     def result(self, tree: Syntax) -> Any:
@@ -73,7 +75,8 @@ class Queries:
                 )
         where = at.args.get("where")
         if len(sides) > 1:
-            return Join(self.text, sides, conditions + conjuncts(where and where.this)).run(self._join_many)
+            conditions += conjuncts(where and where.this)
+            return Join(self.text, sides, conditions, self._unbounded).run(self._join_many)
         table = sides[0].table
         scope = Scope(self.text, tuple(sides), {(0, c): c for c in table.columns}, (frozenset([0]),))
         if where is None:
