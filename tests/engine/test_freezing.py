@@ -23,7 +23,7 @@ from oracle import batch_join, multiset, on_time, rounded
 from specs import SECOND, TIME, join, rows, self_join, stream
 from wandering import Wanderer
 
-from sluice.engine import cleaning, site
+from sluice.engine import cleaning, freezing
 from sluice.kernels.hashing import hash_keys
 from sluice.model.actions import CleanUp, Freeze
 from sluice.model.directory import Directory
@@ -352,7 +352,7 @@ def test_cleaning_up_goes_by_epochs_and_tells_how_far_it_has_come(tmp_path, capl
     assert before.clean_up is None and before.frozen.missing == len(query.epochs.record.missing_units) == PARTITIONS
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cleaning, "BYTES_AT_ONCE", 1)
-        patch.setattr(site, "CLEANING_SECONDS", 1e-6)
+        patch.setattr(freezing, "CLEANING_SECONDS", 1e-6)
         query.drain()
     assert query.results().num_rows == 80
     told = [r.stats.clean_up for r in query.epochs.history() if r.stats.clean_up]

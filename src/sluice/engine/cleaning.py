@@ -17,7 +17,6 @@ import numpy as np
 from sluice.engine.site_level import SiteLevel
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
-from sluice.model.epoch import Frozen, Times
 from sluice.model.ids import InputNumber, Unit
 from sluice.model.unit_ranges import Ranges, numbers, ranges
 from sluice.operators.protocol import FreezableOperator, Results
@@ -27,9 +26,7 @@ from sluice.state.segment import merged_run, parts
 from sluice.state.transaction import Transaction
 
 HALF = 0.5
-"""Part of the time that a join keeps rows, after which a unit that was frozen is cleaned up: until then its site keeps
-rows for it that nobody else needs any more. And part of a site's memory: where all its state would not fill it, frozen
-units are brought back."""
+"""Part of a site's memory: where all its state would not fill it, frozen units are brought back."""
 MOST_GENERATIONS = 32
 """A unit with so many frozen generations is cleaned up: what the manifest says of them has to end somewhere."""
 BYTES_AT_ONCE = 32 << 20
@@ -215,17 +212,3 @@ def _by_generation(generations: Mapping[Unit, int]) -> dict[int, Ranges]:
     for unit, generation in sorted(generations.items()):
         found.setdefault(generation, []).append(unit)
     return {generation: ranges(units) for generation, units in found.items()}
-
-
-def due_units(level: SiteLevel, frozen: Sequence[Frozen], now: Times) -> list[Unit]:
-    """Units that have been frozen for so long that rows would expire if it were not for them, the longest first."""
-    kept = [operator.retention for operator in level.operators.values() if isinstance(operator, FreezableOperator)]
-    shortest = min((retention for retention in kept if retention is not None), default=None)
-    found: list[Unit] = []
-    if shortest is None:
-        return found
-    for cohort in sorted(frozen, key=lambda cold: [-inf if t is None else t for t in cold.newest]):
-        passed = [b - a for a, b in zip(cohort.newest, now, strict=True) if a is not None and b is not None]
-        if max(passed, default=0) >= HALF * shortest:
-            found += numbers(cohort.units).tolist()
-    return found

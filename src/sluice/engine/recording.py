@@ -10,13 +10,14 @@ import numpy as np
 
 from sluice.model.actions import Freeze
 from sluice.model.decision import Decision
-from sluice.model.epoch import EpochRecord, slowest, unite_cohorts
+from sluice.model.epoch import EpochRecord, Frozen, slowest, unite_cohorts
 from sluice.model.ids import Level
 from sluice.model.plan import Plan
 from sluice.model.productivity import results_by_byte, results_by_unit
 from sluice.model.reports import SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
+from sluice.model.unit_ranges import unite_all
 
 _WHO = {"spill": "rotation", "fetch": "rotation", "freeze": "freezing", "clean up": "freezing"}
 """By whom a site's decisions were made."""

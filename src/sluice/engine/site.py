@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.engine.blobs import BLOBS, LEVEL_WATERMARK, SITE_REPORT, SPLIT_REPORT, Blob, in_batches, message
-from sluice.engine.cleaning import UnitCleaning, due_units
+from sluice.engine.freezing import CLEANING, SiteFreezing
 from sluice.engine.site_input import unpack
 from sluice.engine.site_level import SiteLevel
 from sluice.engine.site_results import SiteResults
@@ -24,13 +24,14 @@ from sluice.engine.stopwatch import Stopwatch
 from sluice.engine.unit_stats import UnitStats
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock, SystemClock
-from sluice.model.epoch import Attempt, Frozen, Lagging, SiteShare, Times, slowest
-from sluice.model.ids import InputNumber, Level, Site, SiteKey, Unit
-from sluice.model.reports import LevelWatermark, PageEvent, SiteReport
-from sluice.model.state import Manifest, count_generations, unit_rows
+from sluice.model.epoch import Attempt, Lagging, SiteShare, Times, slowest
+from sluice.model.ids import InputNumber, Level, Site, SiteKey
+from sluice.model.reports import LevelWatermark, SiteReport
+from sluice.model.state import Manifest, unit_rows
 from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
 from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, subtract
 from sluice.state.durable import DurableSegments
+from sluice.state.inputs import Retention
 from sluice.state.local_files import LocalFiles
 from sluice.state.scheduling import Cohort, Limits, UnitSchedule
 from sluice.state.segment import merged_run
@@ -39,12 +40,6 @@ from sluice.state.storage import Storage
 from sluice.state.tiers import Tiers
 from sluice.state.transaction import SiteStore, StateBefore, Transaction
 from sluice.state.workspace import Workspace, executor
-
-CLEANING = 0.5
-"""Part of an epoch's time, where that is limited, for results that are missing."""
-CLEANING_SECONDS = 10.0
-"""How long a site looks for them in an epoch where time is not limited: what one has found is committed and cannot be
-lost any more, and everybody sees how far it has come."""
 
 
 def run_site(task: SiteTask, level: Level, site_key: SiteKey, blobs: pa.Table, clock: Clock | None = None) -> pa.Table:
@@ -67,9 +62,7 @@ class _SiteEpoch:
         self.probed = 0
         self.rows_in = dict.fromkeys(self.level.nodes, 0)
         self.by_unit = UnitStats(self.holdings.unit_numbers)
-        self.events: list[PageEvent] = []
-        self.frozen_now: Ranges = ()
-        self.cleaning_seconds = 0.0
+        self.freezing = SiteFreezing(task, self.level, self.share.frozen, self.by_unit, clock)
 
     def run(self, blobs: pa.Table) -> Iterator[Blob]:
         begun = self.clock.monotonic()
@@ -77,29 +70,27 @@ class _SiteEpoch:
             came = unpack(self.level, self.site_key, blobs)
         new, self.now = came.rows, came.newest(self.task.before.newest)
         cohorts = self._cohorts()
-        self.frozen = [cold for cold in self.share.frozen if cold.level == self.level.number]
-        self.frozen_since = slowest([cold.newest for cold in self.frozen]) if self.frozen else None
-        since = slowest([*(newest for _, newest in cohorts), *(cold.newest for cold in self.frozen)] or [self.now])
+        frozen_since = self.freezing.since
+        since = slowest([*(newest for _, newest in cohorts), *([frozen_since] if frozen_since else [])] or [self.now])
         with self.stopwatch.measure("open"):
             transaction = self._begin(since)
-        retention = self.level.retention(since, since, self.frozen_since)
-        cleaning = UnitCleaning(self.level, transaction, retention, self.clock)
-        yield from self._clean_up(cleaning)
+        cleaning = self.clock.monotonic()
+        yield from self._clean_up(transaction, self.level.retention(since, since, frozen_since))
+        cleaning = self.clock.monotonic() - cleaning
         for input_, run in new.items():
             places, rows = self.level.count(input_, run, self.held)
             self.by_unit.rows[places] += rows
-        schedule = self._schedule(cohorts, new, transaction)
+        schedule = self._schedule(cohorts, new, transaction, cleaning)
         for units, newest in schedule:
             yield from self._turn(units, newest, new, transaction)
         lagging = schedule.left()
         self._postpone(lagging, new, transaction)
         parts = self.results.close()
         with self.stopwatch.measure("durable"):
-            retention = self.level.retention(since, since if lagging else self.now, self.frozen_since)
-            freezing = self._freezing(transaction)
-            adapting = self.task.adapting
+            retention = self.level.retention(since, since if lagging else self.now, frozen_since)
+            freezing, adapting = self.freezing.choose(transaction), self.task.adapting
             manifest = transaction.commit(retention, adapting.leaving, adapting.allowance, freezing)
-        frozen = self._still_frozen(manifest, cohorts, lagging, cleaning)
+        frozen = self.freezing.frozen_after(manifest, cohorts, lagging, self.now)
         yield from came.passing
         if not self.level.is_last:
             behind = [*(newest for _, newest in lagging), *(cold.newest for cold in frozen if cold.missing)]
@@ -118,7 +109,7 @@ class _SiteEpoch:
             frozen=frozen,
             reached=self.now,
             queues=transaction.pages.queues(self.site, self.level.number),
-            page_events=(*transaction.pages.events, *self.events),
+            page_events=(*transaction.pages.events, *self.freezing.events),
             splits=came.splits if self.site == 0 and self.level.number == 0 else (),
             units=self._unit_columns(transaction, manifest),
             stats=self._stats(transaction, manifest, begun),
@@ -137,12 +128,15 @@ class _SiteEpoch:
         found.sort(key=lambda cohort: [-inf if t is None else t for t in cohort[1]])
         return [*found, (rest, self.task.before.reached_at(self.level.number))] if rest else found
 
-    def _schedule(self, cohorts: list[Cohort], new: dict[InputNumber, Run], transaction: Transaction) -> UnitSchedule:
+    def _schedule(
+        self, cohorts: list[Cohort], new: dict[InputNumber, Run], transaction: Transaction, spent: float
+    ) -> UnitSchedule:
+        """Whose turn it is, in the time that is left; some was `spent` on cleaning up."""
         adapting = self.task.adapting
         costs = adapting.costs[self.site] if adapting.costs else None
         share = None if adapting.seconds is None else adapting.seconds / self.plan.levels
         if share is not None:
-            share -= min(self.cleaning_seconds, CLEANING * share)
+            share -= min(spent, CLEANING * share)
         sizes = transaction.pending_bytes()
         for input_, run in new.items():
             places, count = self.level.count(input_, run, self.held)
@@ -219,78 +213,17 @@ class _SiteEpoch:
             self.by_unit.add_results(self.level.directory(node).unit_of(found[0]))
             yield from self.results.send(node, found)
 
-    def _clean_up(self, cleaning: UnitCleaning) -> Iterator[Blob]:
+    def _clean_up(self, transaction: Transaction, retention: Mapping[InputNumber, Retention]) -> Iterator[Blob]:
         """Finds results that are missing, of the units that it is time for."""
-        adapting = self.task.adapting
-        if not self.frozen:
-            return
-        due = due_units(self.level, self.frozen, self.task.before.reached_at(self.level.number))
-        due += cleaning.crowded_units()
-        if adapting.freezing is not None:
-            due += cleaning.units_with_room()
-        if not due and not adapting.clean_up:
-            return
-        here = set(numbers(self.holdings.freezable_units).tolist())
-        units = [unit for unit in dict.fromkeys((*due, *adapting.clean_up)) if unit in here]
-        limit = CLEANING_SECONDS if adapting.seconds is None else CLEANING * adapting.seconds
-        begun, started, before = self.clock.monotonic(), self.clock.process_time(), self.by_unit.work
-        results = cleaning.run(units, limit / self.plan.levels)
+        results = self.freezing.clean_up(transaction, retention)
         while True:
             with self.stopwatch.measure("kernel"):
                 found = next(results, None)
             if found is None:
-                break
+                return
             node, some = found
             self.by_unit.add_late_results(self.level.directory(node).unit_of(some[0]))
             yield from self.results.send(node, some)
-        self.by_unit.spend(self.clock.process_time() - started, before, np.array(units, dtype=np.int64))
-        self.cleaning_seconds = self.clock.monotonic() - begun
-        self.events += [PageEvent("clean up", unit, "its results were missing") for unit in cleaning.cleaned]
-
-    def _freezing(self, transaction: Transaction) -> Ranges:
-        """The units that are to begin anew: those that were named, and as many as it takes to stay within the limit."""
-        adapting = self.task.adapting
-        if not adapting.freeze and adapting.freezing is None:
-            return ()
-        leaving = ranges(sorted(adapting.leaving))  # they would arrive frozen where they were to stay active
-        held = numbers(subtract(self.holdings.freezable_units, leaving))
-        chosen = dict.fromkeys(set(held.tolist()).intersection(adapting.freeze), "asked for")
-        if adapting.freezing is not None and len(held):
-            sizes = transaction.active_bytes()
-            total, limit = sizes.sum(), transaction.limit
-            if total > limit:
-                assert adapting.yielded is not None, "sites that freeze are told what units have yielded"
-                yielded = adapting.yielded[held] + self.by_unit.results[held]
-                room = limit - (total - sizes[held].sum())
-                places = adapting.freezing.choose(sizes[held], yielded, room, self.task.number)
-                reason = f"{round(total):,} bytes of state, {limit:,} allowed; {adapting.freezing.order} first"
-                chosen |= dict.fromkeys(held[places].tolist(), reason)
-        self.events += [PageEvent("freeze", Unit(unit), why) for unit, why in sorted(chosen.items())]
-        self.frozen_now = ranges(sorted(chosen))
-        return self.frozen_now
-
-    def _still_frozen(
-        self, manifest: Manifest, cohorts: list[Cohort], lagging: list[Cohort], cleaning: UnitCleaning
-    ) -> tuple[Frozen, ...]:
-        """The units that have state in generations before the present one, by when what is missing of them begins."""
-        size = self.holdings.unit_numbers
-        generations = count_generations(manifest, size)
-        if not generations.any():
-            return ()
-        active = [r for r in manifest if r.is_active and r.segment.input in self.holdings.freezable]
-        missing = (generations > 1) | ((generations > 0) & (unit_rows(active, size) > 0))
-        cleaned = ranges(sorted(cleaning.cleaned))
-        known = [(subtract(cold.units, cleaned), cold.newest) for cold in self.frozen]
-        begun = [(intersect(units, cleaned), newest) for units, newest in cohorts]  # nothing was missing up to there
-        now: list[Cohort] = [*lagging, (self.held, self.now)]
-        found: dict[tuple[Times, bool], list[Unit]] = {}
-        for some, choices in ((True, [*known, *begun, *now]), (False, now)):
-            first = np.zeros(size, dtype=np.int64)
-            for number in reversed(range(len(choices))):  # the first cohort that has a unit counts
-                first[numbers(choices[number][0])] = number
-            for unit in np.flatnonzero((generations > 0) & (missing == some)).tolist():
-                found.setdefault((choices[first[unit]][1], some), []).append(Unit(unit))
-        return tuple(Frozen(self.level.number, ranges(sorted(units)), *key) for key, units in found.items())
 
     def _stats(self, transaction: Transaction, manifest: Manifest, begun: float) -> SiteStats:
         state = transaction.stats()
@@ -335,19 +268,12 @@ class _SiteEpoch:
         return UnitColumns(
             rows=self.by_unit.rows[held],
             results=(self.by_unit.results + self.by_unit.late_results)[held],
-            yielded=self._yielded()[held],
+            yielded=self.freezing.yielded()[held],
             pending=pending[held],
             memory=memory[held].astype(np.int64),
             disk=disk[held].astype(np.int64),
             seconds=self.by_unit.seconds[held].astype(np.float32),
         )
-
-    def _yielded(self) -> np.ndarray:
-        """The results by which units are ranked: of those that can be frozen, but not now."""
-        yielded = np.zeros(len(self.by_unit.results), dtype=np.float32)
-        ranked = numbers(subtract(self.holdings.freezable_units, self.frozen_now))
-        yielded[ranked] = self.by_unit.results[ranked]
-        return yielded
 
     def _begin(self, since: Times) -> Transaction:
         task, adapting = self.task, self.task.adapting
@@ -363,7 +289,7 @@ class _SiteEpoch:
         )
         before = StateBefore(
             tuple(run for run in self.share.manifest if run.segment.input in self.level.local),
-            self.level.retention(since, since, self.frozen_since),
+            self.level.retention(since, since, self.freezing.since),
             tuple(ref for ref in self.share.arriving if ref.input in self.level.local),
             next((q for q in self.share.queues if q.level == self.level.number), None),
         )
