@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -23,6 +24,7 @@ from oracle import batch_join, multiset, on_time, rounded
 from specs import SECOND, TIME, join, rows, self_join, stream
 from wandering import Wanderer
 
+from sluice.cli.inspection import inspect
 from sluice.engine import cleaning, freezing
 from sluice.kernels.hashing import hash_keys
 from sluice.model.actions import CleanUp, Freeze
@@ -423,4 +425,18 @@ def test_what_sites_and_units_yield(tmp_path):
     query.run([keyed(a, [], 2), keyed(b, [], 2)])
     (site_,) = query.epochs.record.stats.sites
     assert site_.results_per_unit == site_.productivity == 0
+    query.close()
+
+
+def test_only_state_that_can_be_frozen_is_ranked(tmp_path):
+    a, b = (source(name, delay=0) for name in "ab")
+    sums = a.join(b, on="k", within="unbounded").groupBy("a_v").window("1 minute").agg(n=("*", "count"))
+    query = DirectQuery(plan_of([sums.relation]), tmp_path, 1, PARTITIONS)
+    query.run([keyed(a.stream, range(40), 1), keyed(b.stream, range(40), 1)])
+    stats = query.epochs.record.stats
+    assert stats.units.memory[PARTITIONS:].sum() > 0  # of the group-by
+    assert stats.sites[0].productivity == pytest.approx(40 / stats.units.memory[:PARTITIONS].sum())
+    told = inspect(str(tmp_path / "checkpoint"))
+    (least,) = [line for line in told.splitlines() if "units that yield least" in line]
+    assert sorted(int(unit) for unit in re.findall(r"(\d+) \(", least)) == list(range(PARTITIONS))
     query.close()

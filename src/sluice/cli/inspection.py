@@ -7,8 +7,6 @@ from datetime import datetime, timezone
 from itertools import groupby
 from typing import Any
 
-import numpy as np
-
 from sluice.control.journal import Journal
 from sluice.dashboard.decision_text import DecisionSummary, summarize
 from sluice.dashboard.frozen_text import clean_up_text, frozen_text
@@ -17,6 +15,7 @@ from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Site
 from sluice.model.text import one_line
+from sluice.model.unit_ranges import numbers
 from sluice.state.storage import Storage
 
 _RANKED = 5  # units that are named at either end
@@ -105,8 +104,9 @@ def _yields(record: EpochRecord) -> list[str]:
     for site in record.stats.sites:
         rows.append((str(site.site), f"{site.results_per_unit:,.1f}", PRODUCTIVITY.text(site.productivity)))
     productivity = units.productivity
-    order = np.argsort(-productivity, kind="stable")
-    ranked = order[(units.memory + units.disk)[order] > 0].tolist()
+    joins = [d.range for d in record.routing.directories if units.yielded[slice(*d.range)].any()]
+    held = [unit for unit in numbers(tuple(joins)).tolist() if units.memory[unit] + units.disk[unit]]
+    ranked = sorted(held, key=lambda unit: -productivity[unit])
 
     def told(some: Sequence[int]) -> str:
         return ", ".join(f"{unit} ({PRODUCTIVITY.text(productivity[unit])})" for unit in some)

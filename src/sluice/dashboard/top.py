@@ -180,11 +180,11 @@ def _units(lately: Sequence[EpochRecord], units: Sequence[Unit], look: Look) -> 
     routing = last[0].routing
     fragments = [Column("fragment", [str(routing.fragment_of(unit)) for unit in units], spare=4)]
     productivity = last[0].stats.units.productivity
-    yields = [Column("productivity", [_productivity(p) for p in productivity[units]], spare=3)]
+    yields = [Column("productivity", [_productivity(p) for p in productivity[units]], spare=2)]
     put_away, missing = _frozen_bytes(last[0]), set(last[0].missing_units)
     frozen = [
         Column("frozen", [_bytes(n) for n in put_away[units]], _SIZE, spare=1),
-        Column("missing", ["results" if unit in missing else "-" for unit in units], spare=2),
+        Column("missing", ["results" if unit in missing else "-" for unit in units], spare=3),
     ]
     return table(
         [

@@ -17,7 +17,7 @@ from sluice.model.productivity import results_by_byte, results_by_unit
 from sluice.model.reports import SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
-from sluice.model.unit_ranges import unite_all
+from sluice.model.unit_ranges import numbers, unite_all
 
 _WHO = {"spill": "rotation", "fetch": "rotation", "freeze": "freezing", "clean up": "freezing"}
 """By whom a site's decisions were made."""
@@ -81,17 +81,21 @@ def _epoch_stats(
         spills=events.count("spill"),
         fetches=events.count("fetch"),
         streams=tuple(_stream_stats(s.name, [x for x in splits if x.stream == i]) for i, s in enumerate(plan.sources)),
-        sites=_site_stats(by_site, units, routing),
+        sites=_site_stats(plan, by_site, units, routing),
         units=units,
         seconds=EpochSeconds(reduce(TaskSeconds.plus, tasks, TaskSeconds()), job_seconds),
     )
 
 
-def _site_stats(by_site: Sequence[Sequence[SiteReport]], units: UnitColumns, routing: Routing) -> tuple[SiteStats, ...]:
-    """What each site said of its levels, together, and what its units yield."""
+def _site_stats(
+    plan: Plan, by_site: Sequence[Sequence[SiteReport]], units: UnitColumns, routing: Routing
+) -> tuple[SiteStats, ...]:
+    """What each site said of its levels, together, and what its units yield; by byte of their state those of joins
+    alone, as no others are ranked by it."""
     holders = np.array(routing.holders)
+    ranked = numbers(tuple(routing.directories[fragment].range for fragment in sorted(plan.freezable)))
     yielded, sizes = (
-        np.bincount(holders, weights=column, minlength=routing.sites)
+        np.bincount(holders[ranked], weights=column[ranked], minlength=routing.sites)
         for column in (units.yielded, units.memory + units.disk)
     )
     rates = results_by_unit(units.results, holders, routing.sites).tolist()
