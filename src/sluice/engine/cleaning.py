@@ -106,6 +106,7 @@ class UnitCleaning:
 
     def _clean(self, units: list[Unit]) -> Iterator[tuple[int, Results]]:
         """Finds all that these units miss, unless the time is over before."""
+        self._transaction.generations.read_together(ranges(units))
         left = self._parts(units)
         while len(left) > 1:
             if self._is_over():
