@@ -34,8 +34,8 @@ def active(bench: Bench) -> Outcome:
     )
     facts = {"rows": ROWS.says(files), "results": f"{runs[0].results:,}", "emulation": setup.says()}
     head = [
-        "contender", "results by then", "of all", "input by then", "units of site 0 elsewhere", "moves",
-        "frozen by the policy", "cleanup", "in memory / limit", "others",
+        "contender", "results by then", "of all", "input by then", "of all with all input",
+        "units of site 0 elsewhere", "moves", "frozen by the policy", "cleanup", "in memory / limit", "others",
     ]  # fmt: skip
     bars = []
     if len(runs) == 2:
@@ -53,6 +53,7 @@ def told(run: Run, compared: float) -> list[str]:
     output = late_results.output(run, compared)
     return [
         run.contender, f"{output:,}", f"{output / run.results:.0%}", f"{late_results.taken_in(run, compared):.0%}",
+        f"{late_results.found_with_input(run):.0%}",
         str(gone_from_first(run)), str(run.moves), str(asked_to_freeze(run)),
         f"{late_results.cleanup_seconds(run):.1f} s", f"{late_results.most_in_memory(run):.2f}", f"{run.others:.0%}",
     ]  # fmt: skip

@@ -43,8 +43,8 @@ def freeze(bench: Bench) -> Outcome:
         "DuckDB, all at once": f"{min(recomputed):.1f} s into Parquet, 2 threads, at the machine's own speed",
     }
     head = [
-        "contender", "results by then", "of all", "input by then", "all input after", "cleanup", "results it found",
-        "in memory / limit", "others",
+        "contender", "results by then", "of all", "input by then", "of all with all input",
+        "all input after", "cleanup", "results it found", "in memory / limit", "others",
     ]  # fmt: skip
     rows = [told(run, compared) for run in runs]
     bars = lazy_bars(by_name, compared, min(recomputed))
@@ -73,6 +73,7 @@ def told(run: Run, compared: float) -> list[str]:
     output = late_results.output(run, compared)
     return [
         run.contender, f"{output:,}", f"{output / run.results:.0%}", f"{late_results.taken_in(run, compared):.0%}",
+        f"{late_results.found_with_input(run):.0%}",
         f"{late_results.input_seconds(run):.0f} s", f"{late_results.cleanup_seconds(run):.1f} s",
         f"{late_results.cleaned_up(run):,}", f"{late_results.most_in_memory(run):.2f}", f"{run.others:.0%}",
     ]  # fmt: skip

@@ -52,6 +52,12 @@ def cleaned_up(run: Run) -> int:
     return sum(epoch.results for epoch in run.epochs if epoch.number > last_input(run).number)
 
 
+def found_with_input(run: Run) -> float:
+    """The part of all results that were there with the last input, however long that took: the machine's speed, and
+    who else uses it, is no part of it."""
+    return 1 - cleaned_up(run) / max(1, run.results)
+
+
 def state_bytes(run: Run) -> int:
     """The state of all sites when all input had been taken in, wherever it lay."""
     return last_input(run).durable

@@ -131,5 +131,6 @@ def test_what_was_found_by_when() -> None:
     assert [late_results.cleanup_seconds(run) for run in (fast, slow)] == [5.0, 0.5]
     assert [late_results.cleaned_up(run) for run in (fast, slow)] == [40, 0]
     assert late_results.state_bytes(fast) == 7
+    assert late_results.found_with_input(fast) == pytest.approx(3 / 43)
     assert [late_results.most_in_memory(run) for run in (slow, slow_held)] == [0.9, 1.2]
     assert late_results.over_time("so far", [fast], compared).lines["fast"] == [(0, 1), (1, 3), (5, 43)]
