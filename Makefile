@@ -26,7 +26,7 @@ bench: setup ## Sluice beside Spark's own join, Flink and DuckDB; ARGS="--help" 
 	@scripts/flink.sh $(ARGS)
 	@$(RUN) python -m benchmarks.run $(ARGS)
 
-bench-adapt: setup ## policies side by side while sites slow down, keys drift and memory shrinks; ARGS="--help"
+bench-adapt: setup ## policies side by side while sites slow down, keys drift and memory is short; ARGS="--help"
 	@$(RUN) python -m benchmarks.adapt $(ARGS)
 
 figures: setup ## the papers' experiments in the simulator, into figures/; half an hour, nearly all of it for Flux; fails if a claim is missed

@@ -20,10 +20,12 @@ from pathlib import Path
 
 from benchmarks import data, report
 from benchmarks.adapt import tell
-from benchmarks.adapt.bench import Bench
+from benchmarks.adapt.active import active
+from benchmarks.adapt.bench import Bench, NobodyTakesPart
 from benchmarks.adapt.cluster import cluster, keep_spark_inside
 from benchmarks.adapt.contention import contention
 from benchmarks.adapt.drift import drift
+from benchmarks.adapt.freeze import freeze
 from benchmarks.adapt.memory import memory
 from benchmarks.adapt.moving import moving
 from benchmarks.adapt.outcome import Outcome
@@ -43,11 +45,13 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], Outcome]]] = {
     "drift": (EIGHT_SITES, drift),
     "memory": (EIGHT_SITES, memory),
     "rotate": (EIGHT_SITES, rotate),
+    "active": (EIGHT_SITES, active),
     "quiet": (TWO_SITES, quiet),
     "moving": (TWO_SITES, moving),
     "contention": (TWO_SITES, contention),
+    "freeze": (TWO_SITES, freeze),
 }
-POLICIES = ("static", "hybrid")
+POLICIES = ("static", "hybrid", "lazy-disk", "active-disk")
 
 
 def arguments() -> argparse.Namespace:
@@ -82,6 +86,9 @@ def run(args: argparse.Namespace, out: Path, work: Path) -> list[str]:
                 except Inexact as problem:
                     wrong.append(f"{name}: {problem}")
                     print(f"\n{name}: INEXACT: {problem}", flush=True)
+                    continue
+                except NobodyTakesPart as reason:
+                    print(f"\n{name} is left out: {reason}", flush=True)
                     continue
                 tell.outcome(found)
                 tell.keep(found, head, out)

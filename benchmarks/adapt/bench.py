@@ -18,6 +18,10 @@ EPOCH_ROWS = 160_000
 EVEN = Rows("even", files=40, rows=EPOCH_ROWS // 2, keys=200_000)
 
 
+class NobodyTakesPart(Exception):
+    """A scenario of which no contender's policy was asked for."""
+
+
 @dataclass(frozen=True)
 class Bench:
     """One call of the benchmark."""
@@ -41,7 +45,10 @@ class Bench:
 
     def contenders(self, *all_: Contender) -> list[Contender]:
         """Those whose policy was asked for."""
-        return [c for c in all_ if c.policy in self.policies]
+        chosen = [c for c in all_ if c.policy in self.policies]
+        if not chosen:
+            raise NobodyTakesPart(f"it compares {', '.join(sorted({c.policy for c in all_}))}")
+        return chosen
 
     def epochs(self, wanted: int) -> int:
         """Fewer of them for a quick look, which shows that it runs and little else."""

@@ -30,6 +30,9 @@ class Epoch:
     spills: int = 0
     fetches: int = 0
     on_disk: int = 0  # units
+    late: int = 0  # of the results, those that cleaning up found
+    frozen: int = 0  # units of which results are missing
+    durable: int = 0  # bytes of state, wherever they lie
 
     @property
     def rate(self) -> float:
@@ -53,6 +56,9 @@ class Epoch:
             spills=stats.spills,
             fetches=stats.fetches,
             on_disk=sum(site.spilled_units for site in sites),
+            late=sum(site.late_results for site in sites),
+            frozen=len(record.missing_units),
+            durable=sum(site.durable_bytes for site in sites),
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from benchmarks.adapt.rows import STREAMS, linked
+from benchmarks.adapt.rows import linked
 
 
 class Feeder:
@@ -17,16 +17,16 @@ class Feeder:
     `arrived` has the times at which they were due: a feeder that is late itself makes no result look early.
     """
 
-    def __init__(self, home: Path, target: Path, first: int, last: int, every: float) -> None:
-        self.home, self.target, self.every = home, target, every
+    def __init__(self, streams: str, home: Path, target: Path, first: int, last: int, every: float) -> None:
+        self.streams, self.home, self.target, self.every = streams, home, target, every
         self.first, self.last, self.there = first, last, first
         self.arrived: dict[int, float] = {}
-        self._of_a_file = sum(pq.read_metadata(home / s / "0000.parquet").num_rows for s in STREAMS)
+        self._of_a_file = sum(pq.read_metadata(home / s / "0000.parquet").num_rows for s in streams)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._feed, name="feeder", daemon=True)
 
     def rows(self) -> int:
-        """Rows that have arrived so far, of both streams."""
+        """Rows that have arrived so far, of all streams."""
         return self.there * self._of_a_file
 
     @property
@@ -49,5 +49,5 @@ class Feeder:
             if self._ended.wait(max(0.0, due - time.time())):
                 return
             self.arrived[number] = due
-            linked(self.home, self.target, number, number + 1)
+            linked(self.streams, self.home, self.target, number, number + 1)
             self.there = number + 1

@@ -1,4 +1,4 @@
-"""The rows of a scenario, made once: two streams of Parquet files, one file of each an epoch.
+"""The rows of a scenario, made once: streams of Parquet files, one file of each an epoch.
 
 A row's id tells the file it came in, so that every result tells when its newest row arrived.
 """
@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,6 @@ from benchmarks.workloads import FIRST_EVENT
 from sluice.kernels.hashing import hash_keys
 from sluice.model.directory import Directory
 
-STREAMS = "AB"
 SECOND = 1_000_000
 
 
@@ -47,20 +47,47 @@ class Hot:
 
 
 @dataclass(frozen=True)
+class JoinRates:
+    """How often keys recur, by unit, as the lazy-disk paper has it: all units get equally many rows, and of two units
+    the one with twice the rate has half of the keys."""
+
+    of: int  # units
+    cycle: tuple[int, ...]  # the rates of units 0, 1, ..., and over again
+
+    @property
+    def by_unit(self) -> np.ndarray:
+        return np.resize(self.cycle, self.of)
+
+    def says(self) -> str:
+        rates, units = np.unique(self.by_unit, return_counts=True)
+        each = (f"{rate} in {count}" for rate, count in zip(rates[::-1].tolist(), units[::-1].tolist(), strict=True))
+        return f"join rates of {', '.join(each)} of the {self.of} units"
+
+
+@dataclass(frozen=True)
 class Rows:
-    """Two streams of files with `rows` rows each, joined on `key` within `within` seconds of event time."""
+    """Streams of files with `rows` rows each, joined on `key` within `within` seconds of event time; None is for good.
+
+    With join rates, there are as many `keys` as there would be if all rates were 1.
+    """
 
     name: str
     files: int
     rows: int
     keys: int
     seconds: int = 5  # of event time in a file
-    within: int = 10
+    within: int | None = 10
     wide: int = 0  # bytes of payload a row, for state that has a size
     hot: Hot | None = None
+    streams: str = "AB"  # a letter each
+    rates: JoinRates | None = None
 
-    def says(self) -> str:
-        text = f"2 streams x {self.files} files x {self.rows:,} rows, {self.keys:,} keys, within {self.within} s"
+    def says(self, files: int | None = None) -> str:
+        within = "without a window" if self.within is None else f"within {self.within} s"
+        streams = f"{len(self.streams)} streams x {files or self.files} files x {self.rows:,} rows"
+        text = f"{streams}, {self.keys:,} keys, {within}"
+        if self.rates:
+            text = f"{streams}, {within}; {self.rates.says()}, where a rate of 1 is {self.keys:,} keys in all units"
         if self.hot:
             part = self.hot.units / self.hot.of
             text += (
@@ -73,17 +100,17 @@ class Rows:
 def prepared(rows: Rows, cache: Path) -> Path:
     """Directory with `A/<number>.parquet` and `B/<number>.parquet`, made if it is not there yet."""
     home = cache / f"adapt-{rows.name}-{rows.files}x{rows.rows}"
-    about = home / "rows.json"
-    if about.exists() and json.loads(about.read_text()) == asdict(rows):
+    about, described = home / "rows.json", json.dumps(asdict(rows))
+    if about.exists() and about.read_text() == described:
         return home
     shutil.rmtree(home, ignore_errors=True)
-    for stream in range(len(STREAMS)):
-        (home / STREAMS[stream]).mkdir(parents=True)
+    for stream, name in enumerate(rows.streams):
+        (home / name).mkdir(parents=True)
         for number in range(rows.files):
-            path = home / STREAMS[stream] / f"{number:04d}.parquet"
+            path = home / name / f"{number:04d}.parquet"
             pq.write_table(table(rows, stream, number), path)
             os.utime(path, (FIRST_ARRIVAL + number,) * 2)
-    about.write_text(json.dumps(asdict(rows)))
+    about.write_text(described)
     return home
 
 
@@ -102,16 +129,37 @@ def table(rows: Rows, stream: int, number: int) -> pa.Table:
 
 
 def keys(rows: Rows, rng: np.random.Generator, number: int) -> np.ndarray:
+    if rows.rates is not None:
+        return keys_at_rates(rows.keys, rows.rates, rows.rows, rng)
     drawn = rng.integers(0, rows.keys, rows.rows)
     if rows.hot is None:
         return drawn
-    all_ = np.arange(rows.keys)
-    hot = all_[rows.hot.holds(Directory(rows.hot.of).unit_of(hash_keys([pa.array(all_)])), number)]
+    all_, units = units_of_keys(rows.keys, rows.hot.of)
+    hot = all_[rows.hot.holds(units, number)]
     return np.where(rng.random(rows.rows) < rows.hot.share, rng.choice(hot, rows.rows), drawn)
 
 
-def linked(home: Path, target: Path, first: int, last: int) -> None:
-    """Have files of both streams arrive in a directory, each at once and whole."""
+def keys_at_rates(count: int, rates: JoinRates, rows: int, rng: np.random.Generator) -> np.ndarray:
+    """Keys for so many rows: of every unit the first ones, as many as its rate leaves, each as often as the other."""
+    all_, units = units_of_keys(count, rates.of)
+    by_unit = all_[np.argsort(units, kind="stable")]
+    there = np.bincount(units, minlength=rates.of)
+    left = np.maximum(1, there // rates.by_unit)
+    unit = rng.integers(0, rates.of, rows)
+    return by_unit[(np.cumsum(there) - there)[unit] + (rng.random(rows) * left[unit]).astype(np.int64)]
+
+
+@lru_cache(maxsize=1)
+def units_of_keys(count: int, units: int) -> tuple[np.ndarray, np.ndarray]:
+    """The keys 0, 1, ... and the unit of each."""
+    all_ = np.arange(count)
+    return all_, Directory(units).unit_of(hash_keys([pa.array(all_)]))
+
+
+def linked(streams: str, home: Path, target: Path, first: int, last: int) -> None:
+    """Have files of all streams arrive in a directory, each at once and whole."""
+    for stream in streams:
+        (target / stream).mkdir(parents=True, exist_ok=True)
     for number in range(first, last):
-        for stream in STREAMS:
+        for stream in streams:
             os.link(home / stream / f"{number:04d}.parquet", target / stream / f"{number:04d}.parquet")

@@ -15,11 +15,12 @@ from benchmarks.adapt import exact, resident
 from benchmarks.adapt.epochs import Epoch, Watch
 from benchmarks.adapt.feeder import Feeder
 from benchmarks.adapt.load import others
-from benchmarks.adapt.rows import STREAMS, Rows, linked, prepared
+from benchmarks.adapt.rows import Rows, linked, prepared
 from benchmarks.adapt.turns import Turns
 from benchmarks.session import scratch
 from sluice import Flow
-from sluice.experiments import slowDown
+from sluice.experiments import slowDisk, slowDown
+from sluice.model.durations import size_in_bytes
 
 PERIOD = 0.05  # seconds between two looks at the journal
 COLLECT = "2 seconds"
@@ -35,11 +36,12 @@ class Inexact(Exception):
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to run the query: under a policy, with options of the writer."""
+    """A way to run the query: under a policy with its settings, and with options of the writer."""
 
     name: str
     policy: str
     options: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 STATIC, HYBRID = Contender("static", "static"), Contender("hybrid", "hybrid")
@@ -58,6 +60,7 @@ class Run:
     given: tuple[tuple[int, int, int], ...] = ()  # (file, epoch, results), see exact.by_file
     arrived: Mapping[int, float] = field(default_factory=dict)
     resident: tuple[tuple[float, tuple[int, ...]], ...] = ()  # see resident.py
+    ended: float = 0.0  # when the query was over
 
     def committed(self) -> dict[int, float]:
         return {epoch.number: epoch.committed for epoch in self.epochs}
@@ -68,17 +71,23 @@ class Run:
 
 @dataclass(frozen=True)
 class Setup:
-    """How every run of a scenario is set up: sites, units, and the time that a row takes at each site."""
+    """How every run of a scenario is set up: sites, units, and what is emulated."""
 
     sites: int
     units: int
     service: float = 0.0  # emulated seconds a row; 0 is the machine's own speed
     options: Mapping[str, str] = field(default_factory=dict)
     files_at_once: int = 1
+    disk: str | None = None  # emulated bytes a second of each site's disk; None is the machine's own speed
 
     def says(self) -> str:
-        how = f"every row takes {self.service * 1e6:.0f} µs at its site, emulated by sleeping"
-        return f"{self.sites} sites, {self.units} units; " + (how if self.service else "real processor time only")
+        how = []
+        if self.service:
+            how.append(f"every row takes {self.service * 1e6:.0f} µs at its site, emulated by sleeping")
+        if self.disk:
+            rate = size_in_bytes(self.disk, "disk") / 2**20
+            how.append(f"every site's disk reads and writes {rate:.0f} MiB/s, emulated by sleeping")
+        return f"{self.sites} sites, {self.units} units; {'; '.join(how) or 'real processor time only'}"
 
 
 @dataclass(frozen=True)
@@ -102,10 +111,8 @@ class Stage:
         seconds."""
         home, files = prepared(rows, self.cache), files or rows.files
         with scratch(self.work) as here:
-            for stream in STREAMS:
-                (here / "in" / stream).mkdir(parents=True)
-            linked(home, here / "in", 0, feed[0] if feed else files)
-            feeder = Feeder(home, here / "in", feed[0], files, feed[1]) if feed else None
+            linked(rows.streams, home, here / "in", 0, feed[0] if feed else files)
+            feeder = Feeder(rows.streams, home, here / "in", feed[0], files, feed[1]) if feed else None
             before = others()
             with resident.sampled(setup.sites) as memory:
                 run = self._watched(contender, rows, setup, here, memory, steps or {}, feeder)
@@ -121,7 +128,15 @@ class Stage:
                 tuple(exact.by_file(rows, here / "out")),
                 feeder.arrived if feeder else {},
                 tuple(memory.samples),
+                run.ended,
             )
+
+    def recompute(self, rows: Rows, files: int) -> float:
+        """The seconds that DuckDB takes to join the first so many files at once."""
+        home = prepared(rows, self.cache)
+        with scratch(self.work) as here:
+            linked(rows.streams, home, here / "in", 0, files)
+            return exact.recompute(rows, here / "in", here / "out.parquet")
 
     def _watched(
         self,
@@ -137,6 +152,8 @@ class Stage:
         try:
             for site in range(setup.sites if setup.service else 0):
                 slowDown(query, site, f"{setup.service * 1e6} microseconds")
+            if setup.disk:
+                slowDisk(query, setup.disk)
             watched = _Watched(Watch(here / "ck", time.time()), steps, query)
             watched.until_over(feeder)
             return watched
@@ -153,9 +170,7 @@ class Stage:
         with scratch(self.work) as here, scratch(resident.SHARED) as memory:
             places = [here / contender.name for contender in contenders]
             for place in places:
-                for stream in STREAMS:
-                    (place / "in" / stream).mkdir(parents=True)
-                linked(home, place / "in", 0, files)
+                linked(rows.streams, home, place / "in", 0, files)
             before = others()
             queries: list[Any] = []
             try:
@@ -182,7 +197,7 @@ class Stage:
 
     def _check(self, contender: Contender, rows: Rows, here: Path) -> int:
         """See that the results are DuckDB's; how many there are."""
-        wanted, got = exact.expected(rows, here / "in"), exact.found(here / "out")
+        wanted, got = exact.expected(rows, here / "in"), exact.found(rows, here / "out")
         if got != wanted:
             raise Inexact(f"{contender.name} on {rows.name}: {got} is not DuckDB's {wanted}")
         return got.results
@@ -198,20 +213,22 @@ class Stage:
         turn: Callable[..., None] | None = None,
     ) -> Any:
         flow = Flow(self.spark, name=rows.name)
-        a, b = (
+        streams = [
             flow.readFiles(s, str(here / "in" / s), eventTime="ts", maxFilesPerTrigger=setup.files_at_once)
-            for s in STREAMS
-        )
-        pairs = a.join(b, on="key", within=f"{rows.within} seconds")
-        writer = pairs.writeStream.format("parquet")
+            for s in rows.streams
+        ]
+        within = "unbounded" if rows.within is None else f"{rows.within} seconds"
+        joined = flow.join(streams, on="key", within=within)
+        writer = joined.writeStream.format("parquet")
         writer = writer.option("path", str(here / "out")).option("checkpointLocation", str(here / "ck"))
         writer = writer.options(memoryDir=str(memory), diskDir=str(here / "disk"))
         writer = writer.options(sites=setup.sites, partitions=setup.units)
-        writer = writer.options(**{**setup.options, **contender.options}).policy(contender.policy, collect=COLLECT)
+        writer = writer.options(**{**setup.options, **contender.options})
+        writer = writer.policy(contender.policy, collect=COLLECT, **contender.settings)
         writer = writer.trigger(availableNow=True) if to_the_end else writer.trigger(processingTime="0 seconds")
         if turn is None:
             return writer.start()
-        return flow.start(writer, pairs.filter("A_id < 0").writeStream.foreachBatch(turn))
+        return flow.start(writer, joined.filter("A_id < 0").writeStream.foreachBatch(turn))
 
 
 @dataclass
@@ -222,6 +239,7 @@ class _Watched:
     steps: Mapping[int, Step]
     query: Any
     epochs: list[Epoch] = field(default_factory=list)
+    ended: float = 0.0
 
     @property
     def decisions(self) -> list[dict[str, Any]]:
@@ -240,6 +258,7 @@ class _Watched:
             self.query.awaitTermination()
         elif self.query.exception():
             raise self.query.exception()
+        self.ended = time.time()
         self._look()
 
     def _look(self) -> None:

@@ -20,7 +20,8 @@ def opening(head: dict[str, dict[str, str]]) -> None:
         report.facts(title, values)
     print(
         "Sites are real executors' slots. Where 'emulation' says so, a site sleeps for every row, so that eight sites "
-        "can be compared on fewer cores: rows/s are then of the emulated sites, not of this machine."
+        "can be compared on fewer cores: rows/s are then of the emulated sites, not of this machine. A disk may be "
+        "emulated too: this machine's own is behind a page cache."
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sluice.model.durations import seconds
+from sluice.model.durations import seconds, size_in_bytes
+from sluice.model.errors import FlowError
 
 if TYPE_CHECKING:
     from sluice.api.query import Query
 
-__all__ = ["slowDown"]
+__all__ = ["slowDisk", "slowDown"]
 
 
 def slowDown(query: Query, site: int, perRow: str) -> None:
@@ -19,4 +20,20 @@ def slowDown(query: Query, site: int, perRow: str) -> None:
 
         slowDown(query, 2, "45 microseconds")
     """
-    query._running.settings.row_delay[query._site(site)] = seconds(perRow, "perRow")
+    query._running.settings.emulation.row_delay[query._site(site)] = seconds(perRow, "perRow")
+
+
+def slowDisk(query: Query, perSecond: str | int | None) -> None:
+    """Have every site of a running query read and write so many bytes a second, from the next epoch on.
+
+    It is about state on the local disk, state that is frozen, and all state that is read from the checkpoint. Sites
+    sleep, each as if it had a disk of its own, without a cache in front of it. None ends it.
+
+        slowDisk(query, "50m")
+    """
+    rate = None if perSecond is None else size_in_bytes(perSecond, "perSecond")
+    if rate == 0:
+        raise FlowError("a disk of 0 bytes a second would take for ever; None ends the emulation")
+    if (over := query._over()) is not None:
+        raise FlowError(over)
+    query._running.settings.emulation.disk_delay = 0.0 if rate is None else 1 / rate

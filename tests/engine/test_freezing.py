@@ -32,8 +32,11 @@ from sluice.model.directory import Directory
 from sluice.model.durations import LONGEST
 from sluice.model.join import JoinSpec
 from sluice.model.plan import plan_of
+from sluice.model.state import RunRef
 from sluice.model.stream import Stream
 from sluice.policies.freezing import ORDERS, Freezing
+from sluice.state import segment
+from sluice.state.durable import DurableSegments
 
 PARTITIONS = 4
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -439,4 +442,27 @@ def test_only_state_that_can_be_frozen_is_ranked(tmp_path):
     told = inspect(str(tmp_path / "checkpoint"))
     (least,) = [line for line in told.splitlines() if "units that yield least" in line]
     assert sorted(int(unit) for unit in re.findall(r"(\d+) \(", least)) == list(range(PARTITIONS))
+
+
+def test_cleaning_up_reads_every_block_once(tmp_path, monkeypatch):
+    """Units that are frozen at different times have other generations in the same blocks."""
+    a, b = stream("a"), stream("b")
+    monkeypatch.setattr(segment, "BLOCK_BYTES", 3000)  # some units each
+    query, rng = DirectQuery(join([a, b], LONGEST), tmp_path, 1, 32), np.random.default_rng(1)
+    for epoch in range(9):
+        for unit in np.flatnonzero(rng.random(32) < 0.7).tolist() if epoch else ():
+            query.epochs.settings.controller.ask(Freeze(unit, "to see"))
+        query.run([keyed(a, range(400), epoch), keyed(b, range(400), epoch)])
+    query.epochs.settings.controller.memory.set(0, 0)  # nothing is brought back
+    read: Counter[tuple[str, int]] = Counter()
+    fetch = DurableSegments.fetch
+
+    def counted(durable: DurableSegments, run: RunRef) -> list[tuple[int, pa.Buffer]]:
+        read.update((run.segment.id, block.offset) for block in run.blocks)
+        return fetch(durable, run)
+
+    monkeypatch.setattr(DurableSegments, "fetch", counted)
+    query.drain()
+    assert len(read) > 10 and set(read.values()) == {1}
+    assert query.results().num_rows == 9 * 9 * 400
     query.close()

@@ -13,7 +13,7 @@ from arrivals import arrive
 from trade_sums import EPOCHS, TRADES, assert_exact, sums
 
 from sluice import FlowError
-from sluice.experiments import slowDown
+from sluice.experiments import slowDisk, slowDown
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 
@@ -56,6 +56,12 @@ def test_a_unit_moved_by_hand_is_where_it_was_sent(spark: Any, tmp_path: Path) -
         query.setSiteMemory(1, "much")
     with pytest.raises(FlowError, match="a site is given by its number, not by None"):
         slowDown(query, None, "1 second")
+    with pytest.raises(FlowError, match="perSecond is not a size: 'slow'"):
+        slowDisk(query, "slow")
+    with pytest.raises(FlowError, match="a disk of 0 bytes a second would take for ever"):
+        slowDisk(query, 0)
+    slowDisk(query, "50m")
+    slowDisk(query, None)
     query.move(unit=np.int64(2), site=1)
     for table in TRADES[3:]:
         arrive(tmp_path / "trades", table)
@@ -67,6 +73,7 @@ def test_a_unit_moved_by_hand_is_where_it_was_sent(spark: Any, tmp_path: Path) -
         lambda: query.move(2, 0),
         lambda: query.setSiteMemory(0, "1m"),
         lambda: slowDown(query, 0, "1 second"),
+        lambda: slowDisk(query, "50m"),
     ):
         with pytest.raises(FlowError, match="the query has ended"):
             late()

@@ -120,6 +120,7 @@ class UnitCleaning:
 
     def _clean(self, units: list[Unit]) -> Iterator[tuple[int, Results]]:
         """Finds all that these units miss, unless the time is over before."""
+        self._transaction.generations.read_together(ranges(units))
         left = self._parts(units)
         while len(left) > 1:
             if self._is_over():
@@ -155,12 +156,13 @@ class UnitCleaning:
         return part.rows
 
     def _rows(self, generations: Mapping[Unit, int]) -> Rows:
-        """The rows of one generation of each of some units."""
+        """The rows of one generation of each of some units, as one run an input: units that were frozen at different
+        times have theirs in many, and each would be probed by itself."""
         found: Rows = {input_: [] for input_ in self._transaction.holdings.freezable}
         for generation, units in _by_generation(generations).items():
             for input_, pieces in found.items():
                 pieces += self._transaction.generations.read(input_, units, generation)
-        return found
+        return {input_: _as_one(pieces) for input_, pieces in found.items()}
 
     def _between(self, older: Rows, newer: Rows) -> Iterator[tuple[int, Results]]:
         """A step: what has rows of both."""
@@ -180,8 +182,7 @@ class UnitCleaning:
             self._frozen[unit].remove(number)
         older.bytes += newer.bytes
         for input_, pieces in newer.rows.items():
-            both = [*older.rows[input_], *pieces]
-            older.rows[input_] = [merged_run(both, None)] if len(both) > 1 else both
+            older.rows[input_] = _as_one([*older.rows[input_], *pieces])
 
     def _settle(self, units: list[Unit], rows: Rows) -> None:
         """Units of which nothing is missing are in memory again if there is room, or one frozen generation."""
@@ -204,6 +205,10 @@ class UnitCleaning:
         self._active_bytes[unit] += self._frozen_bytes[unit]
         self._frozen_bytes[unit] = 0
         return True
+
+
+def _as_one(pieces: list[Run]) -> list[Run]:
+    return [merged_run(pieces, None)] if len(pieces) > 1 else pieces
 
 
 def _by_generation(generations: Mapping[Unit, int]) -> dict[int, Ranges]:

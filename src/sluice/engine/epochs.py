@@ -49,6 +49,16 @@ TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
 
 
+@dataclass
+class Emulation:
+    """Machines made slow on purpose while a query runs, for experiments: see `sluice.experiments`."""
+
+    row_delay: dict[Site, float] = field(default_factory=dict)
+    """Seconds that a row takes longer at a site."""
+    disk_delay: float = 0.0
+    """Seconds that a byte takes longer from and to the disk of any site."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """How a query runs, apart from what it computes."""
@@ -68,8 +78,7 @@ class Settings:
     """How sites free memory by freezing units; None if they do not."""
     follow: bool = False
     """Whether the number of sites follows the executors' cores; `sites` is what there is at the start."""
-    row_delay: dict[Site, float] = field(default_factory=dict)
-    """Seconds that a row takes longer at a site, while the query runs: for experiments with slow machines."""
+    emulation: Emulation = field(default_factory=Emulation)
 
 
 class Epochs:
@@ -300,7 +309,7 @@ class Epochs:
         return yielded_before(before, self.settings.freezing.fading if self.settings.freezing else 1.0)
 
     def _adapting(self, before: EpochRecord, step: NextEpoch) -> SiteDirectives:
-        settings, sites = self.settings, before.routing.sites
+        settings, sites, emulation = self.settings, before.routing.sites, self.settings.emulation
         costs = [site.busy_seconds / site.rows_done if site.rows_done else None for site in before.stats.sites]
         return SiteDirectives(
             limits=settings.controller.memory.limits(sites),
@@ -314,7 +323,8 @@ class Epochs:
             yielded=self._yielded(before) if settings.freezing else None,
             leaving=step.leaving,
             allowance=step.allowance,
-            row_delay=tuple(settings.row_delay.get(Site(i), 0.0) for i in range(sites)) if settings.row_delay else (),
+            row_delay=tuple(emulation.row_delay.get(Site(i), 0.0) for i in range(sites)) if emulation.row_delay else (),
+            disk_delay=emulation.disk_delay,
         )
 
 

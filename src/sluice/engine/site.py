@@ -30,6 +30,7 @@ from sluice.model.reports import LevelWatermark, SiteReport
 from sluice.model.state import Manifest, unit_rows
 from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
 from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, subtract
+from sluice.state.disk_speed import DiskSpeed
 from sluice.state.durable import DurableSegments
 from sluice.state.inputs import Retention
 from sluice.state.local_files import LocalFiles
@@ -278,12 +279,16 @@ class _SiteEpoch:
     def _begin(self, since: Times) -> Transaction:
         task, adapting = self.task, self.task.adapting
         roots = Workspace(task.places, task.query, task.run).open()
-        memory, disk = (LocalFiles(f"{root}/site-{self.site:04d}-{self.level.number}") for root in roots)
+        speed = DiskSpeed(self.clock, adapting.disk_delay)
+        memory, disk = (
+            LocalFiles(f"{root}/site-{self.site:04d}-{self.level.number}", speed=of)
+            for root, of in zip(roots, (None, speed), strict=True)
+        )
         limit = adapting.limits[self.site] // self.plan.levels
         store = SiteStore(
             self.holdings,
             Tiers(memory, disk, limit),
-            DurableSegments(Storage(task.checkpoint), self.clock),
+            DurableSegments(Storage(task.checkpoint), self.clock, speed),
             self.clock,
             paging=adapting.spill == "unit" and adapting.freezing is None,
         )

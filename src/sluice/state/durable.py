@@ -10,6 +10,7 @@ from sluice.model.checksum import checksum
 from sluice.model.clock import Clock
 from sluice.model.errors import StorageError
 from sluice.model.state import PlacedBlock, RunRef
+from sluice.state.disk_speed import DiskSpeed
 from sluice.state.storage import Storage
 
 STATE = "state"
@@ -19,16 +20,24 @@ NEARBY = 1 << 20
 
 
 class DurableSegments:
-    """The segments of a checkpoint, as one site reads and writes them; it counts what it reads."""
+    """The segments of a checkpoint, as one site reads and writes them; it counts what it reads.
 
-    def __init__(self, storage: Storage, clock: Clock) -> None:
+    A disk that is slow on purpose has a `speed`. New state is written at the store's own, whatever becomes of it later.
+    """
+
+    def __init__(self, storage: Storage, clock: Clock, speed: DiskSpeed | None = None) -> None:
         self._storage, self._clock = storage, clock
+        self._speed = speed or DiskSpeed(clock)
         self.fetched_bytes = 0
         self.fetch_seconds = 0.0
 
     def write(self, file: str, pieces: Sequence[pa.Buffer]) -> None:
         """Write an epoch's new segments, all in one file."""
         self._storage.write(file, pieces)
+
+    def write_frozen(self, file: str, pieces: Sequence[pa.Buffer]) -> None:
+        """Write the segments that an epoch freezes: it is what would go to a disk of the site's own, and as slowly."""
+        self._speed.spend(self._storage.write(file, pieces))
 
     def fetch(self, run: RunRef) -> list[tuple[int, pa.Buffer]]:
         """The blocks of a segment in which a run has something: their rows and bytes."""
@@ -39,6 +48,7 @@ class DurableSegments:
             length = last.offset + last.length - first.offset
             read = self._storage.read(ref.file, ref.offset + first.offset, length)
             self.fetched_bytes += length
+            self._speed.spend(length)
             for block in blocks:
                 data = read.slice(block.offset - first.offset, block.length)
                 if checksum(data) != block.checksum:

@@ -7,13 +7,14 @@ time, after the results between them have been found (`operators/protocol.py`: `
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from sluice.kernels.probe import Run
 from sluice.model.ids import InputNumber, Unit
 from sluice.model.state import ALL_HASHES, HashRange, PlacedBlock, RunRef, unit_bytes
-from sluice.model.unit_ranges import Ranges, numbers, ranges
+from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, unite
 from sluice.state.compaction import Merge, choose_merges, choose_rewrites
 from sluice.state.epoch_runs import EpochRuns
 from sluice.state.inputs import Retention
@@ -33,7 +34,9 @@ class Generations:
     def __init__(self, runs: EpochRuns, open_runs: OpenRuns, reader: SegmentReader, writer: SegmentWriter) -> None:
         self._runs, self._open_runs, self._reader, self._writer = runs, open_runs, reader, writer
         self._holdings, self._tiers = reader.holdings, reader.tiers
-        self._fetched: dict[str, tuple[list[PlacedBlock], Run]] = {}
+        self._together: dict[str, Ranges] = {}
+        """The units that are to be read together, of each segment."""
+        self._fetched: dict[str, tuple[set[PlacedBlock], Run]] = {}
         """The blocks of each segment that were read last: neighbouring units lie in the same ones."""
 
     def of_units(self) -> dict[Unit, list[int]]:
@@ -57,6 +60,15 @@ class Generations:
             return [part for run in runs for part in self._open_runs.open(run)]
         directory = self._holdings.directories[input_]
         return [part for run in runs if run.rows for part in parts(self._fetch(run), run.units, directory)]
+
+    def read_together(self, units: Ranges) -> None:
+        """Frozen generations of these units are read next, all of them: a block is read once, for whichever units and
+        generations have rows in it."""
+        self._fetched, self._together = {}, {}
+        for run in self._runs.frozen:
+            segment, own = run.segment.id, intersect(run.units, units)
+            if own:
+                self._together[segment] = unite(self._together.get(segment, ()), own)
 
     def unite(self, units: Ranges, older: int, newer: int) -> None:
         """Two frozen generations of some units are one from now on."""
@@ -93,6 +105,7 @@ class Generations:
 
     def merge(self, retention: Mapping[InputNumber, Retention]) -> None:
         """Keep frozen runs few, and their files in use: one merge an epoch of runs of one input and generation."""
+        self._together = {}
         for input_ in self._holdings.freezable:
             by_generation: dict[int, list[RunRef]] = {}
             for run in self._runs.frozen:
@@ -147,11 +160,12 @@ class Generations:
         return tuple((number, ranges(some)) for number, some in sorted(found.items()))
 
     def _fetch(self, run: RunRef) -> Run:
-        """The blocks in which a run has rows."""
-        blocks = run.blocks
-        known = self._fetched.get(run.segment.id)
-        if known is None or known[0] != blocks:
-            known = self._fetched[run.segment.id] = blocks, joined_run(self._reader.fetch(run))
+        """The blocks in which a run has rows, and perhaps others."""
+        segment = run.segment.id
+        known = self._fetched.get(segment)
+        if known is None or not known[0].issuperset(run.blocks):
+            wider = replace(run, units=unite(run.units, self._together.get(segment, ())))
+            known = self._fetched[segment] = set(wider.blocks), joined_run(self._reader.fetch(wider))
         return known[1]
 
     def _shrink(self, run: RunRef) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from sluice.model.checksum import checksum
+from sluice.state.disk_speed import DiskSpeed
 from sluice.state.private import opened, private_directory
 from sluice.state.storage import Entry, Storage
 
@@ -31,12 +32,15 @@ SETTLED = 50_000_000
 class LocalFiles(Storage):
     """A directory of local files; made for this user alone if it is not there.
 
-    `wall_clock` is the one by which the host notes when files change, in nanoseconds.
+    `wall_clock` is the one by which the host notes when files change, in nanoseconds; `speed` is that of a disk that is
+    slow on purpose.
     """
 
-    def __init__(self, directory: str, wall_clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self, directory: str, wall_clock: Callable[[], int] = time.time_ns, speed: DiskSpeed | None = None
+    ) -> None:
         super().__init__(directory)
-        self._wall_clock = wall_clock
+        self._wall_clock, self._speed = wall_clock, speed
         with self._doing("make_dir", ""):
             private_directory(Path(self.root))
 
@@ -63,6 +67,7 @@ class LocalFiles(Storage):
                             left = left[os.write(descriptor, left) :]
                 with self._doing("finish", name):
                     os.replace(draft, self.path(name))
+                self._spend(size)
                 return size
             except Exception:
                 with suppress(OSError):
@@ -80,6 +85,7 @@ class LocalFiles(Storage):
                 return None
             with pa.memory_map(f"/dev/fd/{descriptor}") as file:
                 data = file.read_buffer()
+        self._spend(found.st_size)
         which, state = (found.st_dev, found.st_ino), (found.st_size, found.st_mtime_ns, found.st_ctime_ns, expected)
         if not again and _verified.get(which) == state:
             return data
@@ -90,3 +96,7 @@ class LocalFiles(Storage):
                 _verified.clear()
             _verified[which] = state
         return data
+
+    def _spend(self, size: int) -> None:
+        if self._speed is not None:
+            self._speed.spend(size)

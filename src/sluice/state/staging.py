@@ -108,7 +108,8 @@ class SegmentWriter:
             segments[name] = replace(segment, file=file, offset=offset, file_length=length)
             offset += segment.length
         if segments:
-            self._durable.write(file, [piece for name in segments for piece in self._blocks[name]])
+            write = self._durable.write_frozen if suffix else self._durable.write
+            write(file, [piece for name in segments for piece in self._blocks[name]])
         return tuple(replace(run, segment=segments[run.segment.id]) for run in runs)
 
     def _keep(self, run: RunRef, rows: Run, data: pa.Buffer) -> None:
