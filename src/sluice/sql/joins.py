@@ -100,15 +100,22 @@ class Join:
         return self.scope.write(_grouped(at), self.scope.qualified)
 
     def _chained(self) -> Partial:
-        """Joins side after side, in the order of the text as far as each has a key and bounds with those before."""
+        """Joins side after side, in the order of the text as far as each has bounds with those before; those with a
+        key first, then those with any condition."""
         result, left = self._side(0), list(range(1, len(self.sides)))
         while left:
-            ready = [s for s in left if self._keys(result, s) and Reach.of(self.apart, result.sides, s)]
+            ready = [s for s in left if Reach.of(self.apart, result.sides, s)]
             if not ready:
-                self._refuse_unconnected(result, left[0])
+                self._refuse_unbounded(result.sides, left[0])
+            before = frozenset(result.sides)
+            ready.sort(key=lambda s: 0 if self._keys(result, s) else 1 if self._is_compared(before, s) else 2)
             result = self._joined(result, ready[0])
             left.remove(ready[0])
         return result
+
+    def _is_compared(self, before: frozenset[int], side: int) -> bool:
+        """Whether a condition is on a side and sides before it."""
+        return any(side in sides and len(sides) > 1 and sides <= before | {side} for sides, _ in self.conditions.others)
 
     def _keys(self, before: Partial, side: int) -> list[tuple[Reference, Reference]]:
         return self.keys.between(before.sides, side)
@@ -142,14 +149,13 @@ class Join:
             if len(sides) > 1 and side in sides and sides <= both
         ]
         pairs = self._keys(before, side)
-        on = _on(
-            {
-                before.name: [before.columns[mine.side, mine.column] for mine, _ in pairs],
-                other.name: [theirs.column for _, theirs in pairs],
-            }
-        )
+        keys = {
+            before.name: [before.columns[mine.side, mine.column] for mine, _ in pairs],
+            other.name: [theirs.column for _, theirs in pairs],
+        }
+        how = {"on": _on(keys), **_where(conditions)} if pairs else _where(conditions or ["true"])
         with self.text.blamed_on(self.sides[side].at):
-            handle = before.handle.join(other.handle, on=on, within=reach.within, **_where(conditions))
+            handle = before.handle.join(other.handle, within=reach.within, **how)
         return Partial(handle, "", (*before.sides, side), self._columns([before, other]))
 
     def _named(self, part: Partial) -> Partial:
@@ -181,14 +187,6 @@ class Join:
             return column(*naming(Reference(side, first))).sql(dialect=SparkAsWritten)
 
         return bound.write(time_of)
-
-    def _refuse_unconnected(self, before: Partial, number: int) -> NoReturn:
-        side, names = self.sides[number], ", ".join(self.sides[s].name for s in before.sides)
-        if not self._keys(before, number):
-            why = f"a join needs an equality between columns, and none connects {side.name!r} with {names}"
-            first = self.sides[before.sides[0]].name
-            self.text.refuse(side.at, f"{why}; add one like {first}.key = {side.name}.key, without functions around it")
-        self._refuse_unbounded(before.sides, number)
 
     def _refuse_unbounded(self, before: Sequence[int], number: int) -> NoReturn:
         side, first = self.sides[number], self.sides[before[0]]
