@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.workloads import BUCKETS, Workload
+from benchmarks.workloads import BAND, BUCKETS, PRODUCT, Workload
 
 SECOND = 1_000_000
 
@@ -19,7 +19,18 @@ def relation(w: Workload, home: Path, until: int | None = None) -> str:
         case "joined-groups":
             pairs = f"(SELECT A.key % {BUCKETS} AS bucket, A.ts AS A_ts, A.v AS A_v FROM {join(w, home)})"
             return windows(w, pairs, "bucket", "A_ts", until or w.newest)
+        case "band":
+            return compared(w, home, f"A.key BETWEEN B.key - {BAND} AND B.key + {BAND}")
+        case "theta":
+            return compared(w, home, f"A.v * B.v > {PRODUCT}::DOUBLE")
     return join(w, home)
+
+
+def compared(w: Workload, home: Path, condition: str) -> str:
+    """Pairs without an equality: DuckDB searches by comparisons between the sides, of times as well."""
+    width = f"INTERVAL {w.window_seconds} SECONDS"
+    near = f"B.ts BETWEEN A.ts - {width} AND A.ts + {width}"
+    return f"'{home}/A/*.parquet' A JOIN '{home}/B/*.parquet' B ON {condition} AND {near}"
 
 
 def join(w: Workload, home: Path) -> str:
