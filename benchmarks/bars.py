@@ -15,6 +15,11 @@ GROUP_RATIOS: dict[str, dict[str, float | None]] = {
     "last": {"spark-pandas": 10.0, "flink": 3.0, "duckdb": None},
     "joined-groups": {"spark-heap": None, "flink": None, "duckdb": None},
 }
+# And for joins without an equality, where the better of Spark and Flink is the one that counts.
+THETA_RATIOS: dict[str, dict[str, float | None]] = {
+    "band": {"spark-heap": 5.0, "spark-rocksdb": 5.0, "flink": 5.0, "duckdb": 0.15},
+    "theta": {"duckdb": 0.3},
+}
 MILLION_GROUPS = 1.3
 STREAM_SHARE = 0.5
 TENFOLD_STATE = 1.3
@@ -64,8 +69,9 @@ def verdicts(results: Results) -> list[Verdict]:
         theirs = rate(results, workload, contender)
         if not ours or not theirs:
             continue
-        if contender in GROUP_RATIOS.get(workload, {}):
-            bar, aim = GROUP_RATIOS[workload][contender], None
+        own = GROUP_RATIOS.get(workload) or THETA_RATIOS.get(workload) or {}
+        if contender in own:
+            bar, aim = own[contender], None
         elif contender in RATIOS and workload not in ("big", "trickle"):
             bar, aim = RATIOS[contender]
         else:

@@ -35,6 +35,8 @@ UNFILLED = 2
 # Who takes part in which operation: `transformWithStateInPandas` stands in for the operator that Spark does not have.
 OPERATIONS = {
     "join": ("spark-heap", "spark-rocksdb", "flink", "flink-rocksdb", "duckdb"),
+    "band": ("spark-heap", "spark-rocksdb", "flink", "flink-rocksdb", "duckdb"),
+    "theta": ("duckdb",),  # the others refuse it, and have no bucket to put rows into
     "sliding": ("spark-heap", "spark-rocksdb", "flink", "flink-rocksdb", "duckdb"),
     "last": ("spark-pandas", "flink", "flink-rocksdb", "duckdb"),
     "joined-groups": ("spark-heap", "flink", "flink-rocksdb", "duckdb"),
@@ -81,7 +83,7 @@ def line_up(w: Workload, peers: list[str]) -> list[str]:
         return ["sluice", *(p for p in peers if p == "duckdb")]
     if w.name in ALONE:
         return ["sluice"]
-    ours = [*SLUICE] if w.name == "uniform" else ["sluice"] if w.operation == "join" else ["sluice", "sluice-parquet"]
+    ours = [*SLUICE] if w.name == "uniform" else ["sluice"] if w.is_join else ["sluice", "sluice-parquet"]
     return [*ours, *(p for p in peers if p in OPERATIONS[w.operation])]
 
 

@@ -39,7 +39,9 @@ def open_cache(cache: Path) -> Path:
             f"{problem.filename} is in the way: rows are kept there, and it is no directory. Remove it, or name "
             "another place with --cache"
         )
-    (cache / ".gitignore").write_text("*\n")
+    ignoring = cache / ".gitignore"
+    if not ignoring.exists():  # a directory with one is not ours alone
+        ignoring.write_text("*\n")
     return cache
 
 

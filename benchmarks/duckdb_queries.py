@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.workloads import BUCKETS, Workload
+from benchmarks.workloads import BAND, BUCKETS, PRODUCT, Workload
 
 SECOND = 1_000_000
 
@@ -19,7 +19,23 @@ def relation(w: Workload, home: Path, until: int | None = None) -> str:
         case "joined-groups":
             pairs = f"(SELECT A.key % {BUCKETS} AS bucket, A.ts AS A_ts, A.v AS A_v FROM {join(w, home)})"
             return windows(w, pairs, "bucket", "A_ts", until or w.newest)
+        case "band":
+            near_keys = f"A.key BETWEEN B.key - {BAND} AND B.key + {BAND}"
+            return bucketed(w, home, "key", 2 * BAND, [BAND, 3 * BAND], near_keys)
+        case "theta":
+            width = w.window_seconds * SECOND
+            return bucketed(w, home, "epoch_us(ts)", width, [0, width, 2 * width], f"A.v * B.v > {PRODUCT}::DOUBLE")
     return join(w, home)
+
+
+def bucketed(w: Workload, home: Path, value: str, width: int, shifts: list[int], condition: str) -> str:
+    """Pairs without an equality, each row of B in all buckets of values that its partners can be in: DuckDB's own joins
+    by comparisons take many times as long on these rows."""
+    near = f"B.at - A.at BETWEEN -{w.window_seconds * SECOND} AND {w.window_seconds * SECOND}"
+    a = f"(SELECT *, epoch_us(ts) AS at, ({value} + {width}) // {width} AS bucket FROM '{home}/A/*.parquet') A"
+    reached = ", ".join(f"({value} + {shift}) // {width}" for shift in shifts)
+    b = f"(SELECT *, epoch_us(ts) AS at, unnest([{reached}]) AS bucket FROM '{home}/B/*.parquet') B"
+    return f"{a} JOIN {b} ON A.bucket = B.bucket AND {condition} AND {near}"
 
 
 def join(w: Workload, home: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.workloads import BUCKETS, Workload
+from benchmarks.workloads import BAND, BUCKETS, Workload
 
 PLAIN = "CAST({} AS TIMESTAMP(3))"
 SQL = {"stddev": "STDDEV_SAMP"}
@@ -26,7 +26,7 @@ def results(w: Workload) -> tuple[str, str]:
 
 def checked(w: Workload, until: str) -> str:
     """Number of results, and of a group-by the sum of `total`, over those that can be given at the time `until`."""
-    if w.operation == "join":
+    if w.is_join:
         return f"SELECT COUNT(*) {join(w)}"
     due = f" WHERE window_end <= TIMESTAMP '{until}'" if w.operation != "last" else ""
     return f"SELECT COUNT(*), SUM(total) FROM ({results(w)[1]}){due}"
@@ -34,10 +34,22 @@ def checked(w: Workload, until: str) -> str:
 
 def views(w: Workload) -> list[str]:
     """What has to be declared first: a window function takes a table or a view, and one row time."""
+    if w.operation == "band":
+        return [f"CREATE TEMPORARY VIEW {name}_buckets AS {rows}" for name, rows in buckets().items()]
     if w.operation != "joined-groups":
         return []
     chosen = f"MOD(A.`key`, {BUCKETS}) AS bucket, A.ts AS A_ts, A.v AS A_v, B.v AS B_v"
     return [f"CREATE TEMPORARY VIEW pairs AS SELECT {chosen} {join(w)}"]
+
+
+def buckets() -> dict[str, str]:
+    """Each row of A in its bucket of keys, each of B in both that its partners can be in: an interval join needs an
+    equality."""
+
+    def rows(stream: str, shift: int) -> str:
+        return f"SELECT *, (`key` + {shift}) / {2 * BAND} AS bucket FROM {stream}"
+
+    return {"A": rows("A", 2 * BAND), "B": f"{rows('B', BAND)} UNION ALL {rows('B', 3 * BAND)}"}
 
 
 def join(w: Workload) -> str:
@@ -46,6 +58,9 @@ def join(w: Workload) -> str:
         earlier = right if w.operation == "joined-groups" else f"{right} - {width}"
         return f"{left} BETWEEN {earlier} AND {right} + {width}"
 
+    if w.operation == "band":
+        keys = f"A.`key` BETWEEN B.`key` - {BAND} AND B.`key` + {BAND}"
+        return f"FROM A_buckets A JOIN B_buckets B ON A.bucket = B.bucket AND {keys} AND {near('A.ts', 'B.ts')}"
     pairs = f"FROM A JOIN B ON A.`key` = B.`key` AND {near('A.ts', 'B.ts')}"
     if len(w.streams) == 2:
         return pairs

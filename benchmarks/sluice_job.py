@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.measure import MEMORY, batches, report, streamed, warm
 from benchmarks.session import schema, scratch, session
-from benchmarks.workloads import BUCKETS, Workload
+from benchmarks.workloads import BAND, BUCKETS, PRODUCT, Workload
 from sluice import Flow
 
 
@@ -44,6 +44,10 @@ def results(spark: SparkSession, w: Workload, home: Path, source: str) -> Any:
             pairs = streams[0].join(streams[1], on="key", within=(within, "0 seconds"))
             buckets = pairs.withColumn("bucket", f"A_key % {BUCKETS}").groupBy("bucket")
             return buckets.window(within, slide).agg(**w.aggregates)
+        case "band":
+            return streams[0].join(streams[1], where=f"abs(A.key - B.key) <= {BAND}", within=within)
+        case "theta":
+            return streams[0].join(streams[1], where=f"A.v * B.v > {PRODUCT}D", within=within)
     if len(streams) == 2:
         return streams[0].join(streams[1], on="key", within=within)
     return flow.join(streams, on="key", within=within)
@@ -52,7 +56,7 @@ def results(spark: SparkSession, w: Workload, home: Path, source: str) -> Any:
 def stored(spark: SparkSession, w: Workload, path: str) -> dict[str, int]:
     """What the stored results are checked by."""
     rows = spark.read.parquet(path)
-    if w.operation == "join":
+    if w.is_join:
         return {"rows_out": rows.count()}
     (row,) = rows.agg(F.count(F.lit(1)), F.sum("total")).collect()
     return {"rows_out": row[0], "total": row[1]}

@@ -42,7 +42,7 @@ PROVIDERS = {"heap": HEAP, "rocksdb": ROCKSDB, "pandas": PANDAS}
 
 def watched(w: Workload, results: DataFrame) -> DataFrame:
     """The results, with what they are checked by added up on their way."""
-    if w.operation == "join":
+    if w.is_join:
         return results
     return results.observe("check", F.count(F.lit(1)).alias("rows"), F.sum("total").alias("total"))
 
@@ -78,7 +78,7 @@ def main() -> None:
         report(
             settings=f"local[2], {MEMORY} heap, noop sink, {w.files_per_trigger} files a stream per trigger, "
             + ", ".join(settings),
-            **(figures if w.operation == "join" else figures | observed(progress)),
+            **(figures if w.is_join else figures | observed(progress)),
         )
 
 

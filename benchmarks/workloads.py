@@ -40,6 +40,8 @@ AGGREGATES = {
     "last": {"mean": ("v", "avg"), "spread": ("v", "stddev"), "high": ("v", "max"), "total": ("q", "sum")},
     "joined-groups": {"total": ("*", "count"), "mean": ("A_v", "avg")},
 }
+BAND = 10  # how far apart keys of `band` may be
+PRODUCT = 0.98  # what the product of two values of `theta` has to be above
 BUCKETS = 1000  # groups of `joined-groups`: the key modulo this
 
 
@@ -49,7 +51,7 @@ class Workload:
 
     name: str
     about: str
-    operation: str = "join"  # or a name of AGGREGATES
+    operation: str = "join"  # or `band`, `theta`, or a name of AGGREGATES
     streams: str = "AB"
     columns: tuple[tuple[str, str], ...] = NARROW
     keys: int = 1_000_000
@@ -61,6 +63,11 @@ class Workload:
     files: int = 100
     rows_per_file: int = 100_000
     files_per_trigger: int = 10
+
+    @property
+    def is_join(self) -> bool:
+        """Whether the results are the pairs, with every column of both."""
+        return self.operation not in AGGREGATES
 
     @property
     def rows_in(self) -> int:
@@ -122,6 +129,27 @@ WORKLOADS = {
             files=30,
             rows_per_file=10,
             files_per_trigger=1,
+        ),
+        # A row is near in time to 1.2 M of the other stream, and of each key's 21 neighbours there is one in 25 M: as
+        # many results as rows.
+        Workload(
+            "band",
+            f"two streams, int64 keys that differ by at most {BAND}",
+            operation="band",
+            keys=25_000_000,
+            files=50,
+        ),
+        # A row is compared with 4,000 of the other stream; 2 in 10,000 pairs are results.
+        Workload(
+            "theta",
+            "two streams, a condition that no order of values narrows down",
+            operation="theta",
+            keys=1_000_000,
+            window_seconds=2,
+            rows_per_second=1_000,
+            files=60,
+            rows_per_file=4_000,
+            files_per_trigger=5,
         ),
         # Four rows a group and slide, so one result for four rows.
         grouped("sliding", "one stream, 100 k groups, 60 s windows sliding by 10 s", "sliding", keys=100_000),

@@ -140,7 +140,9 @@ def check_flow(data: st.DataObject, name: str) -> None:
         query.close()
 
 
-@pytest.mark.parametrize("name", ["joined_then_windows", "joined_then_by_another_key", "two_outputs", "three_levels"])
+@pytest.mark.parametrize(
+    "name", ["compared", "joined_then_windows", "joined_then_by_another_key", "two_outputs", "three_levels"]
+)
 @settings(max_examples=settings().max_examples // 5)
 @given(st.data())
 def test_operators_above_wait(name, data):

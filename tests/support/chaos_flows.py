@@ -75,15 +75,15 @@ def _flow(name: str, results: list[DataStream], *oracles: Callable[[Marks], str]
     return TestedFlow(name, plan_of([r.relation for r in results]), oracles)
 
 
-def _joined(names: str, before: int, after: int, where: str | None = None) -> str:
-    """All rows of some streams with equal keys, those of the later ones within so many seconds of the first's."""
+def _joined(names: str, before: int, after: int, where: str | None = None, *, keyed: bool = True) -> str:
+    """All rows of some streams, with equal keys, those of the later ones within so many seconds of the first's."""
     columns = ", ".join(f"{n}.{c} AS {n}_{c}" for n in names for c in ("k", "ts", "v", "w"))
-    conditions = [f"{a}.k = {b}.k" for a, b in pairwise(names)]
+    conditions = [f"{a}.k = {b}.k" for a, b in pairwise(names)] if keyed else []
     for i, a in enumerate(names):
         for b in names[i + 1 :]:
             apart = f"epoch_us({b}.ts) - epoch_us({a}.ts)"
             conditions.append(f"{apart} BETWEEN {-before * SECOND} AND {after * SECOND}")
-    conditions += [where] if where else []
+    conditions += [f"({where})"] if where else []
     return f"SELECT {columns} FROM {', '.join(names)} WHERE {' AND '.join(conditions)}"
 
 
@@ -113,6 +113,18 @@ def three_way(rng: np.random.Generator) -> TestedFlow:
     within = int(rng.integers(0, 6))
     triples = DataStream(REGISTRY, "", result_of(*build_join(streams, "k", f"{within} seconds", None)))
     return _flow("three-way join", [triples], lambda marks: _joined("abc", within, within))
+
+
+def compared(rng: np.random.Generator) -> TestedFlow:
+    """A theta join, whose one unit moves as a whole, and windows of its results in units of their own."""
+    a, b = source("a", delay=_delay(rng)), source("b", delay=_delay(rng))
+    before, after = (int(n) for n in rng.integers(0, 6, 2))
+    where = str(rng.choice(["a.v > b.v", "abs(a.v - b.v) <= 1 AND a.w <> b.w", "a.v = 2 OR b.k > a.k"]))
+    pairs = a.join(b, within=(f"{before} seconds", f"{after} seconds"), where=where)
+    some = {"n": ("*", "count"), "total": ("a_v", "sum")}
+    result = pairs.groupBy("b_v").window("10 seconds", "5 seconds").agg(**some)
+    text = _joined("ab", before, after, where, keyed=False)
+    return _flow("theta join, then windows", [result], lambda marks: _windows_of_pairs(text, marks, "b_v"))
 
 
 def time_windows(rng: np.random.Generator) -> TestedFlow:
@@ -186,6 +198,7 @@ _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
         two_way,
         kept_for_good,
         three_way,
+        compared,
         time_windows,
         newest_rows,
         joined_then_windows,

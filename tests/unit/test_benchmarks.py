@@ -29,6 +29,12 @@ def test_the_directory_for_rows_is_made(tmp_path: Path) -> None:
         assert (cache / ".gitignore").read_text() == "*\n"
 
 
+def test_a_gitignore_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("/.venv/\n")
+    open_cache(tmp_path)
+    assert (tmp_path / ".gitignore").read_text() == "/.venv/\n"
+
+
 @pytest.mark.parametrize("kind", ["file", "link to nowhere", "file above"])
 def test_something_else_in_its_place_is_named(tmp_path: Path, kind: str) -> None:
     cache = tmp_path / ".bench"

@@ -19,7 +19,7 @@ from sluice.engine.split import FileFormat
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
 from sluice.model.plan import Relation
-from sluice.model.stream import HIDDEN, Stream
+from sluice.model.stream import Stream, is_hidden
 from sluice.sources.files import FORMATS, FileOptions, infer_schema, is_there
 from sluice.spark.sources import SPARK_FILE_OPTIONS, Source, can_be_rows
 from sluice.spark.types import arrow_schema, given_schema
@@ -168,7 +168,7 @@ def _describe_stream(name: str, schema: pa.Schema, event_time: str, delay: Durat
     for column in schema.names:
         if column in seen:
             raise FlowError(f"stream {name!r} has two columns {column!r}; rename one")
-        if column in HIDDEN:
+        if is_hidden(column):
             raise FlowError(f"stream {name!r}: the column name {column!r} is taken by Sluice; rename it")
         seen.add(column)
     if event_time not in seen:

@@ -9,12 +9,14 @@ from datetime import timedelta
 import pyarrow as pa
 
 from sluice.api.relation import NamedRelation
-from sluice.expressions import compile_condition
+from sluice.expressions import Expression, compile_condition
+from sluice.expressions.ranges import Sides, equalities, inequalities, without
 from sluice.kernels.hashing import is_hashable
 from sluice.model.durations import LONGEST, UNBOUNDED, microseconds
 from sluice.model.errors import FlowError
 from sluice.model.join import JoinSpec, Leg
 from sluice.model.plan import Relation
+from sluice.model.ranges import Inequality, orderings_of
 from sluice.model.stream import Input, Stream
 
 Keys = str | Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -22,6 +24,8 @@ Keys = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 Duration = str | timedelta
 Within = Duration | tuple[Duration, Duration]
 """A bound either way; or how much earlier and how much later. "unbounded" is a bound, too: state is kept for good."""
+MOST_ORDERINGS = 3
+"""Of a theta join's input: each takes 12 bytes a row of state."""
 
 
 def build_join(
@@ -41,15 +45,26 @@ def build_join(
     for name in names:
         if names.count(name) > 1:
             raise FlowError(f"{name!r} stands twice in this join; name one side: {name}.alias('other')")
-    if on is None:
-        raise FlowError("a join needs on=, the key column or columns with equal values on every side")
+    if on is None and where is None:
+        raise FlowError(
+            "a join needs on=, the key column or columns with equal values on every side, or where=, a condition like "
+            f"where='{names[0]}.price > {names[1]}.ask'"
+        )
+    if on is None and len(sides) > 2:
+        raise FlowError(
+            f"a join of {len(sides)} streams needs on=; without it join two streams, give the result a name with "
+            "alias('pair'), and join that with the next"
+        )
     if within is None:
         raise FlowError(
             "a join of streams needs within=, for example within='30 seconds', or 'unbounded' to keep all rows for good"
         )
-    keys = {s.name: _keys_of(s, on, names) for s in sides}
-    kinds = _key_types(sides, keys)
     _check_event_times(sides)
+    condition = None if where is None else _condition(where, sides)
+    if on is None and condition is not None:
+        on, condition = _keys_in(condition, sides)
+    keys = {s.name: () if on is None else _keys_of(s, on, names) for s in sides}
+    kinds = _key_types(sides, keys)
     relations = list(dict.fromkeys(s.relation for s in sides))
     streams = [_named(r, sides) for r in relations]
     inputs: list[Input] = []
@@ -59,17 +74,64 @@ def build_join(
         if input_ not in inputs:
             inputs.append(input_)
         legs.append(Leg(side.name, inputs.index(input_)))
-    reach = _reach(within, names)
-    spec = JoinSpec(tuple(streams), tuple(inputs), tuple(legs), kinds, reach)
-    output = spec.output_schema()
-    if len(set(output.names)) < len(output.names):
-        twice = next(n for n in output.names if output.names.count(n) > 1)
-        raise FlowError(f"two result columns would be named {twice!r}; rename a stream or a column")
-    if where is not None:
-        zone = sides[0].registry.time_zone
-        condition = compile_condition(where, _resolver(sides), output, time_zone=zone)
-        spec = replace(spec, where=condition)
+    ordered = _searchable(condition, sides) if condition and on is None else ()
+    spec = JoinSpec(
+        tuple(streams),
+        tuple(inputs),
+        tuple(legs),
+        kinds,
+        _reach(within, names),
+        where=condition,
+        inequalities=ordered,
+    )
+    _result_columns(sides)
     return spec, tuple(relations)
+
+
+def _result_columns(sides: Sequence[NamedRelation]) -> pa.Schema:
+    """The columns that users see of the result, which conditions read."""
+    columns = [pa.field(f"{s.name}_{c.name}", c.type) for s in sides for c in s.stream.shown]
+    names = [column.name for column in columns]
+    if len(set(names)) < len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise FlowError(f"two result columns would be named {twice!r}; rename a stream or a column")
+    return pa.schema(columns)
+
+
+def _condition(where: str, sides: Sequence[NamedRelation]) -> Expression:
+    zone = sides[0].registry.time_zone
+    return compile_condition(where, _resolver(sides), _result_columns(sides), time_zone=zone)
+
+
+def _sides_of_columns(sides: Sequence[NamedRelation]) -> Sides:
+    return {f"{s.name}_{c.name}": (number, c.name) for number, s in enumerate(sides) for c in s.stream.shown}
+
+
+def _searchable(condition: Expression, sides: Sequence[NamedRelation]) -> tuple[Inequality, ...]:
+    """What a condition says of the order of values: not of event times, in whose order rows are anyway, and not of
+    many, as state has the order of each."""
+    found: list[Inequality] = []
+    for inequality in inequalities(condition, _sides_of_columns(sides)):
+        names = [inequality.ordering_of(leg).expression.text for leg in (0, 1)]
+        if names == [side.event_time for side in sides]:
+            continue
+        if all(len(orderings_of([*found, inequality], leg)) <= MOST_ORDERINGS for leg in (0, 1)):
+            found.append(inequality)
+    return tuple(found)
+
+
+def _keys_in(condition: Expression, sides: Sequence[NamedRelation]) -> tuple[Keys | None, Expression | None]:
+    """The equalities of a condition as `on=`, where they can be, and what is left of it."""
+    left, right = sides
+    usable = []
+    for equality in equalities(condition, _sides_of_columns(sides)):
+        kinds = [s.stream.schema.field(c).type for s, c in ((left, equality.left), (right, equality.right))]
+        if all(map(is_hashable, kinds)) and common_key_type(*kinds) is not None:
+            usable.append(equality)
+    if not usable:
+        return None, condition
+    on = {left.name: [e.left for e in usable], right.name: [e.right for e in usable]}
+    return on, without(condition, usable)
 
 
 def _named(relation: Relation, sides: Sequence[NamedRelation]) -> Stream:

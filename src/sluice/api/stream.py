@@ -69,9 +69,10 @@ class DataStream(NamedRelation):
         """Rows of both streams with equal keys whose event times differ by at most `within`.
 
         `within=("10 seconds", "30 seconds")`: the other stream's row is at most 10 s earlier and at most 30 s later.
-        `where` is a further condition in Spark SQL.
+        `where` is a further condition in Spark SQL. Without `on` it is the only one, and no key need be equal.
 
             trades.join(quotes, on="symbol", within="30 seconds", where="trades.price > quotes.ask")
+            trades.join(quotes, where="trades.price > quotes.ask", within="5 seconds")
         """
         if how != "inner":
             raise FlowError(f"how={how!r}: only inner joins are there")

@@ -33,7 +33,7 @@ from sluice.model.epoch import (
     watermarks,
 )
 from sluice.model.errors import CheckpointError, SluiceError
-from sluice.model.ids import Site, SiteKey, Unit
+from sluice.model.ids import Fragment, Site, SiteKey, Unit
 from sluice.model.plan import Plan
 from sluice.model.routing import Routing
 from sluice.model.state import reassign
@@ -105,7 +105,8 @@ class Epochs:
         self._to_clean_up: set[Unit] = set()
         self.run_id = uuid.uuid4().hex[:8]
         self.tidy_due = True
-        routing = Routing.even(settings.partitions, settings.sites, fragments=plan.fragments)
+        units = [plan.units_of(Fragment(fragment), settings.partitions) for fragment in range(plan.fragments)]
+        routing = Routing.of_fragments(units, settings.sites)
         self.record = EpochRecord(-1, (None,) * len(plan.sources), routing, ((),) * settings.sites)
         self.measured = self.record.stats
         """The newest record's statistics, with the times that were not known yet when it was committed."""

@@ -32,7 +32,7 @@ class Expression:
     text: str
     columns: tuple[str, ...]
     type: pa.DataType
-    _root: Node = field(repr=False, compare=False)
+    root: Node = field(repr=False, compare=False)
 
     def evaluate(self, table: pa.Table | pa.RecordBatch) -> pa.Array:
         """The value for each row of the table, which has at least the columns the expression reads."""
@@ -41,9 +41,9 @@ class Expression:
             return _whole(table.column(name))
 
         try:
-            value = self._root.evaluate(Rows(table.num_rows, fetch, careful=False))
+            value = self.root.evaluate(Rows(table.num_rows, fetch, careful=False))
         except EvaluationError:
-            value = self._root.evaluate(Rows(table.num_rows, fetch, careful=True))
+            value = self.root.evaluate(Rows(table.num_rows, fetch, careful=True))
         return spread(value, table.num_rows)
 
 

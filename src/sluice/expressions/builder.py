@@ -48,13 +48,15 @@ class Builder:
         *,
         raises: bool = False,
         strict: bool = True,
+        operation: str = "",
     ) -> Node:
-        node = Call(type_, kernel, tuple(arguments), self.source.quote(at), raises, strict)
+        node = Call(type_, kernel, tuple(arguments), self.source.quote(at), raises, strict, operation)
         return self._folded(node) if all(isinstance(part, Constant) for part in arguments) else node
 
     def arrow(self, at: Syntax, function: str, arguments: Sequence[Node], type_: pa.DataType) -> Node:
         """A call of Arrow's own function; the checked ones can raise."""
-        return self.call(at, partial(arrow, function=function), arguments, type_, raises=function.endswith("_checked"))
+        kernel, operation = partial(arrow, function=function), function.removesuffix("_checked")
+        return self.call(at, kernel, arguments, type_, raises=function != operation, operation=operation)
 
     def _folded(self, node: Node) -> Node:
         try:
@@ -72,7 +74,7 @@ class Builder:
             names = f"{spark_name(node.type)} to {spark_name(target)}"
             self.source.refuse(at, f"a cast from {names} is not available here; {ELSEWHERE}")
         kernel, raises = found
-        result = self.call(at, kernel, [node], target, raises=raises)
+        result = self.call(at, kernel, [node], target, raises=raises, operation="cast")
         if isinstance(node, Constant) and not isinstance(result, Constant):
             self.source.refuse(at, f"{self._shown(node)} cannot be read as {spark_name(target)}")
         return result
@@ -120,7 +122,7 @@ class Builder:
         if operation == "null_safe":
             kernel = partial(null_safe, equal=self._comparison("equal", left.type))
             return self.call(at, kernel, [left, right], BOOLEAN, strict=False)
-        return self.call(at, self._comparison(operation, left.type), [left, right], BOOLEAN)
+        return self.call(at, self._comparison(operation, left.type), [left, right], BOOLEAN, operation=operation)
 
     @staticmethod
     def _uncommon(left: Node, right: Node) -> bool:

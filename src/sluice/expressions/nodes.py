@@ -119,6 +119,8 @@ class Call(Node):
     fragment: str
     raises: bool = False
     strict: bool = True
+    operation: str = ""
+    """What it is, where others ask: a comparison, a cast, a sum."""
 
     @property
     def parts(self) -> Sequence[Node]:

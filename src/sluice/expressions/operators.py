@@ -107,7 +107,7 @@ def _decimal(build: Builder, at: Syntax, operation: str, left: Node, right: Node
         return build.call(at, kernel, [right, left], type_, raises=True)
     _demand_digits(build, at, digits, arithmetic.WIDE_DIGITS)
     kernel = partial(arithmetic.decimal_arithmetic, operation=operation, type_=type_)
-    return build.call(at, kernel, [left, right], type_, raises=type_.precision != digits)
+    return build.call(at, kernel, [left, right], type_, raises=type_.precision != digits, operation=operation)
 
 
 def _demand_digits(build: Builder, at: Syntax, digits: int, limit: int) -> None:
@@ -154,7 +154,7 @@ def _moved(build: Builder, at: Syntax, moment: Node, by: Node, sign: int) -> Nod
             moment = build.cast(at, moment, build.instant)
         if sign < 0:
             by = build.arrow(at, "negate_checked", [by], INTERVAL)
-        return build.call(at, times.add_interval, [moment, by], moment.type, raises=True)
+        return build.call(at, times.add_interval, [moment, by], moment.type, raises=True, operation="add")
     _refuse(build, at, "add" if sign > 0 else "subtract", moment, by)
 
 

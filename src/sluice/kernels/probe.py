@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.order import TimeScale, hash_part
+from sluice.kernels.value_order import ValueOrder
 from sluice.model.directory import HASH_SPACE
+from sluice.model.ranges import Ordering
 
 PAIRS_AT_ONCE = 1 << 20
 
@@ -21,6 +23,7 @@ class Run:
 
     With `by_time`, the places of the rows in the order of their times, rows of a short time are found without a look at
     the others. A part of a run has none, but finds them in the `whole`, where it begins at `start`.
+    `by_value` has the orders in which rows are found by their values, as far as they are known.
     """
 
     order: np.ndarray
@@ -32,6 +35,7 @@ class Run:
     by_time: np.ndarray | None = None
     whole: Run | None = None
     start: int = 0
+    by_value: dict[Ordering, ValueOrder] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def hashes(self) -> np.ndarray:
@@ -58,6 +62,12 @@ class Run:
             whole=self,
             start=start,
         )
+
+    def ordered_by(self, ordering: Ordering) -> ValueOrder:
+        """The rows in the order of their values, which is made once and stays with the run."""
+        if ordering not in self.by_value:
+            self.by_value[ordering] = ValueOrder.of(ordering, self.rows)
+        return self.by_value[ordering]
 
     def places_between(self, low: int, high: int) -> np.ndarray:
         """Where the rows with low <= time < high are."""

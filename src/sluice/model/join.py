@@ -1,4 +1,4 @@
-"""What a window join is, as a value: its streams, keys, time bounds and extra condition."""
+"""What a window join is, as a value: its streams, keys, time bounds and condition."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sluice.model.durations import LONGEST, in_words
+from sluice.model.ranges import Inequality, Ordering, orderings_of
 from sluice.model.stream import TIME_COLUMN, Expression, Input, Stream
 
 
@@ -24,6 +25,7 @@ class JoinSpec:
     """An m-way window join.
 
     `reach[i][j]` is how much later than leg i's row leg j's row may be, in microseconds; `LONGEST` is without a bound.
+    Without keys it is a theta join: of two legs, with a condition, of which `inequalities` are what can be searched by.
     """
 
     streams: tuple[Stream, ...]
@@ -34,9 +36,22 @@ class JoinSpec:
     where: Expression | None = field(default=None)
     timed: bool = False
     """Whether results carry their event time, the greatest of their rows', in a hidden column."""
+    inequalities: tuple[Inequality, ...] = ()
+
+    @property
+    def is_theta(self) -> bool:
+        """Whether no key says which rows can match: all of them are in one unit."""
+        return not self.key_types
+
+    def orderings(self, input_: int) -> tuple[Ordering, ...]:
+        """By which values rows of an input are looked for."""
+        legs = [number for number, leg in enumerate(self.legs) if leg.input == input_]
+        return tuple(dict.fromkeys(o for leg in legs for o in orderings_of(self.inequalities, leg)))
 
     @property
     def output_keys(self) -> tuple[tuple[str, ...], ...]:
+        if self.is_theta:
+            return ()
         return tuple(tuple(f"{leg.name}_{key}" for key in self.inputs[leg.input].keys) for leg in self.legs)
 
     @property
@@ -119,17 +134,22 @@ class JoinSpec:
             ],
             "within": [list(row) for row in self.reach],
             "where": self.where.text if self.where else None,
+            **({"ordered": self._orderings_by_input()} if self.inequalities else {}),
         }
+
+    def _orderings_by_input(self) -> list[list[str]]:
+        """What segments have besides rows."""
+        return [[o.expression.text for o in self.orderings(number)] for number in range(len(self.inputs))]
 
     def describe(self) -> str:
         """The join in a few lines for `explain`."""
-        lines = ["Window join"]
+        lines = ["Theta join" if self.is_theta else "Window join"]
         for i, leg in enumerate(self.legs):
             stream, keys = self.stream_of(i), ", ".join(self.inputs[leg.input].keys)
             alias = f" as {leg.name!r}" if leg.name != stream.name else ""
+            on = f" on ({keys})" if keys else ""
             lines.append(
-                f"  {stream.name!r}{alias} on ({keys}), event time {stream.event_time!r}, delay "
-                f"{in_words(stream.delay)}"
+                f"  {stream.name!r}{alias}{on}, event time {stream.event_time!r}, delay {in_words(stream.delay)}"
             )
         if len(self.legs) == 2:
             lines.append(f"  {self._describe_pair(*self.legs)}")
@@ -139,7 +159,20 @@ class JoinSpec:
             lines.append(f"  all within {in_words(self.widest())} of the newest")
         if self.where:
             lines.append(f"  where {self.where.text}")
+        if self.is_theta:
+            lines.append(f"  {self._describe_search()}")
         return "\n".join(lines)
+
+    def _describe_search(self) -> str:
+        """How candidates are found."""
+        ways = [
+            f"{self.legs[leg].name}: {ordering.expression.text}"
+            for leg in (0, 1)
+            for ordering in orderings_of(self.inequalities, leg)
+        ]
+        if not ways:
+            return "candidates are found by event time; nothing in the condition narrows them down"
+        return f"candidates are found by event time or by the order of values, whichever are fewer ({'; '.join(ways)})"
 
     def _describe_pair(self, first: Leg, second: Leg) -> str:
         before, after = self.reach[1][0], self.reach[0][1]

@@ -114,6 +114,11 @@ class Plan:
         """Those with operators on a level."""
         return sorted({node.fragment for node in self.nodes if node.level == level})
 
+    def units_of(self, fragment: Fragment, partitions: int) -> int:
+        """How many units a fragment has: without a key there is nothing to tell several apart by."""
+        keys = [input_.keys for node in self.nodes if node.fragment == fragment for input_ in node.spec.inputs]
+        return partitions if any(keys) else 1
+
     @property
     def freezable(self) -> frozenset[Fragment]:
         """The fragments with units that can be frozen: those with a join."""
@@ -234,7 +239,10 @@ def plan_of(outputs: Sequence[Relation]) -> Plan:
 
 
 def _chained_to(spec: OperatorSpec, feeds: Sequence[Feed], nodes: Sequence[Node], sources: int) -> Fragment | None:
-    """The fragment of an operator that passes its own key on to this one as the key, if any does."""
+    """The fragment of an operator that passes its own key on to this one as the key, if any does. A join without a key
+    is a fragment of its own."""
+    if isinstance(spec, JoinSpec) and spec.is_theta:
+        return None
     for stream, feed in enumerate(feeds):
         if feed.origin >= sources:
             below = nodes[feed.origin - sources]

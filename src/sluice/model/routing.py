@@ -60,6 +60,25 @@ class Routing:
         directories = tuple(Directory(units, first=Unit(units * fragment)) for fragment in range(fragments))
         return cls(sites, tuple(holders.tolist()) * fragments, version, since, directories)
 
+    @classmethod
+    def of_fragments(cls, units: Sequence[int], sites: int) -> Routing:
+        """So many units for each fragment, spread evenly; fragments of a single unit take turns at the sites.
+
+        >>> Routing.of_fragments((4, 1, 1), 2).holders
+        (0, 0, 1, 1, 0, 1)
+        """
+        holders: list[Site] = []
+        directories: list[Directory] = []
+        single = 0
+        for count in units:
+            directories.append(Directory(count, first=Unit(len(holders))))
+            if count == 1:
+                holders.append(Site(single % sites))
+                single += 1
+            else:
+                holders += map(Site, (np.arange(count) * sites // count).tolist())
+        return cls(sites, tuple(holders), directories=tuple(directories))
+
     @property
     def units(self) -> int:
         """How many there are, of all fragments."""

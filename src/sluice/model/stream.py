@@ -12,8 +12,17 @@ HASH_COLUMN = "__hash"
 ORDER_COLUMN = "__order"
 BY_TIME_COLUMN = "__by_time"
 TIME_COLUMN = "__time"
-"""Columns Sluice adds to a stream's own: in the exchange, in segments, and for the event time of a result."""
+VALUE_COLUMN, BY_VALUE_COLUMN = "__value_", "__by_value_"
+"""Columns Sluice adds to a stream's own: in the exchange, in segments, and for the event time of a result. Those of
+values, in the order by which rows are found by them, have a number behind their names."""
 HIDDEN = (HASH_COLUMN, ORDER_COLUMN, BY_TIME_COLUMN, TIME_COLUMN)
+
+
+def is_hidden(column: str) -> bool:
+    """Whether a name is one that Sluice gives to columns of its own."""
+    return column in HIDDEN or column.startswith((VALUE_COLUMN, BY_VALUE_COLUMN))
+
+
 EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The event times that there are, in microseconds: the years 1 to 9999, which is what Spark's timestamps are made for.
 Any two of them, and any of them with a duration added, lie far inside 64 bits (see `durations.LONGEST`)."""

@@ -1,4 +1,4 @@
-"""The window join: new rows against state and against each other, every combination once.
+"""The join: new rows against state and against each other, every combination once.
 
 Of an epoch's combinations, those whose first new leg is s are found by starting from the new rows of leg s and adding
 the other legs in turn: legs before s from state only, legs after s from state and new rows. So no combination is found
@@ -20,6 +20,7 @@ from sluice.kernels.probe import PAIRS_AT_ONCE, Run, pairs
 from sluice.model.epoch import Times
 from sluice.model.join import JoinSpec
 from sluice.model.stream import TIME_COLUMN, Stream
+from sluice.operators.condition_search import ConditionSearch
 from sluice.operators.protocol import Outgoing, Results, State
 from sluice.state.segment import Layout
 
@@ -71,6 +72,7 @@ class WindowJoin:
         self.retention = spec.retention()
         self.by_time = False
         self.shrinks = False
+        self._search = ConditionSearch(spec) if spec.is_theta else None
 
     def _stream(self, input_: int) -> Stream:
         return self.spec.streams[self.spec.inputs[input_].stream]
@@ -79,11 +81,14 @@ class WindowJoin:
         return self._stream(input_).schema
 
     def stored(self, input_: int) -> Layout:
-        return Layout(self._stream(input_).schema, self._stream(input_).event_time)
+        stream = self._stream(input_)
+        return Layout(stream.schema, stream.event_time, orderings=self.spec.orderings(input_))
 
     def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
-        """Rows with a null in their key match nothing and stay behind."""
+        """Rows with a null in their key match nothing and stay behind. Without a key all rows have the same hash."""
         names = self.spec.inputs[input_].keys
+        if not names:
+            return Outgoing(np.zeros(rows.num_rows, dtype=np.uint32), rows)
         keys = [rows.column(k) for k in names]
         before = rows.num_rows
         if any(k.null_count for k in keys):
@@ -162,7 +167,7 @@ class WindowJoin:
         if not further:
             at_once = self._results_at_once(partial, runs)
             for run in runs:
-                for which, found in pairs(run, partial.hashes, low, high, at_once):
+                for which, found in self._last_leg(partial, leg, run, low, high, at_once):
                     last = _Found([run], None, found, run.times[:0])
                     combined = {i: f.take(which) for i, f in partial.legs.items()} | {leg: last}
                     kept, batch = self._materialise(combined)
@@ -172,6 +177,15 @@ class WindowJoin:
             return
         for grown in self._extended(partial, leg, runs, low, high):
             yield from self._grow(grown, start, further, new, old, crossing)
+
+    def _last_leg(
+        self, partial: _Partial, leg: int, run: Run, low: np.ndarray, high: np.ndarray, at_once: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Which combinations a run's rows complete: by their keys' hashes, or where there are none by the condition."""
+        if self._search is None:
+            return pairs(run, partial.hashes, low, high, at_once)
+        (fresh,) = (found.runs[0] for found in partial.legs.values())
+        return self._search.pairs(fresh, leg, run, low, high, at_once)
 
     def _results_at_once(self, partial: _Partial, runs: list[Run]) -> int:
         """How many results to make at a time: as many as fit a bounded number of bytes, for rows of average size."""
@@ -230,13 +244,15 @@ class WindowJoin:
 
     def _materialise(self, combined: dict[int, _Found]) -> tuple[np.ndarray | None, pa.RecordBatch]:
         """Result rows of combinations with equal hashes, and which these are (None: all): keys are compared in full,
-        then the extra condition."""
+        then the extra condition. Those that were found by the condition are results as they are."""
         batches = [combined[i].rows() for i in range(len(self.spec.legs))]
         columns = [c for b in batches for n, c in zip(b.schema.names, b.columns, strict=True) if n != TIME_COLUMN]
         if self.spec.timed:
             times = [b.column(self.spec.stream_of(i).event_time).cast(pa.int64()) for i, b in enumerate(batches)]
             columns = [pc.max_element_wise(*times).cast(self.schema.field(TIME_COLUMN).type), *columns]
         result = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        if self._search is not None:
+            return None, result
         keep: pa.Array | None = None
         keys = [self._keys(i, batches[i]) for i in range(len(batches))]
         for other in keys[1:]:

@@ -104,14 +104,18 @@ class Join:
         return self.scope.write(_grouped(at), self.scope.qualified)
 
     def _chained(self) -> Partial:
-        """Joins side after side, in the order of the text as far as each has a key and bounds with those before; sides
-        that nothing bounds come last, when bounds have left fewer rows to keep for good."""
+        """Joins side after side, in the order of the text as far as each has bounds with those before: those with a key
+        first, then those with any condition; among these, sides that nothing bounds come last, when bounds have left
+        fewer rows to keep for good."""
         result, left = self._side(0), list(range(1, len(self.sides)))
         while left:
-            ready = [s for s in left if self._keys(result, s) and self._is_joinable(result, s)]
+            ready = [s for s in left if self._is_joinable(result, s)]
             if not ready:
-                self._refuse_unconnected(result, left[0])
-            following = min(ready, key=lambda s: self._reach(result, s).open_ends)
+                self._refuse_unbounded(result.sides, left[0])
+            before = result
+            following = min(ready, key=lambda s: (self._rank(before, s), self._reach(before, s).open_ends))
+            if self._rank(before, following) == 2 and self._reach(before, following).open_ends:
+                self._refuse_unrelated(following)
             result = self._joined(result, following)
             left.remove(following)
         return result
@@ -121,6 +125,13 @@ class Join:
 
     def _reach(self, before: Partial, side: int) -> Reach:
         return Reach.of(self.apart, before.sides, side)
+
+    def _rank(self, before: Partial, side: int) -> int:
+        """A side with a key before one with another condition, and that before one with none."""
+        if self._keys(before, side):
+            return 0
+        within = frozenset(before.sides) | {side}
+        return 1 if any(side in of and len(of) > 1 and of <= within for of, _ in self.conditions.others) else 2
 
     def _keys(self, before: Partial, side: int) -> list[tuple[Reference, Reference]]:
         return self.keys.between(before.sides, side)
@@ -153,14 +164,13 @@ class Join:
             if len(sides) > 1 and side in sides and sides <= both
         ]
         pairs = self._keys(before, side)
-        on = _on(
-            {
-                before.name: [before.columns[mine.side, mine.column] for mine, _ in pairs],
-                other.name: [theirs.column for _, theirs in pairs],
-            }
-        )
+        keys = {
+            before.name: [before.columns[mine.side, mine.column] for mine, _ in pairs],
+            other.name: [theirs.column for _, theirs in pairs],
+        }
+        how = {"on": _on(keys), **_where(conditions)} if pairs else _where(conditions or ["true"])
         with self.text.blamed_on(self.sides[side].at):
-            handle = before.handle.join(other.handle, on=on, within=reach.within, **_where(conditions))
+            handle = before.handle.join(other.handle, within=reach.within, **how)
         return Partial(handle, "", (*before.sides, side), self._columns([before, other]))
 
     def _named(self, part: Partial) -> Partial:
@@ -194,13 +204,9 @@ class Join:
 
         return bound.write(time_of)
 
-    def _refuse_unconnected(self, before: Partial, number: int) -> NoReturn:
-        side, names = self.sides[number], ", ".join(self.sides[s].name for s in before.sides)
-        if not self._keys(before, number):
-            why = f"a join needs an equality between columns, and none connects {side.name!r} with {names}"
-            first = self.sides[before.sides[0]].name
-            self.text.refuse(side.at, f"{why}; add one like {first}.key = {side.name}.key, without functions around it")
-        self._refuse_unbounded(before.sides, number)
+    def _refuse_unrelated(self, number: int) -> NoReturn:
+        why = "would be joined with all others, whenever they came; add a condition that relates the two sides"
+        self.text.refuse(self.sides[number].at, f"every row of {self.sides[number].name} {why}")
 
     def _refuse_unbounded(self, before: Sequence[int], number: int) -> NoReturn:
         side, first = self.sides[number], self.sides[before[0]]

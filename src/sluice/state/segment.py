@@ -10,11 +10,13 @@ import pyarrow as pa
 
 from sluice.kernels.order import TimeScale, hash_part, order_key, sorting
 from sluice.kernels.probe import Run
+from sluice.kernels.value_order import ValueOrder
 from sluice.model.checksum import checksum
 from sluice.model.directory import HASH_SPACE, Directory
 from sluice.model.errors import StorageError
+from sluice.model.ranges import Ordering
 from sluice.model.state import Block, SegmentRef
-from sluice.model.stream import BY_TIME_COLUMN, ORDER_COLUMN
+from sluice.model.stream import BY_TIME_COLUMN, BY_VALUE_COLUMN, ORDER_COLUMN, VALUE_COLUMN
 from sluice.model.unit_ranges import Ranges, numbers
 
 BLOCK_BYTES, MOST_BLOCKS = 1 << 16, 64
@@ -25,17 +27,24 @@ BLOCK_BYTES, MOST_BLOCKS = 1 << 16, 64
 class Layout:
     """What a segment of one input holds: the stream's columns and which of them is the event time.
 
-    With a `time_step`, of which all times are multiples, its rows can be found by their time alone.
+    With a `time_step`, of which all times are multiples, its rows can be found by their time alone; with `orderings`,
+    by the values of these.
     """
 
     schema: pa.Schema
     event_time: str
     time_step: int | None = None
+    orderings: tuple[Ordering, ...] = ()
 
     @cached_property
     def stored(self) -> pa.Schema:
         by_time = [] if self.time_step is None else [pa.field(BY_TIME_COLUMN, pa.uint32())]
-        return pa.schema([pa.field(ORDER_COLUMN, pa.uint64()), *by_time, *self.schema])
+        by_value = [
+            pa.field(f"{name}{number}", kind)
+            for number in range(len(self.orderings))
+            for name, kind in ((VALUE_COLUMN, pa.float64()), (BY_VALUE_COLUMN, pa.uint32()))
+        ]
+        return pa.schema([pa.field(ORDER_COLUMN, pa.uint64()), *by_time, *by_value, *self.schema])
 
     def times(self, rows: pa.RecordBatch) -> np.ndarray:
         """Event times as microseconds, without a copy."""
@@ -83,8 +92,10 @@ def merged_run(runs: list[Run], keep_from: int | None) -> Run:
 def encode(layout: Layout, run: Run) -> pa.Buffer:
     """The run as the bytes of a segment."""
     by_time = [] if layout.time_step is None else [pa.array(_by_time(run.times, layout.time_step))]
-    batch = pa.RecordBatch.from_arrays([pa.array(run.order), *by_time, *run.rows.columns], schema=layout.stored)
-    return batch.serialize()
+    orders = [run.ordered_by(ordering) for ordering in layout.orderings]
+    by_value = [pa.array(column) for order in orders for column in (order.values, order.places)]
+    columns = [pa.array(run.order), *by_time, *by_value, *run.rows.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=layout.stored).serialize()
 
 
 def encode_blocks(layout: Layout, run: Run, counts: np.ndarray, whole: pa.Buffer) -> list[tuple[Block, pa.Buffer]]:
@@ -113,10 +124,12 @@ def decode(layout: Layout, ref: SegmentRef, data: pa.Buffer) -> Run:
         raise StorageError(f"segment {ref.id} of {ref.file} is damaged: {problem}") from problem
     if batch.num_rows != ref.rows:
         raise StorageError(f"segment {ref.id} of {ref.file} is not what the journal says it is")
-    rows, order, by_time = batch.remove_column(0), batch.column(0).to_numpy(), None
-    if layout.time_step is not None:
-        rows, by_time = rows.remove_column(0), rows.column(0).to_numpy()
-    return Run(order, layout.times(rows), rows, TimeScale(ref.base, ref.shift), ref.earliest, ref.latest, by_time)
+    order, *others = (column.to_numpy() for column in batch.columns[: -len(layout.schema)])
+    by_time = None if layout.time_step is None else others.pop(0)
+    pairs = zip(layout.orderings, others[::2], others[1::2], strict=True)
+    by_value = {ordering: ValueOrder(values, places) for ordering, values, places in pairs}
+    rows, scale = batch.select(layout.schema.names), TimeScale(ref.base, ref.shift)
+    return Run(order, layout.times(rows), rows, scale, ref.earliest, ref.latest, by_time, by_value=by_value)
 
 
 def _by_time(times: np.ndarray, step: int) -> np.ndarray:
