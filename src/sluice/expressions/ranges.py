@@ -34,9 +34,25 @@ from sluice.model.ranges import Inequality, Ordering
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
 _HALF_A_DAY = 12 * 3_600_000_000  # longer intervals are days of the calendar, which are not all of one length
 _FLOAT_SLACK = 2.0**-20
+_HUGE = 2.0**900  # with more than that added a number may become infinite, and then be equal to others
 
 Sides = Mapping[str, tuple[int, str]]
 """Of each column of a pair: which side has it, and its name there."""
+
+
+@dataclass(frozen=True)
+class _Shift:
+    """What constants add to a value, and how large they are together: rounding is by the size of what is added, also
+    where it is taken away again."""
+
+    by: float = 0.0
+    size: float = 0.0
+
+    def plus(self, number: float) -> _Shift:
+        return _Shift(self.by + number, self.size + abs(number))
+
+    def minus(self, other: _Shift) -> _Shift:
+        return _Shift(self.by - other.by, self.size + other.size)
 
 
 @dataclass(frozen=True)
@@ -97,34 +113,34 @@ def _at_most(lesser: Node, greater: Node, sides: Sides) -> Iterator[Inequality]:
     """`lesser <= greater`, in whichever of the known forms it is."""
     lesser, less_by = _without_shift(lesser)
     greater, greater_by = _without_shift(greater)
-    offset = greater_by - less_by
+    offset = greater_by.minus(less_by)
     of = _sides_of(lesser, sides), _sides_of(greater, sides)
     if [len(some) for some in of] == [1, 1] and of[0] != of[1]:
         yield from _inequality(lesser, greater, sides, offset)
     elif isinstance(greater, Constant):
         limit = _number(greater)
         if limit is not None:
-            yield from _difference_at_most(lesser, limit + offset, sides)
+            yield from _difference_at_most(lesser, offset.plus(limit), sides)
     elif isinstance(lesser, Constant):
         limit, difference = _number(lesser), _difference(greater)
         if limit is not None and difference is not None:
             more, less = difference
-            yield from _inequality(less, more, sides, offset - limit, nan_is_least=True)
+            yield from _inequality(less, more, sides, offset.plus(-limit), nan_is_least=True)
 
 
-def _difference_at_most(node: Node, limit: float, sides: Sides) -> Iterator[Inequality]:
+def _difference_at_most(node: Node, limit: _Shift, sides: Sides) -> Iterator[Inequality]:
     """`x - y <= limit` or `abs(x - y) <= limit`."""
     node, shift = _without_shift(node)
     if isinstance(node, Call) and node.operation == "abs":
         difference = _difference(node.arguments[0])
-        if difference is not None and not shift:
+        if difference is not None and not shift.size:
             left, right = difference
             yield from _inequality(left, right, sides, limit)
             yield from _inequality(right, left, sides, limit)
         return
     difference = _difference(node)
     if difference is not None:
-        yield from _inequality(*difference, sides, limit - shift)
+        yield from _inequality(*difference, sides, limit.minus(shift))
 
 
 def _difference(node: Node) -> tuple[Node, Node] | None:
@@ -139,7 +155,7 @@ def _difference(node: Node) -> tuple[Node, Node] | None:
 
 
 def _inequality(
-    lesser: Node, greater: Node, sides: Sides, offset: float, *, nan_is_least: bool = False
+    lesser: Node, greater: Node, sides: Sides, offset: _Shift, *, nan_is_least: bool = False
 ) -> Iterator[Inequality]:
     """One between the two sides, if that is what the nodes are of."""
     single = is_floating(lesser.type) and FLOAT in (lesser.type, greater.type)
@@ -151,7 +167,8 @@ def _inequality(
     (leg,) = of[0]
     least = Ordering(_expression(lesser, sides), nan_is_least and is_floating(lesser.type))
     slack = {"slack": _FLOAT_SLACK} if single else {}
-    yield Inequality(least, Ordering(_expression(greater, sides)), leg, offset + greater_by - less_by, **slack)
+    offset = offset.minus(less_by.minus(greater_by))
+    yield Inequality(least, Ordering(_expression(greater, sides)), leg, offset.by, offset.size, **slack)
 
 
 def _is_ordered(node: Node) -> bool:
@@ -159,9 +176,9 @@ def _is_ordered(node: Node) -> bool:
     return is_numeric(node.type) or is_temporal(node.type) or node.type in kinds
 
 
-def _without_shift(node: Node) -> tuple[Node, float]:
+def _without_shift(node: Node) -> tuple[Node, _Shift]:
     """A number or time without what a constant adds to it, and that."""
-    shift = 0.0
+    shift = _Shift()
     while True:
         node = _without_casts(node)
         if not isinstance(node, Call) or node.operation not in ("add", "subtract"):
@@ -172,11 +189,11 @@ def _without_shift(node: Node) -> tuple[Node, float]:
         if isinstance(left, Constant) and node.operation == "add":
             left, right = right, left
         by = _number(right) if isinstance(right, Constant) else None
-        if by is None or isinstance(left, Constant) or node.type == FLOAT:
+        if by is None or abs(by) > _HUGE or isinstance(left, Constant) or node.type == FLOAT:
             return node, shift
         if is_timestamp(node.type) and abs(by) > _HALF_A_DAY:
             return node, shift
-        shift += by if node.operation == "add" else -by
+        shift = shift.plus(by if node.operation == "add" else -by)
         node = left
 
 

@@ -57,7 +57,7 @@ def bounds_for(inequalities: Sequence[Inequality], leg: int, probes: pa.RecordBa
             continue
         ordering = inequality.ordering_of(leg)
         known = found.get(ordering, ValueBounds(ordering))
-        room = inequality.slack * (np.abs(values) + abs(inequality.offset))
+        room = inequality.slack * (np.abs(values) + max(abs(inequality.offset), inequality.size))
         room[~np.isfinite(room)] = 0.0
         if leg == inequality.lesser_leg:
             most = values + inequality.offset + room
