@@ -88,6 +88,7 @@ CONDITIONS = (
     "a.n NOT BETWEEN b.n - 1 AND b.n + 1",
     "CASE WHEN a.n > 0 THEN a.x ELSE a.f END < b.x",
     "a.n <> 0 AND 6 / a.n < b.x",
+    "(a.n > 0 AND a.d > 0) <= (b.n > 0) AND (a.n > 0 OR a.d > 0) >= (b.n > 0)",
 )
 
 

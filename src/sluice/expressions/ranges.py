@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+import pyarrow as pa
+
 from sluice.expressions import Expression
 from sluice.expressions.nodes import Call, Choice, Column, Constant, FirstValid, Junction, Node
 from sluice.expressions.types import (
@@ -278,11 +280,18 @@ def _written(node: Node) -> str:
             return f"CAST({parts[0]} AS {node.type})"
         case Call():
             return f"{node.operation or _name_of(node.kernel)}({', '.join(parts)})"
+        case Junction():
+            return f"({parts[0]} {'OR' if node.decided else 'AND'} {parts[1]})"
     return f"{type(node).__name__}({', '.join(parts)})"
 
 
 def _name_of(kernel: object) -> str:
     if isinstance(kernel, partial):
-        given = "".join(f" {name}={value}" for name, value in sorted(kernel.keywords.items()))
+        given = "".join(f" {name}={_whole(value)}" for name, value in sorted(kernel.keywords.items()))
         return f"{_name_of(kernel.func)}{given}"
     return str(getattr(kernel, "__name__", kernel))
+
+
+def _whole(value: object) -> object:
+    """Of long arrays, Arrow itself writes only the beginning and the end."""
+    return value.to_pylist() if isinstance(value, pa.Array) else value
