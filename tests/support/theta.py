@@ -63,6 +63,7 @@ CONDITIONS = (
     "a.big > b.big",
     "a.big - 1 >= b.big",
     "abs(a.big / 4 - b.big / 4) <= 1",
+    "CAST(a.big AS DOUBLE) = CAST(b.big AS DOUBLE)",
     "a.s < b.s",
     "a.s >= b.s AND a.n < b.n + 2",
     "upper(a.s) = b.s",

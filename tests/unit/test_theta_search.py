@@ -105,6 +105,12 @@ class TestWhatIsSearchedBy:
         assert spec.where is not None and set(spec.where.columns) == {"a_x", "b_x"}
         assert theta_join([stream("a"), stream("b")], "5 seconds", "b.n = a.n").where is None
 
+    @pytest.mark.parametrize("column", ["big", "d"])
+    def test_an_equality_of_rounded_values_is_no_key(self, column: str) -> None:
+        where = f"CAST(a.{column} AS DOUBLE) = CAST(b.{column} AS DOUBLE)"
+        spec = theta_join([stream("a"), stream("b")], "5 seconds", where)
+        assert spec.is_theta and len(spec.inequalities) == 2
+
     def test_an_equality_of_what_cannot_be_a_key_is_a_condition(self) -> None:
         spec = theta_join([stream("a"), stream("b")], "5 seconds", "a.n = b.x")
         assert spec.is_theta and len(spec.inequalities) == 2

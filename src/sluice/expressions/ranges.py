@@ -22,6 +22,7 @@ from sluice.expressions.types import (
     FLOAT,
     INTEGRALS,
     INTERVAL,
+    LONG,
     STRING,
     decimal_for,
     is_decimal,
@@ -71,7 +72,7 @@ def equalities(condition: Expression, sides: Sides) -> list[Equality]:
     found = []
     for conjunct in _conjuncts(condition.root):
         if isinstance(conjunct, Call) and conjunct.operation == "equal":
-            ends = [_without_casts(end) for end in conjunct.arguments]
+            ends = [_without_casts(end, _is_exact) for end in conjunct.arguments]
             columns = sorted(sides[end.name] for end in ends if isinstance(end, Column))
             if [side for side, _ in columns] == [0, 1]:
                 found.append(Equality(columns[0][1], columns[1][1], conjunct))
@@ -211,11 +212,20 @@ def _number(constant: Constant) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _without_casts(node: Node) -> Node:
-    """A value before casts that keep it."""
-    while isinstance(node, Call) and node.operation == "cast" and _is_kept(node):
+def _without_casts(node: Node, are_kept: Callable[[Call], bool] | None = None) -> Node:
+    """A value before casts that keep it, but for the rounding to a double."""
+    are_kept = are_kept or _is_kept
+    while isinstance(node, Call) and node.operation == "cast" and are_kept(node):
         node = node.arguments[0]
     return node
+
+
+def _is_exact(cast: Call) -> bool:
+    """Whether values that differ do so after a cast too: as doubles, large numbers become equal."""
+    before = cast.arguments[0].type
+    if cast.type == DOUBLE:
+        return is_floating(before) or (is_integral(before) and before != LONG)
+    return _is_kept(cast)
 
 
 def _is_kept(cast: Call) -> bool:
