@@ -376,6 +376,22 @@ def test_cleaning_up_goes_by_epochs_and_tells_how_far_it_has_come(tmp_path, capl
     query.close()
 
 
+def test_what_is_written_anew_in_an_epoch_is_bounded(tmp_path, monkeypatch):
+    a, b = stream("a"), stream("b")
+    query = DirectQuery(join([a, b], LONGEST), tmp_path, 1, PARTITIONS, memory=0)
+    query.run([keyed(a, range(40), 1), keyed(b, [], 1)])
+    freeze_all(query, PARTITIONS)
+    query.run([keyed(a, [], 2), keyed(b, [], 2)])
+    query.run([keyed(a, [], 3), keyed(b, range(40), 3)])
+    monkeypatch.setattr(cleaning, "BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(cleaning, "BYTES_AN_EPOCH", 1)
+    query.drain()
+    told = [r.stats.clean_up for r in query.epochs.history() if r.stats.clean_up]
+    assert len(told) == PARTITIONS  # one unit in each epoch, whatever time there is
+    assert query.results().num_rows == 40 and not query.epochs.record.missing_units
+    query.close()
+
+
 def test_rows_that_come_while_units_are_cleaned_up_are_for_the_next_time(tmp_path):
     a, b = stream("a"), stream("b")
     query = DirectQuery(join([a, b], LONGEST), tmp_path, 1, PARTITIONS, memory=0)

@@ -52,6 +52,9 @@ CONDITIONS = (
     "a.x - b.x BETWEEN -0.2 AND 1.5",
     "abs(a.x - b.x) <= 0.2",
     "a.x BETWEEN b.x - 1 AND b.x + 1",
+    "a.x + 1e20 <= b.x + 1e20",
+    "a.x + 1e20 - 1e20 <= b.x",
+    "a.x - 1e308 - 1e308 <= b.x",
     "a.x < b.x AND a.s <> b.s",
     "a.x < b.n",
     "a.x < b.d",
@@ -60,6 +63,7 @@ CONDITIONS = (
     "a.big > b.big",
     "a.big - 1 >= b.big",
     "abs(a.big / 4 - b.big / 4) <= 1",
+    "CAST(a.big AS DOUBLE) = CAST(b.big AS DOUBLE)",
     "a.s < b.s",
     "a.s >= b.s AND a.n < b.n + 2",
     "upper(a.s) = b.s",
@@ -85,6 +89,7 @@ CONDITIONS = (
     "a.n NOT BETWEEN b.n - 1 AND b.n + 1",
     "CASE WHEN a.n > 0 THEN a.x ELSE a.f END < b.x",
     "a.n <> 0 AND 6 / a.n < b.x",
+    "(a.n > 0 AND a.d > 0) <= (b.n > 0) AND (a.n > 0 OR a.d > 0) >= (b.n > 0)",
 )
 
 

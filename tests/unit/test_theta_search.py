@@ -77,6 +77,18 @@ class TestWhatIsSearchedBy:
         found = [[o.expression.text for o in orderings_of(spec.inequalities, leg)] for leg in (0, 1)]
         assert found == [left, right]
 
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            ("a.n > 0 AND a.x > 0", "a.n > 0 OR a.x > 0"),
+            (f"a.n IN {tuple(range(40))}", f"a.n IN {(*range(19), 50, *range(20, 40))}"),
+        ],
+    )
+    def test_values_that_differ_have_orders_of_their_own(self, one: str, other: str) -> None:
+        where = f"CASE WHEN {one} THEN 1 ELSE 0 END <= b.n AND CASE WHEN {other} THEN 1 ELSE 0 END >= b.n"
+        spec = theta_join([stream("a"), stream("b")], "5 seconds", where)
+        assert len(orderings_of(spec.inequalities, 0)) == 2
+
     def test_both_bounds_of_a_band_are_of_one_order(self) -> None:
         spec = theta_join([stream("a"), stream("b")], "5 seconds", "a.x BETWEEN b.x - 1 AND b.x + 2")
         probes = rows(np.random.default_rng(1), 50, 0, SECOND).combine_chunks().to_batches()[0]
@@ -92,6 +104,12 @@ class TestWhatIsSearchedBy:
         assert [i.keys for i in spec.inputs] == [("n", "s"), ("n", "s")] and not spec.is_theta
         assert spec.where is not None and set(spec.where.columns) == {"a_x", "b_x"}
         assert theta_join([stream("a"), stream("b")], "5 seconds", "b.n = a.n").where is None
+
+    @pytest.mark.parametrize("column", ["big", "d"])
+    def test_an_equality_of_rounded_values_is_no_key(self, column: str) -> None:
+        where = f"CAST(a.{column} AS DOUBLE) = CAST(b.{column} AS DOUBLE)"
+        spec = theta_join([stream("a"), stream("b")], "5 seconds", where)
+        assert spec.is_theta and len(spec.inequalities) == 2
 
     def test_an_equality_of_what_cannot_be_a_key_is_a_condition(self) -> None:
         spec = theta_join([stream("a"), stream("b")], "5 seconds", "a.n = b.x")

@@ -30,6 +30,8 @@ HALF = 0.5
 MOST_GENERATIONS = 32
 """A unit with so many frozen generations is cleaned up: what the manifest says of them has to end somewhere."""
 BYTES_AT_ONCE = 32 << 20
+BYTES_AN_EPOCH = 256 << 20
+"""How much is written anew in an epoch before the others wait for the next one: it is in memory until it is durable."""
 
 Rows = dict[InputNumber, list[Run]]
 
@@ -56,6 +58,7 @@ class UnitCleaning:
     ) -> None:
         self._level, self._transaction, self._retention, self._clock = level, transaction, retention, clock
         self._deadline, self._steps = inf, 0
+        self._written = 0.0
         self.cleaned: list[Unit] = []
         """Units that missed something, and miss nothing any more."""
 
@@ -86,8 +89,8 @@ class UnitCleaning:
         return sorted(self._frozen) if fits else []
 
     def run(self, units: Sequence[Unit], seconds: float) -> Iterator[tuple[int, Results]]:
-        """The missing results of some units with the place of their operator, as far as the time goes; one step is
-        always taken."""
+        """The missing results of some units with the place of their operator, as far as the time and the memory
+        for what is written anew go; one step is always taken."""
         self._deadline = self._clock.monotonic() + seconds
         for chunk in self._chunks([unit for unit in units if self._misses_results(unit)]):
             yield from self._clean(chunk)
@@ -116,7 +119,7 @@ class UnitCleaning:
             yield sorted(chunk)
 
     def _is_over(self) -> bool:
-        return self._steps > 0 and self._clock.monotonic() >= self._deadline
+        return self._steps > 0 and (self._clock.monotonic() >= self._deadline or self._written >= BYTES_AN_EPOCH)
 
     def _clean(self, units: list[Unit]) -> Iterator[tuple[int, Results]]:
         """Finds all that these units miss, unless the time is over before."""
@@ -193,6 +196,7 @@ class UnitCleaning:
             self._transaction.generations.write_anew(staying, own, self._retention)
             for unit in numbers(staying).tolist():
                 self._frozen_bytes[unit] += self._active_bytes[unit]
+                self._written += self._frozen_bytes[unit]
                 self._active_rows[unit] = self._active_bytes[unit] = 0
 
     def _thaw_if_it_fits(self, unit: Unit) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+import pyarrow as pa
+
 from sluice.expressions import Expression
 from sluice.expressions.nodes import Call, Choice, Column, Constant, FirstValid, Junction, Node
 from sluice.expressions.types import (
@@ -20,6 +22,7 @@ from sluice.expressions.types import (
     FLOAT,
     INTEGRALS,
     INTERVAL,
+    LONG,
     STRING,
     decimal_for,
     is_decimal,
@@ -34,9 +37,25 @@ from sluice.model.ranges import Inequality, Ordering
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
 _HALF_A_DAY = 12 * 3_600_000_000  # longer intervals are days of the calendar, which are not all of one length
 _FLOAT_SLACK = 2.0**-20
+_HUGE = 2.0**900  # with more than that added a number may become infinite, and then be equal to others
 
 Sides = Mapping[str, tuple[int, str]]
 """Of each column of a pair: which side has it, and its name there."""
+
+
+@dataclass(frozen=True)
+class _Shift:
+    """What constants add to a value, and how large they are together: rounding is by the size of what is added, also
+    where it is taken away again."""
+
+    by: float = 0.0
+    size: float = 0.0
+
+    def plus(self, number: float) -> _Shift:
+        return _Shift(self.by + number, self.size + abs(number))
+
+    def minus(self, other: _Shift) -> _Shift:
+        return _Shift(self.by - other.by, self.size + other.size)
 
 
 @dataclass(frozen=True)
@@ -53,7 +72,7 @@ def equalities(condition: Expression, sides: Sides) -> list[Equality]:
     found = []
     for conjunct in _conjuncts(condition.root):
         if isinstance(conjunct, Call) and conjunct.operation == "equal":
-            ends = [_without_casts(end) for end in conjunct.arguments]
+            ends = [_without_casts(end, _is_exact) for end in conjunct.arguments]
             columns = sorted(sides[end.name] for end in ends if isinstance(end, Column))
             if [side for side, _ in columns] == [0, 1]:
                 found.append(Equality(columns[0][1], columns[1][1], conjunct))
@@ -97,34 +116,34 @@ def _at_most(lesser: Node, greater: Node, sides: Sides) -> Iterator[Inequality]:
     """`lesser <= greater`, in whichever of the known forms it is."""
     lesser, less_by = _without_shift(lesser)
     greater, greater_by = _without_shift(greater)
-    offset = greater_by - less_by
+    offset = greater_by.minus(less_by)
     of = _sides_of(lesser, sides), _sides_of(greater, sides)
     if [len(some) for some in of] == [1, 1] and of[0] != of[1]:
         yield from _inequality(lesser, greater, sides, offset)
     elif isinstance(greater, Constant):
         limit = _number(greater)
         if limit is not None:
-            yield from _difference_at_most(lesser, limit + offset, sides)
+            yield from _difference_at_most(lesser, offset.plus(limit), sides)
     elif isinstance(lesser, Constant):
         limit, difference = _number(lesser), _difference(greater)
         if limit is not None and difference is not None:
             more, less = difference
-            yield from _inequality(less, more, sides, offset - limit, nan_is_least=True)
+            yield from _inequality(less, more, sides, offset.plus(-limit), nan_is_least=True)
 
 
-def _difference_at_most(node: Node, limit: float, sides: Sides) -> Iterator[Inequality]:
+def _difference_at_most(node: Node, limit: _Shift, sides: Sides) -> Iterator[Inequality]:
     """`x - y <= limit` or `abs(x - y) <= limit`."""
     node, shift = _without_shift(node)
     if isinstance(node, Call) and node.operation == "abs":
         difference = _difference(node.arguments[0])
-        if difference is not None and not shift:
+        if difference is not None and not shift.size:
             left, right = difference
             yield from _inequality(left, right, sides, limit)
             yield from _inequality(right, left, sides, limit)
         return
     difference = _difference(node)
     if difference is not None:
-        yield from _inequality(*difference, sides, limit - shift)
+        yield from _inequality(*difference, sides, limit.minus(shift))
 
 
 def _difference(node: Node) -> tuple[Node, Node] | None:
@@ -139,7 +158,7 @@ def _difference(node: Node) -> tuple[Node, Node] | None:
 
 
 def _inequality(
-    lesser: Node, greater: Node, sides: Sides, offset: float, *, nan_is_least: bool = False
+    lesser: Node, greater: Node, sides: Sides, offset: _Shift, *, nan_is_least: bool = False
 ) -> Iterator[Inequality]:
     """One between the two sides, if that is what the nodes are of."""
     single = is_floating(lesser.type) and FLOAT in (lesser.type, greater.type)
@@ -151,7 +170,8 @@ def _inequality(
     (leg,) = of[0]
     least = Ordering(_expression(lesser, sides), nan_is_least and is_floating(lesser.type))
     slack = {"slack": _FLOAT_SLACK} if single else {}
-    yield Inequality(least, Ordering(_expression(greater, sides)), leg, offset + greater_by - less_by, **slack)
+    offset = offset.minus(less_by.minus(greater_by))
+    yield Inequality(least, Ordering(_expression(greater, sides)), leg, offset.by, offset.size, **slack)
 
 
 def _is_ordered(node: Node) -> bool:
@@ -159,9 +179,9 @@ def _is_ordered(node: Node) -> bool:
     return is_numeric(node.type) or is_temporal(node.type) or node.type in kinds
 
 
-def _without_shift(node: Node) -> tuple[Node, float]:
+def _without_shift(node: Node) -> tuple[Node, _Shift]:
     """A number or time without what a constant adds to it, and that."""
-    shift = 0.0
+    shift = _Shift()
     while True:
         node = _without_casts(node)
         if not isinstance(node, Call) or node.operation not in ("add", "subtract"):
@@ -172,11 +192,11 @@ def _without_shift(node: Node) -> tuple[Node, float]:
         if isinstance(left, Constant) and node.operation == "add":
             left, right = right, left
         by = _number(right) if isinstance(right, Constant) else None
-        if by is None or isinstance(left, Constant) or node.type == FLOAT:
+        if by is None or abs(by) > _HUGE or isinstance(left, Constant) or node.type == FLOAT:
             return node, shift
         if is_timestamp(node.type) and abs(by) > _HALF_A_DAY:
             return node, shift
-        shift += by if node.operation == "add" else -by
+        shift = shift.plus(by if node.operation == "add" else -by)
         node = left
 
 
@@ -192,11 +212,20 @@ def _number(constant: Constant) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _without_casts(node: Node) -> Node:
-    """A value before casts that keep it."""
-    while isinstance(node, Call) and node.operation == "cast" and _is_kept(node):
+def _without_casts(node: Node, are_kept: Callable[[Call], bool] | None = None) -> Node:
+    """A value before casts that keep it, but for the rounding to a double."""
+    are_kept = are_kept or _is_kept
+    while isinstance(node, Call) and node.operation == "cast" and are_kept(node):
         node = node.arguments[0]
     return node
+
+
+def _is_exact(cast: Call) -> bool:
+    """Whether values that differ do so after a cast too: as doubles, large numbers become equal."""
+    before = cast.arguments[0].type
+    if cast.type == DOUBLE:
+        return is_floating(before) or (is_integral(before) and before != LONG)
+    return _is_kept(cast)
 
 
 def _is_kept(cast: Call) -> bool:
@@ -261,11 +290,18 @@ def _written(node: Node) -> str:
             return f"CAST({parts[0]} AS {node.type})"
         case Call():
             return f"{node.operation or _name_of(node.kernel)}({', '.join(parts)})"
+        case Junction():
+            return f"({parts[0]} {'OR' if node.decided else 'AND'} {parts[1]})"
     return f"{type(node).__name__}({', '.join(parts)})"
 
 
 def _name_of(kernel: object) -> str:
     if isinstance(kernel, partial):
-        given = "".join(f" {name}={value}" for name, value in sorted(kernel.keywords.items()))
+        given = "".join(f" {name}={_whole(value)}" for name, value in sorted(kernel.keywords.items()))
         return f"{_name_of(kernel.func)}{given}"
     return str(getattr(kernel, "__name__", kernel))
+
+
+def _whole(value: object) -> object:
+    """Of long arrays, Arrow itself writes only the beginning and the end."""
+    return value.to_pylist() if isinstance(value, pa.Array) else value

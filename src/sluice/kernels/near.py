@@ -57,13 +57,15 @@ def bounds_for(inequalities: Sequence[Inequality], leg: int, probes: pa.RecordBa
             continue
         ordering = inequality.ordering_of(leg)
         known = found.get(ordering, ValueBounds(ordering))
-        room = inequality.slack * (np.abs(values) + abs(inequality.offset))
+        room = inequality.slack * np.abs(values) + inequality.slack * max(abs(inequality.offset), inequality.size)
         room[~np.isfinite(room)] = 0.0
         if leg == inequality.lesser_leg:
-            most = values + inequality.offset + room
+            with np.errstate(over="ignore"):  # infinity is a bound, too
+                most = values + inequality.offset + room
             found[ordering] = ValueBounds(ordering, known.least, _narrowed(np.minimum, known.most, most))
         else:
-            least = values - inequality.offset - room
+            with np.errstate(over="ignore"):
+                least = values - inequality.offset - room
             found[ordering] = ValueBounds(ordering, _narrowed(np.maximum, known.least, least), known.most)
     return list(found.values())
 

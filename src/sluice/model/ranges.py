@@ -29,13 +29,15 @@ class Ordering:
 class Inequality:
     """The value of one leg's row is at most that of the other leg's row plus an offset, in every pair that matches.
 
-    `slack` is how much of the numbers' size the rounding of either computation can amount to.
+    `slack` is how much of the numbers' size the rounding of either computation can amount to; `size` is that of all
+    constants which were added on the way to them.
     """
 
     lesser: Ordering
     greater: Ordering
     lesser_leg: int
     offset: float = 0.0
+    size: float = 0.0
     slack: float = 2.0**-48
 
     @property
