@@ -198,6 +198,7 @@ class UnitCleaning:
                 self._frozen_bytes[unit] += self._active_bytes[unit]
                 self._written += self._frozen_bytes[unit]
                 self._active_rows[unit] = self._active_bytes[unit] = 0
+                del self._frozen[unit]  # it is as it is to be
 
     def _thaw_if_it_fits(self, unit: Unit) -> bool:
         """Has a unit's only frozen generation in memory again, if there is room for it."""
