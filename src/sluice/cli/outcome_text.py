@@ -13,7 +13,7 @@ from sluice.sim.disturbance import in_bytes
 from sluice.sim.scenario_file import Comparison, Trial
 
 if TYPE_CHECKING:
-    from sluice.sim.message_carrier import TimedMove
+    from sluice.sim.move_log import TimedMove
     from sluice.sim.simulation import Outcome
 
 SHOWN = 20

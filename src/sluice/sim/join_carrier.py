@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from sluice.control.loop import ControlLoop
@@ -18,7 +17,7 @@ from sluice.sim.event_queue import Agenda
 from sluice.sim.hardware import Hardware
 from sluice.sim.join_core import JoinCosts, JoinWorld, release
 from sluice.sim.join_site import JoinSite
-from sluice.sim.message_carrier import TimedMove
+from sluice.sim.move_log import MoveLog
 from sluice.sim.network import Network
 from sluice.sim.producer_routing import ProducerRouting
 
@@ -33,10 +32,8 @@ class JoinCarrier:
         self.world, self.costs, self.agenda, self.hardware, self.sites = world, costs, agenda, hardware, sites
         self.network = Network(agenda, len(sites), hardware.link_rate, hardware.cross_rate)
         self.producers = range(len(world.holder))
-        self.moves: list[TimedMove] = []
+        self.log = MoveLog()
         self._splits = [ProducerRouting(*rows) for rows in zip(world.holder, world.stalled, strict=True)]
-        self._last: dict[ids.Unit, int] = {}
-        """The place of each unit's last move among all."""
         self._freezes: dict[ids.Site, list[ids.Unit]] = {}
         """What the coordinator is about to tell each site."""
         self._outgoing: dict[ids.Site, deque[Callable[[], None]]] = {}
@@ -61,7 +58,7 @@ class JoinCarrier:
 
         match instruction:
             case Pause(unit):
-                self._note(move, now)
+                self.log.begin(move, now)
                 # the source hears first that a unit is to leave; should it be spilling, everything waits for that
                 self._later(partial(self.sites[move.source].relocate, unit, partial(self._pause, loop, move)))
             case Extract(unit, site):
@@ -76,10 +73,6 @@ class JoinCarrier:
                 self._later(partial(self._restart, loop, unit, site))
             case LetGo():
                 self._later(partial(self._let_go, loop, move))
-
-    def _note(self, move: MoveInFlight, now: float) -> None:
-        self._last[move.unit] = len(self.moves)
-        self.moves.append(TimedMove(now, move.unit, move.source, move.target, move.action.reason))
 
     def _pause(self, loop: ControlLoop, move: MoveInFlight) -> None:
         """Ask the splits to hold the unit's tuples back; each acknowledges behind what it has sent."""
@@ -112,8 +105,7 @@ class JoinCarrier:
         loop.route(unit, site, self.agenda.now)
 
     def _let_go(self, loop: ControlLoop, move: MoveInFlight) -> None:
-        last = self._last[move.unit]
-        self.moves[last] = replace(self.moves[last], done=self.agenda.now)
+        self.log.end(move, self.agenda.now)
         for site in (move.source, move.target):
             self.sites[site].relocated(move.unit)
         loop.finish(move, self.agenda.now)

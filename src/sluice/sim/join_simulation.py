@@ -24,7 +24,7 @@ from sluice.sim.join_reports import JoinReports
 from sluice.sim.join_scenario import JoinScenario
 from sluice.sim.join_site import JoinSite, TimedSpill
 from sluice.sim.join_streams import JoinStreams
-from sluice.sim.message_carrier import TimedMove
+from sluice.sim.move_log import TimedMove
 
 FREEZABLE = (Fragment(0),)
 
@@ -169,7 +169,7 @@ class JoinSimulation:
             memory=self._memory,
             peak=self.world.peak * self.scenario.hardware.tuple_bytes,
             spills=tuple(sorted((s for site in self.sites for s in site.spills), key=lambda one: one.time)),
-            moves=tuple(self.carrier.moves),
+            moves=tuple(self.carrier.log.moves),
             cleanup=tuple(self._cleaned([self.frozen.missing(unit) for unit in site.units]) for site in self.sites),
             rounds=self.reports.round,
         )

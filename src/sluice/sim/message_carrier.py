@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
 from sluice.control.loop import ControlLoop
@@ -14,22 +13,11 @@ from sluice.model.actions import CleanUp, Freeze
 from sluice.model.errors import ProtocolError
 from sluice.sim import core
 from sluice.sim.event_queue import Agenda
+from sluice.sim.move_log import MoveLog
 from sluice.sim.network import Network
 from sluice.sim.producer_routing import ProducerRouting
 from sluice.sim.site import Site
 from sluice.sim.world import Costs, World
-
-
-@dataclass(frozen=True)
-class TimedMove:
-    """A move: when it was decided and why, and when it was done (None: the simulation ended before)."""
-
-    time: float
-    unit: ids.Unit
-    source: ids.Site
-    target: ids.Site
-    reason: str
-    done: float | None = None
 
 
 class MessageCarrier:
@@ -42,10 +30,8 @@ class MessageCarrier:
         self.world, self.costs, self.agenda, self.network = world, costs, agenda, network
         self.sites, self.unit_bytes = sites, unit_bytes
         self.producers = range(len(sites))
-        self.moves: list[TimedMove] = []
+        self.log = MoveLog()
         self._routings = [ProducerRouting(row["owner"], row["stalled"]) for row in world.route]
-        self._last: dict[ids.Unit, int] = {}
-        """The place of each unit's last move among all."""
 
     def clock(self) -> float:
         return self.agenda.now
@@ -61,7 +47,7 @@ class MessageCarrier:
 
         match instruction:
             case Pause():
-                self._note(move, now)
+                self.log.begin(move, now)
                 source = self.sites[move.source]
                 self._later(partial(source.post, partial(self._announce, loop, move)))
             case Extract(unit, site):
@@ -75,10 +61,6 @@ class MessageCarrier:
                 self._later(partial(self._restart, loop, unit, site))
             case LetGo():
                 self._later(partial(self._let_go, loop, move))
-
-    def _note(self, move: MoveInFlight, now: float) -> None:
-        self._last[move.unit] = len(self.moves)
-        self.moves.append(TimedMove(now, move.unit, move.source, move.target, move.action.reason))
 
     def _announce(self, loop: ControlLoop, move: MoveInFlight) -> None:
         """The source hears first that a unit is to leave."""
@@ -106,8 +88,7 @@ class MessageCarrier:
         loop.route(unit, site, self.agenda.now)
 
     def _let_go(self, loop: ControlLoop, move: MoveInFlight) -> None:
-        last = self._last[move.unit]
-        self.moves[last] = replace(self.moves[last], done=self.agenda.now)
+        self.log.end(move, self.agenda.now)
         loop.finish(move, self.agenda.now)
 
     def _later(self, call: Callable[[], object]) -> None:

@@ -16,7 +16,8 @@ from sluice.policies import Policy
 from sluice.policies.static import Static
 from sluice.sim import core
 from sluice.sim.event_queue import Agenda
-from sluice.sim.message_carrier import MessageCarrier, TimedMove
+from sluice.sim.message_carrier import MessageCarrier
+from sluice.sim.move_log import TimedMove
 from sluice.sim.network import Network
 from sluice.sim.scenario import EXCHANGES, Scenario, merged
 from sluice.sim.site import Site
@@ -156,7 +157,7 @@ class Simulation:
             policy=self.policy.name,
             rate=cluster.rate / interval,
             latency=latency,
-            decisions=tuple(self.carrier.moves),
+            decisions=tuple(self.carrier.log.moves),
             holders=np.array(self.loop.routing.holders),
             spilled=~cluster.unit["resident"],
             rounds=self.reports.round,
