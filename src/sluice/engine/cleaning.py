@@ -81,12 +81,15 @@ class UnitCleaning:
 
     def crowded_units(self) -> list[Unit]:
         """Units that have more generations than can be kept."""
-        return [unit for unit, generations in self._frozen.items() if len(generations) >= MOST_GENERATIONS]
+        crowded = np.flatnonzero(self._transaction.generations.counts() >= MOST_GENERATIONS)
+        return [Unit(unit) for unit in crowded.tolist()]
 
     def units_with_room(self) -> list[Unit]:
         """Frozen units, if there is room for all of them, and for as much again."""
-        fits = self._active_bytes.sum() + self._frozen_bytes.sum() <= HALF * self._transaction.limit
-        return sorted(self._frozen) if fits else []
+        room = HALF * self._transaction.limit - self._frozen_bytes.sum()
+        if room < 0 or self._active_bytes.sum() > room:  # the latter is only asked where it can matter
+            return []
+        return [Unit(unit) for unit in np.flatnonzero(self._frozen_bytes).tolist()]
 
     def run(self, units: Sequence[Unit], seconds: float) -> Iterator[tuple[int, Results]]:
         """The missing results of some units with the place of their operator, as far as the time and the memory

@@ -90,15 +90,14 @@ def _epoch_stats(
 def _site_stats(
     plan: Plan, by_site: Sequence[Sequence[SiteReport]], units: UnitColumns, routing: Routing
 ) -> tuple[SiteStats, ...]:
-    """What each site said of its levels, together, and what its units yield; by byte of their state those of joins
-    alone, as no others are ranked by it."""
+    """What each site said of its levels, together, and what its units of joins yield: no others are ranked by it."""
     holders = np.array(routing.holders)
     ranked = numbers(tuple(routing.directories[fragment].range for fragment in sorted(plan.freezable)))
     yielded, sizes = (
         np.bincount(holders[ranked], weights=column[ranked], minlength=routing.sites)
         for column in (units.yielded, units.memory + units.disk)
     )
-    rates = results_by_unit(units.results, holders, routing.sites).tolist()
+    rates = results_by_unit(units.results[ranked], holders[ranked], routing.sites).tolist()
     productivity = results_by_byte(yielded, sizes).tolist()
     return tuple(
         replace(

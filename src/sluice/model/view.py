@@ -82,5 +82,6 @@ class ClusterView:
     @property
     def site_productivity(self) -> np.ndarray:
         """The average productivity rate of each site, the R of the lazy/active-disk paper: the results of its units in
-        the time statistics were collected, by unit."""
-        return results_by_unit(self.unit_results, self.unit_site, self.sites)
+        the time statistics were collected, by unit; of those that can be frozen, as no others compete for memory so."""
+        ranked = np.flatnonzero(self.unit_freezable)
+        return results_by_unit(self.unit_results[ranked], self.unit_site[ranked], self.sites)

@@ -13,7 +13,7 @@ import numpy as np
 
 from sluice.kernels.probe import Run
 from sluice.model.ids import InputNumber, Unit
-from sluice.model.state import ALL_HASHES, HashRange, PlacedBlock, RunRef, unit_bytes
+from sluice.model.state import ALL_HASHES, HashRange, PlacedBlock, RunRef, count_generations, unit_bytes
 from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, unite
 from sluice.state.compaction import Merge, choose_merges, choose_rewrites
 from sluice.state.epoch_runs import EpochRuns
@@ -46,6 +46,10 @@ class Generations:
             for unit in numbers(run.units).tolist():
                 found.setdefault(unit, set()).add(run.generation)
         return {unit: sorted(generations) for unit, generations in found.items()}
+
+    def counts(self) -> np.ndarray:
+        """How many frozen generations each unit has."""
+        return count_generations(self._frozen(), self._holdings.unit_numbers)
 
     def sizes(self, generation: int | None = None) -> np.ndarray:
         """The frozen bytes of each unit, of one generation or of all."""
