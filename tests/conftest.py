@@ -16,7 +16,7 @@ sys.path.insert(0, str(SUPPORT))  # what test files share
 pytest.register_assert_rewrite(*(module.stem for module in SUPPORT.glob("*.py")))  # failures there tell values, too
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
-settings.register_profile("default", deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)
+settings.register_profile("default", deadline=None, suppress_health_check=list(HealthCheck), max_examples=25)
 settings.register_profile("thorough", deadline=None, suppress_health_check=list(HealthCheck), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

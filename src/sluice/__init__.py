@@ -18,20 +18,26 @@ if TYPE_CHECKING:
     from sluice.api.query import Query
     from sluice.api.stream import DataStream
     from sluice.api.writer import DataStreamWriter
-    from sluice.model.actions import Move
+    from sluice.model.actions import CleanUp, Freeze, LayOut, Move, PassToken, Release, Share
     from sluice.model.view import ClusterView
     from sluice.policies import Policy
 
 __all__ = [
     "CheckpointError",
+    "CleanUp",
     "ClusterView",
     "DataStream",
     "DataStreamWriter",
     "Flow",
     "FlowError",
+    "Freeze",
+    "LayOut",
     "Move",
+    "PassToken",
     "Policy",
     "Query",
+    "Release",
+    "Share",
     "SluiceError",
     "StorageError",
     "__version__",
@@ -43,7 +49,7 @@ _MODULES = {
     "DataStream": "sluice.api.stream",
     "DataStreamWriter": "sluice.api.writer",
     "Flow": "sluice.api.flow",
-    "Move": "sluice.model.actions",
+    **dict.fromkeys(("CleanUp", "Freeze", "LayOut", "Move", "PassToken", "Release", "Share"), "sluice.model.actions"),
     "Policy": "sluice.policies",
     "Query": "sluice.api.query",
 }

@@ -13,14 +13,17 @@ if TYPE_CHECKING:
 __all__ = ["slowDisk", "slowDown"]
 
 
-def slowDown(query: Query, site: int, perRow: str) -> None:
-    """Have every row take this much longer at a site of a running query, from the next epoch on.
+def slowDown(query: Query, site: int, perRow: str, perResult: str = "0 seconds") -> None:
+    """Have every row that reaches a site of a running query take this much longer there, and every result that it
+    finds, from the next epoch on.
 
     The site sleeps, as if its machine were slow. "0 seconds" ends it.
 
         slowDown(query, 2, "45 microseconds")
     """
-    query._running.settings.emulation.row_delay[query._site(site)] = seconds(perRow, "perRow")
+    emulation, number = query._running.settings.emulation, query._site(site)
+    emulation.row_delay[number] = seconds(perRow, "perRow")
+    emulation.result_delay[number] = seconds(perResult, "perResult")
 
 
 def slowDisk(query: Query, perSecond: str | int | None) -> None:

@@ -36,7 +36,7 @@ def test_there_was_chaos():
     kinds = [f"death: {kind}" for kind in ("task", "job", "epoch", "durable", "commit", "report", "start")]
     others = ("takeover", "refused", "zombie", "executor's death", "flipped bit", "two attempts", "restart", "resize")
     others += ("freeze", "clean up")
-    for what in (*chaos.COUNTS, *kinds, *others):
+    for what in (*chaos.COUNTS, *chaos.SHARING, *kinds, *others):
         assert in_runs[what], in_runs
 
 

@@ -4,7 +4,6 @@ cleanups, moves, restarts and short memory."""
 from __future__ import annotations
 
 import logging
-import os
 import re
 import tempfile
 from collections import Counter
@@ -16,18 +15,19 @@ import pyarrow as pa
 import pytest
 from chaos_flows import drawn
 from chaos_flows import rows as flow_rows
+from disturbed import FAST, PARTITIONS
+from disturbed import check as check_disturbed
 from engine_harness import DirectQuery
 from group_by_oracle import source
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import batch_join, multiset, on_time, rounded
+from oracle import batch_join, multiset, rounded
 from specs import SECOND, TIME, join, rows, self_join, stream
-from wandering import Wanderer
 
 from sluice.cli.inspection import inspect
 from sluice.engine import cleaning, freezing
 from sluice.kernels.hashing import hash_keys
-from sluice.model.actions import CleanUp, Freeze
+from sluice.model.actions import Action, CleanUp, Freeze
 from sluice.model.directory import Directory
 from sluice.model.durations import LONGEST
 from sluice.model.join import JoinSpec
@@ -38,21 +38,14 @@ from sluice.policies.freezing import ORDERS, Freezing
 from sluice.state import segment
 from sluice.state.durable import DurableSegments
 
-PARTITIONS = 4
-FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
-
-def frozen_by_hand(data: st.DataObject, query: DirectQuery) -> None:
+def frozen_by_hand(data: st.DataObject) -> list[Action]:
     units = st.lists(st.integers(0, PARTITIONS - 1), max_size=3)
-    for unit in data.draw(units):
-        query.epochs.settings.controller.ask(Freeze(unit, "to see"))
-    for unit in data.draw(units):
-        query.epochs.settings.controller.ask(CleanUp(unit, "to see"))
+    freezes = [Freeze(unit, "to see") for unit in data.draw(units)]
+    return [*freezes, *(CleanUp(unit, "to see") for unit in data.draw(units))]
 
 
 def check(data: st.DataObject, spec: JoinSpec, epochs: int = 6, where: str | None = None) -> None:
-    spread = data.draw(st.sampled_from([2 * SECOND, 40 * SECOND, 100 * 60 * SECOND]))
-    step = data.draw(st.sampled_from([SECOND, 20 * SECOND, 50 * 60 * SECOND]))
     limited = {
         "memory": data.draw(st.sampled_from([0, 3000, 20_000, 1 << 30])),
         "spill": data.draw(st.sampled_from(["unit", "probe"])),
@@ -61,36 +54,20 @@ def check(data: st.DataObject, spec: JoinSpec, epochs: int = 6, where: str | Non
             st.none() | st.builds(Freezing, st.sampled_from([0.1, 0.5, 1.0]), st.sampled_from(ORDERS))
         ),
     }
-    wander, by_name = data.draw(st.booleans()), data.draw(st.sampled_from(["static", "lazy-disk"]))
-    seen: list[list[pa.Table]] = [[] for _ in spec.streams]
-    with tempfile.TemporaryDirectory(dir=FAST) as directory, pytest.MonkeyPatch.context() as patch:
+    by_name = data.draw(st.sampled_from(["static", "lazy-disk"]))
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cleaning, "BYTES_AT_ONCE", data.draw(st.sampled_from([1, 3000, 32 << 20])))
         patch.setattr(cleaning, "MOST_GENERATIONS", data.draw(st.sampled_from([2, 32])))
-
-        def start() -> DirectQuery:
-            sites = data.draw(st.integers(1, 3))
-            wanted = Wanderer(sites, sites) if wander else by_name
-            return DirectQuery(spec, Path(directory), sites, PARTITIONS, wanted=wanted, **limited)
-
-        query = start()
-        for epoch in range(data.draw(st.integers(1, epochs))):
-            new = [data.draw(rows(s, st.integers(0, 3), epoch * step, spread)) for s in spec.streams]
-            for kept, table in zip(seen, new, strict=True):
-                kept.append(table)
-            frozen_by_hand(data, query)
-            query.run(new)
-            if data.draw(st.integers(0, 3)) == 0:
-                if data.draw(st.booleans()):
-                    query.epochs.clean_up()
-                query.catch_up()
-            if data.draw(st.integers(0, 3)) == 0:
-                query.close()
-                query = start()
-        query.drain()
-        good = [on_time(tables, s.event_time, s.delay)[0] for tables, s in zip(seen, spec.streams, strict=True)]
-        assert multiset(query.results()) == multiset(batch_join(spec, good, where))
-        assert not query.epochs.record.missing_units
-        query.close()
+        check_disturbed(
+            data,
+            spec,
+            lambda s, around, spread: data.draw(rows(s, st.integers(0, 3), around, spread)),
+            lambda query: frozen_by_hand(data),
+            limited,
+            where,
+            epochs,
+            by_name,
+        )
 
 
 @given(st.data(), st.sampled_from([(LONGEST, 0), (0, LONGEST), (10 * SECOND, LONGEST)]), st.sampled_from([0, None]))
@@ -132,7 +109,8 @@ def check_flow(data: st.DataObject, name: str) -> None:
             new = [flow_rows(rng, 40, epoch * 8 * SECOND, 8 * SECOND, 4, True) for _ in flow.plan.sources]
             for kept, table in zip(seen, new, strict=True):
                 kept.append(table)
-            frozen_by_hand(data, query)
+            for action in frozen_by_hand(data):
+                query.epochs.settings.controller.ask(action)
             query.run(new)
         query.drain()
         expected, _ = flow.expected(seen)

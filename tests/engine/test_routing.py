@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 from specs import SECOND, TIME, join, stream
 
 from sluice.engine.site_task import SiteTask
-from sluice.model import state
+from sluice.model import reassignment
 from sluice.model.epoch import EpochRecord, Lagging, Queues
+from sluice.model.reassignment import reassign
 from sluice.model.routing import Routing
-from sluice.model.state import Manifest, RunRef, SegmentRef, reassign
+from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.model.unit_ranges import Ranges, intersect, ranges, unite
 
 UNITS = 12
@@ -59,8 +61,8 @@ def segments(draw: st.DrawFn) -> list[SegmentRef]:
 @given(segments(), st.lists(routings(), min_size=1, max_size=4))
 def test_runs_follow_their_units_through_any_routings(written, path):
     manifests = reassigned_one_by_one((tuple(RunRef(ref, ref.units) for ref in written),), path[0])
-    for routing in path[1:]:
-        assert reassign(manifests, routing) == (manifests := reassigned_one_by_one(manifests, routing))
+    for before, routing in pairwise(path):
+        assert reassign(manifests, before, routing) == (manifests := reassigned_one_by_one(manifests, routing))
 
 
 def many_sites(sites: int, runs: int, units: int) -> tuple[Routing, tuple[Manifest, ...]]:
@@ -72,10 +74,10 @@ def many_sites(sites: int, runs: int, units: int) -> tuple[Routing, tuple[Manife
 
 def test_a_move_touches_no_run_of_other_sites_and_divides_units_once(monkeypatch):
     divided: list[Ranges] = []
-    divide = state.divide
-    monkeypatch.setattr(state, "divide", lambda units, owners: divided.append(units) or divide(units, owners))
+    divide = reassignment.divide
+    monkeypatch.setattr(reassignment, "divide", lambda units, owners: divided.append(units) or divide(units, owners))
     routing, manifests = many_sites(sites=64, runs=20, units=256)
-    after = reassign(manifests, routing.moved(4, 9, since=1))
+    after = reassign(manifests, routing, routing.moved(4, 9, since=1))
     assert len(divided) == 64  # not once a run, nor once for each pair of a run and a site
     known = {id(run) for manifest in manifests for run in manifest}
     assert [site for site, runs in enumerate(after) if not {id(run) for run in runs} <= known] == [1, 9]

@@ -17,8 +17,9 @@ from specs import SECOND, TIME, join, stream
 
 from sluice.model.directory import Directory
 from sluice.model.errors import CheckpointError
+from sluice.model.reassignment import reassign
 from sluice.model.routing import Routing
-from sluice.model.state import RunRef, reassign
+from sluice.model.state import RunRef
 from sluice.model.unit_ranges import ranges
 from sluice.state.segment import Layout, merged_run, parts, sorted_run
 from sluice.state.storage import watch
@@ -116,7 +117,7 @@ def test_every_unit_of_every_run_is_held_by_its_site_alone(data, before, after):
     old = Routing(before, tuple(data.draw(owners)))
     new = Routing(after, tuple(data.draw(st.lists(st.integers(0, after - 1), min_size=units, max_size=units))))
     manifests = tuple((RunRef(segment(f"s{i}"), old.ranges_of(i)),) for i in range(before))
-    moved = reassign(manifests, new)
+    moved = reassign(manifests, old, new)
 
     def held(all_of: tuple) -> list[tuple[str, int, int]]:
         return sorted(
@@ -129,7 +130,7 @@ def test_every_unit_of_every_run_is_held_by_its_site_alone(data, before, after):
 
     assert [(s, u) for s, u, _ in held(manifests)] == [(s, u) for s, u, _ in held(moved)]
     assert all(new.holders[unit] == site for _, unit, site in held(moved))
-    back = reassign(moved, old)
+    back = reassign(moved, new, old)
     assert held(back) == held(manifests)
 
 

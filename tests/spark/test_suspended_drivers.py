@@ -199,6 +199,7 @@ def relay(tmp_path_factory) -> Iterator[Relay]:
     yield from start_relay(tmp_path_factory.mktemp("relay"), FILES)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_driver_suspended_while_it_shows_results(short_relay, spark):
     short_relay.hand_over(Point("first rename", "move", "/out/"))

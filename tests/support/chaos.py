@@ -23,6 +23,7 @@ import pyarrow as pa
 import pytest
 from chaos_flows import NAMES, drawn, rows
 from engine_harness import DirectQuery, EpochRows
+from holders import next_sharing
 from oracle import rounded
 from specs import SECOND
 from wandering import Wanderer
@@ -34,7 +35,7 @@ from sluice.model.actions import Action, CleanUp, Freeze, Move
 from sluice.model.epoch import EpochRecord, left_over
 from sluice.model.errors import CheckpointError
 from sluice.model.plan import Plan
-from sluice.model.unit_ranges import intersect, numbers
+from sluice.model.unit_ranges import intersect, numbers, only
 from sluice.policies.freezing import ORDERS, Freezing
 from sluice.state import segment, storage
 from sluice.state.workspace import Places
@@ -48,7 +49,8 @@ showing its results; those of a driver's start."""
 PATIENCE = 300
 """Epochs in which all that waits has to have had its turn."""
 MEMORY = (0, 3_000, 12_000, 40_000, 1 << 30)
-COUNTS = ("moves", "spills", "fetches", "backlog_rows", "catch_up", "late_rows")
+COUNTS = ("moves", "spills", "fetches", "backlog_rows", "catch_up", "late_rows", "copied_rows")
+SHARING = ("share", "release", "pass token", "lay out")
 TROUBLE = ("task", "speculation", "job", "epoch", "durable", "commit", "report", "full", "takeover")
 
 
@@ -154,7 +156,9 @@ class Chaos:
             if rng.random() < 0.25
             else None,
         }
-        self.policy = str(rng.choice(["static", "static", "wanderer", "hybrid", "load", "memory"]))
+        self.policy = str(rng.choice(["static", "static", "wanderer", "hybrid", "load", "memory", "tokens"]))
+        self.sharing = rng.spawn(1)[0] if rng.random() < 0.6 else None
+        """Draws who holds units beside the first, if anybody does."""
         self.trouble = float(rng.uniform(0, 0.6))
         self.step, self.spread = int(rng.choice([SECOND, 8 * SECOND])), int(rng.choice([SECOND, 20 * SECOND]))
         self.keys, self.nulls = int(rng.choice([3, 20])), bool(rng.random() < 0.3)
@@ -217,6 +221,7 @@ class Chaos:
                 action = (Freeze if self.chance(0.7) else CleanUp)(unit, "by hand")
             self.say(f"  asks for {action}")
             hand.ask(action)
+        self.share_otherwise()
         if self.chance(0.1):
             self.query.epochs.clean_up()
         if self.chance(0.2):
@@ -243,6 +248,17 @@ class Chaos:
             self.restart()
         if self.chance(0.3):
             self.epoch("catch-up", lambda **hooks: self.query.catch_up(**hooks))
+
+    def share_otherwise(self) -> None:
+        """Holders of units of joins come and go, and store in other ways."""
+        routing, shareable = self.query.epochs.record.routing, self.flow.plan.abilities.shareable
+        for _ in range(int(self.sharing.poisson(2)) if self.sharing is not None and shareable else 0):
+            among = routing.directories[int(self.sharing.choice(list(shareable)))].range
+            if routing.shared and self.sharing.random() < 0.7:
+                (among,) = only(routing.shared[int(self.sharing.integers(len(routing.shared)))].unit)
+            action = next_sharing(self.sharing, routing, among)
+            self.say(f"  asks for {action}")
+            self.query.epochs.settings.controller.ask(action)
 
     def epoch(self, what: str, run: Callable[..., object], again: bool = False) -> None:
         """One epoch, perhaps with trouble; a batch that failed is asked for again until it is done."""
@@ -450,6 +466,7 @@ class Chaos:
             self.checked = committed
             self.happened.update({name: int(getattr(committed.stats, name)) for name in COUNTS})
             self.happened.update(d.action for d in committed.decisions if d.policy == "freezing")
+            self.happened.update(d.action for d in committed.decisions if d.action in SHARING and not d.refused)
         if record.number < 0:
             return
         there = {f"state/{p.name}" for p in (self.root / "checkpoint" / "state").iterdir()}
@@ -509,7 +526,7 @@ class Chaos:
 
 def assert_nothing_lost(plan: Plan, before: EpochRecord | None, after: EpochRecord) -> None:
     """All rows that came in are done or wait, each at the site of its unit; whoever has some waiting is behind."""
-    sites, holders = after.stats.sites, after.routing.holders
+    sites, routing = after.stats.sites, after.routing
     waited = 0 if before is None else before.stats.backlog_rows
     pending = after.stats.units.pending
     assert after.stats.backlog_rows == pending.sum() == sum(s.pending_rows for s in sites)
@@ -520,10 +537,24 @@ def assert_nothing_lost(plan: Plan, before: EpochRecord | None, after: EpochReco
     for i, one in enumerate(after.lagging):
         assert not any(intersect(one.units, other.units) for other in after.lagging[:i] if other.level == one.level)
     for number, manifest in enumerate(after.manifests):
-        assert all(holders[u] == number for run in manifest for u in numbers(run.units).tolist())
+        assert all(number in routing.holders_of(u) for run in manifest for u in numbers(run.units).tolist())
+    assert_stored_once(after)
     for queue in after.queues:
         held = after.routing.held(plan.fragments_at(queue.level))[queue.site]
         assert sorted(queue.memory + queue.disk) == held.tolist()
+
+
+def assert_stored_once(record: EpochRecord) -> None:
+    """A token is at one of the holders; no two sites have the same part of a segment, but for those along a line of a
+    grid; and nobody who shares a unit is behind with it, or has it frozen."""
+    held: Counter[tuple[str, int, int]] = Counter()
+    for manifest in record.manifests:
+        held.update((run.segment.id, u, run.generation) for run in manifest for u in numbers(run.units).tolist())
+    assert all(record.routing.sharing(u).lines for (_, u, _), times in held.items() if times > 1)
+    for sharing in record.routing.shared:
+        assert len(set(sharing.holders)) == len(sharing.holders) > 1
+        assert set(sharing.tokens) <= set(sharing.holders) and sharing.unit not in record.unready_units
+        assert record.routing.holders[sharing.unit] == sharing.holders[0]
 
 
 def assert_within_limits(record: EpochRecord, limits: list[int], levels: int, spill: str) -> None:

@@ -127,6 +127,31 @@ def compared(rng: np.random.Generator) -> TestedFlow:
     return _flow("theta join, then windows", [result], lambda marks: _windows_of_pairs(text, marks, "b_v"))
 
 
+def joined_with_itself(rng: np.random.Generator) -> TestedFlow:
+    a = source("a", delay=_delay(rng))
+    within = int(rng.integers(0, 12))
+    pairs = a.alias("x").join(a.alias("y"), on="k", within=f"{within} seconds")
+    text = _joined("xy", within, within)
+    return _flow("join with itself", [pairs], lambda marks: f"WITH x AS (FROM a), y AS (FROM a) {text}")
+
+
+def compared_pairs(rng: np.random.Generator) -> TestedFlow:
+    """A theta join over the results of an equality join and a filtered stream: the units of both can be shared."""
+    _, _, pairs, text = _pairs(rng)
+    c, within = source("c", delay=_delay(rng)), int(rng.integers(0, 6))
+    some = c.filter("v > 0").alias("some")
+    chosen = pairs.select("a_k AS k", "a_v AS v", "b_v AS u").alias("p")
+    triples = chosen.join(some, within=f"{within} seconds", where="p.v > some.v AND p.k <> some.k")
+    result = triples.select("p_k", "p_v", "p_u", "some_k", "some_v", "some_w")
+
+    def oracle(marks: Marks) -> str:
+        return f"""SELECT p.a_k AS p_k, p.a_v AS p_v, p.b_v AS p_u, c.k AS some_k, c.v AS some_v, c.w AS some_w
+            FROM (SELECT *, greatest(epoch_us(a_ts), epoch_us(b_ts)) AS at FROM ({text})) p, c
+            WHERE c.v > 0 AND p.a_v > c.v AND p.a_k <> c.k AND abs(epoch_us(c.ts) - p.at) <= {within * SECOND}"""
+
+    return _flow("theta join over a join", [result], oracle)
+
+
 def time_windows(rng: np.random.Generator) -> TestedFlow:
     a = source("a", delay=_delay(rng))
     length, slide = (int(s) * SECOND for s in rng.choice([(10, 10), (10, 4), (3, 7), (30, 5)]))
@@ -199,6 +224,8 @@ _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
         kept_for_good,
         three_way,
         compared,
+        joined_with_itself,
+        compared_pairs,
         time_windows,
         newest_rows,
         joined_then_windows,

@@ -72,7 +72,7 @@ class DirectQuery:
             partitions,
             memory,
             self.places,
-            Controller(policy(wanted), memory, minimum=1e-9, freezable=self.plan.freezable),
+            Controller(policy(wanted), memory, minimum=1e-9, abilities=self.plan.abilities),
             seconds=seconds,
             backlog=backlog,
             spill=spill,

@@ -71,6 +71,7 @@ def record(number: int, sites: int = 2, rows: int = 100, **more: Any) -> EpochRe
         ),
         units=UnitColumns(
             rows=unit,
+            first_rows=unit // 2,
             results=2 * unit,
             yielded=2 * unit,
             pending=unit // 100,

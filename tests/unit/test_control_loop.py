@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,15 @@ from sluice.control.controller import Controller
 from sluice.control.loop import ControlLoop
 from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause, Phase, Restart, Transfer
 from sluice.control.moves import MoveInFlight
+from sluice.control.resharing import reshared
 from sluice.control.vetting import vet
-from sluice.model.actions import CleanUp, Freeze, Move
+from sluice.model.abilities import Abilities
+from sluice.model.actions import CleanUp, Freeze, LayOut, Move, PassToken, Release, Share, SharingAction
 from sluice.model.codec import decode, encode
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
+from sluice.model.ids import Unit
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import policy
@@ -25,6 +29,9 @@ from sluice.sim.scenario import Scenario
 from sluice.sim.simulation import Simulation, simulate
 
 EVEN = Routing.even(8, 2)
+
+JOIN = Abilities(freezable=frozenset([0]), shareable={0: (0, 1)})
+SECOND_IS_A_JOIN = Abilities(freezable=frozenset([1]))
 
 
 class Scripted:
@@ -73,8 +80,11 @@ class ByHand:
         elif isinstance(instruction, LetGo):
             loop.finish(move, now)
 
+    def share_otherwise(self, loop: ControlLoop, action: SharingAction, now: float) -> None:
+        loop.reshare(action)
 
-def new_loop(*rounds: tuple[Move, ...], **options: bool) -> ControlLoop:
+
+def new_loop(*rounds: tuple[Move, ...], **options: Any) -> ControlLoop:
     return ControlLoop(Scripted(*rounds), Ready(), ByHand(), EVEN, minimum=1.0, **options)
 
 
@@ -143,15 +153,18 @@ def test_a_unit_on_its_way_is_vetted_by_where_it_goes():
     loop.take_turn(0.0)
     for site in (0, 1):
         assert vet(Move(0, site, "again"), loop.routing, loop.moves) == "unit 0 is on its way to site 1"
-    assert vet(Freeze(0, "so"), loop.routing, loop.moves, freezable=(0,)) == "unit 0 is on its way to site 1"
-    assert vet(CleanUp(0, "so"), loop.routing, loop.moves, freezable=(0,)) is None
+    assert vet(Freeze(0, "so"), loop.routing, loop.moves, abilities=JOIN) == "unit 0 is on its way to site 1"
+    assert vet(CleanUp(0, "so"), loop.routing, loop.moves, abilities=JOIN) is None
 
 
 def test_only_units_of_joins_are_frozen():
     two = Routing.even(4, 2, fragments=2)
-    assert vet(Freeze(5, "so"), two, freezable=(1,)) is None
-    assert vet(Freeze(3, "so"), two, freezable=(1,)) == "only joins can do without their state, and unit 3 is of none"
-    assert vet(CleanUp(8, "so"), two, freezable=(1,)) == "there is no unit 8; they are numbered from 0 to 7"
+    assert vet(Freeze(5, "so"), two, abilities=SECOND_IS_A_JOIN) is None
+    assert (
+        vet(Freeze(3, "so"), two, abilities=SECOND_IS_A_JOIN)
+        == "only joins can do without their state, and unit 3 is of none"
+    )
+    assert vet(CleanUp(8, "so"), two, abilities=SECOND_IS_A_JOIN) == "there is no unit 8; they are numbered from 0 to 7"
 
 
 def test_the_log_has_a_line_for_each_decision(caplog: pytest.LogCaptureFixture):
@@ -214,3 +227,46 @@ def test_what_is_no_action_is_refused_in_words():
 def test_a_policy_needs_a_name():
     with pytest.raises(FlowError, match="has a name"):
         policy(SimpleNamespace(decide=lambda view: (), name=7))
+
+
+def test_what_is_shared_and_what_cannot_be() -> None:
+    routing = Routing.even(4, 3)
+    shared = reshared(Share(0, 1, "so"), routing, JOIN, since=2)
+    assert vet(Share(0, 1, "so"), routing) == (
+        "only a join of two, with nothing chained to it by its key, can be shared, and unit 0 is of none"
+    )
+    for action, why in (
+        (Share(0, 0, "so"), "site 0 holds unit 0 already"),
+        (Share(4, 0, "so"), "there is no unit 4; they are numbered from 0 to 3"),
+        (Share(0, 3, "so"), "there is no site 3; they are numbered from 0 to 2"),
+        (Release(0, 0, "so"), "unit 0 is not shared"),
+        (PassToken(0, 1, 0, "so"), "unit 0 is not shared"),
+        (LayOut(0, (1, 1), "so"), "unit 0 is not shared"),
+    ):
+        assert vet(action, routing, abilities=JOIN) == why
+    for action, why in (
+        (Share(0, 1, "so"), "site 1 holds unit 0 already"),
+        (Release(0, 2, "so"), "site 2 does not share unit 0 and cannot release it"),
+        (PassToken(0, 1, 2, "so"), "site 2 does not share unit 0 and cannot have a token of it"),
+        (PassToken(0, 2, 1, "so"), "the join of unit 0 has no input 2"),
+        (LayOut(0, (2, 2), "so"), "2 holders of unit 0 cannot be laid out as (2, 2)"),
+        (LayOut(0, (-1, -2), "so"), "2 holders of unit 0 cannot be laid out as (-1, -2)"),
+        (Move(0, 2, "so"), "unit 0 is shared by sites 0, 1"),
+        (Freeze(0, "so"), "unit 0 is shared"),
+    ):
+        assert vet(action, shared, abilities=JOIN) == why
+    waiting = {Unit(0): "has input that waits"}.get
+    assert vet(Release(0, 1, "so"), shared, abilities=JOIN, unready=waiting) == "unit 0 has input that waits"
+    for action in (Release(0, 1, "so"), PassToken(0, 1, 1, "so"), LayOut(0, (2, 1), "so"), Share(0, 2, "so")):
+        assert vet(action, shared, abilities=JOIN) is None
+
+
+def test_statistics_begin_anew_when_a_unit_is_shared_by_hand() -> None:
+    """Rows are sent to others, and as often as those are many: what was counted before would be taken for theirs."""
+    loop = new_loop(abilities=JOIN)
+    loop.ask(Share(0, 1, "so"))
+    loop.take_turn(3.0)
+    assert loop.collector.begun == [(EVEN.holders, 3.0, 1.0)]
+    loop.ask(Share(0, 1, "refused"))
+    loop.take_turn(4.0)
+    assert len(loop.collector.begun) == 1

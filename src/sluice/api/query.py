@@ -7,11 +7,11 @@ from typing import Any
 
 from sluice.api.options import describe_options
 from sluice.control.vetting import no_such, vet
-from sluice.model.actions import Action, Freeze, Move, whole
+from sluice.model.actions import Action, Freeze, Move, Release, Share, whole
 from sluice.model.durations import size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
-from sluice.model.ids import Fragment, Site
+from sluice.model.ids import Fragment, Site, Unit
 from sluice.spark.progress import caught_up, progress
 from sluice.spark.running import RunningQuery
 
@@ -91,8 +91,17 @@ class Query:
 
     def routing(self) -> dict[int, int]:
         """Unit → site. Operators that are not chained on one key have units of their own, numbered through:
-        `explain` says which are whose."""
+        `explain` says which are whose. Of units that are shared it is the first holder; `holders` has all."""
         return dict(enumerate(self._running.epochs.record.routing.holders))
+
+    def holders(self, unit: int) -> tuple[int, ...]:
+        """The sites that hold a unit: one, unless it is shared."""
+        number = Unit(whole("unit", unit))
+        routing = self._running.epochs.record.routing
+        missing = no_such("unit", number, routing.units)
+        if missing is not None:
+            raise FlowError(missing)
+        return routing.holders_of(number)
 
     def decisions(self) -> list[dict[str, Any]]:
         """What was done to units or refused in the epochs on record, oldest first: when, by whom and why."""
@@ -105,6 +114,15 @@ class Query:
     def freeze(self, unit: int) -> None:
         """Have a join's state of one unit go out of memory: its rows so far meet no new ones until it is cleaned up."""
         self._ask(f"freeze unit {unit}", Freeze(unit, "asked for with freeze()"))
+
+    def share(self, unit: int, site: int) -> None:
+        """Have one more site hold a unit of a join, from the next epoch on: its holders stand on a grid, and each has a
+        part of the work and of the state. Not while the unit's input waits, or it is frozen or on its way."""
+        self._ask(f"share unit {unit} with site {site}", Share(unit, site, "asked for with share()", evenly=True))
+
+    def release(self, unit: int, site: int) -> None:
+        """Have a site hold a shared unit no longer: what it stored goes to the others."""
+        self._ask(f"release unit {unit} from site {site}", Release(unit, site, "asked for with release()"))
 
     def cleanUp(self) -> None:
         """Find all results that are missing because units were frozen; returns when they are there."""
@@ -135,6 +153,8 @@ class Query:
             for fragment, directory in enumerate(record.routing.directories):
                 first, end = directory.range
                 print(f"  {first} to {end - 1}: {plan.describe_fragment(Fragment(fragment))}")
+        for sharing in record.routing.shared:
+            print(f"  {sharing.describe()}")
         print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {settings.checkpoint}")
         print(f"Options: {describe_options(self._options)}")
         for stream, source in zip(plan.sources, running.sources, strict=True):
@@ -142,9 +162,8 @@ class Query:
         print(f"Last epoch: {record.number if record.number >= 0 else 'none yet'}")
 
     def _ask(self, what: str, action: Action) -> None:
-        refused = self._over() or vet(
-            action, self._running.epochs.record.routing, freezable=self._running.plan.freezable
-        )
+        record, abilities = self._running.epochs.record, self._running.plan.abilities
+        refused = self._over() or vet(action, record.routing, abilities=abilities, unready=record.why_unready)
         if refused is not None:
             raise FlowError(f"cannot {what}: {refused}")
         self._running.settings.controller.ask(action)

@@ -4,7 +4,7 @@ nothing behind."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -13,8 +13,8 @@ from sluice.api.query import Query
 from sluice.api.relation import NamedRelation, Registry
 from sluice.control.controller import MINIMUM, Controller
 from sluice.engine.epochs import Settings
+from sluice.model.abilities import Abilities
 from sluice.model.errors import FlowError
-from sluice.model.ids import Fragment
 from sluice.model.plan import Plan, plan_of
 from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
@@ -73,7 +73,7 @@ def start_query(writers: Sequence[WriterChoices]) -> Query:
     choice = _agree_on("policy", [w.policy for w in writers if w.policy])
     options = QueryOptions.read(given)
     plan = plan_of([w.rows.relation for w in writers])
-    settings = _settings(registry, options, choice or PolicyChoice(policy("static"), False, MINIMUM), plan.freezable)
+    settings = _settings(registry, options, choice or PolicyChoice(policy("static"), False, MINIMUM), plan.abilities)
     # last: what has been refused leaves no directory behind
     temporary, checkpoint = _checkpoint(options.checkpoint, sinks, str(registry.spark.sparkContext.master))
     sources = _sources(registry, plan)
@@ -85,9 +85,7 @@ def start_query(writers: Sequence[WriterChoices]) -> Query:
     return Query(running, given)
 
 
-def _settings(
-    registry: Registry, options: QueryOptions, choice: PolicyChoice, freezable: Collection[Fragment]
-) -> Settings:
+def _settings(registry: Registry, options: QueryOptions, choice: PolicyChoice, abilities: Abilities) -> Settings:
     """How the query runs, but for where its checkpoint is."""
     cores = sum(e.slots for e in await_executors(registry.spark))
     return Settings(
@@ -97,7 +95,7 @@ def _settings(
         site_memory=options.site_memory,
         places=Places(options.memory_dir, options.disk_dir),
         freezing=getattr(choice.policy, "freezing", None),
-        controller=Controller(choice.policy, options.site_memory, choice.minimum, choice.advise, freezable),
+        controller=Controller(choice.policy, options.site_memory, choice.minimum, choice.advise, abilities),
         follow=options.sites is None,
         seconds=options.epoch_budget,
         backlog=options.backlog,

@@ -70,7 +70,7 @@ def _routing(record: EpochRecord) -> list[str]:
         lines.append(
             f"  site {site}: {sum(b - a for a, b in ranges)} units ({shown}{', …' if len(ranges) > 8 else ''})"
         )
-    return lines
+    return [*lines, *(f"  {sharing.describe()}" for sharing in routing.shared)]
 
 
 def _state(record: EpochRecord) -> list[str]:

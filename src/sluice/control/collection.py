@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sluice.control.site_memory import SiteMemory
 from sluice.control.viewing import view_cluster
+from sluice.model.abilities import Abilities
 from sluice.model.epoch import EpochRecord
-from sluice.model.ids import Fragment
 from sluice.model.routing import Routing
 from sluice.model.state import unit_bytes
-from sluice.model.stats import EpochStats
+from sluice.model.stats import EpochStats, Slices
 from sluice.model.view import ClusterView
 
 RECENT = 10
@@ -31,12 +30,14 @@ class Sums:
     seconds: float
     unit_rows: np.ndarray
     unit_results: np.ndarray
+    unit_first_rows: np.ndarray
+    slices: Slices
     site_busy: np.ndarray
 
     @classmethod
     def none(cls, now: float, routing: Routing) -> Sums:
-        rows, results = np.zeros((2, routing.units), dtype=np.int64)
-        return cls(now, 0, 0.0, rows, results, np.zeros(routing.sites))
+        rows, results, first_rows = np.zeros((3, routing.units), dtype=np.int64)
+        return cls(now, 0, 0.0, rows, results, first_rows, Slices.none(), np.zeros(routing.sites))
 
     def plus(self, stats: EpochStats) -> Sums:
         """An epoch counts as long as its busiest site worked."""
@@ -47,6 +48,8 @@ class Sums:
             seconds=self.seconds + float(busy.max(initial=0.0)),
             unit_rows=self.unit_rows + stats.units.rows,
             unit_results=self.unit_results + stats.units.results,
+            unit_first_rows=self.unit_first_rows + stats.units.first_rows,
+            slices=self.slices.plus(stats.slices),
             site_busy=self.site_busy + busy,
         )
 
@@ -54,8 +57,8 @@ class Sums:
 class EpochCollection:
     """Adds up epochs, round by round. The epoch after which it is begun for the first time is no part of it."""
 
-    def __init__(self, memory: SiteMemory, freezable: Collection[Fragment]) -> None:
-        self.memory, self.freezable = memory, freezable
+    def __init__(self, memory: SiteMemory, abilities: Abilities) -> None:
+        self.memory, self.abilities = memory, abilities
         self._sums: Sums | None = None
         self._sizes: deque[np.ndarray] = deque(maxlen=RECENT)
         self._newest: EpochRecord | None = None
@@ -82,10 +85,12 @@ class EpochCollection:
             seconds=sums.seconds,
             unit_rows=sums.unit_rows,
             unit_results=sums.unit_results,
+            unit_first_rows=sums.unit_first_rows,
+            slices=sums.slices,
             state_bytes=np.max(self._sizes, axis=0),
             site_busy=sums.site_busy,
             site_memory=self.memory.limits(sites),
-            freezable=self.freezable,
+            abilities=self.abilities,
         )
 
 

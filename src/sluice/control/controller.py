@@ -6,7 +6,6 @@ the policy, `vetting.py` says what cannot be, `epoch_carrier.py` has the rest ca
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from sluice.control.collection import EpochCollection
@@ -17,10 +16,11 @@ from sluice.control.movement import Phase
 from sluice.control.moves import MoveInFlight
 from sluice.control.rounds import Rounds
 from sluice.control.site_memory import SiteMemory
+from sluice.model.abilities import Abilities
 from sluice.model.actions import Action
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
-from sluice.model.ids import Fragment, Unit
+from sluice.model.ids import Unit
 from sluice.model.routing import Routing
 from sluice.model.state import SegmentRef
 from sluice.policies import Policy
@@ -55,13 +55,13 @@ class Controller:
         site_memory: int,
         minimum: float = MINIMUM,
         advise: bool = False,
-        freezable: Collection[Fragment] = (),
+        abilities: Abilities | None = None,
     ) -> None:
-        """Units of the `freezable` fragments can be frozen."""
+        abilities = abilities or Abilities()
         self.memory = SiteMemory(site_memory)
-        self.collection, self.carrier = EpochCollection(self.memory, freezable), EpochCarrier()
+        self.collection, self.carrier = EpochCollection(self.memory, abilities), EpochCarrier()
         self._rate = CopyRate()
-        self.loop = ControlLoop(policy, self.collection, self.carrier, Routing(0, ()), minimum, advise, freezable)
+        self.loop = ControlLoop(policy, self.collection, self.carrier, Routing(0, ()), minimum, advise, abilities)
 
     @property
     def policy(self) -> Policy:
@@ -108,8 +108,7 @@ class Controller:
         self._go_on_from(record)
         before = record.routing
         routing = before.resized(sites, before.version + 1, record.number + 1)
-        moved = sum(a != b for a, b in zip(before.holders, routing.holders, strict=True))
-        reason = f"{why}; sites: {before.sites}, now {sites}; {moved} units moved"
+        reason = f"{why}; sites: {before.sites}, now {sites}; {routing.moves_since(before)} units moved"
         decisions = [self._about_sites("resize", reason)]
         stopped = [
             move
@@ -128,7 +127,7 @@ class Controller:
         """The loop goes on from a committed epoch, whose routing is what counts."""
         if self.moves:
             self.carrier.pass_epoch(record.stats)
-        self.loop.epoch, self.loop.routing = record.number + 1, record.routing
+        self.loop.go_on(record.number + 1, record.routing, record.why_unready)
 
     def _about_sites(
         self, action: str, reason: str, move: MoveInFlight | None = None, refused: str | None = None

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from sluice.control.movement import Instruction
 from sluice.control.moves import MoveInFlight
+from sluice.control.resharing import reshared
 from sluice.control.rounds import Rounds
-from sluice.control.vetting import vet
-from sluice.model.actions import Action, CleanUp, Freeze, Move
+from sluice.control.vetting import WhyUnready, vet
+from sluice.model.abilities import Abilities
+from sluice.model.actions import Action, CleanUp, Freeze, LayOut, Move, SharingAction
 from sluice.model.decision import Decision
-from sluice.model.ids import Fragment, Site, Unit
+from sluice.model.ids import Site, Unit
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
@@ -58,6 +60,9 @@ class Carrier(Protocol):
     def tell_holder(self, action: Freeze | CleanUp) -> None:
         """Have the site that holds a unit do something about its state."""
 
+    def share_otherwise(self, loop: ControlLoop, action: SharingAction, now: float) -> None:
+        """Have whoever sends rows, and the holders of a unit, know who stores what; then the loop reshares it."""
+
 
 class ControlLoop:
     """The policy's hand on a cluster. The clock is handed in with every call.
@@ -73,10 +78,13 @@ class ControlLoop:
         routing: Routing,
         minimum: float,
         advise: bool = False,
-        freezable: Collection[Fragment] = (),
+        abilities: Abilities | None = None,
     ) -> None:
         self.policy, self.collector, self.carrier, self.advise = policy, collector, carrier, advise
-        self.freezable = freezable
+        self.abilities = abilities or Abilities()
+        self._unready: WhyUnready = lambda unit: None
+        self._told: set[Unit] = set()
+        """Units whose holders were told to do something about their state, in the epoch to come."""
         self.rounds = Rounds(minimum)
         self.epoch, self.routing = 0, routing
         self.moves: dict[Unit, MoveInFlight] = {}
@@ -87,6 +95,11 @@ class ControlLoop:
         self._requests: list[Action] = []
         self._lock = threading.Lock()
 
+    def go_on(self, epoch: int, routing: Routing, unready: WhyUnready) -> None:
+        """What is decided from now on is for another epoch, which follows one with this routing."""
+        self.epoch, self.routing, self._unready = epoch, routing, unready
+        self._told.clear()
+
     def ask(self, action: Action) -> None:
         """What the user wants, beside the policy."""
         with self._lock:
@@ -96,7 +109,11 @@ class ControlLoop:
         """Have the user's requests carried out, or the policy's when a round's statistics are there."""
         requests = self._take_requests()
         if requests:
-            return self._decide(USER, requests, now)
+            shared = self.routing.shared
+            decisions = self._decide(USER, requests, now)
+            if self.routing.shared != shared:  # what was counted until now is of other holders
+                self.collector.begin(self.routing, now, self.rounds.collect)
+            return decisions
         if self.moves or not self.collector.is_complete(now, self.rounds.collect):
             return ()
         actions = tuple(self.policy.decide(self.collector.view()))
@@ -150,16 +167,27 @@ class ControlLoop:
         return tuple(self.announce(self._vet_and_begin(who, action, now)) for action in actions)
 
     def _vet_and_begin(self, who: str, action: Action, now: float) -> Decision:
-        refused = vet(action, self.routing, self.moves, self.freezable)
-        if refused is None and self.advise and who != USER:
+        refused = vet(action, self.routing, self.moves, self.abilities, self._why_unready)
+        if self.advise and who != USER:
             refused = "the policy only advises"
-        site = action.site if isinstance(action, Move) else self._holder(action.unit)
+        site = self._holder(action.unit) if isinstance(action, Freeze | CleanUp | LayOut) else action.site
         if refused is None:
-            if isinstance(action, Move):
-                self._begin_move(action, now)
-            else:
-                self.carrier.tell_holder(action)
+            match action:
+                case Move():
+                    self._begin_move(action, now)
+                case Freeze() | CleanUp():
+                    self.carrier.tell_holder(action)
+                    self._told.add(action.unit)
+                case _:
+                    self.carrier.share_otherwise(self, action, now)
         return Decision(self.epoch, who, action.verb, action.unit, site, action.reason, refused)
+
+    def reshare(self, action: SharingAction) -> None:
+        """A unit is shared as an action wants it from now on."""
+        self.routing = reshared(action, self.routing, self.abilities, self.epoch)
+
+    def _why_unready(self, unit: Unit) -> str | None:
+        return "is to be frozen or cleaned up" if unit in self._told else self._unready(unit)
 
     def _holder(self, unit: Unit) -> Site | None:
         return self.routing.holders[unit] if unit < self.routing.units else None

@@ -2,47 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from sluice.control.moves import MoveInFlight
-from sluice.model.actions import Action, CleanUp, Freeze, Move
-from sluice.model.errors import FlowError
-from sluice.model.ids import Fragment, Unit
+from sluice.control.resharing import reshared
+from sluice.model.abilities import Abilities
+from sluice.model.actions import Action, CleanUp, Freeze, LayOut, Move, PassToken, Release, Share, SharingAction
+from sluice.model.errors import FlowError, ProtocolError
+from sluice.model.ids import Site, Unit
 from sluice.model.routing import Routing
+
+WhyUnready = Callable[[Unit], str | None]
+"""Why a unit cannot be shared otherwise just now; None if it can."""
 
 
 def vet(
     action: Action,
     routing: Routing,
     moves: Mapping[Unit, MoveInFlight] | None = None,
-    freezable: Collection[Fragment] = (),
+    abilities: Abilities | None = None,
+    unready: WhyUnready = lambda unit: None,
 ) -> str | None:
-    """Why an action cannot be carried out under a routing and beside the moves in flight (by unit), or None. Units can
-    be frozen in some of the fragments.
+    """Why an action cannot be carried out under a routing and beside the moves in flight (by unit), or None. Units that
+    are `unready`, for the reason it gives, cannot be shared otherwise than they are now.
 
     >>> vet(Move(1, 0, "to see"), Routing.even(4, 2))
     'unit 1 is at site 0 already'
     """
+    moves, abilities = moves or {}, abilities or Abilities()
     match action:
         case Move():
-            return _vet_move(action, routing, moves or {})
+            return _vet_move(action, routing, moves)
         case Freeze() | CleanUp():
-            return _vet_at_holder(action, routing, moves or {}, freezable)
+            return _vet_at_holder(action, routing, moves, abilities)
+        case Share() | Release() | PassToken() | LayOut():
+            return _vet_sharing(action, routing, moves, abilities, unready)
         case _:
             raise FlowError(f"a policy answers with actions such as Move(unit, site, reason), not with {action!r}")
 
 
 def _vet_at_holder(
-    action: Freeze | CleanUp, routing: Routing, moves: Mapping[Unit, MoveInFlight], freezable: Collection[Fragment]
+    action: Freeze | CleanUp, routing: Routing, moves: Mapping[Unit, MoveInFlight], abilities: Abilities
 ) -> str | None:
     unit = action.unit
     missing = no_such("unit", unit, routing.units)
     if missing:
         return missing
-    if routing.fragment_of(unit) not in freezable:
+    if routing.fragment_of(unit) not in abilities.freezable:
         return f"only joins can do without their state, and unit {unit} is of none"
     if isinstance(action, Freeze) and unit in moves:
         return _on_its_way(unit, moves)
+    if isinstance(action, Freeze) and routing.sharing(unit):
+        return f"unit {unit} is shared"
     return None
 
 
@@ -52,9 +63,40 @@ def _vet_move(move: Move, routing: Routing, moves: Mapping[Unit, MoveInFlight]) 
         return missing
     if move.unit in moves:
         return _on_its_way(move.unit, moves)
+    if routing.sharing(move.unit):
+        return f"unit {move.unit} is shared by sites {_list_sites(routing.holders_of(move.unit))}"
     if routing.holders[move.unit] == move.site:
         return f"unit {move.unit} is at site {move.site} already"
     return None
+
+
+def _vet_sharing(
+    action: SharingAction,
+    routing: Routing,
+    moves: Mapping[Unit, MoveInFlight],
+    abilities: Abilities,
+    unready: WhyUnready,
+) -> str | None:
+    unit, site = action.unit, None if isinstance(action, LayOut) else action.site
+    missing = no_such("unit", unit, routing.units) or (None if site is None else no_such("site", site, routing.sites))
+    if missing:
+        return missing
+    if routing.fragment_of(unit) not in abilities.shareable:
+        return f"only a join of two, with nothing chained to it by its key, can be shared, and unit {unit} is of none"
+    if unit in moves:
+        return _on_its_way(unit, moves)
+    why = unready(unit)
+    if why is not None:
+        return f"unit {unit} {why}"
+    try:
+        reshared(action, routing, abilities)
+    except ProtocolError as problem:
+        return str(problem)
+    return None
+
+
+def _list_sites(sites: Iterable[Site]) -> str:
+    return ", ".join(map(str, sites))
 
 
 def _on_its_way(unit: Unit, moves: Mapping[Unit, MoveInFlight]) -> str:

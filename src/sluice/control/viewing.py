@@ -6,10 +6,12 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from sluice.model.abilities import Abilities
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Fragment
 from sluice.model.state import unit_bytes
-from sluice.model.unit_ranges import numbers
+from sluice.model.stats import Slices
+from sluice.model.unit_ranges import Ranges, numbers
 from sluice.model.view import ClusterView
 
 
@@ -18,10 +20,12 @@ def view_cluster(
     seconds: float,
     unit_rows: np.ndarray,
     unit_results: np.ndarray,
+    unit_first_rows: np.ndarray,
+    slices: Slices,
     state_bytes: np.ndarray,
     site_busy: np.ndarray,
     site_memory: Sequence[int],
-    freezable: Collection[Fragment],
+    abilities: Abilities,
 ) -> ClusterView:
     """Sums are over the `seconds` that the busiest sites worked: for what is missing to them a site was idle. Where
     units are, what lies on disk, is frozen and waits is as the newest epoch left it."""
@@ -38,14 +42,33 @@ def view_cluster(
         unit_memory=newest.stats.units.memory,
         unit_yielded=newest.stats.units.yielded,
         unit_frozen=unit_bytes((r for m in newest.manifests for r in m if r.generation), newest.routing.units),
-        unit_freezable=_freezable_units(newest, freezable),
+        unit_freezable=_units_of(newest, abilities.freezable),
         unit_results=unit_results,
+        unit_first_rows=unit_first_rows,
+        unit_inputs=_inputs_of_units(newest, abilities),
+        unit_unready=_marked(newest.unready_units, newest.routing.units),
+        shared=newest.routing.shared,
+        slices=slices,
     )
 
 
-def _freezable_units(record: EpochRecord, fragments: Collection[Fragment]) -> np.ndarray:
-    found = np.zeros(record.routing.units, dtype=bool)
-    found[numbers(tuple(record.routing.directories[fragment].range for fragment in sorted(fragments)))] = True
+def _inputs_of_units(record: EpochRecord, abilities: Abilities) -> np.ndarray:
+    """How many inputs the join of each unit has that can be shared."""
+    found = np.zeros(record.routing.units, dtype=np.int64)
+    for fragment, inputs in abilities.shareable.items():
+        found[slice(*record.routing.directories[fragment].range)] = len(inputs)
+    return found
+
+
+def _units_of(record: EpochRecord, fragments: Collection[Fragment]) -> np.ndarray:
+    ranges = tuple(record.routing.directories[fragment].range for fragment in sorted(fragments))
+    return _marked(ranges, record.routing.units)
+
+
+def _marked(units: Ranges, count: int) -> np.ndarray:
+    """Which of so many units are among these."""
+    found = np.zeros(count, dtype=bool)
+    found[numbers(units)] = True
     return found
 
 

@@ -11,6 +11,8 @@ from sluice.model.unit_ranges import ranges
 
 _MANY_AT_ONCE = ("spill", "fetch", "freeze", "clean up")
 """What a site does to many units at a time."""
+_WHERE = {**dict.fromkeys(_MANY_AT_ONCE, "of"), "share": "with", "release": "from", "lay out": "of"}
+"""How an action is said to be about a site, where it does not bring a unit there."""
 _LISTED = 3  # ranges of units that are named
 
 
@@ -35,6 +37,8 @@ def summarize(decisions: Iterable[Decision]) -> list[DecisionSummary]:
     >>> spills = [Decision(4, "memory", "spill", unit, site=0, reason="full") for unit in (9, 7, 8, 2)]
     >>> [(one.action, one.reason) for one in summarize(spills)]
     [('spill units 2, 7-9 of site 0', 'full')]
+    >>> summarize([Decision(4, "you", "release", 3, site=1, reason="to see")])[0].action
+    'release unit 3 from site 1'
     """
     groups: dict[tuple[object, ...], list[Decision]] = {}
     for number, d in enumerate(decisions):
@@ -49,10 +53,8 @@ def _told(group: list[Decision]) -> DecisionSummary:
         return DecisionSummary(first.epoch, first.policy, first.action, first.reason, first.refused)
     more = "; …" if any(d.reason != first.reason for d in group) else ""
     units = _units([d.unit for d in group if d.unit is not None])
-    where = f"of site {first.site}" if first.action in _MANY_AT_ONCE else f"to site {first.site}"
-    return DecisionSummary(
-        first.epoch, first.policy, f"{first.action} {units} {where}", first.reason + more, first.refused
-    )
+    action = f"{first.action} {units} {_WHERE.get(first.action, 'to')} site {first.site}"
+    return DecisionSummary(first.epoch, first.policy, action, first.reason + more, first.refused)
 
 
 def _units(units: list[Unit]) -> str:

@@ -190,7 +190,7 @@ def _units(lately: Sequence[EpochRecord], units: Sequence[Unit], look: Look) -> 
         [
             Column("unit", [str(unit) for unit in units]),
             *(fragments if len(routing.directories) > 1 else []),
-            Column("site", [str(routing.holders[unit]) for unit in units]),
+            Column("site", [",".join(map(str, routing.holders_of(unit))) for unit in units]),
             Column("seconds", [SECONDS.text(s) for s in seconds], shares=(seconds / (max(seconds) or 1.0)).tolist()),
             Column("rows in", [ROWS.text(n) for n in rows]),
             Column("results", [ROWS.text(n) for n in results], spare=2),

@@ -11,11 +11,13 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from sluice.kernels.hashing import hash_keys
 from sluice.model.codec import encode
-from sluice.model.ids import SiteKey
+from sluice.model.ids import InputNumber, SiteKey
 from sluice.model.plan import Plan
 from sluice.model.reports import LevelWatermark, SiteReport, SplitReport
 from sluice.model.routing import Routing
+from sluice.model.sharing import SharedUnit
 from sluice.model.stream import HASH_COLUMN, applied
 from sluice.operators import operator
 
@@ -38,7 +40,7 @@ class Sender:
     def __init__(self, plan: Plan, node: int, stream: int, routing: Routing, site_keys: tuple[SiteKey, ...]) -> None:
         spec = plan.nodes[node].spec
         self.steps = plan.nodes[node].feeds[stream].steps
-        self.columns = spec.streams[stream].schema.names
+        self.columns, self.event_time = spec.streams[stream].schema.names, spec.streams[stream].event_time
         self.operator = operator(spec)
         self.inputs = [
             (plan.inputs_of(node)[i], i, blob_schema(self.operator.crossing(i)))
@@ -46,8 +48,13 @@ class Sender:
             if input_.stream == stream
         ]
         self.holders = np.array(routing.holders, dtype=np.uint8 if len(site_keys) <= 256 else np.uint16)
-        self.directory, self.site_keys = routing.directories[plan.nodes[node].fragment], site_keys
-        self.dropped = 0
+        self.plan, self.site_keys = plan, site_keys
+        self.directory = routing.directories[plan.nodes[node].fragment]
+        first, end = self.directory.range
+        self.shared = [sharing for sharing in routing.shared if first <= sharing.unit < end]
+        self.shared_units = np.array([sharing.unit for sharing in self.shared])
+        self.turns: dict[tuple[InputNumber, int], int] = {}
+        self.dropped = self.copied_rows = self.copied_bytes = 0
 
     def blobs(self, rows: pa.RecordBatch) -> Iterator[Blob]:
         rows = applied(self.steps, rows).select(self.columns)
@@ -59,20 +66,55 @@ class Sender:
             if going.rows.num_rows == 0:
                 continue
             packed = pa.RecordBatch.from_arrays([pa.array(going.hashes), *going.rows.columns], schema=schema)
-            for site_key, part in self._by_site(going.hashes, packed):
+            if len(self.site_keys) == 1:
+                yield self.site_keys[0], number, packed.serialize()
+                continue
+            units = self.directory.unit_of(going.hashes)
+            if self.shared:
+                mine = np.isin(units, self.shared_units)
+                yield from self._by_unit(number, units[mine], packed.filter(pa.array(mine)))
+                units, packed = units[~mine], packed.filter(pa.array(~mine))
+            for site_key, part in self._by_site(units, packed):
                 yield site_key, number, part.serialize()
 
-    def _by_site(self, hashes: np.ndarray, packed: pa.RecordBatch) -> Iterator[tuple[SiteKey, pa.RecordBatch]]:
-        if len(self.site_keys) == 1:
-            yield self.site_keys[0], packed
-            return
-        sites = self.holders[self.directory.unit_of(hashes)]
+    def _by_site(self, units: np.ndarray, packed: pa.RecordBatch) -> Iterator[tuple[SiteKey, pa.RecordBatch]]:
+        sites = self.holders[units]
         order = np.argsort(sites, kind="stable")
         cuts = np.searchsorted(sites[order], np.arange(len(self.site_keys) + 1))
         packed = packed.take(pa.array(order))
         for site, (a, b) in enumerate(pairwise(cuts)):
             if b > a:
                 yield self.site_keys[site], packed.slice(a, b - a)
+
+    def _by_unit(self, number: InputNumber, units: np.ndarray, packed: pa.RecordBatch) -> Iterator[Blob]:
+        """Rows of shared units, unit by unit."""
+        order = np.argsort(units, kind="stable")
+        units, packed = units[order], packed.take(pa.array(order))
+        ends = np.searchsorted(units, self.shared_units, side="right")
+        for sharing, a, b in zip(self.shared, np.searchsorted(units, self.shared_units), ends, strict=True):
+            if b > a:
+                yield from self._shared(sharing, number, packed.slice(a, b - a))
+
+    def _shared(self, sharing: SharedUnit, number: InputNumber, rows: pa.RecordBatch) -> Iterator[Blob]:
+        """Rows of a shared unit to its holders, dealt out to the lines in turn: each to those that store it and to
+        those where it only looks up what is there. Where the turns begin is up to the first row, so that an attempt
+        again decides the same and tasks with few rows do not all begin with the same holder."""
+        lines, whose = sharing.line_count(number), (number, sharing.unit)
+        if whose not in self.turns:
+            self.turns[whose] = int(hash_keys([rows.column(self.event_time).slice(0, 1)])[0])
+        lines_of = (self.turns[whose] + np.arange(rows.num_rows)) % lines
+        self.turns[whose] += rows.num_rows
+        for line in range(lines):
+            some = rows if lines == 1 else rows.filter(pa.array(lines_of == line))
+            if some.num_rows == 0:
+                continue
+            payload = some.serialize()
+            storing, looking = sharing.storing(number, line), sharing.looking(number, line)
+            yield from ((self.site_keys[site], number, payload) for site in storing)
+            yield from ((self.site_keys[site], self.plan.looking_up(number), payload) for site in looking)
+            copies = len(storing) + len(looking) - 1
+            self.copied_rows += copies * some.num_rows
+            self.copied_bytes += copies * len(payload)
 
 
 def senders(plan: Plan, origin: int, routing: Routing, site_keys: tuple[SiteKey, ...]) -> list[Sender]:

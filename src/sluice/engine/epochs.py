@@ -23,7 +23,7 @@ from sluice.control.journal import Entry, Journal
 from sluice.engine.agreement import Exchange, run_until_agreed
 from sluice.engine.clean_up_progress import CleanUpFollower
 from sluice.engine.delivery import Delivery, Sink
-from sluice.engine.recording import count_moves, record_epoch, yielded_before
+from sluice.engine.recording import record_epoch, yielded_before
 from sluice.engine.site_task import SiteDirectives, SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.model.actions import CleanUp
@@ -35,8 +35,8 @@ from sluice.model.epoch import (
 from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.ids import Fragment, Site, SiteKey, Unit
 from sluice.model.plan import Plan
+from sluice.model.reassignment import reassign
 from sluice.model.routing import Routing
-from sluice.model.state import reassign
 from sluice.model.stats import EpochStats, UnitColumns
 from sluice.policies.freezing import Freezing
 from sluice.state.durable import STATE
@@ -55,6 +55,8 @@ class Emulation:
 
     row_delay: dict[Site, float] = field(default_factory=dict)
     """Seconds that a row takes longer at a site."""
+    result_delay: dict[Site, float] = field(default_factory=dict)
+    """Seconds that a result takes longer at a site."""
     disk_delay: float = 0.0
     """Seconds that a byte takes longer from and to the disk of any site."""
 
@@ -244,7 +246,7 @@ class Epochs:
             record.stats,
             committed_at=self.clock(),
             catch_up=batch == self.record.batch,
-            moves=count_moves(self.record.routing, before.routing) if number else 0,
+            moves=before.routing.moves_since(self.record.routing) if number else 0,
             clean_up=cleaning.after(record, reports),
         )
         record = replace(record, stats=stats)
@@ -281,7 +283,8 @@ class Epochs:
         else:
             step = controller.after(record, self.clock(), site_changes=why)
         routing = step.routing
-        manifests = record.manifests if routing == record.routing else reassign(record.manifests, routing)
+        same = routing == record.routing
+        manifests = record.manifests if same else reassign(record.manifests, record.routing, routing)
         return step, replace(record, routing=routing, manifests=manifests, decisions=step.decisions)
 
     def _tasks(
@@ -324,7 +327,8 @@ class Epochs:
             yielded=self._yielded(before) if settings.freezing else None,
             leaving=step.leaving,
             allowance=step.allowance,
-            row_delay=tuple(emulation.row_delay.get(Site(i), 0.0) for i in range(sites)) if emulation.row_delay else (),
+            row_delay=_by_site(emulation.row_delay, sites),
+            result_delay=_by_site(emulation.result_delay, sites),
             disk_delay=emulation.disk_delay,
         )
 
@@ -344,3 +348,8 @@ def _log_clean_up(record: EpochRecord) -> None:
             results,
             rate,
         )
+
+
+def _by_site(delays: dict[Site, float], sites: int) -> tuple[float, ...]:
+    """The delay at each site, none if nothing is slowed down."""
+    return tuple(delays.get(Site(site), 0.0) for site in range(sites)) if any(delays.values()) else ()

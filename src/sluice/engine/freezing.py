@@ -80,7 +80,7 @@ class SiteFreezing:
         if not adapting.freeze and adapting.freezing is None:
             return ()
         leaving = ranges(sorted(adapting.leaving))  # they would arrive frozen where they were to stay active
-        held = numbers(subtract(self._holdings.freezable_units, leaving))
+        held = numbers(subtract(subtract(self._holdings.freezable_units, leaving), self._level.shared))
         chosen = dict.fromkeys(set(held.tolist()).intersection(adapting.freeze), "asked for")
         if adapting.freezing is not None and len(held):
             sizes = transaction.active_bytes()

@@ -16,8 +16,8 @@ from sluice.model.plan import Plan
 from sluice.model.productivity import results_by_byte, results_by_unit
 from sluice.model.reports import SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
-from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
-from sluice.model.unit_ranges import numbers, unite_all
+from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, Slices, StreamStats, TaskSeconds, UnitColumns
+from sluice.model.unit_ranges import numbers, only, subtract, unite_all
 
 _WHO = {"spill": "rotation", "fetch": "rotation", "freeze": "freezing", "clean up": "freezing"}
 """By whom a site's decisions were made."""
@@ -66,7 +66,8 @@ def _epoch_stats(
 ) -> EpochStats:
     routing = before.routing
     held = [routing.held(plan.fragments_at(Level(level))) for level in range(plan.levels)]
-    units = UnitColumns.of_sites(routing.units, ((held[r.level][r.site], r.units) for r in reports))
+    parts = [(r.site, held[r.level][r.site], r.units) for r in reports]
+    units = UnitColumns.of_sites(routing.units, ((numbers, columns) for _, numbers, columns in parts))
     units = replace(units, yielded=units.yielded + _still_counting(yielded, reports))
     events = [event.action for report in reports for event in report.page_events]
     tasks = [*(split.seconds for split in splits), *(report.stats.seconds for report in reports)]
@@ -83,6 +84,9 @@ def _epoch_stats(
         streams=tuple(_stream_stats(s.name, [x for x in splits if x.stream == i]) for i, s in enumerate(plan.sources)),
         sites=_site_stats(plan, by_site, units, routing),
         units=units,
+        slices=Slices.of(parts, [sharing.unit for sharing in routing.shared]) if routing.shared else Slices.none(),
+        copied_rows=sum(s.copied_rows for s in splits) + sum(r.stats.copied_rows for r in reports),
+        copied_bytes=sum(s.copied_bytes for s in splits) + sum(r.stats.copied_bytes for r in reports),
         seconds=EpochSeconds(reduce(TaskSeconds.plus, tasks, TaskSeconds()), job_seconds),
     )
 
@@ -92,7 +96,8 @@ def _site_stats(
 ) -> tuple[SiteStats, ...]:
     """What each site said of its levels, together, and what its units of joins yield: no others are ranked by it."""
     holders = np.array(routing.holders)
-    ranked = numbers(tuple(routing.directories[fragment].range for fragment in sorted(plan.freezable)))
+    freezable = tuple(routing.directories[fragment].range for fragment in sorted(plan.freezable))
+    ranked = numbers(subtract(freezable, tuple(only(sharing.unit)[0] for sharing in routing.shared)))
     yielded, sizes = (
         np.bincount(holders[ranked], weights=column[ranked], minlength=routing.sites)
         for column in (units.yielded, units.memory + units.disk)
@@ -157,8 +162,3 @@ def _page_decisions(number: int, reports: Sequence[SiteReport]) -> list[Decision
         for report in reports
         for event in report.page_events
     ]
-
-
-def count_moves(before: Routing, after: Routing) -> int:
-    """How many units are at another site."""
-    return int((np.array(before.holders) != np.array(after.holders)).sum())

@@ -30,6 +30,7 @@ from sluice.model.reports import LevelWatermark, SiteReport
 from sluice.model.state import Manifest, unit_rows
 from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
 from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, subtract
+from sluice.operators.protocol import ShareableOperator
 from sluice.state.disk_speed import DiskSpeed
 from sluice.state.durable import DurableSegments
 from sluice.state.inputs import Retention
@@ -69,7 +70,7 @@ class _SiteEpoch:
         begun = self.clock.monotonic()
         with self.stopwatch.measure("sort"):
             came = unpack(self.level, self.site_key, blobs)
-        new, self.now = came.rows, came.newest(self.task.before.newest)
+        new, self.looking, self.now = came.rows, came.looking, came.newest(self.task.before.newest)
         cohorts = self._cohorts()
         frozen_since = self.freezing.since
         since = slowest([*(newest for _, newest in cohorts), *([frozen_since] if frozen_since else [])] or [self.now])
@@ -78,9 +79,11 @@ class _SiteEpoch:
         cleaning = self.clock.monotonic()
         yield from self._clean_up(transaction, self.level.retention(since, since, frozen_since))
         cleaning = self.clock.monotonic() - cleaning
-        for input_, run in new.items():
+        for input_, run in (*new.items(), *self.looking.items()):
             places, rows = self.level.count(input_, run, self.held)
             self.by_unit.rows[places] += rows
+            if self.level.local[input_][1] == 0:
+                self.by_unit.first_rows[places] += rows
         schedule = self._schedule(cohorts, new, transaction, cleaning)
         for units, newest in schedule:
             yield from self._turn(units, newest, new, transaction)
@@ -145,7 +148,9 @@ class _SiteEpoch:
         rows = self.by_unit.rows + transaction.pending_rows()
         limits = Limits(share, adapting.backlog / self.plan.levels, costs, adapting.patient)
         by_time = any(mine.by_time for mine in self.level.operators.values())
-        return UnitSchedule(cohorts, self.now, rows, sizes, transaction.pages, limits, self.clock, by_time)
+        schedule = UnitSchedule(cohorts, self.now, rows, sizes, transaction.pages, limits, self.clock, by_time)
+        schedule.put_first(self.level.shared)
+        return schedule
 
     def _turn(
         self,
@@ -160,17 +165,25 @@ class _SiteEpoch:
         with self.stopwatch.measure("sort"):
             inputs = {g: self._input(g, units, new.get(g), transaction) for g in self.level.local}
             mine = {g: run for g, run in inputs.items() if run is not None}
-        taken = sum(len(run) for run in mine.values())
-        for input_, run in mine.items():
+            looking = self._looking(units)
+        taken = sum(len(run) for run in (*mine.values(), *looking.values()))
+        for input_, run in (*mine.items(), *looking.items()):
             places, rows = self.level.count(input_, run, units)
             self.by_unit.done[places] += rows
         for node in self.level.nodes:
             if intersect(units, (self.level.directory(node).range,)):
-                yield from self._operate(node, mine, newest, transaction)
+                yield from self._operate(node, mine, looking, newest, transaction)
         transaction.end_turn()
-        if self.task.adapting.row_delay:
-            self.clock.sleep(taken * self.task.adapting.row_delay[self.site])
+        self._emulate(taken, int((self.by_unit.work - before).sum()) - taken)
         self.by_unit.spend(self.clock.process_time() - started, before, numbers(units))
+
+    def _emulate(self, rows: int, results: int) -> None:
+        """Takes as much longer as experiments want it to."""
+        adapting = self.task.adapting
+        if adapting.row_delay:
+            self.clock.sleep(rows * adapting.row_delay[self.site])
+        if adapting.result_delay:
+            self.clock.sleep(results * adapting.result_delay[self.site])
 
     def _input(self, input_: InputNumber, units: Ranges, fresh: Run | None, transaction: Transaction) -> Run | None:
         """An input's rows for some units in the order of their arrival; all that is new, if that is all there is."""
@@ -180,6 +193,16 @@ class _SiteEpoch:
             return fresh
         pieces += [] if fresh is None else parts_of(fresh, units, directory)
         return None if not pieces else pieces[0] if len(pieces) == 1 else merged_run(pieces, None)
+
+    def _looking(self, units: Ranges) -> dict[InputNumber, Run]:
+        """Rows of units that others share: they only meet what is here."""
+        found = {}
+        for input_, run in self.looking.items():
+            directory = self.holdings.directories[input_]
+            pieces = parts_of(run, intersect(units, (directory.range,)), directory)
+            if pieces:
+                found[input_] = pieces[0] if len(pieces) == 1 else merged_run(pieces, None)
+        return found
 
     def _postpone(self, behind: list[Cohort], new: dict[InputNumber, Run], transaction: Transaction) -> None:
         """New rows of units that did not get their turn wait with their state."""
@@ -196,16 +219,22 @@ class _SiteEpoch:
         self,
         node: int,
         new: dict[InputNumber, Run],
+        looking: dict[InputNumber, Run],
         newest: Times,
         transaction: Transaction,
     ) -> Iterator[Blob]:
         """One operator's turn: its results go to sinks and to the operators above."""
         inputs = self.plan.inputs_of(node)
-        mine = [new.get(i) for i in inputs]
+        mine, passing = [new.get(i) for i in inputs], [looking.get(i) for i in inputs]
         before, after = self.level.watermarks(node, newest), self.level.watermarks(node, self.now)
         state = _NodeState(self, transaction, inputs)
-        results = self.level.operators[node].epoch(self.task.number, mine, state, before, after)
-        self.rows_in[node] += sum(len(run) for run in mine if run is not None)
+        operator = self.level.operators[node]
+        if any(run is not None for run in passing):
+            assert isinstance(operator, ShareableOperator), "units of others are not shared"
+            results = operator.shared_epoch(mine, passing, state)
+        else:
+            results = operator.epoch(self.task.number, mine, state, before, after)
+        self.rows_in[node] += sum(len(run) for run in (*mine, *passing) if run is not None)
         while True:
             with self.stopwatch.measure("kernel"):
                 found = next(results, None)
@@ -233,7 +262,7 @@ class _SiteEpoch:
         return SiteStats(
             site=self.site,
             executor=executor(),
-            units=self.task.routing.holders.count(self.site),
+            units=sum(high - low for low, high in self.task.routing.ranges_of(self.site)),
             rows_in=int(self.by_unit.rows.sum()),
             rows_done=int(self.by_unit.done.sum()),
             rows_out=self.results.shown,
@@ -241,6 +270,8 @@ class _SiteEpoch:
             segments=len(manifest),
             probed=self.probed,
             null_rows=self.results.dropped,
+            copied_rows=self.results.copied_rows,
+            copied_bytes=self.results.copied_bytes,
             memory_limit=state.memory_limit,
             memory_bytes=state.memory_bytes,
             disk_bytes=state.disk_bytes,
@@ -268,6 +299,7 @@ class _SiteEpoch:
         pending = unit_rows((r for r in manifest if r.segment.pending), self.holdings.unit_numbers)
         return UnitColumns(
             rows=self.by_unit.rows[held],
+            first_rows=self.by_unit.first_rows[held],
             results=(self.by_unit.results + self.by_unit.late_results)[held],
             yielded=self.freezing.yielded()[held],
             pending=pending[held],

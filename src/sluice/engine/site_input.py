@@ -19,10 +19,12 @@ from sluice.state.segment import Layout, sorted_run
 
 @dataclass(frozen=True)
 class SiteInput:
-    """The new rows of the level's inputs, sorted; what the splits say; how far the sites of the level below have come;
+    """The new rows of the level's inputs, sorted, and those that only look up what is there; what the splits say; how
+    far the sites of the level below have come;
     what goes to levels above; and a name for the attempts whose rows these are, at the splits or the level below."""
 
     rows: dict[InputNumber, Run]
+    looking: dict[InputNumber, Run]
     splits: tuple[SplitReport, ...]
     watermarks_below: tuple[LevelWatermark, ...]
     passing: tuple[Blob, ...]
@@ -40,6 +42,8 @@ def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
     watermarks_below: list[LevelWatermark] = []
     passing: list[Blob] = []
     schemas = {g: blob_schema(level.operators[n].crossing(i)) for g, (n, i) in level.local.items()}
+    looking_up = {level.plan.looking_up(g): g for g in level.local}
+    looking: dict[InputNumber, list[pa.RecordBatch]] = {}
     for chunk in blobs.to_batches():
         for number, payload in zip(chunk.column("input").to_pylist(), chunk.column("payload"), strict=True):
             if number == SPLIT_REPORT:
@@ -49,13 +53,19 @@ def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
             elif number in schemas:
                 batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[number])
                 batches.setdefault(number, []).append(batch)
+            elif number in looking_up:
+                batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[looking_up[number]])
+                looking.setdefault(looking_up[number], []).append(batch)
             else:
                 passing.append((site_key, number, payload.as_buffer()))
     splits.sort(key=lambda split: split.stream)
     layouts = level.holdings.layouts
-    rows = {number: _sorted_run(level.site, layouts[number].pending, parts) for number, parts in batches.items()}
+    rows, meeting = (
+        {number: _sorted_run(level.site, layouts[number].pending, parts) for number, parts in some.items()}
+        for some in (batches, looking)
+    )
     senders = name_attempts(sent.attempt for sent in (watermarks_below if level.number else splits))
-    return SiteInput(rows, tuple(splits), tuple(watermarks_below), tuple(passing), senders)
+    return SiteInput(rows, meeting, tuple(splits), tuple(watermarks_below), tuple(passing), senders)
 
 
 def _sorted_run(site: Site, layout: Layout, parts: list[pa.RecordBatch]) -> Run:

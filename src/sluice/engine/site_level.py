@@ -12,7 +12,7 @@ from sluice.model.epoch import Times, watermarks
 from sluice.model.ids import InputNumber, Level, Site
 from sluice.model.plan import Plan
 from sluice.model.routing import Routing
-from sluice.model.unit_ranges import Ranges, intersect, numbers
+from sluice.model.unit_ranges import Ranges, intersect, numbers, only
 from sluice.operators import operator
 from sluice.operators.protocol import FreezableOperator
 from sluice.state.inputs import Holdings, InputLayouts, Retention
@@ -29,7 +29,10 @@ class SiteLevel:
         self.nodes = [n for n, node in enumerate(plan.nodes) if node.level == level]
         self.operators = {n: operator(plan.nodes[n].spec) for n in self.nodes}
         self.local = {g: (n, i) for n in self.nodes for i, g in enumerate(plan.inputs_of(n))}
+        shared = tuple(only(sharing.unit)[0] for sharing in routing.shared if site in sharing.holders)
         self.holdings = self._holdings()
+        self.shared = intersect(shared, self.holdings.units)
+        """The units held here that others share."""
 
     @property
     def is_last(self) -> bool:

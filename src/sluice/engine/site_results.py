@@ -43,6 +43,16 @@ class SiteResults:
         """Rows that could have no effect above."""
         return sum(sender.dropped for ways in self._senders.values() for sender in ways)
 
+    @property
+    def copied_rows(self) -> int:
+        """Rows that went to more than one holder of a shared unit above, for each beside the first."""
+        return sum(sender.copied_rows for ways in self._senders.values() for sender in ways)
+
+    @property
+    def copied_bytes(self) -> int:
+        """The bytes of these."""
+        return sum(sender.copied_bytes for ways in self._senders.values() for sender in ways)
+
     def send(self, node: int, results: Results) -> list[Blob]:
         """Some results of an operator: those for sinks are written, those for operators above returned as blobs."""
         rows = results[1]

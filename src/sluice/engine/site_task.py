@@ -41,6 +41,8 @@ class SiteDirectives:
     allowance: float = float("inf")
     row_delay: tuple[float, ...] = ()
     """Seconds that a row takes longer at each site, for experiments with slow machines; none everywhere if empty."""
+    result_delay: tuple[float, ...] = ()
+    """Seconds that a result takes longer at each site, likewise."""
     disk_delay: float = 0.0
     """Seconds that a byte takes longer from and to a site's disk, for experiments with slow ones."""
 

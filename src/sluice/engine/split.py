@@ -141,6 +141,8 @@ class _Split:
             late=self.late,
             nulls=self.nulls + sum(s.dropped for s in self.senders),
             out_of_range=self.out_of_range,
+            copied_rows=sum(s.copied_rows for s in self.senders),
+            copied_bytes=sum(s.copied_bytes for s in self.senders),
             newest=self.newest,
             seconds=TaskSeconds(**self.seconds),
         )

@@ -6,13 +6,13 @@ import numpy as np
 
 
 class UnitStats:
-    """Rows that came in, rows whose turn came, results, and processor seconds.
+    """Rows that came in, those of them of the first input, rows whose turn came, results, and processor seconds.
 
     Units that had their turn together share its seconds, by the rows they took in and the results they gave.
     """
 
     def __init__(self, units: int) -> None:
-        self.rows, self.done, self.results, self.late_results = (np.zeros(units, dtype=np.int64) for _ in range(4))
+        self.rows, self.first_rows, self.done, self.results, self.late_results = np.zeros((5, units), dtype=np.int64)
         self.seconds = np.zeros(units)
 
     def add_results(self, units: np.ndarray) -> None:

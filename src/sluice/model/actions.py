@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
@@ -12,14 +13,8 @@ from sluice.model.ids import Site, Unit
 
 
 @dataclass(frozen=True, init=False)
-class Move:
-    """Hold a unit at another site from the next epoch on. Numbers may be numpy's.
-
-    >>> Move(np.int64(3), 1, "to see")
-    Move(unit=3, site=1, reason='to see')
-    """
-
-    verb: ClassVar[str] = "move"
+class _UnitAtSite:
+    """Something about a unit and a site."""
 
     unit: Unit
     site: Site
@@ -29,6 +24,16 @@ class Move:
         object.__setattr__(self, "unit", Unit(whole("unit", unit)))
         object.__setattr__(self, "site", Site(whole("site", site)))
         object.__setattr__(self, "reason", str(reason))  # the journal keeps it as text
+
+
+class Move(_UnitAtSite):
+    """Hold a unit at another site from the next epoch on. Numbers may be numpy's.
+
+    >>> Move(np.int64(3), 1, "to see")
+    Move(unit=3, site=1, reason='to see')
+    """
+
+    verb: ClassVar[str] = "move"
 
 
 @dataclass(frozen=True, init=False)
@@ -59,7 +64,72 @@ class CleanUp(_AtHolder):
     verb: ClassVar[str] = "clean up"
 
 
-Action: TypeAlias = Move | Freeze | CleanUp
+@dataclass(frozen=True, init=False)
+class Share(_UnitAtSite):
+    """Have a unit at one more site, which gets its part of the rows to come; no state moves. `evenly`: its holders
+    stand on the grid for inputs of as many rows, and state is dealt out to them.
+
+    >>> Share(3, 1, "to see")
+    Share(unit=3, site=1, reason='to see', evenly=False)
+    """
+
+    verb: ClassVar[str] = "share"
+
+    evenly: bool
+
+    def __init__(self, unit: int, site: int, reason: str, evenly: bool = False) -> None:
+        super().__init__(unit, site, reason)
+        object.__setattr__(self, "evenly", evenly)
+
+
+class Release(_UnitAtSite):
+    """Have a shared unit at one site less; what that one stored goes to the first of the others."""
+
+    verb: ClassVar[str] = "release"
+
+
+@dataclass(frozen=True, init=False)
+class PassToken:
+    """Have another holder of a shared unit store the new rows of one input, given by its place in the join."""
+
+    verb: ClassVar[str] = "pass token"
+
+    unit: Unit
+    input: int
+    site: Site
+    reason: str
+
+    def __init__(self, unit: int, input: int, site: int, reason: str) -> None:
+        object.__setattr__(self, "unit", Unit(whole("unit", unit)))
+        object.__setattr__(self, "input", whole("input", input))
+        object.__setattr__(self, "site", Site(whole("site", site)))
+        object.__setattr__(self, "reason", str(reason))
+
+
+@dataclass(frozen=True, init=False)
+class LayOut:
+    """Have the holders of a shared unit stand on a grid, with so many lines for the rows of each input; with no lines
+    they all get every row and store in turn.
+
+    >>> LayOut(3, (2, 4), "to see")
+    LayOut(unit=3, lines=(2, 4), reason='to see')
+    """
+
+    verb: ClassVar[str] = "lay out"
+
+    unit: Unit
+    lines: tuple[int, ...]
+    reason: str
+
+    def __init__(self, unit: int, lines: Iterable[int], reason: str) -> None:
+        object.__setattr__(self, "unit", Unit(whole("unit", unit)))
+        object.__setattr__(self, "lines", tuple(whole("number of lines", line) for line in lines))
+        object.__setattr__(self, "reason", str(reason))
+
+
+SharingAction: TypeAlias = Share | Release | PassToken | LayOut
+"""What changes who holds and stores a unit, with the routing alone."""
+Action: TypeAlias = Move | Freeze | CleanUp | SharingAction
 """Every verb that the control loop can vet and have carried out; another one joins by `|`."""
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from sluice.model.abilities import Abilities
 from sluice.model.epoch import Times
 from sluice.model.ids import Fragment, InputNumber, Level
 from sluice.model.join import JoinSpec
@@ -123,6 +124,25 @@ class Plan:
     def freezable(self) -> frozenset[Fragment]:
         """The fragments with units that can be frozen: those with a join."""
         return frozenset(node.fragment for node in self.nodes if isinstance(node.spec, JoinSpec))
+
+    @cached_property
+    def shareable(self) -> dict[Fragment, tuple[InputNumber, ...]]:
+        """The fragments with units that can have several holders, and the inputs of each: those that are one join of
+        two. What more is chained to it on the same key would have to be where its results are, and is at one site."""
+        places = {node.fragment: place for place, node in enumerate(self.nodes)}
+        alone = [f for f in places if sum(node.fragment == f for node in self.nodes) == 1]
+        specs = {f: self.nodes[places[f]].spec for f in alone}
+        joins = [f for f, spec in specs.items() if isinstance(spec, JoinSpec) and len(spec.legs) == 2]
+        return {fragment: self.inputs_of(places[fragment]) for fragment in sorted(joins)}
+
+    @property
+    def abilities(self) -> Abilities:
+        """What can be done to units."""
+        return Abilities(self.freezable, self.shareable)
+
+    def looking_up(self, input_: InputNumber) -> InputNumber:
+        """What blobs with rows of an input carry where those only meet what is there and are stored elsewhere."""
+        return InputNumber(len(self.inputs) + input_)
 
     def describe_fragment(self, fragment: Fragment) -> str:
         """Its operators, by their places in `describe`."""

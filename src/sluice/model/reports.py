@@ -26,6 +26,8 @@ class SplitReport:
     late: int = 0
     nulls: int = 0
     out_of_range: int = 0
+    copied_rows: int = 0
+    copied_bytes: int = 0
     newest: int | None = None
     seconds: TaskSeconds = field(default_factory=TaskSeconds)
 

@@ -11,20 +11,9 @@ import numpy as np
 
 from sluice.model.directory import Directory
 from sluice.model.errors import ProtocolError
-from sluice.model.ids import Fragment, Site, Unit
+from sluice.model.ids import Fragment, InputNumber, Site, Unit
+from sluice.model.sharing import SharedUnit
 from sluice.model.unit_ranges import Ranges, numbers, ranges
-
-
-@dataclass(frozen=True)
-class SharedUnit:
-    """A unit with several holders. Each new row reaches all of them; the one with the token of its input stores it.
-
-    `tokens` has a holder for each input of the unit's fragment.
-    """
-
-    unit: Unit
-    holders: tuple[Site, ...]
-    tokens: tuple[Site, ...]
 
 
 @dataclass(frozen=True)
@@ -93,49 +82,62 @@ class Routing:
 
     def holders_of(self, unit: Unit) -> tuple[Site, ...]:
         """All sites that hold a unit."""
-        sharing = self._sharing(unit)
+        sharing = self.sharing(unit)
         return sharing.holders if sharing else (self.holders[unit],)
 
-    def token_of(self, unit: Unit, input_: int) -> Site:
-        """The site that stores new rows of an input of the unit's fragment."""
-        sharing = self._sharing(unit)
-        return sharing.tokens[input_] if sharing else self.holders[unit]
+    def sharing(self, unit: Unit) -> SharedUnit | None:
+        """How a unit is shared; None if one site holds it."""
+        return next((sharing for sharing in self.shared if sharing.unit == unit), None)
 
     def moved(self, unit: Unit, site: Site, since: int) -> Routing:
         """The same routing with one unit at another site from epoch `since` on."""
-        if self._sharing(unit):
+        if self.sharing(unit):
             raise ProtocolError(f"unit {unit} is shared: it is released, not moved")
         holders = (*self.holders[:unit], site, *self.holders[unit + 1 :])
         return replace(self, holders=holders, version=self.version + 1, since=since)
 
-    def share(self, unit: Unit, site: Site, inputs: int, since: int) -> Routing:
-        """The same routing with one more holder of a unit, of a fragment with so many inputs; tokens stay.
+    def moves_since(self, before: Routing) -> int:
+        """How many units are at a site that did not hold them: no more than one of those who shared a unit may be left.
 
-        >>> Routing(2, (0, 1)).share(0, 1, inputs=2, since=5).shared
-        (SharedUnit(unit=0, holders=(0, 1), tokens=(0, 0)),)
+        >>> shared = Routing(3, (0, 1)).share(0, 2, inputs=(0, 1), since=5)
+        >>> shared.release(0, 0, since=6).moves_since(shared), shared.moved(1, 0, since=6).moves_since(shared)
+        (0, 1)
         """
-        before = self._sharing(unit) or SharedUnit(unit, (self.holders[unit],), (self.holders[unit],) * inputs)
-        if site in before.holders:
-            raise ProtocolError(f"site {site} holds unit {unit} already")
-        return self._with_sharing(replace(before, holders=(*before.holders, site)), since)
+        changed = np.flatnonzero(np.array(before.holders) != np.array(self.holders)).tolist()
+        return sum(self.holders[unit] not in before.holders_of(Unit(unit)) for unit in changed)
 
-    def pass_token(self, unit: Unit, input_: int, site: Site, since: int) -> Routing:
+    def share(self, unit: Unit, site: Site, inputs: Sequence[InputNumber], since: int, evenly: bool = False) -> Routing:
+        """The same routing with one more holder of a unit, of a join with these inputs; tokens stay. `evenly`: the
+        holders stand on the grid for inputs of as many rows.
+
+        >>> Routing(2, (0, 1)).share(0, 1, inputs=(0, 1), since=5).shared
+        (SharedUnit(unit=0, holders=(0, 1), inputs=(0, 1), tokens=(0, 0), turns=False, lines=()),)
+        """
+        before = self.sharing(unit) or SharedUnit.alone(unit, self.holders[unit], inputs)
+        sharing = before.with_holder(site)
+        return self.with_sharing(sharing.laid_out_evenly() if evenly else sharing, since)
+
+    def pass_token(self, unit: Unit, input_: InputNumber, site: Site, since: int) -> Routing:
         """The same routing with the token of an input of a shared unit at another of its holders."""
-        sharing = self._sharing(unit)
-        if sharing is None or site not in sharing.holders:
-            raise ProtocolError(f"site {site} does not share unit {unit} and cannot have a token of it")
-        tokens = (*sharing.tokens[:input_], site, *sharing.tokens[input_ + 1 :])
-        return self._with_sharing(replace(sharing, tokens=tokens), since)
+        return self.with_sharing(self._shared(unit).with_token(input_, site), since)
+
+    def lay_out(self, unit: Unit, lines: Sequence[int], since: int) -> Routing:
+        """The same routing with the holders of a shared unit on a grid; with no lines they store in turn."""
+        sharing = self._shared(unit)
+        return self.with_sharing(sharing.on_grid(lines) if lines else sharing.taking_turns(), since)
 
     def release(self, unit: Unit, site: Site, since: int) -> Routing:
         """The same routing without one of the holders of a shared unit; what it stored, and its tokens, go to the first
         of those that stay."""
-        sharing = self._sharing(unit)
-        if sharing is None or site not in sharing.holders:
-            raise ProtocolError(f"site {site} does not share unit {unit} and cannot release it")
-        staying = tuple(holder for holder in sharing.holders if holder != site)
-        tokens = tuple(staying[0] if token == site else token for token in sharing.tokens)
-        return self._with_sharing(replace(sharing, holders=staying, tokens=tokens), since)
+        return self.with_sharing(self._shared(unit).without_holder(site), since)
+
+    def with_sharing(self, sharing: SharedUnit, since: int) -> Routing:
+        """The same routing with a unit shared like this, or not shared if one holder is left."""
+        unit, holders = sharing.unit, sharing.holders
+        others = [other for other in self.shared if other.unit != unit]
+        shared = _in_order([*others, sharing] if len(holders) > 1 else others)
+        first = (*self.holders[:unit], holders[0], *self.holders[unit + 1 :])
+        return replace(self, holders=first, shared=shared, version=self.version + 1, since=since)
 
     def split(self, unit: Unit, since: int) -> Routing:
         """The same routing with two units, where the one was, in place of one; those behind it count one more.
@@ -154,8 +156,8 @@ class Routing:
         directory, buddy = before.merge(unit), before.buddy(unit)
         assert buddy is not None
         first, second = sorted((unit, buddy))
-        one, other = self._sharing(first), self._sharing(second)
-        if self.holders_of(first) != self.holders_of(second) or (one and other and one.tokens != other.tokens):
+        one, other = self.sharing(first), self.sharing(second)
+        if self.holders_of(first) != self.holders_of(second) or (one and other and replace(one, unit=second) != other):
             raise ProtocolError(f"units {unit} and {buddy} are at different sites and cannot be merged")
         shared = [replace(s, unit=Unit(s.unit - (s.unit > second))) for s in self.shared if s.unit != second]
         return self._renumbered(directory, (*self.holders[:first], *self.holders[second:]), shared, since)
@@ -178,11 +180,11 @@ class Routing:
             holders += _resized(self.holders[low:high], self.sites, sites)
         shared = []
         for sharing in self.shared:
-            staying = tuple(holder for holder in sharing.holders if holder < sites) or (holders[sharing.unit],)
-            holders[sharing.unit] = staying[0]
+            staying = [holder for holder in sharing.holders if holder < sites]
+            if staying:
+                holders[sharing.unit] = staying[0]
             if len(staying) > 1:
-                tokens = tuple(token if token in staying else staying[0] for token in sharing.tokens)
-                shared.append(SharedUnit(sharing.unit, staying, tokens))
+                shared.append(sharing.kept_by(staying))
         return Routing(sites, tuple(holders), version, since, self.directories, tuple(shared))
 
     def ranges_of(self, site: Site) -> Ranges:
@@ -191,30 +193,33 @@ class Routing:
         >>> Routing(2, (0, 1, 1, 0)).ranges_of(0)
         ((0, 1), (3, 4))
         """
-        units: np.ndarray = np.flatnonzero(np.array(self.holders) == site)
+        held = np.array(self.holders) == site
+        for sharing in self.shared:
+            held[sharing.unit] = site in sharing.holders
+        units: np.ndarray = np.flatnonzero(held)
         return ranges(units.tolist())
 
     def held(self, fragments: Sequence[Fragment] = (Fragment(0),)) -> list[np.ndarray]:
-        """The units of some fragments by site, in one pass over all of them.
+        """The units of some fragments by site, in one pass over all of them; shared ones at each of their holders.
 
         >>> Routing(3, (0, 2, 2, 0)).held()
         [array([0, 3]), array([], dtype=int64), array([1, 2])]
         """
         units = numbers(tuple(self.directories[fragment].range for fragment in sorted(fragments)))
         holders = np.array(self.holders)[units]
-        order = np.argsort(holders, kind="stable")
+        here = set(fragments)
+        for sharing in self.shared:
+            if self.fragment_of(sharing.unit) in here:
+                units = np.append(units, [sharing.unit] * (len(sharing.holders) - 1))
+                holders = np.append(holders, sharing.holders[1:])
+        order = np.lexsort((units, holders)) if self.shared else np.argsort(holders, kind="stable")
         return np.split(units[order], np.searchsorted(holders[order], np.arange(1, self.sites)))
 
-    def _sharing(self, unit: Unit) -> SharedUnit | None:
-        return next((sharing for sharing in self.shared if sharing.unit == unit), None)
-
-    def _with_sharing(self, sharing: SharedUnit, since: int) -> Routing:
-        """With a unit shared like this, or not shared if one holder is left."""
-        unit, holders = sharing.unit, sharing.holders
-        others = [other for other in self.shared if other.unit != unit]
-        shared = _in_order([*others, sharing] if len(holders) > 1 else others)
-        first = (*self.holders[:unit], holders[0], *self.holders[unit + 1 :])
-        return replace(self, holders=first, shared=shared, version=self.version + 1, since=since)
+    def _shared(self, unit: Unit) -> SharedUnit:
+        sharing = self.sharing(unit)
+        if sharing is None:
+            raise ProtocolError(f"unit {unit} is not shared")
+        return sharing
 
     def _renumbered(
         self, directory: Directory, holders: tuple[Site, ...], shared: Sequence[SharedUnit], since: int

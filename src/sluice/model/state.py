@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sluice.model.directory import HASH_SPACE
-from sluice.model.ids import InputNumber, Site
-from sluice.model.routing import Routing
-from sluice.model.unit_ranges import Ranges, divide, intersect, numbers, unite
+from sluice.model.ids import InputNumber
+from sluice.model.unit_ranges import Ranges, intersect, numbers, unite
 
 HashRange = tuple[int, int]
 """Hashes from the first up to the second, which is not one of them."""
@@ -178,33 +177,6 @@ def count_generations(runs: Iterable[RunRef], units: int) -> np.ndarray:
     for frozen in by_generation.values():
         found += unit_rows(frozen, units) > 0
     return found
-
-
-def reassign(manifests: tuple[Manifest, ...], routing: Routing) -> tuple[Manifest, ...]:
-    """The manifests under another routing: runs are split along the units' new sites; no data moves yet.
-
-    Runs whose units all stay are left as they are. Most runs of a site are of the same units: those are divided once.
-    """
-    holders = np.array(routing.holders)
-    divided: dict[Ranges, dict[Site, Ranges]] = {}
-    staying: list[list[RunRef]] = [[] for _ in range(max(routing.sites, len(manifests)))]
-    arriving: list[list[RunRef]] = [[] for _ in staying]
-    for site, manifest in enumerate(manifests):
-        for run in manifest:
-            parts = divided.get(run.units)
-            if parts is None:
-                parts = divided[run.units] = divide(run.units, holders)
-            if parts.keys() == {site}:
-                staying[site].append(run)
-            else:
-                for target, units in parts.items():
-                    arriving[target].append(replace(run, units=units))
-    return tuple(_joined(staying[site], arriving[site]) for site in range(routing.sites))
-
-
-def _joined(staying: list[RunRef], arriving: list[RunRef]) -> Manifest:
-    """A site's runs; if any arrive all are in order, and parts of one segment are one run."""
-    return join_parts([*staying, *arriving]) if arriving else tuple(staying)
 
 
 def join_parts(runs: Iterable[RunRef]) -> Manifest:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from sluice.model.ids import Site
+from sluice.model.ids import Site, Unit
 from sluice.model.productivity import results_by_byte
 
 
@@ -91,6 +91,8 @@ class SiteStats:
     segments: int = 0
     probed: int = 0
     null_rows: int = 0
+    copied_rows: int = 0
+    copied_bytes: int = 0
     memory_limit: int = 0
     memory_bytes: int = 0
     disk_bytes: int = 0
@@ -114,6 +116,11 @@ class SiteStats:
     operators: tuple[OperatorRows, ...] = ()
     seconds: TaskSeconds = field(default_factory=TaskSeconds)
 
+    @property
+    def saturation(self) -> float:
+        """How much of its memory for state it has filled, from 0 to 1."""
+        return min(1.0, (self.memory_bytes + self.disk_bytes) / max(1, self.memory_limit))
+
     def plus(self, level: SiteStats) -> SiteStats:
         """With what the same site did at another level of operators."""
         sums = {name: getattr(self, name) + getattr(level, name) for name in _SUMMED}
@@ -126,10 +133,12 @@ _SUMMED = [f.name for f in fields(SiteStats) if f.name not in ("site", "executor
 
 @dataclass(frozen=True)
 class UnitColumns:
-    """An entry for each unit: rows that came in, results, results since its present generation began (less for those
+    """An entry for each unit: rows that came in, those of them that are of its operator's first
+    input, results, results since its present generation began (less for those
     of long ago, where they fade), rows that wait, bytes in memory and on disk, and processor seconds."""
 
     rows: np.ndarray
+    first_rows: np.ndarray
     results: np.ndarray
     yielded: np.ndarray
     pending: np.ndarray
@@ -139,9 +148,9 @@ class UnitColumns:
 
     @classmethod
     def none(cls, units: int) -> UnitColumns:
-        rows, results, pending, memory, disk = np.zeros((5, units), dtype=np.int64)
+        rows, first_rows, results, pending, memory, disk = np.zeros((6, units), dtype=np.int64)
         yielded, seconds = np.zeros((2, units), dtype=np.float32)
-        return cls(rows, results, yielded, pending, memory, disk, seconds)
+        return cls(rows, first_rows, results, yielded, pending, memory, disk, seconds)
 
     @property
     def productivity(self) -> np.ndarray:
@@ -156,6 +165,40 @@ class UnitColumns:
             for column in fields(cls):
                 getattr(whole, column.name)[held] += getattr(part, column.name)
         return whole
+
+
+@dataclass(frozen=True)
+class Slices:
+    """An entry for each holder of a shared unit: the rows that reached it, the results that it found, and the bytes of
+    the unit's state that it has."""
+
+    unit: np.ndarray
+    site: np.ndarray
+    rows: np.ndarray
+    results: np.ndarray
+    bytes: np.ndarray
+
+    @classmethod
+    def none(cls) -> Slices:
+        return cls(*np.zeros((5, 0), dtype=np.int64))
+
+    def plus(self, later: Slices) -> Slices:
+        """With the rows and results of a later epoch, and the bytes where they were most: rows expire many at a time;
+        anew if others hold the units."""
+        if not (np.array_equal(self.unit, later.unit) and np.array_equal(self.site, later.site)):
+            return later
+        most = np.maximum(self.bytes, later.bytes)
+        return replace(later, rows=self.rows + later.rows, results=self.results + later.results, bytes=most)
+
+    @classmethod
+    def of(cls, parts: Iterable[tuple[Site, np.ndarray, UnitColumns]], shared: Sequence[Unit]) -> Slices:
+        """From the columns of sites, with the numbers of the units that they are of."""
+        found = []
+        for site, held, columns in parts:
+            at = np.flatnonzero(np.isin(held, shared))
+            size = (columns.memory + columns.disk)[at]
+            found.append((held[at], np.full(len(at), site), columns.rows[at], columns.results[at], size))
+        return cls(*map(np.concatenate, zip(*found, strict=True))) if found else cls.none()
 
 
 class FrozenTotals(NamedTuple):
@@ -206,6 +249,11 @@ class EpochStats:
     streams: tuple[StreamStats, ...] = ()
     sites: tuple[SiteStats, ...] = ()
     units: UnitColumns = field(default_factory=lambda: UnitColumns.none(0))
+    slices: Slices = field(default_factory=Slices.none)
+    """Of shared units."""
+    copied_rows: int = 0
+    """Rows that were sent to holders of shared units beside the first one of each."""
+    copied_bytes: int = 0
     clean_up: CleanUpProgress | None = None
     """None if no unit was to be cleaned up, but for those that a site cleans up by itself."""
     seconds: EpochSeconds = field(default_factory=EpochSeconds)
@@ -219,6 +267,11 @@ class EpochStats:
             bytes=sum(site.frozen_bytes for site in self.sites),
             missing=sum(site.missing_units for site in self.sites),
         )
+
+    @property
+    def remiss(self) -> bool:
+        """Whether all sites have filled their memory: more state goes to disk, and nothing but the disk is left."""
+        return bool(self.sites) and all(site.saturation >= 1.0 for site in self.sites)
 
     @property
     def backlog_rows(self) -> int:

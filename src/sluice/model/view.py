@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sluice.model.productivity import results_by_byte, results_by_unit
+from sluice.model.sharing import SharedUnit
+from sluice.model.stats import Slices
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,12 @@ class ClusterView:
     the results that this has given so far: since the unit was frozen last, if it ever was.`unit_frozen` are the bytes
     that were frozen, `unit_freezable` says that there is a join among the unit's operators, `unit_results` are the
     results of the `seconds`.
+
+    `unit_first_rows` are the rows of the first input of a unit's operator; `unit_inputs` is how many inputs a
+    join has whose units can have several holders, 0 for other units; `unit_unready` says that it cannot be
+    shared otherwise just now. Those that are `shared` are at each of
+    their holders, `slices` has an entry for each; in `unit_site` they are at the first, and `unit_rows` counts a row
+    as often as it was sent.
     """
 
     epoch: int
@@ -36,6 +44,11 @@ class ClusterView:
     unit_frozen: np.ndarray
     unit_freezable: np.ndarray
     unit_results: np.ndarray
+    unit_first_rows: np.ndarray
+    unit_inputs: np.ndarray
+    unit_unready: np.ndarray
+    shared: tuple[SharedUnit, ...] = ()
+    slices: Slices = field(default_factory=Slices.none)
 
     @classmethod
     def at_rest(cls, unit_site: ArrayLike, site_memory: ArrayLike) -> ClusterView:
@@ -63,6 +76,9 @@ class ClusterView:
             unit_frozen=none,
             unit_freezable=none == 0,
             unit_results=none,
+            unit_first_rows=none,
+            unit_inputs=none,
+            unit_unready=none > 0,
         )
 
     @property
@@ -76,12 +92,52 @@ class ClusterView:
         return len(self.site_idle)
 
     def by_site(self, column: np.ndarray) -> np.ndarray:
-        """The sum of a column over the units of each site."""
-        return np.bincount(self.unit_site, weights=column, minlength=self.sites)
+        """The sum of a column over the units of each site, those aside that are shared."""
+        return np.bincount(self.unit_site, weights=np.where(self.is_shared, 0, column), minlength=self.sites)
+
+    @property
+    def is_shared(self) -> np.ndarray:
+        """Which units have several holders."""
+        found = np.zeros(len(self.unit_site), dtype=bool)
+        found[[sharing.unit for sharing in self.shared]] = True
+        return found
+
+    @property
+    def site_rows(self) -> np.ndarray:
+        """The rows that each site took in."""
+        found: np.ndarray = self.by_site(self.unit_rows) + self._by_holder(self.slices.rows)
+        return found
+
+    @property
+    def site_results(self) -> np.ndarray:
+        """The results that each site found."""
+        found: np.ndarray = self.by_site(self.unit_results) + self._by_holder(self.slices.results)
+        return found
+
+    @property
+    def site_bytes(self) -> np.ndarray:
+        """The state that each site has, wherever it lies."""
+        found: np.ndarray = self.by_site(self.unit_bytes) + self.slice_bytes
+        return found
+
+    @property
+    def slice_bytes(self) -> np.ndarray:
+        """The state that each site has of units that are shared."""
+        return self._by_holder(self.slices.bytes)
+
+    def _by_holder(self, column: np.ndarray) -> np.ndarray:
+        """The sum of a column of the slices over those of each site."""
+        return np.bincount(self.slices.site, weights=column, minlength=self.sites)
+
+    @property
+    def saturation(self) -> np.ndarray:
+        """How much of its memory for state each site has filled, from 0 to 1."""
+        filled: np.ndarray = np.clip(self.site_bytes / np.maximum(self.site_memory, 1), 0.0, 1.0)
+        return filled
 
     @property
     def site_productivity(self) -> np.ndarray:
         """The average productivity rate of each site, the R of the lazy/active-disk paper: the results of its units in
         the time statistics were collected, by unit; of those that can be frozen, as no others compete for memory so."""
-        ranked = np.flatnonzero(self.unit_freezable)
+        ranked = np.flatnonzero(self.unit_freezable & ~self.is_shared)
         return results_by_unit(self.unit_results[ranked], self.unit_site[ranked], self.sites)

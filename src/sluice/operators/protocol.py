@@ -90,3 +90,12 @@ class FreezableOperator(Operator, Protocol):
 
     def between(self, older: Sequence[Sequence[Run]], newer: Sequence[Sequence[Run]]) -> Iterator[Results]:
         """The results with rows of both generations of a unit, given each input's runs in the one and the other."""
+
+
+@runtime_checkable
+class ShareableOperator(Operator, Protocol):
+    """One whose units can have several holders: each result is found once, where a row of it is stored."""
+
+    def shared_epoch(self, new: Sequence[Run | None], looking: Sequence[Run | None], state: State) -> Iterator[Results]:
+        """The epoch's results with state, given each input's new rows that are stored here, which are staged, and those
+        that are not; pairs of new rows where that of the later leg is stored here."""

@@ -109,11 +109,13 @@ class WindowJoin:
     def epoch(
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
     ) -> Iterator[Results]:
-        spans = [(r.earliest, r.latest) if r else None for r in new]
-        yield from self.results(
-            [[] if run is None else [run] for run in new],
-            [state.runs(i, self.spec.reached(i, spans)) for i in range(len(new))],
-        )
+        return self.shared_epoch(new, [None] * len(new), state)
+
+    def shared_epoch(self, new: Sequence[Run | None], looking: Sequence[Run | None], state: State) -> Iterator[Results]:
+        stored, passing = ([[] if run is None else [run] for run in runs] for runs in (new, looking))
+        spans = [_span([*here, *there]) for here, there in zip(stored, passing, strict=True)]
+        old = [state.runs(i, self.spec.reached(i, spans)) for i in range(len(new))]
+        yield from self.results(stored, old, passing)
         for i, run in enumerate(new):
             if run is not None:
                 state.stage(i, run)
@@ -122,12 +124,15 @@ class WindowJoin:
         """The results with rows of both, given each input's runs of the one and of the other."""
         return self.results(newer, older, crossing=True)
 
-    def results(self, new: Sequence[Runs], old: Sequence[Runs], crossing: bool = False) -> Iterator[Results]:
+    def results(
+        self, new: Sequence[Runs], old: Sequence[Runs], passing: Sequence[Runs] | None = None, crossing: bool = False
+    ) -> Iterator[Results]:
         """The results with new rows, given each input's new runs and those of its state; where they are to be
-        `crossing`, those with rows of state."""
+        `crossing`, those with rows of state. New rows that are only `passing` meet what is here as the first leg that
+        is new, and no others as a later one."""
         for start, leg in enumerate(self.spec.legs):
             rest = [i for i in range(len(self.spec.legs)) if i != start]
-            for fresh in new[leg.input]:
+            for fresh in (*new[leg.input], *(passing[leg.input] if passing else ())):
                 if len(fresh):
                     everything = np.arange(len(fresh))
                     begun = _Partial(fresh.hashes, {start: _Found([fresh], None, everything, fresh.times)})
@@ -266,6 +271,11 @@ class WindowJoin:
         names = self.spec.inputs[self.spec.legs[leg].input].keys
         columns = (batch.column(n) for n in names)
         return [_conformed(c, kind) for c, kind in zip(columns, self.spec.key_types, strict=True)]
+
+
+def _span(runs: Runs) -> tuple[int, int] | None:
+    """The earliest and the latest time of some runs."""
+    return (min(run.earliest for run in runs), max(run.latest for run in runs)) if runs else None
 
 
 def _conformed(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -14,6 +14,7 @@ from sluice.policies.lazy_disk import LazyDisk, NoRelocation
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing
 from sluice.policies.static import Static
+from sluice.policies.tokens import Tokens
 
 
 class Policy(Protocol):
@@ -44,6 +45,7 @@ _BY_NAME: dict[str, Any] = {
     "memory": MemoryBalancing,
     "no-relocation": NoRelocation,
     "static": Static,
+    "tokens": Tokens,
 }
 
 
@@ -53,7 +55,7 @@ def policy(wanted: str | Policy, **settings: object) -> Policy:
     >>> policy("static").name, policy("lazy-disk", push=0.5)
     ('static', LazyDisk(push=0.5, order='less-productive', half_life=inf, theta=0.8))
     >>> policy("hybrid")
-    Hybrid(load=LoadBalancing(th_imb=1.2, th_util=0.9), memory=MemoryBalancing())
+    Hybrid(load=LoadBalancing(th_imb=1.2, th_util=0.9), memory=MemoryBalancing(), hot=HotUnits(th_imb=1.2), share=True)
     """
     if not isinstance(wanted, str):
         if not callable(getattr(wanted, "decide", None)):

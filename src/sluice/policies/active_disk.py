@@ -61,7 +61,7 @@ class ActiveDisk(LazyDisk):
         moves = super().decide(view)
         if moves or view.sites < 2:
             return moves
-        used, rates = view.by_site(view.unit_memory), view.site_productivity
+        used, rates = view.by_site(view.unit_memory) + view.slice_bytes, view.site_productivity
         sites = np.flatnonzero(used > 0)
         if not len(sites):
             return ()
@@ -69,7 +69,7 @@ class ActiveDisk(LazyDisk):
         if not rates[most] > self.ratio * rates[least] or used[most] < NEARLY_FULL * view.site_memory[most]:
             return ()
         left = self.expected - view.site_memory.sum() - view.unit_frozen.sum()
-        units = np.flatnonzero((view.unit_site == least) & view.unit_freezable)
+        units = np.flatnonzero((view.unit_site == least) & view.unit_freezable & ~view.is_shared)
         sizes = view.unit_memory[units]
         order = self.freezing.rank(sizes, view.unit_yielded[units], view.epoch)
         freed = np.cumsum(sizes[order])

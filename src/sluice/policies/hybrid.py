@@ -1,4 +1,5 @@
-"""Hybrid balancing: memory first, then load where there is room, as in section 6.4 of the Flux paper.
+"""Hybrid balancing: memory first, then load where there is room, as in section 6.4 of the Flux paper; and units
+that are too hot for any site are shared by several.
 
 While any unit lies on disk its input waits, and no balance of load makes up for that. Once all are in memory the load
 is balanced, and only with units that fit into the memory their destination has left, so that none goes to disk again.
@@ -14,11 +15,13 @@ from sluice.model.actions import Action
 from sluice.model.view import ClusterView
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing, excess_capacity, in_bytes
+from sluice.policies.sharing import HotUnits
 
 
 @dataclass(frozen=True)
 class Hybrid:
-    """Balance memory while any unit of any site is on disk, and load while none is.
+    """Balance memory while any unit of any site is on disk, and load while none is; with `share`, units that are more
+    than a site's part of the work are shared before others are moved.
 
     >>> view = replace(
     ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 << 20, 8 << 20]),
@@ -33,6 +36,8 @@ class Hybrid:
 
     load: LoadBalancing = field(default_factory=LoadBalancing)
     memory: MemoryBalancing = field(default_factory=MemoryBalancing)
+    hot: HotUnits = field(default_factory=HotUnits)
+    share: bool = True
 
     name = "hybrid"
 
@@ -42,6 +47,9 @@ class Hybrid:
             return tuple(
                 replace(move, reason=f"units on disk: {on_disk}; {move.reason}") for move in self.memory.decide(view)
             )
+        sharing = self.hot.decide(view) if self.share else ()
+        if sharing:
+            return sharing
         room = excess_capacity(view)
         return tuple(
             replace(

@@ -54,11 +54,11 @@ class LazyDisk:
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         if view.sites < 2:
             return ()
-        used = view.by_site(view.unit_memory)
+        used = view.by_site(view.unit_memory) + view.slice_bytes
         most, least = int(used.argmax()), int(used.argmin())
         if not used[least] < self.theta * used[most]:
             return ()
-        units = np.flatnonzero((view.unit_site == most) & (view.unit_memory > 0))
+        units = np.flatnonzero((view.unit_site == most) & (view.unit_memory > 0) & ~view.is_shared)
         units = units[np.argsort(-view.productivity[units], kind="stable")]
         amount, actions = (used[most] - used[least]) / 2, []
         standing = f"site {most} has {in_bytes(used[most])} in memory, site {least} {in_bytes(used[least])}"

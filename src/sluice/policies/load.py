@@ -21,6 +21,10 @@ ROUNDING = 1e-9
 A unit that only makes two sites change places must not look like a gain through the last digit of a division: it would
 go back and forth for ever.
 """
+LARGEST = 0.75
+"""Part of what two sites differ by that a unit may be where units are shared. Holders of a hot unit are busy with much
+the same then, and what they differ by is often one small unit, whose work is hard to tell from that of the hot one: if
+it is taken to be a little less than it is, it would go back and forth."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +58,16 @@ class LoadBalancing:
         if view.sites < 2 or view.seconds <= 0:
             return ()
         busy = np.clip(1 - view.site_idle / view.seconds, 0, 1)
-        rows = view.by_site(view.unit_rows)
+        rows = view.site_rows
         pairs = Pairs.from_ends(np.argsort(-busy, kind="stable"))
         pairs = pairs.until_failure(self.worthwhile(busy[pairs.donor], busy[pairs.receiver], float(busy.mean())))
 
         unit, pair = pairs.units(view.unit_site, view.sites)
         fits = fitting(view.unit_rows[unit], busy, rows, pairs, pair)
-        fits &= view.unit_bytes[unit] <= room[pairs.receiver[pair]]
+        fits &= (view.unit_bytes[unit] <= room[pairs.receiver[pair]]) & ~view.is_shared[unit]
+        if view.shared:
+            difference = (busy[pairs.donor] - busy[pairs.receiver])[pair]
+            fits &= _at_most(view, unit) * busy[pairs.donor[pair]] <= LARGEST * difference
         unit, pair = unit[fits], pair[fits]
         first = first_of_each(pair, len(pairs.donor), view.unit_rows[unit])
         unit, pair = unit[first], pair[first]
@@ -95,6 +102,16 @@ def fitting(unit_rows: np.ndarray, busy: np.ndarray, rows: np.ndarray, pairs: Pa
     after = np.abs(busy[pairs.donor][pair] - unit_rows * gives[pair] - receiver)
     fits: np.ndarray = (after < before[pair] - ROUNDING) & (receiver <= 1 + ROUNDING)
     return fits
+
+
+def _at_most(view: ClusterView, unit: np.ndarray) -> np.ndarray:
+    """The part that each unit can have of its site's work: of the rows or of the results, whichever is more."""
+    site = view.unit_site[unit]
+    parts: np.ndarray = np.maximum(
+        view.unit_rows[unit] / np.maximum(view.site_rows, 1)[site],
+        view.unit_results[unit] / np.maximum(view.site_results, 1)[site],
+    )
+    return parts
 
 
 def explained(unit: Unit, donor: Site, receiver: Site, gives: float, gets: float, share: float, unknown: bool) -> str:

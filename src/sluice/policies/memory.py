@@ -19,7 +19,7 @@ from sluice.policies.pairing import Pairs, first_of_each
 
 def excess_capacity(view: ClusterView) -> np.ndarray:
     """The bytes each site has left for state, below zero where it holds more than fits."""
-    left: np.ndarray = view.site_memory - view.by_site(view.unit_bytes)
+    left: np.ndarray = view.site_memory - view.site_bytes
     return left
 
 
@@ -58,7 +58,7 @@ class MemoryBalancing:
         unit, pair = pairs.units(view.unit_site, view.sites)
         gap = excess[pairs.receiver] - excess[pairs.donor]
         size = view.unit_bytes[unit]
-        fits = (size > 0) & (size < gap[pair])  # |gap - 2 size| < gap
+        fits = (size > 0) & (size < gap[pair]) & ~view.is_shared[unit]  # |gap - 2 size| < gap
         unit, pair, size = unit[fits], pair[fits], size[fits]
         first = first_of_each(pair, len(pairs.donor), ~view.unit_spilled[unit].astype(bool), size)
         unit, pair, size = unit[first], pair[first], size[first]

@@ -11,7 +11,7 @@ from sluice.control.loop import ControlLoop
 from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause, Restart, Transfer
 from sluice.control.moves import MoveInFlight
 from sluice.model import ids
-from sluice.model.actions import CleanUp, Freeze
+from sluice.model.actions import CleanUp, Freeze, SharingAction
 from sluice.model.errors import ScenarioError
 from sluice.sim.event_queue import Agenda
 from sluice.sim.hardware import Hardware
@@ -49,6 +49,9 @@ class JoinCarrier:
         if site not in self._freezes:
             self._later(lambda: self.sites[site].freeze(self._freezes.pop(site)))
         self._freezes.setdefault(site, []).append(action.unit)
+
+    def share_otherwise(self, loop: ControlLoop, action: SharingAction, now: float) -> None:
+        raise ScenarioError(f"units of a simulated m-way join have one holder: cannot {action.verb} unit {action.unit}")
 
     def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
         machine = move.machine

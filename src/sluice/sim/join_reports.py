@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -62,20 +62,16 @@ class JoinReports:
     def _report(self, routing: Routing, seconds: float, start: _Start) -> None:
         unit, site, size = self.world.unit, self.world.site, self.hardware.tuple_bytes
         memory, frozen = unit["stored"] * size, self.frozen.tuples * size
-        self._view = ClusterView(
+        self._view = replace(
+            ClusterView.at_rest(routing.holders, np.full(len(site), self.hardware.memory)),
             epoch=self.round,
             seconds=seconds,
-            unit_site=np.array(routing.holders),
             unit_rows=unit["received"] - start.received,
             unit_bytes=memory + frozen,
-            unit_spilled=np.zeros(len(unit), dtype=bool),  # what is frozen does not make input wait
-            unit_pending=np.zeros(len(unit), dtype=np.int64),
             site_idle=np.maximum(seconds - (site["worked"] - start.worked), 0.0),
-            site_memory=np.full(len(site), self.hardware.memory),
             unit_memory=memory,
             unit_yielded=unit["yielded"].copy(),
             unit_frozen=frozen,
-            unit_freezable=np.ones(len(unit), dtype=bool),
             unit_results=unit["results"] - start.results,
         )
         self.agenda.after(self.hardware.latency, self.complete)

@@ -11,6 +11,7 @@ import numpy as np
 
 from sluice.control.loop import ControlLoop
 from sluice.control.site_mode import Mode
+from sluice.model.abilities import Abilities
 from sluice.model.errors import ScenarioError
 from sluice.model.ids import Fragment, Site
 from sluice.model.routing import Routing
@@ -26,7 +27,7 @@ from sluice.sim.join_site import JoinSite, TimedSpill
 from sluice.sim.join_streams import JoinStreams
 from sluice.sim.move_log import TimedMove
 
-FREEZABLE = (Fragment(0),)
+ABLE = Abilities(freezable=frozenset([Fragment(0)]))
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class JoinSimulation:
         self.reports = JoinReports(self.world, self.frozen, self.agenda, hardware, self._take_turn)
         routing = Routing(scenario.sites, tuple(holders.tolist()))
         self.loop = ControlLoop(
-            policy, self.reports, self.carrier, routing, scenario.minimum_collection, freezable=FREEZABLE
+            policy, self.reports, self.carrier, routing, scenario.minimum_collection, abilities=ABLE
         )
         self._memory = np.zeros((self.bins, scenario.sites), dtype=np.int64)
         for number in range(self.bins):

@@ -9,7 +9,7 @@ from sluice.control.loop import ControlLoop
 from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause, Restart, Transfer
 from sluice.control.moves import MoveInFlight
 from sluice.model import ids
-from sluice.model.actions import CleanUp, Freeze
+from sluice.model.actions import CleanUp, Freeze, SharingAction
 from sluice.model.errors import ProtocolError
 from sluice.sim import core
 from sluice.sim.event_queue import Agenda
@@ -38,6 +38,9 @@ class MessageCarrier:
 
     def tell_holder(self, action: Freeze | CleanUp) -> None:
         raise ProtocolError(f"an exchange has no join to freeze: cannot {action.verb} unit {action.unit}")
+
+    def share_otherwise(self, loop: ControlLoop, action: SharingAction, now: float) -> None:
+        raise ProtocolError(f"an exchange has no join to share: cannot {action.verb} unit {action.unit}")
 
     def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
         machine = move.machine

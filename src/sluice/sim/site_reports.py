@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -57,22 +57,17 @@ class SiteReports:
         return self._reports == len(self.sites)
 
     def view(self) -> ClusterView:
-        nothing = np.zeros(len(self._unit_site))  # these units find nothing, and are not frozen
-        return ClusterView(
+        return replace(
+            ClusterView.at_rest(self._unit_site.copy(), self._site_memory.copy()),
             epoch=self.round,
             seconds=self._seconds,
-            unit_site=self._unit_site.copy(),
             unit_rows=self._unit_rows.copy(),
             unit_bytes=np.full(len(self._unit_site), self.unit_bytes),
             unit_spilled=self._unit_spilled.copy(),
             unit_pending=self._unit_pending.copy(),
             site_idle=np.minimum(self._site_idle, self._seconds),
-            site_memory=self._site_memory.copy(),
             unit_memory=np.where(self._unit_spilled, 0, self.unit_bytes),
-            unit_yielded=nothing,
-            unit_frozen=nothing,
-            unit_freezable=nothing > 0,
-            unit_results=nothing,
+            unit_freezable=np.zeros(len(self._unit_site), dtype=bool),
         )
 
     def _collect(self, site: Site) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,7 +16,7 @@ from sluice.control.placement import Executor, spread
 from sluice.model.errors import FlowError
 from sluice.model.ids import Site, SiteKey
 from sluice.model.version import VERSION
-from sluice.spark.executors import placed_tasks
+from sluice.spark.executors import do_at
 from sluice.state.workspace import Workspace
 
 _ATTEMPTS = 2
@@ -62,13 +61,13 @@ def let_go(
     for site, process in enumerate(processes):
         held.setdefault(process, set()).add(Site(site))
 
-    def clean(_: Any) -> Any:
+    def clean() -> tuple[()]:
         from sluice.state.workspace import executor
 
         workspace.let_go(held.get(executor(), ()))
-        return iter(())
+        return ()
 
-    placed_tasks(session.sparkContext, executors).mapPartitions(clean).count()
+    do_at(session.sparkContext, executors, clean)
 
 
 def _placed(
@@ -76,23 +75,22 @@ def _placed(
 ) -> Anchors:
     """Caches each partition by a task on its executor, which also sees that the Python there has what a site needs."""
 
-    def settle(_: Any) -> Any:
+    def settle() -> list[tuple[str, str]]:
         try:
             import sluice.engine.site  # noqa: F401  # with all that a site's task needs
             from sluice.model.version import VERSION as THERE
             from sluice.state.workspace import executor
 
-            yield THERE, executor()
+            return [(THERE, executor())]
         except ImportError as problem:
-            yield str(problem), ""
+            return [(str(problem), "")]
 
     some = uuid.uuid4().int >> 66  # Spark takes two frames of one plan for the same and would cache them once
     rows = session.range(some, some + 1, 1, 1).selectExpr(f"explode(array({', '.join(map(str, site_keys))})) AS site")
     frame = rows.repartition(len(site_keys), "site").cache()
     context = session.sparkContext
-    tasks = placed_tasks(context, [executors[home] if home else None for home in homes], beside=frame.rdd)
     try:
-        found = tasks.mapPartitions(settle).collect()
+        found = do_at(context, [executors[home] if home else None for home in homes], settle, beside=frame.rdd)
         _check_versions({version for version, _ in found}, context.pythonExec)
     except BaseException:
         frame.unpersist()

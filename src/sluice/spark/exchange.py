@@ -22,7 +22,7 @@ from sluice.model.errors import SluiceError
 from sluice.model.ids import Level, SiteKey
 from sluice.model.reports import SiteReport
 from sluice.spark.anchors import let_go, place
-from sluice.spark.executors import Cluster, placed_tasks
+from sluice.spark.executors import Cluster, do_at
 from sluice.state.workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -161,13 +161,13 @@ class Sites:
     def _close_on_executors(self, workspace: Workspace) -> None:
         self.anchors.frame.unpersist()
 
-        def clean(_: Any) -> Any:
+        def clean() -> tuple[()]:
             workspace.close()
-            return iter(())
+            return ()
 
         executors = self.cluster.look()
         if executors:  # else nobody is there to remove anything
-            placed_tasks(self.session.sparkContext, executors).mapPartitions(clean).count()
+            do_at(self.session.sparkContext, executors, clean)
 
 
 def log_changes(before: Sequence[Executor], now: Sequence[Executor]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from pyspark import RDD, SparkContext
 from pyspark.serializers import UTF8Deserializer
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from sluice.control.placement import Executor
 
 _WAIT = 30.0
+T = TypeVar("T")
 
 
 class Cluster:
@@ -58,8 +60,14 @@ def await_executors(session: SparkSession) -> tuple[Executor, ...]:
     return cluster.look()
 
 
-def placed_tasks(context: SparkContext, homes: Sequence[Executor | None], beside: RDD[Any] | None = None) -> RDD[str]:
-    """A task an entry, each on the given executor as long as that lives and has a slot free in time; None is anywhere.
+def do_at(
+    context: SparkContext,
+    homes: Sequence[Executor | None],
+    work: Callable[[], Iterable[T]],
+    beside: RDD[Any] | None = None,
+) -> list[T]:
+    """What a task an entry says, each on the given executor as long as that lives and has a slot free in time; None is
+    anywhere.
 
     With `beside`, which has as many partitions of one row, the task computes that partition, too. PySpark has no way to
     say where a task should run, Scala's `makeRDD` has.
@@ -74,4 +82,10 @@ def placed_tasks(context: SparkContext, homes: Sequence[Executor | None], beside
     tasks = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), text).toJavaRDD()
     if beside is not None:
         tasks = tasks.zip(beside._jrdd).keys()
-    return RDD(tasks, context, UTF8Deserializer())
+
+    def work_there(rows: Iterable[str]) -> Iterable[T]:
+        deque(rows, maxlen=0)  # Spark ends a Python worker that leaves any unread, and all that it has imported is lost
+        return work()
+
+    numbered: RDD[str] = RDD(tasks, context, UTF8Deserializer())
+    return numbered.mapPartitions(work_there).collect()

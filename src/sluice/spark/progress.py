@@ -9,6 +9,7 @@ from typing import Any
 
 from sluice.model.epoch import EpochRecord, watermarks
 from sluice.model.plan import Plan
+from sluice.model.sharing import SharedUnit
 from sluice.model.stats import CleanUpProgress, SiteStats, StreamStats, phases
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -36,6 +37,10 @@ def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str
         "spills": stats.spills,
         "fetches": stats.fetches,
         "backlogRows": stats.backlog_rows,
+        "sharedUnits": [_in_camel_case(sharing) for sharing in record.routing.shared],
+        "copiedRows": stats.copied_rows,
+        "copiedBytes": stats.copied_bytes,
+        "remiss": stats.remiss,
         "missingUnits": len(record.missing_units),
         "cleanUp": _clean_up(stats.clean_up),
         "imbalance": stats.imbalance,
@@ -43,7 +48,10 @@ def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str
         "watermarks": {s.name: _iso(m) for s, m in zip(plan.sources, marks, strict=True)},
         "operators": _operators(stats.sites, plan),
         "phaseSeconds": {**phases(stats), "spark": max(0.0, duration - (stats.seconds.total or duration))},
-        "sites": [_in_camel_case(site, without=("seconds", "operators")) for site in stats.sites],
+        "sites": [
+            {**_in_camel_case(site, without=("seconds", "operators")), "saturation": site.saturation}
+            for site in stats.sites
+        ],
     }
 
 
@@ -55,7 +63,9 @@ def caught_up(spark: dict[str, Any], record: EpochRecord) -> dict[str, Any]:
     return {**known, "timestamp": at, "durationMs": {"triggerExecution": took}}
 
 
-def _in_camel_case(value: StreamStats | SiteStats | CleanUpProgress, without: Sequence[str] = ()) -> dict[str, Any]:
+def _in_camel_case(
+    value: StreamStats | SiteStats | CleanUpProgress | SharedUnit, without: Sequence[str] = ()
+) -> dict[str, Any]:
     """A value's fields under the names that Spark's progress would give them."""
     named = (
         (field.name.split("_"), getattr(value, field.name)) for field in fields(value) if field.name not in without

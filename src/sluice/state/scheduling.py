@@ -14,7 +14,7 @@ import numpy as np
 
 from sluice.model.clock import Clock
 from sluice.model.epoch import Times
-from sluice.model.unit_ranges import Ranges, numbers, only, ranges
+from sluice.model.unit_ranges import Ranges, intersect, numbers, only, ranges
 from sluice.state.paging import Fetch, Task
 from sluice.state.unit_pages import UnitPages
 
@@ -60,8 +60,9 @@ class UnitSchedule:
         self._pages, self._clock = pages, clock
         self._start = clock.monotonic()
         self._done = np.zeros(len(rows), dtype=bool)
-        limited = limits.seconds is not None or pages.active
-        for units, newest in cohorts if limited else ():  # else they go along: a turn of all units cuts nothing up
+        self._first: Ranges = ()
+        self._limited = limits.seconds is not None or pages.active
+        for units, newest in cohorts if self._limited else ():  # else all go along in one turn
             if newest == now or not by_time:
                 self._done[numbers(units)] = rows[numbers(units)] == 0
         if self._done.any():
@@ -69,9 +70,20 @@ class UnitSchedule:
 
     def __iter__(self) -> Iterator[Cohort]:
         """The units whose turn it is, and how far they have come; asking for the next says that they are done."""
+        if self._first and self._limited:
+            for units, newest in self._cohorts:
+                for unit in numbers(intersect(units, self._first)).tolist():
+                    yield only(unit), newest
+                    self._done[unit] = True
+            self._cohorts = self.left()
         for turn in self._one_by_one() if self._pages.active else self._grouped():
             yield turn
             self._done[numbers(turn[0])] = True
+
+    def put_first(self, units: Ranges) -> None:
+        """Have these units take their turn before any others, wherever they lie and however long that takes: what they
+        would leave waiting, nobody else could take over."""
+        self._first = units
 
     def left(self) -> list[Cohort]:
         """The units that did not get their turn."""

@@ -1,0 +1,17 @@
+"""What can be done to the units of a plan's fragments, beside moving them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sluice.model.ids import Fragment, InputNumber
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """Units of the `freezable` fragments can be frozen; those of the `shareable` ones, each a join of these inputs,
+    can have several holders."""
+
+    freezable: frozenset[Fragment] = frozenset()
+    shareable: Mapping[Fragment, tuple[InputNumber, ...]] = field(default_factory=dict)

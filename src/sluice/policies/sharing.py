@@ -1,0 +1,177 @@
+"""Sharing hot units: what no placement can part is given to several sites.
+
+A unit that alone is more work than a site's fair share keeps its site busy wherever it goes. It is shared by as many
+sites as leaves the busiest of all least busy, on the grid that sends the fewest copies; and given back to one when that
+would do as well. As in load balancing, every unit is taken to keep its rows and every site its speed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sluice.model.actions import Action, LayOut, Release, Share
+from sluice.model.ids import Site, Unit
+from sluice.model.sharing import SharedUnit, best_lines, copied_rows
+from sluice.model.view import ClusterView
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a unit asks for, whoever does it: its rows by input, each counted once, its results, and its bytes."""
+
+    rows: tuple[float, ...]
+    results: float
+    bytes: float
+
+    def at_each(self, holders: int) -> tuple[float, tuple[int, ...]]:
+        """The rows and results at each of so many holders, and the grid on which they stand; none for a stream that is
+        joined with itself, whose rows go everywhere."""
+        if len(self.rows) == 1:
+            return self.rows[0] + self.results / holders, ()
+        lines = best_lines(holders, self.rows)
+        return (copied_rows(lines, self.rows) + self.results) / holders, lines
+
+    def bytes_at_each(self, holders: int) -> float:
+        """The state that each of so many holders has."""
+        if len(self.rows) == 1:
+            return self.bytes / holders
+        copies = copied_rows(best_lines(holders, self.rows), self.rows) / max(1.0, sum(self.rows))
+        return self.bytes * copies / holders
+
+
+@dataclass(frozen=True)
+class HotUnits:
+    """Share the unit with most work if that takes at least `th_imb` off the busiest site; one unit a round.
+
+    >>> from dataclasses import replace
+    >>> view = replace(
+    ...     ClusterView.at_rest(unit_site=[0, 0, 1, 2, 3], site_memory=[1 << 30] * 4),
+    ...     unit_rows=np.array([800, 50, 50, 50, 50]), unit_first_rows=np.array([400, 25, 25, 25, 25]),
+    ...     unit_results=np.array([9000, 10, 10, 10, 10]), unit_inputs=np.full(5, 2),
+    ...     site_idle=np.array([0.0, 9.9, 9.9, 9.9]),
+    ... )
+    >>> [action.verb for action in HotUnits().decide(view)]
+    ['share', 'share', 'share', 'lay out']
+    >>> print(HotUnits().decide(view)[-1].reason)
+    unit 0 is 99 % of what site 0 does, which is 100 % busy; at 4 sites, 2 x 2, the busiest would be 28 %
+    """
+
+    th_imb: float = 1.2
+
+    def decide(self, view: ClusterView) -> tuple[Action, ...]:
+        if view.sites < 2 or view.seconds <= 0:
+            return ()
+        busy = np.clip(1 - view.site_idle / view.seconds, 0, 1)
+        work = view.site_rows + view.site_results
+        cost = np.divide(busy, work, out=np.zeros(view.sites), where=work > 0)
+        for sharing in view.shared:
+            actions = self._about_shared(view, sharing, busy, cost)
+            if actions:
+                return actions
+        return self._share_hottest(view, busy, work, cost)
+
+    def _share_hottest(
+        self, view: ClusterView, busy: np.ndarray, work: np.ndarray, cost: np.ndarray
+    ) -> tuple[Action, ...]:
+        able = (view.unit_inputs > 0) & ~view.unit_unready & ~view.is_shared
+        loads = np.where(able, (view.unit_rows + view.unit_results) * cost[view.unit_site], 0.0)
+        if not loads.any():
+            return ()
+        unit = Unit(int(loads.argmax()))
+        site = Site(int(view.unit_site[unit]))
+        if busy[site] < busy.max() or loads[unit] < self.th_imb * busy.mean():
+            return ()  # another unit, or another site, is what keeps the busiest one busy: moves can help there
+        first = float(view.unit_first_rows[unit])
+        rows = (first, float(view.unit_rows[unit]) - first) if view.unit_inputs[unit] == 2 else (first,)
+        hot = _Work(rows, float(view.unit_results[unit]), float(view.unit_bytes[unit]))
+        others = busy.copy()
+        others[site] -= loads[unit]
+        level, holders = self._best(view, hot, others, (site,), float(cost[site]), np.zeros(view.sites))
+        if level * self.th_imb > busy.max():
+            return ()
+        part = (view.unit_rows[unit] + view.unit_results[unit]) / max(1, work[site])
+        lines = hot.at_each(len(holders))[1]
+        reason = (
+            f"unit {unit} is {part:.0%} of what site {site} does, which is {busy[site]:.0%} busy; at {len(holders)} "
+            f"sites{_shape(lines)}, the busiest would be {level:.0%}"
+        ).replace("%", " %")
+        return (*(Share(unit, other, reason) for other in holders[1:]), LayOut(unit, lines, reason))
+
+    def _about_shared(
+        self, view: ClusterView, sharing: SharedUnit, busy: np.ndarray, cost: np.ndarray
+    ) -> tuple[Action, ...]:
+        """Other holders for a shared unit, if that is much better; one, if that is no worse."""
+        unit, mine = sharing.unit, view.slices.unit == sharing.unit
+        if view.unit_unready[unit] or not mine.any() or (not sharing.lines and len(sharing.inputs) == 2):
+            return ()  # storing by token is for short memory, and not ours
+        sites = view.slices.site[mine]
+        others, stored = busy.copy(), np.zeros(view.sites)
+        others[sites] -= (view.slices.rows + view.slices.results)[mine] * cost[sites]
+        stored[sites] = view.slices.bytes[mine]
+        hot = _shared_work(view, sharing, mine)
+        average = float(cost[sites].mean())
+        first = sharing.holders[0]  # who keeps the unit when the others release it
+        given_back = others.copy()
+        given_back[first] += hot.at_each(1)[0] * average
+        alone, fits = float(given_back.max()), _room(view, stored)[first] >= hot.bytes
+        if fits and alone <= max(float(busy.max()), self.th_imb * float(busy.mean())) and busy.any():
+            reason = f"unit {unit} has cooled down: at one site the busiest would be {alone:.0%}".replace("%", " %")
+            return tuple(Release(unit, site, reason) for site in sharing.holders[1:])
+        level, holders = self._best(view, hot, np.maximum(others, 0.0), sharing.holders, average, stored)
+        lines = hot.at_each(len(holders))[1]
+        if (set(holders) == set(sharing.holders) and lines == sharing.lines) or level * self.th_imb > busy.max():
+            return ()
+        reason = (
+            f"the busiest site is {busy.max():.0%} busy; with unit {unit} at {len(holders)} sites{_shape(lines)}, "
+            f"it would be {level:.0%}"
+        ).replace("%", " %")
+        coming = [Share(unit, site, reason) for site in holders if site not in sharing.holders]
+        leaving = [Release(unit, site, reason) for site in sharing.holders if site not in holders]
+        return (*coming, *leaving, LayOut(unit, lines, reason))
+
+    def _best(
+        self,
+        view: ClusterView,
+        hot: _Work,
+        others: np.ndarray,
+        present: tuple[Site, ...],
+        cost: float,
+        stored: np.ndarray,
+    ) -> tuple[float, list[Site]]:
+        """How busy the busiest site would be with the holders that leave it least so, and those; the present ones
+        first. `others` is what keeps sites busy beside the unit."""
+        new = [Site(int(site)) for site in np.argsort(others, kind="stable") if site not in present]
+        order = [*present, *new]
+        room = _room(view, stored)
+        found: tuple[float, list[Site]] = (np.inf, list(present))
+        for count in range(2, view.sites + 1):
+            holders = order[:count]
+            if (room[holders[1:]] < hot.bytes_at_each(count)).any():
+                continue
+            levels = others.copy()
+            levels[holders] += hot.at_each(count)[0] * cost
+            if levels.max() < found[0] * 0.99:  # one more holder has to be worth it
+                found = float(levels.max()), holders
+        return found
+
+
+def _room(view: ClusterView, stored: np.ndarray) -> np.ndarray:
+    """The bytes that each site has for a unit, of which it has so many `stored` now."""
+    left: np.ndarray = view.site_memory - view.site_bytes + stored
+    return left
+
+
+def _shared_work(view: ClusterView, sharing: SharedUnit, mine: np.ndarray) -> _Work:
+    """What a shared unit asks for: each row counted once, though it was sent to several holders."""
+    unit = sharing.unit
+    sent = (float(view.unit_first_rows[unit]), float(view.unit_rows[unit] - view.unit_first_rows[unit]))
+    rows = tuple(count / sharing.copies(i) for count, i in zip(sent, sharing.inputs, strict=False))
+    known = rows if any(rows) else (1.0,) * len(rows)  # state stays for a while where no rows come any more
+    copies = copied_rows(sharing.lines, known) / sum(known) if sharing.lines else 1.0
+    return _Work(rows, float(view.slices.results[mine].sum()), float(view.slices.bytes[mine].sum()) / copies)
+
+
+def _shape(lines: tuple[int, ...]) -> str:
+    return f", {' x '.join(map(str, lines))}" if lines else ", which all get every row"

@@ -1,0 +1,89 @@
+"""Units with several holders: whoever stores what, the answer is the batch query's, and each result comes once."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from disturbed import FAST
+from disturbed import check as check_disturbed
+from engine_harness import DirectQuery, limits
+from holders import next_sharing, sharing_by_hand
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import batch_join, multiset, on_time
+from specs import SECOND, TIME, join, rows, self_join, stream
+
+from sluice.model.durations import LONGEST
+from sluice.model.join import JoinSpec
+
+delays = st.sampled_from([0, 5 * SECOND, 60 * SECOND, None])
+
+
+def check(data: st.DataObject, spec: JoinSpec, where: str | None = None) -> None:
+    check_disturbed(
+        data,
+        spec,
+        lambda s, around, spread: data.draw(rows(s, st.integers(0, 3), around, spread)),
+        lambda query: sharing_by_hand(data, query),
+        limits(data),
+        where,
+    )
+
+
+@given(st.data(), st.sampled_from([10 * SECOND, LONGEST, (0, 20 * SECOND)]), delays, delays)
+def test_two_streams(data, within, delay_a, delay_b):
+    check(data, join([stream("a", delay=delay_a), stream("b", delay=delay_b)], within))
+
+
+@given(st.data(), delays)
+def test_a_join_with_a_condition(data, delay):
+    where = "a.v > b.v OR a.k = 1"
+    check(data, join([stream("a", delay=delay), stream("b", delay=delay)], LONGEST, where), where)
+
+
+@given(st.data(), delays)
+def test_a_stream_with_itself(data, delay):
+    check(data, self_join(stream("a", delay=delay), other_key=data.draw(st.sampled_from(["k", "v"]))))
+
+
+def some_rows(rng: np.random.Generator, schema: pa.Schema, count: int, around: int) -> pa.Table:
+    """Rows of few keys, near a point in time."""
+    times = np.maximum(0, around + rng.integers(-20 * SECOND, 20 * SECOND, count))
+    return pa.table([rng.integers(0, 4, count), pa.array(times, TIME), rng.integers(0, 9, count)], schema=schema)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_holders_that_come_and_go(seed: int) -> None:
+    """Fourteen epochs of two units at up to five sites, shared in another way in most of them."""
+    rng = np.random.default_rng(seed)
+    delay = [None, 5 * SECOND][seed % 2]
+    streams = [stream("a", delay=delay), stream("b", delay=delay)]
+    spec = self_join(streams[0]) if seed % 5 == 4 else join(streams, [30 * SECOND, LONGEST][seed // 2 % 2])
+    limited = [{}, {"seconds": 1e-6}, {"memory": 20_000}, {"memory": 20_000, "spill": "probe"}][seed % 4]
+    seen: list[list[pa.Table]] = [[] for _ in spec.streams]
+    done = 0
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+        query = DirectQuery(spec, Path(directory), 4, 2, **limited)
+        for epoch in range(14):
+            for _ in range(rng.integers(3)):
+                query.epochs.settings.controller.ask(next_sharing(rng, query.epochs.record.routing))
+            new = [some_rows(rng, s.schema, int(rng.integers(0, 60)), 8 * SECOND * epoch) for s in spec.streams]
+            for kept, table in zip(seen, new, strict=True):
+                kept.append(table)
+            query.run(new)
+            record = query.epochs.record
+            done += sum(decision.refused is None for decision in record.decisions)
+            unready = [record.why_unready(sharing.unit) for sharing in record.routing.shared]
+            assert not any(unready), "no holder of a shared unit is behind"
+            if rng.random() < 0.15:
+                query.close()
+                query = DirectQuery(spec, Path(directory), int(rng.integers(1, 6)), 2, **limited)
+        query.drain()
+        good = [on_time(tables, s.event_time, s.delay)[0] for tables, s in zip(seen, spec.streams, strict=True)]
+        assert multiset(query.results()) == multiset(batch_join(spec, good))
+        assert done > 3
+        query.close()

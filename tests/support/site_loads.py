@@ -1,0 +1,89 @@
+"""Sites under a policy, round by round, with nothing but arithmetic: rows come in, results are found, a policy sees
+what that made of the sites and its actions hold from the next round on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from sluice.control.resharing import reshared
+from sluice.control.vetting import vet
+from sluice.model.abilities import Abilities
+from sluice.model.actions import Action, Move
+from sluice.model.routing import Routing
+from sluice.model.stats import Slices
+from sluice.model.view import ClusterView
+from sluice.policies import Policy
+
+ROW_BYTES = 100
+
+
+class SiteLoads:
+    """Units of one join, spread evenly; all have a hundred rows of each input a round and as many results, but for the
+    one that is hot. Counts vary by `noise`, a result costs `result_cost` rows, a round costs a site `overhead` rows."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        sites: int,
+        units: int,
+        seed: int = 0,
+        noise: float = 0.1,
+        result_cost: float = 1.0,
+        overhead: float = 0.0,
+        memory: int = 1 << 40,
+    ) -> None:
+        self.policy, self.memory = policy, memory
+        self.rng, self.noise = np.random.default_rng(seed), noise
+        self.result_cost, self.overhead = result_cost, overhead
+        self.routing, self.abilities = Routing.even(units, sites), Abilities(shareable={0: (0, 1)})
+        self.hot, self.heat = 0, (100.0, 100.0, 100.0)
+        self.imbalance = 1.0
+
+    def run(self, rounds: int) -> list[Action]:
+        """What was done in so many rounds; all that the policy asks for can be done."""
+        done: list[Action] = []
+        for _ in range(rounds):
+            for action in self.policy.decide(self.view()):
+                assert vet(action, self.routing, abilities=self.abilities) is None, action
+                if isinstance(action, Move):
+                    self.routing = self.routing.moved(action.unit, action.site, since=0)
+                else:
+                    self.routing = reshared(action, self.routing, self.abilities)
+                done.append(action)
+        return done
+
+    def view(self) -> ClusterView:
+        """A round, as a policy sees it afterwards."""
+        sites, units = self.routing.sites, self.routing.units
+        rows, first, results, size = np.zeros((4, units), dtype=np.int64)
+        work = np.full(sites, self.overhead)
+        slices = []
+        for unit in range(units):
+            counts = np.array(self.heat if unit == self.hot else (100.0, 100.0, 100.0))
+            *came, found = (counts * (1 + self.noise * self.rng.uniform(-1, 1, 3))).tolist()
+            sharing = self.routing.sharing(unit)
+            holders, lines = self.routing.holders_of(unit), sharing.lines if sharing else (1, 1)
+            each = [count / line for count, line in zip(came, lines, strict=True)]
+            rows[unit], first[unit], results[unit] = sum(each) * len(holders), each[0] * len(holders), found
+            size[unit] = rows[unit] * ROW_BYTES
+            for site in sorted(holders):
+                work[site] += sum(each) + found / len(holders) * self.result_cost
+                if sharing:
+                    part = (sum(each), found / len(holders), sum(each) * ROW_BYTES)
+                    slices.append((unit, site, *map(int, part)))
+        self.imbalance = float(work.max() / work.mean())
+        return replace(
+            ClusterView.at_rest(self.routing.holders, [self.memory] * sites),
+            seconds=float(work.max()),
+            unit_rows=rows,
+            unit_first_rows=first,
+            unit_results=results,
+            unit_bytes=size,
+            unit_memory=size,
+            site_idle=work.max() - work,
+            unit_inputs=np.full(units, 2),
+            shared=self.routing.shared,
+            slices=Slices(*map(np.array, zip(*slices, strict=True))) if slices else Slices.none(),
+        )

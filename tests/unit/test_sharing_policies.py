@@ -1,0 +1,253 @@
+"""What `hybrid` does about units too hot for one site, and `tokens` about memory that fills up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from site_loads import ROW_BYTES, SiteLoads
+
+from sluice.control.resharing import reshared
+from sluice.control.vetting import vet
+from sluice.model.abilities import Abilities
+from sluice.model.actions import LayOut, Move, PassToken, Release, Share
+from sluice.model.errors import FlowError
+from sluice.model.routing import Routing
+from sluice.model.sharing import SharedUnit, best_lines, copied_rows
+from sluice.model.stats import Slices
+from sluice.model.view import ClusterView
+from sluice.policies import policy
+from sluice.policies.hybrid import Hybrid
+from sluice.policies.sharing import HotUnits
+from sluice.policies.tokens import Tokens
+
+MIB = 1 << 20
+
+
+def hot(sites: int = 4, memory: int = 1 << 30, inputs: int = 2) -> ClusterView:
+    """A unit at each site; the first is most of the work."""
+    rows, results = np.full(sites, 100), np.full(sites, 100)
+    rows[0], results[0] = 1000, 50_000
+    idle = np.full(sites, 9.9)
+    idle[0] = 0.0
+    return replace(
+        ClusterView.at_rest(range(sites), [memory] * sites),
+        unit_rows=rows,
+        unit_first_rows=rows // inputs if inputs == 2 else rows,
+        unit_results=results,
+        unit_bytes=rows * 1000,
+        unit_inputs=np.full(sites, inputs),
+        site_idle=idle,
+    )
+
+
+def shared_by(view: ClusterView, sharing: SharedUnit, busy: float, rows: int, results: int, size: int) -> ClusterView:
+    """The first unit at several sites, each of which has a slice like this and is so busy."""
+    count = len(sharing.holders)
+    sites = np.array(sharing.holders)
+    slices = Slices(np.zeros(count, dtype=int), sites, *(np.full(count, n) for n in (rows, results, size)))
+    idle = view.site_idle.copy()
+    idle[sites] = 10 * (1 - busy)
+    units = view.unit_rows.copy()
+    units[0] = rows * count
+    return replace(view, shared=(sharing,), slices=slices, site_idle=idle, unit_rows=units, unit_first_rows=units // 2)
+
+
+class TestHotUnits:
+    def test_a_unit_that_is_most_of_the_work_goes_to_all_sites(self) -> None:
+        *shares, laid_out = HotUnits().decide(hot())
+        assert [(a.unit, a.site) for a in shares] == [(0, 1), (0, 2), (0, 3)]
+        assert isinstance(laid_out, LayOut) and laid_out.lines == (2, 2)
+
+    def test_the_small_input_goes_everywhere(self) -> None:
+        view = hot()
+        few = view.unit_first_rows.copy()
+        few[0] = 20
+        assert HotUnits().decide(replace(view, unit_first_rows=few))[-1].lines == (1, 4)
+
+    def test_a_stream_with_itself_is_stored_in_turn(self) -> None:
+        assert HotUnits().decide(hot(inputs=1))[-1].lines == ()
+
+    def test_nothing_is_shared_that_need_not_or_cannot_be(self) -> None:
+        view = hot()
+        even = replace(view, site_idle=np.zeros(4), unit_results=np.full(4, 100), unit_rows=np.full(4, 100))
+        assert HotUnits().decide(even) == ()
+        assert HotUnits().decide(replace(view, unit_inputs=np.zeros(4, dtype=int))) == ()
+        assert HotUnits().decide(replace(view, unit_unready=np.arange(4) == 0)) == ()
+        assert HotUnits().decide(hot(sites=1)) == ()
+
+    def test_only_sites_with_room_for_their_part_become_holders(self) -> None:
+        view = hot(memory=2_000_000)
+        full = view.unit_bytes.copy()
+        full[1:3] = 1_900_000
+        shares = [a for a in HotUnits().decide(replace(view, unit_bytes=full)) if isinstance(a, Share)]
+        assert [a.site for a in shares] in ([3], [])
+
+    def test_a_unit_that_has_cooled_down_is_given_back_to_one_site(self) -> None:
+        grid = SharedUnit(0, (0, 1, 2, 3), (0, 1), (0, 0), lines=(2, 2))
+        cool = shared_by(hot(), grid, busy=0.5, rows=1, results=1, size=10)
+        assert HotUnits().decide(cool) == tuple(
+            Release(0, site, HotUnits().decide(cool)[0].reason) for site in (1, 2, 3)
+        )
+
+    def test_a_unit_is_given_back_if_whoever_keeps_it_has_time_for_it(self) -> None:
+        """That is the first of the holders, whatever its number."""
+        grid = SharedUnit(0, (3, 0), (0, 1), (3, 3), lines=(2, 1))
+        cool = shared_by(replace(hot(), site_idle=np.full(4, 5.0)), grid, busy=0.2, rows=150, results=150, size=10)
+        assert [(type(a), a.site) for a in HotUnits().decide(cool)] == [(Release, 0)]
+        rows, idle = cool.unit_rows.copy(), cool.site_idle.copy()
+        rows[3], idle[3] = 10_000, 5.0  # site 3 has enough to do
+        assert not [a for a in HotUnits().decide(replace(cool, unit_rows=rows, site_idle=idle)) if a.site == 0]
+
+    def test_a_unit_is_given_back_only_to_a_site_that_has_room_for_all_of_it(self) -> None:
+        grid = SharedUnit(0, (0, 1, 2, 3), (0, 1), (0, 0), lines=(2, 2))
+        cool = shared_by(hot(memory=2_000_000), grid, busy=0.5, rows=1, results=1, size=1_100_000)
+        assert HotUnits().decide(cool) == ()  # each has 1.1 of 2 MB, together without copies it is 2.2
+
+    def test_a_shared_unit_that_is_well_placed_is_left_alone(self) -> None:
+        grid = SharedUnit(0, (0, 1, 2, 3), (0, 1), (0, 0), lines=(2, 2))
+        assert HotUnits().decide(shared_by(hot(), grid, 0.9, rows=500, results=12_500, size=1000)) == ()
+
+    def test_a_shared_unit_gets_more_holders(self) -> None:
+        grid = SharedUnit(0, (0, 1), (0, 1), (0, 0), lines=(2, 1))
+        actions = HotUnits().decide(shared_by(hot(), grid, 1.0, rows=750, results=25_000, size=1000))
+        assert {a.site for a in actions if isinstance(a, Share)} == {2, 3}
+
+    @given(st.data(), st.integers(2, 6), st.integers(1, 3))
+    def test_whatever_it_asks_for_can_be_done(self, data: st.DataObject, sites: int, units: int) -> None:
+        draw = data.draw
+        numbers = st.lists(st.integers(0, 10**6), min_size=units, max_size=units).map(np.array)
+        routing = Routing(sites, tuple(draw(st.lists(st.integers(0, sites - 1), min_size=units, max_size=units))))
+        able = Abilities(shareable={0: (0, 1)})
+        rows = draw(numbers)
+        view = replace(
+            ClusterView.at_rest(routing.holders, [draw(st.sampled_from([0, 10**6, 1 << 40]))] * sites),
+            unit_rows=rows,
+            unit_first_rows=rows * draw(st.integers(0, 4)) // 4,
+            unit_results=draw(numbers),
+            unit_bytes=draw(numbers),
+            unit_inputs=np.full(units, 2),
+            site_idle=10 * np.array(draw(st.lists(st.floats(0, 1), min_size=sites, max_size=sites))),
+        )
+        for _ in range(2):
+            for action in HotUnits().decide(view):
+                assert vet(action, routing, abilities=able) is None
+                routing = reshared(action, routing, able)
+            for sharing in routing.shared:
+                idle = 10 * np.array(draw(st.lists(st.floats(0, 1), min_size=sites, max_size=sites)))
+                view = shared_by(replace(view, site_idle=idle), replace(sharing, unit=0), 0.7, 10, 10, 10)
+                slices = replace(view.slices, unit=view.slices.unit + sharing.unit)
+                view = replace(view, shared=(sharing,), slices=slices)
+
+    def test_hybrid_shares_before_it_moves_unless_told_not_to(self) -> None:
+        assert {a.verb for a in Hybrid().decide(hot())} == {"share", "lay out"}
+        moves = policy("hybrid", share=False).decide(
+            replace(hot(), unit_site=np.array([0, 0, 0, 1]), unit_rows=np.array([500, 300, 100, 100]))
+        )
+        assert moves and all(isinstance(a, Move) for a in moves)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("sites", "units", "noise"), [(6, 6, 0.1), (4, 16, 0.1), (3, 1, 0.2), (5, 32, 0.0)])
+def test_hybrid_comes_to_rest_and_follows_the_heat(sites: int, units: int, noise: float, seed: int) -> None:
+    """One unit is hot, then another one: it is shared as long as it is, and nothing goes back and forth."""
+    costs = {"result_cost": [0.3, 1.0, 3.0][seed % 3], "overhead": [10.0, 300.0][seed % 2]}
+    loads = SiteLoads(Hybrid(), sites, units, seed, noise, **costs)
+    heat = (100.0 * units, 60.0 * units, [100.0, 2000.0][seed // 4] * units)
+    for hottest in dict.fromkeys((0, units // 2)):
+        loads.hot, loads.heat = hottest, (heat if units > 1 else (900.0, 500.0, 4000.0))
+        loads.run(20)
+        later = loads.run(50)
+        assert [sharing.unit for sharing in loads.routing.shared] == [hottest]
+        assert len(later) <= 5, [str(action) for action in later]
+        assert loads.imbalance < 1.5
+    loads.heat = (0.0, 0.0, 0.0)
+    loads.run(20)
+    assert not loads.routing.shared
+
+
+def test_hybrid_keeps_a_unit_shared_that_no_site_has_room_for() -> None:
+    loads = SiteLoads(Hybrid(), 4, 8, memory=2500 * ROW_BYTES)
+    loads.heat = (1000.0, 1000.0, 5000.0)
+    loads.run(10)
+    loads.heat = (1000.0, 1000.0, 0.0)
+    loads.run(30)
+    assert loads.routing.shared and (loads.view().site_bytes <= loads.memory).all()
+
+
+@pytest.mark.parametrize(
+    ("holders", "rows", "copies"), [(8, (1, 1), 6), (8, (1000, 1), 1008), (4, (1, 1), 4), (7, (1, 1), 8)]
+)
+def test_the_grid_with_the_fewest_copies(holders: int, rows: tuple[int, int], copies: int) -> None:
+    lines = best_lines(holders, rows)
+    assert copied_rows(lines, rows) == copies
+    assert all(copied_rows((a, holders // a), rows) >= copies for a in range(1, holders + 1) if holders % a == 0)
+
+
+class TestTokens:
+    """The priorities of section 3.3.1, in their order."""
+
+    def view(
+        self, filled: list[int], sharing: SharedUnit | None = None, slices: list[int] | None = None
+    ) -> ClusterView:
+        """One unit to share, and one at each site that fills its memory, of 100 MiB, so far."""
+        sites = len(filled)
+        view = ClusterView.at_rest([0, *range(sites)], [100 * MIB] * sites)
+        size = np.array([1, *filled]) * MIB
+        inputs = np.array([2, *[0] * sites])
+        if sharing is None:
+            return replace(view, unit_bytes=size, unit_inputs=inputs)
+        sites_of = np.array(sharing.holders)
+        mine = np.array(slices or [1] * len(sites_of)) * MIB
+        none = np.zeros(len(mine), dtype=int)
+        parts = Slices(none, sites_of, none, none, mine)
+        return replace(view, unit_bytes=size, unit_inputs=inputs, shared=(sharing,), slices=parts)
+
+    def shared(self, *holders: int, token: int = 0, turns: bool = False) -> SharedUnit:
+        return SharedUnit(0, holders, (0, 1), (token, token), turns=turns)
+
+    def test_first_a_holder_with_room_again(self) -> None:
+        actions = Tokens().decide(self.view([90, 10, 5], self.shared(0, 1)))
+        assert [(type(a), a.site) for a in actions] == [(PassToken, 1), (PassToken, 1)]
+        assert actions[0].reason == "site 0 has filled 91 % of its memory; site 1, 11 %, has room again"
+
+    def test_then_a_site_that_is_none_yet(self) -> None:
+        actions = Tokens().decide(self.view([90, 30, 50], self.shared(0, 1)))
+        assert [(type(a), a.site) for a in actions] == [(Share, 2), (PassToken, 2), (PassToken, 2)]
+
+    def test_then_the_holder_that_has_filled_least(self) -> None:
+        actions = Tokens().decide(self.view([90, 70, 60], self.shared(0, 1, 2)))
+        assert [(type(a), a.site) for a in actions] == [(PassToken, 2), (PassToken, 2)]
+
+    def test_at_last_all_in_turn_and_back_when_there_is_room(self) -> None:
+        (turns,) = Tokens().decide(self.view([90, 90, 90], self.shared(0, 1, 2)))
+        assert isinstance(turns, LayOut) and turns.lines == ()
+        assert Tokens().decide(self.view([90, 90, 90], self.shared(0, 1, 2, turns=True))) == ()
+        back = Tokens().decide(self.view([90, 90, 10], self.shared(0, 1, 2, turns=True)))
+        assert [(type(a), a.site) for a in back] == [(PassToken, 2), (PassToken, 2)]
+
+    def test_a_unit_that_is_not_shared_yet(self) -> None:
+        actions = Tokens().decide(self.view([90, 30, 20]))
+        assert [(type(a), a.site) for a in actions] == [(Share, 2), (PassToken, 2), (PassToken, 2)]
+        assert Tokens().decide(self.view([80, 30, 20])) == ()
+
+    def test_a_holder_with_nothing_left_is_released(self) -> None:
+        actions = Tokens().decide(self.view([20, 20, 20], self.shared(0, 1, 2, token=2), slices=[1, 0, 0]))
+        assert [(type(a), a.site) for a in actions] == [(Release, 1)]
+
+    def test_a_holder_with_nothing_left_gets_a_token_rather_than_be_released(self) -> None:
+        actions = Tokens().decide(self.view([90, 10, 50], self.shared(0, 1), slices=[1, 0]))
+        assert [(type(a), a.site) for a in actions] == [(PassToken, 1), (PassToken, 1)]
+
+    def test_only_the_token_of_the_crowded_site_passes(self) -> None:
+        sharing = SharedUnit(0, (0, 1), (0, 1), (0, 1))
+        actions = Tokens().decide(self.view([90, 10], sharing))
+        assert [(a.input, a.site) for a in actions] == [(0, 1)]
+
+    @pytest.mark.parametrize("settings", [{"low": 0.9}, {"low": -0.1}, {"high": 1.1}, {"low": 0.5, "high": 0.5}])
+    def test_thresholds_that_make_no_sense(self, settings: dict[str, float]) -> None:
+        with pytest.raises(FlowError, match="low and high are parts"):
+            policy("tokens", **settings)
