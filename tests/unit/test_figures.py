@@ -20,6 +20,8 @@ from sluice.policies import policy
 from sluice.sim.hardware import Hardware
 from sluice.sim.join_scenario import JoinScenario
 from sluice.sim.join_simulation import JoinOutcome, SiteCleanup, simulate_join
+from sluice.sim.plan_scenario import BinaryJoin, PlanScenario
+from sluice.sim.plan_simulation import PlanOutcome, Remiss
 from sluice.sim.scenario import Scenario
 from sluice.sim.simulation import Outcome, simulate
 
@@ -82,6 +84,14 @@ def test_runs_of_both_worlds_go_together_and_settings_reach_the_policy():
     np.testing.assert_array_equal(few.output, simulate_join(join, policy("no-relocation", push=0.2)).output)
 
 
+def test_a_plans_runs_go_with_the_others():
+    plan = PlanScenario("tiny plan", (BinaryJoin(10.0, 2.0),) * 2, seconds=60, sites=2, memory=2_000_000)
+    runs = [Run(plan), Run(plan, "tokens", (("high", 0.8),))]
+    outcomes = run_all(runs, 1, lambda *_: None)
+    assert all(isinstance(one, PlanOutcome) and one.total > 0 for one in outcomes.values())
+    assert runs[1].label == "tiny plan, tokens, high 0.8"
+
+
 def test_every_experiment_reads_a_value_for_each_claim_and_says_why_it_is_judged_so():
     names = [e.name for e in EXPERIMENTS]
     assert len(set(names)) == len(names)
@@ -98,9 +108,12 @@ def test_every_experiment_reads_a_value_for_each_claim_and_says_why_it_is_judged
             ElementTree.fromstring(drawing)
 
 
-def flat_outcome(run: Run) -> Outcome | JoinOutcome:
+def flat_outcome(run: Run) -> Outcome | JoinOutcome | PlanOutcome:
     """As if every site had processed the same all the time."""
     scenario = run.scenario
+    if isinstance(scenario, PlanScenario):
+        output, filled = np.full(scenario.steps, 10.0), np.full((scenario.steps, scenario.sites), 0.5)
+        return PlanOutcome(scenario, run.policy, output, filled, Remiss(scenario.seconds, 0), 1e6, 2e6, 0.0, 0, 0, 4)
     bins = round(scenario.seconds / scenario.interval)
     if isinstance(scenario, JoinScenario):
         output = np.full((bins + 1, scenario.sites), 1000)
@@ -115,7 +128,7 @@ def test_figures_are_chosen_by_paper_or_by_name():
     assert [e.name for paper in PAPERS for e in chosen([paper])] == [e.name for e in EXPERIMENTS]
     assert all(e.name.startswith(f"{paper}-") for paper in PAPERS for e in PAPERS[paper])
     assert [e.name for e in chosen(["flux-7", "flux-3"])] == ["flux-7", "flux-3"]
-    with pytest.raises(UnknownFigure, match="no figure 'flux-99'; known: flux, lazy-disk, flux-baseline"):
+    with pytest.raises(UnknownFigure, match="no figure 'flux-99'; known: flux, lazy-disk, d-cape, flux-baseline"):
         chosen(["flux-99"])
 
 

@@ -21,14 +21,20 @@ _LONGEST_TILTED = 28
 _MOST_UNDER = 3  # lines of a name that stands level
 
 
-def head(title: str, note: str, lines: Sequence[Line], y_name: str, bars: bool) -> tuple[str, float]:
-    """Everything above the area, and how far down it reaches."""
+def heading(title: str, note: str) -> tuple[list[str], float]:
+    """A picture's title and what is said below it, and how far down they reach."""
     out, down = [], EDGE - 4
     for text, size, kind in ((title, TITLE, "title"), (note, NOTE, "note")):
         for line in broken(text, size, WIDTH - 2 * EDGE):
             down += size * LINE
             out.append(f'<text class="{kind}" x="{EDGE:.0f}" y="{down:.1f}">{written(line)}</text>')
         down += 4 if text else 0
+    return out, down
+
+
+def head(title: str, note: str, lines: Sequence[Line], y_name: str, bars: bool) -> tuple[str, float]:
+    """Everything above the area, and how far down it reaches."""
+    out, down = heading(title, note)
     entries, right, sample = [], WIDTH, _SWATCH if bars else _SAMPLE
     for number, one in enumerate(lines):
         name = " ".join(broken(one.name, NOTE, WIDTH - 2 * EDGE - sample - 100, most=1))

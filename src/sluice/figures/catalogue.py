@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sluice.figures.d_cape_comparison import D_CAPE_3, D_CAPE_4
+from sluice.figures.d_cape_thresholds import D_CAPE_1, D_CAPE_2
 from sluice.figures.experiment import AnyExperiment
 from sluice.figures.flux_load import BASELINE, FIG_3, FIG_7, FIG_8, FIG_9
 from sluice.figures.flux_memory import FIG_11, FIG_13, FIG_15
@@ -15,6 +17,7 @@ from sluice.model.errors import SluiceError
 PAPERS: dict[str, tuple[AnyExperiment, ...]] = {
     "flux": (BASELINE, FIG_3, FIG_7, FIG_8, FIG_9, FIG_11, FIG_13, FIG_15),
     "lazy-disk": (LAZY_5, LAZY_7, LAZY_9, LAZY_11, LAZY_12, LAZY_13, LAZY_14),
+    "d-cape": (D_CAPE_1, D_CAPE_2, D_CAPE_3, D_CAPE_4),
 }
 EXPERIMENTS: tuple[AnyExperiment, ...] = tuple(experiment for paper in PAPERS.values() for experiment in paper)
 

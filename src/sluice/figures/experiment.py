@@ -16,19 +16,22 @@ from sluice.figures.claim import Claim, Verdict
 from sluice.policies import policy
 from sluice.sim.join_scenario import JoinScenario
 from sluice.sim.join_simulation import JoinOutcome, simulate_join
+from sluice.sim.plan_scenario import PlanScenario
+from sluice.sim.plan_simulation import PlanOutcome, simulate_plan
 from sluice.sim.scenario import Scenario
 from sluice.sim.simulation import Outcome, simulate
 
-AnyOutcome: TypeAlias = Outcome | JoinOutcome
-"""What a simulated exchange or a simulated join gives."""
-Seen = TypeVar("Seen", Outcome, JoinOutcome)
+AnyScenario: TypeAlias = Scenario | JoinScenario | PlanScenario
+AnyOutcome: TypeAlias = Outcome | JoinOutcome | PlanOutcome
+"""What a simulated exchange, a simulated join or a simulated plan gives."""
+Seen = TypeVar("Seen", Outcome, JoinOutcome, PlanOutcome)
 
 
 @dataclass(frozen=True)
 class Run:
     """A scenario under a policy, with those of its settings that are other than usual."""
 
-    scenario: Scenario | JoinScenario
+    scenario: AnyScenario
     policy: str = "static"
     settings: tuple[tuple[str, float | str], ...] = ()
 
@@ -68,13 +71,13 @@ class Experiment(Generic[Seen]):
         return [claim.verdict(reading.values[claim.name]) for claim in self.claims]
 
 
-_SMALLEST: tuple[Scenario | JoinScenario, ...] = (
+_SMALLEST: tuple[AnyScenario, ...] = (
     Scenario(seconds=0.001, sites=2, units_per_site=2),
     JoinScenario(seconds=1, units=2, interval=1),
 )
-JOIN_SPEED = 1e5
-"""A second of a simulated join takes about so much less time than one of a simulated exchange."""
-AnyExperiment: TypeAlias = Experiment[Outcome] | Experiment[JoinOutcome]
+SPEED = {Scenario: 1.0, JoinScenario: 1e5, PlanScenario: 1e5}
+"""A second of a simulated join or plan takes about so much less time than one of a simulated exchange."""
+AnyExperiment: TypeAlias = Experiment[Outcome] | Experiment[JoinOutcome] | Experiment[PlanOutcome]
 Outcomes = dict[Run, AnyOutcome]
 
 
@@ -116,13 +119,17 @@ def _end_with_parent() -> None:
 
 def _simulate(run: Run) -> AnyOutcome:
     chosen = policy(run.policy, **dict(run.settings))
-    if isinstance(run.scenario, JoinScenario):
-        return simulate_join(run.scenario, chosen)
-    return simulate(run.scenario, chosen)
+    match run.scenario:
+        case JoinScenario():
+            return simulate_join(run.scenario, chosen)
+        case PlanScenario():
+            return simulate_plan(run.scenario, chosen)
+        case _:
+            return simulate(run.scenario, chosen)
 
 
 def _effort(run: Run) -> float:
-    return run.scenario.seconds * run.scenario.sites / (JOIN_SPEED if isinstance(run.scenario, JoinScenario) else 1)
+    return run.scenario.seconds * run.scenario.sites / SPEED[type(run.scenario)]
 
 
 def first_time(outcome: Outcome, holds: np.ndarray, start: float = 0.0) -> float:

@@ -14,6 +14,8 @@ from sluice.figures.experiment import AnyExperiment, Reading
 from sluice.model.version import VERSION
 
 Found = tuple[AnyExperiment, Reading]
+HEAD = ("the paper says", "published", "measured", "accepted", "")
+"""Above the cells of verdicts."""
 
 
 def publish(found: Sequence[Found], directory: Path) -> list[Path]:
@@ -48,17 +50,22 @@ def page(found: Sequence[Found]) -> list[str]:
     lines = []
     for experiment, reading in found:
         lines += [f"### {experiment.name}: {experiment.title}", ""]
-        lines += ["| the paper says | published | measured | accepted | |", "| --- | --- | --- | --- | --- |"]
+        lines += [f"| {' | '.join(HEAD)} |", f"| {' | '.join(['---'] * len(HEAD))} |"]
         lines += [row(verdict) for verdict in experiment.verdicts(reading)]
         lines += ["", *(f"![{experiment.title}]({experiment.name}{s}.svg)" for s in reading.charts), ""]
     return lines
 
 
 def row(verdict: Verdict) -> str:
+    return f"| {' | '.join(cells(verdict))} |"
+
+
+def cells(verdict: Verdict) -> list[str]:
+    """A claim, what was published and measured, what is accepted, and whether it held."""
     claim = verdict.claim
     published = "" if claim.published is None else number(claim.published)
     said = verdict.word if verdict.held else f"**{verdict.word}**"
-    return f"| {claim.says} | {published} | {number(verdict.measured)} | {claim.accepted} | {said} |"
+    return [claim.says, published, number(verdict.measured), claim.accepted, said]
 
 
 def number(value: float) -> str:
