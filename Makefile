@@ -30,7 +30,7 @@ bench-adapt: setup ## policies side by side while sites slow down, keys drift an
 	@$(RUN) python -m benchmarks.adapt $(ARGS)
 
 figures: setup ## the papers' experiments in the simulator, into figures/; half an hour, nearly all of it for Flux; fails if a claim is missed
-	@$(RUN) sluice figures flux lazy-disk --out figures $(ARGS)
+	@$(RUN) sluice figures flux lazy-disk d-cape --out figures $(ARGS)
 
 lint: setup ## ruff, mypy and the import contracts
 	@$(RUN) ruff check .

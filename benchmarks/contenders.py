@@ -131,7 +131,8 @@ def command(contender: str, w: Workload, home: Path, count: bool) -> list[str]:
     kind, _, variant = contender.partition("-")
     match kind:
         case "sluice":
-            return [sys.executable, "-m", "benchmarks.sluice_job", str(home), *SLUICE[contender]]
+            shared = ["--policy", "hybrid"] if w.operation in ("band", "theta") else []  # one unit, and two cores
+            return [sys.executable, "-m", "benchmarks.sluice_job", str(home), *shared, *SLUICE[contender]]
         case "spark":
             return [sys.executable, "-m", "benchmarks.spark_peer", str(home), variant]
         case "flink":

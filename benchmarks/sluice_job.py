@@ -22,6 +22,9 @@ from benchmarks.session import schema, scratch, session
 from benchmarks.workloads import BAND, BUCKETS, PRODUCT, Workload
 from sluice import Flow
 
+COLLECT = "1 second"
+"""How long a policy looks before it decides: a run is short."""
+
 
 def results(spark: SparkSession, w: Workload, home: Path, source: str) -> Any:
     flow = Flow(spark, name=w.name)
@@ -69,6 +72,7 @@ def main() -> None:
     parser.add_argument("--sink", choices=["noop", "parquet"], default="noop")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--sites", type=int, default=2)
+    parser.add_argument("--policy", default="static", help="static; hybrid shares the one unit of a join without keys")
     parser.add_argument("--option", type=lambda t: t.split("=", 1), action="append", default=[], metavar="NAME=VALUE")
     args = parser.parse_args()
     w = Workload.load(args.home)
@@ -78,7 +82,7 @@ def main() -> None:
         if args.sink == "parquet":
             writer = writer.option("path", str(work / "results"))
         writer = writer.option("checkpointLocation", str(work / "checkpoint")).option("sites", args.sites)
-        writer = writer.options(**dict(args.option))
+        writer = writer.options(**dict(args.option)).policy(args.policy, collect=COLLECT)
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
         seconds = time.monotonic() - begin

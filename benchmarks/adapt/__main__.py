@@ -21,22 +21,29 @@ from pathlib import Path
 from benchmarks import data, report
 from benchmarks.adapt import tell
 from benchmarks.adapt.active import active
+from benchmarks.adapt.alternate import alternate
 from benchmarks.adapt.bench import Bench, NobodyTakesPart
 from benchmarks.adapt.cluster import cluster, keep_spark_inside
 from benchmarks.adapt.contention import contention
 from benchmarks.adapt.drift import drift
 from benchmarks.adapt.freeze import freeze
+from benchmarks.adapt.hot_key import hot_key
 from benchmarks.adapt.memory import memory
 from benchmarks.adapt.moving import moving
 from benchmarks.adapt.outcome import Outcome
+from benchmarks.adapt.push import push
 from benchmarks.adapt.quiet import quiet
 from benchmarks.adapt.rotate import rotate
 from benchmarks.adapt.running import Inexact, Stage
+from benchmarks.adapt.scarce import scarce
 from benchmarks.adapt.slow import slow
+from benchmarks.adapt.theta import theta
+from benchmarks.adapt.uneven import uneven
 from benchmarks.run import chosen
 from benchmarks.session import scratch
 
 EIGHT_SITES, TWO_SITES = "local-cluster[4,2,1024]", "local-cluster[2,1,2048]"
+ONE_SITE, THREE_SITES = "local-cluster[1,1,2048]", "local-cluster[3,1,1024]"
 SCENARIOS: dict[str, tuple[str, Callable[[Bench], Outcome]]] = {
     "slow-1": (EIGHT_SITES, partial(slow, slowed=1)),
     "slow-2": (EIGHT_SITES, partial(slow, slowed=2)),
@@ -46,12 +53,18 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], Outcome]]] = {
     "memory": (EIGHT_SITES, memory),
     "rotate": (EIGHT_SITES, rotate),
     "active": (EIGHT_SITES, active),
+    "hot-key": (EIGHT_SITES, hot_key),
+    "theta": (EIGHT_SITES, theta),
     "quiet": (TWO_SITES, quiet),
     "moving": (TWO_SITES, moving),
     "contention": (TWO_SITES, contention),
     "freeze": (TWO_SITES, freeze),
+    "alternate": (TWO_SITES, alternate),
+    "push": (ONE_SITE, push),
+    "uneven": (THREE_SITES, uneven),
+    "scarce": (THREE_SITES, scarce),
 }
-POLICIES = ("static", "hybrid", "lazy-disk", "active-disk")
+POLICIES = ("static", "hybrid", "lazy-disk", "active-disk", "no-relocation")
 
 
 def arguments() -> argparse.Namespace:

@@ -4,7 +4,7 @@ site what to freeze, active-disk has those freeze that yield little (lazy/active
 from __future__ import annotations
 
 from benchmarks.adapt import late_results
-from benchmarks.adapt.bench import Bench
+from benchmarks.adapt.bench import ROW_BYTES, SLOW_DISK, Bench
 from benchmarks.adapt.outcome import Bar, Outcome
 from benchmarks.adapt.rows import JoinRates, Rows
 from benchmarks.adapt.running import Contender, Run, Setup
@@ -12,8 +12,6 @@ from benchmarks.adapt.running import Contender, Run, Setup
 MORE, ABOVE = 1.05, 1.1
 SITES, UNITS = 4, 96
 SHARE = 5  # what memory is a part of: not even the units of the first site would fit into all of it
-ROW_BYTES = 32  # of state: key, time, id, and the place in the order
-DISK = "50m"
 RATES = JoinRates(UNITS, (4,) * (UNITS // SITES) + (1,) * (UNITS - UNITS // SITES))
 ROWS = Rows("rate-by-site", files=60, rows=20_000, keys=1_000_000, within=None, streams="ABC", rates=RATES)
 LAZY = Contender("lazy-disk", "lazy-disk", settings={"push": 0.3})
@@ -23,7 +21,7 @@ ACTIVE = Contender("active-disk", "active-disk", settings={"push": 0.3, "ratio":
 def active(bench: Bench) -> Outcome:
     files = bench.epochs(ROWS.files)
     limit = files * ROWS.rows * len(ROWS.streams) * ROW_BYTES // SITES // SHARE
-    setup = Setup(SITES, UNITS, options={"siteMemory": str(limit)}, disk=DISK)
+    setup = Setup(SITES, UNITS, options={"siteMemory": str(limit)}, disk=SLOW_DISK)
     runs = [bench.stage.run(c, ROWS, setup, files) for c in bench.contenders(LAZY, ACTIVE)]
     compared = late_results.first_to_take_all(runs)
     about = (

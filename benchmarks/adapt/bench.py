@@ -15,6 +15,12 @@ SLOWED_TO = 0.43
 WARM = 5
 """Epochs before a disturbance: two to load code and fill the window, three to be compared with."""
 EPOCH_ROWS = 160_000
+ROW_BYTES = 32
+"""Of state: key, time, id, and the place in the order."""
+SLOW_DISK = "50m"
+"""Bytes a second of each site's disk, where it is emulated."""
+AMPLE = "1g"
+"""Memory for all state of a site."""
 EVEN = Rows("even", files=40, rows=EPOCH_ROWS // 2, keys=200_000)
 
 
@@ -41,7 +47,7 @@ class Bench:
 
     def eight(self, **options: str) -> Setup:
         """Eight sites whose rows take so long that an epoch is mostly this."""
-        return Setup(EIGHT, UNITS, self.seconds / (EPOCH_ROWS / EIGHT), options)
+        return Setup(EIGHT, UNITS, self.seconds / (EPOCH_ROWS / EIGHT), options=options)
 
     def contenders(self, *all_: Contender) -> list[Contender]:
         """Those whose policy was asked for."""

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from benchmarks.adapt.bench import WARM, Bench
+from benchmarks.adapt.epochs import Epoch
 from benchmarks.adapt.outcome import Bar, Chart, Outcome, over_time, rate
 from benchmarks.adapt.pinning import burning, executors, pinned
 from benchmarks.adapt.rows import Rows
@@ -48,7 +49,7 @@ def contended(bench: Bench, contender: Contender, files: int) -> Run:
         return bench.stage.run(contender, ROWS, SETUP, files, {WARM: begin})
 
 
-def steady(run: Run) -> list:
+def steady(run: Run) -> list[Epoch]:
     after = run.epochs[WARM:]
     return list(after[STEADY:] if len(after) > STEADY else after[1:])
 

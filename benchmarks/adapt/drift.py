@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import mean
 
 from benchmarks.adapt.bench import EIGHT, UNITS, Bench
+from benchmarks.adapt.epochs import Epoch
 from benchmarks.adapt.exact import quantile
 from benchmarks.adapt.outcome import Bar, Chart, Outcome
 from benchmarks.adapt.rows import Hot, Rows
@@ -31,8 +32,8 @@ def drift(bench: Bench) -> Outcome:
     by_name = {run.contender: run for run in runs}
     static = by_name.get(STATIC.name)
     bars = []
-    for run in runs if static else ():
-        if run is not static:
+    for run in runs:
+        if static and run is not static:
             faster, sooner = rate(run) / rate(static), late(static, 0.99) / late(run, 0.99)
             bars.append(Bar(f"rows/s, {run.contender} / static", faster, FASTER))
             bars.append(Bar(f"99th percentile of latency, static / {run.contender}", sooner, SOONER))
@@ -66,7 +67,7 @@ def told(run: Run) -> list[str]:
     ]  # fmt: skip
 
 
-def fed(run: Run) -> list:
+def fed(run: Run) -> list[Epoch]:
     """The epochs since files arrive by the clock."""
     return [epoch for epoch in run.epochs if epoch.committed > begun(run)]
 

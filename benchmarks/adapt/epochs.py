@@ -33,6 +33,7 @@ class Epoch:
     late: int = 0  # of the results, those that cleaning up found
     frozen: int = 0  # units of which results are missing
     durable: int = 0  # bytes of state, wherever they lie
+    copied: int = 0  # rows sent to holders of shared units beside the first of each
 
     @property
     def rate(self) -> float:
@@ -59,6 +60,7 @@ class Epoch:
             late=sum(site.late_results for site in sites),
             frozen=len(record.missing_units),
             durable=sum(site.durable_bytes for site in sites),
+            copied=stats.copied_rows,
         )
 
 

@@ -48,8 +48,8 @@ def recompute(rows: Rows, inputs: Path, target: Path) -> float:
 
 def joined(rows: Rows, inputs: Path) -> str:
     """The streams as DuckDB joins them, each under its letter."""
-    first, *others = rows.streams
-    on = [f"{first}.key = {other}.key" for other in others]
+    first, others = rows.streams[0], rows.streams[1:]
+    on = [rows.where] if rows.where else [f"{first}.key = {other}.key" for other in others]
     if rows.within is not None:
         reach = rows.within * SECOND
         pairs = combinations(rows.streams, 2)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from benchmarks.adapt import late_results
-from benchmarks.adapt.bench import Bench
+from benchmarks.adapt.bench import ROW_BYTES, SLOW_DISK, Bench
 from benchmarks.adapt.outcome import Bar, Outcome
 from benchmarks.adapt.rows import JoinRates, Rows
 from benchmarks.adapt.running import Contender, Run, Setup
@@ -12,8 +12,6 @@ from benchmarks.adapt.running import Contender, Run, Setup
 OVER_RANDOM, OVER_ROTATION, ABOVE, OF_DUCKDB = 1.5, 1.3, 1.1, 3.0
 SITES, UNITS = 2, 96  # 48 units a site: the paper has 500 partitions at 10 machines
 SHARE = 10  # what memory is a part of
-ROW_BYTES = 32  # of state: key, time, id, and the place in the order
-DISK = "50m"
 RATES = JoinRates(UNITS, (4, 2, 1))
 ROWS = Rows("rates", files=40, rows=40_000, keys=1_300_000, within=None, streams="ABC", rates=RATES)
 LAZY = Contender("lazy-disk", "lazy-disk", settings={"push": 0.3})
@@ -24,7 +22,7 @@ ROTATION = Contender("rotation", "static", {"spill": "unit"})
 def freeze(bench: Bench) -> Outcome:
     files = bench.epochs(ROWS.files)
     limit = files * ROWS.rows * len(ROWS.streams) * ROW_BYTES // SITES // SHARE
-    setup = Setup(SITES, UNITS, options={"siteMemory": str(limit)}, disk=DISK)
+    setup = Setup(SITES, UNITS, options={"siteMemory": str(limit)}, disk=SLOW_DISK)
     contenders = bench.contenders(LAZY, RANDOM, ROTATION)
     recomputed = [bench.stage.recompute(ROWS, files)]
     runs = [bench.stage.run(c, ROWS, setup, files) for c in contenders]

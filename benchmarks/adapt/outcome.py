@@ -9,6 +9,8 @@ from typing import Any
 
 from benchmarks.adapt.epochs import Epoch
 from benchmarks.adapt.running import Run
+from sluice.figures.claim import Verdict
+from sluice.figures.publish import cells
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Bar:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over time, as (seconds, value) pairs by name; `marks` are values worth a line of their own."""
+    """Lines over time, as (seconds, value) pairs by name, or over what `x` says; `marks` are values worth a line of
+    their own."""
 
     title: str
     y: str
@@ -41,11 +44,13 @@ class Chart:
     marks: Mapping[str, float] = field(default_factory=dict)
     at: Mapping[str, float] = field(default_factory=dict)  # moments
     log: bool = False
+    x: str = "seconds"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One scenario's findings; `about` says what was done and how it was emulated."""
+    """One scenario's findings; `about` says what was done and how it was emulated. Bars are the benchmark's own,
+    verdicts are on what a paper says."""
 
     scenario: str
     about: str
@@ -55,10 +60,11 @@ class Outcome:
     bars: Sequence[Bar] = ()
     charts: Mapping[str, Chart] = field(default_factory=dict)
     runs: Sequence[Run] = ()
+    verdicts: Sequence[Verdict] = ()
 
     @property
     def met(self) -> bool:
-        return all(bar.met for bar in self.bars)
+        return all(bar.met for bar in self.bars) and all(verdict.held for verdict in self.verdicts)
 
     def document(self) -> dict[str, Any]:
         """All of it, for a file: the tables as they are shown and the epochs as they were."""
@@ -69,6 +75,7 @@ class Outcome:
             "head": list(self.head),
             "rows": [list(row) for row in self.rows],
             "bars": [bar.row for bar in self.bars],
+            "verdicts": [cells(verdict) for verdict in self.verdicts],
             "met": self.met,
             "runs": [shown(run) for run in self.runs],
         }

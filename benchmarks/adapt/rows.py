@@ -65,10 +65,70 @@ class JoinRates:
 
 
 @dataclass(frozen=True)
+class Surge:
+    """More rows for the units that begin at one site, then for those of the next, and so on."""
+
+    times: int  # as many rows as a unit of another site
+    first: int  # files of the first site's turn
+    files: int  # of every turn after it
+
+    def site(self, number: int, sites: int) -> int:
+        """Whose turn it is in a file.
+
+        >>> surge = Surge(times=10, first=5, files=10)
+        >>> [surge.site(number, sites=2) for number in (0, 4, 5, 14, 15, 25)]
+        [0, 0, 1, 1, 0, 1]
+        """
+        return 0 if number < self.first else (1 + (number - self.first) // self.files) % sites
+
+
+@dataclass(frozen=True)
+class SiteLoad:
+    """Rows for some of the units that begin at each site, equally many for each unless there is a surge.
+
+    A query begins with as many units at one site as at any other. Where 60, 20 and 20 of 60 get rows, the load is as if
+    the first site had been given 60 % of all units.
+    """
+
+    units: int  # that begin at each site
+    loaded: tuple[int, ...]  # how many of them get rows, by site
+    surge: Surge | None = None
+
+    @property
+    def all_units(self) -> int:
+        return self.units * len(self.loaded)
+
+    @property
+    def loaded_part(self) -> float:
+        """The part of all units that get rows."""
+        return sum(self.loaded) / self.all_units
+
+    def shares(self, number: int) -> np.ndarray:
+        """The part of a file's rows that each unit gets."""
+        site, place = np.divmod(np.arange(self.all_units), self.units)
+        weights = (place < np.array(self.loaded)[site]).astype(float)
+        if self.surge is not None:
+            weights[site == self.surge.site(number, len(self.loaded))] *= self.surge.times
+        shares: np.ndarray = weights / weights.sum()
+        return shares
+
+    def says(self) -> str:
+        by_site = ", ".join(map(str, self.loaded))
+        text = f"of the {self.units} units that begin at each site {by_site} get rows"
+        if self.surge is not None:
+            text += (
+                f", those of one site {self.surge.times} times as many as the others, for {self.surge.first} files, "
+                f"then those of the next for {self.surge.files}, and so on"
+            )
+        return text
+
+
+@dataclass(frozen=True)
 class Rows:
     """Streams of files with `rows` rows each, joined on `key` within `within` seconds of event time; None is for good.
 
-    With join rates, there are as many `keys` as there would be if all rates were 1.
+    With join rates, there are as many `keys` as there would be if all rates were 1; with a load by site, as many as
+    there would be if all units got rows.
     """
 
     name: str
@@ -80,14 +140,22 @@ class Rows:
     wide: int = 0  # bytes of payload a row, for state that has a size
     hot: Hot | None = None
     streams: str = "AB"  # a letter each
+    one_key: float = 0.0  # of the rows, those of one single key
+    where: str | None = None  # in place of equal keys, what a pair has to meet
     rates: JoinRates | None = None
+    load: SiteLoad | None = None
 
     def says(self, files: int | None = None) -> str:
         within = "without a window" if self.within is None else f"within {self.within} s"
         streams = f"{len(self.streams)} streams x {files or self.files} files x {self.rows:,} rows"
-        text = f"{streams}, {self.keys:,} keys, {within}"
+        text = f"{streams}, {self.keys:,} keys, {self.where or 'equal keys'} {within}"
+        if self.one_key:
+            text += f"; {self.one_key:.0%} of the rows are of one key"
         if self.rates:
             text = f"{streams}, {within}; {self.rates.says()}, where a rate of 1 is {self.keys:,} keys in all units"
+        if self.load:
+            count = round(self.keys * self.load.loaded_part)
+            text = f"{streams}, about {count:,} keys, {within}; {self.load.says()}"
         if self.hot:
             part = self.hot.units / self.hot.of
             text += (
@@ -129,9 +197,15 @@ def table(rows: Rows, stream: int, number: int) -> pa.Table:
 
 
 def keys(rows: Rows, rng: np.random.Generator, number: int) -> np.ndarray:
+    if rows.load is not None:
+        shares = rows.load.shares(number)
+        units = rng.choice(len(shares), rows.rows, p=shares)
+        return keys_of_units(rows.keys, rows.rates or JoinRates(len(shares), (1,)), units, rng)
     if rows.rates is not None:
         return keys_at_rates(rows.keys, rows.rates, rows.rows, rng)
     drawn = rng.integers(0, rows.keys, rows.rows)
+    if rows.one_key:
+        drawn[rng.random(rows.rows) < rows.one_key] = 0
     if rows.hot is None:
         return drawn
     all_, units = units_of_keys(rows.keys, rows.hot.of)
@@ -140,13 +214,18 @@ def keys(rows: Rows, rng: np.random.Generator, number: int) -> np.ndarray:
 
 
 def keys_at_rates(count: int, rates: JoinRates, rows: int, rng: np.random.Generator) -> np.ndarray:
-    """Keys for so many rows: of every unit the first ones, as many as its rate leaves, each as often as the other."""
+    """Keys for so many rows, of all units equally often."""
+    return keys_of_units(count, rates, rng.integers(0, rates.of, rows), rng)
+
+
+def keys_of_units(count: int, rates: JoinRates, unit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A key for each row, given its unit: one of the unit's first ones, as many as its rate leaves, each as often as
+    the other."""
     all_, units = units_of_keys(count, rates.of)
     by_unit = all_[np.argsort(units, kind="stable")]
     there = np.bincount(units, minlength=rates.of)
     left = np.maximum(1, there // rates.by_unit)
-    unit = rng.integers(0, rates.of, rows)
-    return by_unit[(np.cumsum(there) - there)[unit] + (rng.random(rows) * left[unit]).astype(np.int64)]
+    return by_unit[(np.cumsum(there) - there)[unit] + (rng.random(len(unit)) * left[unit]).astype(np.int64)]
 
 
 @lru_cache(maxsize=1)

@@ -36,7 +36,8 @@ class Inexact(Exception):
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to run the query: under a policy with its settings, and with options of the writer."""
+    """A way to run the query: under a policy with its settings, rounds as short as they can be unless these say
+    otherwise, and with options of the writer."""
 
     name: str
     policy: str
@@ -76,6 +77,7 @@ class Setup:
     sites: int
     units: int
     service: float = 0.0  # emulated seconds a row; 0 is the machine's own speed
+    result_service: float = 0.0  # and a result
     options: Mapping[str, str] = field(default_factory=dict)
     files_at_once: int = 1
     disk: str | None = None  # emulated bytes a second of each site's disk; None is the machine's own speed
@@ -83,7 +85,8 @@ class Setup:
     def says(self) -> str:
         how = []
         if self.service:
-            how.append(f"every row takes {self.service * 1e6:.0f} µs at its site, emulated by sleeping")
+            each = f" and every result {self.result_service * 1e6:.0f} µs" if self.result_service else ""
+            how.append(f"every row takes {self.service * 1e6:.0f} µs{each} at its site, emulated by sleeping")
         if self.disk:
             rate = size_in_bytes(self.disk, "disk") / 2**20
             how.append(f"every site's disk reads and writes {rate:.0f} MiB/s, emulated by sleeping")
@@ -151,7 +154,7 @@ class Stage:
         query = self._started(contender, rows, setup, here, memory.directory, feeder is None)
         try:
             for site in range(setup.sites if setup.service else 0):
-                slowDown(query, site, f"{setup.service * 1e6} microseconds")
+                slowDown(query, site, *(f"{s * 1e6} microseconds" for s in (setup.service, setup.result_service)))
             if setup.disk:
                 slowDisk(query, setup.disk)
             watched = _Watched(Watch(here / "ck", time.time()), steps, query)
@@ -218,13 +221,16 @@ class Stage:
             for s in rows.streams
         ]
         within = "unbounded" if rows.within is None else f"{rows.within} seconds"
-        joined = flow.join(streams, on="key", within=within)
+        if rows.where:
+            joined = streams[0].join(streams[1], where=rows.where, within=within)
+        else:
+            joined = flow.join(streams, on="key", within=within)
         writer = joined.writeStream.format("parquet")
         writer = writer.option("path", str(here / "out")).option("checkpointLocation", str(here / "ck"))
         writer = writer.options(memoryDir=str(memory), diskDir=str(here / "disk"))
         writer = writer.options(sites=setup.sites, partitions=setup.units)
         writer = writer.options(**{**setup.options, **contender.options})
-        writer = writer.policy(contender.policy, collect=COLLECT, **contender.settings)
+        writer = writer.policy(contender.policy, **{"collect": COLLECT, **contender.settings})
         writer = writer.trigger(availableNow=True) if to_the_end else writer.trigger(processingTime="0 seconds")
         if turn is None:
             return writer.start()

@@ -10,9 +10,12 @@ from typing import Any
 from benchmarks import report
 from benchmarks.adapt.outcome import Chart, Outcome
 from sluice.dashboard.chart import Axis, Line, Mark, chart
-from sluice.dashboard.quantity import ROWS, SECONDS
+from sluice.dashboard.quantity import BYTES, ROWS, SECONDS
+from sluice.figures.publish import HEAD as VERDICTS
 
 BARS = ["bar", "measured", "asked for", ""]
+QUANTITIES = {"seconds": SECONDS, "bytes in memory": BYTES}
+"""What a chart's values are, by the name of its axis; all others are rows."""
 
 
 def opening(head: dict[str, dict[str, str]]) -> None:
@@ -33,6 +36,8 @@ def outcome(found: Outcome) -> None:
     report.table("", document["head"], document["rows"])
     if found.bars:
         report.table("", BARS, document["bars"])
+    if found.verdicts:
+        report.table("", list(VERDICTS), document["verdicts"])
 
 
 def keep(found: Outcome, head: dict[str, dict[str, str]], directory: Path) -> None:
@@ -50,10 +55,9 @@ def svg(drawn: Chart, found: Outcome) -> str:
     ]
     marks = [Mark(text, y=value) for text, value in drawn.marks.items()]
     marks += [Mark(text, x=moment) for text, moment in drawn.at.items()]
-    quantity = SECONDS if drawn.y == "seconds" else ROWS
     low = None if drawn.log else 0
-    y = Axis(drawn.y, quantity, log=drawn.log, low=low)
-    return chart(drawn.title, Axis("seconds"), y, lines, marks, note=found.facts.get("emulation", ""))
+    y = Axis(drawn.y, QUANTITIES.get(drawn.y, ROWS), log=drawn.log, low=low)
+    return chart(drawn.title, Axis(drawn.x), y, lines, marks, note=found.facts.get("emulation", ""))
 
 
 def markdown(directory: Path, scenarios: Iterable[str]) -> str:
@@ -73,6 +77,8 @@ def section(document: dict[str, Any]) -> str:
         parts.append(
             piped(BARS, [[*row[:3], "**missed**" if row[3] == "MISSED" else row[3]] for row in document["bars"]])
         )
+    if document.get("verdicts"):
+        parts.append(piped(list(VERDICTS), document["verdicts"]))
     return "\n\n".join(parts)
 
 

@@ -13,12 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import contenders
-from benchmarks.adapt import exact, late_results
+from benchmarks.adapt import adaptations, alternate, exact, late_results, push, scarce, tell, uneven
+from benchmarks.adapt.claims import judge, scaled
 from benchmarks.adapt.epochs import Epoch
-from benchmarks.adapt.rows import JoinRates, Rows, keys_at_rates, linked, prepared, units_of_keys
+from benchmarks.adapt.outcome import Bar, Outcome
+from benchmarks.adapt.rows import JoinRates, Rows, SiteLoad, Surge, keys, keys_at_rates, linked, prepared, units_of_keys
 from benchmarks.adapt.running import Run
 from benchmarks.data import open_cache
 from benchmarks.run import taking_part
+from sluice.figures.claim import ANY
+from sluice.figures.lazy_disk_relocation import LAZY_9
+from sluice.figures.publish import row
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -140,3 +145,137 @@ def test_what_was_found_by_when() -> None:
     assert late_results.found_with_input(fast) == pytest.approx(3 / 43)
     assert [late_results.most_in_memory(run) for run in (slow, slow_held)] == [0.9, 1.2]
     assert late_results.over_time("so far", [fast], compared).lines["fast"] == [(0, 1), (1, 3), (5, 43)]
+
+
+def rows_by_site(load: SiteLoad, number: int) -> list[float]:
+    """Parts of a file's rows by the site at which their units begin."""
+    rows = Rows("load", files=1, rows=60_000, keys=30_000, within=None, streams="ABC", load=load)
+    units = units_of_keys(rows.keys, load.all_units)[1][keys(rows, np.random.default_rng(2), number)]
+    counts = np.bincount(units, minlength=load.all_units).reshape(len(load.loaded), load.units)
+    assert [np.count_nonzero(site) for site in counts] == list(load.loaded)
+    return (counts.sum(axis=1) / rows.rows).tolist()
+
+
+def test_a_site_has_as_much_of_the_load_as_it_has_of_the_units_that_get_rows() -> None:
+    load = SiteLoad(units=6, loaded=(6, 2, 2))
+    assert rows_by_site(load, 0) == pytest.approx([0.6, 0.2, 0.2], abs=0.01)
+    rows = Rows("load", files=3, rows=60, keys=30_000, within=None, streams="ABC", load=load)
+    assert rows.says() == (
+        "3 streams x 3 files x 60 rows, about 16,667 keys, without a window; "
+        "of the 6 units that begin at each site 6, 2, 2 get rows"
+    )
+
+
+def test_a_surge_goes_from_site_to_site() -> None:
+    load = SiteLoad(units=4, loaded=(4, 4), surge=Surge(times=10, first=4, files=8))
+    for number, busy in ((0, 0), (3, 0), (4, 1), (11, 1), (12, 0)):
+        assert rows_by_site(load, number)[busy] == pytest.approx(10 / 11, abs=0.01)
+    assert "10 times as many as the others, for 4 files, then those of the next for 8" in load.says()
+
+
+def decision(epoch: int, action: str, unit: int, site: int, refused: str | None = None) -> dict:
+    return {
+        "epoch": epoch,
+        "policy": "p",
+        "action": action,
+        "unit": unit,
+        "site": site,
+        "reason": "",
+        "refused": refused,
+    }
+
+
+def test_units_that_go_together_are_one_spill_or_one_relocation() -> None:
+    decisions = (
+        decision(3, "freeze", 1, 0), decision(3, "freeze", 2, 0), decision(3, "freeze", 9, 1),
+        decision(5, "freeze", 1, 0, "it is on its way"),
+        decision(6, "move", 1, 1), decision(6, "move", 2, 1), decision(8, "move", 4, 1, "it does not exist"),
+    )  # fmt: skip
+    run = Run("c", (epoch(0, 100, 10, 1), epoch(1, 101, 10, 2), epoch(2, 102, 0, 7)), 10, 2, 0.0, decisions)
+    assert adaptations.spills(run) == [(3, 0), (3, 1)]
+    assert adaptations.relocations(run) == 1
+    assert [adaptations.results_in(run, 0), adaptations.results_in(run, 1), adaptations.results_in(run, 0, 1)] == [
+        3,
+        2,
+        1,
+    ]
+    assert adaptations.highest_memory(run) == 0.9
+    assert adaptations.evenness(run.epochs[0]) == pytest.approx(60 / 90)
+    assert adaptations.results_chart("so far", [run]).lines["c"] == [(0, 1), (1, 3)]
+    assert adaptations.memory_chart("m", [("c", run, 1)]).lines["c"] == [(0, 90), (1, 90)]
+
+
+def filling(number: int, memory: int, results: int, busy: tuple[float, ...] = ()) -> Epoch:
+    return Epoch(number, 100.0 + number, 1.0, 10, results, 0, busy, (), (memory,), (1000,), 0)
+
+
+def test_what_a_spill_pushed_is_of_the_state_before_it_and_the_rows_of_its_epoch() -> None:
+    epochs = (filling(0, 320, 1), filling(1, 640, 2), filling(2, 480, 3))
+    run = Run("c", epochs, 6, 0, 0.0, (decision(2, "freeze", 1, 0),))
+    assert push.least_pushed(run) == pytest.approx(0.5)  # 480 left of 640 + 10 rows of 32 bytes
+    assert np.isnan(push.least_pushed(Run("c", epochs, 6, 0, 0.0)))
+
+
+def test_the_time_of_a_cleanup_by_site() -> None:
+    epochs = (epoch(0, 100, 10, 1), Epoch(1, 101, 1.0, 0, 5, 0, (3.0, 1.0), (), (1, 1), (9, 9), 0))
+    assert scarce.cleanup_shares(Run("c", epochs, 6, 0, 0.0)) == [0.75, 0.25]
+    assert scarce.cleanup_shares(Run("c", epochs[:1], 1, 0, 0.0)) == []
+
+
+def test_every_claim_is_measured() -> None:
+    """Each with runs in which nothing happened: no claim is left without a value, and none holds by itself alone."""
+
+    def idle(name: str) -> Run:
+        epochs = tuple(filling(number, 500, 10, (1.0,)) for number in range(12))
+        return Run(name, epochs, 120, 0, 0.0, ended=112.0)
+
+    pushed = [push.ALL_IN_MEMORY, *push.PUSHED.values()]
+    by_theta = [alternate.NO_RELOCATION, *alternate.BY_THETA.values()]
+    verdicts = [
+        judge(push.CLAIMS, push.values({c.name: idle(c.name) for c in pushed})),
+        judge(alternate.CLAIMS, alternate.values({c.name: idle(c.name) for c in by_theta})),
+        judge(
+            uneven.CLAIMS,
+            uneven.values({c.name: idle(c.name) for c in (uneven.ALL_IN_MEMORY, uneven.WITH, uneven.WITHOUT)}, 12),
+        ),
+        judge(scarce.CLAIMS, scarce.values({c.name: idle(c.name) for c in (scarce.LAZY, scarce.NO_RELOCATION)})),
+    ]
+    for experiment in verdicts:
+        assert any(not verdict.held for verdict in experiment)
+
+
+def test_a_claim_keeps_the_paper_s_words_and_number_and_is_told_beside_the_bars(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    claim = scaled(LAZY_9, "many", 6, ANY, "relocations", "fewer epochs")
+    assert (claim.says, claim.published, claim.low) == ("24 relocations with θ 90 %", 24, 6)
+    outcome = Outcome("s", "about", {}, ["a"], [["1"]], [Bar("b", 2.0, 1.0)], verdicts=judge([claim], {"many": 5.0}))
+    assert not outcome.met
+    tell.outcome(outcome)
+    assert "24 relocations with θ 90 %" in capsys.readouterr().out
+    assert "| 24 relocations with θ 90 % | 24 | 5 | at least 6 relocations | **missed** |" in tell.section(
+        outcome.document()
+    )
+
+
+def test_the_page_of_the_paper_shows_a_verdict_on_every_claim_by_the_ranges_of_now() -> None:
+    page = (ROOT / "docs" / "reproduction" / "lazy-disk.md").read_text(encoding="utf-8")
+    section = page.split("## On Spark executors, scaled down")[1]
+    words = []
+    for scenario in (push, alternate, uneven, scarce):
+        name = scenario.__name__.rpartition(".")[2]
+        shown = [
+            line.strip("| ").split(" | ") for line in section.split(f"### {name} ")[1].split("\n### ")[0].split("\n")
+        ]
+        for claim in scenario.CLAIMS:
+            measured = next(cells[2] for cells in shown if cells[0] == claim.says)
+            verdict = claim.verdict(float(measured.replace(",", "")))
+            assert row(verdict) in section, claim.name
+            words.append(verdict.word)
+    held, missed, fitted = (words.count(word) for word in ("held", "missed", "fitted"))
+    assert (
+        f"**{held} of {held + missed} claims held, {missed} " in section
+        and f", {fitted} more were fitted.**" in section
+    )
+    index = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert f"| {held} of {held + missed} | {missed} | {fitted} |" in index
