@@ -14,7 +14,7 @@ from sluice.control.copying import EpochCopies, missing_at_target, separate
 from sluice.control.loop import ControlLoop
 from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause, Phase, Restart, Transfer
 from sluice.control.moves import MoveInFlight
-from sluice.model.actions import CleanUp, Freeze, SharingAction
+from sluice.model.actions import CleanUp, Freeze, Scale, SharingAction
 from sluice.model.epoch import Attempt, EpochRecord
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Unit
@@ -51,6 +51,12 @@ class EpochCarrier:
 
     def share_otherwise(self, loop: ControlLoop, action: SharingAction, now: float) -> None:
         loop.reshare(action)  # everybody learns it with the next epoch's tasks
+
+    def prepare_redivision(self, loop: ControlLoop, now: float) -> None:
+        raise NotImplementedError
+
+    def scale(self, loop: ControlLoop, action: Scale, now: float) -> None:
+        raise NotImplementedError
 
     def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
         match instruction:

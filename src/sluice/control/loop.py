@@ -18,7 +18,20 @@ from sluice.control.resharing import reshared
 from sluice.control.rounds import Rounds
 from sluice.control.vetting import WhyUnready, vet
 from sluice.model.abilities import Abilities
-from sluice.model.actions import Action, CleanUp, Freeze, LayOut, Move, SharingAction
+from sluice.model.actions import (
+    Action,
+    CleanUp,
+    DirectoryAction,
+    Freeze,
+    Merge,
+    Move,
+    PassToken,
+    Release,
+    Scale,
+    Share,
+    SharingAction,
+    Split,
+)
 from sluice.model.decision import Decision
 from sluice.model.ids import Site, Unit
 from sluice.model.routing import Routing
@@ -63,6 +76,12 @@ class Carrier(Protocol):
     def share_otherwise(self, loop: ControlLoop, action: SharingAction, now: float) -> None:
         """Have whoever sends rows, and the holders of a unit, know who stores what; then the loop reshares it."""
 
+    def prepare_redivision(self, loop: ControlLoop, now: float) -> None:
+        """Have ready what it takes to split and merge the units that are to be; then the loop redivides them."""
+
+    def scale(self, loop: ControlLoop, action: Scale, now: float) -> None:
+        """Have so many sites take part as soon as that can be."""
+
 
 class ControlLoop:
     """The policy's hand on a cluster. The clock is handed in with every call.
@@ -92,6 +111,8 @@ class ControlLoop:
         """On the carrier's clock; None when every unit is routed to where it goes."""
         self._routed_at = 0.0
         """When the last move phase ended."""
+        self.redivisions: dict[Unit, DirectoryAction] = {}
+        """Units that are to be split or merged; until they are, nothing else is decided."""
         self._requests: list[Action] = []
         self._lock = threading.Lock()
 
@@ -107,6 +128,8 @@ class ControlLoop:
 
     def take_turn(self, now: float) -> tuple[Decision, ...]:
         """Have the user's requests carried out, or the policy's when a round's statistics are there."""
+        if self.redivisions:
+            return ()
         requests = self._take_requests()
         if requests:
             shared = self.routing.shared
@@ -120,7 +143,7 @@ class ControlLoop:
         if not actions:
             self.rounds = self.rounds.after(None)
         decisions = self._decide(self.policy.name, actions, now)
-        if not self.moves:
+        if not self.moves and not self.redivisions:
             self.collector.begin(self.routing, now, self.rounds.collect)
         return decisions
 
@@ -164,13 +187,17 @@ class ControlLoop:
         return requests
 
     def _decide(self, who: str, actions: Sequence[Action], now: float) -> tuple[Decision, ...]:
-        return tuple(self.announce(self._vet_and_begin(who, action, now)) for action in actions)
+        decisions = tuple(self.announce(self._vet_and_begin(who, action, now)) for action in actions)
+        if self.redivisions:
+            self.carrier.prepare_redivision(self, now)
+        return decisions
 
     def _vet_and_begin(self, who: str, action: Action, now: float) -> Decision:
-        refused = vet(action, self.routing, self.moves, self.abilities, self._why_unready)
+        refused = vet(action, self.routing, self.moves, self.abilities, self._why_unready, self.redivisions)
         if self.advise and who != USER:
             refused = "the policy only advises"
-        site = self._holder(action.unit) if isinstance(action, Freeze | CleanUp | LayOut) else action.site
+        unit = None if isinstance(action, Scale) else action.unit
+        site = action.site if isinstance(action, Move | Share | Release | PassToken) else self._holder(unit)
         if refused is None:
             match action:
                 case Move():
@@ -178,9 +205,22 @@ class ControlLoop:
                 case Freeze() | CleanUp():
                     self.carrier.tell_holder(action)
                     self._told.add(action.unit)
+                case Split() | Merge():
+                    self.redivisions[action.unit] = action
+                case Scale():
+                    self.carrier.scale(self, action, now)
                 case _:
                     self.carrier.share_otherwise(self, action, now)
-        return Decision(self.epoch, who, action.verb, action.unit, site, action.reason, refused)
+        return Decision(self.epoch, who, action.verb, unit, site, action.reason, refused)
+
+    def redivide(self, now: float) -> None:
+        """The units that are to be split or merged are so from now on; the last ones first, as those behind them get
+        other numbers."""
+        for unit in sorted(self.redivisions, reverse=True):
+            change = self.routing.split if isinstance(self.redivisions[unit], Split) else self.routing.merge
+            self.routing = change(unit, self.epoch)
+        self.redivisions = {}
+        self.collector.begin(self.routing, now, self.rounds.collect)
 
     def reshare(self, action: SharingAction) -> None:
         """A unit is shared as an action wants it from now on."""
@@ -189,8 +229,8 @@ class ControlLoop:
     def _why_unready(self, unit: Unit) -> str | None:
         return "is to be frozen or cleaned up" if unit in self._told else self._unready(unit)
 
-    def _holder(self, unit: Unit) -> Site | None:
-        return self.routing.holders[unit] if unit < self.routing.units else None
+    def _holder(self, unit: Unit | None) -> Site | None:
+        return self.routing.holders[unit] if unit is not None and unit < self.routing.units else None
 
     def _begin_move(self, action: Move, now: float) -> None:
         move = MoveInFlight.begin(action, self.routing, self.carrier.producers)

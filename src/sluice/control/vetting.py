@@ -7,7 +7,21 @@ from collections.abc import Callable, Iterable, Mapping
 from sluice.control.moves import MoveInFlight
 from sluice.control.resharing import reshared
 from sluice.model.abilities import Abilities
-from sluice.model.actions import Action, CleanUp, Freeze, LayOut, Move, PassToken, Release, Share, SharingAction
+from sluice.model.actions import (
+    Action,
+    CleanUp,
+    DirectoryAction,
+    Freeze,
+    LayOut,
+    Merge,
+    Move,
+    PassToken,
+    Release,
+    Scale,
+    Share,
+    SharingAction,
+    Split,
+)
 from sluice.model.errors import FlowError, ProtocolError
 from sluice.model.ids import Site, Unit
 from sluice.model.routing import Routing
@@ -22,14 +36,18 @@ def vet(
     moves: Mapping[Unit, MoveInFlight] | None = None,
     abilities: Abilities | None = None,
     unready: WhyUnready = lambda unit: None,
+    redivisions: Mapping[Unit, DirectoryAction] | None = None,
 ) -> str | None:
     """Why an action cannot be carried out under a routing and beside the moves in flight (by unit), or None. Units that
-    are `unready`, for the reason it gives, cannot be shared otherwise than they are now.
+    are `unready`, for the reason it gives, cannot be shared otherwise than they are now, nor merged. Nothing else can
+    be done to a unit that is to be split or merged.
 
     >>> vet(Move(1, 0, "to see"), Routing.even(4, 2))
     'unit 1 is at site 0 already'
     """
-    moves, abilities = moves or {}, abilities or Abilities()
+    moves, abilities, redivisions = moves or {}, abilities or Abilities(), redivisions or {}
+    if not isinstance(action, Scale) and getattr(action, "unit", None) in concerned(redivisions, routing):
+        return f"unit {action.unit} is to be split or merged"
     match action:
         case Move():
             return _vet_move(action, routing, moves)
@@ -37,6 +55,10 @@ def vet(
             return _vet_at_holder(action, routing, moves, abilities)
         case Share() | Release() | PassToken() | LayOut():
             return _vet_sharing(action, routing, moves, abilities, unready)
+        case Split() | Merge():
+            return _vet_redivision(action, routing, moves, abilities, unready, redivisions)
+        case Scale():
+            return _vet_scale(action, abilities)
         case _:
             raise FlowError(f"a policy answers with actions such as Move(unit, site, reason), not with {action!r}")
 
@@ -93,6 +115,51 @@ def _vet_sharing(
     except ProtocolError as problem:
         return str(problem)
     return None
+
+
+def _vet_redivision(
+    action: DirectoryAction,
+    routing: Routing,
+    moves: Mapping[Unit, MoveInFlight],
+    abilities: Abilities,
+    unready: WhyUnready,
+    redivisions: Mapping[Unit, DirectoryAction],
+) -> str | None:
+    unit = action.unit
+    missing = no_such("unit", unit, routing.units)
+    if missing:
+        return missing
+    if not abilities.divisible:
+        return "units cannot be split or merged here"
+    for other in concerned({unit: action}, routing):
+        if other in concerned(redivisions, routing):
+            return f"unit {other} is to be split or merged"
+        if other in moves:
+            return _on_its_way(other, moves)
+        why = unready(other) if isinstance(action, Merge) else None
+        if why is not None:
+            return f"unit {other} {why}"
+    try:
+        routing.split(unit, since=0) if isinstance(action, Split) else routing.merge(unit, since=0)
+    except ProtocolError as problem:
+        return str(problem)
+    return None
+
+
+def concerned(redivisions: Mapping[Unit, DirectoryAction], routing: Routing) -> set[Unit]:
+    """The units that are to be split or merged, with those that they are merged with."""
+    units = set(redivisions)
+    for unit, action in redivisions.items():
+        if isinstance(action, Merge) and unit < routing.units:
+            buddy = routing.directories[routing.fragment_of(unit)].buddy(unit)
+            units |= {unit if buddy is None else buddy}
+    return units
+
+
+def _vet_scale(action: Scale, abilities: Abilities) -> str | None:
+    if not abilities.scalable:
+        return "the number of sites is fixed here"
+    return None if action.sites > 0 else "at least one site takes part"
 
 
 def _list_sites(sites: Iterable[Site]) -> str:

@@ -127,9 +127,46 @@ class LayOut:
         object.__setattr__(self, "reason", str(reason))
 
 
+class Split(_AtHolder):
+    """Have two units in place of one, by one more bit of the hash; those behind it count one more. No row is rewritten.
+
+    >>> Split(3, "to see")
+    Split(unit=3, reason='to see')
+    """
+
+    verb: ClassVar[str] = "split"
+
+
+class Merge(_AtHolder):
+    """Have one unit in place of a unit and its buddy; those behind them count one less. No row is rewritten."""
+
+    verb: ClassVar[str] = "merge"
+
+
+@dataclass(frozen=True, init=False)
+class Scale:
+    """Have so many sites take part. Those that are to leave are the last ones: their units move to the others first,
+    as any unit does; those that join have none until some move there.
+
+    >>> Scale(3, "to see")
+    Scale(sites=3, reason='to see')
+    """
+
+    verb: ClassVar[str] = "scale"
+
+    sites: int
+    reason: str
+
+    def __init__(self, sites: int, reason: str) -> None:
+        object.__setattr__(self, "sites", whole("number of sites", sites))
+        object.__setattr__(self, "reason", str(reason))
+
+
 SharingAction: TypeAlias = Share | Release | PassToken | LayOut
 """What changes who holds and stores a unit, with the routing alone."""
-Action: TypeAlias = Move | Freeze | CleanUp | SharingAction
+DirectoryAction: TypeAlias = Split | Merge
+"""What changes which hashes are a unit."""
+Action: TypeAlias = Move | Freeze | CleanUp | SharingAction | DirectoryAction | Scale
 """Every verb that the control loop can vet and have carried out; another one joins by `|`."""
 
 

@@ -11,7 +11,7 @@ from sluice.control.loop import ControlLoop
 from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause, Restart, Transfer
 from sluice.control.moves import MoveInFlight
 from sluice.model import ids
-from sluice.model.actions import CleanUp, Freeze, SharingAction
+from sluice.model.actions import CleanUp, Freeze, Scale, SharingAction
 from sluice.model.errors import ScenarioError
 from sluice.sim.event_queue import Agenda
 from sluice.sim.hardware import Hardware
@@ -52,6 +52,12 @@ class JoinCarrier:
 
     def share_otherwise(self, loop: ControlLoop, action: SharingAction, now: float) -> None:
         raise ScenarioError(f"units of a simulated m-way join have one holder: cannot {action.verb} unit {action.unit}")
+
+    def prepare_redivision(self, loop: ControlLoop, now: float) -> None:
+        raise ScenarioError("the units of this simulation stay as they are")
+
+    def scale(self, loop: ControlLoop, action: Scale, now: float) -> None:
+        raise ScenarioError("the number of sites of this simulation is fixed")
 
     def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
         machine = move.machine

@@ -10,7 +10,7 @@ from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause,
 from sluice.control.moves import MoveInFlight
 from sluice.control.token_passing import PassInstruction, PassPhase, PutCommand, StartStoring, StopStoring, TokenPassing
 from sluice.model import ids
-from sluice.model.actions import CleanUp, Freeze, SharingAction
+from sluice.model.actions import CleanUp, Freeze, Scale, SharingAction
 from sluice.model.errors import ScenarioError
 from sluice.model.routing import Routing
 from sluice.model.sharing import SharedUnit
@@ -107,6 +107,12 @@ class PlanCarrier:
         return round(self.agenda.now / self.scenario.step)
 
     # --- moves ---
+
+    def prepare_redivision(self, loop: ControlLoop, now: float) -> None:
+        raise ScenarioError("the units of this simulation stay as they are")
+
+    def scale(self, loop: ControlLoop, action: Scale, now: float) -> None:
+        raise ScenarioError("the number of sites of this simulation is fixed")
 
     def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
         machine, world = move.machine, self.world
