@@ -129,8 +129,8 @@ def _vet_redivision(
     missing = no_such("unit", unit, routing.units)
     if missing:
         return missing
-    if not abilities.divisible:
-        return "units cannot be split or merged here"
+    if routing.fragment_of(unit) not in abilities.divisible:
+        return f"units are split and merged by the hashes of their keys, and unit {unit} has none"
     for other in concerned({unit: action}, routing):
         if other in concerned(redivisions, routing):
             return f"unit {other} is to be split or merged"

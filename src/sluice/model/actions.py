@@ -127,14 +127,22 @@ class LayOut:
         object.__setattr__(self, "reason", str(reason))
 
 
+@dataclass(frozen=True, init=False)
 class Split(_AtHolder):
-    """Have two units in place of one, by one more bit of the hash; those behind it count one more. No row is rewritten.
+    """Have two units in place of one, by one more bit of the hash, or by as many as it takes to part its rows; those
+    behind it count more. With `apart`, so often that its most frequent key is a unit of its own. No row is rewritten.
 
     >>> Split(3, "to see")
-    Split(unit=3, reason='to see')
+    Split(unit=3, reason='to see', apart=False)
     """
 
     verb: ClassVar[str] = "split"
+
+    apart: bool
+
+    def __init__(self, unit: int, reason: str, apart: bool = False) -> None:
+        super().__init__(unit, reason)
+        object.__setattr__(self, "apart", apart)
 
 
 class Merge(_AtHolder):

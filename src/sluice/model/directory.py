@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,23 @@ from sluice.model.errors import ProtocolError
 from sluice.model.ids import Unit
 
 HASH_SPACE = 1 << 32
+HashRange = tuple[int, int]
+"""Hashes from the first up to the second, which is not one of them."""
 _FIRST = Unit(0)
+
+
+class Halving(NamedTuple):
+    """A range of hashes that is to be two, and the half of it that some hash is in."""
+
+    low: int
+    middle: int
+    high: int
+    upper: bool
+
+    @property
+    def towards(self) -> HashRange:
+        """The half with that hash."""
+        return (self.middle, self.high) if self.upper else (self.low, self.middle)
 
 
 @dataclass(frozen=True)
@@ -88,6 +105,15 @@ class Directory:
             places = np.searchsorted(self._least_hashes, hashes, side="right") - 1
         return places + self.first if self.first else places
 
+    def unit_with(self, low: int, high: int) -> Unit | None:
+        """The unit of exactly these hashes, None if there is none.
+
+        >>> Directory(4).unit_with(2**30, 2**31), Directory(4).unit_with(0, 2**31)
+        (1, None)
+        """
+        unit = self.units_in(low, high)[0]
+        return unit if self.hashes_of(unit) == (low, high) else None
+
     def units_in(self, low: int, high: int) -> tuple[Unit, Unit]:
         """The units that hashes from the first up to the second, which is not one of them, belong to.
 
@@ -96,6 +122,19 @@ class Directory:
         """
         first, last = np.searchsorted(self._least_hashes, [low, high - 1], side="right").tolist()
         return Unit(self.first + first - 1), Unit(self.first + last)
+
+    def halvings(self, unit: Unit, key: int) -> list[Halving]:
+        """How a unit is to be halved again and again until a hash of it is alone.
+
+        >>> [half.towards for half in Directory(1 << 29).halvings(0, 5)]
+        [(4, 8), (4, 6), (5, 6)]
+        """
+        (low, high), found = self.hashes_of(unit), []
+        while high - low > 1:
+            middle = (low + high) // 2
+            found.append(Halving(low, middle, high, upper=key >= middle))
+            low, high = found[-1].towards
+        return found
 
     def split(self, unit: Unit) -> Directory:
         """With two units, by one more bit of the hash, in place of one; those behind it count one more."""
@@ -115,8 +154,17 @@ class Directory:
         depth = self.depth(unit)
         if not depth:
             return None
-        other = Unit(unit + 1 if self._is_first_half(unit) else unit - 1)
+        other = Unit(unit - 1 if self._prefixes[unit - self.first] % 2 else unit + 1)
         return other if self.depth(other) == depth else None
+
+    def buddies(self) -> list[int]:
+        """The buddy of each unit, -1 where there is none.
+
+        >>> Directory(2).split(1).buddies()
+        [-1, 2, 1]
+        """
+        found = (self.buddy(Unit(unit)) for unit in range(*self.range)) if self.depths else ()
+        return [-1 if buddy is None else buddy for buddy in found] or [-1] * self.roots
 
     def merge(self, unit: Unit) -> Directory:
         """With one unit in place of two buddies; those behind them count one less."""
@@ -131,13 +179,13 @@ class Directory:
     def _all_depths(self) -> tuple[int, ...]:
         return self.depths or (0,) * self.roots
 
-    def _is_first_half(self, unit: Unit) -> bool:
-        """Whether the last bit of its prefix is zero."""
-        prefix, last = 0, -1  # of the unit before, in its root
-        for depth in self._all_depths[: unit - self.first + 1]:
-            if last < 0 or prefix + 1 == 1 << last:  # a root begins
-                prefix, last = 0, depth
-            else:
-                prefix = (prefix + 1) << depth >> last
-                last = depth
-        return prefix % 2 == 0
+    @cached_property
+    def _prefixes(self) -> list[int]:
+        """Which of the parts of its root each unit is."""
+        found: list[int] = []
+        prefix, last = 0, -1  # of the unit before
+        for depth in self._all_depths:
+            begins = last < 0 or prefix + 1 == 1 << last
+            prefix, last = (0 if begins else (prefix + 1) << depth >> last), depth
+            found.append(prefix)
+        return found
