@@ -141,7 +141,7 @@ def test_a_split_writes_nothing_anew(fixture):
 def test_a_key_is_set_apart(fixture):
     fixture.run(2)
     of = fixture.record.stats.units.rows.argmax()
-    fixture.ask(Split(of, "to see", apart=True))
+    fixture.ask(Split(of, "to see"))
     fixture.run(3)
     routing, rows = fixture.record.routing, fixture.record.stats.units.rows
     assert routing.units > 4
@@ -156,10 +156,10 @@ def test_a_key_is_set_apart(fixture):
 
 def test_what_was_split_is_merged_again(fixture):
     fixture.run(1)
-    fixture.ask(Split(1, "to see"))
+    fixture.ask(Split(0, "to see"))
     fixture.run(3)
     assert fixture.record.routing.units == 3
-    fixture.ask(Merge(2, "to see"))
+    fixture.ask(Merge(1, "to see"))
     fixture.run(2)
     assert fixture.record.routing.directories[0].depths == ()
     fixture.check()

@@ -25,4 +25,4 @@ def next_redivision(rng: np.random.Generator, record: EpochRecord) -> Action:
         return Move(one, routing.holders[other], "to its buddy")
     if rng.random() < 0.15:
         return Freeze(unit, "to see")
-    return Split(unit, "to see", apart=bool(rng.random() < 0.3))
+    return Split(unit, "to see", bits=int(rng.integers(1, 4)))

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.model.directory import MOST_UNITS
 from sluice.model.errors import FlowError
 from sluice.model.option import DIRECTORY, DURATION, SIZE, WHOLE_NUMBER, Kind, Option, one_of
 
 QUERY = "query"
 """The scope of options that hold for a query as a whole; the others are of one sink, by its name."""
-MOST_PARTITIONS = 65_536
 _ANYTHING_BUT_FALSE = Kind("`true` or `false`", lambda name, value: str(value).lower() != "false")
 
 CHECKPOINT_LOCATION = Option(
@@ -120,8 +120,8 @@ class QueryOptions:
         )
         if options.partitions < (options.sites or 1):
             raise FlowError(f"partitions ({options.partitions}) must be at least sites ({options.sites})")
-        if options.partitions > MOST_PARTITIONS:
-            raise FlowError(f"partitions ({options.partitions}) must be at most {MOST_PARTITIONS}")
+        if options.partitions > MOST_UNITS:
+            raise FlowError(f"partitions ({options.partitions}) must be at most {MOST_UNITS}")
         return options
 
 

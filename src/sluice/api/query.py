@@ -124,11 +124,11 @@ class Query:
         """Have a site hold a shared unit no longer: what it stored goes to the others."""
         self._ask(f"release unit {unit} from site {site}", Release(unit, site, "asked for with release()"))
 
-    def split(self, unit: int, apart: bool = False) -> None:
-        """Have two units in place of one, by one more bit of the hash of their keys; those behind it get other numbers.
-        With `apart`, so many that its most frequent key is alone in one. No row is written anew. If all rows of the
-        unit have one key it stays as it is, and `decisions()` says so."""
-        self._ask(f"split unit {unit}", Split(unit, "asked for with split()", bool(apart)))
+    def split(self, unit: int, bits: int = 1) -> None:
+        """Have two units in place of one, by one more bit of the hash of their keys, or four, eight, ... by more of
+        them; those behind it get other numbers. If one key has most of the unit's rows, it is split so often that this
+        key is alone; if one has all of them it stays as it is, and `decisions()` says so. No row is written anew."""
+        self._ask(f"split unit {unit}", Split(unit, "asked for with split()", bits))
 
     def merge(self, unit: int) -> None:
         """Have a unit and its buddy, from which it was split, be one again. Both have to be at the same site."""

@@ -33,7 +33,7 @@ from sluice.model.actions import (
     Split,
 )
 from sluice.model.decision import Decision
-from sluice.model.directory import Halving
+from sluice.model.directory import HashRange
 from sluice.model.ids import Site, Unit
 from sluice.model.redivision import renumber_action
 from sluice.model.routing import Routing
@@ -218,14 +218,14 @@ class ControlLoop:
                     self.carrier.share_otherwise(self, action, now)
         return Decision(self.epoch, who, action.verb, unit, site, action.reason, refused)
 
-    def redivide(self, now: float, paths: Mapping[Unit, Sequence[Halving]] | None = None) -> None:
-        """The units that are to be split or merged are so from now on. Those with a path are halved as it says, others
-        once. The last ones come first, as those behind them get other numbers."""
+    def redivide(self, now: float, further: Mapping[Unit, Sequence[HashRange]] | None = None) -> None:
+        """The units that are to be split or merged are so from now on, and parts of those that are split `further`. The
+        last ones come first, as those behind them get other numbers."""
         for unit in sorted(self.redivisions, reverse=True):
             if isinstance(self.redivisions[unit], Merge):
                 self.routing = self.routing.merge(unit, self.epoch)
             else:
-                self.routing = self.routing.split(unit, self.epoch, (paths or {}).get(unit, ()))
+                self.routing = self.routing.split(unit, self.epoch, (further or {}).get(unit, ()))
         self.redivisions = {}
         self.collector.begin(self.routing, now, self.rounds.collect)
 

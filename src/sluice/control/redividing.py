@@ -13,9 +13,9 @@ from enum import Enum
 
 from sluice.control.loop import ControlLoop
 from sluice.model.actions import DirectoryAction, Merge, Split
-from sluice.model.directory import Halving
+from sluice.model.directory import HashRange, halves
 from sluice.model.epoch import EpochRecord
-from sluice.model.ids import Unit
+from sluice.model.ids import Fragment, Unit
 from sluice.model.redivision import (
     CutPlan,
     Renumbering,
@@ -49,14 +49,19 @@ class Redividing:
         """Units that sites cut in the next epoch."""
         self.single: set[Unit] = set()
         self._stage = Stage.WAITING
-        self._paths: dict[Unit, Sequence[Halving]] = {}
+        self._asked_after = -1
+        """The newest epoch when the sites were asked."""
+        self._divided: dict[Unit, list[HashRange]] = {}
+        """What is to be halved for each unit that is to be split, one after the other."""
+        self._frequent: dict[Unit, int] = {}
+        """Of units with one hash that most of their rows have: this one."""
 
     def begin(self, loop: ControlLoop) -> None:
         """Begin with what is wanted, unless moves are in flight."""
-        self._stage, self.weigh, self.cut, self._paths = Stage.WAITING, (), (), {}
+        self._stage, self.weigh, self.cut, self._divided, self._frequent = Stage.WAITING, (), (), {}, {}
         if loop.redivisions and not loop.moves:
             self.weigh = tuple(sorted(unit for unit, action in loop.redivisions.items() if isinstance(action, Split)))
-            self._stage = Stage.WEIGHING
+            self._stage, self._asked_after = Stage.WEIGHING, loop.epoch - 1
 
     def advance(
         self, loop: ControlLoop, record: EpochRecord, found: UnitFindings, refuse: Refuse, now: float
@@ -65,6 +70,9 @@ class Redividing:
         if self._stage is Stage.WAITING or loop.moves or not loop.redivisions:
             self.begin(loop)
             return record
+        if record.number <= self._asked_after:  # the epoch that was to find it out came to nothing
+            return record
+        self._asked_after = record.number
         if self._stage is Stage.WEIGHING:
             self._plan_cuts(loop, found.weights, refuse)
             if self.cut:
@@ -85,15 +93,14 @@ class Redividing:
                 self.single.add(unit)
                 refuse(action, f"all rows of unit {unit} have one key")
                 continue
-            directory = loop.routing.directories[loop.routing.fragment_of(unit)]
-            if weight is None:  # it has no rows: one bit more is as good as any
-                path = directory.halvings(unit, directory.hashes_of(unit)[0])[:1]
+            whole = loop.routing.directories[loop.routing.fragment_of(unit)].hashes_of(unit)
+            if weight is not None and 2 * weight.frequent_rows > weight.rows:
+                self._frequent[unit] = weight.frequent
+                self._divided[unit] = _halved_around(whole, weight.frequent)
             else:
-                path = directory.halvings(unit, weight.frequent)
-                parting = next(at for at, half in enumerate(path) if weight.least < half.middle <= weight.greatest)
-                path = path if action.apart else path[: parting + 1]
-            self._paths[unit] = path
-            plans.append(CutPlan(unit, tuple(sorted({half.middle for half in path} | set(path[-1].towards)))))
+                self._divided[unit] = _halved_into(whole, weight, action.bits)
+            edges = {edge for part in self._divided[unit] for half in halves(part) for edge in half}
+            plans.append(CutPlan(unit, tuple(sorted(edges - set(whole)))))
         self.cut = tuple(plans)
 
     def _change(
@@ -107,17 +114,16 @@ class Redividing:
                 refuse(action, why)
         if not loop.redivisions:
             return record
-        alone = []
-        for unit, path in self._paths.items():
-            action = loop.redivisions[unit]
-            if isinstance(action, Split) and action.apart:
-                self._paths[unit] = path = _until_alone(path, total_rows(record.manifests, unit), found.below(unit))
-                alone.append((record.routing.fragment_of(unit), path[-1]))
-        loop.redivide(now, self._paths)
+        alone: list[tuple[Fragment, HashRange]] = []
+        for unit, key in self._frequent.items():
+            rows, below = total_rows(record.manifests, unit), found.below(unit)
+            self._divided[unit] = parts = _until_alone(self._divided[unit], key, rows, below)
+            alone.append((record.routing.fragment_of(unit), _half_with(key, parts[-1])))
+        loop.redivide(now, {unit: parts[1:] for unit, parts in self._divided.items()})
         renumbering = Renumbering.between(record.routing, loop.routing)
-        self.single = {new for unit in self.single for new in renumbering.of([unit])}
-        for fragment, half in alone:
-            piece = loop.routing.directories[fragment].unit_with(*half.towards)
+        self.single = set(renumbering.of(self.single))
+        for fragment, hashes in alone:
+            piece = loop.routing.directories[fragment].unit_with(*hashes)
             self.single |= {piece} if piece is not None else set()
         return redivided(record, loop.routing, found.cuts)
 
@@ -131,16 +137,47 @@ def _why_not_merged(unit: Unit, record: EpochRecord) -> str | None:
     return why or why_unmergeable(record.manifests, unit, buddy)
 
 
-def _until_alone(path: Sequence[Halving], rows: int, below: dict[int, int]) -> Sequence[Halving]:
-    """As much of a path to a hash as it takes until nothing else is left on it; `below` is how many of the rows have
-    hashes below each edge."""
+def _half_with(key: int, hashes: HashRange) -> HashRange:
+    lower, upper = halves(hashes)
+    return upper if key >= upper[0] else lower
+
+
+def _halved_around(hashes: HashRange, key: int) -> list[HashRange]:
+    """What is to be halved, one after the other, until a hash is alone.
+
+    >>> _halved_around((0, 8), 5)
+    [(0, 8), (4, 8), (4, 6)]
+    """
+    found = []
+    while hashes[1] - hashes[0] > 1:
+        found.append(hashes)
+        hashes = _half_with(key, hashes)
+    return found
+
+
+def _halved_into(hashes: HashRange, weight: UnitWeight | None, bits: int) -> list[HashRange]:
+    """What is to be halved, one after the other, until rows are parted, and from there on by so many bits.
+
+    >>> _halved_into((0, 16), UnitWeight(3, 7, 9, 14, 9, 1), bits=2)
+    [(0, 16), (8, 16), (8, 12), (12, 16)]
+    """
+    found = []
+    while weight is not None and len(sides := {_half_with(key, hashes) for key in (weight.least, weight.greatest)}) < 2:
+        found.append(hashes)
+        hashes = sides.pop()
+    parts = [hashes]
+    for _ in range(bits):
+        parts = [part for part in parts if part[1] - part[0] > 1]
+        found += parts
+        parts = [half for part in parts for half in halves(part)]
+    return found
+
+
+def _until_alone(parts: Sequence[HashRange], key: int, rows: int, below: dict[int, int]) -> list[HashRange]:
+    """Of what is to be halved until a hash is alone, as much as it takes until no other row is left beside it; `below`
+    is how many of the rows have hashes below each edge."""
     if not rows:
-        return path[:1]
-    counted = {path[0].low: 0, path[0].high: rows, **below}
-
-    def rows_towards(half: Halving) -> int:
-        first, end = half.towards
-        return counted[end] - counted[first]
-
-    own = rows_towards(path[-1])
-    return path[: 1 + next(at for at, half in enumerate(path) if rows_towards(half) == own)]
+        return list(parts[:1])
+    counted = {parts[0][0]: 0, parts[0][1]: rows, **below}
+    left = [counted[high] - counted[low] for low, high in (_half_with(key, part) for part in parts)]
+    return list(parts[: 1 + left.index(left[-1])])

@@ -129,20 +129,21 @@ class LayOut:
 
 @dataclass(frozen=True, init=False)
 class Split(_AtHolder):
-    """Have two units in place of one, by one more bit of the hash, or by as many as it takes to part its rows; those
-    behind it count more. With `apart`, so often that its most frequent key is a unit of its own. No row is rewritten.
+    """Have two units in place of one, by one more bit of the hash; with more `bits`, four, eight, ... Those behind it
+    get other numbers. If one key has most of its rows, it is split so often that this key is alone. No row is
+    rewritten.
 
     >>> Split(3, "to see")
-    Split(unit=3, reason='to see', apart=False)
+    Split(unit=3, reason='to see', bits=1)
     """
 
     verb: ClassVar[str] = "split"
 
-    apart: bool
+    bits: int
 
-    def __init__(self, unit: int, reason: str, apart: bool = False) -> None:
+    def __init__(self, unit: int, reason: str, bits: int = 1) -> None:
         super().__init__(unit, reason)
-        object.__setattr__(self, "apart", apart)
+        object.__setattr__(self, "bits", max(1, whole("number of bits", bits)))
 
 
 class Merge(_AtHolder):

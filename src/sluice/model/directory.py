@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,18 +20,18 @@ HashRange = tuple[int, int]
 _FIRST = Unit(0)
 
 
-class Halving(NamedTuple):
-    """A range of hashes that is to be two, and the half of it that some hash is in."""
+MOST_UNITS = 65_536
+"""How many units a fragment has at most."""
 
-    low: int
-    middle: int
-    high: int
-    upper: bool
 
-    @property
-    def towards(self) -> HashRange:
-        """The half with that hash."""
-        return (self.middle, self.high) if self.upper else (self.low, self.middle)
+def halves(hashes: HashRange) -> tuple[HashRange, HashRange]:
+    """A range of hashes as two.
+
+    >>> halves((8, 16))
+    ((8, 12), (12, 16))
+    """
+    middle = (hashes[0] + hashes[1]) // 2
+    return (hashes[0], middle), (middle, hashes[1])
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,8 @@ class Directory:
                     starts.append(low)
                     at += 1
                 else:
-                    middle = (low + high) // 2
-                    stack += [(middle, high, depth + 1), (low, middle, depth + 1)]
+                    lower, upper = halves((low, high))
+                    stack += [(*upper, depth + 1), (*lower, depth + 1)]
         return np.array([*starts, HASH_SPACE])
 
     def unit_of(self, hashes: np.ndarray) -> np.ndarray:
@@ -122,19 +121,6 @@ class Directory:
         """
         first, last = np.searchsorted(self._least_hashes, [low, high - 1], side="right").tolist()
         return Unit(self.first + first - 1), Unit(self.first + last)
-
-    def halvings(self, unit: Unit, key: int) -> list[Halving]:
-        """How a unit is to be halved again and again until a hash of it is alone.
-
-        >>> [half.towards for half in Directory(1 << 29).halvings(0, 5)]
-        [(4, 8), (4, 6), (5, 6)]
-        """
-        (low, high), found = self.hashes_of(unit), []
-        while high - low > 1:
-            middle = (low + high) // 2
-            found.append(Halving(low, middle, high, upper=key >= middle))
-            low, high = found[-1].towards
-        return found
 
     def split(self, unit: Unit) -> Directory:
         """With two units, by one more bit of the hash, in place of one; those behind it count one more."""

@@ -40,8 +40,14 @@ class UnitWeight(NamedTuple):
         if not own:
             return None
         most = max(own, key=lambda weight: weight.frequent_rows)
-        rows = sum(weight.rows for weight in own)
-        return most._replace(rows=rows, least=min(w.least for w in own), greatest=max(w.greatest for w in own))
+        return cls(
+            unit,
+            rows=sum(weight.rows for weight in own),
+            least=min(weight.least for weight in own),
+            greatest=max(weight.greatest for weight in own),
+            frequent=most.frequent,
+            frequent_rows=sum(weight.frequent_rows for weight in own if weight.frequent == most.frequent),
+        )
 
 
 class CutPlan(NamedTuple):
@@ -235,7 +241,10 @@ def _sizes(manifests: Iterable[Manifest], units: int) -> np.ndarray:
 
 
 def _queues(queues: Queues, renumbering: Renumbering) -> Queues:
-    return replace(queues, memory=tuple(renumbering.of(queues.memory)), disk=tuple(renumbering.of(queues.disk)))
+    """One that was in memory and one that was on disk, merged, are on disk."""
+    disk = renumbering.of(queues.disk)
+    memory = [unit for unit in renumbering.of(queues.memory) if unit not in disk]
+    return replace(queues, memory=tuple(memory), disk=tuple(disk))
 
 
 def _stats(stats: EpochStats, renumbering: Renumbering, sizes: np.ndarray) -> EpochStats:
