@@ -60,8 +60,8 @@ class Sums:
 class EpochCollection:
     """Adds up epochs, round by round. The epoch after which it is begun for the first time is no part of it."""
 
-    def __init__(self, memory: SiteMemory, abilities: Abilities) -> None:
-        self.memory, self.abilities = memory, abilities
+    def __init__(self, memory: SiteMemory, abilities: Abilities, unit_size: int) -> None:
+        self.memory, self.abilities, self.unit_size = memory, abilities, unit_size
         self.single: Collection[Unit] = ()
         """Units with one key, as far as is known."""
         self._sums: Sums | None = None
@@ -105,6 +105,7 @@ class EpochCollection:
             site_memory=self.memory.limits(sites),
             abilities=self.abilities,
             single=self.single,
+            unit_size=self.unit_size,
         )
 
 

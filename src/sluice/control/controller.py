@@ -28,6 +28,8 @@ from sluice.policies import Policy
 
 MINIMUM = 5.0
 """Seconds over which statistics are collected at least, unless said otherwise."""
+UNIT_SIZE = 64 << 20
+"""Bytes that a unit is to have at least, and twice that at most, unless said otherwise."""
 SITES = "sites"
 """Who decides where executors came or went."""
 
@@ -61,10 +63,11 @@ class Controller:
         minimum: float = MINIMUM,
         advise: bool = False,
         abilities: Abilities | None = None,
+        unit_size: int = UNIT_SIZE,
     ) -> None:
         abilities = abilities or Abilities()
         self.memory = SiteMemory(site_memory)
-        self.collection, self.carrier = EpochCollection(self.memory, abilities), EpochCarrier()
+        self.collection, self.carrier = EpochCollection(self.memory, abilities, unit_size), EpochCarrier()
         self._rate = CopyRate()
         self.loop = ControlLoop(policy, self.collection, self.carrier, Routing(0, ()), minimum, advise, abilities)
 

@@ -98,7 +98,7 @@ class Redividing:
                 self._frequent[unit] = weight.frequent
                 self._divided[unit] = _halved_around(whole, weight.frequent)
             else:
-                self._divided[unit] = _halved_into(whole, weight, action.bits)
+                self._divided[unit] = halved_into(whole, weight, action.bits)
             edges = {edge for part in self._divided[unit] for half in halves(part) for edge in half}
             plans.append(CutPlan(unit, tuple(sorted(edges - set(whole)))))
         self.cut = tuple(plans)
@@ -155,10 +155,10 @@ def _halved_around(hashes: HashRange, key: int) -> list[HashRange]:
     return found
 
 
-def _halved_into(hashes: HashRange, weight: UnitWeight | None, bits: int) -> list[HashRange]:
+def halved_into(hashes: HashRange, weight: UnitWeight | None, bits: int) -> list[HashRange]:
     """What is to be halved, one after the other, until rows are parted, and from there on by so many bits.
 
-    >>> _halved_into((0, 16), UnitWeight(3, 7, 9, 14, 9, 1), bits=2)
+    >>> halved_into((0, 16), UnitWeight(3, 7, 9, 14, 9, 1), bits=2)
     [(0, 16), (8, 16), (8, 12), (12, 16)]
     """
     found = []

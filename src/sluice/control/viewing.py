@@ -26,7 +26,8 @@ def view_cluster(
     site_busy: np.ndarray,
     site_memory: Sequence[int],
     abilities: Abilities,
-    single: Collection[Unit] = (),
+    single: Collection[Unit],
+    unit_size: int,
 ) -> ClusterView:
     """Sums are over the `seconds` that the busiest sites worked: for what is missing to them a site was idle. Where
     units are, what lies on disk, is frozen and waits is as the newest epoch left it."""
@@ -53,6 +54,7 @@ def view_cluster(
         unit_buddy=np.array([buddy for directory in newest.routing.directories for buddy in directory.buddies()]),
         unit_single=np.isin(np.arange(newest.routing.units), list(single)),
         unit_divisible=_units_of(newest, abilities.divisible),
+        unit_size=unit_size,
     )
 
 
