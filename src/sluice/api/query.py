@@ -163,6 +163,9 @@ class Query:
             for fragment, directory in enumerate(record.routing.directories):
                 first, end = directory.range
                 print(f"  {first} to {end - 1}: {plan.describe_fragment(Fragment(fragment))}")
+        for directory in record.routing.directories:
+            if directory.depths:
+                print(f"  {directory.describe()}")
         for sharing in record.routing.shared:
             print(f"  {sharing.describe()}")
         print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {settings.checkpoint}")

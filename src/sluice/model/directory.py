@@ -104,6 +104,17 @@ class Directory:
             places = np.searchsorted(self._least_hashes, hashes, side="right") - 1
         return places + self.first if self.first else places
 
+    def describe(self) -> str:
+        """How many units there are, and of how many roots if some were split.
+
+        >>> Directory(4).describe(), Directory(4).split(2).split(2).describe()
+        ('4 units', '6 units: of 4 that there were, 1 split up to 2 times')
+        """
+        if not self.depths:
+            return f"{self.roots} units"
+        split = self.roots - self.depths.count(0)
+        return f"{self.units} units: of {self.roots} that there were, {split} split up to {max(self.depths)} times"
+
     def unit_with(self, low: int, high: int) -> Unit | None:
         """The unit of exactly these hashes, None if there is none.
 
