@@ -11,24 +11,24 @@ from dataclasses import dataclass
 from sluice.control.collection import EpochCollection
 from sluice.control.copying import CopyRate
 from sluice.control.epoch_carrier import EpochCarrier, leaving_units
-from sluice.control.loop import ControlLoop
+from sluice.control.loop import SITES, ControlLoop
 from sluice.control.movement import Phase
 from sluice.control.moves import MoveInFlight
 from sluice.control.rounds import Rounds
+from sluice.control.scaling import PATIENCE
 from sluice.control.site_memory import SiteMemory
 from sluice.model.abilities import Abilities
-from sluice.model.actions import Action
+from sluice.model.actions import Action, Scale
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Unit
 from sluice.model.routing import Routing
 from sluice.model.state import SegmentRef
+from sluice.model.stats import Turnout
 from sluice.policies import Policy
 
 MINIMUM = 5.0
 """Seconds over which statistics are collected at least, unless said otherwise."""
-SITES = "sites"
-"""Who decides where executors came or went."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,11 @@ class Controller:
         minimum: float = MINIMUM,
         advise: bool = False,
         abilities: Abilities | None = None,
+        backlog: float = float("inf"),
     ) -> None:
         abilities = abilities or Abilities()
         self.memory = SiteMemory(site_memory)
-        self.collection, self.carrier = EpochCollection(self.memory, abilities), EpochCarrier()
+        self.collection, self.carrier = EpochCollection(self.memory, abilities, backlog), EpochCarrier()
         self._rate = CopyRate()
         self.loop = ControlLoop(policy, self.collection, self.carrier, Routing(0, ()), minimum, advise, abilities)
 
@@ -87,7 +88,9 @@ class Controller:
         arriving = self.carrier.advance(self.loop, record, allowance, now)
         self.collection.add(record, now)
         decisions = [self._about_sites("place", site_changes)] if site_changes else []
+        decisions += self._stop_waiting(now)
         decisions += self.loop.take_turn(now)
+        decisions += self.loop.drain(now)
         freeze, self.carrier.freeze = tuple(self.carrier.freeze), []
         return NextEpoch(
             self.loop.routing,
@@ -99,15 +102,33 @@ class Controller:
             tuple(decisions),
         )
 
+    def sites_next(self, record: EpochRecord) -> int | None:
+        """How many sites there are to be in the epoch after this one, if their number is on its way to another."""
+        scaling = self.loop.scaling
+        return scaling.sites_next(record.routing) if scaling else None
+
+    @property
+    def turnout(self) -> Turnout | None:
+        """How many sites there are to be, and may be; None where that is no matter of choice."""
+        able, scaling = self.loop.abilities, self.loop.scaling
+        return (
+            Turnout(scaling.wanted if scaling else None, able.least_sites, able.most_sites) if able.scalable else None
+        )
+
     def resized(self, record: EpochRecord, sites: int, why: str, now: float) -> NextEpoch:
         """What to do in the epoch from which on there is another number of sites.
 
-        As few units move as can be, all at once. Statistics begin anew. A move in flight is abandoned if one of its
-        sites is gone or its unit is needed elsewhere; the others go on in the epoch after.
+        If that was asked for, no unit moves: those that left held nothing, those that join hold nothing yet. Else as
+        few units move as can be, all at once. Statistics begin anew. A move in flight is abandoned if one of its sites
+        is gone or its unit is needed elsewhere; the others go on in the epoch after.
         """
         self._go_on_from(record)
         before = record.routing
-        routing = before.resized(sites, before.version + 1, record.number + 1)
+        joining = self.loop.scaling and before.sites < sites <= self.loop.scaling.wanted
+        if joining:
+            routing = before.joined(sites, record.number + 1)
+        else:
+            routing = before.resized(sites, before.version + 1, record.number + 1)
         reason = f"{why}; sites: {before.sites}, now {sites}; {routing.moves_since(before)} units moved"
         decisions = [self._about_sites("resize", reason)]
         stopped = [
@@ -128,6 +149,17 @@ class Controller:
         if self.moves:
             self.carrier.pass_epoch(record.stats)
         self.loop.go_on(record.number + 1, record.routing, record.why_unready)
+        if self.loop.scaling and self.loop.scaling.is_over(record.routing):
+            self.loop.scaling = None
+
+    def _stop_waiting(self, now: float) -> list[Decision]:
+        """Go on with the sites that are there, if those that were to join have not come for too long."""
+        scaling = self.loop.scaling
+        if scaling is None or scaling.leaving or now - scaling.since < PATIENCE:
+            return []
+        self.loop.scaling = None
+        there = f"sites: {self.loop.routing.sites}; nobody else came within {PATIENCE:.0f} s"
+        return [self._about_sites(Scale.verb, scaling.action.reason, refused=there)]
 
     def _about_sites(
         self, action: str, reason: str, move: MoveInFlight | None = None, refused: str | None = None

@@ -16,6 +16,7 @@ from sluice.control.movement import Instruction
 from sluice.control.moves import MoveInFlight
 from sluice.control.resharing import reshared
 from sluice.control.rounds import Rounds
+from sluice.control.scaling import Scaling
 from sluice.control.vetting import WhyUnready, vet
 from sluice.model.abilities import Abilities
 from sluice.model.actions import (
@@ -40,6 +41,8 @@ from sluice.policies import Policy
 
 USER = "you"
 """Who asks for what is asked for by hand."""
+SITES = "sites"
+"""Who decides where executors came or went, and what follows from another number of sites."""
 _log = logging.getLogger(__name__)
 
 
@@ -113,6 +116,8 @@ class ControlLoop:
         """When the last move phase ended."""
         self.redivisions: dict[Unit, DirectoryAction] = {}
         """Units that are to be split or merged; until they are, nothing else is decided."""
+        self.scaling: Scaling | None = None
+        """While there is to be another number of sites, and is not yet."""
         self._requests: list[Action] = []
         self._lock = threading.Lock()
 
@@ -137,15 +142,31 @@ class ControlLoop:
             if self.routing.shared != shared:  # what was counted until now is of other holders
                 self.collector.begin(self.routing, now, self.rounds.collect)
             return decisions
-        if self.moves or not self.collector.is_complete(now, self.rounds.collect):
+        if self.moves or self.leaving or not self.collector.is_complete(now, self.rounds.collect):
             return ()
         actions = tuple(self.policy.decide(self.collector.view()))
         if not actions:
             self.rounds = self.rounds.after(None)
         decisions = self._decide(self.policy.name, actions, now)
-        if not self.moves and not self.redivisions:
+        if not self.moves and not self.redivisions and not self.leaving:
             self.collector.begin(self.routing, now, self.rounds.collect)
         return decisions
+
+    @property
+    def leaving(self) -> range:
+        """The sites that are to leave."""
+        return self.scaling.leaving if self.scaling else range(0)
+
+    def scale(self, action: Scale, now: float) -> None:
+        """Begin to have another number of sites."""
+        self.scaling = Scaling(action, self.routing.sites, now)
+
+    def drain(self, now: float) -> tuple[Decision, ...]:
+        """Have the sites that are to leave hand over more of what they hold."""
+        if not self.scaling or not self.leaving or self.redivisions:
+            return ()
+        actions = self.scaling.actions(self.collector.view(), self.routing, self.moves)
+        return self._decide(SITES, actions, now)
 
     def follow(self, move: MoveInFlight, instructions: Sequence[Instruction], now: float) -> None:
         """Have what a move's machine answered carried out, in its order."""
@@ -193,8 +214,10 @@ class ControlLoop:
         return decisions
 
     def _vet_and_begin(self, who: str, action: Action, now: float) -> Decision:
-        refused = vet(action, self.routing, self.moves, self.abilities, self._why_unready, self.redivisions)
-        if self.advise and who != USER:
+        refused = vet(
+            action, self.routing, self.moves, self.abilities, self._why_unready, self.redivisions, self.scaling
+        )
+        if self.advise and who == self.policy.name:
             refused = "the policy only advises"
         unit = None if isinstance(action, Scale) else action.unit
         site = action.site if isinstance(action, Move | Share | Release | PassToken) else self._holder(unit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -12,9 +13,11 @@ from sluice.model.ids import Fragment, InputNumber
 class Abilities:
     """Units of the `freezable` fragments can be frozen; those of the `shareable` ones, each a join of these inputs,
     can have several holders. `divisible`: units can be split and merged; `scalable`: how many sites take part can be
-    chosen."""
+    chosen, from `least_sites` to `most_sites`."""
 
     freezable: frozenset[Fragment] = frozenset()
     shareable: Mapping[Fragment, tuple[InputNumber, ...]] = field(default_factory=dict)
     divisible: bool = False
     scalable: bool = False
+    least_sites: int = 1
+    most_sites: int = sys.maxsize
