@@ -124,8 +124,9 @@ class Controller:
         """
         self._go_on_from(record)
         before = record.routing
-        joining = self.loop.scaling and before.sites < sites <= self.loop.scaling.wanted
-        if joining:
+        scaling = self.loop.scaling
+        why = scaling.action.reason if scaling else why
+        if scaling and before.sites < sites <= scaling.wanted:
             routing = before.joined(sites, record.number + 1)
         else:
             routing = before.resized(sites, before.version + 1, record.number + 1)
