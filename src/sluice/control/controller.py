@@ -124,9 +124,11 @@ class Controller:
         """
         self._go_on_from(record)
         before = record.routing
-        scaling = self.loop.scaling
-        why = scaling.action.reason if scaling else why
-        if scaling and before.sites < sites <= scaling.wanted:
+        if self.loop.scaling and not self.loop.scaling.leads_to(sites, before):
+            self.loop.scaling = None  # it was about other sites
+        if self.loop.scaling:
+            why = self.loop.scaling.action.reason
+        if self.loop.scaling and sites > before.sites:
             routing = before.joined(sites, record.number + 1)
         else:
             routing = before.resized(sites, before.version + 1, record.number + 1)

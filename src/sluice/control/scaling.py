@@ -61,6 +61,12 @@ class Scaling:
             return routing.sites
         return self.wanted
 
+    def leads_to(self, sites: int, routing: Routing) -> bool:
+        """Whether it is because of this that there are so many sites after an epoch with this routing: some may join
+        before others."""
+        joining = not self.leaving and routing.sites < sites < self.wanted
+        return joining or sites == self.wanted == self.sites_next(routing)
+
     def actions(self, view: ClusterView, routing: Routing, moving: Collection[Unit]) -> list[Action]:
         """What is to be done next so that the leaving sites hold nothing, beside the units that are on their way."""
         if not self.leaving:

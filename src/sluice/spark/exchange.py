@@ -23,7 +23,7 @@ from sluice.model.errors import SluiceError
 from sluice.model.ids import Level, SiteKey
 from sluice.model.reports import SiteReport
 from sluice.spark.anchors import let_go, place
-from sluice.spark.executors import do_at
+from sluice.spark.executors import WarmUp, do_at
 from sluice.spark.pool import pool_of
 from sluice.state.workspace import Workspace
 
@@ -56,6 +56,8 @@ class Sites:
         self.size = SiteCount(count, most) if most else None
         self.scales, self.arrange = scales, pack if scales else spread
         self.executors = self.counted_with = self.pool.look()
+        self.warm_up = WarmUp(self.session.sparkContext, self.executors) if scales else None
+        self.pool.use(self.name, [e.id for e in self.executors])
         self.anchors = place(self.session, count, self.executors, self.arrange)
         self.pool.use(self.name, self.anchors.homes)
         self._ran_on = self.anchors.processes
@@ -83,16 +85,16 @@ class Sites:
         if now != self._ran_on or self._epochs_since == LET_GO_EVERY:
             self._let_go(workspace, now)
             self._ran_on, self._epochs_since = now, 0
-        if self.scales and self.executors:
+        if self.scales and self.pool.look():
             self._adjust_executors(wanted)
         return why
 
     def _adjust_executors(self, wanted: int | None) -> None:
         """Ask for executors that are missing, or give back those without a site: everything on them is let go of."""
-        sites = max(self.count, wanted or 0)
-        missing = sites - sum(e.slots for e in self.executors)
-        if missing > 0:
-            self.pool.ask(self.name, -(-missing // max(e.slots for e in self.executors)), f"for {sites} sites")
+        sites, there = max(self.count, wanted or 0), self.pool.look()
+        missing = max(0, sites - sum(e.slots for e in there))
+        if missing or sites > self.count:
+            self.pool.ask(self.name, -(-missing // max(e.slots for e in there)), f"for {sites} sites")
         else:
             gone = self.pool.give_back(self.name)
             self.executors = tuple(e for e in self.executors if e not in gone)
@@ -109,6 +111,7 @@ class Sites:
 
     def _spread(self, wanted: int | None) -> str:
         executors, before = self.pool.look(), self.anchors
+        executors = self.warm_up.ready(executors) if self.warm_up else executors
         count = self._count(executors, wanted)
         if not executors or (executors == self.executors and count == self.count):
             return ""

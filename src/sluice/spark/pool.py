@@ -83,34 +83,35 @@ class ExecutorPool:
                 self._running.discard(query)
 
     def ask(self, query: str, more: int, why: str) -> None:
-        """Ask for so many executors beside those that are there, if they have not been asked for yet."""
+        """Ask for so many executors beside those that are there, if they have not been asked for yet. Until the query
+        gives some back, those that it waits for are left to it."""
         with self._lock:
             if not self.can_ask:
                 return
             self._awaited[query] = more
-            if self._request_those_awaited():
+            if self._request_those_awaited() and more:
                 log.info("executors are asked for, %d beside those that are there: %s", more, why)
 
     def give_back(self, query: str) -> tuple[Executor, ...]:
         """Have the cluster manager take back the executors that nobody uses; which those are. The query awaits none any
         more.
 
-        Where another query runs an epoch, or something else a task on an executor, that has to wait.
+        Where another query awaits some or runs an epoch, or something else a task on an executor, that has to wait.
         """
         with self._lock:
             self._awaited.pop(query, None)
             used = frozenset().union(*self._used.values())
-            free = [e for e in self.look() if e.id not in used]
-            if not self.can_ask or not used or self._running - {query}:
+            if not self.can_ask or not used or self._awaited or self._running - {query}:
                 return ()
+            free = [e for e in self.look() if e.id not in used]
+            busy = self._busy() if free else set()
+            free = [e for e in free if e.id not in busy]
             if free:
-                busy = self._busy()
-                free = [e for e in free if e.id not in busy]
-            if free or self._wanted is not None:
-                self._request_those_awaited()  # else Spark would have it that none is left to be had
-            if free:
+                self._request(len(self.look()))  # else Spark takes it that none is wanted any more
                 self._scaling.add(query)
                 self._kill(free)
+            else:
+                self._request_those_awaited()
             return tuple(free)
 
     def leave(self, query: str) -> None:
@@ -127,9 +128,10 @@ class ExecutorPool:
             self._wanted = None
 
     def _request_those_awaited(self) -> bool:
-        """Tell the cluster manager to have as many executors as there are and are awaited, if it does not know."""
-        wanted = len(self.look()) + max(self._awaited.values(), default=0)
-        if wanted == self._wanted:
+        """Tell the cluster manager to have as many executors as there are and are awaited, if that is news."""
+        awaited = max(self._awaited.values(), default=0)
+        wanted = len(self.look()) + awaited
+        if wanted == self._wanted or (self._wanted is None and not awaited):
             return False
         self._scaling.update(self._awaited)
         self._request(wanted)
