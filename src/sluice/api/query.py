@@ -174,9 +174,13 @@ class Query:
         print(f"Last epoch: {record.number if record.number >= 0 else 'none yet'}")
 
     def _ask(self, what: str, action: Action) -> None:
-        record, loop = self._running.epochs.record, self._running.settings.controller.loop
+        record, controller = self._running.epochs.record, self._running.settings.controller
         refused = self._over() or vet(
-            action, record.routing, abilities=loop.abilities, unready=record.why_unready, scaling=loop.scaling
+            action,
+            record.routing,
+            abilities=controller.loop.abilities,
+            unready=record.why_unready,
+            scaling=controller.scaling_after(record),
         )
         if refused is not None:
             raise FlowError(f"cannot {what}: {refused}")

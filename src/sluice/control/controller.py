@@ -15,7 +15,7 @@ from sluice.control.loop import SITES, ControlLoop
 from sluice.control.movement import Phase
 from sluice.control.moves import MoveInFlight
 from sluice.control.rounds import Rounds
-from sluice.control.scaling import PATIENCE
+from sluice.control.scaling import PATIENCE, Scaling
 from sluice.control.site_memory import SiteMemory
 from sluice.model.abilities import Abilities
 from sluice.model.actions import Action, Scale
@@ -104,8 +104,13 @@ class Controller:
 
     def sites_next(self, record: EpochRecord) -> int | None:
         """How many sites there are to be in the epoch after this one, if their number is on its way to another."""
-        scaling = self.loop.scaling
+        scaling = self.scaling_after(record)
         return scaling.sites_next(record.routing) if scaling else None
+
+    def scaling_after(self, record: EpochRecord) -> Scaling | None:
+        """The way to another number of sites, if that is not yet the one of this epoch."""
+        scaling = self.loop.scaling
+        return None if scaling is None or scaling.is_over(record.routing) else scaling
 
     @property
     def turnout(self) -> Turnout | None:
@@ -152,8 +157,7 @@ class Controller:
         if self.moves:
             self.carrier.pass_epoch(record.stats)
         self.loop.go_on(record.number + 1, record.routing, record.why_unready)
-        if self.loop.scaling and self.loop.scaling.is_over(record.routing):
-            self.loop.scaling = None
+        self.loop.scaling = self.scaling_after(record)
 
     def _stop_waiting(self, now: float) -> list[Decision]:
         """Go on with the sites that are there, if those that were to join have not come for too long."""
