@@ -45,7 +45,7 @@ class WindowScenario:
     reorganization: float = 20.0
     groups: int = 1
     comparison: float = FITTED_COMPARISON
-    message: float = 0.005
+    message: float = 0.001
     """Seconds that the master and a site need for a message of any size: chosen."""
     link_rate: float = 10e6
     """Bytes a second that the master sends, and with which state moves, objects made into bytes and back: chosen."""
