@@ -1,12 +1,13 @@
 """Moves, splits, merges and sites that come and go: how a simulated window join carries out what its master decides.
 
-Master and sites talk at the ends of distribution epochs, so all is decided there. A unit that moves is held back at the
-master for as long as its state is on its way; what waits in its site's buffer goes with it.
+Master and sites talk at the ends of distribution epochs, so all is decided there. A site sends or receives one unit at
+a time, and joins nothing meanwhile. A unit is held back at the master for as long as its state is on its way; what
+waits in its site's buffer goes with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +22,6 @@ from sluice.model.errors import ScenarioError
 from sluice.policies.draining import drain
 from sluice.sim.event_queue import Agenda
 from sluice.sim.move_log import MoveLog
-from sluice.sim.network import Network
 from sluice.sim.window_sites import WindowSites
 from sluice.sim.window_world import WindowWorld
 
@@ -30,14 +30,12 @@ DRAINING = "draining"
 
 
 class WindowCarrier:
-    """Units are held back and let go at once; their state takes the link's time."""
+    """Messages about units take no time beside the epochs; state takes the link's."""
 
     producers = (0,)
 
     def __init__(self, world: WindowWorld, sites: WindowSites, agenda: Agenda) -> None:
         self.world, self.sites, self.agenda, self.scenario = world, sites, agenda, world.scenario
-        rate = self.scenario.link_rate
-        self.network = Network(agenda, self.scenario.most, rate, rate * self.scenario.most)
         self.log = MoveLog()
         self.moved_bytes = 0
         self.redivisions = 0
@@ -46,6 +44,10 @@ class WindowCarrier:
         self._leaving: Scale | None = None
         """How many sites stay, while others give their units away."""
         self._redividing = False
+        self._waiting: list[MoveInFlight] = []
+        """Moves whose sites are busy with others."""
+        self._occupied: set[ids.Site] = set()
+        """Sites that send or receive a unit."""
 
     def clock(self) -> float:
         return self.agenda.now
@@ -73,23 +75,20 @@ class WindowCarrier:
 
     def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
         machine, world = move.machine, self.world
-
-        def then(report: Callable[[], list[Instruction]]) -> Callable[[], None]:
-            return lambda: loop.follow(move, report(), self.agenda.now)
-
         match instruction:
-            case Pause(unit):
+            case Pause():
                 self.log.begin(move, now)
-                world.paused[world.cells_of(unit)] = True
-                loop.follow(move, machine.acknowledged(self.producers[0]), now)
+                self._waiting.append(move)
+                self._begin_waiting(loop)
             case Extract():
                 loop.follow(move, machine.extracted(), now)
             case Transfer(unit, source, target):
                 size = int(world.stored[world.cells_of(unit)].sum()) * self.scenario.tuple_bytes
+                seconds = size / self.scenario.link_rate
                 self.moved_bytes += size
                 for site in (source, target):
-                    self.sites.occupy(site, size / self.scenario.link_rate)
-                self.network.transfer(source, target, size, then(machine.transferred))
+                    self.sites.occupy(site, seconds)
+                self.agenda.after(seconds, lambda: loop.follow(move, machine.transferred(), self.agenda.now))
             case Install(unit, site):
                 world.site[world.cells_of(unit)] = site
                 loop.follow(move, machine.installed(), now)
@@ -98,10 +97,21 @@ class WindowCarrier:
                 loop.route(unit, site, now)
             case LetGo():
                 self.log.end(move, now)
+                self._occupied -= {move.source, move.target}
                 self._leave_if_empty(loop, [other for other in loop.moves.values() if other is not move])
                 loop.finish(move, now)
+                self._begin_waiting(loop)
                 self._redivide_if_calm(loop, now)
                 self._drain(loop, now)
+
+    def _begin_waiting(self, loop: ControlLoop) -> None:
+        """The first moves between sites that are free."""
+        for move in list(self._waiting):
+            if not self._occupied & {move.source, move.target}:
+                self._waiting.remove(move)
+                self._occupied |= {move.source, move.target}
+                self.world.paused[self.world.cells_of(move.unit)] = True
+                loop.follow(move, move.machine.acknowledged(self.producers[0]), self.agenda.now)
 
     def _drain(self, loop: ControlLoop, now: float) -> None:
         """The units of sites that leave go elsewhere, also those that were on their way there, or could not move."""

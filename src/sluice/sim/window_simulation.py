@@ -109,10 +109,13 @@ class WindowSimulation:
         return self._outcome([now - then for now, then in zip(self._measures(), before, strict=True)])
 
     def step(self) -> None:
-        """What is due at the end of the slot before, then the master's messages, and what sites join."""
+        """What was due within the slot before, then the master's messages, and what sites join."""
         slot = self.slots_done
-        self.agenda.now = slot * self.scenario.slot
-        self.agenda.run_due()
+        start = slot * self.scenario.slot
+        while self.agenda.next_time() <= start:
+            self.agenda.now = self.agenda.next_time()
+            self.agenda.run_due()
+        self.agenda.now = start
         routing = self.loop.routing
         self._seen[slot] = routing.sites, routing.units, self.world.waiting_at_master(slot).mean()
         self.sites.run_slot(slot, routing.sites)
