@@ -138,7 +138,7 @@ class ControlLoop:
         requests = self._take_requests()
         if requests:
             shared = self.routing.shared
-            decisions = self._decide(USER, requests, now)
+            decisions = self.decide(USER, requests, now)
             if self.routing.shared != shared:  # what was counted until now is of other holders
                 self.collector.begin(self.routing, now, self.rounds.collect)
             return decisions
@@ -147,7 +147,7 @@ class ControlLoop:
         actions = tuple(self.policy.decide(self.collector.view()))
         if not actions:
             self.rounds = self.rounds.after(None)
-        decisions = self._decide(self.policy.name, actions, now)
+        decisions = self.decide(self.policy.name, actions, now)
         if not self.moves and not self.redivisions and not self.leaving:
             self.collector.begin(self.routing, now, self.rounds.collect)
         return decisions
@@ -166,7 +166,7 @@ class ControlLoop:
         if not self.scaling or not self.leaving or self.redivisions:
             return ()
         actions = self.scaling.actions(self.collector.view(), self.routing, self.moves)
-        return self._decide(SITES, actions, now)
+        return self.decide(SITES, actions, now)
 
     def follow(self, move: MoveInFlight, instructions: Sequence[Instruction], now: float) -> None:
         """Have what a move's machine answered carried out, in its order."""
@@ -207,7 +207,8 @@ class ControlLoop:
             requests, self._requests = self._requests, []
         return requests
 
-    def _decide(self, who: str, actions: Sequence[Action], now: float) -> tuple[Decision, ...]:
+    def decide(self, who: str, actions: Sequence[Action], now: float) -> tuple[Decision, ...]:
+        """Have what somebody asks for vetted, begun and logged: a policy, the user, or a carrier that needs it."""
         decisions = tuple(self.announce(self._vet_and_begin(who, action, now)) for action in actions)
         if self.redivisions:
             self.carrier.prepare_redivision(self, now)

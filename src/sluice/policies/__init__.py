@@ -9,6 +9,7 @@ from sluice.model.actions import Action
 from sluice.model.errors import FlowError
 from sluice.model.view import ClusterView
 from sluice.policies.active_disk import ActiveDisk
+from sluice.policies.elastic import Elastic
 from sluice.policies.hybrid import Hybrid
 from sluice.policies.lazy_disk import LazyDisk, NoRelocation
 from sluice.policies.load import LoadBalancing
@@ -39,6 +40,7 @@ class Policy(Protocol):
 
 _BY_NAME: dict[str, Any] = {
     "active-disk": ActiveDisk,
+    "elastic": Elastic,
     "hybrid": Hybrid,
     "lazy-disk": LazyDisk,
     "load": LoadBalancing,
