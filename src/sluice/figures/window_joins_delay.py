@@ -61,12 +61,10 @@ def _read_5(outcomes: WindowOutcomes) -> Reading:
         "first rate that is too much": dict(zip(map(str, _SLAVES), saturated, strict=True)),
     }
     title = "Average delay with fine tuning, by rate and number of slaves"
-    close = {
-        name: (_RATES[: p + 1], d[: p + 1]) for (name, (_, d)), p in zip(lines.items(), places.values(), strict=True)
-    }
+    calm = {f"{sites} slaves": (_RATES[:p], delays[sites][:p].tolist()) for sites, p in places.items() if p > 1}
     charts = {
         "": over_rates(title, _DELAY, lines),
-        "-saturation": over_rates(f"{title}, up to the first that is too much", _DELAY, close, marks),
+        "-calm": over_rates(f"{title}, as long as slaves have time to spare", _DELAY, calm, marks),
     }
     return Reading(values, charts, data)
 

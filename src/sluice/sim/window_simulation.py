@@ -49,8 +49,10 @@ class WindowOutcome:
 
     @property
     def site_idle(self) -> np.ndarray:
-        idle: np.ndarray = np.maximum(self.site_taking_part - self.site_working - self.site_communicating, 0.0)
-        return idle
+        """Seconds, but for what adding up many small numbers leaves."""
+        idle = self.site_taking_part - self.site_working - self.site_communicating
+        rounded: np.ndarray = np.maximum(idle, 0.0).round(6)
+        return rounded
 
     def mean(self, column: np.ndarray) -> float:
         """The mean of a column over the sites that took part."""
