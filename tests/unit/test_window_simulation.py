@@ -23,7 +23,7 @@ from sluice.sim.window_simulation import WindowSimulation, simulate_window_join
 SMALL = WindowScenario(
     seconds=120, measured_from=60, window=40, partitions=8, sites=2, rate=400, reorganization=4, comparison=5e-8
 )
-NEVER = Elastic(unit_size=1 << 50, even=False, hot=1e9)
+NEVER = Elastic(even=False, hot=1e9)
 """Splits and merges nothing."""
 
 
@@ -158,7 +158,7 @@ def test_the_master_keeps_what_the_paper_calculates(groups: int) -> None:
 
 def test_units_that_are_kept_small_are_scanned_faster() -> None:
     untuned = simulate_window_join(SMALL, NEVER)
-    tuned = simulate_window_join(SMALL, replace(NEVER, unit_size=50_000))
+    tuned = simulate_window_join(replace(SMALL, unit_size=50_000), NEVER)
     assert tuned.units[-1] > untuned.units[-1] == SMALL.partitions
     assert tuned.mean(tuned.site_working) < 0.7 * untuned.mean(untuned.site_working)
     assert tuned.mean(tuned.site_communicating) == pytest.approx(untuned.mean(untuned.site_communicating), rel=0.05)
@@ -170,7 +170,7 @@ def test_sites_follow_the_load_and_do_not_flap() -> None:
     scenario = replace(
         SMALL, seconds=360, rate=250, changes=((120.0, 1000.0), (240.0, 250.0)), sites=1, most_sites=8, comparison=2e-6
     )
-    sites = simulate_window_join(scenario, Elastic(unit_size=50_000)).sites
+    sites = simulate_window_join(replace(scenario, unit_size=50_000), Elastic()).sites
     slot = scenario.slot
     calm, grown, again = (set(sites[round(a / slot) : round(b / slot)]) for a, b in ((60, 120), (200, 240), (330, 360)))
     assert max(calm) <= 2 and min(grown) > max(calm) and max(again) < min(grown)
@@ -180,7 +180,8 @@ def test_sites_follow_the_load_and_do_not_flap() -> None:
 
 
 def test_the_same_seed_gives_the_same_outcome() -> None:
-    one, other = (simulate_window_join(SMALL, policy("elastic", unit_size=50_000)) for _ in range(2))
+    tuned = replace(SMALL, unit_size=50_000)
+    one, other = (simulate_window_join(tuned, policy("elastic")) for _ in range(2))
     assert one.delay == other.delay and np.array_equal(one.site_working, other.site_working)
 
 

@@ -57,8 +57,6 @@ class WindowReports:
         rows, results, busy, filled, messages = (n - b for n, b in zip(self._columns(), before, strict=True))
         seconds, sites = self.agenda.now - since, routing.sites
         size = world.by_unit(world.stored) * scenario.tuple_bytes
-        units = [Unit(unit) for unit in range(directory.units)]
-        buddies = [directory.buddy(unit) for unit in units]
         self._view = replace(
             ClusterView.at_rest(routing.holders, np.full(sites, _ENOUGH)),
             epoch=number,
@@ -68,8 +66,10 @@ class WindowReports:
             unit_results=_whole(world.by_unit(results)),
             unit_bytes=size,
             unit_memory=size,
-            unit_buddy=np.array([-1 if buddy is None else buddy for buddy in buddies]),
-            unit_single=np.array([directory.depth(unit) >= FINEST for unit in units]),
+            unit_buddy=np.array(directory.buddies()),
+            unit_single=np.array([directory.depth(Unit(unit)) >= FINEST for unit in range(directory.units)]),
+            unit_divisible=np.full(directory.units, True),
+            unit_size=scenario.unit_size,
             site_idle=np.maximum(seconds - busy[:sites], 0.0),
             site_occupancy=filled[:sites] / np.maximum(messages[:sites], 1),
             least_sites=scenario.least,
