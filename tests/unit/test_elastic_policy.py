@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.control.redividing import halved_into
 from sluice.model.actions import Merge, Move, Scale, Split
 from sluice.model.errors import FlowError
 from sluice.model.ids import Site
@@ -29,6 +30,7 @@ def view(unit_site: list[int], unit_work: list[float], sites: int, occupancy: li
         unit_rows=np.round(np.array(unit_work) * 1e4).astype(np.int64),
         site_idle=np.maximum(SECONDS - work, 0.0),
         site_occupancy=np.array(occupancy or [0.0] * sites),
+        unit_divisible=np.full(len(unit_site), True),
         least_sites=sites,
         most_sites=sites,
     )
@@ -169,12 +171,12 @@ def test_skewed_units_on_as_many_sites_become_even(seed: int) -> None:
         directory = routing.directories[0]
         unit_rows = np.bincount(directory.unit_of(hashes), weights=rows, minlength=routing.units)
         site_rows = np.bincount(routing.holders, weights=unit_rows, minlength=8)
-        buddies = [directory.buddy(unit) for unit in range(routing.units)]
         return replace(
             ClusterView.at_rest(routing.holders, np.full(8, 1 << 40)),
             unit_rows=np.round(1000 * unit_rows).astype(np.int64),
             site_idle=SECONDS * (1 - site_rows / site_rows.max()),
-            unit_buddy=np.array([-1 if buddy is None else buddy for buddy in buddies]),
+            unit_buddy=np.array(directory.buddies()),
+            unit_divisible=np.full(routing.units, True),
             least_sites=8,
         )
 
@@ -185,7 +187,11 @@ def test_skewed_units_on_as_many_sites_become_even(seed: int) -> None:
             if isinstance(action, Move):
                 routing = routing.moved(action.unit, action.site, rounds)
         for action in sorted((a for a in actions if isinstance(a, Split | Merge)), key=lambda a: -a.unit):
-            routing = (routing.split if isinstance(action, Split) else routing.merge)(action.unit, rounds)
+            if isinstance(action, Merge):
+                routing = routing.merge(action.unit, rounds)
+            else:
+                parts = halved_into(routing.directories[0].hashes_of(action.unit), None, action.bits)
+                routing = routing.split(action.unit, rounds, parts[1:])
         assert rounds < 10, "it does not come to rest"
     assert look().site_rows.max() / look().site_rows.mean() <= 1.25
     assert rounds <= 6

@@ -16,12 +16,13 @@ from sluice.model.sharing import SharedUnit
 from sluice.model.view import ClusterView
 from sluice.policies.unit_sizes import UnitSizes
 
-SIZES = UnitSizes(unit_size=100)
+SIZES = UnitSizes()
 
 
 def view(sites: list[int], **columns: object) -> ClusterView:
-    arrays = {name: np.asarray(column) for name, column in columns.items()}
-    return replace(ClusterView.at_rest(sites, np.full(max(sites) + 1, 1 << 30)), **arrays)
+    arrays = {"unit_divisible": np.full(len(sites), True)}
+    arrays |= {name: np.asarray(column) for name, column in columns.items()}
+    return replace(ClusterView.at_rest(sites, np.full(max(sites) + 1, 1 << 30)), unit_size=100, **arrays)
 
 
 def verbs(by: UnitSizes, seen: ClusterView) -> list[tuple[str, int]]:
@@ -66,7 +67,7 @@ class TestByLoad:
     def test_a_small_hot_unit_splits_where_its_site_has_more_to_do_than_others(self) -> None:
         seen = view([0, 0, 1, 1], unit_rows=[600, 100, 150, 150])
         (action,) = SIZES.decide(seen)
-        assert action == Split(0, action.reason)
+        assert action == Split(0, action.reason, bits=3)
         assert action.reason == ("unit 0 has 120 % of the mean site's load, more than 25 %; its site 0 has 140 %")
         assert verbs(SIZES, view([0, 1], unit_rows=[500, 500])) == []  # even as it is
 
@@ -82,8 +83,6 @@ class TestByLoad:
         assert verbs(SIZES, view([0, 0, 1], unit_rows=[99, 1, 0])) == []
 
     def test_settings_are_checked(self) -> None:
-        with pytest.raises(FlowError, match="unit_size is a number of bytes"):
-            UnitSizes(unit_size=0)
         with pytest.raises(FlowError, match="hot is a part of the mean site's load"):
             UnitSizes(hot=0)
 

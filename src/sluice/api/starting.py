@@ -95,7 +95,9 @@ def _settings(registry: Registry, options: QueryOptions, choice: PolicyChoice, a
         site_memory=options.site_memory,
         places=Places(options.memory_dir, options.disk_dir),
         freezing=getattr(choice.policy, "freezing", None),
-        controller=Controller(choice.policy, options.site_memory, choice.minimum, choice.advise, abilities),
+        controller=Controller(
+            choice.policy, options.site_memory, choice.minimum, choice.advise, abilities, options.unit_size
+        ),
         follow=options.sites is None,
         seconds=options.epoch_budget,
         backlog=options.backlog,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +12,8 @@ from sluice.control.site_memory import SiteMemory
 from sluice.control.viewing import view_cluster
 from sluice.model.abilities import Abilities
 from sluice.model.epoch import EpochRecord
+from sluice.model.ids import Unit
+from sluice.model.redivision import Renumbering
 from sluice.model.routing import Routing
 from sluice.model.state import unit_bytes
 from sluice.model.stats import EpochStats, Slices
@@ -57,8 +60,10 @@ class Sums:
 class EpochCollection:
     """Adds up epochs, round by round. The epoch after which it is begun for the first time is no part of it."""
 
-    def __init__(self, memory: SiteMemory, abilities: Abilities) -> None:
-        self.memory, self.abilities = memory, abilities
+    def __init__(self, memory: SiteMemory, abilities: Abilities, unit_size: int) -> None:
+        self.memory, self.abilities, self.unit_size = memory, abilities, unit_size
+        self.single: Collection[Unit] = ()
+        """Units with one key, as far as is known."""
         self._sums: Sums | None = None
         self._sizes: deque[np.ndarray] = deque(maxlen=RECENT)
         self._newest: EpochRecord | None = None
@@ -70,6 +75,14 @@ class EpochCollection:
         """Take in another committed epoch."""
         self._sums = Sums.none(now, record.routing) if self._sums is None else self._sums.plus(record.stats)
         self._sizes.append(state_bytes(record))
+        self._newest = record
+
+    def redivide(self, before: EpochRecord, record: EpochRecord) -> None:
+        """The newest epoch's units have other numbers from now on."""
+        renumbering, sizes = Renumbering.between(before.routing, record.routing), state_bytes(record)
+        spread = [renumbering.spread(column, sizes) for column in self._sizes]
+        self._sizes.clear()
+        self._sizes.extend(spread)
         self._newest = record
 
     def is_complete(self, now: float, seconds: float) -> bool:
@@ -91,6 +104,8 @@ class EpochCollection:
             site_busy=sums.site_busy,
             site_memory=self.memory.limits(sites),
             abilities=self.abilities,
+            single=self.single,
+            unit_size=self.unit_size,
         )
 
 

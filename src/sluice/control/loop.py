@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from sluice.control.movement import Instruction
@@ -33,7 +33,9 @@ from sluice.model.actions import (
     Split,
 )
 from sluice.model.decision import Decision
+from sluice.model.directory import HashRange
 from sluice.model.ids import Site, Unit
+from sluice.model.redivision import renumber_action
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
@@ -113,7 +115,9 @@ class ControlLoop:
         """When the last move phase ended."""
         self.redivisions: dict[Unit, DirectoryAction] = {}
         """Units that are to be split or merged; until they are, nothing else is decided."""
-        self._requests: list[Action] = []
+        self.redivided_for = USER
+        """Who wants them to be."""
+        self._requests: list[tuple[Action, Routing | None]] = []
         self._lock = threading.Lock()
 
     def go_on(self, epoch: int, routing: Routing, unready: WhyUnready) -> None:
@@ -121,10 +125,11 @@ class ControlLoop:
         self.epoch, self.routing, self._unready = epoch, routing, unready
         self._told.clear()
 
-    def ask(self, action: Action) -> None:
-        """What the user wants, beside the policy."""
+    def ask(self, action: Action, seen: Routing | None = None) -> None:
+        """What the user wants, beside the policy, by the numbers that units have under the routing that was `seen`; the
+        present one if there is none."""
         with self._lock:
-            self._requests.append(action)
+            self._requests.append((action, seen))
 
     def take_turn(self, now: float) -> tuple[Decision, ...]:
         """Have the user's requests carried out, or the policy's when a round's statistics are there."""
@@ -184,7 +189,7 @@ class ControlLoop:
     def _take_requests(self) -> list[Action]:
         with self._lock:
             requests, self._requests = self._requests, []
-        return requests
+        return [action if seen is None else renumber_action(action, seen, self.routing) for action, seen in requests]
 
     def decide(self, who: str, actions: Sequence[Action], now: float) -> tuple[Decision, ...]:
         """Have what somebody asks for vetted, begun and logged: a policy, the user, or a carrier that needs it."""
@@ -207,19 +212,21 @@ class ControlLoop:
                     self.carrier.tell_holder(action)
                     self._told.add(action.unit)
                 case Split() | Merge():
-                    self.redivisions[action.unit] = action
+                    self.redivisions[action.unit], self.redivided_for = action, who
                 case Scale():
                     self.carrier.scale(self, action, now)
                 case _:
                     self.carrier.share_otherwise(self, action, now)
         return Decision(self.epoch, who, action.verb, unit, site, action.reason, refused)
 
-    def redivide(self, now: float) -> None:
-        """The units that are to be split or merged are so from now on; the last ones first, as those behind them get
-        other numbers."""
+    def redivide(self, now: float, further: Mapping[Unit, Sequence[HashRange]] | None = None) -> None:
+        """The units that are to be split or merged are so from now on, and parts of those that are split `further`. The
+        last ones come first, as those behind them get other numbers."""
         for unit in sorted(self.redivisions, reverse=True):
-            change = self.routing.split if isinstance(self.redivisions[unit], Split) else self.routing.merge
-            self.routing = change(unit, self.epoch)
+            if isinstance(self.redivisions[unit], Merge):
+                self.routing = self.routing.merge(unit, self.epoch)
+            else:
+                self.routing = self.routing.split(unit, self.epoch, (further or {}).get(unit, ()))
         self.redivisions = {}
         self.collector.begin(self.routing, now, self.rounds.collect)
 

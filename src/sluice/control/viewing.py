@@ -8,7 +8,7 @@ import numpy as np
 
 from sluice.model.abilities import Abilities
 from sluice.model.epoch import EpochRecord
-from sluice.model.ids import Fragment
+from sluice.model.ids import Fragment, Unit
 from sluice.model.state import unit_bytes
 from sluice.model.stats import Slices
 from sluice.model.unit_ranges import Ranges, numbers
@@ -26,6 +26,8 @@ def view_cluster(
     site_busy: np.ndarray,
     site_memory: Sequence[int],
     abilities: Abilities,
+    single: Collection[Unit],
+    unit_size: int,
 ) -> ClusterView:
     """Sums are over the `seconds` that the busiest sites worked: for what is missing to them a site was idle. Where
     units are, what lies on disk, is frozen and waits is as the newest epoch left it."""
@@ -49,6 +51,10 @@ def view_cluster(
         unit_unready=_marked(newest.unready_units, newest.routing.units),
         shared=newest.routing.shared,
         slices=slices,
+        unit_buddy=np.array([buddy for directory in newest.routing.directories for buddy in directory.buddies()]),
+        unit_single=np.isin(np.arange(newest.routing.units), list(single)),
+        unit_divisible=_units_of(newest, abilities.divisible),
+        unit_size=unit_size,
     )
 
 

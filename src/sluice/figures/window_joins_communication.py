@@ -11,7 +11,7 @@ from sluice.dashboard.chart import Axis, Line, chart
 from sluice.dashboard.quantity import COUNT, LATENCY, ROWS
 from sluice.figures.claim import Claim, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading, Run
-from sluice.figures.window_joins_runs import TABLE_1, THETA, WindowOutcomes, at_rate, over_rates, published, summary
+from sluice.figures.window_joins_runs import TABLE_1, WindowOutcomes, at_rate, over_rates, published, summary
 from sluice.sim.window_simulation import WindowOutcome
 
 _SECONDS = Axis("seconds of 600", COUNT, low=0.0)
@@ -122,7 +122,6 @@ WINDOW_11: Experiment[WindowOutcome] = Experiment(
                 measured_from=0.0,
             ),
             "elastic",
-            (("unit_size", THETA),),
         ),
     },
     _read_11,

@@ -40,7 +40,8 @@ from sluice.policies.unit_sizes import UnitSizes
 class Elastic:
     """One unit from each supplier to a consumer of its own; more sites when there are more suppliers than `beta` times
     the consumers, or all work more than `high` of the time; one less when nobody is a supplier and the others would
-    work at most `low` of it. Units are kept within one and two `unit_size`, and split when they are `hot`.
+    work at most `low` of it. Units are kept within one and two times the query's `unitSize`, and split when they are
+    `hot`.
 
     >>> from dataclasses import replace
     >>> view = replace(
@@ -64,7 +65,6 @@ class Elastic:
     high: float = 0.85
     even: bool = True
     th_imb: float = 1.2
-    unit_size: int = 64 << 20
     hot: float = 0.25
     most: int = 16
 
@@ -84,7 +84,7 @@ class Elastic:
     @property
     def sizes(self) -> UnitSizes:
         """How large units are."""
-        return UnitSizes(self.unit_size, self.hot, most=self.most)
+        return UnitSizes(self.hot, most=self.most)
 
     @property
     def aim(self) -> float:

@@ -58,7 +58,6 @@ class WindowReports:
         seconds, sites = self.agenda.now - since, routing.sites
         size = world.by_unit(world.stored) * scenario.tuple_bytes
         units = [Unit(unit) for unit in range(directory.units)]
-        buddies = [directory.buddy(unit) for unit in units]
         self._view = replace(
             ClusterView.at_rest(routing.holders, np.full(sites, _ENOUGH)),
             epoch=number,
@@ -68,12 +67,14 @@ class WindowReports:
             unit_results=_whole(world.by_unit(results)),
             unit_bytes=size,
             unit_memory=size,
-            unit_buddy=np.array([-1 if buddy is None else buddy for buddy in buddies]),
+            unit_buddy=np.array(directory.buddies()),
+            unit_divisible=np.full(len(units), True),
             unit_single=np.array([directory.depth(unit) >= FINEST for unit in units]),
             site_idle=np.maximum(seconds - busy[:sites], 0.0),
             site_occupancy=filled[:sites] / np.maximum(messages[:sites], 1),
             least_sites=scenario.least,
             most_sites=scenario.most,
+            unit_size=scenario.unit_size,
         )
         self.complete()
 

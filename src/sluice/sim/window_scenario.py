@@ -38,6 +38,8 @@ class WindowScenario:
     partitions: int = 60
     bias: float = 0.7
     """The b of the b-model by which join values are drawn: this much of them is in one half, and so on in each half."""
+    unit_size: int = 1_500_000
+    """The paper's θ, in bytes."""
     tuple_bytes: int = 64
     block_bytes: int = 4096
     buffer: int = MB
@@ -57,7 +59,7 @@ class WindowScenario:
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
                 raise ScenarioError(f"{name}: a number greater than 0, not {value}")
-        for name in ("sites", "partitions", "groups", "tuple_bytes"):
+        for name in ("sites", "partitions", "groups", "unit_size", "tuple_bytes"):
             if getattr(self, name) < 1:
                 raise ScenarioError(f"{name}: there must be at least one, not {getattr(self, name)}")
         if not 1 <= self.least <= self.sites <= self.most <= self.partitions:

@@ -9,6 +9,7 @@ import numpy as np
 from sluice.control.loop import ControlLoop
 from sluice.model.abilities import Abilities
 from sluice.model.decision import Decision
+from sluice.model.ids import Fragment
 from sluice.model.routing import Routing
 from sluice.policies import Policy
 from sluice.sim.event_queue import Agenda
@@ -94,7 +95,7 @@ class WindowSimulation:
             self.carrier,
             routing,
             scenario.reorganization,
-            abilities=Abilities(divisible=True, scalable=True),
+            abilities=Abilities(divisible=frozenset([Fragment(0)]), scalable=True),
         )
         self.decisions: list[Decision] = []
         self.slots_done = 0
