@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sluice.api.query import Query
     from sluice.api.stream import DataStream
     from sluice.api.writer import DataStreamWriter
-    from sluice.model.actions import CleanUp, Freeze, LayOut, Move, PassToken, Release, Share
+    from sluice.model.actions import CleanUp, Freeze, LayOut, Move, PassToken, Release, Scale, Share
     from sluice.model.view import ClusterView
     from sluice.policies import Policy
 
@@ -37,6 +37,7 @@ __all__ = [
     "Policy",
     "Query",
     "Release",
+    "Scale",
     "Share",
     "SluiceError",
     "StorageError",
@@ -49,7 +50,9 @@ _MODULES = {
     "DataStream": "sluice.api.stream",
     "DataStreamWriter": "sluice.api.writer",
     "Flow": "sluice.api.flow",
-    **dict.fromkeys(("CleanUp", "Freeze", "LayOut", "Move", "PassToken", "Release", "Share"), "sluice.model.actions"),
+    **dict.fromkeys(
+        ("CleanUp", "Freeze", "LayOut", "Move", "PassToken", "Release", "Scale", "Share"), "sluice.model.actions"
+    ),
     "Policy": "sluice.policies",
     "Query": "sluice.api.query",
 }

@@ -18,7 +18,7 @@ from oracle import multiset
 from specs import SECOND, TIME, handle
 
 from sluice.control.controller import Controller
-from sluice.control.placement import Executor, SiteCount, spread
+from sluice.control.placement import Executor, SiteCount, pack, spread
 from sluice.model.actions import Move
 from sluice.model.epoch import EpochRecord
 from sluice.model.plan import Relation, plan_of
@@ -99,8 +99,34 @@ def test_one_site_a_slot_where_sites_follow_the_cores():
     assert Counter(spread([None] * 6, there)) == {"0": 2, "1": 4}
 
 
+@given(executors(), st.integers(1, 30))
+def test_neighbours_are_together_so_that_the_last_sites_leave_executors_free(there, sites):
+    for homes in (spread([None] * sites, there), pack([None] * sites, there)):
+        assert len([1 for a, b in pairwise(homes) if a != b]) == len(set(homes)) - 1
+
+
+@given(executors(), st.lists(st.none() | st.integers(0, 9).map(str), min_size=1, max_size=30))
+def test_packed_sites_stay_where_they_have_a_slot_and_use_no_more_executors_than_they_need(there, held):
+    homes = pack(held, there)
+    slots, load = {e.id: e.slots for e in there}, Counter(homes)
+    assert set(homes) <= set(slots)
+    if len(held) > sum(slots.values()):
+        assert homes == spread(held, there)
+        return
+    living = Counter(home for home in held if home in slots)
+    assert all(load[one] <= slots[one] for one in slots)
+    for one in slots:
+        kept = sum(a == b == one for a, b in zip(held, homes, strict=True))
+        assert kept == min(living[one], slots[one])
+    joined = [one for one in slots if load[one] and not living[one]]
+    full = [one for one in slots if load[one] == slots[one]]
+    assert len(set(joined) - set(full)) <= 1  # the next one is begun when those before it are full
+    assert not joined or all(one in full for one in living)
+    assert pack(homes, there) == homes
+
+
 def test_nobody_is_there():
-    assert spread(["0", None], []) == (None, None)
+    assert spread(["0", None], []) == pack(["0", None], []) == (None, None)
 
 
 def test_sites_are_given_up_only_when_nobody_came_in_time():

@@ -13,13 +13,22 @@ import pyarrow as pa
 import pytest
 from arrivals import arrive, fingerprint, ticks, workspaces
 
-from sluice import CheckpointError, Flow, FlowError
+from sluice import CheckpointError, ClusterView, Flow, FlowError, Scale
 
 pytestmark = pytest.mark.spark
 
 TRADES = "symbol string, ts timestamp, price double, size bigint, venue struct<name: string>"
 QUOTES = "symbol string, sym string, ts timestamp, local timestamp_ntz, size bigint, day date"
 AS_SEEN = "symbol string, ts timestamp, price double"
+
+
+class Scaling:
+    """A policy that would choose the number of sites."""
+
+    name, scales = "scaling", True
+
+    def decide(self, view: ClusterView) -> tuple[Scale, ...]:
+        return (Scale(view.sites + 1, "to see"),)
 
 
 @pytest.fixture(scope="module")
@@ -292,6 +301,10 @@ class TestWriter:
             (lambda w, d: w.format("noop").option("partitions", 1.5), r"option 'partitions'.*1\.5"),
             (lambda w, d: w.format("noop").options(sites=8, partitions=4), r"partitions \(4\).*sites \(8\)"),
             (lambda w, d: w.format("noop").option("partitions", 10**6), r"partitions \(1000000\).*65536"),
+            (lambda w, d: w.format("noop").options(minSites=4, maxSites=2), r"minSites \(4\).*maxSites \(2\)"),
+            (lambda w, d: w.format("noop").options(maxSites=8, partitions=4), r"maxSites \(8\).*partitions \(4\)"),
+            (lambda w, d: w.format("noop").options(sites=1, minSites=2), r"sites \(1\) .* minSites \(2\) to maxSites"),
+            (lambda w, d: w.format("noop").options(maxSites=2).policy(Scaling()), r"'scaling' .* give option\('epochB"),
             (lambda w, d: w.format("noop").option("siteMemory", "lots"), r"siteMemory is not a size: 'lots'"),
             (lambda w, d: w.format("noop").option("siteMemory", -1), r"siteMemory is not a size: -1"),
             (lambda w, d: w.format("console").option("numRows", "few"), r"option 'numRows'.*'few'"),

@@ -144,6 +144,45 @@ def test_a_worker_that_joins_is_used_and_one_that_dies_is_missed(tmp_path):
         ]
 
 
+def scale(running: Running, sites: int) -> float:
+    """Ask for so many sites; how long it took until there were as many, and as many executors in Spark's own list."""
+    (running.root / f"scale-{sites}").touch()
+    there = running.root / "executors"
+    return running.until(
+        f"{sites} sites", lambda r: r.routing.sites == sites and len(there.read_text().split()) == sites
+    )
+
+
+@pytest.mark.spark
+def test_executors_go_back_when_sites_leave_and_come_again_when_they_join(tmp_path):
+    """Also at the end: then there are as many as at the start."""
+    with cluster(tmp_path) as there:
+        there.add_worker("worker", 3, memory="2g")
+        running = Running(there, "--max-sites", "3")
+        running.until("use of three executors", lambda r: len(set(on(r))) == 3)
+        first = set((tmp_path / "executors").read_text().split())
+        fewer = scale(running, 1)
+        assert len(there.executors("worker")) == 1
+        held = running.records()[-1].routing.holders
+        assert set(held) == {0}
+        more = scale(running, 3)
+        newest = running.records()[-1]
+        joined = set((tmp_path / "executors").read_text().split()) - first
+        assert len(joined) == 2 and len(set(on(newest))) == 3
+        assert newest.routing.holders == held  # those that join begin empty
+        print(f"one of three sites, and executors, after {fewer:.1f} s, all three again after {more:.1f} s")
+        scale(running, 2)
+        running.finish()
+        assert_exact(running)
+        assert len((tmp_path / "executors").read_text().split()) == 3
+        told = [d for r in running.records() for d in r.decisions]
+        assert {(d.policy, d.action) for d in told} == {("you", "scale"), ("sites", "move"), ("sites", "resize")}
+        resizes = [d.reason.partition("; ")[2] for d in told if d.action == "resize"]
+        assert (resizes[0], resizes[-1]) == ("sites: 3, now 1; 0 units moved", "sites: 3, now 2; 0 units moved")
+        assert all(resize.endswith("; 0 units moved") for resize in resizes)
+        assert all(d.refused is None for d in told)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sites", [None, 5])
 def test_workers_and_executors_come_and_go_at_random(tmp_path, sites):

@@ -7,6 +7,7 @@ same run wherever it is run.
 
 from __future__ import annotations
 
+import re
 import shutil
 import uuid
 from collections import Counter
@@ -32,7 +33,8 @@ from wandering import Wanderer
 from sluice.control import copying
 from sluice.engine import epochs, site
 from sluice.engine.site_task import SiteTask
-from sluice.model.actions import Action, CleanUp, Freeze, Move
+from sluice.model.actions import Action, CleanUp, Freeze, Move, Scale
+from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord, left_over
 from sluice.model.errors import CheckpointError
 from sluice.model.plan import Plan
@@ -163,6 +165,9 @@ class Chaos:
         dividing = rng.spawn(1)[0]
         self.dividing = dividing if dividing.random() < 0.5 else None
         """Draws which units are split and merged, if any are."""
+        self.scaling = rng.spawn(1)[0]
+        """Draws how many sites are asked for."""
+        self.scales = bool(self.scaling.random() < 0.6)
         self.trouble = float(rng.uniform(0, 0.6))
         self.step, self.spread = int(rng.choice([SECOND, 8 * SECOND])), int(rng.choice([SECOND, 20 * SECOND]))
         self.keys, self.nulls = int(rng.choice([3, 20])), bool(rng.random() < 0.3)
@@ -191,6 +196,7 @@ class Chaos:
             self.sites = int(self.rng.integers(1, MOST_SITES + 1))
         wanted = Wanderer(self.sites, self.sites) if self.policy == "wanderer" else self.policy
         options = {"sites": self.sites, "partitions": self.partitions, "wanted": wanted, **self.options}
+        options["most_sites"] = MOST_SITES if self.scales else None
         self.query = ChaosQuery(self, **options)
         self.limits = [self.options["memory"]] * MOST_SITES
         self.tidied = False
@@ -227,6 +233,10 @@ class Chaos:
             hand.ask(action)
         self.share_otherwise()
         self.redivide()
+        if self.scales and self.scaling.random() < 0.3:
+            scale = Scale(self.scaling.integers(1, MOST_SITES + 1), "by hand")
+            self.say(f"  asks for {scale}")
+            hand.ask(scale)
         if self.chance(0.1):
             self.query.epochs.clean_up()
         if self.chance(0.2):
@@ -275,6 +285,8 @@ class Chaos:
 
     def epoch(self, what: str, run: Callable[..., object], again: bool = False) -> None:
         """One epoch, perhaps with trouble; a batch that failed is asked for again until it is done."""
+        if self.scaling.random() < 0.7:  # else executors that were asked for have not come yet
+            self.sites = self.query.follow()
         kind = str(self.rng.choice(TROUBLE)) if self.chance(self.trouble) else "calm"
         calm, before = kind == "calm", self.query.epochs.record.number
         if not calm:
@@ -448,7 +460,7 @@ class Chaos:
     def drain(self) -> None:
         for _ in range(PATIENCE):
             self.query.epochs.clean_up()  # a driver that was started again does not know that it is to
-            if not self.query.epochs.is_behind:
+            if not (self.query.epochs.is_behind or self.query.epochs.has_leaving_sites):
                 break
             self.epoch("drain", lambda **hooks: self.query.catch_up(**hooks))
         if not self.query.epochs.delivery.done:  # it died while it showed the last results, and starts again
@@ -456,6 +468,7 @@ class Chaos:
         record = self.query.epochs.record
         assert not record.lagging and not record.stats.backlog_rows, "input waits for good"
         assert not record.missing_units, "results are missing for good"
+        assert not self.query.epochs.has_leaving_sites, "sites are leaving for good"
 
     def settle_moves(self) -> None:
         """Moves that were begun are done some time, if no more are asked for."""
@@ -483,6 +496,7 @@ class Chaos:
             self.happened.update(d.action for d in committed.decisions if d.action in SHARING and not d.refused)
             units = 0 if before is None else committed.routing.units - before.routing.units
             self.happened["split" if units > 0 else "merge"] += abs(units)
+            self.happened.update(kind for kind in map(scaled, committed.decisions) if kind)
         if record.number < 0:
             return
         there = {f"state/{p.name}" for p in (self.root / "checkpoint" / "state").iterdir()}
@@ -538,6 +552,15 @@ class Chaos:
     def close_workspaces(self) -> None:
         for places in self.places:
             replace(self.query.epochs.workspace, places=places).close()
+
+
+def scaled(decision: Decision) -> str | None:
+    """What has become of the number of sites, where somebody asked for another."""
+    if decision.action != "resize" or not decision.reason.startswith("by hand"):
+        return None
+    assert decision.reason.endswith("; 0 units moved")
+    before, now = map(int, re.findall(r"sites: (\d+), now (\d+)", decision.reason)[0])
+    return "sites joined" if now > before else "sites left"
 
 
 def assert_nothing_lost(plan: Plan, before: EpochRecord | None, after: EpochRecord) -> None:

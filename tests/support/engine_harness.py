@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,20 +60,25 @@ class DirectQuery:
         spill: str = "unit",
         freezing: Freezing | None = None,
         place: Callable[[str], str] | None = None,
+        most_sites: int | None = None,
     ) -> None:
-        """`place` tells where the checkpoint and the outputs lie, if not below the root."""
+        """`place` tells where the checkpoint and the outputs lie, if not below the root. With `most_sites` the number
+        of sites can be chosen, up to that."""
         self.plan = plan if isinstance(plan, Plan) else single(plan)
         self.root, self.map_tasks = root, map_tasks
         self.outs = [root / ("out" if i == 0 else f"out{i}") for i in range(len(self.plan.outputs))]
         self.places = Places(str(root / "memory"), str(root / "disk"))
         place = place or (lambda path: str(root / path))
+        abilities = self.plan.abilities
+        if most_sites:
+            abilities = replace(abilities, scalable=True, most_sites=most_sites)
         settings = Settings(
             place("checkpoint"),
             sites,
             partitions,
             memory,
             self.places,
-            Controller(policy(wanted), memory, minimum=1e-9, abilities=self.plan.abilities),
+            Controller(policy(wanted), memory, minimum=1e-9, abilities=abilities, backlog=backlog),
             seconds=seconds,
             backlog=backlog,
             spill=spill,
@@ -88,6 +94,14 @@ class DirectQuery:
     def next(self) -> int:
         return self.epochs.record.batch + 1
 
+    def follow(self) -> int:
+        """Have sites join that were asked for, and those leave that hold nothing; how many there are in the next
+        epoch."""
+        wanted = self.epochs.sites_next
+        if wanted is not None and wanted != self.epochs.record.routing.sites:
+            self.site_keys = tuple(range(100, 100 + wanted))
+        return len(self.site_keys)
+
     def run(
         self, rows: EpochRows, number: int | None = None, before_commit: Callable[[], object] = lambda: None
     ) -> None:
@@ -99,9 +113,9 @@ class DirectQuery:
         return self.epochs.catch_up(self.site_keys, self._exchange(empty, before_commit))
 
     def drain(self) -> None:
-        """All input that waits and all results that are missing."""
+        """All input that waits, all results that are missing, and sites that are to leave."""
         self.epochs.clean_up()
-        while self.catch_up():
+        while self.follow() and self.catch_up():
             self.epochs.clean_up()
 
     def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> Exchange:

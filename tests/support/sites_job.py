@@ -1,5 +1,6 @@
 """A flow as a program of its own, for tests in which executors come and go: `sites_job.py ROOT MASTER` joins ROOT/a
-with ROOT/b into ROOT/out as files arrive, and ends when ROOT/end exists and every file is processed."""
+with ROOT/b into ROOT/out as files arrive, and ends when ROOT/end exists and every file is processed. Where the number
+of sites may change, a file ROOT/scale-2 asks for two of them, and ROOT/executors has Spark's own list of executors."""
 
 from __future__ import annotations
 
@@ -8,12 +9,20 @@ import time
 from functools import partial
 from pathlib import Path
 
+from pyspark.sql import SparkSession
 from quick_jvm import QUICK_TO_START
 
 
-def main() -> None:
-    from pyspark.sql import SparkSession
+def list_executors(spark: SparkSession, root: Path) -> int:
+    """Write the ids of the executors that Spark lists, but for the driver's; how many there are."""
+    found = spark.sparkContext._jsc.sc().statusStore().executorList(True)
+    ids = {found.apply(number).id() for number in range(found.size())} - {"driver"}
+    (root / "executors.new").write_text(" ".join(sorted(ids)))
+    (root / "executors.new").replace(root / "executors")
+    return len(ids)
 
+
+def main() -> None:
     from sluice import Flow
     from sluice.spark import exchange
 
@@ -22,6 +31,7 @@ def main() -> None:
     arguments.add_argument("master")
     arguments.add_argument("--sites", type=int)
     arguments.add_argument("--grace", type=float, help="seconds for which cores may be missing before sites are fewer")
+    arguments.add_argument("--max-sites", type=int, help="have the number of sites asked for, with executors of a core")
     chosen = arguments.parse_args()
     root = chosen.root
     if chosen.grace:
@@ -39,6 +49,8 @@ def main() -> None:
         "spark.task.maxFailures": "20",
     }.items():
         builder = builder.config(key, value)
+    if chosen.max_sites:
+        builder = builder.config("spark.executor.cores", 1).config("spark.executor.instances", chosen.max_sites)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     flow = Flow(spark, name="sites")
@@ -47,13 +59,21 @@ def main() -> None:
     writer.options(checkpointLocation=f"{root}/ck", memoryDir=f"{root}/mem", diskDir=f"{root}/disk")
     if chosen.sites:
         writer.option("sites", chosen.sites)
+    if chosen.max_sites:
+        writer.option("maxSites", chosen.max_sites)
     query = writer.trigger(processingTime="0 seconds").start()
     while not (root / "end").exists() and query.isActive:
+        for asked in root.glob("scale-*"):
+            query.scale(int(asked.name.partition("-")[2]))
+            asked.unlink()
+        list_executors(spark, root)
         time.sleep(0.1)
     if query.isActive:
         query.processAllAvailable()
         query.stop()
     query.awaitTermination()
+    while chosen.max_sites and list_executors(spark, root) < chosen.max_sites:
+        time.sleep(0.1)
     spark.stop()
 
 

@@ -69,8 +69,8 @@ class Standalone:
                 pass
         return found
 
-    def add_worker(self, name: str, cores: int) -> None:
-        options = ["--cores", str(cores), "--memory", "1g", "--work-dir", str(self.root / name)]
+    def add_worker(self, name: str, cores: int, memory: str = "1g") -> None:
+        options = ["--cores", str(cores), "--memory", memory, "--work-dir", str(self.root / name)]
         self._daemon(name, "org.apache.spark.deploy.worker.Worker", *options, self.url)
         wait_for(name, lambda: bool(self._found(name, "Successfully registered (with) master")))
 

@@ -28,8 +28,22 @@ SITES = Option(
     "sites",
     WHOLE_NUMBER,
     QUERY,
-    "how many sites hold state; may change from run to run",
+    "how many sites hold state; may change from run to run; with `minSites` or `maxSites`, how many it begins with",
     unless_given="one a core, also of executors that join",
+)
+MIN_SITES = Option(
+    "minSites",
+    WHOLE_NUMBER,
+    QUERY,
+    "how many sites there are at least where their number [may change while the query runs](scaling.md)",
+    unless_given="1 with `maxSites`, else nothing is scaled",
+)
+MAX_SITES = Option(
+    "maxSites",
+    WHOLE_NUMBER,
+    QUERY,
+    "how many sites there are at most, likewise",
+    unless_given="`partitions` with `minSites`, else nothing is scaled",
 )
 PARTITIONS = Option(
     "partitions",
@@ -56,7 +70,16 @@ SPILL = Option(
 EPOCH_BUDGET = Option(
     "epochBudget", DURATION, QUERY, "how long a site works on an epoch at most; the rest of its input waits"
 )
-BACKLOG = Option("backlog", SIZE, QUERY, "input that may wait at a site before epochs wait for it", default="256m")
+BACKLOG = Option(
+    "backlog",
+    SIZE,
+    QUERY,
+    "input that may wait at a site before epochs wait for it; `8m` unless given where `elastic` chooses how many sites "
+    "there are, which goes by it",
+    default="256m",
+)
+BACKLOG_TO_SCALE_BY = "8m"
+"""Where a policy goes by how full it is: what takes a site seconds, not minutes."""
 MEMORY_DIR = Option("memoryDir", DIRECTORY, QUERY, "where the memory tier is, on a tmpfs", unless_given="`/dev/shm`")
 DISK_DIR = Option(
     "diskDir",
@@ -79,6 +102,8 @@ TRUNCATE = Option("truncate", _ANYTHING_BUT_FALSE, "console", "whether long valu
 OPTIONS: tuple[Option[Any], ...] = (
     CHECKPOINT_LOCATION,
     SITES,
+    MIN_SITES,
+    MAX_SITES,
     PARTITIONS,
     UNIT_SIZE,
     SITE_MEMORY,
@@ -100,6 +125,8 @@ class QueryOptions:
 
     checkpoint: str | None
     sites: int | None
+    min_sites: int | None
+    max_sites: int | None
     partitions: int
     unit_size: int
     site_memory: int
@@ -119,6 +146,8 @@ class QueryOptions:
         options = cls(
             checkpoint=CHECKPOINT_LOCATION.value_if_given(given),
             sites=SITES.value_if_given(given),
+            min_sites=MIN_SITES.value_if_given(given),
+            max_sites=MAX_SITES.value_if_given(given),
             partitions=PARTITIONS.value(given),
             unit_size=UNIT_SIZE.value(given),
             site_memory=SITE_MEMORY.value(given),
@@ -132,7 +161,32 @@ class QueryOptions:
             raise FlowError(f"partitions ({options.partitions}) must be at least sites ({options.sites})")
         if options.partitions > MOST_UNITS:
             raise FlowError(f"partitions ({options.partitions}) must be at most {MOST_UNITS}")
+        options._check_bounds()
         return options
+
+    @property
+    def scales(self) -> bool:
+        """Whether the number of sites may change while the query runs."""
+        return self.min_sites is not None or self.max_sites is not None
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """How many sites there may be while it runs, at least and at most.
+
+        >>> QueryOptions.read({"maxSites": 8}).bounds
+        (1, 8)
+        """
+        return self.min_sites or 1, self.max_sites or self.partitions
+
+    def _check_bounds(self) -> None:
+        least, most = self.bounds
+        for name, bound in (("minSites", least), ("maxSites", most)):
+            if bound > self.partitions:
+                raise FlowError(f"{name} ({bound}) must be at most partitions ({self.partitions})")
+        if least > most:
+            raise FlowError(f"minSites ({least}) must be at most maxSites ({most})")
+        if self.scales and self.sites is not None and not least <= self.sites <= most:
+            raise FlowError(f"sites ({self.sites}) must be from minSites ({least}) to maxSites ({most})")
 
 
 @dataclass(frozen=True)

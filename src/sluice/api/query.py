@@ -7,7 +7,7 @@ from typing import Any
 
 from sluice.api.options import describe_options
 from sluice.control.vetting import no_such, vet
-from sluice.model.actions import Action, Freeze, Merge, Move, Release, Share, Split, whole
+from sluice.model.actions import Action, Freeze, Merge, Move, Release, Scale, Share, Split, whole
 from sluice.model.durations import size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
@@ -134,6 +134,15 @@ class Query:
         """Have a unit and its buddy, from which it was split, be one again. Both have to be at the same site."""
         self._ask(f"merge unit {unit}", Merge(unit, "asked for with merge()"))
 
+    def scale(self, sites: int) -> None:
+        """Have so many sites take part. The last ones leave, when their units have moved to the others; those that join
+        begin empty, when there are executors for them. Needs option `minSites` or `maxSites`."""
+        if not self._running.settings.controller.loop.abilities.scalable:
+            raise FlowError(
+                f"cannot scale to {sites} sites: give option minSites or maxSites when the query is started"
+            )
+        self._ask(f"scale to {sites} sites", Scale(sites, "asked for with scale()"))
+
     def cleanUp(self) -> None:
         """Find all results that are missing because units were frozen; returns when they are there."""
         over = self._over()
@@ -159,6 +168,9 @@ class Query:
             f"Units: {record.routing.units} at {record.routing.sites} sites, routing {record.routing.version} "
             f"since epoch {record.routing.since}, policy {settings.controller.policy.name}"
         )
+        turnout = settings.controller.turnout
+        if turnout is not None:
+            print(f"Sites: {turnout.in_words(record.routing.sites)}, at least {turnout.least}")
         if plan.fragments > 1:
             for fragment, directory in enumerate(record.routing.directories):
                 first, end = directory.range
@@ -175,8 +187,14 @@ class Query:
         print(f"Last epoch: {record.number if record.number >= 0 else 'none yet'}")
 
     def _ask(self, what: str, action: Action) -> None:
-        record, abilities = self._running.epochs.record, self._running.plan.abilities
-        refused = self._over() or vet(action, record.routing, abilities=abilities, unready=record.why_unready)
+        record, controller = self._running.epochs.record, self._running.settings.controller
+        refused = self._over() or vet(
+            action,
+            record.routing,
+            abilities=controller.loop.abilities,
+            unready=record.why_unready,
+            scaling=controller.scaling_after(record),
+        )
         if refused is not None:
             raise FlowError(f"cannot {what}: {refused}")
         self._running.settings.controller.ask(action, record.routing)

@@ -8,7 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from sluice.api.options import OPTIONS, QUERY, QueryOptions, SinkOptions
+from sluice.api.options import (
+    BACKLOG,
+    BACKLOG_TO_SCALE_BY,
+    EPOCH_BUDGET,
+    MAX_SITES,
+    MIN_SITES,
+    OPTIONS,
+    QUERY,
+    QueryOptions,
+    SinkOptions,
+)
 from sluice.api.query import Query
 from sluice.api.relation import NamedRelation, Registry
 from sluice.control.controller import MINIMUM, Controller
@@ -71,6 +81,8 @@ def start_query(writers: Sequence[WriterChoices]) -> Query:
     trigger = _agree_on("trigger", [w.trigger for w in writers if w.trigger]) or {}
     name = _agree_on("queryName", [w.name for w in writers if w.name and w.format != "memory"])
     choice = _agree_on("policy", [w.policy for w in writers if w.policy])
+    if choice and scales_by_itself(choice.policy, given):
+        given = {BACKLOG.name: BACKLOG_TO_SCALE_BY, **given}
     options = QueryOptions.read(given)
     plan = plan_of([w.rows.relation for w in writers])
     settings = _settings(registry, options, choice or PolicyChoice(policy("static"), False, MINIMUM), plan.abilities)
@@ -85,20 +97,42 @@ def start_query(writers: Sequence[WriterChoices]) -> Query:
     return Query(running, given)
 
 
+def scales_by_itself(policy: Policy, given: Mapping[str, Any]) -> bool:
+    """Whether a policy is to choose the number of sites, by how much input waits at them; if so, some has to be able to
+    wait."""
+    if not getattr(policy, "scales", False) or not (MIN_SITES.name in given or MAX_SITES.name in given):
+        return False
+    if EPOCH_BUDGET.name not in given:
+        raise FlowError(
+            f"policy {policy.name!r} goes by the input that waits at sites, and without an epochBudget none does: give "
+            "option('epochBudget', DURATION), a little less than the trigger's interval"
+        )
+    return True
+
+
 def _settings(registry: Registry, options: QueryOptions, choice: PolicyChoice, abilities: Abilities) -> Settings:
     """How the query runs, but for where its checkpoint is."""
     cores = sum(e.slots for e in await_executors(registry.spark))
+    least, most = options.bounds
+    if options.scales:
+        abilities = replace(abilities, scalable=True, least_sites=least, most_sites=most)
     return Settings(
         checkpoint="",
-        sites=options.sites or max(1, min(cores, options.partitions)),
+        sites=options.sites or max(least, min(cores, most)),
         partitions=options.partitions,
         site_memory=options.site_memory,
         places=Places(options.memory_dir, options.disk_dir),
         freezing=getattr(choice.policy, "freezing", None),
         controller=Controller(
-            choice.policy, options.site_memory, choice.minimum, choice.advise, abilities, options.unit_size
+            choice.policy,
+            options.site_memory,
+            choice.minimum,
+            choice.advise,
+            abilities,
+            options.backlog,
+            options.unit_size,
         ),
-        follow=options.sites is None,
+        follow=options.sites is None and not options.scales,
         seconds=options.epoch_budget,
         backlog=options.backlog,
         spill=options.spill,

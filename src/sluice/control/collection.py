@@ -36,11 +36,13 @@ class Sums:
     unit_first_rows: np.ndarray
     slices: Slices
     site_busy: np.ndarray
+    site_waiting: np.ndarray
+    """Bytes of input that waited at each site, summed over the epochs."""
 
     @classmethod
     def none(cls, now: float, routing: Routing) -> Sums:
         rows, results, first_rows = np.zeros((3, routing.units), dtype=np.int64)
-        return cls(now, 0, 0.0, rows, results, first_rows, Slices.none(), np.zeros(routing.sites))
+        return cls(now, 0, 0.0, rows, results, first_rows, Slices.none(), *np.zeros((2, routing.sites)))
 
     def plus(self, stats: EpochStats) -> Sums:
         """An epoch counts as long as its busiest site worked."""
@@ -54,16 +56,20 @@ class Sums:
             unit_first_rows=self.unit_first_rows + stats.units.first_rows,
             slices=self.slices.plus(stats.slices),
             site_busy=self.site_busy + busy,
+            site_waiting=self.site_waiting + [site.pending_bytes for site in stats.sites],
         )
 
 
 class EpochCollection:
     """Adds up epochs, round by round. The epoch after which it is begun for the first time is no part of it."""
 
-    def __init__(self, memory: SiteMemory, abilities: Abilities, unit_size: int) -> None:
-        self.memory, self.abilities, self.unit_size = memory, abilities, unit_size
+    def __init__(self, memory: SiteMemory, abilities: Abilities, backlog: float, unit_size: int) -> None:
+        """`backlog` is how many bytes of input may wait at a site, `unit_size` how many a unit is to have at least."""
+        self.memory, self.abilities, self.backlog, self.unit_size = memory, abilities, backlog, unit_size
         self.single: Collection[Unit] = ()
         """Units with one key, as far as is known."""
+        self._added = 0.0
+        """When the newest epoch was taken in."""
         self._sums: Sums | None = None
         self._sizes: deque[np.ndarray] = deque(maxlen=RECENT)
         self._newest: EpochRecord | None = None
@@ -75,7 +81,7 @@ class EpochCollection:
         """Take in another committed epoch."""
         self._sums = Sums.none(now, record.routing) if self._sums is None else self._sums.plus(record.stats)
         self._sizes.append(state_bytes(record))
-        self._newest = record
+        self._newest, self._added = record, now
 
     def redivide(self, before: EpochRecord, record: EpochRecord) -> None:
         """The newest epoch's units have other numbers from now on."""
@@ -103,10 +109,18 @@ class EpochCollection:
             state_bytes=np.max(self._sizes, axis=0),
             site_busy=sums.site_busy,
             site_memory=self.memory.limits(sites),
+            site_occupancy=self._occupancy(sums),
+            elapsed=self._added - sums.since,
             abilities=self.abilities,
             single=self.single,
             unit_size=self.unit_size,
         )
+
+    def _occupancy(self, sums: Sums) -> np.ndarray:
+        """How much of what may wait at each site did, on average; nothing where nothing may."""
+        most = max(1, sums.epochs) * max(self.backlog, 1.0)
+        occupancy: np.ndarray = np.clip(sums.site_waiting / most, 0.0, 1.0)
+        return occupancy
 
 
 def state_bytes(record: EpochRecord) -> np.ndarray:

@@ -11,27 +11,27 @@ from dataclasses import dataclass
 from sluice.control.collection import EpochCollection
 from sluice.control.copying import CopyRate
 from sluice.control.epoch_carrier import EpochCarrier, leaving_units
-from sluice.control.loop import ControlLoop
+from sluice.control.loop import SITES, ControlLoop
 from sluice.control.movement import Phase
 from sluice.control.moves import MoveInFlight
 from sluice.control.rounds import Rounds
+from sluice.control.scaling import PATIENCE, Scaling
 from sluice.control.site_memory import SiteMemory
 from sluice.model.abilities import Abilities
-from sluice.model.actions import Action, DirectoryAction
+from sluice.model.actions import Action, DirectoryAction, Scale
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Unit
 from sluice.model.redivision import CutPlan, UnitFindings
 from sluice.model.routing import Routing
 from sluice.model.state import SegmentRef
+from sluice.model.stats import Turnout
 from sluice.policies import Policy
 
 MINIMUM = 5.0
 """Seconds over which statistics are collected at least, unless said otherwise."""
 UNIT_SIZE = 64 << 20
 """Bytes that a unit is to have at least, and twice that at most, unless said otherwise."""
-SITES = "sites"
-"""Who decides where executors came or went."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,13 @@ class Controller:
         minimum: float = MINIMUM,
         advise: bool = False,
         abilities: Abilities | None = None,
+        backlog: float = float("inf"),
         unit_size: int = UNIT_SIZE,
     ) -> None:
         abilities = abilities or Abilities()
         self.memory = SiteMemory(site_memory)
-        self.collection, self.carrier = EpochCollection(self.memory, abilities, unit_size), EpochCarrier()
+        self.collection = EpochCollection(self.memory, abilities, backlog, unit_size)
+        self.carrier = EpochCarrier()
         self._rate = CopyRate()
         self.loop = ControlLoop(policy, self.collection, self.carrier, Routing(0, ()), minimum, advise, abilities)
 
@@ -99,7 +101,9 @@ class Controller:
         self.collection.add(record, now)
         decisions = [self._about_sites("place", site_changes)] if site_changes else []
         committed, record = record, self._redivided(record, found or UnitFindings(), decisions, now)
+        decisions += self._stop_waiting(now)
         decisions += self.loop.take_turn(now)
+        decisions += self.loop.drain(now)
         freeze, self.carrier.freeze = tuple(self.carrier.freeze), []
         return NextEpoch(
             self.loop.routing,
@@ -135,17 +139,49 @@ class Controller:
         self.collection.single = self.carrier.redividing.single
         return after
 
+    def sites_next(self, record: EpochRecord) -> int | None:
+        """How many sites there are to be in the epoch after this one, if their number is on its way to another."""
+        scaling = self.scaling_after(record)
+        return scaling.sites_next(record.routing) if scaling else None
+
+    def scaling_after(self, record: EpochRecord) -> Scaling | None:
+        """The way to another number of sites, if that is not yet the one of this epoch."""
+        scaling = self.loop.scaling
+        return None if scaling is None or scaling.is_over(record.routing) else scaling
+
+    def has_leaving_sites(self, record: EpochRecord) -> bool:
+        """Whether there are to be fewer sites than in this epoch."""
+        scaling = self.scaling_after(record)
+        wanted = scaling.wanted if scaling else self.loop.asked_for_sites
+        return wanted is not None and wanted < record.routing.sites
+
+    @property
+    def turnout(self) -> Turnout | None:
+        """How many sites there are to be, and may be; None where that is no matter of choice."""
+        able, scaling = self.loop.abilities, self.loop.scaling
+        return (
+            Turnout(scaling.wanted if scaling else None, able.least_sites, able.most_sites) if able.scalable else None
+        )
+
     def resized(self, record: EpochRecord, sites: int, why: str, now: float) -> NextEpoch:
         """What to do in the epoch from which on there is another number of sites.
 
-        As few units move as can be, all at once. Statistics begin anew. A move in flight is abandoned if one of its
-        sites is gone or its unit is needed elsewhere; the others go on in the epoch after.
+        If that was asked for, no unit moves: those that left held nothing, those that join hold nothing yet. Else as
+        few units move as can be, all at once. Statistics begin anew. A move in flight is abandoned if one of its sites
+        is gone or its unit is needed elsewhere; the others go on in the epoch after.
         """
         self._go_on_from(record)
         self.loop.redivisions = {}  # whoever wanted units split or merged finds out that they are not
         self.carrier.redividing.begin(self.loop)
         before = record.routing
-        routing = before.resized(sites, before.version + 1, record.number + 1)
+        if self.loop.scaling and not self.loop.scaling.leads_to(sites, before):
+            self.loop.scaling = None  # it was about other sites
+        if self.loop.scaling:
+            why = self.loop.scaling.action.reason
+        if self.loop.scaling and sites > before.sites:
+            routing = before.joined(sites, record.number + 1)
+        else:
+            routing = before.resized(sites, before.version + 1, record.number + 1)
         reason = f"{why}; sites: {before.sites}, now {sites}; {routing.moves_since(before)} units moved"
         decisions = [self._about_sites("resize", reason)]
         stopped = [
@@ -166,6 +202,16 @@ class Controller:
         if self.moves:
             self.carrier.pass_epoch(record.stats)
         self.loop.go_on(record.number + 1, record.routing, record.why_unready)
+        self.loop.scaling = self.scaling_after(record)
+
+    def _stop_waiting(self, now: float) -> list[Decision]:
+        """Go on with the sites that are there, if those that were to join have not come for too long."""
+        scaling = self.loop.scaling
+        if scaling is None or scaling.leaving or now - scaling.since < PATIENCE:
+            return []
+        self.loop.scaling = None
+        there = f"sites: {self.loop.routing.sites}; nobody else came within {PATIENCE:.0f} s"
+        return [self._about_sites(Scale.verb, scaling.action.reason, refused=there)]
 
     def _about_sites(
         self, action: str, reason: str, move: MoveInFlight | None = None, refused: str | None = None

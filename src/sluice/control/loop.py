@@ -16,6 +16,7 @@ from sluice.control.movement import Instruction
 from sluice.control.moves import MoveInFlight
 from sluice.control.resharing import reshared
 from sluice.control.rounds import Rounds
+from sluice.control.scaling import Scaling
 from sluice.control.vetting import WhyUnready, vet
 from sluice.model.abilities import Abilities
 from sluice.model.actions import (
@@ -42,6 +43,8 @@ from sluice.policies import Policy
 
 USER = "you"
 """Who asks for what is asked for by hand."""
+SITES = "sites"
+"""Who decides where executors came or went, and what follows from another number of sites."""
 _log = logging.getLogger(__name__)
 
 
@@ -117,6 +120,8 @@ class ControlLoop:
         """Units that are to be split or merged; until they are, nothing else is decided."""
         self.redivided_for = USER
         """Who wants them to be."""
+        self.scaling: Scaling | None = None
+        """While there is to be another number of sites, and is not yet."""
         self._requests: list[tuple[Action, Routing | None]] = []
         self._lock = threading.Lock()
 
@@ -131,6 +136,12 @@ class ControlLoop:
         with self._lock:
             self._requests.append((action, seen))
 
+    @property
+    def asked_for_sites(self) -> int | None:
+        """How many sites the user has asked for, where nobody has looked at that yet."""
+        with self._lock:
+            return next((action.sites for action, _ in self._requests if isinstance(action, Scale)), None)
+
     def take_turn(self, now: float) -> tuple[Decision, ...]:
         """Have the user's requests carried out, or the policy's when a round's statistics are there."""
         if self.redivisions:
@@ -142,15 +153,31 @@ class ControlLoop:
             if self.routing.shared != shared:  # what was counted until now is of other holders
                 self.collector.begin(self.routing, now, self.rounds.collect)
             return decisions
-        if self.moves or not self.collector.is_complete(now, self.rounds.collect):
+        if self.moves or self.leaving or not self.collector.is_complete(now, self.rounds.collect):
             return ()
         actions = tuple(self.policy.decide(self.collector.view()))
         if not actions:
             self.rounds = self.rounds.after(None)
         decisions = self.decide(self.policy.name, actions, now)
-        if not self.moves and not self.redivisions:
+        if not self.moves and not self.redivisions and not self.leaving:
             self.collector.begin(self.routing, now, self.rounds.collect)
         return decisions
+
+    @property
+    def leaving(self) -> range:
+        """The sites that are to leave."""
+        return self.scaling.leaving if self.scaling else range(0)
+
+    def scale(self, action: Scale, now: float) -> None:
+        """Begin to have another number of sites."""
+        self.scaling = Scaling(action, self.routing.sites, now)
+
+    def drain(self, now: float) -> tuple[Decision, ...]:
+        """Have the sites that are to leave hand over more of what they hold."""
+        if not self.scaling or not self.leaving or self.redivisions:
+            return ()
+        actions = self.scaling.actions(self.collector.view(), self.routing, self.moves)
+        return self.decide(SITES, actions, now)
 
     def follow(self, move: MoveInFlight, instructions: Sequence[Instruction], now: float) -> None:
         """Have what a move's machine answered carried out, in its order."""
@@ -199,8 +226,10 @@ class ControlLoop:
         return decisions
 
     def _vet_and_begin(self, who: str, action: Action, now: float) -> Decision:
-        refused = vet(action, self.routing, self.moves, self.abilities, self._why_unready, self.redivisions)
-        if self.advise and who != USER:
+        refused = vet(
+            action, self.routing, self.moves, self.abilities, self._why_unready, self.redivisions, self.scaling
+        )
+        if self.advise and who == self.policy.name:
             refused = "the policy only advises"
         unit = None if isinstance(action, Scale) else action.unit
         site = action.site if isinstance(action, Move | Share | Release | PassToken) else self._holder(unit)
@@ -217,7 +246,10 @@ class ControlLoop:
                     self.carrier.scale(self, action, now)
                 case _:
                     self.carrier.share_otherwise(self, action, now)
-        return Decision(self.epoch, who, action.verb, unit, site, action.reason, refused)
+        reason = action.reason
+        if isinstance(action, Scale):
+            reason += f"; sites: {self.routing.sites}, wanted {action.sites}"
+        return Decision(self.epoch, who, action.verb, unit, site, reason, refused)
 
     def redivide(self, now: float, further: Mapping[Unit, Sequence[HashRange]] | None = None) -> None:
         """The units that are to be split or merged are so from now on, and parts of those that are split `further`. The

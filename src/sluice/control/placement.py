@@ -19,38 +19,65 @@ class Executor:
 
 
 def spread(held: Sequence[str | None], executors: Sequence[Executor]) -> tuple[str | None, ...]:
-    """The executor of each site: as even, by slots, as it can be, and with as few changes as that takes.
+    """The executor of each site: as even, by slots, as it can be, and with as few changes as that takes. Sites that are
+    nowhere fill one executor after the other, so that neighbours are together.
 
     `held` is where the sites were; None, and executors that are gone, are nowhere.
 
     >>> two = [Executor("a", "h", 2), Executor("b", "h", 2)]
-    >>> spread(["a", "a", None, None], two)
+    >>> spread([None, None, None, None], two)
     ('a', 'a', 'b', 'b')
     >>> spread(["a", "gone", "a", "a"], two)
     ('a', 'b', 'a', 'b')
     """
     if not executors:
         return (None,) * len(held)
-    slots = {e.id: max(1, e.slots) for e in executors}
-    load = dict.fromkeys(slots, 0)
-    homes: list[str | None] = [home if home in slots else None for home in held]
+    homes, slots, load = _still_held(held, executors)
 
     def emptiest() -> str:
         return min(slots, key=lambda e: ((load[e] + 1) / slots[e], load[e]))
 
-    for home in homes:
-        if home is not None:
-            load[home] += 1
-    for site, home in enumerate(homes):
-        if home is None:
-            homes[site] = chosen = emptiest()
-            load[chosen] += 1
+    coming = dict.fromkeys(slots, 0)
+    for _ in range(homes.count(None)):
+        chosen = emptiest()
+        load[chosen], coming[chosen] = load[chosen] + 1, coming[chosen] + 1
+    filling = iter([executor for executor, count in coming.items() for _ in range(count)])
+    homes = [next(filling) if home is None else home for home in homes]
     while True:
         fullest, other = max(slots, key=lambda e: load[e] / slots[e]), emptiest()
         if load[fullest] / slots[fullest] <= (load[other] + 1) / slots[other]:
             return tuple(homes)
         homes[len(homes) - 1 - homes[::-1].index(fullest)] = other
         load[fullest], load[other] = load[fullest] - 1, load[other] + 1
+
+
+def pack(held: Sequence[str | None], executors: Sequence[Executor]) -> tuple[str | None, ...]:
+    """The executor of each site where there are to be few executors: a site stays where it is, if that has a slot for
+    it, and the others fill one executor after the other. If there are more sites than slots they are spread.
+
+    >>> two = [Executor("a", "h", 2), Executor("b", "h", 2)]
+    >>> pack([None, None], two), pack(["b", None, None], two), pack(["a", "a", "a"], two)
+    (('a', 'a'), ('b', 'b', 'a'), ('a', 'a', 'b'))
+    """
+    if len(held) > sum(max(1, e.slots) for e in executors):
+        return spread(held, executors)
+    homes, slots, load = _still_held(held, executors)
+    for site in reversed(range(len(homes))):
+        home = homes[site]
+        if home is not None and load[home] > slots[home]:
+            homes[site], load[home] = None, load[home] - 1
+    used_first = sorted(slots, key=lambda e: not load[e])
+    filling = iter([executor for executor in used_first for _ in range(slots[executor] - load[executor])])
+    return tuple(next(filling) if home is None else home for home in homes)
+
+
+def _still_held(
+    held: Sequence[str | None], executors: Sequence[Executor]
+) -> tuple[list[str | None], dict[str, int], dict[str, int]]:
+    """Where the sites are of which the executor is there, and the slots and sites of each executor."""
+    slots = {e.id: max(1, e.slots) for e in executors}
+    homes: list[str | None] = [home if home in slots else None for home in held]
+    return homes, slots, {executor: homes.count(executor) for executor in slots}
 
 
 def changes(before: Sequence[Executor], now: Sequence[Executor]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sluice.control.moves import MoveInFlight
 from sluice.control.resharing import reshared
+from sluice.control.scaling import Scaling
 from sluice.model.abilities import Abilities
 from sluice.model.actions import (
     Action,
@@ -38,10 +39,11 @@ def vet(
     abilities: Abilities | None = None,
     unready: WhyUnready = lambda unit: None,
     redivisions: Mapping[Unit, DirectoryAction] | None = None,
+    scaling: Scaling | None = None,
 ) -> str | None:
     """Why an action cannot be carried out under a routing and beside the moves in flight (by unit), or None. Units that
     are `unready`, for the reason it gives, cannot be shared otherwise than they are now, nor merged. Nothing else can
-    be done to a unit that is to be split or merged.
+    be done to a unit that is to be split or merged, and nothing comes to a site that is to leave.
 
     >>> vet(Move(1, 0, "to see"), Routing.even(4, 2))
     'unit 1 is at site 0 already'
@@ -49,6 +51,8 @@ def vet(
     moves, abilities, redivisions = moves or {}, abilities or Abilities(), redivisions or {}
     if not isinstance(action, Scale) and getattr(action, "unit", None) in concerned(redivisions, routing):
         return f"unit {action.unit} is to be split or merged"
+    if scaling and isinstance(action, Move | Share | PassToken) and action.site in scaling.leaving:
+        return f"site {action.site} is leaving"
     match action:
         case Move():
             return _vet_move(action, routing, moves)
@@ -59,7 +63,7 @@ def vet(
         case Split() | Merge():
             return _vet_redivision(action, routing, moves, abilities, unready, redivisions)
         case Scale():
-            return _vet_scale(action, abilities)
+            return _vet_scale(action, routing, abilities, scaling)
         case _:
             raise FlowError(f"a policy answers with actions such as Move(unit, site, reason), not with {action!r}")
 
@@ -160,10 +164,16 @@ def concerned(redivisions: Mapping[Unit, DirectoryAction], routing: Routing) -> 
     return units
 
 
-def _vet_scale(action: Scale, abilities: Abilities) -> str | None:
+def _vet_scale(action: Scale, routing: Routing, abilities: Abilities, scaling: Scaling | None) -> str | None:
     if not abilities.scalable:
         return "the number of sites is fixed here"
-    return None if action.sites > 0 else "at least one site takes part"
+    if action.sites < 1:
+        return "at least one site takes part"
+    if not abilities.least_sites <= action.sites <= abilities.most_sites:
+        return f"there may be {abilities.least_sites} to {abilities.most_sites} sites"
+    if scaling:
+        return scaling.in_words
+    return f"there are {routing.sites} sites already" if action.sites == routing.sites else None
 
 
 def _list_sites(sites: Iterable[Site]) -> str:

@@ -25,12 +25,15 @@ def view_cluster(
     state_bytes: np.ndarray,
     site_busy: np.ndarray,
     site_memory: Sequence[int],
+    site_occupancy: np.ndarray,
+    elapsed: float,
     abilities: Abilities,
     single: Collection[Unit],
     unit_size: int,
 ) -> ClusterView:
     """Sums are over the `seconds` that the busiest sites worked: for what is missing to them a site was idle. Where
     units are, what lies on disk, is frozen and waits is as the newest epoch left it."""
+    sites = newest.routing.sites
     return ClusterView(
         epoch=newest.number,
         seconds=seconds,
@@ -55,6 +58,10 @@ def view_cluster(
         unit_single=np.isin(np.arange(newest.routing.units), list(single)),
         unit_divisible=_units_of(newest, abilities.divisible),
         unit_size=unit_size,
+        site_occupancy=site_occupancy,
+        elapsed=elapsed,
+        least_sites=abilities.least_sites if abilities.scalable else sites,
+        most_sites=abilities.most_sites if abilities.scalable else sites,
     )
 
 

@@ -91,12 +91,17 @@ def _head(name: str, records: Sequence[EpochRecord], now: float, look: Look) -> 
     over = "the last epoch" if len(lately) == 1 else f"the last {len(lately)} epochs"
     lines = [
         f"{strong(one_line(name), look)}: epoch {last.number:,}, committed {_ago(last, now)}; "
-        f"{last.routing.units:,} units at {last.routing.sites:,} sites, routing {last.routing.version:,}",
+        f"{last.routing.units:,} units at {_turnout(last)}, routing {last.routing.version:,}",
         *_curves(left, right, look),
         f"  {over}: {changed}{dropped}",
         *_frozen(last),
     ]
     return [cut(line, look) for line in lines]
+
+
+def _turnout(record: EpochRecord) -> str:
+    sites, turnout = record.routing.sites, record.stats.turnout
+    return f"{sites:,} sites" if turnout is None else turnout.in_words(sites)
 
 
 def _frozen(record: EpochRecord) -> list[str]:

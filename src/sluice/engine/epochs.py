@@ -204,6 +204,16 @@ class Epochs:
         """Whether input waits, or units are to be cleaned up."""
         return bool(self.record.lagging or self._to_clean_up)
 
+    @property
+    def has_leaving_sites(self) -> bool:
+        """Whether there are sites that are to leave: they do so from epoch to epoch, with new input or without."""
+        return self.record.number >= 0 and self.settings.controller.has_leaving_sites(self.record)
+
+    @property
+    def sites_next(self) -> int | None:
+        """How many sites the next epoch is to have, if their number is on its way to another."""
+        return self.settings.controller.sites_next(self.record)
+
     def clean_up(self) -> None:
         """Have the results found, in the epochs to come, that are missing now. Those may meet frozen state of operators
         above, as may input that waits: whoever wants all has to ask again."""
@@ -211,10 +221,10 @@ class Epochs:
             self._to_clean_up = set(self.record.missing_units)
 
     def catch_up(self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "") -> bool:
-        """Process input that waits, in an epoch that takes in nothing new, or find what frozen units have missed;
-        whether there was any."""
+        """Process input that waits, in an epoch that takes in nothing new, or find what frozen units have missed, or
+        have sites leave; whether there was any of it to do."""
         with self.busy, self.telling_of_other_owners():
-            if self.closed or not self.is_behind:
+            if self.closed or not (self.is_behind or self.has_leaving_sites):
                 return False
             self.delivery.finish(self.record)
             self._run(self.record.batch, site_keys, exchange, why)
@@ -250,6 +260,7 @@ class Epochs:
             catch_up=batch == self.record.batch,
             moves=before.routing.moves_since(self.record.routing) if number else 0,
             clean_up=cleaning.after(record, reports),
+            turnout=self.settings.controller.turnout,
         )
         record = replace(record, stats=stats)
         record = replace(record, listings=self.delivery.listings(self.record, record))

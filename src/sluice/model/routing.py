@@ -195,6 +195,14 @@ class Routing:
                 shared.append(sharing.kept_by(staying))
         return Routing(sites, tuple(holders), version, since, self.directories, tuple(shared))
 
+    def joined(self, sites: int, since: int) -> Routing:
+        """The same units where they are, and so many sites: those that are new hold nothing.
+
+        >>> Routing(2, (0, 1)).joined(3, since=9).held()
+        [array([0]), array([1]), array([], dtype=int64)]
+        """
+        return replace(self, sites=sites, version=self.version + 1, since=since)
+
     def ranges_of(self, site: Site) -> Ranges:
         """The units of one site.
 

@@ -230,6 +230,29 @@ class CleanUpProgress:
 
 
 @dataclass(frozen=True)
+class Turnout:
+    """Where the number of sites can be chosen: how many there are to be, if not as many as there are, and the least and
+    most that there may be."""
+
+    wanted: int | None
+    least: int
+    most: int
+
+    def in_words(self, sites: int) -> str:
+        """
+        >>> Turnout(2, 1, 8).in_words(4), Turnout(4, 1, 8).in_words(3), Turnout(None, 1, 8).in_words(3)
+        ('4 of at most 8 sites, 2 to 3 are leaving', '3 of at most 8 sites, 1 awaited', '3 of at most 8 sites')
+        """
+        what = f"{sites:,} of at most {self.most:,} sites"
+        if self.wanted is None or self.wanted == sites:
+            return what
+        if self.wanted > sites:
+            return f"{what}, {self.wanted - sites:,} awaited"
+        alone = self.wanted + 1 == sites
+        return f"{what}, {self.wanted} is leaving" if alone else f"{what}, {self.wanted} to {sites - 1} are leaving"
+
+
+@dataclass(frozen=True)
 class EpochStats:
     """What was counted and measured in an epoch."""
 
@@ -256,6 +279,8 @@ class EpochStats:
     copied_bytes: int = 0
     clean_up: CleanUpProgress | None = None
     """None if no unit was to be cleaned up, but for those that a site cleans up by itself."""
+    turnout: Turnout | None = None
+    """None where the number of sites is no matter of choice."""
     seconds: EpochSeconds = field(default_factory=EpochSeconds)
 
     @property

@@ -57,6 +57,8 @@ class Elastic:
     """
 
     name: ClassVar[str] = "elastic"
+    scales: ClassVar[bool] = True
+    """It chooses the number of sites by the input that waits at them, so some has to be able to wait."""
 
     th_sup: float = 0.5
     th_con: float = 0.01

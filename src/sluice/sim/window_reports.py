@@ -57,7 +57,6 @@ class WindowReports:
         rows, results, busy, filled, messages = (n - b for n, b in zip(self._columns(), before, strict=True))
         seconds, sites = self.agenda.now - since, routing.sites
         size = world.by_unit(world.stored) * scenario.tuple_bytes
-        units = [Unit(unit) for unit in range(directory.units)]
         self._view = replace(
             ClusterView.at_rest(routing.holders, np.full(sites, _ENOUGH)),
             epoch=number,
@@ -68,13 +67,13 @@ class WindowReports:
             unit_bytes=size,
             unit_memory=size,
             unit_buddy=np.array(directory.buddies()),
-            unit_divisible=np.full(len(units), True),
-            unit_single=np.array([directory.depth(unit) >= FINEST for unit in units]),
+            unit_single=np.array([directory.depth(Unit(unit)) >= FINEST for unit in range(directory.units)]),
+            unit_divisible=np.full(directory.units, True),
+            unit_size=scenario.unit_size,
             site_idle=np.maximum(seconds - busy[:sites], 0.0),
             site_occupancy=filled[:sites] / np.maximum(messages[:sites], 1),
             least_sites=scenario.least,
             most_sites=scenario.most,
-            unit_size=scenario.unit_size,
         )
         self.complete()
 

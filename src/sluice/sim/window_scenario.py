@@ -38,8 +38,6 @@ class WindowScenario:
     partitions: int = 60
     bias: float = 0.7
     """The b of the b-model by which join values are drawn: this much of them is in one half, and so on in each half."""
-    unit_size: int = 1_500_000
-    """The paper's θ, in bytes."""
     tuple_bytes: int = 64
     block_bytes: int = 4096
     buffer: int = MB
@@ -51,15 +49,17 @@ class WindowScenario:
     """Seconds that the master and a site need for a message of any size: chosen."""
     link_rate: float = 10e6
     """Bytes a second that the master sends, and with which state moves, objects made into bytes and back: chosen."""
+    unit_size: int = 1_500_000
+    """The paper's θ: a unit with more than twice as many bytes is split, unless it is not tuned."""
     seed: int = 1
 
     def __post_init__(self) -> None:
-        positive = ("rate", "seconds", "window", "distribution", "reorganization", "comparison", "link_rate", "buffer")
-        for name in positive:
+        times = ("seconds", "window", "distribution", "reorganization", "comparison")
+        for name in ("rate", *times, "link_rate", "buffer", "unit_size"):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
                 raise ScenarioError(f"{name}: a number greater than 0, not {value}")
-        for name in ("sites", "partitions", "groups", "unit_size", "tuple_bytes"):
+        for name in ("sites", "partitions", "groups", "tuple_bytes"):
             if getattr(self, name) < 1:
                 raise ScenarioError(f"{name}: there must be at least one, not {getattr(self, name)}")
         if not 1 <= self.least <= self.sites <= self.most <= self.partitions:

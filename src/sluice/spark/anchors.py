@@ -7,12 +7,12 @@ whose Spark hash falls on the site's partition, so sites and partitions are one 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.control.placement import Executor, spread
+from sluice.control.placement import Executor
 from sluice.model.errors import FlowError
 from sluice.model.ids import Site, SiteKey
 from sluice.model.version import VERSION
@@ -20,6 +20,8 @@ from sluice.spark.executors import do_at
 from sluice.state.workspace import Workspace
 
 _ATTEMPTS = 2
+Arrangement = Callable[[Sequence[str | None], Sequence[Executor]], tuple[str | None, ...]]
+"""Which executor each site is on, by where they were and which there are: `spread` or `pack`."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,16 @@ class Anchors:
         return len(pairs) == len(set(self.homes)) == len(set(self.processes)) or None in self.homes
 
 
-def place(session: SparkSession, count: int, executors: Sequence[Executor], before: Anchors | None = None) -> Anchors:
-    """So many sites spread over the executors; those that are well placed stay where they were."""
+def place(
+    session: SparkSession,
+    count: int,
+    executors: Sequence[Executor],
+    arrange: Arrangement,
+    before: Anchors | None = None,
+) -> Anchors:
+    """So many sites on the executors; those that are well placed stay where they were."""
     held = before.homes[:count] if before else ()
-    homes = spread([*held, *[None] * (count - len(held))], executors)
+    homes = arrange([*held, *[None] * (count - len(held))], executors)
     if before and homes == before.homes:
         return before
     site_keys = before.site_keys if before and len(before.site_keys) == count else _site_keys(session, count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.control.placement import Executor, SiteCount, changes
+from sluice.control.placement import Executor, SiteCount, changes, pack, spread
 from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS_DDL
 from sluice.engine.site import run_site
@@ -22,7 +23,8 @@ from sluice.model.errors import SluiceError
 from sluice.model.ids import Level, SiteKey
 from sluice.model.reports import SiteReport
 from sluice.spark.anchors import let_go, place
-from sluice.spark.executors import Cluster, do_at
+from sluice.spark.executors import WarmUp, do_at
+from sluice.spark.pool import pool_of
 from sluice.state.workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -43,16 +45,25 @@ _GIVEN_UP = ("with indeterminate output was failed and retried", "has failed the
 
 
 class Sites:
-    """The sites of a query on a Spark cluster. With `most` their number follows the executors' cores, up to that."""
+    """The sites of a query on a Spark cluster. With `most` their number follows the executors' cores, up to that. If it
+    `scales` their number is as asked for, and they use as few executors as have a slot for each: the others go back."""
 
-    def __init__(self, spark: SparkSession, count: int, most: int | None = None) -> None:
+    def __init__(self, spark: SparkSession, count: int, most: int | None = None, scales: bool = False) -> None:
         self.session = spark.newSession()  # so that nothing of the user's own session is changed
         for key, value in _SETTINGS.items():
             self.session.conf.set(key, value)
-        self.cluster = Cluster(self.session.sparkContext)
+        self.pool, self.name = pool_of(self.session.sparkContext), uuid.uuid4().hex
         self.size = SiteCount(count, most) if most else None
-        self.executors = self.counted_with = self.cluster.look()
-        self.anchors = place(self.session, count, self.executors)
+        self.scales, self.arrange = scales, pack if scales else spread
+        self.executors = self.counted_with = self.pool.look()
+        self.warm_up = WarmUp(self.session.sparkContext, self.executors) if scales else None
+        self.pool.use(self.name, [e.id for e in self.executors])
+        try:
+            self.anchors = place(self.session, count, self.executors, self.arrange)
+        except BaseException:
+            self.pool.leave(self.name)
+            raise
+        self.pool.use(self.name, self.anchors.homes)
         self._ran_on = self.anchors.processes
         self._epochs_since = 0
         self.session.conf.set("spark.sql.shuffle.partitions", count)
@@ -65,29 +76,51 @@ class Sites:
     def count(self) -> int:
         return len(self.anchors.site_keys)
 
-    def follow(self, workspace: Workspace, ran_on: Sequence[str]) -> str:
-        """Between epochs: spread the sites anew if executors came or went, and have nobody keep the state of sites that
-        are elsewhere. Says what happened to the sites, "" if nothing did.
+    def follow(self, workspace: Workspace, ran_on: Sequence[str], wanted: int | None = None) -> str:
+        """Between epochs: spread the sites anew if executors came or went or as many sites are `wanted`, and have
+        nobody keep the state of sites that are elsewhere. Says what happened to the sites, "" if nothing did.
 
         In the epoch before they `ran_on` these processes: Spark may run a site's task elsewhere, once or for good.
         """
         before = self.anchors
-        why = self._spread()
+        why = self._spread(wanted)
         now = self.anchors.processes if self.anchors is not before else tuple(ran_on) or self._ran_on
         self._epochs_since += 1
         if now != self._ran_on or self._epochs_since == LET_GO_EVERY:
             self._let_go(workspace, now)
             self._ran_on, self._epochs_since = now, 0
+        if self.scales and self.pool.look():
+            self._adjust_executors(wanted)
         return why
 
-    def _spread(self) -> str:
-        executors, before, count = self.cluster.look(), self.anchors, self.count
+    def _adjust_executors(self, wanted: int | None) -> None:
+        """Ask for executors that are missing, or give back those without a site: everything on them is let go of."""
+        sites, there = max(self.count, wanted or 0), self.pool.look()
+        missing = max(0, sites - sum(e.slots for e in there))
+        if missing or sites > self.count:
+            self.pool.ask(self.name, -(-missing // max(e.slots for e in there)), f"for {sites} sites")
+        else:
+            gone = self.pool.give_back(self.name)
+            self.executors = tuple(e for e in self.executors if e not in gone)
+
+    def _count(self, executors: Sequence[Executor], wanted: int | None) -> int:
+        """How many sites there are from now on. More than there are only join when there are slots for them, as far as
+        it can be had that more come."""
+        slots = sum(e.slots for e in executors)
         if self.size:
-            count = self.size.after(sum(e.slots for e in executors), time.monotonic())
+            return self.size.after(slots, time.monotonic())
+        if wanted is None or wanted <= self.count or not self.pool.can_ask:
+            return wanted or self.count
+        return max(self.count, min(wanted, slots))
+
+    def _spread(self, wanted: int | None) -> str:
+        executors, before = self.pool.look(), self.anchors
+        executors = self.warm_up.ready(executors) if self.warm_up else executors
+        count = self._count(executors, wanted)
         if not executors or (executors == self.executors and count == self.count):
             return ""
         try:
-            self.anchors = place(self.session, count, executors, before)
+            self.anchors = place(self.session, count, executors, self.arrange, before)
         except Py4JJavaError as failure:
             if not _lost(failure):
                 raise
@@ -96,6 +129,7 @@ class Sites:
         log_changes(known, executors)
         if self.anchors is before:
             return ""
+        self.pool.use(self.name, self.anchors.homes)
         before.frame.unpersist()
         self.session.conf.set("spark.sql.shuffle.partitions", count)
         if count == len(before.site_keys):
@@ -118,7 +152,8 @@ class Sites:
         def run(split: SplitTask, site: SiteTask) -> list[SiteReport]:
             for attempt in range(_ATTEMPTS):
                 try:
-                    rows = self._job(batch, split, site).collect()
+                    with self.pool.running(self.name):
+                        rows = self._job(batch, split, site).collect()
                     break
                 except Py4JJavaError as failure:
                     if attempt + 1 == _ATTEMPTS or not _beyond_retries(failure):
@@ -151,11 +186,13 @@ class Sites:
         return blobs
 
     def close(self, workspace: Workspace) -> None:
-        """Let go of the pinned sites and remove the run's local tiers on every executor."""
+        """Let go of the pinned sites and remove the run's local tiers on every executor; then as many of these are
+        asked for as there were to be at the start."""
         try:
             if self.session.sparkContext._jsc is not None:  # else its executors, and with them the tiers, are gone
                 self._close_on_executors(workspace)
         finally:
+            self.pool.leave(self.name)
             workspace.close()
 
     def _close_on_executors(self, workspace: Workspace) -> None:
@@ -165,7 +202,7 @@ class Sites:
             workspace.close()
             return ()
 
-        executors = self.cluster.look()
+        executors = self.pool.look()
         if executors:  # else nobody is there to remove anything
             do_at(self.session.sparkContext, executors, clean)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from pyspark import RDD, SparkContext
@@ -89,3 +91,31 @@ def do_at(
 
     numbered: RDD[str] = RDD(tasks, context, UTF8Deserializer())
     return numbered.mapPartitions(work_there).collect()
+
+
+class WarmUp:
+    """Has executors that joined start their Python and import what a site needs, beside the epochs: an epoch that
+    found them cold would wait for it."""
+
+    def __init__(self, context: SparkContext, warm: Iterable[Executor]) -> None:
+        self._context, self._warm = context, set(warm)
+        self._running: threading.Thread | None = None
+
+    def ready(self, executors: Sequence[Executor]) -> tuple[Executor, ...]:
+        """Those of the executors that are warm. The others are on their way to it from now on."""
+        if self._running is None or not self._running.is_alive():
+            cold = [executor for executor in executors if executor not in self._warm]
+            if cold:
+                self._running = threading.Thread(target=self._warm_up, args=(cold,), name="sluice-warm-up", daemon=True)
+                self._running.start()
+        return tuple(executor for executor in executors if executor in self._warm)
+
+    def _warm_up(self, executors: Sequence[Executor]) -> None:
+        def warm() -> tuple[()]:
+            import sluice.engine.site  # noqa: F401  # with all that a site's task needs
+
+            return ()
+
+        with suppress(Exception):  # whatever is wrong with them is told when they get a site
+            do_at(self._context, [executor for executor in executors for _ in range(executor.slots)], warm)
+        self._warm.update(executors)

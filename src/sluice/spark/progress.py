@@ -45,6 +45,7 @@ def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str
         "missingUnits": len(record.missing_units),
         "cleanUp": _clean_up(stats.clean_up),
         "imbalance": stats.imbalance,
+        "scaling": _scaling(record),
         "streams": [_in_camel_case(stream) for stream in stats.streams],
         "watermarks": {s.name: _iso(m) for s, m in zip(plan.sources, marks, strict=True)},
         "operators": _operators(stats.sites, plan),
@@ -79,6 +80,23 @@ def _clean_up(done: CleanUpProgress | None) -> dict[str, Any] | None:
     if done is None:
         return None
     return {**_in_camel_case(done, without=("seconds",)), "rowsPerSecond": done.rows_per_second}
+
+
+def _scaling(record: EpochRecord) -> dict[str, Any] | None:
+    """How many sites there are, may be and are to be, who is leaving and how many are awaited; None where their number
+    is no matter of choice."""
+    turnout, sites = record.stats.turnout, record.routing.sites
+    if turnout is None:
+        return None
+    wanted = sites if turnout.wanted is None else turnout.wanted
+    return {
+        "sites": sites,
+        "minSites": turnout.least,
+        "maxSites": turnout.most,
+        "wanted": wanted,
+        "leaving": list(range(wanted, sites)),
+        "awaited": max(0, wanted - sites),
+    }
 
 
 def _operators(sites: Sequence[SiteStats], plan: Plan) -> list[dict[str, Any]]:

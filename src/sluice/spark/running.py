@@ -108,7 +108,8 @@ class RunningQuery:
             self._check_sparks_part()
             self.query = self.epochs.recover(uuid.uuid4().hex[:16])
             self._log_recovery()
-            self.sites = Sites(spark, settings.sites, settings.partitions if settings.follow else None)
+            most = settings.partitions if settings.follow else None
+            self.sites = Sites(spark, settings.sites, most, settings.controller.turnout is not None)
             frame = combined(spark, sources)
             self._callback = BatchCallback(spark.sparkContext, self._epoch)
             writer = frame.writeStream.foreachBatch(self._callback)
@@ -138,7 +139,7 @@ class RunningQuery:
     def _epoch(self, batch: DataFrame, number: int) -> None:
         try:
             with self._turn:
-                why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on)
+                why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
                 files = files_of_batch(self.spark, self.sources)
                 exchange = with_all_files(self.sites.exchange(batch), files, self.sources)
                 self.epochs.run(number, self.sites.site_keys, exchange, why)
@@ -171,10 +172,11 @@ class RunningQuery:
             )
 
     def _catch_up_when_idle(self) -> None:
-        """Process input that waits when no new input does: Spark runs no batches then."""
+        """Process input that waits, and have sites leave, when no new input comes: Spark runs no batches then."""
         while not self._closed.wait(IDLE / 4) and self.failure is None:
             idle = time.monotonic() - self._last_epoch > IDLE and not self.epochs.busy.locked()
-            if idle and self.epochs.is_behind and self.spark_query.isActive and not self._stopping.is_set():
+            to_do = self.epochs.is_behind or self.epochs.has_leaving_sites
+            if idle and to_do and self.spark_query.isActive and not self._stopping.is_set():
                 self._catch_up()
 
     def _catch_up(self) -> bool:
@@ -183,7 +185,7 @@ class RunningQuery:
         try:
             context.setJobGroup(f"sluice-{self.query}", "input that waits")
             with self._turn:
-                why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on)
+                why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
                 return self.epochs.catch_up(self.sites.site_keys, self.sites.exchange(None), why)
         except BaseException as failure:
             if not self._stopping.is_set():

@@ -1,0 +1,170 @@
+"""The executors of a Spark application as its queries use them: which are there, asked for, and given back.
+
+Executors are asked for and given back through the `SparkContext`, which passes it on to the cluster manager. All
+queries of a context say which executors have their sites and when they run an epoch: none is given back that anybody
+uses, nor while shuffle files of an epoch may lie on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark import SparkContext
+
+from sluice.control.placement import Executor
+from sluice.spark.executors import Cluster
+
+log = logging.getLogger(__name__)
+
+_EVERYBODY = 2**31 - 1
+"""How many executors a standalone master gives an application that says nothing of it."""
+_OF_OTHER_MANAGERS = 2
+"""How many the others start, likewise."""
+_pools: dict[str, ExecutorPool] = {}
+_making = threading.Lock()
+
+
+def pool_of(context: SparkContext) -> ExecutorPool:
+    """The one pool of an application."""
+    with _making:
+        application = str(context.applicationId)
+        if application not in _pools:
+            _pools.clear()  # a process has one context at a time
+            _pools[application] = ExecutorPool(context)
+        return _pools[application]
+
+
+class ExecutorPool:
+    """Shared by the queries of one application; each has a name of its own in it."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self._cluster = Cluster(context)
+        self._lock = threading.RLock()
+        self._used: dict[str, frozenset[str]] = {}
+        self._awaited: dict[str, int] = {}
+        """How many more executors each query waits for."""
+        self._running: set[str] = set()
+        self._scaling: set[str] = set()
+        """The queries on whose behalf the number of executors is another than at the start."""
+        self._wanted: int | None = None
+        """How many executors the cluster manager was told to have; None if that is left to it."""
+        self._given_back: set[str] = set()
+        local = str(context.master).startswith("local") and not str(context.master).startswith("local-cluster")
+        by_spark = context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
+        self.can_ask = not local and not by_spark
+        """Whether executors can be asked for and given back: there are others than the driver, and Spark does not do it
+        by itself."""
+
+    def look(self) -> tuple[Executor, ...]:
+        """The executors that are there and stay, oldest first. One that is given back may be listed for some seconds
+        yet."""
+        with self._lock:
+            return tuple(e for e in self._cluster.look() if e.id not in self._given_back)
+
+    def use(self, query: str, executors: Collection[str | None]) -> None:
+        """A query has its sites on these executors from now on."""
+        with self._lock:
+            self._used[query] = frozenset(e for e in executors if e is not None)
+
+    @contextmanager
+    def running(self, query: str) -> Iterator[None]:
+        """While a query runs an epoch nobody gives an executor back: blobs may lie on any of them."""
+        with self._lock:
+            self._running.add(query)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running.discard(query)
+
+    def ask(self, query: str, more: int, why: str) -> None:
+        """Ask for so many executors beside those that are there, if they have not been asked for yet. Until the query
+        gives some back, those that it waits for are left to it."""
+        with self._lock:
+            if not self.can_ask:
+                return
+            self._awaited[query] = more
+            if self._request_those_awaited() and more:
+                log.info("executors are asked for, %d beside those that are there: %s", more, why)
+
+    def give_back(self, query: str) -> tuple[Executor, ...]:
+        """Have the cluster manager take back the executors that nobody uses; which those are. The query awaits none any
+        more.
+
+        Where another query awaits some or runs an epoch, or something else a task on an executor, that has to wait.
+        """
+        with self._lock:
+            self._awaited.pop(query, None)
+            used = frozenset().union(*self._used.values())
+            if not self.can_ask or not used or self._awaited or self._running - {query}:
+                return ()
+            free = [e for e in self.look() if e.id not in used]
+            busy = self._busy() if free else set()
+            free = [e for e in free if e.id not in busy]
+            if free:
+                self._request(len(self.look()))  # else Spark takes it that none is wanted any more
+                self._scaling.add(query)
+                self._kill(free)
+            else:
+                self._request_those_awaited()
+            return tuple(free)
+
+    def leave(self, query: str) -> None:
+        """A query has ended. After the last one that had executors asked for or given back, there are to be as many as
+        at the start."""
+        with self._lock:
+            self._used.pop(query, None)
+            self._awaited.pop(query, None)
+            self._scaling.discard(query)
+            if self._wanted is None or self._scaling or self._context._jsc is None:
+                return
+            log.info("executors are asked for as at the start of the application")
+            self._request(self._at_the_start)
+            self._wanted = None
+
+    def _request_those_awaited(self) -> bool:
+        """Tell the cluster manager to have as many executors as there are and are awaited, if that is news."""
+        awaited = max(self._awaited.values(), default=0)
+        wanted = len(self.look()) + awaited
+        if wanted == self._wanted or (self._wanted is None and not awaited):
+            return False
+        self._scaling.update(self._awaited)
+        self._request(wanted)
+        return True
+
+    @property
+    def _at_the_start(self) -> int:
+        """How many the cluster manager had in mind when the application began."""
+        if str(self._context.master).startswith(("spark://", "local-cluster")):
+            return _EVERYBODY
+        return int(self._context.getConf().get("spark.executor.instances") or _OF_OTHER_MANAGERS)
+
+    def _request(self, executors: int) -> None:
+        self._wanted = executors
+        self._spark.requestTotalExecutors(executors, 0, self._jvm.PythonUtils.toScalaMap({}))
+
+    def _kill(self, executors: Sequence[Executor]) -> None:
+        for executor in executors:
+            log.info("executor %s on %s goes back: no site is on it", executor.id, executor.host)
+        self._given_back.update(e.id for e in executors)
+        self._spark.killExecutors(self._jvm.PythonUtils.toSeq([e.id for e in executors]))
+        self._wanted = (self._wanted or 0) - len(executors)
+
+    def _busy(self) -> set[str]:
+        """Executors that run a task."""
+        listed = self._spark.statusStore().executorList(True)
+        summaries = [listed.apply(number) for number in range(listed.size())]
+        return {str(summary.id()) for summary in summaries if int(summary.activeTasks())}
+
+    @property
+    def _spark(self) -> Any:
+        return self._context._jsc.sc()
+
+    @property
+    def _jvm(self) -> Any:
+        return self._context._jvm

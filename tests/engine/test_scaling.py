@@ -1,0 +1,304 @@
+"""Another number of sites while a query runs: those that leave are drained, those that join begin empty."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from engine_harness import DirectQuery, limits
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import multiset
+from specs import SECOND, TIME, handle
+
+from sluice.control import scaling
+from sluice.control.controller import Controller, NextEpoch
+from sluice.control.scaling import PATIENCE
+from sluice.model.abilities import Abilities
+from sluice.model.actions import Action, Move, Scale, Share
+from sluice.model.epoch import EpochRecord
+from sluice.model.plan import Relation, plan_of
+from sluice.model.routing import Routing
+from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, Turnout, UnitColumns
+from sluice.model.stream import Stream
+from sluice.model.view import ClusterView
+from sluice.policies import policy
+
+FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
+ABLE = Abilities(shareable={0: (0, 1)}, scalable=True, most_sites=6)
+EVEN = Routing.even(8, 4)
+
+
+def record(number: int, routing: Routing = EVEN, waiting: tuple[int, ...] = (0, 0, 0, 0, 0, 0)) -> EpochRecord:
+    """An epoch of a second; unit u took in u rows, and so many bytes wait at the sites."""
+    sites = tuple(
+        SiteStats(site, "host/1", 2, busy_seconds=1.0, pending_bytes=waiting[site]) for site in range(routing.sites)
+    )
+    units = replace(UnitColumns.none(routing.units), rows=np.arange(routing.units))
+    stats = EpochStats(sites=sites, units=units, seconds=EpochSeconds(job=1.0))
+    return EpochRecord(number, (None,), routing, ((),) * routing.sites, stats=stats)
+
+
+class Driver:
+    """A controller from epoch to epoch, each of which takes a second and does what was decided."""
+
+    def __init__(self, routing: Routing = EVEN, wanted: object = "static", **options: object) -> None:
+        self.controller = Controller(policy(wanted), 1 << 30, abilities=ABLE, **options)
+        self.newest, self.now = record(0, routing), 0.0
+        self.controller.after(self.newest, 0.0)
+
+    def ask(self, action: Action) -> None:
+        self.controller.ask(action)
+
+    def epoch(self, seconds: float = 1.0) -> NextEpoch:
+        self.now += seconds
+        sites = self.controller.sites_next(self.newest) or self.newest.routing.sites
+        if sites == self.newest.routing.sites:
+            step = self.controller.after(self.newest, self.now)
+        else:
+            step = self.controller.resized(self.newest, sites, "executors", self.now)
+        self.newest = record(self.newest.number + 1, step.routing)
+        return step
+
+    @property
+    def routing(self) -> Routing:
+        return self.newest.routing
+
+
+def said(step: NextEpoch) -> list[tuple[str, str, int | None, int | None, str | None]]:
+    return [(d.policy, d.action, d.unit, d.site, d.refused) for d in step.decisions]
+
+
+def test_sites_that_leave_hand_their_units_over_and_then_there_are_fewer():
+    driver = Driver()
+    driver.ask(Scale(2, "little to do"))
+    step = driver.epoch()
+    assert said(step)[0] == ("you", "scale", None, None, None)
+    moves = [d for d in step.decisions if d.action == "move"]
+    assert {d.policy for d in moves} == {"sites"}
+    assert {d.reason for d in moves} == {"sites: 4, soon 2; little to do"}
+    assert sorted((d.unit, d.refused) for d in moves) == [(4, None), (5, None), (6, None), (7, None)]
+    assert step.leaving == (4, 5, 6, 7)
+    assert driver.controller.turnout == Turnout(2, 1, 6)
+    step = driver.epoch()
+    assert step.routing.sites == 4 and max(step.routing.holders) == 1
+    step = driver.epoch()
+    assert [d.reason for d in step.decisions] == ["little to do; sites: 4, now 2; 0 units moved"]
+    assert step.routing.sites == 2
+    driver.epoch()
+    assert driver.controller.turnout == Turnout(None, 1, 6)
+    assert not driver.controller.moves
+
+
+def test_units_of_leaving_sites_go_where_least_is_to_do():
+    driver = Driver(Routing(3, (0, 0, 1, 2, 2, 2, 2, 2)))
+    driver.epoch()
+    driver.ask(Scale(2, "to see"))
+    while driver.routing.sites == 3:
+        driver.epoch()
+    load = [sum(unit for unit, holder in enumerate(driver.routing.holders) if holder == site) for site in (0, 1)]
+    assert abs(load[0] - load[1]) <= 2
+
+
+def test_nothing_comes_to_a_site_that_is_leaving_and_no_more_sites_are_asked_for():
+    driver = Driver()
+    driver.ask(Scale(3, "to see"))
+    for action in (Move(0, 3, ""), Share(0, 3, ""), Move(0, 2, ""), Scale(4, ""), Scale(1, "")):
+        driver.ask(action)
+    refused = [d.refused for d in driver.epoch().decisions if d.policy == "you"]
+    assert refused == [None, "site 3 is leaving", "site 3 is leaving", None, "sites are leaving", "sites are leaving"]
+
+
+@pytest.mark.parametrize(
+    ("sites", "why"),
+    [
+        (0, "at least one site takes part"),
+        (7, "there may be 1 to 6 sites"),
+        (4, "there are 4 sites already"),
+    ],
+)
+def test_numbers_of_sites_that_cannot_be_are_refused(sites, why):
+    driver = Driver()
+    driver.ask(Scale(sites, ""))
+    assert [d.refused for d in driver.epoch().decisions] == [why]
+    assert driver.controller.loop.scaling is None
+
+
+def test_what_is_on_its_way_to_a_leaving_site_does_not_hold_it_up():
+    driver = Driver(Routing(3, (0, 0, 0, 0, 1, 1, 1, 1)))
+    driver.ask(Move(0, 2, "asked for"))
+    driver.ask(Scale(2, "to see"))
+    driver.epoch()
+    step = driver.epoch()
+    assert step.routing.sites == 2
+    assert said(step)[1:] == [("sites", "move", 0, 2, "abandoned: site 2 is gone")]
+
+
+def test_shared_units_are_released_by_sites_that_leave():
+    routing = EVEN.share(0, 3, (0, 1), since=0).share(6, 2, (0, 1), since=0)
+    driver = Driver(routing)
+    driver.ask(Scale(2, "to see"))
+    step = driver.epoch()
+    assert ("sites", "release", 0, 3, None) in said(step)
+    assert ("sites", "release", 6, 2, None) in said(step)  # one of two that both leave; the other's moves then
+    while driver.routing.sites == 4:
+        driver.epoch()
+    assert not driver.routing.shared
+    assert driver.routing.holders[0] == 0
+
+
+def test_few_units_at_a_time_are_set_apart(monkeypatch):
+    monkeypatch.setattr(scaling, "AT_ONCE", 3)
+    driver = Driver()
+    driver.ask(Scale(1, "to see"))
+    epochs = 0
+    while driver.routing.sites == 4:
+        assert len(driver.epoch().leaving) <= 3
+        epochs += 1
+        assert epochs < 20
+
+
+def test_sites_that_join_hold_nothing_until_something_moves_there():
+    driver = Driver()
+    driver.ask(Scale(6, "much to do"))
+    driver.epoch()
+    step = driver.epoch()
+    assert [d.reason for d in step.decisions] == ["much to do; sites: 4, now 6; 0 units moved"]
+    assert (step.routing.sites, step.routing.holders) == (6, EVEN.holders)
+    driver.ask(Move(0, 5, ""))
+    driver.epoch()
+    assert driver.epoch().routing.holders[0] == 5
+
+
+def test_some_may_join_before_others_and_nobody_is_awaited_for_good():
+    driver = Driver()
+    driver.ask(Scale(6, "much to do"))
+    driver.epoch()
+    step = driver.controller.resized(driver.newest, 5, "executors joined: 1", driver.now)
+    assert [d.reason for d in step.decisions] == ["much to do; sites: 4, now 5; 0 units moved"]
+    driver.newest = record(driver.newest.number + 1, step.routing)
+    assert driver.controller.turnout == Turnout(6, 1, 6)
+    assert not driver.controller.after(driver.newest, PATIENCE - 1).decisions
+    waited = driver.controller.after(record(driver.newest.number + 1, step.routing), PATIENCE + 2)
+    assert [d.refused for d in waited.decisions] == ["sites: 5; nobody else came within 120 s"]
+    assert driver.controller.turnout == Turnout(None, 1, 6)
+
+
+def test_an_epoch_with_other_sites_that_came_to_nothing_is_tried_again_alike():
+    for wanted in (2, 6):
+        driver = Driver(Routing(4, (0, 0, 0, 0, 1, 1, 1, 1)))
+        driver.ask(Scale(wanted, "to see"))
+        driver.epoch()
+        first, again = (driver.controller.resized(driver.newest, wanted, "", now) for now in (2.0, 3.0))
+        assert first.routing == again.routing
+        assert first.routing.holders == driver.routing.holders
+
+
+class Watching:
+    """Asks for nothing, and remembers what it saw."""
+
+    name = "watching"
+
+    def __init__(self) -> None:
+        self.seen: list[ClusterView] = []
+
+    def decide(self, view: ClusterView) -> tuple[Action, ...]:
+        self.seen.append(view)
+        return ()
+
+
+def test_a_policy_sees_how_full_sites_are_how_long_it_took_and_how_many_sites_there_may_be():
+    watching = Watching()
+    controller = Controller(watching, 1 << 30, minimum=3.0, abilities=ABLE, backlog=1000.0)
+    for number, waiting in enumerate([(0, 0, 0, 0), (1000, 0, 500, 9000), (500, 0, 0, 9000), (0, 0, 100, 9000)]):
+        controller.after(record(number, waiting=waiting), 2.0 + number)
+    (view,) = watching.seen
+    assert view.site_occupancy.tolist() == pytest.approx([0.5, 0.0, 0.2, 1.0])
+    assert (view.elapsed, view.least_sites, view.most_sites) == (3.0, 1, 6)
+
+
+def test_where_the_number_of_sites_is_fixed_a_policy_sees_no_other():
+    watching = Watching()
+    controller = Controller(watching, 1 << 30, minimum=1.0)
+    for number in range(3):
+        controller.after(record(number), float(number))
+    view = watching.seen[0]
+    assert (view.least_sites, view.most_sites, view.site_occupancy.tolist()) == (4, 4, [0.0] * 4)
+    assert controller.turnout is None
+
+
+STREAM = Stream("s", pa.schema([("k", pa.int64()), ("ts", TIME), ("v", pa.int64())]), "ts", 0)
+
+
+def rows(epoch: int, keys: int = 40) -> pa.Table:
+    times = np.arange(keys * 3) % 3 + epoch * 3
+    columns = [np.arange(keys * 3) % keys, pa.array(times * SECOND).cast(TIME), np.arange(keys * 3)]
+    return pa.table([pa.array(c) for c in columns], schema=STREAM.schema)
+
+
+def relation() -> Relation:
+    return handle(STREAM).groupBy("k").last(5).agg(total=("v", "sum")).relation
+
+
+EPOCHS = 14
+
+
+def answer(data: st.DataObject | None, wanted: list[int]) -> Counter:
+    """What comes out if so many sites are asked for, one number every third epoch."""
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+        chosen = data.draw(st.sampled_from(["static", "load", "hybrid"])) if data else "static"
+        options = limits(data) if data else {}
+        query = DirectQuery(plan_of([relation()]), Path(directory), sites=3, wanted=chosen, most_sites=6, **options)
+        for epoch in range(EPOCHS):
+            if wanted and epoch % 3 == 0:
+                query.epochs.settings.controller.ask(Scale(wanted[epoch // 3], "to see"))
+            query.follow()
+            query.run([rows(epoch)])
+        query.drain()
+        resizes = [d.reason for r in query.epochs.recent for d in r.decisions if d.action == "resize"]
+        assert all(reason.endswith("; 0 units moved") for reason in resizes)
+        query.close()
+        return multiset(query.results())
+
+
+@cache
+def undisturbed() -> Counter:
+    return answer(None, [])
+
+
+@settings(max_examples=8)
+@given(st.data(), st.lists(st.integers(1, 6), min_size=EPOCHS // 3 + 1, max_size=EPOCHS // 3 + 1))
+def test_the_answer_is_the_same_however_many_sites_are_asked_for(data, wanted):
+    """Also while input waits, units lie on disk and a policy moves others."""
+    assert answer(data, wanted) == undisturbed()
+
+
+def test_a_site_that_joins_reads_what_it_will_hold_and_one_that_leaves_is_gone(tmp_path):
+    query = DirectQuery(plan_of([relation()]), tmp_path, sites=1, most_sites=3)
+    hand = query.epochs.settings.controller
+    for epoch in range(30):
+        if epoch == 4:
+            hand.ask(Scale(3, "to see"))
+        if epoch == 7:
+            for unit in range(5):
+                hand.ask(Move(unit, 2, "to see"))
+        if epoch == 20:
+            hand.ask(Scale(1, "to see"))
+        query.follow()
+        query.run([rows(epoch, keys=200)])
+        newest = query.epochs.record
+        if epoch == 12:
+            assert newest.routing.sites == 3
+            read = sum(r.stats.sites[2].fetched_bytes for r in query.epochs.recent if r.routing.sites == 3)
+            held = sum(run.segment.length for run in newest.manifests[2])
+            assert newest.routing.holders[:5] == (2,) * 5
+            assert 0 < read <= 1.5 * held
+            assert sum(r.stats.sites[1].fetched_bytes for r in query.epochs.recent if r.routing.sites == 3) == 0
+    assert newest.routing.sites == len(newest.manifests) == len(newest.stats.sites) == 1
+    query.close()
