@@ -96,10 +96,10 @@ def test_a_plans_runs_go_with_the_others():
 
 def test_a_parallel_window_joins_runs_go_with_the_others():
     tiny = WindowScenario("tiny", rate=50.0, seconds=20.0, measured_from=10.0, window=10.0, partitions=4, sites=2)
-    runs = [Run(tiny), Run(tiny, "elastic", (("unit_size", 1000), ("even", False)))]
+    runs = [Run(tiny), Run(tiny, "elastic", (("hot", 0.5), ("even", False)))]
     outcomes = run_all(runs, 1, lambda *_: None)
     assert all(isinstance(one, WindowOutcome) and one.results > 0 for one in outcomes.values())
-    assert runs[1].label == "tiny, elastic, unit_size 1000, even False"
+    assert runs[1].label == "tiny, elastic, hot 0.5, even False"
 
 
 def test_every_experiment_reads_a_value_for_each_claim_and_says_why_it_is_judged_so():

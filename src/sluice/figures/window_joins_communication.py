@@ -122,7 +122,6 @@ WINDOW_11: Experiment[WindowOutcome] = Experiment(
                 measured_from=0.0,
             ),
             "elastic",
-            (),
         ),
     },
     _read_11,

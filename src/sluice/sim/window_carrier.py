@@ -15,14 +15,16 @@ import numpy as np
 from sluice.control.loop import ControlLoop
 from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause, Restart, Transfer
 from sluice.control.moves import MoveInFlight
+from sluice.control.redividing import halved_into
 from sluice.model import ids
-from sluice.model.actions import CleanUp, Freeze, Scale, SharingAction
+from sluice.model.actions import CleanUp, Freeze, Scale, SharingAction, Split
 from sluice.model.decision import Decision
 from sluice.model.errors import ScenarioError
 from sluice.policies.draining import drain
 from sluice.sim.event_queue import Agenda
 from sluice.sim.move_log import MoveLog
 from sluice.sim.window_sites import WindowSites
+from sluice.sim.window_streams import FINEST
 from sluice.sim.window_world import WindowWorld
 
 DRAINING = "draining"
@@ -136,7 +138,12 @@ class WindowCarrier:
 
     def _redivide_if_calm(self, loop: ControlLoop, now: float) -> None:
         if self._redividing and not loop.moves:
+            directory, further = loop.routing.directories[0], {}
+            for unit, action in loop.redivisions.items():
+                if isinstance(action, Split):
+                    bits = min(action.bits, FINEST - directory.depth(unit))
+                    further[unit] = halved_into(directory.hashes_of(unit), None, bits)[1:]
             self.redivisions += len(loop.redivisions)
             self._redividing = False
-            loop.redivide(now)
+            loop.redivide(now, further)
             self.world.divide(loop.routing.directories[0])
