@@ -112,6 +112,12 @@ class Controller:
         scaling = self.loop.scaling
         return None if scaling is None or scaling.is_over(record.routing) else scaling
 
+    def has_leaving_sites(self, record: EpochRecord) -> bool:
+        """Whether there are to be fewer sites than in this epoch."""
+        scaling = self.scaling_after(record)
+        wanted = scaling.wanted if scaling else self.loop.asked_for_sites
+        return wanted is not None and wanted < record.routing.sites
+
     @property
     def turnout(self) -> Turnout | None:
         """How many sites there are to be, and may be; None where that is no matter of choice."""

@@ -131,6 +131,12 @@ class ControlLoop:
         with self._lock:
             self._requests.append(action)
 
+    @property
+    def asked_for_sites(self) -> int | None:
+        """How many sites the user has asked for, where nobody has looked at that yet."""
+        with self._lock:
+            return next((action.sites for action in self._requests if isinstance(action, Scale)), None)
+
     def take_turn(self, now: float) -> tuple[Decision, ...]:
         """Have the user's requests carried out, or the policy's when a round's statistics are there."""
         if self.redivisions:
@@ -234,7 +240,10 @@ class ControlLoop:
                     self.carrier.scale(self, action, now)
                 case _:
                     self.carrier.share_otherwise(self, action, now)
-        return Decision(self.epoch, who, action.verb, unit, site, action.reason, refused)
+        reason = action.reason
+        if isinstance(action, Scale):
+            reason += f"; sites: {self.routing.sites}, wanted {action.sites}"
+        return Decision(self.epoch, who, action.verb, unit, site, reason, refused)
 
     def redivide(self, now: float) -> None:
         """The units that are to be split or merged are so from now on; the last ones first, as those behind them get

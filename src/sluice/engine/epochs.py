@@ -205,8 +205,7 @@ class Epochs:
     @property
     def has_leaving_sites(self) -> bool:
         """Whether there are sites that are to leave: they do so from epoch to epoch, with new input or without."""
-        turnout = self.settings.controller.turnout
-        return bool(turnout and turnout.wanted is not None and turnout.wanted < self.record.routing.sites)
+        return self.record.number >= 0 and self.settings.controller.has_leaving_sites(self.record)
 
     @property
     def sites_next(self) -> int | None:

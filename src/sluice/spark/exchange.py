@@ -58,7 +58,11 @@ class Sites:
         self.executors = self.counted_with = self.pool.look()
         self.warm_up = WarmUp(self.session.sparkContext, self.executors) if scales else None
         self.pool.use(self.name, [e.id for e in self.executors])
-        self.anchors = place(self.session, count, self.executors, self.arrange)
+        try:
+            self.anchors = place(self.session, count, self.executors, self.arrange)
+        except BaseException:
+            self.pool.leave(self.name)
+            raise
         self.pool.use(self.name, self.anchors.homes)
         self._ran_on = self.anchors.processes
         self._epochs_since = 0
