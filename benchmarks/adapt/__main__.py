@@ -25,6 +25,7 @@ from benchmarks.adapt.alternate import alternate
 from benchmarks.adapt.bench import Bench, NobodyTakesPart
 from benchmarks.adapt.cluster import cluster, keep_spark_inside
 from benchmarks.adapt.contention import contention
+from benchmarks.adapt.dividing import dividing
 from benchmarks.adapt.drift import drift
 from benchmarks.adapt.freeze import freeze
 from benchmarks.adapt.hot_key import hot_key
@@ -37,6 +38,7 @@ from benchmarks.adapt.rotate import rotate
 from benchmarks.adapt.running import Inexact, Stage
 from benchmarks.adapt.scarce import scarce
 from benchmarks.adapt.slow import slow
+from benchmarks.adapt.split import split
 from benchmarks.adapt.theta import theta
 from benchmarks.adapt.uneven import uneven
 from benchmarks.run import chosen
@@ -55,8 +57,10 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], Outcome]]] = {
     "active": (EIGHT_SITES, active),
     "hot-key": (EIGHT_SITES, hot_key),
     "theta": (EIGHT_SITES, theta),
+    "split": (EIGHT_SITES, split),
     "quiet": (TWO_SITES, quiet),
     "moving": (TWO_SITES, moving),
+    "dividing": (TWO_SITES, dividing),
     "contention": (TWO_SITES, contention),
     "freeze": (TWO_SITES, freeze),
     "alternate": (TWO_SITES, alternate),

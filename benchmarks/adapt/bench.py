@@ -53,7 +53,7 @@ class Bench:
         """Those whose policy was asked for."""
         chosen = [c for c in all_ if c.policy in self.policies]
         if not chosen:
-            raise NobodyTakesPart(f"it compares {', '.join(sorted({c.policy for c in all_}))}")
+            raise NobodyTakesPart(f"it compares {', '.join(sorted({str(c.policy) for c in all_}))}")
         return chosen
 
     def epochs(self, wanted: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sluice.control.journal import Journal
-from sluice.model.epoch import EpochRecord
+from sluice.model.epoch import Attempt, EpochRecord
 from sluice.state.storage import Storage
 
 
@@ -34,6 +34,7 @@ class Epoch:
     frozen: int = 0  # units of which results are missing
     durable: int = 0  # bytes of state, wherever they lie
     copied: int = 0  # rows sent to holders of shared units beside the first of each
+    written: int = 0  # bytes of state, new or anew
 
     @property
     def rate(self) -> float:
@@ -61,6 +62,7 @@ class Epoch:
             frozen=len(record.missing_units),
             durable=sum(site.durable_bytes for site in sites),
             copied=stats.copied_rows,
+            written=_written(record),
         )
 
 
@@ -82,3 +84,10 @@ class Watch:
             self.number, self.last = record.number, epoch.committed
             self.decisions += [decision.as_dict() for decision in record.decisions]
             yield epoch
+
+
+def _written(record: EpochRecord) -> int:
+    """The bytes of the segments that an epoch has written."""
+    new = Attempt.prefix(record.number)
+    segments = {run.segment.id: run.segment.length for manifest in record.manifests for run in manifest}
+    return sum(length for name, length in segments.items() if name.startswith(new))

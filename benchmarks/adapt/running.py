@@ -21,6 +21,7 @@ from benchmarks.session import scratch
 from sluice import Flow
 from sluice.experiments import slowDisk, slowDown
 from sluice.model.durations import size_in_bytes
+from sluice.policies import Policy
 
 PERIOD = 0.05  # seconds between two looks at the journal
 COLLECT = "2 seconds"
@@ -40,7 +41,7 @@ class Contender:
     otherwise, and with options of the writer."""
 
     name: str
-    policy: str
+    policy: str | Policy
     options: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 

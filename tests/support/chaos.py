@@ -26,6 +26,7 @@ from chaos_flows import NAMES, drawn, rows
 from engine_harness import DirectQuery, EpochRows
 from holders import next_sharing
 from oracle import rounded
+from redivisions import next_redivision
 from specs import SECOND
 from wandering import Wanderer
 
@@ -161,6 +162,9 @@ class Chaos:
         self.policy = str(rng.choice(["static", "static", "wanderer", "hybrid", "load", "memory", "tokens"]))
         self.sharing = rng.spawn(1)[0] if rng.random() < 0.6 else None
         """Draws who holds units beside the first, if anybody does."""
+        dividing = rng.spawn(1)[0]
+        self.dividing = dividing if dividing.random() < 0.5 else None
+        """Draws which units are split and merged, if any are."""
         self.scaling = rng.spawn(1)[0]
         """Draws how many sites are asked for."""
         self.scales = bool(self.scaling.random() < 0.6)
@@ -228,6 +232,7 @@ class Chaos:
             self.say(f"  asks for {action}")
             hand.ask(action)
         self.share_otherwise()
+        self.redivide()
         if self.scales and self.scaling.random() < 0.3:
             scale = Scale(self.scaling.integers(1, MOST_SITES + 1), "by hand")
             self.say(f"  asks for {scale}")
@@ -269,6 +274,14 @@ class Chaos:
             action = next_sharing(self.sharing, routing, among)
             self.say(f"  asks for {action}")
             self.query.epochs.settings.controller.ask(action)
+
+    def redivide(self) -> None:
+        """Units are split and merged, wherever their state lies."""
+        record = self.query.epochs.record
+        for _ in range(int(self.dividing.poisson(1)) if self.dividing is not None else 0):
+            action = next_redivision(self.dividing, record)
+            self.say(f"  asks for {action}")
+            self.query.epochs.settings.controller.ask(action, record.routing)
 
     def epoch(self, what: str, run: Callable[..., object], again: bool = False) -> None:
         """One epoch, perhaps with trouble; a batch that failed is asked for again until it is done."""
@@ -474,13 +487,16 @@ class Chaos:
         query, record = self.query, self.query.epochs.record
         seen = -1 if self.checked is None else self.checked.number
         for committed in (r for r in query.epochs.journal.epochs() if r.number > seen):
-            assert_nothing_lost(self.flow.plan, self.checked, committed)
+            before = self.checked
+            assert_nothing_lost(self.flow.plan, before, committed)
             self.late += committed.stats.late_rows
             self.checked = committed
             self.happened.update({name: int(getattr(committed.stats, name)) for name in COUNTS})
             self.happened.update(d.action for d in committed.decisions if d.policy == "freezing")
             self.happened.update(d.action for d in committed.decisions if d.action in SHARING and not d.refused)
             self.happened.update(kind for kind in map(scaled, committed.decisions) if kind)
+            units = 0 if before is None else committed.routing.units - before.routing.units
+            self.happened["split" if units > 0 else "merge"] += abs(units)
         if record.number < 0:
             return
         there = {f"state/{p.name}" for p in (self.root / "checkpoint" / "state").iterdir()}

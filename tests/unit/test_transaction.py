@@ -78,7 +78,7 @@ def test_what_was_refused_changes_nothing(tmp_path):
 
 def pages_of(root: Path, limit: int = 100) -> UnitPages:
     tiers = Tiers(LocalFiles(str(root / "memory")), LocalFiles(str(root / "disk")), limit)
-    tiers.begin([])
+    tiers.begin({})
     holdings = Holdings({0: InputLayouts(LAYOUT, LAYOUT)}, ALL, {0: Directory(UNITS)})
     durable = DurableSegments(Storage(str(root / "durable")), SystemClock())
     return UnitPages(SegmentReader(holdings, tiers, durable), SystemClock(), allowed=True)

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.model.directory import MOST_UNITS
 from sluice.model.errors import FlowError
 from sluice.model.option import DIRECTORY, DURATION, SIZE, WHOLE_NUMBER, Kind, Option, one_of
 
 QUERY = "query"
 """The scope of options that hold for a query as a whole; the others are of one sink, by its name."""
-MOST_PARTITIONS = 65_536
 _ANYTHING_BUT_FALSE = Kind("`true` or `false`", lambda name, value: str(value).lower() != "false")
 
 CHECKPOINT_LOCATION = Option(
@@ -49,8 +49,15 @@ PARTITIONS = Option(
     "partitions",
     WHOLE_NUMBER,
     QUERY,
-    "how many units the state of operators on one key is cut into; fixed for the life of a checkpoint",
+    "how many units the state of operators on one key begins with; policies split and merge them",
     default=256,
+)
+UNIT_SIZE = Option(
+    "unitSize",
+    SIZE,
+    QUERY,
+    "units with more than twice as much state are split, those with less are merged, under policies that do so",
+    default="64m",
 )
 SITE_MEMORY = Option("siteMemory", SIZE, QUERY, "state a site keeps in memory before it spills to disk", default="1g")
 SPILL = Option(
@@ -98,6 +105,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     MIN_SITES,
     MAX_SITES,
     PARTITIONS,
+    UNIT_SIZE,
     SITE_MEMORY,
     SPILL,
     EPOCH_BUDGET,
@@ -120,6 +128,7 @@ class QueryOptions:
     min_sites: int | None
     max_sites: int | None
     partitions: int
+    unit_size: int
     site_memory: int
     spill: str
     epoch_budget: float | None
@@ -140,6 +149,7 @@ class QueryOptions:
             min_sites=MIN_SITES.value_if_given(given),
             max_sites=MAX_SITES.value_if_given(given),
             partitions=PARTITIONS.value(given),
+            unit_size=UNIT_SIZE.value(given),
             site_memory=SITE_MEMORY.value(given),
             spill=SPILL.value(given),
             epoch_budget=EPOCH_BUDGET.value_if_given(given),
@@ -149,8 +159,8 @@ class QueryOptions:
         )
         if options.partitions < (options.sites or 1):
             raise FlowError(f"partitions ({options.partitions}) must be at least sites ({options.sites})")
-        if options.partitions > MOST_PARTITIONS:
-            raise FlowError(f"partitions ({options.partitions}) must be at most {MOST_PARTITIONS}")
+        if options.partitions > MOST_UNITS:
+            raise FlowError(f"partitions ({options.partitions}) must be at most {MOST_UNITS}")
         options._check_bounds()
         return options
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sluice.api.options import describe_options
 from sluice.control.vetting import no_such, vet
-from sluice.model.actions import Action, Freeze, Move, Release, Scale, Share, whole
+from sluice.model.actions import Action, Freeze, Merge, Move, Release, Scale, Share, Split, whole
 from sluice.model.durations import size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
@@ -133,6 +133,16 @@ class Query:
             )
         self._ask(f"scale to {sites} sites", Scale(sites, "asked for with scale()"))
 
+    def split(self, unit: int, bits: int = 1) -> None:
+        """Have two units in place of one, by one more bit of the hash of their keys, or four, eight, ... by more of
+        them; those behind it get other numbers. If one key has most of the unit's rows, it is split so often that this
+        key is alone; if one has all of them it stays as it is, and `decisions()` says so. No row is written anew."""
+        self._ask(f"split unit {unit}", Split(unit, "asked for with split()", bits))
+
+    def merge(self, unit: int) -> None:
+        """Have a unit and its buddy, from which it was split, be one again. Both have to be at the same site."""
+        self._ask(f"merge unit {unit}", Merge(unit, "asked for with merge()"))
+
     def cleanUp(self) -> None:
         """Find all results that are missing because units were frozen; returns when they are there."""
         over = self._over()
@@ -165,6 +175,9 @@ class Query:
             for fragment, directory in enumerate(record.routing.directories):
                 first, end = directory.range
                 print(f"  {first} to {end - 1}: {plan.describe_fragment(Fragment(fragment))}")
+        for directory in record.routing.directories:
+            if directory.depths:
+                print(f"  {directory.describe()}")
         for sharing in record.routing.shared:
             print(f"  {sharing.describe()}")
         print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {settings.checkpoint}")
@@ -184,7 +197,7 @@ class Query:
         )
         if refused is not None:
             raise FlowError(f"cannot {what}: {refused}")
-        self._running.settings.controller.ask(action)
+        self._running.settings.controller.ask(action, record.routing)
 
     def _over(self) -> str | None:
         return None if self.isActive else "the query has ended"

@@ -124,7 +124,13 @@ def _settings(registry: Registry, options: QueryOptions, choice: PolicyChoice, a
         places=Places(options.memory_dir, options.disk_dir),
         freezing=getattr(choice.policy, "freezing", None),
         controller=Controller(
-            choice.policy, options.site_memory, choice.minimum, choice.advise, abilities, options.backlog
+            choice.policy,
+            options.site_memory,
+            choice.minimum,
+            choice.advise,
+            abilities,
+            options.unit_size,
+            options.backlog,
         ),
         follow=options.sites is None and not options.scales,
         seconds=options.epoch_budget,

@@ -64,6 +64,7 @@ def _routing(record: EpochRecord) -> list[str]:
     if len(routing.directories) > 1:
         spans = ", ".join(f"{first}-{end - 1}" for first, end in (d.range for d in routing.directories))
         lines.append(f"  units of fragments: {spans}")
+    lines += [f"  {directory.describe()}" for directory in routing.directories if directory.depths]
     for site in range(routing.sites):
         ranges = routing.ranges_of(Site(site))
         shown = ", ".join(f"{a}" if b == a + 1 else f"{a}-{b - 1}" for a, b in ranges[:8])

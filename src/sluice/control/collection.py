@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +12,8 @@ from sluice.control.site_memory import SiteMemory
 from sluice.control.viewing import view_cluster
 from sluice.model.abilities import Abilities
 from sluice.model.epoch import EpochRecord
+from sluice.model.ids import Unit
+from sluice.model.redivision import Renumbering
 from sluice.model.routing import Routing
 from sluice.model.state import unit_bytes
 from sluice.model.stats import EpochStats, Slices
@@ -60,9 +63,11 @@ class Sums:
 class EpochCollection:
     """Adds up epochs, round by round. The epoch after which it is begun for the first time is no part of it."""
 
-    def __init__(self, memory: SiteMemory, abilities: Abilities, backlog: float = float("inf")) -> None:
+    def __init__(self, memory: SiteMemory, abilities: Abilities, unit_size: int, backlog: float = float("inf")) -> None:
         """`backlog` is how many bytes of input may wait at a site."""
-        self.memory, self.abilities, self.backlog = memory, abilities, backlog
+        self.memory, self.abilities, self.unit_size, self.backlog = memory, abilities, unit_size, backlog
+        self.single: Collection[Unit] = ()
+        """Units with one key, as far as is known."""
         self._added = 0.0
         """When the newest epoch was taken in."""
         self._sums: Sums | None = None
@@ -77,6 +82,14 @@ class EpochCollection:
         self._sums = Sums.none(now, record.routing) if self._sums is None else self._sums.plus(record.stats)
         self._sizes.append(state_bytes(record))
         self._newest, self._added = record, now
+
+    def redivide(self, before: EpochRecord, record: EpochRecord) -> None:
+        """The newest epoch's units have other numbers from now on."""
+        renumbering, sizes = Renumbering.between(before.routing, record.routing), state_bytes(record)
+        spread = [renumbering.spread(column, sizes) for column in self._sizes]
+        self._sizes.clear()
+        self._sizes.extend(spread)
+        self._newest = record
 
     def is_complete(self, now: float, seconds: float) -> bool:
         """As nearly as whole epochs can."""
@@ -99,6 +112,8 @@ class EpochCollection:
             site_occupancy=self._occupancy(sums),
             elapsed=self._added - sums.since,
             abilities=self.abilities,
+            single=self.single,
+            unit_size=self.unit_size,
         )
 
     def _occupancy(self, sums: Sums) -> np.ndarray:

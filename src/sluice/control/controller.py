@@ -18,10 +18,11 @@ from sluice.control.rounds import Rounds
 from sluice.control.scaling import PATIENCE, Scaling
 from sluice.control.site_memory import SiteMemory
 from sluice.model.abilities import Abilities
-from sluice.model.actions import Action, Scale
+from sluice.model.actions import Action, DirectoryAction, Scale
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Unit
+from sluice.model.redivision import CutPlan, UnitFindings
 from sluice.model.routing import Routing
 from sluice.model.state import SegmentRef
 from sluice.model.stats import Turnout
@@ -29,13 +30,15 @@ from sluice.policies import Policy
 
 MINIMUM = 5.0
 """Seconds over which statistics are collected at least, unless said otherwise."""
+UNIT_SIZE = 64 << 20
+"""Bytes that a unit is to have at least, and twice that at most, unless said otherwise."""
 
 
 @dataclass(frozen=True)
 class NextEpoch:
     """What the next epoch does: under which routing, which units their sites prepare to leave, which segments sites
-    copy for units on their way to them, at most how many bytes, which units they freeze and clean up, and what was
-    decided."""
+    copy for units on their way to them, at most how many bytes, which units they freeze and clean up, which they weigh
+    and cut so that these can be split, and what was decided."""
 
     routing: Routing
     leaving: tuple[Unit, ...] = ()
@@ -43,7 +46,11 @@ class NextEpoch:
     allowance: float = float("inf")
     freeze: tuple[Unit, ...] = ()
     clean_up: tuple[Unit, ...] = ()
+    weigh: tuple[Unit, ...] = ()
+    cut: tuple[CutPlan, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    before: EpochRecord | None = None
+    """The record of the epoch before, if since then its units have other numbers."""
 
 
 class Controller:
@@ -56,11 +63,13 @@ class Controller:
         minimum: float = MINIMUM,
         advise: bool = False,
         abilities: Abilities | None = None,
+        unit_size: int = UNIT_SIZE,
         backlog: float = float("inf"),
     ) -> None:
         abilities = abilities or Abilities()
         self.memory = SiteMemory(site_memory)
-        self.collection, self.carrier = EpochCollection(self.memory, abilities, backlog), EpochCarrier()
+        self.collection = EpochCollection(self.memory, abilities, unit_size, backlog)
+        self.carrier = EpochCarrier()
         self._rate = CopyRate()
         self.loop = ControlLoop(policy, self.collection, self.carrier, Routing(0, ()), minimum, advise, abilities)
 
@@ -77,17 +86,21 @@ class Controller:
         """Those in flight."""
         return tuple(self.loop.moves.values())
 
-    def ask(self, action: Action) -> None:
-        """What the user wants, beside the policy."""
-        self.loop.ask(action)
+    def ask(self, action: Action, seen: Routing | None = None) -> None:
+        """What the user wants, beside the policy, by the numbers that units have under the routing that was `seen`."""
+        self.loop.ask(action, seen)
 
-    def after(self, record: EpochRecord, now: float, site_changes: str = "") -> NextEpoch:
-        """What to do in the epoch that follows a committed one; `site_changes` says why sites are elsewhere since."""
+    def after(
+        self, record: EpochRecord, now: float, site_changes: str = "", found: UnitFindings | None = None
+    ) -> NextEpoch:
+        """What to do in the epoch that follows a committed one; `site_changes` says why sites are elsewhere since,
+        `found` what the sites have found out about units that are to be split."""
         self._go_on_from(record)
         allowance = self._rate.allow(record.stats)
         arriving = self.carrier.advance(self.loop, record, allowance, now)
         self.collection.add(record, now)
         decisions = [self._about_sites("place", site_changes)] if site_changes else []
+        committed, record = record, self._redivided(record, found or UnitFindings(), decisions, now)
         decisions += self._stop_waiting(now)
         decisions += self.loop.take_turn(now)
         decisions += self.loop.drain(now)
@@ -99,7 +112,10 @@ class Controller:
             allowance,
             freeze,
             tuple(self.carrier.clean_up),
+            self.carrier.redividing.weigh,
+            self.carrier.redividing.cut,
             tuple(decisions),
+            before=None if record is committed else record,
         )
 
     def sites_next(self, record: EpochRecord) -> int | None:
@@ -126,6 +142,27 @@ class Controller:
             Turnout(scaling.wanted if scaling else None, able.least_sites, able.most_sites) if able.scalable else None
         )
 
+    def _redivided(
+        self, record: EpochRecord, found: UnitFindings, decisions: list[Decision], now: float
+    ) -> EpochRecord:
+        """The record, with the units as they are from now on, if any were to be split or merged."""
+        if not self.loop.redivisions:
+            return record
+
+        def refuse(action: DirectoryAction, why: str) -> None:
+            site = self.loop.routing.holders[action.unit]
+            told = Decision(
+                self.loop.epoch, self.loop.redivided_for, action.verb, action.unit, site, action.reason, why
+            )
+            decisions.append(self.loop.announce(told))
+
+        after = self.carrier.redivide(self.loop, record, found, refuse, now)
+        if after is not record:
+            self.loop.go_on(after.number + 1, after.routing, after.why_unready)
+            self.collection.redivide(record, after)
+        self.collection.single = self.carrier.redividing.single
+        return after
+
     def resized(self, record: EpochRecord, sites: int, why: str, now: float) -> NextEpoch:
         """What to do in the epoch from which on there is another number of sites.
 
@@ -134,6 +171,8 @@ class Controller:
         is gone or its unit is needed elsewhere; the others go on in the epoch after.
         """
         self._go_on_from(record)
+        self.loop.redivisions = {}  # whoever wanted units split or merged finds out that they are not
+        self.carrier.redividing.begin(self.loop)
         before = record.routing
         if self.loop.scaling and not self.loop.scaling.leads_to(sites, before):
             self.loop.scaling = None  # it was about other sites

@@ -14,10 +14,12 @@ from sluice.control.copying import EpochCopies, missing_at_target, separate
 from sluice.control.loop import ControlLoop
 from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause, Phase, Restart, Transfer
 from sluice.control.moves import MoveInFlight
+from sluice.control.redividing import Redividing, Refuse
 from sluice.model.actions import CleanUp, Freeze, Scale, SharingAction
 from sluice.model.epoch import Attempt, EpochRecord
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Unit
+from sluice.model.redivision import Renumbering, UnitFindings
 from sluice.model.state import SegmentRef
 from sluice.model.stats import EpochStats
 
@@ -34,6 +36,7 @@ class EpochCarrier:
         """Units to freeze in the next epoch."""
         self.clean_up: dict[Unit, None] = {}
         """Units to clean up from the next epoch on, until nothing is missing."""
+        self.redividing = Redividing()
 
     def clock(self) -> float:
         return self._clock
@@ -53,7 +56,7 @@ class EpochCarrier:
         loop.reshare(action)  # everybody learns it with the next epoch's tasks
 
     def prepare_redivision(self, loop: ControlLoop, now: float) -> None:
-        raise NotImplementedError
+        self.redividing.begin(loop)
 
     def scale(self, loop: ControlLoop, action: Scale, now: float) -> None:
         loop.scale(action, now)  # `Controller` has sites drained from epoch to epoch, whoever runs them has some join
@@ -72,6 +75,16 @@ class EpochCarrier:
                 loop.finish(move, now)
             case Pause():
                 raise ProtocolError(f"nobody sends rows of unit {move.unit} between two epochs")
+
+    def redivide(
+        self, loop: ControlLoop, record: EpochRecord, found: UnitFindings, refuse: Refuse, now: float
+    ) -> EpochRecord:
+        """Take units that are to be split or merged one step on: the record, with the units as they are from now on."""
+        after = self.redividing.advance(loop, record, found, refuse, now)
+        if after.routing.directories != record.routing.directories:
+            renumbering = Renumbering.between(record.routing, after.routing)
+            self.clean_up = dict.fromkeys(renumbering.of(self.clean_up))
+        return after
 
     def advance(
         self, loop: ControlLoop, record: EpochRecord, allowance: float, now: float

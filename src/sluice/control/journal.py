@@ -20,7 +20,7 @@ from sluice.model.errors import CheckpointError, ProtocolError, StorageError
 from sluice.model.owner import Owner
 from sluice.state.storage import Storage
 
-FORMAT = 9
+FORMAT = 10
 IDENTITY = "flow.json"
 DIRECTORY = "journal"
 KEPT = 100
@@ -129,7 +129,7 @@ class Journal:
 
     def is_at(self, record: EpochRecord) -> bool:
         """Whether this is the record of the newest entry that this process put."""
-        return self.head is not None and self.head.record is record
+        return self.head is not None and self.head.record.number == record.number
 
     def is_owned(self) -> bool:
         """Whether no other driver has taken the checkpoint over."""

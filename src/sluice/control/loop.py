@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from sluice.control.movement import Instruction
@@ -34,7 +34,9 @@ from sluice.model.actions import (
     Split,
 )
 from sluice.model.decision import Decision
+from sluice.model.directory import HashRange
 from sluice.model.ids import Site, Unit
+from sluice.model.redivision import renumber_action
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
@@ -116,9 +118,11 @@ class ControlLoop:
         """When the last move phase ended."""
         self.redivisions: dict[Unit, DirectoryAction] = {}
         """Units that are to be split or merged; until they are, nothing else is decided."""
+        self.redivided_for = USER
+        """Who wants them to be."""
         self.scaling: Scaling | None = None
         """While there is to be another number of sites, and is not yet."""
-        self._requests: list[Action] = []
+        self._requests: list[tuple[Action, Routing | None]] = []
         self._lock = threading.Lock()
 
     def go_on(self, epoch: int, routing: Routing, unready: WhyUnready) -> None:
@@ -126,16 +130,17 @@ class ControlLoop:
         self.epoch, self.routing, self._unready = epoch, routing, unready
         self._told.clear()
 
-    def ask(self, action: Action) -> None:
-        """What the user wants, beside the policy."""
+    def ask(self, action: Action, seen: Routing | None = None) -> None:
+        """What the user wants, beside the policy, by the numbers that units have under the routing that was `seen`; the
+        present one if there is none."""
         with self._lock:
-            self._requests.append(action)
+            self._requests.append((action, seen))
 
     @property
     def asked_for_sites(self) -> int | None:
         """How many sites the user has asked for, where nobody has looked at that yet."""
         with self._lock:
-            return next((action.sites for action in self._requests if isinstance(action, Scale)), None)
+            return next((action.sites for action, _ in self._requests if isinstance(action, Scale)), None)
 
     def take_turn(self, now: float) -> tuple[Decision, ...]:
         """Have the user's requests carried out, or the policy's when a round's statistics are there."""
@@ -144,7 +149,7 @@ class ControlLoop:
         requests = self._take_requests()
         if requests:
             shared = self.routing.shared
-            decisions = self._decide(USER, requests, now)
+            decisions = self.decide(USER, requests, now)
             if self.routing.shared != shared:  # what was counted until now is of other holders
                 self.collector.begin(self.routing, now, self.rounds.collect)
             return decisions
@@ -153,7 +158,7 @@ class ControlLoop:
         actions = tuple(self.policy.decide(self.collector.view()))
         if not actions:
             self.rounds = self.rounds.after(None)
-        decisions = self._decide(self.policy.name, actions, now)
+        decisions = self.decide(self.policy.name, actions, now)
         if not self.moves and not self.redivisions and not self.leaving:
             self.collector.begin(self.routing, now, self.rounds.collect)
         return decisions
@@ -172,7 +177,7 @@ class ControlLoop:
         if not self.scaling or not self.leaving or self.redivisions:
             return ()
         actions = self.scaling.actions(self.collector.view(), self.routing, self.moves)
-        return self._decide(SITES, actions, now)
+        return self.decide(SITES, actions, now)
 
     def follow(self, move: MoveInFlight, instructions: Sequence[Instruction], now: float) -> None:
         """Have what a move's machine answered carried out, in its order."""
@@ -211,9 +216,10 @@ class ControlLoop:
     def _take_requests(self) -> list[Action]:
         with self._lock:
             requests, self._requests = self._requests, []
-        return requests
+        return [action if seen is None else renumber_action(action, seen, self.routing) for action, seen in requests]
 
-    def _decide(self, who: str, actions: Sequence[Action], now: float) -> tuple[Decision, ...]:
+    def decide(self, who: str, actions: Sequence[Action], now: float) -> tuple[Decision, ...]:
+        """Have what somebody asks for vetted, begun and logged: a policy, the user, or a carrier that needs it."""
         decisions = tuple(self.announce(self._vet_and_begin(who, action, now)) for action in actions)
         if self.redivisions:
             self.carrier.prepare_redivision(self, now)
@@ -235,7 +241,7 @@ class ControlLoop:
                     self.carrier.tell_holder(action)
                     self._told.add(action.unit)
                 case Split() | Merge():
-                    self.redivisions[action.unit] = action
+                    self.redivisions[action.unit], self.redivided_for = action, who
                 case Scale():
                     self.carrier.scale(self, action, now)
                 case _:
@@ -245,12 +251,14 @@ class ControlLoop:
             reason += f"; sites: {self.routing.sites}, wanted {action.sites}"
         return Decision(self.epoch, who, action.verb, unit, site, reason, refused)
 
-    def redivide(self, now: float) -> None:
-        """The units that are to be split or merged are so from now on; the last ones first, as those behind them get
-        other numbers."""
+    def redivide(self, now: float, further: Mapping[Unit, Sequence[HashRange]] | None = None) -> None:
+        """The units that are to be split or merged are so from now on, and parts of those that are split `further`. The
+        last ones come first, as those behind them get other numbers."""
         for unit in sorted(self.redivisions, reverse=True):
-            change = self.routing.split if isinstance(self.redivisions[unit], Split) else self.routing.merge
-            self.routing = change(unit, self.epoch)
+            if isinstance(self.redivisions[unit], Merge):
+                self.routing = self.routing.merge(unit, self.epoch)
+            else:
+                self.routing = self.routing.split(unit, self.epoch, (further or {}).get(unit, ()))
         self.redivisions = {}
         self.collector.begin(self.routing, now, self.rounds.collect)
 

@@ -23,6 +23,7 @@ from sluice.model.actions import (
     SharingAction,
     Split,
 )
+from sluice.model.directory import MOST_UNITS
 from sluice.model.errors import FlowError, ProtocolError
 from sluice.model.ids import Site, Unit
 from sluice.model.routing import Routing
@@ -133,8 +134,11 @@ def _vet_redivision(
     missing = no_such("unit", unit, routing.units)
     if missing:
         return missing
-    if not abilities.divisible:
-        return "units cannot be split or merged here"
+    if routing.fragment_of(unit) not in abilities.divisible:
+        return f"units are split and merged by the hashes of their keys, and unit {unit} has none"
+    bits = action.bits if isinstance(action, Split) else 0
+    if routing.directories[routing.fragment_of(unit)].units + (1 << bits) > MOST_UNITS:
+        return f"an operator's state has at most {MOST_UNITS:,} units"
     for other in concerned({unit: action}, routing):
         if other in concerned(redivisions, routing):
             return f"unit {other} is to be split or merged"

@@ -8,7 +8,7 @@ import numpy as np
 
 from sluice.model.abilities import Abilities
 from sluice.model.epoch import EpochRecord
-from sluice.model.ids import Fragment
+from sluice.model.ids import Fragment, Unit
 from sluice.model.state import unit_bytes
 from sluice.model.stats import Slices
 from sluice.model.unit_ranges import Ranges, numbers
@@ -28,6 +28,8 @@ def view_cluster(
     site_occupancy: np.ndarray,
     elapsed: float,
     abilities: Abilities,
+    single: Collection[Unit],
+    unit_size: int,
 ) -> ClusterView:
     """Sums are over the `seconds` that the busiest sites worked: for what is missing to them a site was idle. Where
     units are, what lies on disk, is frozen and waits is as the newest epoch left it."""
@@ -56,6 +58,10 @@ def view_cluster(
         elapsed=elapsed,
         least_sites=abilities.least_sites if abilities.scalable else sites,
         most_sites=abilities.most_sites if abilities.scalable else sites,
+        unit_buddy=np.array([buddy for directory in newest.routing.directories for buddy in directory.buddies()]),
+        unit_single=np.isin(np.arange(newest.routing.units), list(single)),
+        unit_divisible=_units_of(newest, abilities.divisible),
+        unit_size=unit_size,
     )
 
 

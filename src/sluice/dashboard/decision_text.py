@@ -11,7 +11,14 @@ from sluice.model.unit_ranges import ranges
 
 _MANY_AT_ONCE = ("spill", "fetch", "freeze", "clean up")
 """What a site does to many units at a time."""
-_WHERE = {**dict.fromkeys(_MANY_AT_ONCE, "of"), "share": "with", "release": "from", "lay out": "of"}
+_WHERE = {
+    **dict.fromkeys(_MANY_AT_ONCE, "of"),
+    "share": "with",
+    "release": "from",
+    "lay out": "of",
+    "split": "of",
+    "merge": "of",
+}
 """How an action is said to be about a site, where it does not bring a unit there."""
 _LISTED = 3  # ranges of units that are named
 

@@ -16,6 +16,7 @@ from sluice.dashboard.table import Column, table
 from sluice.dashboard.terminal_style import Look, cut, spark, strong
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Unit
+from sluice.model.redivision import Renumbering
 from sluice.model.state import unit_bytes
 from sluice.model.text import one_line
 
@@ -241,10 +242,15 @@ def _column(records: Sequence[EpochRecord], column: str) -> list[float]:
 
 
 def _by_unit(records: Sequence[EpochRecord], column: str) -> np.ndarray:
-    """A column of the units' statistics, summed over the epochs."""
-    total = np.zeros(records[-1].routing.units)
+    """A column of the units' statistics, summed over the epochs, by the numbers that units have in the last."""
+    last = records[-1]
+    weights = np.asarray(getattr(last.stats.units, column), dtype=float)
+    total = np.zeros(last.routing.units)
     for record in records:
-        total += getattr(record.stats.units, column)
+        found = getattr(record.stats.units, column)
+        if record.routing.directories != last.routing.directories:
+            found = Renumbering.between(record.routing, last.routing).spread(found, weights)
+        total += found
     return total
 
 

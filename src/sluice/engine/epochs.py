@@ -36,6 +36,7 @@ from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.ids import Fragment, Site, SiteKey, Unit
 from sluice.model.plan import Plan
 from sluice.model.reassignment import reassign
+from sluice.model.redivision import Renumbering, UnitFindings
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochStats, UnitColumns
 from sluice.policies.freezing import Freezing
@@ -105,6 +106,7 @@ class Epochs:
         self.busy = threading.Lock()
         self.closed = False
         self._to_clean_up: set[Unit] = set()
+        self._found = UnitFindings()
         self.run_id = uuid.uuid4().hex[:8]
         self.tidy_due = True
         units = [plan.units_of(Fragment(fragment), settings.partitions) for fragment in range(plan.fragments)]
@@ -264,6 +266,10 @@ class Epochs:
         record = replace(record, listings=self.delivery.listings(self.record, record))
         self.journal.commit(record)
         committed = perf_counter()
+        self._found = UnitFindings(
+            tuple(weight for report in reports for weight in report.weights),
+            tuple(cut for report in reports for cut in report.cuts),
+        )
         previous, self.record, self.measured, self.delivery.done = self.record, record, stats, False
         _log_clean_up(record)
         cleaned = {event.unit for report in reports for event in report.page_events if event.action == CleanUp.verb}
@@ -292,7 +298,12 @@ class Epochs:
         elif record.number < 0:
             step = NextEpoch(record.routing)
         else:
-            step = controller.after(record, self.clock(), site_changes=why)
+            step = controller.after(record, self.clock(), why, self._found)
+        if step.before is not None:
+            renumbering = Renumbering.between(record.routing, step.before.routing)
+            self._to_clean_up = set(renumbering.of(self._to_clean_up))
+            self.record = record = step.before
+            self.measured, self._found = record.stats, UnitFindings()
         routing = step.routing
         same = routing == record.routing
         manifests = record.manifests if same else reassign(record.manifests, record.routing, routing)
@@ -335,6 +346,8 @@ class Epochs:
             freezing=settings.freezing,
             freeze=step.freeze,
             clean_up=step.clean_up,
+            weigh=step.weigh,
+            cut=step.cut,
             yielded=self._yielded(before) if settings.freezing else None,
             leaving=step.leaving,
             allowance=step.allowance,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -25,11 +25,11 @@ from sluice.engine.unit_stats import UnitStats
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock, SystemClock
 from sluice.model.epoch import Attempt, Lagging, SiteShare, Times, slowest
-from sluice.model.ids import InputNumber, Level, Site, SiteKey
+from sluice.model.ids import InputNumber, Level, Site, SiteKey, Unit
 from sluice.model.reports import LevelWatermark, SiteReport
 from sluice.model.state import Manifest, unit_rows
 from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
-from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, subtract
+from sluice.model.unit_ranges import Ranges, intersect, numbers, only, ranges, subtract
 from sluice.operators.protocol import ShareableOperator
 from sluice.state.disk_speed import DiskSpeed
 from sluice.state.durable import DurableSegments
@@ -93,7 +93,10 @@ class _SiteEpoch:
         with self.stopwatch.measure("durable"):
             retention = self.level.retention(since, since if lagging else self.now, frozen_since)
             freezing, adapting = self.freezing.choose(transaction), self.task.adapting
-            manifest = transaction.commit(retention, adapting.leaving, adapting.allowance, freezing)
+            cut = [plan for plan in adapting.cut if self._of_level([plan.unit])]
+            manifest = transaction.commit(
+                retention, adapting.leaving, adapting.allowance, freezing, self._of_level(adapting.weigh), cut
+            )
         frozen = self.freezing.frozen_after(manifest, cohorts, lagging, self.now)
         yield from came.passing
         if not self.level.is_last:
@@ -117,8 +120,14 @@ class _SiteEpoch:
             splits=came.splits if self.site == 0 and self.level.number == 0 else (),
             units=self._unit_columns(transaction, manifest),
             stats=self._stats(transaction, manifest, begun),
+            weights=transaction.findings.weights,
+            cuts=transaction.findings.cuts,
         )
         yield message(self.site_key, SITE_REPORT, report)
+
+    def _of_level(self, units: Iterable[Unit]) -> list[Unit]:
+        """Those of some units that are held here, and at this level."""
+        return [unit for unit in units if intersect(self.held, only(unit))]
 
     def _cohorts(self) -> list[Cohort]:
         """The units held here by how far they have come, those that are behind first."""

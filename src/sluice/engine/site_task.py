@@ -10,6 +10,7 @@ from sluice.engine.part_writer import Staging
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import SiteKey, Unit
 from sluice.model.plan import Plan
+from sluice.model.redivision import CutPlan
 from sluice.model.routing import Routing
 from sluice.policies.freezing import Freezing
 from sluice.state.workspace import Places
@@ -37,6 +38,10 @@ class SiteDirectives:
     yielded: np.ndarray | None = None
     """The results of each unit since its present generation began, as far as they count; None if it does not
     freeze."""
+    weigh: tuple[Unit, ...] = ()
+    """Units to say the hashes of."""
+    cut: tuple[CutPlan, ...] = ()
+    """Units to say where they can be cut."""
     leaving: tuple[Unit, ...] = ()
     allowance: float = float("inf")
     row_delay: tuple[float, ...] = ()

@@ -127,14 +127,23 @@ class LayOut:
         object.__setattr__(self, "reason", str(reason))
 
 
+@dataclass(frozen=True, init=False)
 class Split(_AtHolder):
-    """Have two units in place of one, by one more bit of the hash; those behind it count one more. No row is rewritten.
+    """Have two units in place of one, by one more bit of the hash; with more `bits`, four, eight, ... Those behind it
+    get other numbers. If one key has most of its rows, it is split so often that this key is alone. No row is
+    rewritten.
 
     >>> Split(3, "to see")
-    Split(unit=3, reason='to see')
+    Split(unit=3, reason='to see', bits=1)
     """
 
     verb: ClassVar[str] = "split"
+
+    bits: int
+
+    def __init__(self, unit: int, reason: str, bits: int = 1) -> None:
+        super().__init__(unit, reason)
+        object.__setattr__(self, "bits", max(1, whole("number of bits", bits)))
 
 
 class Merge(_AtHolder):

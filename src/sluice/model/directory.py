@@ -15,7 +15,23 @@ from sluice.model.errors import ProtocolError
 from sluice.model.ids import Unit
 
 HASH_SPACE = 1 << 32
+HashRange = tuple[int, int]
+"""Hashes from the first up to the second, which is not one of them."""
 _FIRST = Unit(0)
+
+
+MOST_UNITS = 65_536
+"""How many units a fragment has at most."""
+
+
+def halves(hashes: HashRange) -> tuple[HashRange, HashRange]:
+    """A range of hashes as two.
+
+    >>> halves((8, 16))
+    ((8, 12), (12, 16))
+    """
+    middle = (hashes[0] + hashes[1]) // 2
+    return (hashes[0], middle), (middle, hashes[1])
 
 
 @dataclass(frozen=True)
@@ -76,8 +92,8 @@ class Directory:
                     starts.append(low)
                     at += 1
                 else:
-                    middle = (low + high) // 2
-                    stack += [(middle, high, depth + 1), (low, middle, depth + 1)]
+                    lower, upper = halves((low, high))
+                    stack += [(*upper, depth + 1), (*lower, depth + 1)]
         return np.array([*starts, HASH_SPACE])
 
     def unit_of(self, hashes: np.ndarray) -> np.ndarray:
@@ -87,6 +103,26 @@ class Directory:
         else:
             places = np.searchsorted(self._least_hashes, hashes, side="right") - 1
         return places + self.first if self.first else places
+
+    def describe(self) -> str:
+        """How many units there are, and of how many roots if some were split.
+
+        >>> Directory(4).describe(), Directory(4).split(2).split(2).describe()
+        ('4 units', '6 units: of 4 that there were, 1 split up to 2 times')
+        """
+        if not self.depths:
+            return f"{self.roots} units"
+        split = self.roots - self.depths.count(0)
+        return f"{self.units} units: of {self.roots} that there were, {split} split up to {max(self.depths)} times"
+
+    def unit_with(self, low: int, high: int) -> Unit | None:
+        """The unit of exactly these hashes, None if there is none.
+
+        >>> Directory(4).unit_with(2**30, 2**31), Directory(4).unit_with(0, 2**31)
+        (1, None)
+        """
+        unit = self.units_in(low, high)[0]
+        return unit if self.hashes_of(unit) == (low, high) else None
 
     def units_in(self, low: int, high: int) -> tuple[Unit, Unit]:
         """The units that hashes from the first up to the second, which is not one of them, belong to.
@@ -115,8 +151,17 @@ class Directory:
         depth = self.depth(unit)
         if not depth:
             return None
-        other = Unit(unit + 1 if self._is_first_half(unit) else unit - 1)
+        other = Unit(unit - 1 if self._prefixes[unit - self.first] % 2 else unit + 1)
         return other if self.depth(other) == depth else None
+
+    def buddies(self) -> list[int]:
+        """The buddy of each unit, -1 where there is none.
+
+        >>> Directory(2).split(1).buddies()
+        [-1, 2, 1]
+        """
+        found = (self.buddy(Unit(unit)) for unit in range(*self.range)) if self.depths else ()
+        return [-1 if buddy is None else buddy for buddy in found] or [-1] * self.roots
 
     def merge(self, unit: Unit) -> Directory:
         """With one unit in place of two buddies; those behind them count one less."""
@@ -131,13 +176,13 @@ class Directory:
     def _all_depths(self) -> tuple[int, ...]:
         return self.depths or (0,) * self.roots
 
-    def _is_first_half(self, unit: Unit) -> bool:
-        """Whether the last bit of its prefix is zero."""
-        prefix, last = 0, -1  # of the unit before, in its root
-        for depth in self._all_depths[: unit - self.first + 1]:
-            if last < 0 or prefix + 1 == 1 << last:  # a root begins
-                prefix, last = 0, depth
-            else:
-                prefix = (prefix + 1) << depth >> last
-                last = depth
-        return prefix % 2 == 0
+    @cached_property
+    def _prefixes(self) -> list[int]:
+        """Which of the parts of its root each unit is."""
+        found: list[int] = []
+        prefix, last = 0, -1  # of the unit before
+        for depth in self._all_depths:
+            begins = last < 0 or prefix + 1 == 1 << last
+            prefix, last = (0 if begins else (prefix + 1) << depth >> last), depth
+            found.append(prefix)
+        return found

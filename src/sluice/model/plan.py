@@ -138,7 +138,8 @@ class Plan:
     @property
     def abilities(self) -> Abilities:
         """What can be done to units."""
-        return Abilities(self.freezable, self.shareable)
+        keyed = (Fragment(f) for f in range(self.fragments) if self.units_of(Fragment(f), partitions=2) > 1)
+        return Abilities(self.freezable, self.shareable, divisible=frozenset(keyed))
 
     def looking_up(self, input_: InputNumber) -> InputNumber:
         """What blobs with rows of an input carry where those only meet what is there and are stored elsewhere."""

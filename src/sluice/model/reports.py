@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sluice.model.epoch import Frozen, Lagging, Queues, Times
 from sluice.model.ids import Level, Site, Unit
+from sluice.model.redivision import Cut, UnitWeight
 from sluice.model.results import Part
 from sluice.model.state import Manifest
 from sluice.model.stats import SiteStats, TaskSeconds, UnitColumns
@@ -53,7 +54,8 @@ class SiteReport:
     """What a site says to the driver after its work at one level of operators.
 
     `took_in` names the attempts whose rows it took in, `splits` is what the splits said, if it is the site that passes
-    that on; `queues` are there if not all its state fits into memory.
+    that on; `queues` are there if not all its state fits into memory. `weights` and `cuts` are of units that are to be
+    split.
     """
 
     site: Site
@@ -70,6 +72,8 @@ class SiteReport:
     splits: tuple[SplitReport, ...]
     units: UnitColumns
     stats: SiteStats
+    weights: tuple[UnitWeight, ...] = ()
+    cuts: tuple[Cut, ...] = ()
 
 
 def newest_of(before: Times, splits: Sequence[SplitReport]) -> Times:

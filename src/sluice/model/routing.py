@@ -9,7 +9,7 @@ from itertools import islice
 
 import numpy as np
 
-from sluice.model.directory import Directory
+from sluice.model.directory import Directory, HashRange
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Fragment, InputNumber, Site, Unit
 from sluice.model.sharing import SharedUnit
@@ -139,12 +139,20 @@ class Routing:
         first = (*self.holders[:unit], holders[0], *self.holders[unit + 1 :])
         return replace(self, holders=first, shared=shared, version=self.version + 1, since=since)
 
-    def split(self, unit: Unit, since: int) -> Routing:
-        """The same routing with two units, where the one was, in place of one; those behind it count one more.
+    def split(self, unit: Unit, since: int, further: Sequence[HashRange] = ()) -> Routing:
+        """The same routing with two units, where the one was, in place of one; those behind it count one more. Parts of
+        it are split `further`, each given by its hashes.
 
         >>> Routing(2, (0, 1)).split(1, since=5).holders
         (0, 1, 1)
         """
+        fragment, routing = self.fragment_of(unit), self._split(unit, since)
+        for low, high in further:
+            part = routing.directories[fragment].units_in(low, high)[0]
+            routing = replace(routing._split(part, since), version=self.version + 1)
+        return routing
+
+    def _split(self, unit: Unit, since: int) -> Routing:
         directory = self.directories[self.fragment_of(unit)].split(unit)
         shared = [replace(s, unit=Unit(s.unit + (s.unit > unit))) for s in self.shared]
         shared += [replace(s, unit=Unit(unit + 1)) for s in self.shared if s.unit == unit]

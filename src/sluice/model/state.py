@@ -9,19 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sluice.model.directory import HASH_SPACE
+from sluice.model.directory import HASH_SPACE, HashRange
 from sluice.model.ids import InputNumber
 from sluice.model.unit_ranges import Ranges, intersect, numbers, unite
 
-HashRange = tuple[int, int]
-"""Hashes from the first up to the second, which is not one of them."""
 ALL_HASHES: HashRange = (0, HASH_SPACE)
 
 
 class Block(NamedTuple):
-    """A part of a segment that is read and verified alone: the rows of so many of its units, in so many bytes."""
+    """A part of a segment that is read and verified alone: so many of its rows, in so many bytes."""
 
-    units: int
+    rows: int
     length: int
     checksum: int
 
@@ -127,21 +125,20 @@ class RunRef:
     def blocks(self) -> list[PlacedBlock]:
         """The blocks of the segment in which these units have rows.
 
-        >>> blocks = Block(2, 70, 111), Block(1, 30, 222)
+        >>> blocks = Block(7, 70, 111), Block(2, 30, 222)
         >>> ref = SegmentRef("s", "f", 0, 100, 0, 9, 0, 0, 0, 0, 0, 0, ((2, 5),), (4, 3, 2), blocks)
         >>> RunRef(ref, ((4, 5),)).blocks
         [PlacedBlock(offset=70, length=30, checksum=222, rows=2)]
         """
-        ref, (held, rows) = self.segment, self.unit_rows
-        ends = np.cumsum([block.units for block in ref.blocks])
-        places = np.searchsorted(ref.unit_rows[0], held[rows > 0])
-        wanted = set(np.searchsorted(ends, places, side="right").tolist())
-        found, offset, unit = [], 0, 0
-        for number, block in enumerate(ref.blocks):
-            if number in wanted:
-                count = sum(ref.counts[unit : unit + block.units])
-                found.append(PlacedBlock(offset, block.length, block.checksum, count))
-            offset, unit = offset + block.length, unit + block.units
+        written, counts = self.segment.unit_rows
+        held, rows = self.unit_rows
+        ends = np.cumsum(counts)[np.searchsorted(written, held[rows > 0])]
+        begins = ends - rows[rows > 0]
+        found, offset, row = [], 0, 0
+        for block in self.segment.blocks:
+            if np.any((begins < row + block.rows) & (ends > row)):
+                found.append(PlacedBlock(offset, block.length, block.checksum, block.rows))
+            offset, row = offset + block.length, row + block.rows
         return found
 
 

@@ -29,10 +29,11 @@ class ClusterView:
     their holders, `slices` has an entry for each; in `unit_site` they are at the first, and `unit_rows` counts a row
     as often as it was sent.
 
-    `unit_buddy` is with which unit one can be merged, -1 if with none; `unit_single` says that all its rows have one
-    hash, so that splitting it would gain nothing. `site_occupancy` is how much of the input that may wait at a site
-    did, on average over the time, from 0 to 1. The query may use any number of sites from `least_sites` to
-    `most_sites`. All this took `elapsed` seconds by the clock; `seconds` leaves out those in which no site worked.
+    `unit_buddy` is with which unit one can be merged, -1 if with none. `unit_divisible` says that a unit has a key by
+    which it can be split, `unit_single` that all its rows have one hash, so that it cannot. `site_occupancy` is how
+    much of the input that may wait at a site did, on average over the time, from 0 to 1. The query may use any number
+    of sites from `least_sites` to `most_sites`. All this took `elapsed` seconds by the clock; `seconds` leaves out
+    those in which no site worked. Units are to have between one and two times `unit_size` bytes.
     """
 
     epoch: int
@@ -56,8 +57,10 @@ class ClusterView:
     slices: Slices = field(default_factory=Slices.none)
     unit_buddy: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     unit_single: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    unit_divisible: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
     site_occupancy: np.ndarray = field(default_factory=lambda: np.zeros(0))
     elapsed: float = 0.0
+    unit_size: int = 1 << 62
     least_sites: int = 1
     most_sites: int = 1
 
@@ -92,8 +95,10 @@ class ClusterView:
             unit_unready=none > 0,
             unit_buddy=none - 1,
             unit_single=none > 0,
+            unit_divisible=none > 0,
             site_occupancy=np.zeros(len(memory)),
             elapsed=10.0,
+            unit_size=64 << 20,
             least_sites=1,
             most_sites=len(memory),
         )

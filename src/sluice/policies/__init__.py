@@ -9,6 +9,7 @@ from sluice.model.actions import Action
 from sluice.model.errors import FlowError
 from sluice.model.view import ClusterView
 from sluice.policies.active_disk import ActiveDisk
+from sluice.policies.elastic import Elastic
 from sluice.policies.hybrid import Hybrid
 from sluice.policies.lazy_disk import LazyDisk, NoRelocation
 from sluice.policies.load import LoadBalancing
@@ -39,6 +40,7 @@ class Policy(Protocol):
 
 _BY_NAME: dict[str, Any] = {
     "active-disk": ActiveDisk,
+    "elastic": Elastic,
     "hybrid": Hybrid,
     "lazy-disk": LazyDisk,
     "load": LoadBalancing,
@@ -54,8 +56,8 @@ def policy(wanted: str | Policy, **settings: object) -> Policy:
 
     >>> policy("static").name, policy("lazy-disk", push=0.5)
     ('static', LazyDisk(push=0.5, order='less-productive', half_life=inf, theta=0.8))
-    >>> policy("hybrid")
-    Hybrid(load=LoadBalancing(th_imb=1.2, th_util=0.9), memory=MemoryBalancing(), hot=HotUnits(th_imb=1.2), share=True)
+    >>> policy("hybrid", share=False).share
+    False
     """
     if not isinstance(wanted, str):
         if not callable(getattr(wanted, "decide", None)):

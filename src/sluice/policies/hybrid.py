@@ -16,12 +16,14 @@ from sluice.model.view import ClusterView
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing, excess_capacity, in_bytes
 from sluice.policies.sharing import HotUnits
+from sluice.policies.unit_sizes import UnitSizes
 
 
 @dataclass(frozen=True)
 class Hybrid:
     """Balance memory while any unit of any site is on disk, and load while none is; with `share`, units that are more
-    than a site's part of the work are shared before others are moved.
+    than a site's part of the work are shared before others are moved. With `divide` units that are too large or too hot
+    are split first, as far as their keys allow, and those that are neither any more are merged.
 
     >>> view = replace(
     ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 << 20, 8 << 20]),
@@ -38,15 +40,21 @@ class Hybrid:
     memory: MemoryBalancing = field(default_factory=MemoryBalancing)
     hot: HotUnits = field(default_factory=HotUnits)
     share: bool = True
+    sizes: UnitSizes = field(default_factory=UnitSizes)
+    divide: bool = True
 
     name = "hybrid"
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         on_disk = int(np.count_nonzero(view.unit_spilled))
         if on_disk:
-            return tuple(
+            large = self.sizes.splits_by_size(view) if self.divide else ()
+            return large or tuple(
                 replace(move, reason=f"units on disk: {on_disk}; {move.reason}") for move in self.memory.decide(view)
             )
+        redivisions = self.sizes.decide(view) if self.divide else ()
+        if redivisions:
+            return redivisions
         sharing = self.hot.decide(view) if self.share else ()
         if sharing:
             return sharing

@@ -33,6 +33,7 @@ def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str
         "outOfRangeRows": stats.out_of_range_rows,
         "missingFiles": stats.missing_files,
         "corruptFiles": stats.corrupt_files,
+        "units": record.routing.units,
         "moves": stats.moves,
         "spills": stats.spills,
         "fetches": stats.fetches,

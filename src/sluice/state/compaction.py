@@ -21,7 +21,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from sluice.model.state import HashRange, RunRef
+from sluice.model.directory import HashRange
+from sluice.model.state import RunRef
 
 FAN_IN = 4
 CROWDED = 8

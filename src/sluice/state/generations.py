@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from sluice.kernels.probe import Run
+from sluice.model.directory import HashRange
 from sluice.model.ids import InputNumber, Unit
-from sluice.model.state import ALL_HASHES, HashRange, PlacedBlock, RunRef, count_generations, unit_bytes
+from sluice.model.state import ALL_HASHES, PlacedBlock, RunRef, count_generations, unit_bytes
 from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, unite
 from sluice.state.compaction import Merge, choose_merges, choose_rewrites
 from sluice.state.epoch_runs import EpochRuns

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sluice.kernels.order import changes
 from sluice.kernels.probe import Run
-from sluice.model.state import HashRange
+from sluice.model.directory import HashRange
 from sluice.state.segment import merged_run
 
 

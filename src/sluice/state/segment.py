@@ -108,11 +108,12 @@ def encode_blocks(layout: Layout, run: Run, counts: np.ndarray, whole: pa.Buffer
     begins = ends - counts
     cuts = np.flatnonzero(np.diff(begins * (len(whole) / max(1, len(run))) // size)) + 1
     if not len(cuts):
-        return [(Block(len(counts), len(whole), checksum(whole)), whole)]
+        return [(Block(len(run), len(whole), checksum(whole)), whole)]
     out = []
     for first, last in zip([0, *cuts], [*cuts, len(counts)], strict=True):
-        data = encode(layout, run.part(int(begins[first]), int(ends[last - 1])))
-        out.append((Block(int(last - first), len(data), checksum(data)), data))
+        rows = run.part(int(begins[first]), int(ends[last - 1]))
+        data = encode(layout, rows)
+        out.append((Block(len(rows), len(data), checksum(data)), data))
     return out
 
 

@@ -8,27 +8,31 @@ damaged, is read from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from sluice.model.checksum import checksum
+from sluice.model.directory import Directory, HashRange
 from sluice.model.errors import ProtocolError, StorageError
 from sluice.model.ids import Unit
 from sluice.model.state import RunRef, SegmentRef
 from sluice.model.unit_ranges import numbers
 from sluice.state.local_files import LocalFiles
-from sluice.state.local_names import WHOLE, LocalFile, name_file, parse_name
+from sluice.state.local_names import LocalFile, name_file, parse_name
 
 MEMORY, DISK = "memory", "disk"
+WHOLE = Unit(-1)
+"""In place of a unit: a segment in one file."""
 
 
 class Page(NamedTuple):
-    """A unit's rows of a segment, and the tier that they belong to."""
+    """A unit's rows of a segment, the unit's hashes, and the tier that they belong to."""
 
     unit: Unit
+    hashes: HashRange
     rows: int
     data: pa.Buffer
     tier: str
@@ -46,23 +50,24 @@ class Tiers:
         self._index: dict[str, dict[str, dict[Unit, LocalFile]]] = {}
         """By tier and segment: each unit's page, or the one file under `WHOLE`."""
 
-    def begin(self, needed: Iterable[str], sparing: str = " ") -> None:
-        """Look at what is here and let go of all but what is `needed`: leftovers of failed attempts, expired segments.
+    def begin(self, needed: Mapping[str, Directory], sparing: str = " ") -> None:
+        """Look at what is here and let go of all but the segments that are `needed`, each with the directory of its
+        units: leftovers of failed attempts, expired segments, pages of units that were split or merged.
 
         Names that begin with `sparing` stay too: they are of this epoch, perhaps of an attempt still at work.
         """
-        keep = set(needed)
         for tier in (MEMORY, DISK):
             place = self._places[tier]
             self._index[tier] = {}
             for entry in place.files():
-                segment, unit, rows, expected = parse_name(entry.name)
-                if segment in keep:
+                segment, hashes, rows, expected = parse_name(entry.name)
+                if segment in needed:
                     if expected is None:  # a draft, perhaps of an attempt still at work
                         continue
-                    files = self._files(tier).setdefault(segment, {})
-                    if unit not in files:
-                        files[unit] = LocalFile(rows, expected, entry.size)
+                    unit = WHOLE if hashes is None else needed[segment].unit_with(*hashes)
+                    if unit is not None and unit not in self._files(tier).get(segment, {}):
+                        file = LocalFile(rows, expected, entry.size, hashes)
+                        self._files(tier).setdefault(segment, {})[unit] = file
                         continue
                 elif entry.name.startswith(sparing):
                     continue
@@ -102,7 +107,7 @@ class Tiers:
         """Keep a segment in pages, and no longer in one file. If it lay in one here, what goes to disk is spilled."""
         was_whole = self._drop_whole(segment)
         for page in pages:
-            file = LocalFile(page.rows, checksum(page.data), len(page.data))
+            file = LocalFile(page.rows, checksum(page.data), len(page.data), page.hashes)
             self._write(segment, page.unit, file, page.data, page.tier)
             self.spilled_bytes += file.size if was_whole and page.tier == DISK else 0
 
@@ -202,7 +207,7 @@ class Tiers:
     def _map(self, segment: str, unit: Unit, file: LocalFile, tier: str) -> pa.Buffer | None:
         """A file's bytes, None if it is damaged. A page on disk is read as a whole, so it is verified every time."""
         again = tier == DISK and unit != WHOLE
-        return self._places[tier].map(name_file(segment, unit, file), file.checksum, again)
+        return self._places[tier].map(name_file(segment, file), file.checksum, again)
 
     def _write(self, segment: str, unit: Unit, file: LocalFile, data: pa.Buffer, tier: str) -> str:
         """Writes a file, and says to which tier."""
@@ -214,10 +219,10 @@ class Tiers:
         return self._replace(segment, unit, file, data, DISK)
 
     def _replace(self, segment: str, unit: Unit, file: LocalFile, data: pa.Buffer, tier: str) -> str:
-        name = name_file(segment, unit, file)
+        name = name_file(segment, file)
         self._places[tier].write(name, [data])
         before = self._files(tier).get(segment, {}).get(unit)
-        if before is not None and name_file(segment, unit, before) != name:  # it had other rows
+        if before is not None and name_file(segment, before) != name:  # it had other rows
             self._delete(segment, unit, tier)
         self._files(tier).setdefault(segment, {})[unit] = file
         return tier
@@ -235,7 +240,7 @@ class Tiers:
         self._forget(segment, unit, source)
         if self._write(segment, unit, file, data, target) == source:
             return 0
-        self._places[source].delete(name_file(segment, unit, file))
+        self._places[source].delete(name_file(segment, file))
         return file.size
 
     def _drop_damaged(self, segment: str, unit: Unit, tier: str) -> None:
@@ -243,7 +248,7 @@ class Tiers:
         self._delete(segment, unit, tier)
 
     def _delete(self, segment: str, unit: Unit, tier: str) -> None:
-        self._places[tier].delete(name_file(segment, unit, self._forget(segment, unit, tier)))
+        self._places[tier].delete(name_file(segment, self._forget(segment, unit, tier)))
 
     def _forget(self, segment: str, unit: Unit, tier: str) -> LocalFile:
         files = self._files(tier)[segment]

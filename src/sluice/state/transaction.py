@@ -13,8 +13,10 @@ from sluice.model.clock import Clock
 from sluice.model.epoch import Attempt, Queues
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import InputNumber, Unit
+from sluice.model.redivision import CutPlan, UnitFindings
 from sluice.model.state import Manifest, RunRef, SegmentRef, unit_bytes, unit_rows
 from sluice.model.unit_ranges import Ranges, intersect, numbers, subtract
+from sluice.state.dividing import look_at_units
 from sluice.state.durable import DurableSegments
 from sluice.state.epoch_runs import EpochRuns
 from sluice.state.generations import Generations
@@ -22,7 +24,7 @@ from sluice.state.inputs import Holdings, Retention
 from sluice.state.opening import OpenRuns
 from sluice.state.reading import SegmentReader
 from sluice.state.rewriting import Rewriter
-from sluice.state.segment import counts, merged_run, parts
+from sluice.state.segment import counts, joined_run, merged_run, parts
 from sluice.state.staging import NewSegment, SegmentWriter, make_room
 from sluice.state.tiers import Tiers
 from sluice.state.unit_pages import UnitPages
@@ -90,9 +92,10 @@ class Transaction:
         self._retention = before.retention
         self._arriving = tuple(ref.id for ref in before.arriving)
         needed = [run for run in before.manifest if not self._retention[run.segment.input].is_expired(run.segment)]
-        local = [*(run.segment.id for run in needed if not run.generation), *self._arriving]
-        self._tiers.begin(local, sparing=Attempt.prefix(attempt.number))
-        reader = SegmentReader(store.holdings, store.tiers, store.durable)
+        here = [*(run.segment for run in needed if not run.generation), *before.arriving]
+        directories = {segment.id: self.holdings.directories[segment.input] for segment in here}
+        self._tiers.begin(directories, sparing=Attempt.prefix(attempt.number))
+        self._reader = reader = SegmentReader(store.holdings, store.tiers, store.durable)
         self.pages = UnitPages(reader, store.clock, store.paging)
         self._runs = EpochRuns(needed)
         self._open_runs = OpenRuns((run for run in needed if not run.generation), reader, self.pages)
@@ -109,6 +112,7 @@ class Transaction:
         self._turn: Ranges = ()
         self._turn_bytes = 0
         self._added: dict[InputNumber, list[Run]] = {}
+        self.findings = UnitFindings()
 
     @property
     def limit(self) -> int:
@@ -192,12 +196,15 @@ class Transaction:
         leaving: Sequence[Unit] = (),
         allowance: float = float("inf"),
         freezing: Ranges = (),
+        weigh: Sequence[Unit] = (),
+        cut: Sequence[CutPlan] = (),
     ) -> Manifest:
         """Merge what is due, make the new segments durable in one file, settle the tiers; the state from now on.
 
         `retention` is what may leave now that the units have come so far. Units that are about to leave get segments
         of their own: as many as `allowance` bytes, at least one, the others in later epochs. Units that are `freezing`
-        begin anew with the next epoch.
+        begin anew with the next epoch. What is found out about those to `weigh` or `cut` is in
+        `findings` then.
         """
         self._expect(_Phase.BETWEEN_TURNS, "the epoch is committed")
         self._phase = _Phase.COMMITTED
@@ -211,6 +218,7 @@ class Transaction:
         self._rewriter.set_apart(leaving, retention, allowance)
         new = self._writer.write_durable()
         manifest = (*self._runs.state, *self._runs.frozen, *self._runs.waiting, *new)
+        self.findings = look_at_units(manifest, weigh, cut, self._open_anywhere)
         self._settle(manifest)
         return manifest
 
@@ -244,6 +252,13 @@ class Transaction:
             if staying:
                 self._added[input_] = staying
         self.generations.freeze(units, frozen, retention)
+
+    def _open_anywhere(self, run: RunRef) -> list[Run]:
+        """The rows of a run, whatever it is of."""
+        if not run.generation:
+            return self._open_runs.open(run)
+        whole = joined_run(self._reader.fetch(run))
+        return parts(whole, run.units, self.holdings.directories[run.segment.input])
 
     def _settle(self, manifest: Manifest) -> None:
         """Brings the memory tier within its limit."""

@@ -207,7 +207,7 @@ class UnitPages:
         for unit in units[count > 0].tolist():
             for part in parts(rows, ((unit, unit + 1),), directory):
                 tier = MEMORY if self._machine.is_resident(unit) else DISK
-                yield Page(unit, len(part), self._reader.encode(run.segment, part), tier)
+                yield Page(unit, directory.hashes_of(unit), len(part), self._reader.encode(run.segment, part), tier)
 
     def _open_page(self, alone: RunRef, whole: RunRef) -> list[Run]:
         """A run of one unit."""

@@ -1,0 +1,183 @@
+"""From the wish that units be split or merged to another directory, an epoch a step.
+
+First the sites weigh the units that are to be split: whether their rows have more than one hash, and which is the most
+frequent. Then they count, segment by segment, the rows below the hashes where those may be cut. With the epoch after
+that the directory is another one. Nothing waits meanwhile, and no row is written anew. But nothing else is decided
+while the numbers of units are about to change, and moves in flight come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+from sluice.control.loop import ControlLoop
+from sluice.model.actions import DirectoryAction, Merge, Split
+from sluice.model.directory import HashRange, halves
+from sluice.model.epoch import EpochRecord
+from sluice.model.ids import Fragment, Unit
+from sluice.model.redivision import (
+    CutPlan,
+    Renumbering,
+    UnitFindings,
+    UnitWeight,
+    redivided,
+    total_rows,
+    why_unmergeable,
+)
+
+Refuse = Callable[[DirectoryAction, str], None]
+"""Tells that an action comes to nothing, and why."""
+
+
+class Stage(Enum):
+    """What the sites are finding out in the epoch under way."""
+
+    WAITING = "nothing"
+    WEIGHING = "which hashes units have"
+    CUTTING = "how many rows are below some"
+
+
+class Redividing:
+    """One redivision at a time, of all units that the loop has for it. `single` are units all rows of which had one
+    hash when they were last looked at."""
+
+    def __init__(self) -> None:
+        self.weigh: tuple[Unit, ...] = ()
+        """Units that sites weigh in the next epoch."""
+        self.cut: tuple[CutPlan, ...] = ()
+        """Units that sites cut in the next epoch."""
+        self.single: set[Unit] = set()
+        self._stage = Stage.WAITING
+        self._asked_after = -1
+        """The newest epoch when the sites were asked."""
+        self._divided: dict[Unit, list[HashRange]] = {}
+        """What is to be halved for each unit that is to be split, one after the other."""
+        self._frequent: dict[Unit, int] = {}
+        """Of units with one hash that most of their rows have: this one."""
+
+    def begin(self, loop: ControlLoop) -> None:
+        """Begin with what is wanted, unless moves are in flight."""
+        self._stage, self.weigh, self.cut, self._divided, self._frequent = Stage.WAITING, (), (), {}, {}
+        if loop.redivisions and not loop.moves:
+            self.weigh = tuple(sorted(unit for unit, action in loop.redivisions.items() if isinstance(action, Split)))
+            self._stage, self._asked_after = Stage.WEIGHING, loop.epoch - 1
+
+    def advance(
+        self, loop: ControlLoop, record: EpochRecord, found: UnitFindings, refuse: Refuse, now: float
+    ) -> EpochRecord:
+        """One step on, now that another epoch has committed: its record, with the units as they are from now on."""
+        if self._stage is Stage.WAITING or loop.moves or not loop.redivisions:
+            self.begin(loop)
+            return record
+        if record.number <= self._asked_after:  # the epoch that was to find it out came to nothing
+            return record
+        self._asked_after = record.number
+        if self._stage is Stage.WEIGHING:
+            self._plan_cuts(loop, found.weights, refuse)
+            if self.cut:
+                return record
+        record = self._change(loop, record, found, refuse, now)
+        self.begin(loop)
+        return record
+
+    def _plan_cuts(self, loop: ControlLoop, weights: Sequence[UnitWeight], refuse: Refuse) -> None:
+        """Where the units that are to be split may be cut. Those with one hash only stay as they are."""
+        self._stage, self.weigh, plans = Stage.CUTTING, (), []
+        for unit, action in sorted(loop.redivisions.items()):
+            if not isinstance(action, Split):
+                continue
+            weight = UnitWeight.total(unit, weights)
+            if weight is not None and weight.least == weight.greatest:
+                del loop.redivisions[unit]
+                self.single.add(unit)
+                refuse(action, f"all rows of unit {unit} have one key")
+                continue
+            whole = loop.routing.directories[loop.routing.fragment_of(unit)].hashes_of(unit)
+            if weight is not None and 2 * weight.frequent_rows > weight.rows:
+                self._frequent[unit] = weight.frequent
+                self._divided[unit] = _halved_around(whole, weight.frequent)
+            else:
+                self._divided[unit] = halved_into(whole, weight, action.bits)
+            edges = {edge for part in self._divided[unit] for half in halves(part) for edge in half}
+            plans.append(CutPlan(unit, tuple(sorted(edges - set(whole)))))
+        self.cut = tuple(plans)
+
+    def _change(
+        self, loop: ControlLoop, record: EpochRecord, found: UnitFindings, refuse: Refuse, now: float
+    ) -> EpochRecord:
+        """The record under another directory, which the loop has from now on."""
+        for unit, action in list(loop.redivisions.items()):
+            why = _why_not_merged(unit, record) if isinstance(action, Merge) else None
+            if why is not None:
+                del loop.redivisions[unit]
+                refuse(action, why)
+        if not loop.redivisions:
+            return record
+        alone: list[tuple[Fragment, HashRange]] = []
+        for unit, key in self._frequent.items():
+            rows, below = total_rows(record.manifests, unit), found.below(unit)
+            self._divided[unit] = parts = _until_alone(self._divided[unit], key, rows, below)
+            alone.append((record.routing.fragment_of(unit), _half_with(key, parts[-1])))
+        loop.redivide(now, {unit: parts[1:] for unit, parts in self._divided.items()})
+        renumbering = Renumbering.between(record.routing, loop.routing)
+        self.single = set(renumbering.of(self.single))
+        for fragment, hashes in alone:
+            piece = loop.routing.directories[fragment].unit_with(*hashes)
+            self.single |= {piece} if piece is not None else set()
+        return redivided(record, loop.routing, found.cuts)
+
+
+def _why_not_merged(unit: Unit, record: EpochRecord) -> str | None:
+    """Why a unit and its buddy cannot be one, as an epoch left them; None if they can."""
+    buddy = record.routing.directories[record.routing.fragment_of(unit)].buddy(unit)
+    if buddy is None:
+        return f"unit {unit} has no buddy to be merged with"
+    why = next((f"unit {each} {why}" for each in (unit, buddy) if (why := record.why_unready(each))), None)
+    return why or why_unmergeable(record.manifests, unit, buddy)
+
+
+def _half_with(key: int, hashes: HashRange) -> HashRange:
+    lower, upper = halves(hashes)
+    return upper if key >= upper[0] else lower
+
+
+def _halved_around(hashes: HashRange, key: int) -> list[HashRange]:
+    """What is to be halved, one after the other, until a hash is alone.
+
+    >>> _halved_around((0, 8), 5)
+    [(0, 8), (4, 8), (4, 6)]
+    """
+    found = []
+    while hashes[1] - hashes[0] > 1:
+        found.append(hashes)
+        hashes = _half_with(key, hashes)
+    return found
+
+
+def halved_into(hashes: HashRange, weight: UnitWeight | None, bits: int) -> list[HashRange]:
+    """What is to be halved, one after the other, until rows are parted, and from there on by so many bits.
+
+    >>> halved_into((0, 16), UnitWeight(3, 7, 9, 14, 9, 1), bits=2)
+    [(0, 16), (8, 16), (8, 12), (12, 16)]
+    """
+    found = []
+    while weight is not None and len(sides := {_half_with(key, hashes) for key in (weight.least, weight.greatest)}) < 2:
+        found.append(hashes)
+        hashes = sides.pop()
+    parts = [hashes]
+    for _ in range(bits):
+        parts = [part for part in parts if part[1] - part[0] > 1]
+        found += parts
+        parts = [half for part in parts for half in halves(part)]
+    return found
+
+
+def _until_alone(parts: Sequence[HashRange], key: int, rows: int, below: dict[int, int]) -> list[HashRange]:
+    """Of what is to be halved until a hash is alone, as much as it takes until no other row is left beside it; `below`
+    is how many of the rows have hashes below each edge."""
+    if not rows:
+        return list(parts[:1])
+    counted = {parts[0][0]: 0, parts[0][1]: rows, **below}
+    left = [counted[high] - counted[low] for low, high in (_half_with(key, part) for part in parts)]
+    return list(parts[: 1 + left.index(left[-1])])

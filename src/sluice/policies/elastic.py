@@ -1,0 +1,193 @@
+"""Elastic: overloaded sites give units to idle ones, and there are as many sites as the load needs (parallel window
+joins, sections IV-C, IV-D and V-A).
+
+The paper's f is how much of a site's buffer was filled on average: above `th_sup` the site is a supplier, below
+`th_con` a consumer, else neutral. What differs from the paper, and why:
+
+- It moves a unit drawn at random. Here it is the one that brings the two sites closest, by the time they worked.
+- It takes a node away whenever none is a supplier, and so goes back and forth around the right number: its "minimally
+  overloaded" system is one that is overloaded every other time. A policy has no memory by which it could wait. So both
+  ways are decided by the same number, the time that all sites together worked: there are more sites only if one of
+  them less would be filled above `aim`, and one less only if every one that stays would be filled to at most `low`.
+  As that is less than `aim`, the same work never asks for both, whatever was before; nor can a site that has just
+  joined, and has nothing yet, be sent away, as all the work is there before it as after it.
+- It waits for buffers to fill. Here there are more sites also when those there are work more than `high` of the time,
+  and as many at once as the work needs.
+- Beside the buffers, work is evened out while no site is a supplier (`even`), so that a new site gets its part at once
+  and a unit that was split is of use.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sluice.model.actions import Action, DirectoryAction, Merge, Move, Scale
+from sluice.model.errors import FlowError
+from sluice.model.ids import Site
+from sluice.model.view import ClusterView
+from sluice.policies.draining import drain
+from sluice.policies.evening import best_unit, busy_by_site, even_out, work_by_unit
+from sluice.policies.memory import excess_capacity
+from sluice.policies.unit_sizes import UnitSizes
+
+
+@dataclass(frozen=True)
+class Elastic:
+    """One unit from each supplier to a consumer of its own; more sites when there are more suppliers than `beta` times
+    the consumers, or all work more than `high` of the time; one less when nobody is a supplier and the others would
+    work at most `low` of it. Units are kept within one and two times the query's `unitSize`, and split when they are
+    `hot`.
+
+    >>> from dataclasses import replace
+    >>> view = replace(
+    ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1, 1, 1], site_memory=[1 << 30, 1 << 30]),
+    ...     unit_rows=np.array([50, 30, 20, 40, 10, 0]), site_idle=np.array([0.0, 5.0]),
+    ...     site_occupancy=np.array([0.8, 0.0]),
+    ... )
+    >>> for action in Elastic(hot=1.0).decide(view): print(action.reason)
+    the input that waits fills site 0 to 80 %, site 1 to 0 %; they are 100 % and 50 % busy, and unit 1 takes 30 %
+    >>> busy = replace(view, site_idle=np.array([0.0, 1.0]), site_occupancy=np.zeros(2), most_sites=8)
+    >>> for action in Elastic(hot=1.0).decide(busy): print(action)
+    Scale(sites=3, reason='2 sites work 95 % of the time, more than 85 %; 3 would work 63 %')
+    """
+
+    name: ClassVar[str] = "elastic"
+    scales: ClassVar[bool] = True
+    """It chooses the number of sites by the input that waits at them, so some has to be able to wait."""
+
+    th_sup: float = 0.5
+    th_con: float = 0.01
+    beta: float = 0.5
+    low: float = 0.6
+    high: float = 0.85
+    even: bool = True
+    th_imb: float = 1.2
+    hot: float = 0.25
+    most: int = 16
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.th_con < self.th_sup < 1:
+            raise FlowError(
+                f"th_con and th_sup are parts of the input that may wait, 0 to 1, th_con below th_sup; "
+                f"not {self.th_con} and {self.th_sup}"
+            )
+        if not 0 < self.low < self.high:
+            raise FlowError(
+                f"low and high are parts of a site's time, greater than 0, low below high; "
+                f"not {self.low} and {self.high}"
+            )
+        _ = self.sizes
+
+    @property
+    def sizes(self) -> UnitSizes:
+        """How large units are."""
+        return UnitSizes(self.hot, most=self.most)
+
+    @property
+    def aim(self) -> float:
+        """How much of their time sites work when there are as many as they should be: what lies between."""
+        return (self.low + self.high) / 2
+
+    def decide(self, view: ClusterView) -> tuple[Action, ...]:
+        """Fewer sites alone, as their units are to move then; else more sites, moves of units, and units that are split
+        or merged, each unit in one of these."""
+        scale = self._scale(view)
+        if scale is not None and scale.sites < view.sites:
+            return (scale,)
+        redivisions = self.sizes.decide(view)
+        divided = _concerned(view, redivisions)
+        moves = [move for move in self._moves(view) if move.unit not in divided]
+        return (*(() if scale is None else (scale,)), *moves, *redivisions)
+
+    def _moves(self, view: ClusterView) -> tuple[Move, ...]:
+        if view.seconds <= 0:
+            return ()
+        suppliers = np.flatnonzero(view.site_occupancy > self.th_sup)
+        if len(suppliers):
+            return self._supply(view, suppliers)
+        return even_out(view, self.th_imb, self.most, excess_capacity(view)) if self.even else ()
+
+    def _supply(self, view: ClusterView, suppliers: np.ndarray) -> tuple[Move, ...]:
+        """One scan: the fullest supplier and the idlest consumer, and so on."""
+        busy, filled, room = busy_by_site(view), view.site_occupancy, excess_capacity(view)
+        work = work_by_unit(view, busy)
+        consumers = np.flatnonzero(filled < self.th_con)
+        suppliers = suppliers[np.argsort(-filled[suppliers], kind="stable")]
+        consumers = consumers[np.argsort(busy[consumers], kind="stable")]
+        moves = []
+        for donor, receiver in zip(suppliers.tolist(), consumers.tolist(), strict=False):
+            able = ~view.is_shared & (view.unit_bytes <= room[receiver])
+            unit = best_unit(
+                work, np.flatnonzero(able & (view.unit_site == donor)), float(busy[donor] - busy[receiver])
+            )
+            if unit is not None:
+                reason = (
+                    f"the input that waits fills site {donor} to {_percent(filled[donor])}, site {receiver} to "
+                    f"{_percent(filled[receiver])}; they are {_percent(busy[donor] / view.seconds)} and "
+                    f"{_percent(busy[receiver] / view.seconds)} busy, and unit {unit} takes "
+                    f"{_percent(work[unit] / view.seconds)}"
+                )
+                moves.append(Move(unit, receiver, reason))
+        return tuple(moves)
+
+    def _scale(self, view: ClusterView) -> Scale | None:
+        if not view.sites or view.seconds <= 0 or view.elapsed <= 0:
+            return None
+        suppliers = int(np.count_nonzero(view.site_occupancy > self.th_sup))
+        consumers = int(np.count_nonzero(view.site_occupancy < self.th_con))
+        # input that waits leaves no time unused but that in which no site can work
+        filled = busy_by_site(view) / (view.seconds if suppliers else view.elapsed)
+        crowded = suppliers > self.beta * consumers
+        if crowded or filled.mean() > self.high:
+            return self._more(view, filled, suppliers if crowded else 0, consumers)
+        return None if suppliers else self._fewer(view, filled)
+
+    def _more(self, view: ClusterView, filled: np.ndarray, suppliers: int, consumers: int) -> Scale | None:
+        work = float(filled.sum())
+        sites = min(max(view.sites + 1, math.ceil(work / self.aim - 1e-9)), view.most_sites)
+        if sites <= view.sites or work <= self.aim * view.sites:
+            return None
+        if suppliers:
+            why = f"sites whose waiting input fills more than {_percent(self.th_sup)}: {suppliers}, less than " + (
+                f"{_percent(self.th_con)}: {consumers}; {view.sites} sites work {_percent(work / view.sites)}"
+            )
+        else:
+            why = f"{view.sites} sites work {_percent(work / view.sites)} of the time, more than {_percent(self.high)}"
+        return Scale(sites, f"{why}; {sites} would work {_percent(work / sites)}")
+
+    def _fewer(self, view: ClusterView, filled: np.ndarray) -> Scale | None:
+        sites = view.sites - 1
+        if sites < max(1, view.least_sites) or filled.sum() > self.low * sites:
+            return None
+        after = self._after_leaving(view, filled)
+        if after.max() > self.low:
+            return None
+        why = f"no site's waiting input fills more than {_percent(self.th_sup)}; {view.sites} sites work "
+        return Scale(
+            sites, f"{why}{_percent(filled.mean())} of the time, {sites} would work at most {_percent(after.max())}"
+        )
+
+    def _after_leaving(self, view: ClusterView, filled: np.ndarray) -> np.ndarray:
+        """How filled the other sites would be without the last one, with its units where draining has them go. Its
+        part of units that are shared goes, nobody knows where to: to the most filled one."""
+        work = work_by_unit(view, filled)
+        last, staying = Site(view.sites - 1), [Site(site) for site in range(view.sites - 1)]
+        after = filled[:-1].copy()
+        for move in drain(view.unit_site, work, view.unit_bytes, [last], staying, ""):
+            after[move.site] += work[move.unit]
+        shared = filled[-1] - work[view.unit_site == last].sum()
+        after[int(after.argmax())] += max(0.0, float(shared))
+        return after
+
+
+def _concerned(view: ClusterView, redivisions: tuple[DirectoryAction, ...]) -> set[int]:
+    units = {int(action.unit) for action in redivisions}
+    return units | {int(view.unit_buddy[action.unit]) for action in redivisions if isinstance(action, Merge)}
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.0f} %"

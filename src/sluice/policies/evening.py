@@ -1,0 +1,88 @@
+"""Evening out: as many moves in one round as make the busiest site less busy.
+
+Load balancing as in Flux moves one unit from a site in a round. Where a site has just joined, or a large unit has just
+been split, that takes many rounds. Here moves are planned one after the other, each for the sites as those before it
+will leave them. As in load balancing, every unit is taken to keep its rows and every site its speed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sluice.model.actions import Move
+from sluice.model.view import ClusterView
+
+WORTHWHILE = 0.03
+"""Part of the mean site's work that a move has to take off the busier of its two sites."""
+
+
+def busy_by_site(view: ClusterView) -> np.ndarray:
+    """How many of the `seconds` each site worked."""
+    return np.clip(view.seconds - view.site_idle, 0.0, view.seconds)
+
+
+def work_by_unit(view: ClusterView, busy: np.ndarray) -> np.ndarray:
+    """How many seconds each unit took its site, as its rows and results are of all that the site had. Of those that are
+    shared it is not known."""
+    work = view.site_rows + view.site_results
+    cost = np.divide(busy, work, out=np.zeros(view.sites), where=work > 0)
+    seconds: np.ndarray = np.where(view.is_shared, 0.0, (view.unit_rows + view.unit_results) * cost[view.unit_site])
+    return seconds
+
+
+def best_unit(work: np.ndarray, units: np.ndarray, difference: float) -> int | None:
+    """Of some units the one that brings two sites closest that differ by so much work; None if it leaves the greater
+    of the two as large.
+
+    >>> work = np.array([5.0, 1.0, 9.0])
+    >>> best_unit(work, np.array([0, 1, 2]), difference=8.0), best_unit(work, np.array([2]), difference=8.0)
+    (0, None)
+    """
+    units = units[(work[units] > 0) & (work[units] < difference)]
+    return int(units[np.argmin(np.abs(work[units] - difference / 2))]) if len(units) else None
+
+
+def even_out(view: ClusterView, th_imb: float, most: int, room: np.ndarray) -> tuple[Move, ...]:
+    """At most so many moves, if the busiest site works `th_imb` times as long as the mean; of units that fit into the
+    bytes of `room` where they go.
+
+    >>> from dataclasses import replace
+    >>> view = replace(
+    ...     ClusterView.at_rest(unit_site=[0] * 6, site_memory=[1 << 30] * 3),
+    ...     unit_rows=np.array([40, 30, 10, 10, 5, 5]), site_idle=np.array([0.0, 10.0, 10.0]),
+    ... )
+    >>> moves = even_out(view, th_imb=1.2, most=8, room=np.full(3, np.inf))
+    >>> [(move.unit, move.site) for move in moves], moves[1].reason
+    ([(0, 1), (1, 2)], 'site 0 would be 60 % busy, site 2 0 %; unit 1 takes 30 %')
+    """
+    busy = busy_by_site(view)
+    mean = float(busy.mean()) if view.sites else 0.0
+    if view.sites < 2 or mean <= 0 or busy.max() < th_imb * mean:
+        return ()
+    work, left = work_by_unit(view, busy), room.astype(float)
+    free = ~view.is_shared
+    moves: list[Move] = []
+    while len(moves) < most:
+        donor, receiver = int(busy.argmax()), int(busy.argmin())
+        units = np.flatnonzero(free & (view.unit_site == donor) & (view.unit_bytes <= left[receiver]))
+        unit = best_unit(work, units, float(busy[donor] - busy[receiver]))
+        if unit is None or min(work[unit], busy[donor] - busy[receiver] - work[unit]) < WORTHWHILE * mean:
+            break
+        would = "would be" if moves else "is"
+        moves.append(
+            Move(
+                unit,
+                receiver,
+                f"site {donor} {would} {_share(busy[donor], view)} busy, site {receiver} "
+                f"{_share(busy[receiver], view)}; unit {unit} takes {_share(work[unit], view)}",
+            )
+        )
+        busy[donor] -= work[unit]
+        busy[receiver] += work[unit]
+        left[receiver] -= view.unit_bytes[unit]
+        free[unit] = False
+    return tuple(moves)
+
+
+def _share(seconds: float, view: ClusterView) -> str:
+    return f"{100 * seconds / view.seconds:.0f} %"

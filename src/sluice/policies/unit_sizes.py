@@ -1,0 +1,133 @@
+"""Units of the right size: those above 2θ split, buddies that are small together merge (parallel window joins, IV-D).
+
+The paper keeps each partition-group within θ to 2θ by extendible hashing, so that scanning it stays cheap. Here a unit
+that is split can also be moved in parts, so a unit splits, too, when it is small but hot: when it alone is a large part
+of what a site has to do, while its site has more to do than others.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from sluice.model.actions import DirectoryAction, Merge, Split
+from sluice.model.errors import FlowError
+from sluice.model.view import ClusterView
+from sluice.policies.memory import in_bytes
+
+MERGED_AT_MOST = 0.9
+"""Part of 2θ that two buddies may have together to be merged. The paper has 1: a unit around 2θ would split and merge
+with every row that comes or expires."""
+COOLED = 0.25
+"""Part of the load from which a unit is hot that two buddies may have together to be merged. As half of it would be
+just enough for twice as many sites, a quarter leaves a unit alone while sites come and go."""
+
+MOST_BITS = 4
+"""By how many bits a unit is split at most in one round."""
+LEAST = 100
+"""Rows and results of a unit from which they say how hot it is."""
+
+
+@dataclass(frozen=True)
+class UnitSizes:
+    """Split units above two times the view's `unit_size`, and units with more than `hot` of the mean site's load at
+    sites that have more than `th_imb` times that; merge buddies at one site that are small and cool. At most `most` a
+    round.
+
+    Load is rows and results, as for sharing. A unit whose rows have all the same hash stays as it is, whatever it has.
+
+    >>> from dataclasses import replace
+    >>> view = replace(
+    ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[1 << 30, 1 << 30]),
+    ...     unit_bytes=np.array([10, 20, 130, 60]) << 20, unit_buddy=np.array([1, 0, -1, -1]),
+    ...     unit_divisible=np.full(4, True),
+    ... )
+    >>> for action in UnitSizes().decide(view): print(action)
+    Split(unit=2, reason='unit 2 has 130 MiB, more than two times 64 MiB', bits=1)
+    Merge(unit=0, reason='units 0 and 1 have 10 MiB and 20 MiB, together below two times 64 MiB')
+    """
+
+    hot: float = 0.25
+    th_imb: float = 1.1
+    most: int = 16
+
+    def __post_init__(self) -> None:
+        if not self.hot > 0:
+            raise FlowError(f"hot is a part of the mean site's load, greater than 0, not {self.hot}")
+
+    def decide(self, view: ClusterView) -> tuple[DirectoryAction, ...]:
+        load = view.unit_rows + view.unit_results
+        mean = float((view.site_rows + view.site_results).mean()) if view.sites else 0.0
+        splits = [*self.splits_by_size(view), *self._splits_by_load(view, load, mean)]
+        divided = {split.unit for split in splits}
+        actions: list[DirectoryAction] = list(splits)
+        actions += [m for m in self._merges(view, load, mean) if not divided & {m.unit, view.unit_buddy[m.unit]}]
+        return tuple(actions[: self.most])
+
+    def splits_by_size(self, view: ClusterView) -> tuple[Split, ...]:
+        """Of units that are too large."""
+        large = np.flatnonzero((view.unit_bytes > 2 * view.unit_size) & view.unit_divisible & ~view.unit_single)
+        units = large[np.argsort(-view.unit_bytes[large], kind="stable")]
+        theta = in_bytes(view.unit_size)
+        return tuple(
+            Split(
+                unit,
+                f"unit {unit} has {in_bytes(float(view.unit_bytes[unit]))}, more than two times {theta}",
+                _bits(float(view.unit_bytes[unit]), 2 * view.unit_size),
+            )
+            for unit in units.tolist()
+        )
+
+    def _splits_by_load(self, view: ClusterView, load: np.ndarray, mean: float) -> list[Split]:
+        """Of units that are not too large, and have one holder: what is shared is divided among its holders already."""
+        site = view.site_rows + view.site_results
+        able = view.unit_divisible & ~view.unit_single & ~view.is_shared & (view.unit_bytes <= 2 * view.unit_size)
+        hot = (load > self.hot * mean) & (load >= LEAST) & (site > self.th_imb * mean)[view.unit_site]
+        units = np.flatnonzero(able & hot)
+        return [
+            Split(
+                unit,
+                f"unit {unit} has {_share(load[unit], mean)} of the mean site's load, more than {_share(self.hot)}; its"
+                f" site {view.unit_site[unit]} has {_share(site[view.unit_site[unit]], mean)}",
+                _bits(float(load[unit]), self.hot * mean),
+            )
+            for unit in units[np.argsort(-load[units], kind="stable")].tolist()
+        ]
+
+    def _merges(self, view: ClusterView, load: np.ndarray, mean: float) -> list[Merge]:
+        first = np.flatnonzero(view.unit_buddy > np.arange(len(view.unit_site)))
+        second = view.unit_buddy[first]
+        size = view.unit_bytes[first] + view.unit_bytes[second]
+        small = np.minimum(view.unit_bytes[first], view.unit_bytes[second]) < view.unit_size
+        one_place = (view.unit_site[first] == view.unit_site[second]) & ~(
+            view.is_shared[first] | view.is_shared[second]
+        )
+        ready = ~(view.unit_unready[first] | view.unit_unready[second])
+        cool = load[first] + load[second] <= COOLED * self.hot * mean
+        fits = small & (size < MERGED_AT_MOST * 2 * view.unit_size) & one_place & ready & cool
+        pairs = np.stack([first, second], axis=1)[fits]
+        theta = in_bytes(view.unit_size)
+        return [
+            Merge(
+                one,
+                f"units {one} and {other} have {in_bytes(float(view.unit_bytes[one]))} and "
+                f"{in_bytes(float(view.unit_bytes[other]))}, together below two times {theta}",
+            )
+            for one, other in pairs[np.argsort(size[fits], kind="stable")].tolist()
+        ]
+
+
+def _bits(has: float, most: float) -> int:
+    """How often a unit has to be halved until no part has more, if all have as much; not too often at once, as they may
+    not.
+
+    >>> _bits(9.0, 5.0), _bits(21.0, 5.0), _bits(1e9, 5.0)
+    (1, 3, 4)
+    """
+    return min(MOST_BITS, max(1, math.ceil(math.log2(has / most))))
+
+
+def _share(load: float, of: float = 1.0) -> str:
+    return f"{100 * load / of:.0f} %"

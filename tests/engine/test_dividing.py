@@ -1,0 +1,203 @@
+"""Units that are split and merged while the query runs: whatever their numbers, the answer is the batch query's."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from disturbed import FAST
+from engine_harness import DirectQuery
+from holders import next_sharing
+from oracle import batch_join, multiset, on_time
+from redivisions import next_redivision
+from specs import SECOND, TIME, join, stream
+
+from sluice.model.actions import Merge, Move, Split
+from sluice.model.directory import HASH_SPACE
+from sluice.model.durations import LONGEST
+from sluice.model.epoch import EpochRecord
+from sluice.model.unit_ranges import numbers
+
+WITHIN = 30 * SECOND
+
+
+def some_rows(rng: np.random.Generator, schema: pa.Schema, count: int, around: int, keys: int) -> pa.Table:
+    """Rows of so many keys, half of them of the first one, near a point in time."""
+    times = np.maximum(0, around + rng.integers(-20 * SECOND, 20 * SECOND, count))
+    of = rng.integers(0, keys, count) * (rng.random(count) < 0.5)
+    return pa.table([of, pa.array(times, TIME), rng.integers(0, 9, count)], schema=schema)
+
+
+def assert_covered_once(record: EpochRecord) -> None:
+    """Every hash is of one unit of each fragment, and every site has state of its own units only."""
+    for directory in record.routing.directories:
+        edges = [directory.hashes_of(unit) for unit in range(*directory.range)]
+        assert edges[0][0] == 0 and edges[-1][1] == HASH_SPACE
+        assert all(one[1] == other[0] and one[0] < one[1] for one, other in pairwise(edges))
+    for site, manifest in enumerate(record.manifests):
+        for run in manifest:
+            assert sum(run.segment.counts) == run.segment.rows
+            assert all(site in record.routing.holders_of(unit) for unit in numbers(run.units).tolist())
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_units_that_are_split_and_merged(seed: int) -> None:
+    """Sixteen epochs, with splits, merges, moves and freezes in most of them, in little memory or time, and shared
+    units in some; with restarts on another number of sites."""
+    rng = np.random.default_rng(seed)
+    delay = [None, 5 * SECOND][seed % 2]
+    spec = join([stream("a", delay=delay), stream("b", delay=delay)], [WITHIN, LONGEST][seed // 2 % 2])
+    limited = [{}, {"seconds": 1e-6}, {"memory": 20_000}, {"memory": 20_000, "spill": "probe"}, {"memory": 6_000}]
+    options = limited[seed % len(limited)]
+    seen: list[list[pa.Table]] = [[] for _ in spec.streams]
+    done: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+        query = DirectQuery(spec, Path(directory), 3, 4, **options)
+        for epoch in range(16):
+            record = query.epochs.record
+            for _ in range(rng.integers(3)):
+                query.epochs.settings.controller.ask(next_redivision(rng, record), record.routing)
+            if seed % 3 == 0 and rng.random() < 0.3:
+                query.epochs.settings.controller.ask(next_sharing(rng, record.routing), record.routing)
+            new = [some_rows(rng, s.schema, int(rng.integers(0, 60)), 8 * SECOND * epoch, 40) for s in spec.streams]
+            for kept, table in zip(seen, new, strict=True):
+                kept.append(table)
+            query.run(new)
+            before, record = record, query.epochs.record
+            assert_covered_once(record)
+            done.update(d.action for d in record.decisions if d.refused is None)
+            done["fewer units"] += record.routing.units < before.routing.units
+            done["more units"] += record.routing.units > before.routing.units
+            if rng.random() < 0.15:
+                query.close()
+                query = DirectQuery(spec, Path(directory), int(rng.integers(1, 6)), 4, **options)
+        query.drain()
+        good = [on_time(tables, s.event_time, s.delay)[0] for tables, s in zip(seen, spec.streams, strict=True)]
+        assert multiset(query.results()) == multiset(batch_join(spec, good))
+        assert done["split"] and done["more units"], done
+        query.close()
+
+
+class Fixture:
+    """A join of two streams on two sites, with so many units."""
+
+    def __init__(self, directory: str, units: int = 2, keys: int = 40) -> None:
+        self.rng, self.keys, self.epoch = np.random.default_rng(7), keys, 0
+        self.spec = join([stream("a", delay=None), stream("b", delay=None)], LONGEST)
+        self.seen: list[list[pa.Table]] = [[], []]
+        self.query = DirectQuery(self.spec, Path(directory), 2, units)
+
+    @property
+    def record(self) -> EpochRecord:
+        return self.query.epochs.record
+
+    def ask(self, *actions: Split | Merge | Move) -> None:
+        for action in actions:
+            self.query.epochs.settings.controller.ask(action, self.record.routing)
+
+    def run(self, epochs: int = 1, count: int = 100) -> None:
+        for _ in range(epochs):
+            new = [some_rows(self.rng, s.schema, count, 0, self.keys) for s in self.spec.streams]
+            for kept, table in zip(self.seen, new, strict=True):
+                kept.append(table)
+            self.query.run(new)
+            assert_covered_once(self.record)
+
+    def told(self) -> list[tuple[str, int | None, str | None]]:
+        return [(d.action, d.unit, d.refused) for r in self.query.epochs.history() for d in r.decisions]
+
+    def check(self) -> None:
+        self.query.drain()
+        both = [pa.concat_tables(tables) for tables in self.seen]
+        assert multiset(self.query.results()) == multiset(batch_join(self.spec, both))
+        self.query.close()
+
+
+@pytest.fixture
+def fixture():
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+        yield Fixture(directory)
+
+
+def test_a_split_writes_nothing_anew(fixture):
+    fixture.run(2)
+    written = {run.segment.id: run.segment for manifest in fixture.record.manifests for run in manifest}
+    fixture.ask(Split(0, "to see"))
+    fixture.run(3, count=0)
+    assert fixture.record.routing.units == 3
+    there = {run.segment.id: run.segment for manifest in fixture.record.manifests for run in manifest}
+    assert there.keys() == written.keys()
+    for name, segment in there.items():
+        before = written[name]
+        assert (segment.file, segment.offset, segment.blocks) == (before.file, before.offset, before.blocks)
+    fixture.check()
+
+
+def test_a_key_is_set_apart(fixture):
+    fixture.run(2)
+    of = fixture.record.stats.units.rows.argmax()
+    fixture.ask(Split(of, "to see"))
+    fixture.run(3)
+    routing, rows = fixture.record.routing, fixture.record.stats.units.rows
+    assert routing.units > 4
+    hot = int(rows.argmax())
+    assert rows[hot] > 0.4 * rows.sum()
+    fixture.ask(Split(hot, "again"))
+    fixture.run(3)
+    assert ("split", hot, f"all rows of unit {hot} have one key") in fixture.told()
+    assert fixture.record.routing.directories == routing.directories
+    fixture.check()
+
+
+def test_what_was_split_is_merged_again(fixture):
+    fixture.run(1)
+    fixture.ask(Split(0, "to see"))
+    fixture.run(3)
+    assert fixture.record.routing.units == 3
+    fixture.ask(Merge(1, "to see"))
+    fixture.run(2)
+    assert fixture.record.routing.directories[0].depths == ()
+    fixture.check()
+
+
+def test_halves_go_their_ways_and_come_together(fixture):
+    fixture.run(1)
+    fixture.ask(Split(0, "to see"))
+    fixture.run(3)
+    there = fixture.record.routing.holders[0]
+    fixture.ask(Move(0, 1 - there, "to see"))
+    fixture.run(4)
+    fixture.ask(Merge(0, "to see"))
+    fixture.run(1)
+    assert ("merge", 0, "units 0 and 1 are at different sites and cannot be merged") in fixture.told()
+    fixture.ask(Move(0, there, "back"))
+    fixture.run(4)
+    fixture.ask(Merge(0, "to see"))
+    fixture.run(2)
+    fixture.check()
+
+
+def test_requests_are_about_the_units_that_were_seen(fixture):
+    """A user who has seen the numbers of before means the same hashes, whatever their number is now."""
+    fixture.run(1)
+    seen = fixture.record.routing
+    fixture.ask(Split(0, "to see"))
+    fixture.run(3)
+    assert fixture.record.routing.holders == (0, 0, 1)
+    fixture.query.epochs.settings.controller.ask(Move(1, 0, "by its old number"), seen)
+    fixture.run(3)
+    assert fixture.record.routing.holders == (0, 0, 0)
+    fixture.check()
+
+
+def test_a_unit_without_rows_is_split_too(fixture):
+    fixture.ask(Split(0, "to see"))
+    fixture.run(4, count=0)
+    assert fixture.record.routing.units == 3
+    fixture.run(1)
+    fixture.check()

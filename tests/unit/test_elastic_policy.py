@@ -1,0 +1,193 @@
+"""Suppliers and consumers, as many sites as needed, and that nothing goes back and forth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.control.redividing import halved_into
+from sluice.model.actions import Merge, Move, Scale, Split
+from sluice.model.errors import FlowError
+from sluice.model.ids import Site
+from sluice.model.routing import Routing
+from sluice.model.view import ClusterView
+from sluice.policies.draining import drain
+from sluice.policies.elastic import Elastic
+
+PAPER = Elastic(even=False, hot=1e9)
+SECONDS = 10.0
+
+
+def view(unit_site: list[int], unit_work: list[float], sites: int, occupancy: list[float] | None = None) -> ClusterView:
+    """Units that took their sites so many of ten seconds, a row each a tenth of a millisecond."""
+    work = np.bincount(unit_site, weights=unit_work, minlength=sites)
+    return replace(
+        ClusterView.at_rest(unit_site, np.full(sites, 1 << 40)),
+        unit_rows=np.round(np.array(unit_work) * 1e4).astype(np.int64),
+        site_idle=np.maximum(SECONDS - work, 0.0),
+        site_occupancy=np.array(occupancy or [0.0] * sites),
+        unit_divisible=np.full(len(unit_site), True),
+        least_sites=sites,
+        most_sites=sites,
+    )
+
+
+def moved(actions: tuple[object, ...]) -> list[tuple[int, int]]:
+    return [(action.unit, action.site) for action in actions if isinstance(action, Move)]
+
+
+class TestSuppliersAndConsumers:
+    def test_each_supplier_gives_one_unit_to_a_consumer_of_its_own(self) -> None:
+        seen = view([0, 0, 0, 1, 1, 1, 2, 3], [4, 3, 3, 4, 3, 3, 2, 1], 4, [0.6, 0.9, 0.0, 0.005])
+        assert moved(PAPER.decide(seen)) == [(3, 3), (0, 2)]
+
+    def test_neutral_sites_neither_give_nor_get(self) -> None:
+        assert PAPER.decide(view([0, 0, 1, 2], [5, 5, 1, 1], 3, [0.9, 0.01, 0.5])) == ()
+
+    def test_a_unit_that_would_only_move_the_trouble_stays(self) -> None:
+        assert PAPER.decide(view([0, 1], [10, 2], 2, [0.9, 0.0])) == ()
+
+    def test_a_unit_that_has_no_room_stays(self) -> None:
+        seen = view([0, 0, 1], [5, 5, 2], 2, [0.9, 0.0])
+        crowded = replace(seen, unit_bytes=np.array([90, 60, 50]), site_memory=np.array([200, 120]))
+        assert moved(PAPER.decide(crowded)) == [(1, 1)]
+
+    def test_thresholds_are_checked(self) -> None:
+        with pytest.raises(FlowError, match="th_con below th_sup"):
+            Elastic(th_con=0.6)
+        with pytest.raises(FlowError, match="low below high"):
+            Elastic(low=0.9)
+
+
+class TestEvening:
+    def test_an_empty_site_gets_its_part_at_once(self) -> None:
+        seen = view([0] * 8 + [1] * 8, [1] * 16, 3)
+        after = view([dict(moved(Elastic().decide(seen))).get(u, u // 8) for u in range(16)], [1] * 16, 3)
+        assert np.bincount(after.unit_site).tolist() in ([5, 5, 6], [5, 6, 5], [6, 5, 5])
+
+    def test_a_unit_is_moved_or_divided_but_not_both(self) -> None:
+        seen = view([0, 0, 0, 1], [4, 3, 2, 1], 2)
+        actions = Elastic().decide(seen)
+        divided = {action.unit for action in actions if isinstance(action, Split | Merge)}
+        assert divided and not divided & {unit for unit, _ in moved(actions)}
+
+
+class TestSites:
+    def test_more_when_suppliers_are_more_than_beta_times_the_consumers(self) -> None:
+        overloaded = replace(view([0, 1, 2], [10, 10, 9], 3, [0.9, 0.2, 0.0]), most_sites=9)
+        assert [a.sites for a in PAPER.decide(overloaded) if isinstance(a, Scale)] == [4]
+        assert not [a for a in replace(PAPER, beta=1.0).decide(overloaded) if isinstance(a, Scale) and a.sites < 4]
+        assert PAPER.decide(replace(overloaded, most_sites=3)) == ()
+
+    def test_as_many_at_once_as_the_work_needs(self) -> None:
+        seen = replace(view([0, 1, 2, 3], [10] * 4, 4), most_sites=16)
+        (scale,) = PAPER.decide(seen)
+        assert isinstance(scale, Scale) and scale.sites == 6  # 4 sites' time, each to work 72.5 % of it
+
+    def test_one_less_when_the_others_have_room(self) -> None:
+        seen = replace(view([0, 1, 2], [3, 3, 2], 3), least_sites=1)
+        (scale,) = Elastic().decide(seen)
+        assert scale == Scale(2, scale.reason)
+        assert scale.reason == (
+            "no site's waiting input fills more than 50 %; 3 sites work 27 % of the time, 2 would work at most 50 %"
+        )
+        assert PAPER.decide(replace(seen, least_sites=3)) == ()
+
+    def test_not_when_the_last_site_has_one_unit_that_fits_nowhere(self) -> None:
+        assert Elastic(hot=9.0, even=False).decide(replace(view([0, 1, 2], [2, 2, 5], 3), least_sites=1)) == ()
+
+    def test_not_while_input_waits(self) -> None:
+        seen = replace(view([0, 1, 2], [3, 3, 2], 3, [0.9, 0.2, 0.0]), least_sites=1)
+        assert not [action for action in PAPER.decide(seen) if isinstance(action, Scale)]
+
+    @given(
+        work=st.lists(st.floats(0.05, 6.0), min_size=1, max_size=24),
+        sites=st.integers(1, 8),
+        occupancy=st.lists(st.floats(0.0, 1.0), min_size=8, max_size=8),
+        data=st.data(),
+    )
+    def test_the_same_work_never_asks_for_more_and_then_for_less(
+        self, work: list[float], sites: int, occupancy: list[float], data: st.DataObject
+    ) -> None:
+        """Wherever units are before and after, and however full buffers were: after more sites come not fewer."""
+
+        def place(count: int) -> ClusterView:
+            where = data.draw(st.lists(st.integers(0, count - 1), min_size=len(work), max_size=len(work)))
+            return replace(view(where, work, count), least_sites=1, most_sites=16)
+
+        before = place(sites)
+        if before.site_idle.min() == 0.0:  # more work than time: how much more is not to be seen
+            return
+        before = replace(before, site_occupancy=np.array(occupancy[:sites]))
+        more = [a for a in Elastic().decide(before) if isinstance(a, Scale) and a.sites > sites]
+        if more:
+            after = place(more[0].sites)
+            if after.site_idle.min() > 0.0:
+                assert not [a for a in Elastic().decide(after) if isinstance(a, Scale) and a.sites < after.sites]
+
+
+@given(
+    unit_site=st.lists(st.integers(0, 4), min_size=1, max_size=30),
+    leaving=st.sets(st.integers(0, 4), max_size=4),
+    data=st.data(),
+)
+def test_draining_moves_every_unit_that_leaves_and_no_other(
+    unit_site: list[int], leaving: set[int], data: st.DataObject
+) -> None:
+    load = np.array(data.draw(st.lists(st.integers(0, 9), min_size=len(unit_site), max_size=len(unit_site))))
+    staying = [Site(site) for site in range(5) if site not in leaving]
+    moves = drain(np.array(unit_site), load, load, [Site(site) for site in leaving], staying, "to see")
+    assert sorted(move.unit for move in moves) == [u for u, site in enumerate(unit_site) if site in leaving]
+    assert all(move.site in staying for move in moves)
+    after = np.array(unit_site)
+    for move in moves:
+        after[move.unit] = move.site
+    got = np.bincount(after, weights=load, minlength=5)[staying]
+    had = np.bincount(unit_site, weights=load, minlength=5)[staying]
+    if moves:  # no site gets a unit that another one would have had more room for
+        largest = max(int(load[move.unit]) for move in moves)
+        assert got.max() <= max(had.max(), got.min() + largest)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_skewed_units_on_as_many_sites_become_even(seed: int) -> None:
+    """Eight units at eight sites, one with more than a quarter of all rows: fixed units cannot be better than 2."""
+    rng = np.random.default_rng(seed)
+    hashes = np.sort(rng.integers(0, 1 << 32, 4096, dtype=np.int64))  # of keys
+    rows = rng.exponential(1.0, len(hashes))
+    hot = (hashes >> 29) == rng.integers(0, 8)
+    rows[hot] *= 0.3 / 0.7 * rows[~hot].sum() / rows[hot].sum()
+    routing, rounds, policy = Routing.even(8, 8), 0, Elastic()
+
+    def look() -> ClusterView:
+        directory = routing.directories[0]
+        unit_rows = np.bincount(directory.unit_of(hashes), weights=rows, minlength=routing.units)
+        site_rows = np.bincount(routing.holders, weights=unit_rows, minlength=8)
+        return replace(
+            ClusterView.at_rest(routing.holders, np.full(8, 1 << 40)),
+            unit_rows=np.round(1000 * unit_rows).astype(np.int64),
+            site_idle=SECONDS * (1 - site_rows / site_rows.max()),
+            unit_buddy=np.array(directory.buddies()),
+            unit_divisible=np.full(routing.units, True),
+            least_sites=8,
+        )
+
+    assert look().site_rows.max() / look().site_rows.mean() > 1.8
+    while actions := policy.decide(look()):
+        rounds += 1
+        for action in actions:
+            if isinstance(action, Move):
+                routing = routing.moved(action.unit, action.site, rounds)
+        for action in sorted((a for a in actions if isinstance(a, Split | Merge)), key=lambda a: -a.unit):
+            if isinstance(action, Merge):
+                routing = routing.merge(action.unit, rounds)
+            else:
+                parts = halved_into(routing.directories[0].hashes_of(action.unit), None, action.bits)
+                routing = routing.split(action.unit, rounds, parts[1:])
+        assert rounds < 10, "it does not come to rest"
+    assert look().site_rows.max() / look().site_rows.mean() <= 1.25
+    assert rounds <= 6

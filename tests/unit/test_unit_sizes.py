@@ -1,0 +1,110 @@
+"""Which units split and merge: by bytes, by load, and never back and forth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.model.actions import Merge, Split
+from sluice.model.errors import FlowError
+from sluice.model.ids import InputNumber, Site, Unit
+from sluice.model.sharing import SharedUnit
+from sluice.model.view import ClusterView
+from sluice.policies.unit_sizes import UnitSizes
+
+SIZES = UnitSizes()
+
+
+def view(sites: list[int], **columns: object) -> ClusterView:
+    arrays = {"unit_divisible": np.full(len(sites), True)}
+    arrays |= {name: np.asarray(column) for name, column in columns.items()}
+    return replace(ClusterView.at_rest(sites, np.full(max(sites) + 1, 1 << 30)), unit_size=100, **arrays)
+
+
+def verbs(by: UnitSizes, seen: ClusterView) -> list[tuple[str, int]]:
+    return [(action.verb, action.unit) for action in by.decide(seen)]
+
+
+class TestBySize:
+    def test_a_unit_splits_above_two_theta(self) -> None:
+        assert verbs(SIZES, view([0, 0, 0], unit_bytes=[200, 201, 500])) == [("split", 2), ("split", 1)]
+
+    def test_not_if_all_its_rows_have_one_hash(self) -> None:
+        assert verbs(SIZES, view([0, 0], unit_bytes=[900, 300], unit_single=[True, False])) == [("split", 1)]
+
+    def test_buddies_merge_once_when_one_is_below_theta(self) -> None:
+        assert verbs(SIZES, view([0, 0], unit_bytes=[99, 70], unit_buddy=[1, 0])) == [("merge", 0)]
+
+    @pytest.mark.parametrize(
+        ("sizes", "buddy", "sites"),
+        [
+            ([120, 70], [1, 0], [0, 0]),  # together too close to what would split again
+            ([99, 70], [-1, -1], [0, 0]),
+            ([99, 70], [1, 0], [0, 1]),
+        ],
+    )
+    def test_others_stay(self, sizes: list[int], buddy: list[int], sites: list[int]) -> None:
+        assert verbs(SIZES, view(sites, unit_bytes=sizes, unit_buddy=buddy)) == []
+
+    def test_units_that_are_unready_or_shared_are_not_merged(self) -> None:
+        buddies = view([0, 0, 1], unit_bytes=[10, 10, 10], unit_buddy=[1, 0, -1])
+        assert verbs(SIZES, replace(buddies, unit_unready=np.array([False, True, False]))) == []
+        shared = SharedUnit.alone(Unit(1), Site(0), [InputNumber(0), InputNumber(1)]).with_holder(Site(1))
+        assert verbs(SIZES, replace(buddies, shared=(shared,))) == []
+
+    def test_a_round_has_no_more_than_so_many(self) -> None:
+        assert verbs(replace(SIZES, most=2), view([0] * 4, unit_bytes=[201, 204, 203, 202])) == [
+            ("split", 1),
+            ("split", 2),
+        ]
+
+
+class TestByLoad:
+    def test_a_small_hot_unit_splits_where_its_site_has_more_to_do_than_others(self) -> None:
+        seen = view([0, 0, 1, 1], unit_rows=[600, 100, 150, 150])
+        (action,) = SIZES.decide(seen)
+        assert action == Split(0, action.reason, bits=3)
+        assert action.reason == ("unit 0 has 120 % of the mean site's load, more than 25 %; its site 0 has 140 %")
+        assert verbs(SIZES, view([0, 1], unit_rows=[500, 500])) == []  # even as it is
+
+    def test_results_count(self) -> None:
+        assert verbs(SIZES, view([0, 1], unit_rows=[10, 10], unit_results=[900, 0])) == [("split", 0)]
+
+    def test_a_unit_that_is_hot_is_not_merged(self) -> None:
+        halves = {"unit_bytes": [1, 1, 1], "unit_buddy": [1, 0, -1], "unit_single": [False, False, True]}
+        assert verbs(SIZES, view([0, 0, 1], unit_rows=[30, 30, 940], **halves)) == []
+        assert verbs(SIZES, view([0, 0, 1], unit_rows=[10, 10, 980], **halves)) == [("merge", 0)]
+
+    def test_a_few_rows_say_nothing(self) -> None:
+        assert verbs(SIZES, view([0, 0, 1], unit_rows=[99, 1, 0])) == []
+
+    def test_settings_are_checked(self) -> None:
+        with pytest.raises(FlowError, match="hot is a part of the mean site's load"):
+            UnitSizes(hot=0)
+
+
+@given(
+    parts=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400), st.integers(0, 1000)), min_size=1, max_size=12),
+    sites=st.integers(1, 4),
+)
+def test_what_was_just_split_is_not_merged_and_what_was_merged_not_split(
+    parts: list[tuple[int, int, int]], sites: int
+) -> None:
+    """Each unit as one, and as its two halves: whatever they have, not both are changed."""
+    place = np.arange(len(parts)) % sites
+    one, other, rows = np.array(parts).T
+    whole = view(place.tolist(), unit_bytes=one + other, unit_rows=2 * rows)
+    halves = view(
+        np.repeat(place, 2).tolist(),
+        unit_bytes=np.stack([one, other], axis=1).ravel(),
+        unit_rows=np.repeat(rows, 2),
+        unit_buddy=np.arange(2 * len(parts)) ^ 1,
+    )
+    by = replace(SIZES, most=1000)
+    split = {action.unit for action in by.decide(whole) if isinstance(action, Split)}
+    merged = {action.unit // 2 for action in by.decide(halves) if isinstance(action, Merge)}
+    assert not split & merged
