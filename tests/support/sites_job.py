@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def list_executors(spark: SparkSession, root: Path) -> int:
 
 
 def main() -> None:
-    from sluice import Flow
+    from sluice import Flow, FlowError
     from sluice.spark import exchange
 
     arguments = argparse.ArgumentParser()
@@ -64,7 +65,8 @@ def main() -> None:
     query = writer.trigger(processingTime="0 seconds").start()
     while not (root / "end").exists() and query.isActive:
         for asked in root.glob("scale-*"):
-            query.scale(int(asked.name.partition("-")[2]))
+            with suppress(FlowError):  # some are leaving or joining, or there are as many already
+                query.scale(int(asked.name.partition("-")[2]))
             asked.unlink()
         list_executors(spark, root)
         time.sleep(0.1)

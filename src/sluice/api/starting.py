@@ -81,7 +81,7 @@ def start_query(writers: Sequence[WriterChoices]) -> Query:
     trigger = _agree_on("trigger", [w.trigger for w in writers if w.trigger]) or {}
     name = _agree_on("queryName", [w.name for w in writers if w.name and w.format != "memory"])
     choice = _agree_on("policy", [w.policy for w in writers if w.policy])
-    if choice and scales_by_itself(choice.policy, given):
+    if choice and _scales_by_itself(choice.policy, given):
         given = {BACKLOG.name: BACKLOG_TO_SCALE_BY, **given}
     options = QueryOptions.read(given)
     plan = plan_of([w.rows.relation for w in writers])
@@ -97,7 +97,7 @@ def start_query(writers: Sequence[WriterChoices]) -> Query:
     return Query(running, given)
 
 
-def scales_by_itself(policy: Policy, given: Mapping[str, Any]) -> bool:
+def _scales_by_itself(policy: Policy, given: Mapping[str, Any]) -> bool:
     """Whether a policy is to choose the number of sites, by how much input waits at them; if so, some has to be able to
     wait."""
     if not getattr(policy, "scales", False) or not (MIN_SITES.name in given or MAX_SITES.name in given):
