@@ -6,61 +6,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from arrivals import arrive
-from oracle import batch_join, multiset
-from specs import TIME
+from skewed_join import SkewedJoin
 
-from sluice import Flow, FlowError
+from sluice import FlowError
 from sluice.cli.main import main
 from sluice.experiments import slowDown
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
-HOT = 7
-
-
-def skewed(seed: int, second: int, rows: int = 300) -> pa.Table:
-    """Rows of one second, half of them of one key."""
-    rng = np.random.default_rng([seed, second])
-    keys = np.where(rng.random(rows) < 0.5, HOT, rng.integers(100, 400, rows))
-    times = second * 1_000_000 + rng.integers(0, 1_000_000, rows)
-    return pa.table({"k": keys, "ts": pa.array(times, TIME), "v": rng.integers(0, 9, rows)})
-
-
-class SkewedJoin:
-    """A running join of two streams with a hot key, whose files come when a test says so."""
-
-    def __init__(self, spark: Any, root: Path, where: str | None = None, **policy: Any) -> None:
-        self.root, self.seen, self.spark = root, [[], []], spark
-        self.next()
-        flow = Flow(spark, "skewed")
-        a, b = (flow.readFiles(n, str(root / n), eventTime="ts", maxFilesPerTrigger=1) for n in "ab")
-        self.joined = a.join(b, where=where, within="1 second") if where else a.join(b, on="k", within="1 second")
-        self.where = where
-        self.start(sites=3, **policy)
-
-    def start(self, sites: int, **policy: Any) -> None:
-        writer = self.joined.writeStream.format("parquet").option("path", str(self.root / "out"))
-        writer = writer.option("checkpointLocation", str(self.root / "ck")).options(sites=sites, partitions=6)
-        self.query = (writer.policy(**policy) if policy else writer).start()
-        self.query.processAllAvailable()
-
-    def next(self) -> None:
-        second = len(self.seen[0])
-        for seed, name in enumerate("ab"):
-            table = skewed(seed, second)
-            self.seen[seed].append(table)
-            arrive(self.root / name, table)
-        if second:
-            self.query.processAllAvailable()
-
-    def check(self) -> None:
-        self.query.stop()
-        found = multiset(self.spark.read.parquet(str(self.root / "out")).toArrow())
-        tables = [pa.concat_tables(side) for side in self.seen]
-        assert found == multiset(batch_join(self.joined.relation.origin.spec, tables, self.where))
 
 
 def test_a_unit_shared_by_hand_and_released(spark: Any, tmp_path: Path, capsys: Any) -> None:
@@ -107,11 +60,19 @@ def test_a_hot_key_is_shared_by_the_policy(spark: Any, tmp_path: Path) -> None:
     join = SkewedJoin(spark, tmp_path, wanted="hybrid", collect="10 milliseconds")
     for site in range(3):
         slowDown(join.query, site, "1 microsecond", "10 microseconds")
-    for _ in range(5):
+    for _ in range(14):
         join.next()
-    shared = join.query.lastProgress["sharedUnits"]
-    assert len(shared) == 1 and len(shared[0]["holders"]) > 1
-    assert join.query.lastProgress["imbalance"] < 1.8
+        shared = join.query.lastProgress["sharedUnits"]
+        if shared:
+            break
+    verbs = [d["action"] for d in join.query.decisions() if d["refused"] is None]
+    assert verbs.index("split") < verbs.index("share"), "the key is set apart first"
+    join.next()
+    join.next()
+    (shared,) = join.query.lastProgress["sharedUnits"]
+    assert len(shared["holders"]) > 1 and join.query.lastProgress["imbalance"] < 1.8
+    low, high = join.query._running.epochs.record.routing.directories[0].hashes_of(shared["unit"])
+    assert high - low < 2**32 / 6 / 8, "it is a small part of the unit that had the key"
     join.check()
 
 
