@@ -41,6 +41,7 @@ from benchmarks.adapt.slow import slow
 from benchmarks.adapt.split import split
 from benchmarks.adapt.theta import theta
 from benchmarks.adapt.uneven import uneven
+from benchmarks.adapt.unit_sizes import unit_sizes
 from benchmarks.run import chosen
 from benchmarks.session import scratch
 
@@ -61,6 +62,7 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], Outcome]]] = {
     "quiet": (TWO_SITES, quiet),
     "moving": (TWO_SITES, moving),
     "dividing": (TWO_SITES, dividing),
+    "unit-sizes": (TWO_SITES, unit_sizes),
     "contention": (TWO_SITES, contention),
     "freeze": (TWO_SITES, freeze),
     "alternate": (TWO_SITES, alternate),

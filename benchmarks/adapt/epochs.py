@@ -35,6 +35,8 @@ class Epoch:
     durable: int = 0  # bytes of state, wherever they lie
     copied: int = 0  # rows sent to holders of shared units beside the first of each
     written: int = 0  # bytes of state, new or anew
+    job: float = 0.0  # seconds of its Spark job
+    tasks: float = 0.0  # and of all tasks in it
 
     @property
     def rate(self) -> float:
@@ -63,6 +65,8 @@ class Epoch:
             durable=sum(site.durable_bytes for site in sites),
             copied=stats.copied_rows,
             written=_written(record),
+            job=stats.seconds.job,
+            tasks=sum(vars(stats.seconds.tasks).values()),
         )
 
 
