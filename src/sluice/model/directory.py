@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -96,6 +97,12 @@ class Directory:
                     stack += [(*upper, depth + 1), (*lower, depth + 1)]
         return np.array([*starts, HASH_SPACE])
 
+    @cached_property
+    def _by_hashes(self) -> dict[HashRange, Unit]:
+        """Every unit by its range of hashes."""
+        edges = self._least_hashes.tolist()
+        return {hashes: Unit(self.first + place) for place, hashes in enumerate(pairwise(edges))}
+
     def unit_of(self, hashes: np.ndarray) -> np.ndarray:
         """The unit of each 32-bit key hash. It grows with the hash, so state sorted by hash is sorted by unit."""
         if not self.depths:
@@ -121,8 +128,7 @@ class Directory:
         >>> Directory(4).unit_with(2**30, 2**31), Directory(4).unit_with(0, 2**31)
         (1, None)
         """
-        unit = self.units_in(low, high)[0]
-        return unit if self.hashes_of(unit) == (low, high) else None
+        return self._by_hashes.get((low, high))
 
     def units_in(self, low: int, high: int) -> tuple[Unit, Unit]:
         """The units that hashes from the first up to the second, which is not one of them, belong to.
