@@ -68,7 +68,7 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], Outcome]]] = {
     "uneven": (THREE_SITES, uneven),
     "scarce": (THREE_SITES, scarce),
 }
-POLICIES = ("static", "hybrid", "lazy-disk", "active-disk", "no-relocation")
+POLICIES = ("static", "hybrid", "elastic", "lazy-disk", "active-disk", "no-relocation")
 
 
 def arguments() -> argparse.Namespace:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sluice.api.query import Query
     from sluice.api.stream import DataStream
     from sluice.api.writer import DataStreamWriter
-    from sluice.model.actions import CleanUp, Freeze, LayOut, Move, PassToken, Release, Scale, Share
+    from sluice.model.actions import CleanUp, Freeze, LayOut, Merge, Move, PassToken, Release, Scale, Share, Split
     from sluice.model.view import ClusterView
     from sluice.policies import Policy
 
@@ -32,6 +32,7 @@ __all__ = [
     "FlowError",
     "Freeze",
     "LayOut",
+    "Merge",
     "Move",
     "PassToken",
     "Policy",
@@ -40,6 +41,7 @@ __all__ = [
     "Scale",
     "Share",
     "SluiceError",
+    "Split",
     "StorageError",
     "__version__",
 ]
@@ -51,7 +53,8 @@ _MODULES = {
     "DataStreamWriter": "sluice.api.writer",
     "Flow": "sluice.api.flow",
     **dict.fromkeys(
-        ("CleanUp", "Freeze", "LayOut", "Move", "PassToken", "Release", "Scale", "Share"), "sluice.model.actions"
+        ("CleanUp", "Freeze", "LayOut", "Merge", "Move", "PassToken", "Release", "Scale", "Share", "Split"),
+        "sluice.model.actions",
     ),
     "Policy": "sluice.policies",
     "Query": "sluice.api.query",

@@ -494,9 +494,9 @@ class Chaos:
             self.happened.update({name: int(getattr(committed.stats, name)) for name in COUNTS})
             self.happened.update(d.action for d in committed.decisions if d.policy == "freezing")
             self.happened.update(d.action for d in committed.decisions if d.action in SHARING and not d.refused)
-            self.happened.update(kind for kind in map(scaled, committed.decisions) if kind)
             units = 0 if before is None else committed.routing.units - before.routing.units
             self.happened["split" if units > 0 else "merge"] += abs(units)
+            self.happened.update(kind for kind in map(scaled, committed.decisions) if kind)
         if record.number < 0:
             return
         there = {f"state/{p.name}" for p in (self.root / "checkpoint" / "state").iterdir()}

@@ -69,6 +69,10 @@ class TestEvening:
         after = view([dict(moved(Elastic().decide(seen))).get(u, u // 8) for u in range(16)], [1] * 16, 3)
         assert np.bincount(after.unit_site).tolist() in ([5, 5, 6], [5, 6, 5], [6, 5, 5])
 
+    def test_sites_that_hardly_work_are_left_as_they_are(self) -> None:
+        assert Elastic(hot=1e9).decide(view([0, 0, 1], [0.2, 0.2, 0.0], 2)) == ()
+        assert Elastic(hot=1e9).decide(view([0, 0, 1], [0.4, 0.4, 0.0], 2)) != ()
+
     def test_a_unit_is_moved_or_divided_but_not_both(self) -> None:
         seen = view([0, 0, 0, 1], [4, 3, 2, 1], 2)
         actions = Elastic().decide(seen)

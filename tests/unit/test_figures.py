@@ -14,7 +14,7 @@ from sluice.cli.main import main
 from sluice.dashboard.chart import Axis, Line, chart
 from sluice.figures.catalogue import EXPERIMENTS, PAPERS, UnknownFigure, chosen
 from sluice.figures.claim import Claim, at_least, at_most
-from sluice.figures.experiment import Experiment, Reading, Run, run_all, steady_from
+from sluice.figures.experiment import AnyOutcome, Experiment, Reading, Run, run_all, steady_from
 from sluice.figures.publish import publish, row
 from sluice.policies import policy
 from sluice.sim.hardware import Hardware
@@ -24,6 +24,8 @@ from sluice.sim.plan_scenario import BinaryJoin, PlanScenario
 from sluice.sim.plan_simulation import PlanOutcome, Remiss
 from sluice.sim.scenario import Scenario
 from sluice.sim.simulation import Outcome, simulate
+from sluice.sim.window_scenario import WindowScenario
+from sluice.sim.window_simulation import WindowOutcome
 
 DOCS = Path(__file__).parents[2] / "docs"
 TINY = Scenario("tiny", 0.2, sites=2, units_per_site=2, groups=16, buffer=32, interval=0.05)
@@ -92,6 +94,14 @@ def test_a_plans_runs_go_with_the_others():
     assert runs[1].label == "tiny plan, tokens, high 0.8"
 
 
+def test_a_parallel_window_joins_runs_go_with_the_others():
+    tiny = WindowScenario("tiny", rate=50.0, seconds=20.0, measured_from=10.0, window=10.0, partitions=4, sites=2)
+    runs = [Run(tiny), Run(tiny, "elastic", (("hot", 0.5), ("even", False)))]
+    outcomes = run_all(runs, 1, lambda *_: None)
+    assert all(isinstance(one, WindowOutcome) and one.results > 0 for one in outcomes.values())
+    assert runs[1].label == "tiny, elastic, hot 0.5, even False"
+
+
 def test_every_experiment_reads_a_value_for_each_claim_and_says_why_it_is_judged_so():
     names = [e.name for e in EXPERIMENTS]
     assert len(set(names)) == len(names)
@@ -108,12 +118,17 @@ def test_every_experiment_reads_a_value_for_each_claim_and_says_why_it_is_judged
             ElementTree.fromstring(drawing)
 
 
-def flat_outcome(run: Run) -> Outcome | JoinOutcome | PlanOutcome:
+def flat_outcome(run: Run) -> AnyOutcome:
     """As if every site had processed the same all the time."""
     scenario = run.scenario
     if isinstance(scenario, PlanScenario):
         output, filled = np.full(scenario.steps, 10.0), np.full((scenario.steps, scenario.sites), 0.5)
         return PlanOutcome(scenario, run.policy, output, filled, Remiss(scenario.seconds, 0), 1e6, 2e6, 0.0, 0, 0, 4)
+    if isinstance(scenario, WindowScenario):
+        each, slots = np.full(scenario.most, 100.0), np.full(scenario.slots, scenario.sites)
+        return WindowOutcome(
+            scenario, run.policy, 1e6, 1.0, each, each, 3 * each, slots, slots, 100.0 * slots, 0, 0, 0, ()
+        )
     bins = round(scenario.seconds / scenario.interval)
     if isinstance(scenario, JoinScenario):
         output = np.full((bins + 1, scenario.sites), 1000)
@@ -128,7 +143,9 @@ def test_figures_are_chosen_by_paper_or_by_name():
     assert [e.name for paper in PAPERS for e in chosen([paper])] == [e.name for e in EXPERIMENTS]
     assert all(e.name.startswith(f"{paper}-") for paper in PAPERS for e in PAPERS[paper])
     assert [e.name for e in chosen(["flux-7", "flux-3"])] == ["flux-7", "flux-3"]
-    with pytest.raises(UnknownFigure, match="no figure 'flux-99'; known: flux, lazy-disk, d-cape, flux-baseline"):
+    with pytest.raises(
+        UnknownFigure, match="no figure 'flux-99'; known: flux, lazy-disk, d-cape, window-joins, flux-baseline"
+    ):
         chosen(["flux-99"])
 
 

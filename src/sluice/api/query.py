@@ -124,15 +124,6 @@ class Query:
         """Have a site hold a shared unit no longer: what it stored goes to the others."""
         self._ask(f"release unit {unit} from site {site}", Release(unit, site, "asked for with release()"))
 
-    def scale(self, sites: int) -> None:
-        """Have so many sites take part. The last ones leave, when their units have moved to the others; those that join
-        begin empty, when there are executors for them. Needs option `minSites` or `maxSites`."""
-        if not self._running.settings.controller.loop.abilities.scalable:
-            raise FlowError(
-                f"cannot scale to {sites} sites: give option minSites or maxSites when the query is started"
-            )
-        self._ask(f"scale to {sites} sites", Scale(sites, "asked for with scale()"))
-
     def split(self, unit: int, bits: int = 1) -> None:
         """Have two units in place of one, by one more bit of the hash of their keys, or four, eight, ... by more of
         them; those behind it get other numbers. If one key has most of the unit's rows, it is split so often that this
@@ -142,6 +133,15 @@ class Query:
     def merge(self, unit: int) -> None:
         """Have a unit and its buddy, from which it was split, be one again. Both have to be at the same site."""
         self._ask(f"merge unit {unit}", Merge(unit, "asked for with merge()"))
+
+    def scale(self, sites: int) -> None:
+        """Have so many sites take part. The last ones leave, when their units have moved to the others; those that join
+        begin empty, when there are executors for them. Needs option `minSites` or `maxSites`."""
+        if not self._running.settings.controller.loop.abilities.scalable:
+            raise FlowError(
+                f"cannot scale to {sites} sites: give option minSites or maxSites when the query is started"
+            )
+        self._ask(f"scale to {sites} sites", Scale(sites, "asked for with scale()"))
 
     def cleanUp(self) -> None:
         """Find all results that are missing because units were frozen; returns when they are there."""

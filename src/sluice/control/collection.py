@@ -63,9 +63,9 @@ class Sums:
 class EpochCollection:
     """Adds up epochs, round by round. The epoch after which it is begun for the first time is no part of it."""
 
-    def __init__(self, memory: SiteMemory, abilities: Abilities, unit_size: int, backlog: float = float("inf")) -> None:
-        """`backlog` is how many bytes of input may wait at a site."""
-        self.memory, self.abilities, self.unit_size, self.backlog = memory, abilities, unit_size, backlog
+    def __init__(self, memory: SiteMemory, abilities: Abilities, backlog: float, unit_size: int) -> None:
+        """`backlog` is how many bytes of input may wait at a site, `unit_size` how many a unit is to have at least."""
+        self.memory, self.abilities, self.backlog, self.unit_size = memory, abilities, backlog, unit_size
         self.single: Collection[Unit] = ()
         """Units with one key, as far as is known."""
         self._added = 0.0

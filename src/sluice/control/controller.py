@@ -63,12 +63,12 @@ class Controller:
         minimum: float = MINIMUM,
         advise: bool = False,
         abilities: Abilities | None = None,
-        unit_size: int = UNIT_SIZE,
         backlog: float = float("inf"),
+        unit_size: int = UNIT_SIZE,
     ) -> None:
         abilities = abilities or Abilities()
         self.memory = SiteMemory(site_memory)
-        self.collection = EpochCollection(self.memory, abilities, unit_size, backlog)
+        self.collection = EpochCollection(self.memory, abilities, backlog, unit_size)
         self.carrier = EpochCarrier()
         self._rate = CopyRate()
         self.loop = ControlLoop(policy, self.collection, self.carrier, Routing(0, ()), minimum, advise, abilities)
@@ -118,6 +118,27 @@ class Controller:
             before=None if record is committed else record,
         )
 
+    def _redivided(
+        self, record: EpochRecord, found: UnitFindings, decisions: list[Decision], now: float
+    ) -> EpochRecord:
+        """The record, with the units as they are from now on, if any were to be split or merged."""
+        if not self.loop.redivisions:
+            return record
+
+        def refuse(action: DirectoryAction, why: str) -> None:
+            site = self.loop.routing.holders[action.unit]
+            told = Decision(
+                self.loop.epoch, self.loop.redivided_for, action.verb, action.unit, site, action.reason, why
+            )
+            decisions.append(self.loop.announce(told))
+
+        after = self.carrier.redivide(self.loop, record, found, refuse, now)
+        if after is not record:
+            self.loop.go_on(after.number + 1, after.routing, after.why_unready)
+            self.collection.redivide(record, after)
+        self.collection.single = self.carrier.redividing.single
+        return after
+
     def sites_next(self, record: EpochRecord) -> int | None:
         """How many sites there are to be in the epoch after this one, if their number is on its way to another."""
         scaling = self.scaling_after(record)
@@ -141,27 +162,6 @@ class Controller:
         return (
             Turnout(scaling.wanted if scaling else None, able.least_sites, able.most_sites) if able.scalable else None
         )
-
-    def _redivided(
-        self, record: EpochRecord, found: UnitFindings, decisions: list[Decision], now: float
-    ) -> EpochRecord:
-        """The record, with the units as they are from now on, if any were to be split or merged."""
-        if not self.loop.redivisions:
-            return record
-
-        def refuse(action: DirectoryAction, why: str) -> None:
-            site = self.loop.routing.holders[action.unit]
-            told = Decision(
-                self.loop.epoch, self.loop.redivided_for, action.verb, action.unit, site, action.reason, why
-            )
-            decisions.append(self.loop.announce(told))
-
-        after = self.carrier.redivide(self.loop, record, found, refuse, now)
-        if after is not record:
-            self.loop.go_on(after.number + 1, after.routing, after.why_unready)
-            self.collection.redivide(record, after)
-        self.collection.single = self.carrier.redividing.single
-        return after
 
     def resized(self, record: EpochRecord, sites: int, why: str, now: float) -> NextEpoch:
         """What to do in the epoch from which on there is another number of sites.

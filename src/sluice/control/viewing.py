@@ -54,14 +54,14 @@ def view_cluster(
         unit_unready=_marked(newest.unready_units, newest.routing.units),
         shared=newest.routing.shared,
         slices=slices,
-        site_occupancy=site_occupancy,
-        elapsed=elapsed,
-        least_sites=abilities.least_sites if abilities.scalable else sites,
-        most_sites=abilities.most_sites if abilities.scalable else sites,
         unit_buddy=np.array([buddy for directory in newest.routing.directories for buddy in directory.buddies()]),
         unit_single=np.isin(np.arange(newest.routing.units), list(single)),
         unit_divisible=_units_of(newest, abilities.divisible),
         unit_size=unit_size,
+        site_occupancy=site_occupancy,
+        elapsed=elapsed,
+        least_sites=abilities.least_sites if abilities.scalable else sites,
+        most_sites=abilities.most_sites if abilities.scalable else sites,
     )
 
 

@@ -20,11 +20,13 @@ from sluice.sim.plan_scenario import PlanScenario
 from sluice.sim.plan_simulation import PlanOutcome, simulate_plan
 from sluice.sim.scenario import Scenario
 from sluice.sim.simulation import Outcome, simulate
+from sluice.sim.window_scenario import WindowScenario
+from sluice.sim.window_simulation import WindowOutcome, simulate_window_join
 
-AnyScenario: TypeAlias = Scenario | JoinScenario | PlanScenario
-AnyOutcome: TypeAlias = Outcome | JoinOutcome | PlanOutcome
-"""What a simulated exchange, a simulated join or a simulated plan gives."""
-Seen = TypeVar("Seen", Outcome, JoinOutcome, PlanOutcome)
+AnyScenario: TypeAlias = Scenario | JoinScenario | PlanScenario | WindowScenario
+AnyOutcome: TypeAlias = Outcome | JoinOutcome | PlanOutcome | WindowOutcome
+"""What a simulated exchange, join, plan or parallel window join gives."""
+Seen = TypeVar("Seen", Outcome, JoinOutcome, PlanOutcome, WindowOutcome)
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,11 @@ _SMALLEST: tuple[AnyScenario, ...] = (
     Scenario(seconds=0.001, sites=2, units_per_site=2),
     JoinScenario(seconds=1, units=2, interval=1),
 )
-SPEED = {Scenario: 1.0, JoinScenario: 1e5, PlanScenario: 1e5}
-"""A second of a simulated join or plan takes about so much less time than one of a simulated exchange."""
-AnyExperiment: TypeAlias = Experiment[Outcome] | Experiment[JoinOutcome] | Experiment[PlanOutcome]
+SPEED = {Scenario: 1.0, JoinScenario: 1e5, PlanScenario: 1e5, WindowScenario: 100.0}
+"""A second of another simulation takes about so much less time than one of a simulated exchange."""
+AnyExperiment: TypeAlias = (
+    Experiment[Outcome] | Experiment[JoinOutcome] | Experiment[PlanOutcome] | Experiment[WindowOutcome]
+)
 Outcomes = dict[Run, AnyOutcome]
 
 
@@ -124,6 +128,8 @@ def _simulate(run: Run) -> AnyOutcome:
             return simulate_join(run.scenario, chosen)
         case PlanScenario():
             return simulate_plan(run.scenario, chosen)
+        case WindowScenario():
+            return simulate_window_join(run.scenario, chosen)
         case _:
             return simulate(run.scenario, chosen)
 

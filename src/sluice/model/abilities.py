@@ -12,8 +12,8 @@ from sluice.model.ids import Fragment, InputNumber
 @dataclass(frozen=True)
 class Abilities:
     """Units of the `freezable` fragments can be frozen; those of the `shareable` ones, each a join of these inputs,
-    can have several holders. Those of the `divisible` ones can be split and merged. `scalable`: how many
-    sites take part can be chosen, from `least_sites` to `most_sites`."""
+    can have several holders. Those of the `divisible` ones can be split and merged. `scalable`: how many sites take
+    part can be chosen, from `least_sites` to `most_sites`."""
 
     freezable: frozenset[Fragment] = frozenset()
     shareable: Mapping[Fragment, tuple[InputNumber, ...]] = field(default_factory=dict)

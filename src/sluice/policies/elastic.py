@@ -13,8 +13,9 @@ The paper's f is how much of a site's buffer was filled on average: above `th_su
   joined, and has nothing yet, be sent away, as all the work is there before it as after it.
 - It waits for buffers to fill. Here there are more sites also when those there are work more than `high` of the time,
   and as many at once as the work needs.
-- Beside the buffers, work is evened out while no site is a supplier (`even`), so that a new site gets its part at once
-  and a unit that was split is of use.
+- One unit in a round is little for a site that has just joined, or where a unit was just split. Where the busiest site
+  works much longer than the mean, as many units move at once as make it even (`even`); suppliers and consumers are for
+  what is left.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Elastic:
     ...     unit_rows=np.array([50, 30, 20, 40, 10, 0]), site_idle=np.array([0.0, 5.0]),
     ...     site_occupancy=np.array([0.8, 0.0]),
     ... )
-    >>> for action in Elastic(hot=1.0).decide(view): print(action.reason)
+    >>> for action in Elastic(hot=1.0, even=False).decide(view): print(action.reason)
     the input that waits fills site 0 to 80 %, site 1 to 0 %; they are 100 % and 50 % busy, and unit 1 takes 30 %
     >>> busy = replace(view, site_idle=np.array([0.0, 1.0]), site_occupancy=np.zeros(2), most_sites=8)
     >>> for action in Elastic(hot=1.0).decide(busy): print(action)
@@ -95,27 +96,22 @@ class Elastic:
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         """Fewer sites alone, as their units are to move then; else more sites, moves of units, and units that are split
         or merged, each unit in one of these."""
-        scale = self._scale(view)
+        if not view.sites or view.seconds <= 0 or view.elapsed <= 0:
+            return self.sizes.decide(view)
+        evening = even_out(view, self.th_imb, self.most, excess_capacity(view)) if self.even else ()
+        scale = self._scale(view, is_even=not evening)
         if scale is not None and scale.sites < view.sites:
             return (scale,)
         redivisions = self.sizes.decide(view)
         divided = _concerned(view, redivisions)
-        moves = [move for move in self._moves(view) if move.unit not in divided]
+        moves = [move for move in evening or self._supply(view) if move.unit not in divided]
         return (*(() if scale is None else (scale,)), *moves, *redivisions)
 
-    def _moves(self, view: ClusterView) -> tuple[Move, ...]:
-        if view.seconds <= 0:
-            return ()
-        suppliers = np.flatnonzero(view.site_occupancy > self.th_sup)
-        if len(suppliers):
-            return self._supply(view, suppliers)
-        return even_out(view, self.th_imb, self.most, excess_capacity(view)) if self.even else ()
-
-    def _supply(self, view: ClusterView, suppliers: np.ndarray) -> tuple[Move, ...]:
+    def _supply(self, view: ClusterView) -> tuple[Move, ...]:
         """One scan: the fullest supplier and the idlest consumer, and so on."""
         busy, filled, room = busy_by_site(view), view.site_occupancy, excess_capacity(view)
         work = work_by_unit(view, busy)
-        consumers = np.flatnonzero(filled < self.th_con)
+        suppliers, consumers = np.flatnonzero(filled > self.th_sup), np.flatnonzero(filled < self.th_con)
         suppliers = suppliers[np.argsort(-filled[suppliers], kind="stable")]
         consumers = consumers[np.argsort(busy[consumers], kind="stable")]
         moves = []
@@ -134,14 +130,13 @@ class Elastic:
                 moves.append(Move(unit, receiver, reason))
         return tuple(moves)
 
-    def _scale(self, view: ClusterView) -> Scale | None:
-        if not view.sites or view.seconds <= 0 or view.elapsed <= 0:
-            return None
+    def _scale(self, view: ClusterView, is_even: bool) -> Scale | None:
+        """Where work can be evened out, suppliers alone do not ask for more sites: there may be enough."""
         suppliers = int(np.count_nonzero(view.site_occupancy > self.th_sup))
         consumers = int(np.count_nonzero(view.site_occupancy < self.th_con))
         # input that waits leaves no time unused but that in which no site can work
         filled = busy_by_site(view) / (view.seconds if suppliers else view.elapsed)
-        crowded = suppliers > self.beta * consumers
+        crowded = is_even and suppliers > self.beta * consumers
         if crowded or filled.mean() > self.high:
             return self._more(view, filled, suppliers if crowded else 0, consumers)
         return None if suppliers else self._fewer(view, filled)

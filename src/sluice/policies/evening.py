@@ -15,6 +15,9 @@ from sluice.model.view import ClusterView
 WORTHWHILE = 0.03
 """Part of the mean site's work that a move has to take off the busier of its two sites."""
 
+RESTING = 0.05
+"""Part of the time below which the busiest site has so little to do that it gains nothing by giving some of it away."""
+
 
 def busy_by_site(view: ClusterView) -> np.ndarray:
     """How many of the `seconds` each site worked."""
@@ -57,7 +60,7 @@ def even_out(view: ClusterView, th_imb: float, most: int, room: np.ndarray) -> t
     """
     busy = busy_by_site(view)
     mean = float(busy.mean()) if view.sites else 0.0
-    if view.sites < 2 or mean <= 0 or busy.max() < th_imb * mean:
+    if view.sites < 2 or busy.max() <= RESTING * view.elapsed or busy.max() < th_imb * mean:
         return ()
     work, left = work_by_unit(view, busy), room.astype(float)
     free = ~view.is_shared

@@ -24,8 +24,9 @@ COOLED = 0.25
 """Part of the load from which a unit is hot that two buddies may have together to be merged. As half of it would be
 just enough for twice as many sites, a quarter leaves a unit alone while sites come and go."""
 
-MOST_BITS = 4
-"""By how many bits a unit is split at most in one round."""
+MOST_BITS, ROOMY = 5, 0.7
+"""By how many bits a unit is split at most in one round, and how much of what would split again each part is to have:
+they do not all get as much."""
 LEAST = 100
 """Rows and results of a unit from which they say how hot it is."""
 
@@ -120,13 +121,12 @@ class UnitSizes:
 
 
 def _bits(has: float, most: float) -> int:
-    """How often a unit has to be halved until no part has more, if all have as much; not too often at once, as they may
-    not.
+    """How often a unit has to be halved until every part has less, and some room to it.
 
-    >>> _bits(9.0, 5.0), _bits(21.0, 5.0), _bits(1e9, 5.0)
-    (1, 3, 4)
+    >>> _bits(6.0, 5.0), _bits(9.0, 5.0), _bits(1e9, 5.0)
+    (1, 2, 5)
     """
-    return min(MOST_BITS, max(1, math.ceil(math.log2(has / most))))
+    return min(MOST_BITS, max(1, math.ceil(math.log2(has / (ROOMY * most)))))
 
 
 def _share(load: float, of: float = 1.0) -> str:

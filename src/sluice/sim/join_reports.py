@@ -66,6 +66,8 @@ class JoinReports:
             ClusterView.at_rest(routing.holders, np.full(len(site), self.hardware.memory)),
             epoch=self.round,
             seconds=seconds,
+            elapsed=seconds,
+            least_sites=len(site),
             unit_rows=unit["received"] - start.received,
             unit_bytes=memory + frozen,
             site_idle=np.maximum(seconds - (site["worked"] - start.worked), 0.0),

@@ -51,6 +51,8 @@ class PlanReports:
             ClusterView.at_rest(routing.holders, np.full(scenario.sites, scenario.memory)),
             epoch=self.round,
             seconds=seconds,
+            elapsed=seconds,
+            least_sites=scenario.sites,
             unit_rows=rows.sum(axis=1),
             unit_bytes=unit_bytes,
             unit_memory=unit_bytes,

@@ -61,6 +61,8 @@ class SiteReports:
             ClusterView.at_rest(self._unit_site.copy(), self._site_memory.copy()),
             epoch=self.round,
             seconds=self._seconds,
+            elapsed=self._seconds,
+            least_sites=len(self._site_memory),
             unit_rows=self._unit_rows.copy(),
             unit_bytes=np.full(len(self._unit_site), self.unit_bytes),
             unit_spilled=self._unit_spilled.copy(),
