@@ -39,7 +39,7 @@ from sluice.dashboard.top import screen
 from sluice.model.codec import decode, encode
 from sluice.model.decision import Decision
 from sluice.model.routing import Routing
-from sluice.model.stats import CleanUpProgress, UnitColumns
+from sluice.model.stats import CleanUpProgress, Turnout, UnitColumns
 from sluice.state.storage import Storage, watch
 
 CODES = re.compile(r"\x1b\[[0-9;]*m")
@@ -55,6 +55,11 @@ def journal(tmp_path: Path) -> Journal:
 
 
 class TestScreen:
+    @pytest.mark.parametrize(("wanted", "said"), [(None, ""), (2, ", 2 is leaving"), (5, ", 2 awaited")])
+    def test_it_tells_how_many_sites_take_part_and_are_to(self, wanted: int | None, said: str) -> None:
+        scaling = with_stats(record(7, sites=3), turnout=Turnout(wanted, 1, 8))
+        assert f" units at 3 of at most 8 sites{said}, routing" in screen("desk", [scaling], AT, LARGE)[0]
+
     @given(
         st.integers(1, 220),
         st.integers(1, 70),

@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from sluice.control.placement import Executor
@@ -124,7 +125,8 @@ class ExecutorPool:
             if self._wanted is None or self._scaling or self._context._jsc is None:
                 return
             log.info("executors are asked for as at the start of the application")
-            self._request(self._at_the_start)
+            with suppress(Py4JError):  # where the application is about to end, nobody needs them
+                self._request(self._at_the_start)
             self._wanted = None
 
     def _request_those_awaited(self) -> bool:
