@@ -17,11 +17,13 @@ from oracle import batch_join, multiset, on_time
 from redivisions import next_redivision
 from specs import SECOND, TIME, join, stream
 
+from sluice.control import redividing
 from sluice.model.actions import Merge, Move, Split
 from sluice.model.directory import HASH_SPACE
 from sluice.model.durations import LONGEST
 from sluice.model.epoch import EpochRecord
 from sluice.model.unit_ranges import numbers
+from sluice.model.view import ClusterView
 
 WITHIN = 30 * SECOND
 
@@ -107,6 +109,11 @@ class Fixture:
                 kept.append(table)
             self.query.run(new)
             assert_covered_once(self.record)
+
+    @property
+    def view(self) -> ClusterView:
+        """What a policy would see."""
+        return self.query.epochs.settings.controller.collection.view()
 
     def told(self) -> list[tuple[str, int | None, str | None]]:
         return [(d.action, d.unit, d.refused) for r in self.query.epochs.history() for d in r.decisions]
@@ -201,3 +208,79 @@ def test_a_unit_without_rows_is_split_too(fixture):
     assert fixture.record.routing.units == 3
     fixture.run(1)
     fixture.check()
+
+
+def test_it_is_forgotten_that_a_unit_had_one_key(monkeypatch):
+    """Other keys may have come since, and then a policy is to split it."""
+    monkeypatch.setattr(redividing, "REMEMBERED", 4)
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+        fixture = Fixture(directory, keys=1)
+        fixture.run(1)
+        (hot,) = np.flatnonzero(fixture.record.stats.units.rows).tolist()
+        fixture.ask(Split(hot, "to see"))
+        fixture.run(3)
+        assert ("split", hot, f"all rows of unit {hot} have one key") in fixture.told()
+        assert np.flatnonzero(fixture.view.unit_single).tolist() == [hot]
+        fixture.run(4)
+        assert not fixture.view.unit_single.any()
+        fixture.check()
+
+
+def test_parts_of_a_unit_that_had_one_key_may_have_several():
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+        fixture = Fixture(directory, keys=1)
+        fixture.run(1, count=5)
+        (hot,) = np.flatnonzero(fixture.record.stats.units.rows).tolist()
+        fixture.ask(Split(hot, "to see"), Split(1 - hot, "to see"))
+        fixture.run(3, count=5)
+        (hot,) = np.flatnonzero(fixture.record.stats.units.rows).tolist()
+        assert np.flatnonzero(fixture.view.unit_single).tolist() == [hot] and fixture.record.routing.units == 3
+        fixture.keys = 1000
+        fixture.run(2)
+        fixture.ask(Split(hot, "to see"))
+        fixture.run(3)
+        assert fixture.record.routing.units > 4
+        assert np.count_nonzero(fixture.view.unit_single) == 1, "the key that was set apart"
+        fixture.check()
+
+
+def test_policies_do_not_ask_for_ever_to_merge_what_cannot_be(fixture, monkeypatch):
+    """They would get to nothing else."""
+    monkeypatch.setattr(redividing, "REMEMBERED", 5)
+    monkeypatch.setattr(redividing, "why_unmergeable", lambda *_: "they have rows in one segment")
+    fixture.run(1)
+    fixture.ask(Split(0, "to see"))
+    fixture.run(3)
+    assert fixture.view.unit_buddy.tolist() == [1, 0, -1]
+    fixture.ask(Merge(0, "to see"))
+    fixture.run(2, count=0)
+    assert ("merge", 0, "they have rows in one segment") in fixture.told()
+    assert fixture.view.unit_buddy.tolist() == [-1, -1, -1]
+    fixture.ask(Split(2, "others get other numbers"))
+    fixture.run(3, count=0)
+    assert fixture.view.unit_buddy.tolist()[:2] == [-1, -1] and fixture.record.routing.units > 3
+    fixture.run(3, count=0)
+    assert fixture.view.unit_buddy.tolist()[:2] == [1, 0]
+    fixture.check()
+
+
+def test_another_number_of_sites_comes_first(fixture):
+    """Whoever asked for a split that was under way learns that it is not done."""
+    fixture.run(1)
+    fixture.ask(Split(0, "to see"))
+    fixture.run(1)
+    fixture.query.site_keys = (100, 101, 102)
+    fixture.run(2)
+    assert fixture.record.routing.units == 2
+    assert ("split", 0, "there is another number of sites") in fixture.told()
+    fixture.ask(Split(0, "again"))
+    fixture.run(3)
+    assert fixture.record.routing.units == 3
+    fixture.check()
+
+
+def test_units_are_split_by_few_bits_at_a_time(fixture):
+    fixture.ask(Split(0, "to see", bits=15))
+    fixture.run(1)
+    fixture.run(1)
+    assert ("split", 0, "a unit is split by at most 5 bits at a time, not by 15") in fixture.told()

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.control.vetting import vet
+from sluice.model.abilities import Abilities
+from sluice.model.actions import Merge, Split
 from sluice.model.codec import decode, encode
-from sluice.model.directory import HASH_SPACE, Directory
+from sluice.model.directory import HASH_SPACE, MOST_UNITS, Directory
 from sluice.model.errors import ProtocolError
 from sluice.model.routing import Routing
 from sluice.model.unit_ranges import intersect, numbers
@@ -205,3 +208,13 @@ def test_a_routing_is_what_its_changes_make_it(
         assert sorted(np.concatenate(held).tolist()) == copies
         for site, units in enumerate(held):
             assert numbers(intersect(resized.ranges_of(site), (directory.range,))).tolist() == units.tolist()
+
+
+def test_there_are_at_most_so_many_units() -> None:
+    """A key may be set apart by as many splits as a hash has bits; merges are always welcome."""
+    full, able = Routing.even(MOST_UNITS - 1, 2).split(0, since=0), Abilities(divisible=frozenset({0}))
+    assert vet(Split(3, "to see"), full, abilities=able) == "an operator's state has at most 65,536 units"
+    assert vet(Merge(0, "to see"), full, abilities=able) is None
+    nearly, one = Routing.even(MOST_UNITS - 100, 2), {3: Split(3, "to see")}
+    assert vet(Split(4, "to see"), nearly, abilities=able) is None
+    assert vet(Split(4, "to see"), nearly, abilities=able, redivisions=one) is not None

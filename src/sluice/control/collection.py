@@ -68,6 +68,8 @@ class EpochCollection:
         self.memory, self.abilities, self.backlog, self.unit_size = memory, abilities, backlog, unit_size
         self.single: Collection[Unit] = ()
         """Units with one key, as far as is known."""
+        self.apart: Collection[Unit] = ()
+        """Units that could not be merged with their buddies, lately."""
         self._added = 0.0
         """When the newest epoch was taken in."""
         self._sums: Sums | None = None
@@ -113,6 +115,7 @@ class EpochCollection:
             elapsed=self._added - sums.since,
             abilities=self.abilities,
             single=self.single,
+            apart=self.apart,
             unit_size=self.unit_size,
         )
 

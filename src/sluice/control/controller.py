@@ -101,6 +101,9 @@ class Controller:
         self.collection.add(record, now)
         decisions = [self._about_sites("place", site_changes)] if site_changes else []
         committed, record = record, self._redivided(record, found or UnitFindings(), decisions, now)
+        known = self.carrier.redividing
+        known.forget(record.number)
+        self.collection.single, self.collection.apart = known.single, known.apart
         decisions += self._stop_waiting(now)
         decisions += self.loop.take_turn(now)
         decisions += self.loop.drain(now)
@@ -126,17 +129,12 @@ class Controller:
             return record
 
         def refuse(action: DirectoryAction, why: str) -> None:
-            site = self.loop.routing.holders[action.unit]
-            told = Decision(
-                self.loop.epoch, self.loop.redivided_for, action.verb, action.unit, site, action.reason, why
-            )
-            decisions.append(self.loop.announce(told))
+            decisions.append(self._not_redivided(action, why))
 
         after = self.carrier.redivide(self.loop, record, found, refuse, now)
         if after is not record:
             self.loop.go_on(after.number + 1, after.routing, after.why_unready)
             self.collection.redivide(record, after)
-        self.collection.single = self.carrier.redividing.single
         return after
 
     def sites_next(self, record: EpochRecord) -> int | None:
@@ -171,7 +169,7 @@ class Controller:
         is gone or its unit is needed elsewhere; the others go on in the epoch after.
         """
         self._go_on_from(record)
-        self.loop.redivisions = {}  # whoever wanted units split or merged finds out that they are not
+        dropped, self.loop.redivisions = self.loop.redivisions, {}
         self.carrier.redividing.begin(self.loop)
         before = record.routing
         if self.loop.scaling and not self.loop.scaling.leads_to(sites, before):
@@ -184,6 +182,7 @@ class Controller:
             routing = before.resized(sites, before.version + 1, record.number + 1)
         reason = f"{why}; sites: {before.sites}, now {sites}; {routing.moves_since(before)} units moved"
         decisions = [self._about_sites("resize", reason)]
+        decisions += [self._not_redivided(action, "there is another number of sites") for action in dropped.values()]
         stopped = [
             move
             for move in self.moves
@@ -212,6 +211,11 @@ class Controller:
         self.loop.scaling = None
         there = f"sites: {self.loop.routing.sites}; nobody else came within {PATIENCE:.0f} s"
         return [self._about_sites(Scale.verb, scaling.action.reason, refused=there)]
+
+    def _not_redivided(self, action: DirectoryAction, why: str) -> Decision:
+        """A unit is not split or merged after all, and its number still the one that it was asked for by."""
+        unit, site, loop = action.unit, self.loop.routing.holders[action.unit], self.loop
+        return loop.announce(Decision(loop.epoch, loop.redivided_for, action.verb, unit, site, action.reason, why))
 
     def _about_sites(
         self, action: str, reason: str, move: MoveInFlight | None = None, refused: str | None = None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from sluice.control.loop import ControlLoop
+from sluice.control.vetting import concerned
 from sluice.model.actions import DirectoryAction, Merge, Split
 from sluice.model.directory import HashRange, halves
 from sluice.model.epoch import EpochRecord
@@ -26,6 +27,9 @@ from sluice.model.redivision import (
     why_unmergeable,
 )
 
+REMEMBERED = 100
+"""Epochs for which it counts that a unit had one key, or could not be merged: then other keys may have come, or what
+was in the way may be gone."""
 Refuse = Callable[[DirectoryAction, str], None]
 """Tells that an action comes to nothing, and why."""
 
@@ -40,14 +44,16 @@ class Stage(Enum):
 
 class Redividing:
     """One redivision at a time, of all units that the loop has for it. `single` are units all rows of which had one
-    hash when they were last looked at."""
+    hash when they were last looked at, `apart` those that could not be merged with their buddies, each with the epoch
+    when that was seen: a policy that asked again in every round would get to nothing else."""
 
     def __init__(self) -> None:
         self.weigh: tuple[Unit, ...] = ()
         """Units that sites weigh in the next epoch."""
         self.cut: tuple[CutPlan, ...] = ()
         """Units that sites cut in the next epoch."""
-        self.single: set[Unit] = set()
+        self.single: dict[Unit, int] = {}
+        self.apart: dict[Unit, int] = {}
         self._stage = Stage.WAITING
         self._asked_after = -1
         """The newest epoch when the sites were asked."""
@@ -62,6 +68,12 @@ class Redividing:
         if loop.redivisions and not loop.moves:
             self.weigh = tuple(sorted(unit for unit, action in loop.redivisions.items() if isinstance(action, Split)))
             self._stage, self._asked_after = Stage.WEIGHING, loop.epoch - 1
+
+    def forget(self, epoch: int) -> None:
+        """Forget what was seen too long ago."""
+        self.single, self.apart = (
+            {unit: at for unit, at in seen.items() if epoch - at < REMEMBERED} for seen in (self.single, self.apart)
+        )
 
     def advance(
         self, loop: ControlLoop, record: EpochRecord, found: UnitFindings, refuse: Refuse, now: float
@@ -90,7 +102,7 @@ class Redividing:
             weight = UnitWeight.total(unit, weights)
             if weight is not None and weight.least == weight.greatest:
                 del loop.redivisions[unit]
-                self.single.add(unit)
+                self.single[unit] = loop.epoch
                 refuse(action, f"all rows of unit {unit} have one key")
                 continue
             whole = loop.routing.directories[loop.routing.fragment_of(unit)].hashes_of(unit)
@@ -111,6 +123,7 @@ class Redividing:
             why = _why_not_merged(unit, record) if isinstance(action, Merge) else None
             if why is not None:
                 del loop.redivisions[unit]
+                self.apart |= dict.fromkeys(concerned({unit: action}, loop.routing), loop.epoch)
                 refuse(action, why)
         if not loop.redivisions:
             return record
@@ -121,10 +134,11 @@ class Redividing:
             alone.append((record.routing.fragment_of(unit), _half_with(key, parts[-1])))
         loop.redivide(now, {unit: parts[1:] for unit, parts in self._divided.items()})
         renumbering = Renumbering.between(record.routing, loop.routing)
-        self.single = set(renumbering.of(self.single))
+        self.single, self.apart = renumbering.remembered(self.single), renumbering.remembered(self.apart)
         for fragment, hashes in alone:
             piece = loop.routing.directories[fragment].unit_with(*hashes)
-            self.single |= {piece} if piece is not None else set()
+            if piece is not None:
+                self.single[piece] = loop.epoch
         return redivided(record, loop.routing, found.cuts)
 
 

@@ -23,7 +23,7 @@ from sluice.model.actions import (
     SharingAction,
     Split,
 )
-from sluice.model.directory import MOST_UNITS
+from sluice.model.directory import MOST_BITS, MOST_UNITS
 from sluice.model.errors import FlowError, ProtocolError
 from sluice.model.ids import Site, Unit
 from sluice.model.routing import Routing
@@ -136,8 +136,9 @@ def _vet_redivision(
         return missing
     if routing.fragment_of(unit) not in abilities.divisible:
         return f"units are split and merged by the hashes of their keys, and unit {unit} has none"
-    bits = action.bits if isinstance(action, Split) else 0
-    if routing.directories[routing.fragment_of(unit)].units + (1 << bits) > MOST_UNITS:
+    if isinstance(action, Split) and action.bits > MOST_BITS:
+        return f"a unit is split by at most {MOST_BITS} bits at a time, not by {action.bits}"
+    if isinstance(action, Split) and not routing.directories[routing.fragment_of(unit)].has_room(1 + len(redivisions)):
         return f"an operator's state has at most {MOST_UNITS:,} units"
     for other in concerned({unit: action}, routing):
         if other in concerned(redivisions, routing):

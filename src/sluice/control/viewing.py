@@ -29,10 +29,12 @@ def view_cluster(
     elapsed: float,
     abilities: Abilities,
     single: Collection[Unit],
+    apart: Collection[Unit],
     unit_size: int,
 ) -> ClusterView:
     """Sums are over the `seconds` that the busiest sites worked: for what is missing to them a site was idle. Where
-    units are, what lies on disk, is frozen and waits is as the newest epoch left it."""
+    units are, what lies on disk, is frozen and waits is as the newest epoch left it. Units with a `single` key are not
+    split, those that are to stay `apart` not merged."""
     sites = newest.routing.sites
     return ClusterView(
         epoch=newest.number,
@@ -54,15 +56,22 @@ def view_cluster(
         unit_unready=_marked(newest.unready_units, newest.routing.units),
         shared=newest.routing.shared,
         slices=slices,
-        unit_buddy=np.array([buddy for directory in newest.routing.directories for buddy in directory.buddies()]),
+        unit_buddy=_buddies(newest, apart),
         unit_single=np.isin(np.arange(newest.routing.units), list(single)),
-        unit_divisible=_units_of(newest, abilities.divisible),
+        unit_divisible=_units_of(newest, [f for f in abilities.divisible if newest.routing.directories[f].has_room()]),
         unit_size=unit_size,
         site_occupancy=site_occupancy,
         elapsed=elapsed,
         least_sites=abilities.least_sites if abilities.scalable else sites,
         most_sites=abilities.most_sites if abilities.scalable else sites,
     )
+
+
+def _buddies(record: EpochRecord, apart: Collection[Unit]) -> np.ndarray:
+    """With which unit each can be merged, -1 where there is none."""
+    found = np.array([buddy for directory in record.routing.directories for buddy in directory.buddies()])
+    found[np.isin(np.arange(len(found)), list(apart))] = -1
+    return found
 
 
 def _inputs_of_units(record: EpochRecord, abilities: Abilities) -> np.ndarray:

@@ -20,9 +20,14 @@ HashRange = tuple[int, int]
 """Hashes from the first up to the second, which is not one of them."""
 _FIRST = Unit(0)
 
-
 MOST_UNITS = 65_536
 """How many units a fragment has at most."""
+MOST_BITS = 5
+"""By how many bits a unit is split at most at a time."""
+_DEEPEST = 32
+"""How often a root can be halved, if it has all hashes."""
+_MOST_MORE = _DEEPEST + (1 << MOST_BITS)
+"""How many units more there are after a split, at most: some are left behind until rows are parted, or a key alone."""
 
 
 def halves(hashes: HashRange) -> tuple[HashRange, HashRange]:
@@ -64,6 +69,10 @@ class Directory:
         """The units, from the first up to the second, which is not one of them."""
         return self.first, Unit(self.first + self.units)
 
+    def has_room(self, splits: int = 1) -> bool:
+        """Whether so many units can be split, whatever their rows are."""
+        return self.units + splits * _MOST_MORE <= MOST_UNITS
+
     def depth(self, unit: Unit) -> int:
         """How often its root was halved to make it."""
         return self.depths[unit - self.first] if self.depths else 0
@@ -84,18 +93,13 @@ class Directory:
         roots = -(-np.arange(self.roots + 1) * HASH_SPACE // self.roots)
         if not self.depths:
             return roots
-        starts, at = [], 0
-        for low, high in zip(roots[:-1].tolist(), roots[1:].tolist(), strict=True):
-            stack = [(low, high, 0)]
-            while stack:
-                low, high, depth = stack.pop()
-                if depth == self.depths[at]:
-                    starts.append(low)
-                    at += 1
-                else:
-                    lower, upper = halves((low, high))
-                    stack += [(*upper, depth + 1), (*lower, depth + 1)]
-        return np.array([*starts, HASH_SPACE])
+        depths, (root, prefix) = np.array(self.depths), self._prefixes
+        low, high = roots[root], roots[root + 1]
+        for further in range(1, int(depths.max()) + 1):
+            middle, inside = (low + high) // 2, depths >= further
+            upper = (prefix >> np.maximum(depths - further, 0)) % 2 == 1
+            low, high = np.where(inside & upper, middle, low), np.where(inside & ~upper, middle, high)
+        return np.append(low, HASH_SPACE)
 
     @cached_property
     def _by_hashes(self) -> dict[HashRange, Unit]:
@@ -157,7 +161,7 @@ class Directory:
         depth = self.depth(unit)
         if not depth:
             return None
-        other = Unit(unit - 1 if self._prefixes[unit - self.first] % 2 else unit + 1)
+        other = Unit(unit - 1 if self._prefixes[1][unit - self.first] % 2 else unit + 1)
         return other if self.depth(other) == depth else None
 
     def buddies(self) -> list[int]:
@@ -166,8 +170,12 @@ class Directory:
         >>> Directory(2).split(1).buddies()
         [-1, 2, 1]
         """
-        found = (self.buddy(Unit(unit)) for unit in range(*self.range)) if self.depths else ()
-        return [-1 if buddy is None else buddy for buddy in found] or [-1] * self.roots
+        if not self.depths:
+            return [-1] * self.roots
+        depths, places = np.array(self.depths), np.arange(self.units)
+        other = np.where(self._prefixes[1] % 2, places - 1, np.minimum(places + 1, self.units - 1))
+        buddies: list[int] = np.where((depths > 0) & (depths[other] == depths), other + self.first, -1).tolist()
+        return buddies
 
     def merge(self, unit: Unit) -> Directory:
         """With one unit in place of two buddies; those behind them count one less."""
@@ -183,12 +191,8 @@ class Directory:
         return self.depths or (0,) * self.roots
 
     @cached_property
-    def _prefixes(self) -> list[int]:
-        """Which of the parts of its root each unit is."""
-        found: list[int] = []
-        prefix, last = 0, -1  # of the unit before
-        for depth in self._all_depths:
-            begins = last < 0 or prefix + 1 == 1 << last
-            prefix, last = (0 if begins else (prefix + 1) << depth >> last), depth
-            found.append(prefix)
-        return found
+    def _prefixes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The root of each unit, and which of its parts it is."""
+        shift = _DEEPEST - np.array(self._all_depths)
+        begins = np.cumsum(1 << shift) - (1 << shift)  # as many of the smallest parts there can be come before it
+        return begins >> _DEEPEST, begins % (1 << _DEEPEST) >> shift

@@ -6,7 +6,7 @@ many rows of a segment each part of a unit has is what the sites that hold it ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -114,6 +114,12 @@ class Renumbering:
         """The same for ranges of units."""
         return unite_all((Unit(int(self.first[low])), Unit(int(self.end[high - 1]))) for low, high in units)
 
+    def remembered(self, units: Mapping[Unit, int]) -> dict[Unit, int]:
+        """What is known of units, by their numbers now. Of those that were split or merged it is known no longer."""
+        came_from = np.bincount(self._pairs[1], minlength=self.units)
+        new = {unit: Unit(int(self.first[unit])) for unit in units if self.end[unit] - self.first[unit] == 1}
+        return {now: units[unit] for unit, now in new.items() if came_from[now] == 1}
+
     def spread(self, column: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """A column with an entry for each unit: parts of a unit have theirs by weight, one in the place of two the sum.
 
@@ -163,13 +169,17 @@ def renumber_action(action: Action, before: Routing, now: Routing) -> Action:
 
 def why_unmergeable(manifests: Iterable[Manifest], unit: Unit, buddy: Unit) -> str | None:
     """Why two units cannot be one without a row being written anew, None if they can."""
-    for manifest in manifests:
-        for run in manifest:
-            rows = dict(zip(*(column.tolist() for column in run.segment.unit_rows), strict=True))
-            held = [bool(intersect(run.units, only(each))) for each in (unit, buddy)]
-            if held[0] != held[1] and rows.get(buddy if held[0] else unit, 0):
-                return f"units {unit} and {buddy} have rows in one segment, and those of one are not used any more"
+    for run in (run for manifest in manifests for run in manifest):
+        held = [bool(intersect(run.units, only(each))) for each in (unit, buddy)]
+        if held[0] != held[1] and _rows_in(run.segment, buddy if held[0] else unit):
+            return f"units {unit} and {buddy} have rows in one segment, and those of one are not used any more"
     return None
+
+
+def _rows_in(segment: SegmentRef, unit: Unit) -> int:
+    """The rows with which a segment was written of a unit."""
+    written, rows = segment.unit_rows
+    return int(rows[written == unit].sum())
 
 
 def total_rows(manifests: Iterable[Manifest], unit: Unit) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sluice.model.actions import DirectoryAction, Merge, Split
+from sluice.model.directory import MOST_BITS
 from sluice.model.errors import FlowError
 from sluice.model.view import ClusterView
 from sluice.policies.memory import in_bytes
@@ -24,9 +25,8 @@ COOLED = 0.25
 """Part of the load from which a unit is hot that two buddies may have together to be merged. As half of it would be
 just enough for twice as many sites, a quarter leaves a unit alone while sites come and go."""
 
-MOST_BITS, ROOMY = 5, 0.7
-"""By how many bits a unit is split at most in one round, and how much of what would split again each part is to have:
-they do not all get as much."""
+ROOMY = 0.7
+"""How much of what would split again each part of a unit is to have: they do not all get as much."""
 LEAST = 100
 """Rows and results of a unit from which they say how hot it is."""
 
