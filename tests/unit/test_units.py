@@ -10,14 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.control.collection import EpochCollection
+from sluice.control.site_memory import SiteMemory
 from sluice.control.vetting import vet
 from sluice.model.abilities import Abilities
 from sluice.model.actions import Merge, Split
 from sluice.model.codec import decode, encode
 from sluice.model.directory import HASH_SPACE, MOST_UNITS, Directory
+from sluice.model.epoch import EpochRecord
 from sluice.model.errors import ProtocolError
 from sluice.model.routing import Routing
+from sluice.model.stats import EpochStats, UnitColumns
 from sluice.model.unit_ranges import intersect, numbers
+from sluice.model.view import ClusterView
 
 hashes = st.integers(0, HASH_SPACE - 1)
 
@@ -218,3 +223,25 @@ def test_there_are_at_most_so_many_units() -> None:
     nearly, one = Routing.even(MOST_UNITS - 100, 2), {3: Split(3, "to see")}
     assert vet(Split(4, "to see"), nearly, abilities=able) is None
     assert vet(Split(4, "to see"), nearly, abilities=able, redivisions=one) is not None
+
+
+def view_of(routing: Routing) -> ClusterView:
+    """What a policy sees after an epoch without rows."""
+    collection = EpochCollection(SiteMemory(1 << 30), Abilities(divisible=frozenset({0})), 0.0, 1 << 20)
+    stats = EpochStats(units=UnitColumns.none(routing.units))
+    collection.add(EpochRecord(0, (None,), routing, ((),) * routing.sites, stats=stats), 0.0)
+    return collection.view()
+
+
+def test_policies_do_not_ask_to_split_units_of_one_hash() -> None:
+    routing = Routing(2, (1,))
+    for _ in range(32):
+        routing = routing.split(0, since=0)
+    view = view_of(routing)
+    assert view.unit_single.tolist() == [True, True, *[False] * 31]
+    assert view.unit_buddy.tolist() == [1, 0, *[-1] * 31]
+
+
+def test_policies_do_not_ask_to_split_where_there_is_no_room() -> None:
+    assert view_of(Routing.even(1000, 2)).unit_divisible.all()
+    assert not view_of(Routing.even(MOST_UNITS, 2)).unit_divisible.any()

@@ -57,7 +57,7 @@ def view_cluster(
         shared=newest.routing.shared,
         slices=slices,
         unit_buddy=_buddies(newest, apart),
-        unit_single=np.isin(np.arange(newest.routing.units), list(single)),
+        unit_single=np.isin(np.arange(newest.routing.units), list(single)) | _of_one_hash(newest),
         unit_divisible=_units_of(newest, [f for f in abilities.divisible if newest.routing.directories[f].has_room()]),
         unit_size=unit_size,
         site_occupancy=site_occupancy,
@@ -72,6 +72,13 @@ def _buddies(record: EpochRecord, apart: Collection[Unit]) -> np.ndarray:
     found = np.array([buddy for directory in record.routing.directories for buddy in directory.buddies()])
     found[np.isin(np.arange(len(found)), list(apart))] = -1
     return found
+
+
+def _of_one_hash(record: EpochRecord) -> np.ndarray:
+    """Which units are as small as can be."""
+    widths = [np.diff(d.least_hashes(np.arange(d.range[0], d.range[1] + 1))) for d in record.routing.directories]
+    narrow: np.ndarray = np.concatenate(widths) == 1
+    return narrow
 
 
 def _inputs_of_units(record: EpochRecord, abilities: Abilities) -> np.ndarray:

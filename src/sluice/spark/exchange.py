@@ -89,13 +89,14 @@ class Sites:
         if now != self._ran_on or self._epochs_since == LET_GO_EVERY:
             self._let_go(workspace, now)
             self._ran_on, self._epochs_since = now, 0
-        if self.scales and self.pool.look():
-            self._adjust_executors(wanted)
+        there = self.pool.look()
+        if self.scales and there:
+            self._adjust_executors(wanted, there)
         return why
 
-    def _adjust_executors(self, wanted: int | None) -> None:
+    def _adjust_executors(self, wanted: int | None, there: Sequence[Executor]) -> None:
         """Ask for executors that are missing, or give back those without a site: everything on them is let go of."""
-        sites, there = max(self.count, wanted or 0), self.pool.look()
+        sites = max(self.count, wanted or 0)
         missing = max(0, sites - sum(e.slots for e in there))
         if missing or sites > self.count:
             self.pool.ask(self.name, -(-missing // max(e.slots for e in there)), f"for {sites} sites")
