@@ -27,6 +27,7 @@ from benchmarks.adapt.cluster import cluster, keep_spark_inside
 from benchmarks.adapt.contention import contention
 from benchmarks.adapt.dividing import dividing
 from benchmarks.adapt.drift import drift
+from benchmarks.adapt.elastic import elastic
 from benchmarks.adapt.freeze import freeze
 from benchmarks.adapt.hot_key import hot_key
 from benchmarks.adapt.memory import memory
@@ -47,6 +48,7 @@ from benchmarks.session import scratch
 
 EIGHT_SITES, TWO_SITES = "local-cluster[4,2,1024]", "local-cluster[2,1,2048]"
 ONE_SITE, THREE_SITES = "local-cluster[1,1,2048]", "local-cluster[3,1,1024]"
+FOUR_SITES = "local-cluster[4,1,1024]"
 SCENARIOS: dict[str, tuple[str, Callable[[Bench], Outcome]]] = {
     "slow-1": (EIGHT_SITES, partial(slow, slowed=1)),
     "slow-2": (EIGHT_SITES, partial(slow, slowed=2)),
@@ -69,6 +71,7 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], Outcome]]] = {
     "push": (ONE_SITE, push),
     "uneven": (THREE_SITES, uneven),
     "scarce": (THREE_SITES, scarce),
+    "elastic": (FOUR_SITES, elastic),
 }
 POLICIES = ("static", "hybrid", "elastic", "lazy-disk", "active-disk", "no-relocation")
 

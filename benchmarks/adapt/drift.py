@@ -7,6 +7,7 @@ from statistics import mean
 from benchmarks.adapt.bench import EIGHT, UNITS, Bench
 from benchmarks.adapt.epochs import Epoch
 from benchmarks.adapt.exact import quantile
+from benchmarks.adapt.feeder import Schedule
 from benchmarks.adapt.outcome import Bar, Chart, Outcome
 from benchmarks.adapt.rows import Hot, Rows
 from benchmarks.adapt.running import HYBRID, STATIC, Contender, Run, Setup
@@ -25,9 +26,8 @@ BUDGETED = Contender("hybrid, 2 s budget", "hybrid", {"epochBudget": "2 seconds"
 
 def drift(bench: Bench) -> Outcome:
     files = WARM + (20 if bench.quick else ROWS.files - WARM)
-    runs = [
-        bench.stage.run(c, ROWS, SETUP, files, feed=(WARM, 1.0)) for c in bench.contenders(STATIC, HYBRID, BUDGETED)
-    ]
+    schedule = Schedule.steady(WARM, files - WARM, 1.0)
+    runs = [bench.stage.run(c, ROWS, SETUP, schedule=schedule) for c in bench.contenders(STATIC, HYBRID, BUDGETED)]
     rows = [told(run) for run in runs]
     by_name = {run.contender: run for run in runs}
     static = by_name.get(STATIC.name)

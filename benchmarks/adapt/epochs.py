@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from sluice.control.collection import state_bytes
 from sluice.control.journal import Journal
 from sluice.model.epoch import Attempt, EpochRecord
 from sluice.state.storage import Storage
@@ -37,13 +40,15 @@ class Epoch:
     written: int = 0  # bytes of state, new or anew
     job: float = 0.0  # seconds of its Spark job
     tasks: float = 0.0  # and of all tasks in it
+    fetched: tuple[int, ...] = ()  # bytes of state that each site read from the checkpoint
+    received: tuple[int, ...] = ()  # bytes that units had which came to each site, before the epoch
 
     @property
     def rate(self) -> float:
         return self.rows / self.seconds
 
     @classmethod
-    def of(cls, record: EpochRecord, before: float) -> Epoch:
+    def of(cls, record: EpochRecord, before: float, previous: EpochRecord | None = None) -> Epoch:
         stats, sites = record.stats, record.stats.sites
         return cls(
             number=record.number,
@@ -67,6 +72,8 @@ class Epoch:
             written=_written(record),
             job=stats.seconds.job,
             tasks=sum(vars(stats.seconds.tasks).values()),
+            fetched=tuple(site.fetched_bytes for site in sites),
+            received=_received(record, previous),
         )
 
 
@@ -76,6 +83,7 @@ class Watch:
     def __init__(self, checkpoint: Path, begun: float) -> None:
         self.directory, self.journal = checkpoint / "journal", Journal(Storage(str(checkpoint)))
         self.next, self.number, self.last = 0, -1, begun
+        self.previous: EpochRecord | None = None
         self.decisions: list[dict[str, Any]] = []
 
     def new(self) -> Iterator[Epoch]:
@@ -84,8 +92,8 @@ class Watch:
             self.next += 1
             if record.number <= self.number:  # only its owner is new
                 continue
-            epoch = Epoch.of(record, self.last)
-            self.number, self.last = record.number, epoch.committed
+            epoch = Epoch.of(record, self.last, self.previous)
+            self.number, self.last, self.previous = record.number, epoch.committed, record
             self.decisions += [decision.as_dict() for decision in record.decisions]
             yield epoch
 
@@ -95,3 +103,14 @@ def _written(record: EpochRecord) -> int:
     new = Attempt.prefix(record.number)
     segments = {run.segment.id: run.segment.length for manifest in record.manifests for run in manifest}
     return sum(length for name, length in segments.items() if name.startswith(new))
+
+
+def _received(record: EpochRecord, previous: EpochRecord | None) -> tuple[int, ...]:
+    """The bytes that units had in the epoch before, by the site that they came to; units that were just split or merged
+    have other numbers and are left out."""
+    sites = record.routing.sites
+    if previous is None or previous.routing.directories != record.routing.directories:
+        return (0,) * sites
+    before, now = np.array(previous.routing.holders), np.array(record.routing.holders)
+    sizes = np.where(before != now, state_bytes(previous), 0)
+    return tuple(np.bincount(now, weights=sizes, minlength=sites).astype(np.int64).tolist())

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.adapt import exact, resident
 from benchmarks.adapt.epochs import Epoch, Watch
-from benchmarks.adapt.feeder import Feeder
+from benchmarks.adapt.feeder import Feeder, Schedule
 from benchmarks.adapt.load import others
 from benchmarks.adapt.rows import Rows, linked, prepared
 from benchmarks.adapt.turns import Turns
@@ -109,14 +109,13 @@ class Stage:
         setup: Setup,
         files: int | None = None,
         steps: Mapping[int, Step] | None = None,
-        feed: tuple[int, float] | None = None,
+        schedule: Schedule | None = None,
     ) -> Run:
-        """Run over the first `files` files; or, with `feed`, over that many at once, then one at every so many
-        seconds."""
+        """Run over the first `files` files; or over those that a schedule has, as it has them arrive."""
         home, files = prepared(rows, self.cache), files or rows.files
         with scratch(self.work) as here:
-            linked(rows.streams, home, here / "in", 0, feed[0] if feed else files)
-            feeder = Feeder(rows.streams, home, here / "in", feed[0], files, feed[1]) if feed else None
+            linked(rows.streams, home, here / "in", 0, schedule.there if schedule else files)
+            feeder = Feeder(rows.streams, home, here / "in", schedule) if schedule else None
             before = others()
             with resident.sampled(setup.sites) as memory:
                 run = self._watched(contender, rows, setup, here, memory, steps or {}, feeder)

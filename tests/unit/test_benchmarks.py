@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import contenders
-from benchmarks.adapt import adaptations, alternate, exact, late_results, push, scarce, tell, uneven
+from benchmarks.adapt import adaptations, alternate, elastic, exact, late_results, push, scarce, tell, uneven
 from benchmarks.adapt.claims import judge, scaled
 from benchmarks.adapt.epochs import Epoch
+from benchmarks.adapt.executor_list import Listed
 from benchmarks.adapt.outcome import Bar, Outcome
 from benchmarks.adapt.rows import JoinRates, Rows, SiteLoad, Surge, keys, keys_at_rates, linked, prepared, units_of_keys
 from benchmarks.adapt.running import Run
@@ -279,3 +280,57 @@ def test_the_page_of_the_paper_shows_a_verdict_on_every_claim_by_the_ranges_of_n
     )
     index = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
     assert f"| {held} of {held + missed} | {missed} | {fitted} |" in index
+
+
+def elastic_epoch(number: int, committed: float, seconds: float, fetched: list[int], received: list[int]) -> Epoch:
+    sites = len(fetched)
+    return Epoch(
+        number, committed, seconds, 10, 1, 0, (1.0,) * sites, (8,) * sites, (), (), 0,
+        fetched=tuple(fetched), received=tuple(received),
+    )  # fmt: skip
+
+
+def test_site_seconds_are_counted_from_when_it_has_settled_to_the_end_of_what_arrives() -> None:
+    settled, last = elastic.SETTLED, elastic.RATES.last
+    epochs = (
+        elastic_epoch(0, 100.0 + settled + 10, settled + 10, [0] * 3, [0] * 3),
+        elastic_epoch(1, 100.0 + settled + 15, 5.0, [0], [0]),
+        elastic_epoch(2, 100.0 + last + 7, last - settled - 8, [0, 0], [0, 0]),
+    )
+    run = Run("elastic", epochs, 3, 0, 0.0, arrived={24: 100.0, 25: 101.0})
+    assert elastic.site_seconds(run) == pytest.approx(3 * 10 + 5 + 2 * (last - settled - 15))
+    assert elastic.sites_over_time(run)[0] == (settled + 10, 3.0)
+
+
+def test_the_least_site_seconds_cover_the_rate_at_every_moment() -> None:
+    one, three = (elastic.RATES.at(np.array([at]))[0] * elastic.SERVICE for at in (0.0, elastic.RATES.seconds[2]))
+    assert three == pytest.approx(4 * one)
+    _, sites = elastic.RATES.fewest_sites(elastic.SERVICE, elastic.SETTLED)
+    assert sites.min() == np.ceil(one) and sites.max() == np.ceil(three)
+    assert elastic.least_site_seconds() == pytest.approx(sites.mean() * (elastic.RATES.last - elastic.SETTLED))
+
+
+def test_files_arrive_as_fast_as_the_rates_say() -> None:
+    due = np.array(elastic.SCHEDULE.due)
+    gaps = np.diff(due)
+    flat = (due[:-1] > elastic.RATES.seconds[2]) & (due[1:] < elastic.RATES.seconds[3])
+    assert gaps[flat].mean() == pytest.approx(2 * elastic.FILE_ROWS / elastic.HIGH, rel=0.02)
+    assert gaps[:10].mean() == pytest.approx(2 * elastic.FILE_ROWS / elastic.LOW, rel=0.02)
+
+
+def test_what_sites_read_that_joined_and_no_others() -> None:
+    epochs = (
+        elastic_epoch(0, 1.0, 1.0, [500, 500], [0, 0]),
+        elastic_epoch(1, 2.0, 1.0, [900], [700]),
+        elastic_epoch(2, 3.0, 1.0, [0, 60], [0, 0]),
+        elastic_epoch(3, 4.0, 1.0, [0, 60], [0, 100]),
+    )
+    assert elastic.read_by_joining(Run("elastic", epochs, 4, 0, 0.0)) == pytest.approx(1.2)
+
+
+def test_executors_that_went_and_others_that_came() -> None:
+    up, down = 100.0 + elastic.RATES.seconds[1], 100.0 + elastic.RATES.seconds[3]
+    lists = [(101.0, "0 1 2 3"), (up - 5, "0 1"), (up - 1, "0"), (up + 9, "0 4"), (down - 1, "0 4 5"), (down + 1, "0")]
+    listed = Listed([(at, frozenset(ids.split())) for at, ids in lists])
+    run = Run("elastic", (), 0, 0, 0.0, arrived={24: 100.0})
+    assert elastic.gone_and_back(run, listed) == (1, 2)
