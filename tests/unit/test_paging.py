@@ -10,9 +10,11 @@ import pytest
 from paged_site import ALL, ALWAYS, UNITS, Site, crowded_site, rows
 
 from sluice.model.clock import SystemClock
+from sluice.model.directory import Directory
 from sluice.model.state import RunRef
 from sluice.model.unit_ranges import subtract
 from sluice.state import segment
+from sluice.state.local_names import parse_name
 from sluice.state.paging import Fetch
 from sluice.state.storage import watch
 from sluice.state.transaction import Transaction
@@ -78,7 +80,7 @@ def test_above_the_limit_whole_units_go_to_disk(crowded):
     assert crowded.queues.disk and crowded.queues.memory
     assert crowded.bytes("memory") == crowded.tiers.used <= crowded.limit
     for tier, units in (("memory", crowded.queues.memory), ("disk", crowded.queues.disk)):
-        assert {int(n.partition("@")[2].partition(".")[0]) for n in crowded.files(tier)} == set(units)
+        assert {Directory(UNITS).unit_with(*parse_name(n).hashes) for n in crowded.files(tier)} == set(units)
     assert crowded.all_rows() == EVERYTHING
 
 

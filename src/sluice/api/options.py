@@ -180,9 +180,8 @@ class QueryOptions:
 
     def _check_bounds(self) -> None:
         least, most = self.bounds
-        for name, bound in (("minSites", least), ("maxSites", most)):
-            if bound > self.partitions:
-                raise FlowError(f"{name} ({bound}) must be at most partitions ({self.partitions})")
+        if most > self.partitions:
+            raise FlowError(f"maxSites ({most}) must be at most partitions ({self.partitions})")
         if least > most:
             raise FlowError(f"minSites ({least}) must be at most maxSites ({most})")
         if self.scales and self.sites is not None and not least <= self.sites <= most:
@@ -213,7 +212,7 @@ def describe_options(given: Mapping[str, Any]) -> str:
     """The options of a query for `explain`: those that are given, and the defaults of the others that have one.
 
     >>> describe_options({"sites": 4})
-    'sites=4, partitions=256, siteMemory=1g, spill=unit, backlog=256m'
+    'sites=4, partitions=256, unitSize=64m, siteMemory=1g, spill=unit, backlog=256m'
     """
     values = {row.name: given.get(row.name, row.default) for row in OPTIONS if row.scope == QUERY}
     return ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
