@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from sluice.control.collection import state_bytes
 from sluice.control.journal import Journal
 from sluice.model.epoch import Attempt, EpochRecord
+from sluice.model.state import unit_bytes
 from sluice.state.storage import Storage
 
 
@@ -106,11 +106,12 @@ def _written(record: EpochRecord) -> int:
 
 
 def _received(record: EpochRecord, previous: EpochRecord | None) -> tuple[int, ...]:
-    """The bytes that units had in the epoch before, by the site that they came to; units that were just split or merged
-    have other numbers and are left out."""
+    """The bytes that units had in the epoch before, input that waits among them, by the site that they came to; units
+    that were just split or merged have other numbers and are left out."""
     sites = record.routing.sites
     if previous is None or previous.routing.directories != record.routing.directories:
         return (0,) * sites
     before, now = np.array(previous.routing.holders), np.array(record.routing.holders)
-    sizes = np.where(before != now, state_bytes(previous), 0)
+    runs = (run for manifest in previous.manifests for run in manifest if not run.generation)
+    sizes = np.where(before != now, unit_bytes(runs, previous.routing.units), 0)
     return tuple(np.bincount(now, weights=sizes, minlength=sites).astype(np.int64).tolist())
