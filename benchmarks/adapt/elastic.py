@@ -27,9 +27,9 @@ WARM = 24  # files that are there at the start
 FILE_ROWS = 1_100  # of a stream
 SCHEDULE = Schedule(WARM, RATES.due(2 * FILE_ROWS))
 ROWS = Rows("elastic", files=SCHEDULE.files, rows=FILE_ROWS, keys=20_000, seconds=1, within=20, wide=100)
-AT_ONCE = 48  # files of a stream that an epoch takes at most: as many as arrive in ten seconds
+AT_ONCE = 24  # files of a stream that an epoch takes at most: as many as arrive in five seconds
 SETUP = Setup(SITES, UNITS, SERVICE, files_at_once=AT_ONCE)
-BUDGET = {"epochBudget": "8 seconds"}
+BUDGET = {"epochBudget": "4 seconds", "backlog": "16m"}
 ALL = Contender("all sites", "elastic", {**BUDGET, "minSites": str(SITES), "maxSites": str(SITES)})
 ELASTIC = Contender("elastic", "elastic", {**BUDGET, "minSites": "1", "maxSites": str(SITES)}, settings={"low": 0.75})
 

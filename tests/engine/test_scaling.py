@@ -1,4 +1,4 @@
-"""Another number of sites while a query runs: those that leave are drained, those that join begin empty."""
+"""Another number of sites while a query runs: those that leave are drained, those that join are filled."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,9 @@ from sluice.control import scaling
 from sluice.control.controller import Controller, NextEpoch
 from sluice.control.scaling import PATIENCE
 from sluice.model.abilities import Abilities
-from sluice.model.actions import Action, Move, Scale, Share
+from sluice.model.actions import Action, Move, Scale, Share, Split
 from sluice.model.epoch import EpochRecord
+from sluice.model.ids import Unit
 from sluice.model.plan import Relation, plan_of
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, Turnout, UnitColumns
@@ -164,16 +166,73 @@ def test_few_units_at_a_time_are_set_apart(monkeypatch):
         assert epochs < 20
 
 
-def test_sites_that_join_hold_nothing_until_something_moves_there():
-    driver = Driver()
-    driver.ask(Scale(6, "much to do"))
-    driver.epoch()
+ONE = Routing(1, (0,) * 8)
+
+
+def loads(routing: Routing) -> list[int]:
+    """What each site has to do, as unit u takes u."""
+    return [sum(unit for unit, holder in enumerate(routing.holders) if holder == site) for site in range(routing.sites)]
+
+
+def test_sites_that_join_have_their_share_in_their_first_epoch():
+    driver = Driver(ONE)
+    driver.ask(Scale(3, "much to do"))
     step = driver.epoch()
-    assert [d.reason for d in step.decisions] == ["much to do; sites: 4, now 6; 0 units moved"]
-    assert (step.routing.sites, step.routing.holders) == (6, EVEN.holders)
-    driver.ask(Move(0, 5, ""))
+    assert step.routing == ONE
+    moved = step.leaving
+    assert 4 <= len(moved) <= 6  # set apart before the sites are there
+    step = driver.epoch()
+    assert step.decisions[0].reason == "much to do; sites: 1, now 3; 0 units moved"
+    assert [(d.policy, d.reason, d.refused) for d in step.decisions[1:]] == [
+        ("sites", "sites: 1, soon 3; much to do", None)
+    ] * len(moved)
+    assert all(8 <= load <= 11 for load in loads(step.routing))
+    assert tuple(unit for unit, holder in enumerate(step.routing.holders) if holder) == moved
     driver.epoch()
-    assert driver.epoch().routing.holders[0] == 5
+    assert not driver.controller.moves and driver.controller.turnout == Turnout(None, 1, 6)
+
+
+def test_sites_that_join_a_query_at_rest_get_as_many_units_as_others():
+    driver = Driver(Routing(1, (0,) * 9))
+    driver.newest = replace(
+        driver.newest, stats=EpochStats(sites=(SiteStats(0, "host/1", 2),), units=UnitColumns.none(9))
+    )
+    driver.ask(Scale(3, "soon"))
+    driver.epoch()
+    assert np.bincount(driver.epoch().routing.holders).tolist() == [3, 3, 3]
+
+
+def test_what_sites_that_join_get_comes_some_units_at_a_time(monkeypatch):
+    monkeypatch.setattr("sluice.control.loop.AT_ONCE", 2)
+    monkeypatch.setattr("sluice.control.controller.AT_ONCE", 2)
+    driver = Driver(ONE)
+    driver.ask(Scale(2, "much to do"))
+    assert len(driver.epoch().leaving) == 2
+    held = [driver.epoch().routing.holders.count(1) for _ in range(6)]
+    assert held[0] == 2 and all(later - sooner <= 2 for sooner, later in pairwise(held))
+    assert loads(driver.routing) == [14, 14]
+
+
+def test_while_sites_are_awaited_more_can_be_asked_for():
+    driver = Driver(ONE)
+    for sites in (2, 4, 3, 1):
+        driver.ask(Scale(sites, f"{sites} wanted"))
+    refused = [d.refused for d in driver.epoch().decisions]
+    assert refused == [None, None, "sites are joining", "sites are joining"]
+    step = driver.epoch()
+    assert step.routing.sites == 4
+    assert max(loads(step.routing)) <= 9
+
+
+def test_units_that_are_split_while_sites_are_awaited_go_there_all_the_same():
+    driver = Driver(ONE)
+    driver.ask(Scale(2, "much to do"))
+    driver.epoch()
+    planned = [move.unit for move in driver.controller.loop.filling]
+    loop = driver.controller.loop
+    loop.redivisions = {Unit(0): Split(Unit(0), "to see")}
+    loop.redivide(1.0)
+    assert [move.unit for move in loop.filling] == [unit + (unit > 0) for unit in planned]
 
 
 def test_some_may_join_before_others_and_nobody_is_awaited_for_good():
@@ -181,12 +240,15 @@ def test_some_may_join_before_others_and_nobody_is_awaited_for_good():
     driver.ask(Scale(6, "much to do"))
     driver.epoch()
     step = driver.controller.resized(driver.newest, 5, "executors joined: 1", driver.now)
-    assert [d.reason for d in step.decisions] == ["much to do; sites: 4, now 5; 0 units moved"]
+    assert step.decisions[0].reason == "much to do; sites: 4, now 5; 0 units moved"
+    assert {d.site for d in step.decisions[1:]} == {4}
+    assert {move.site for move in driver.controller.loop.filling} == {5}
     driver.newest = record(driver.newest.number + 1, step.routing)
     assert driver.controller.turnout == Turnout(6, 1, 6)
     assert not driver.controller.after(driver.newest, PATIENCE - 1).decisions
     waited = driver.controller.after(record(driver.newest.number + 1, step.routing), PATIENCE + 2)
     assert [d.refused for d in waited.decisions] == ["sites: 5; nobody else came within 120 s"]
+    assert not waited.leaving and not driver.controller.loop.filling
     assert driver.controller.turnout == Turnout(None, 1, 6)
 
 
@@ -197,7 +259,7 @@ def test_an_epoch_with_other_sites_that_came_to_nothing_is_tried_again_alike():
         driver.epoch()
         first, again = (driver.controller.resized(driver.newest, wanted, "", now) for now in (2.0, 3.0))
         assert first.routing == again.routing
-        assert first.routing.holders == driver.routing.holders
+        assert first.leaving == again.leaving
 
 
 class Watching:
@@ -285,9 +347,6 @@ def test_a_site_that_joins_reads_what_it_will_hold_and_one_that_leaves_is_gone(t
     for epoch in range(30):
         if epoch == 4:
             hand.ask(Scale(3, "to see"))
-        if epoch == 7:
-            for unit in range(5):
-                hand.ask(Move(unit, 2, "to see"))
         if epoch == 20:
             hand.ask(Scale(1, "to see"))
         query.follow()
@@ -295,10 +354,10 @@ def test_a_site_that_joins_reads_what_it_will_hold_and_one_that_leaves_is_gone(t
         newest = query.epochs.record
         if epoch == 12:
             assert newest.routing.sites == 3
-            read = sum(r.stats.sites[2].fetched_bytes for r in query.epochs.recent if r.routing.sites == 3)
-            held = sum(run.segment.length for run in newest.manifests[2])
-            assert newest.routing.holders[:5] == (2,) * 5
-            assert 0 < read <= 1.5 * held
-            assert sum(r.stats.sites[1].fetched_bytes for r in query.epochs.recent if r.routing.sites == 3) == 0
+            for site in (1, 2):
+                read = sum(r.stats.sites[site].fetched_bytes for r in query.epochs.recent if r.routing.sites == 3)
+                held = sum(run.segment.length for run in newest.manifests[site])
+                assert newest.routing.holders.count(site) > 1
+                assert 0 < read <= 1.5 * held
     assert newest.routing.sites == len(newest.manifests) == len(newest.stats.sites) == 1
     query.close()

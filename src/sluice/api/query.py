@@ -135,8 +135,8 @@ class Query:
         self._ask(f"merge unit {unit}", Merge(unit, "asked for with merge()"))
 
     def scale(self, sites: int) -> None:
-        """Have so many sites take part. The last ones leave, when their units have moved to the others; those that join
-        begin empty, when there are executors for them. Needs option `minSites` or `maxSites`."""
+        """Have so many sites take part. The last ones leave, when their units have moved to the others; some join when
+        there are executors for them, and get their share of the units. Needs option `minSites` or `maxSites`."""
         if not self._running.settings.controller.loop.abilities.scalable:
             raise FlowError(
                 f"cannot scale to {sites} sites: give option minSites or maxSites when the query is started"

@@ -29,6 +29,8 @@ class Sums:
     """Statistics of the collection phase so far."""
 
     since: float
+    taken: float
+    """When the input was taken in that came before: what counts has arrived since."""
     epochs: int
     seconds: float
     unit_rows: np.ndarray
@@ -40,9 +42,9 @@ class Sums:
     """Bytes of input that waited at each site, summed over the epochs."""
 
     @classmethod
-    def none(cls, now: float, routing: Routing) -> Sums:
+    def none(cls, now: float, taken: float, routing: Routing) -> Sums:
         rows, results, first_rows = np.zeros((3, routing.units), dtype=np.int64)
-        return cls(now, 0, 0.0, rows, results, first_rows, Slices.none(), *np.zeros((2, routing.sites)))
+        return cls(now, taken, 0, 0.0, rows, results, first_rows, Slices.none(), *np.zeros((2, routing.sites)))
 
     def plus(self, stats: EpochStats) -> Sums:
         """An epoch counts as long as its busiest site worked."""
@@ -70,20 +72,25 @@ class EpochCollection:
         """Units with one key, as far as is known."""
         self.apart: Collection[Unit] = ()
         """Units that could not be merged with their buddies, lately."""
-        self._added = 0.0
-        """When the newest epoch was taken in."""
+        self._added = self._taken = 0.0
+        """When the newest epoch was added, and when the one before: it was then that the newest took its input in."""
         self._sums: Sums | None = None
         self._sizes: deque[np.ndarray] = deque(maxlen=RECENT)
         self._newest: EpochRecord | None = None
 
     def begin(self, routing: Routing, now: float, seconds: float) -> None:
-        self._sums = Sums.none(now, routing)
+        self._sums = Sums.none(now, self._taken, routing)
 
     def add(self, record: EpochRecord, now: float) -> None:
-        """Take in another committed epoch."""
-        self._sums = Sums.none(now, record.routing) if self._sums is None else self._sums.plus(record.stats)
+        """Add another committed epoch, as soon as the next one begins."""
+        self.pass_by(now)
+        self._sums = Sums.none(now, now, record.routing) if self._sums is None else self._sums.plus(record.stats)
         self._sizes.append(state_bytes(record))
-        self._newest, self._added = record, now
+        self._newest = record
+
+    def pass_by(self, now: float) -> None:
+        """The next epoch begins, after one that is not added."""
+        self._taken, self._added = self._added, now
 
     def redivide(self, before: EpochRecord, record: EpochRecord) -> None:
         """The newest epoch's units have other numbers from now on."""
@@ -113,6 +120,7 @@ class EpochCollection:
             site_memory=self.memory.limits(sites),
             site_occupancy=self._occupancy(sums),
             elapsed=self._added - sums.since,
+            arriving=self._taken - sums.taken,
             abilities=self.abilities,
             single=self.single,
             apart=self.apart,

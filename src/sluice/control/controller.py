@@ -6,7 +6,7 @@ the policy, `vetting.py` says what cannot be, `epoch_carrier.py` has the rest ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sluice.control.collection import EpochCollection
 from sluice.control.copying import CopyRate
@@ -15,7 +15,7 @@ from sluice.control.loop import SITES, ControlLoop
 from sluice.control.movement import Phase
 from sluice.control.moves import MoveInFlight
 from sluice.control.rounds import Rounds
-from sluice.control.scaling import PATIENCE, Scaling
+from sluice.control.scaling import AT_ONCE, PATIENCE, Scaling
 from sluice.control.site_memory import SiteMemory
 from sluice.model.abilities import Abilities
 from sluice.model.actions import Action, DirectoryAction, Scale
@@ -105,12 +105,13 @@ class Controller:
         known.forget(record.number)
         self.collection.single, self.collection.apart = known.single, known.apart
         decisions += self._stop_waiting(now)
+        decisions += self.loop.fill(now)
         decisions += self.loop.take_turn(now)
         decisions += self.loop.drain(now)
         freeze, self.carrier.freeze = tuple(self.carrier.freeze), []
         return NextEpoch(
             self.loop.routing,
-            leaving_units(self.moves),
+            self._units_to_set_apart(),
             arriving,
             allowance,
             freeze,
@@ -164,8 +165,9 @@ class Controller:
     def resized(self, record: EpochRecord, sites: int, why: str, now: float) -> NextEpoch:
         """What to do in the epoch from which on there is another number of sites.
 
-        If that was asked for, no unit moves: those that left held nothing, those that join hold nothing yet. Else as
-        few units move as can be, all at once. Statistics begin anew. A move in flight is abandoned if one of its sites
+        If that was asked for, those that left held nothing, and units begin to move to those that join as was planned:
+        what was set apart for them, and is little enough, is there in this very epoch. Else as few units move as can
+        be, all at once. Statistics begin anew. A move in flight is abandoned if one of its sites
         is gone or its unit is needed elsewhere; the others go on in the epoch after.
         """
         self._go_on_from(record)
@@ -173,10 +175,11 @@ class Controller:
         self.carrier.redividing.begin(self.loop)
         before = record.routing
         if self.loop.scaling and not self.loop.scaling.leads_to(sites, before):
-            self.loop.scaling = None  # it was about other sites
+            self.loop.scaling, self.loop.filling = None, ()  # it was about other sites
         if self.loop.scaling:
             why = self.loop.scaling.action.reason
-        if self.loop.scaling and sites > before.sites:
+        joining = self.loop.scaling is not None and sites > before.sites
+        if joining:
             routing = before.joined(sites, record.number + 1)
         else:
             routing = before.resized(sites, before.version + 1, record.number + 1)
@@ -193,8 +196,24 @@ class Controller:
             if move.phase is Phase.ABANDONED:
                 decisions.append(self._about_sites("move", why, move, _explain_abandonment(move, sites)))
         self.loop.routing = routing
+        self.collection.pass_by(now)
         self.collection.begin(routing, now, self.rounds.collect)
-        return NextEpoch(routing, decisions=tuple(decisions))
+        if not joining:
+            self.loop.filling = ()
+            return NextEpoch(routing, decisions=tuple(decisions))
+        decisions += self.loop.fill(now)
+        allowance = self._rate.allow(record.stats)
+        arriving = self.carrier.advance(self.loop, replace(record, routing=routing), allowance, now)
+        return NextEpoch(self.loop.routing, self._units_to_set_apart(), arriving, allowance, decisions=tuple(decisions))
+
+    def _units_to_set_apart(self) -> tuple[Unit, ...]:
+        """Those that move, and of those that are to move to sites that are not there yet as many as are to be moving at
+        a time. Units that are to be split or merged stay as they are until then, and so do all others."""
+        units = leaving_units(self.moves)
+        if self.loop.redivisions:
+            return units
+        awaited = [move.unit for move in self.loop.filling if not self.loop.routing.sharing(move.unit)]
+        return tuple(sorted({*units, *awaited[: max(0, AT_ONCE - len(units))]}))
 
     def _go_on_from(self, record: EpochRecord) -> None:
         """The loop goes on from a committed epoch, whose routing is what counts."""
@@ -208,7 +227,7 @@ class Controller:
         scaling = self.loop.scaling
         if scaling is None or scaling.leaving or now - scaling.since < PATIENCE:
             return []
-        self.loop.scaling = None
+        self.loop.scaling, self.loop.filling = None, ()
         there = f"sites: {self.loop.routing.sites}; nobody else came within {PATIENCE:.0f} s"
         return [self._about_sites(Scale.verb, scaling.action.reason, refused=there)]
 

@@ -16,7 +16,7 @@ from sluice.control.movement import Instruction
 from sluice.control.moves import MoveInFlight
 from sluice.control.resharing import reshared
 from sluice.control.rounds import Rounds
-from sluice.control.scaling import Scaling
+from sluice.control.scaling import AT_ONCE, Scaling
 from sluice.control.vetting import WhyUnready, vet
 from sluice.model.abilities import Abilities
 from sluice.model.actions import (
@@ -40,6 +40,7 @@ from sluice.model.redivision import renumber_action
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
+from sluice.policies.filling import fill
 
 USER = "you"
 """Who asks for what is asked for by hand."""
@@ -122,6 +123,8 @@ class ControlLoop:
         """Who wants them to be."""
         self.scaling: Scaling | None = None
         """While there is to be another number of sites, and is not yet."""
+        self.filling: tuple[Move, ...] = ()
+        """By which sites that join get their share. Each begins when its site is there."""
         self._requests: list[tuple[Action, Routing | None]] = []
         self._lock = threading.Lock()
 
@@ -169,8 +172,11 @@ class ControlLoop:
         return self.scaling.leaving if self.scaling else range(0)
 
     def scale(self, action: Scale, now: float) -> None:
-        """Begin to have another number of sites."""
-        self.scaling = Scaling(action, self.routing.sites, now)
+        """Begin to have another number of sites. What those that join will hold is decided now, so that it can be set
+        apart until they are there."""
+        self.scaling, self.filling = Scaling(action, self.routing.sites, now), ()
+        if not self.leaving:
+            self.filling = fill(self.collector.view(), action.sites, self.scaling.reason)
 
     def drain(self, now: float) -> tuple[Decision, ...]:
         """Have the sites that are to leave hand over more of what they hold."""
@@ -178,6 +184,15 @@ class ControlLoop:
             return ()
         actions = self.scaling.actions(self.collector.view(), self.routing, self.moves)
         return self.decide(SITES, actions, now)
+
+    def fill(self, now: float) -> tuple[Decision, ...]:
+        """Have sites that have joined get more of what they are to hold."""
+        if not self.filling or self.redivisions:
+            return ()
+        there = [move for move in self.filling if move.site < self.routing.sites][: max(0, AT_ONCE - len(self.moves))]
+        begun = {move.unit for move in there}
+        self.filling = tuple(move for move in self.filling if move.unit not in begun)
+        return self.decide(SITES, there, now)
 
     def follow(self, move: MoveInFlight, instructions: Sequence[Instruction], now: float) -> None:
         """Have what a move's machine answered carried out, in its order."""
@@ -254,12 +269,14 @@ class ControlLoop:
     def redivide(self, now: float, further: Mapping[Unit, Sequence[HashRange]] | None = None) -> None:
         """The units that are to be split or merged are so from now on, and parts of those that are split `further`. The
         last ones come first, as those behind them get other numbers."""
+        before = self.routing
         for unit in sorted(self.redivisions, reverse=True):
             if isinstance(self.redivisions[unit], Merge):
                 self.routing = self.routing.merge(unit, self.epoch)
             else:
                 self.routing = self.routing.split(unit, self.epoch, (further or {}).get(unit, ()))
         self.redivisions = {}
+        self.filling = tuple(renumber_action(move, before, self.routing) for move in self.filling)
         self.collector.begin(self.routing, now, self.rounds.collect)
 
     def reshare(self, action: SharingAction) -> None:

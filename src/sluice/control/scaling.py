@@ -1,7 +1,8 @@
-"""Another number of sites: those that join begin empty, those that leave hand their units over first.
+"""Another number of sites: those that join get their share, those that leave hand their units over first.
 
 Sites are numbered from 0 on, and the last ones leave. What they hold goes to the others by ordinary moves, some at a
-time; what they share is released. Only when they hold nothing does the routing have fewer sites.
+time; what they share is released. Only when they hold nothing does the routing have fewer sites. Those that join get
+their units by ordinary moves, too; these are planned when sites are asked for, and the units set apart until they come.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sluice.model.view import ClusterView
 from sluice.policies.draining import drain
 
 AT_ONCE = 64
-"""Units that are on their way from leaving sites at a time: each is set apart in segments of its own."""
+"""Units that are on their way from leaving or to joining sites at a time: each is set apart in segments of its own."""
 PATIENCE = 120.0
 """Seconds after which sites that were to join, and whose executors have not come, are given up."""
 
@@ -41,6 +42,11 @@ class Scaling:
     def leaving(self) -> range:
         """The sites that are to leave; none where some are to join."""
         return range(self.wanted, self.before)
+
+    @property
+    def reason(self) -> str:
+        """Why units move because of this."""
+        return f"sites: {self.before}, soon {self.wanted}; {self.action.reason}"
 
     @property
     def in_words(self) -> str:
@@ -71,19 +77,18 @@ class Scaling:
         """What is to be done next so that the leaving sites hold nothing, beside the units that are on their way."""
         if not self.leaving:
             return []
-        reason = f"sites: {self.before}, soon {self.wanted}; {self.action.reason}"
         asked: list[Action] = []
         for sharing in routing.shared:
             gone = [site for site in sharing.holders if site in self.leaving]
             staying = len(gone) < len(sharing.holders)
-            asked += [Release(sharing.unit, site, reason) for site in (gone if staying else gone[1:])]
+            asked += [Release(sharing.unit, site, self.reason) for site in (gone if staying else gone[1:])]
         moves = drain(
             view.unit_site,
             view.unit_rows + view.unit_results,
             view.unit_bytes,
             [Site(site) for site in self.leaving],
             [Site(site) for site in range(self.wanted)],
-            reason,
+            self.reason,
         )
         ready = [m for m in moves if m.unit not in moving and not routing.sharing(m.unit)]
         return [*asked, *ready[: max(0, AT_ONCE - len(moving))]]

@@ -172,7 +172,7 @@ def _vet_scale(action: Scale, routing: Routing, abilities: Abilities, scaling: S
         return "at least one site takes part"
     if not abilities.least_sites <= action.sites <= abilities.most_sites:
         return f"there may be {abilities.least_sites} to {abilities.most_sites} sites"
-    if scaling:
+    if scaling and (scaling.leaving or action.sites <= scaling.wanted):  # while some join, more can be asked for
         return scaling.in_words
     return f"there are {routing.sites} sites already" if action.sites == routing.sites else None
 

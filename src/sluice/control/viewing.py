@@ -27,6 +27,7 @@ def view_cluster(
     site_memory: Sequence[int],
     site_occupancy: np.ndarray,
     elapsed: float,
+    arriving: float,
     abilities: Abilities,
     single: Collection[Unit],
     apart: Collection[Unit],
@@ -62,6 +63,7 @@ def view_cluster(
         unit_size=unit_size,
         site_occupancy=site_occupancy,
         elapsed=elapsed,
+        arriving=arriving,
         least_sites=abilities.least_sites if abilities.scalable else sites,
         most_sites=abilities.most_sites if abilities.scalable else sites,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from sluice.model.routing import Routing
 from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.model.stats import EpochStats, Slices, UnitColumns
 from sluice.model.unit_ranges import Ranges, intersect, numbers, only, unite_all
+
+AnAction = TypeVar("AnAction", bound=Action)
 
 
 class UnitWeight(NamedTuple):
@@ -160,7 +162,7 @@ def redivided(record: EpochRecord, routing: Routing, cuts: Iterable[Cut]) -> Epo
     )
 
 
-def renumber_action(action: Action, before: Routing, now: Routing) -> Action:
+def renumber_action(action: AnAction, before: Routing, now: Routing) -> AnAction:
     """An action by the numbers that units have now. If its unit was split meanwhile it is about the first part."""
     if isinstance(action, Scale) or before.directories == now.directories or not 0 <= action.unit < before.units:
         return action

@@ -12,10 +12,11 @@ The paper's f is how much of a site's buffer was filled on average: above `th_su
   As that is less than `aim`, the same work never asks for both, whatever was before; nor can a site that has just
   joined, and has nothing yet, be sent away, as all the work is there before it as after it.
 - It waits for buffers to fill. Here there are more sites also when those there are work more than `high` of the time,
-  and as many at once as the work needs.
-- One unit in a round is little for a site that has just joined, or where a unit was just split. Where the busiest site
-  works much longer than the mean, as many units move at once as make it even (`even`); suppliers and consumers are for
-  what is left.
+  and as many at once as the work needs. Work is what came in, by the time in which it arrived: more than sites manage
+  as long as the rate goes up, and what waits already comes on top.
+- One unit in a round is little for a site that has just joined, or where a unit was just split. A site that joins gets
+  its share at once, whatever the policy (`control/scaling.py`); and where the busiest site has much more to do than the
+  mean, as many units move at once as make it even (`even`). Suppliers and consumers are for what is left.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from sluice.model.errors import FlowError
 from sluice.model.ids import Site
 from sluice.model.view import ClusterView
 from sluice.policies.draining import drain
-from sluice.policies.evening import best_unit, busy_by_site, even_out, work_by_unit
+from sluice.policies.evening import best_unit, busy_by_site, even_out, load_by_site, work_by_unit
 from sluice.policies.memory import excess_capacity
 from sluice.policies.unit_sizes import UnitSizes
 
@@ -96,7 +97,7 @@ class Elastic:
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         """Fewer sites alone, as their units are to move then; else more sites, moves of units, and units that are split
         or merged, each unit in one of these."""
-        if not view.sites or view.seconds <= 0 or view.elapsed <= 0:
+        if not view.sites or view.seconds <= 0 or view.arriving <= 0:
             return self.sizes.decide(view)
         evening = even_out(view, self.th_imb, self.most, excess_capacity(view)) if self.even else ()
         scale = self._scale(view, is_even=not evening)
@@ -135,7 +136,7 @@ class Elastic:
         suppliers = int(np.count_nonzero(view.site_occupancy > self.th_sup))
         consumers = int(np.count_nonzero(view.site_occupancy < self.th_con))
         # input that waits leaves no time unused but that in which no site can work
-        filled = busy_by_site(view) / (view.seconds if suppliers else view.elapsed)
+        filled = load_by_site(view) / view.arriving / (view.seconds / view.elapsed if suppliers else 1.0)
         crowded = is_even and suppliers > self.beta * consumers
         if crowded or filled.mean() > self.high:
             return self._more(view, filled, suppliers if crowded else 0, consumers)

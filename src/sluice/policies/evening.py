@@ -7,9 +7,12 @@ will leave them. As in load balancing, every unit is taken to keep its rows and 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from sluice.model.actions import Move
+from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 
 WORTHWHILE = 0.03
@@ -33,6 +36,27 @@ def work_by_unit(view: ClusterView, busy: np.ndarray) -> np.ndarray:
     return seconds
 
 
+def waiting_by_unit(view: ClusterView, busy: np.ndarray) -> np.ndarray:
+    """How many seconds the input of each unit that waits will take its site, as a row took it on average."""
+    cost = np.divide(busy, view.site_rows, out=np.zeros(view.sites), where=view.site_rows > 0)
+    seconds: np.ndarray = np.where(view.is_shared, 0.0, view.unit_pending * cost[view.unit_site])
+    return seconds
+
+
+def load_by_site(view: ClusterView) -> np.ndarray:
+    """How many seconds each site worked, and has to for what waits: for more than the `seconds`, if it falls behind."""
+    busy = busy_by_site(view)
+    found: np.ndarray = busy + view.by_site(waiting_by_unit(view, busy))
+    return found
+
+
+def load_by_unit(view: ClusterView) -> np.ndarray:
+    """The same by unit."""
+    busy = busy_by_site(view)
+    found: np.ndarray = work_by_unit(view, busy) + waiting_by_unit(view, busy)
+    return found
+
+
 def best_unit(work: np.ndarray, units: np.ndarray, difference: float) -> int | None:
     """Of some units the one that brings two sites closest that differ by so much work; None if it leaves the greater
     of the two as large.
@@ -46,8 +70,8 @@ def best_unit(work: np.ndarray, units: np.ndarray, difference: float) -> int | N
 
 
 def even_out(view: ClusterView, th_imb: float, most: int, room: np.ndarray) -> tuple[Move, ...]:
-    """At most so many moves, if the busiest site works `th_imb` times as long as the mean; of units that fit into the
-    bytes of `room` where they go.
+    """At most so many moves, if the busiest site has `th_imb` times as much to do as the mean; of units that fit into
+    the bytes of `room` where they go.
 
     >>> from dataclasses import replace
     >>> view = replace(
@@ -58,33 +82,53 @@ def even_out(view: ClusterView, th_imb: float, most: int, room: np.ndarray) -> t
     >>> [(move.unit, move.site) for move in moves], moves[1].reason
     ([(0, 1), (1, 2)], 'site 0 would be 60 % busy, site 2 0 %; unit 1 takes 30 %')
     """
-    busy = busy_by_site(view)
-    mean = float(busy.mean()) if view.sites else 0.0
-    if view.sites < 2 or busy.max() <= RESTING * view.elapsed or busy.max() < th_imb * mean:
+    load = load_by_site(view)
+    if view.sites < 2 or load.max() <= RESTING * view.elapsed or load.max() < th_imb * load.mean():
         return ()
-    work, left = work_by_unit(view, busy), room.astype(float)
-    free = ~view.is_shared
     moves: list[Move] = []
-    while len(moves) < most:
-        donor, receiver = int(busy.argmax()), int(busy.argmin())
-        units = np.flatnonzero(free & (view.unit_site == donor) & (view.unit_bytes <= left[receiver]))
-        unit = best_unit(work, units, float(busy[donor] - busy[receiver]))
-        if unit is None or min(work[unit], busy[donor] - busy[receiver] - work[unit]) < WORTHWHILE * mean:
-            break
+    for step in level(view, load, load_by_unit(view), most, room):
         would = "would be" if moves else "is"
-        moves.append(
-            Move(
-                unit,
-                receiver,
-                f"site {donor} {would} {_share(busy[donor], view)} busy, site {receiver} "
-                f"{_share(busy[receiver], view)}; unit {unit} takes {_share(work[unit], view)}",
-            )
+        reason = (
+            f"site {step.donor} {would} {_share(step.gives, view)} busy, site {step.receiver} "
+            f"{_share(step.gets, view)}; unit {step.unit} takes {_share(step.takes, view)}"
         )
-        busy[donor] -= work[unit]
-        busy[receiver] += work[unit]
+        moves.append(Move(step.unit, step.receiver, reason))
+    return tuple(moves)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A unit with so much load that goes from one site to another, and what load these have before."""
+
+    unit: Unit
+    donor: Site
+    receiver: Site
+    takes: float
+    gives: float
+    gets: float
+
+
+def level(view: ClusterView, site_load: np.ndarray, unit_load: np.ndarray, most: int, room: np.ndarray) -> list[Step]:
+    """At most so many steps, always from the site with most load that can give any to the one with least, as long as
+    they are worth it and the unit fits into the bytes of `room` where it goes."""
+    load, left, free = site_load.astype(float), room.astype(float), ~view.is_shared
+    least, donors = WORTHWHILE * float(load.mean()), np.full(len(load), True)
+    steps: list[Step] = []
+    while len(steps) < most and donors.any():
+        donor, receiver = int(np.where(donors, load, -1.0).argmax()), int(load.argmin())
+        gap = float(load[donor] - load[receiver])
+        units = np.flatnonzero(free & (view.unit_site == donor) & (view.unit_bytes <= left[receiver]))
+        unit = best_unit(unit_load, units, gap)
+        if unit is None or min(unit_load[unit], gap - unit_load[unit]) < least:
+            donors[donor] = False
+            continue
+        takes = float(unit_load[unit])
+        steps.append(Step(Unit(unit), Site(donor), Site(receiver), takes, float(load[donor]), float(load[receiver])))
+        load[donor] -= takes
+        load[receiver] += takes
         left[receiver] -= view.unit_bytes[unit]
         free[unit] = False
-    return tuple(moves)
+    return steps
 
 
 def _share(seconds: float, view: ClusterView) -> str:

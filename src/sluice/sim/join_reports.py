@@ -67,6 +67,7 @@ class JoinReports:
             epoch=self.round,
             seconds=seconds,
             elapsed=seconds,
+            arriving=seconds,
             least_sites=len(site),
             unit_rows=unit["received"] - start.received,
             unit_bytes=memory + frozen,

@@ -52,6 +52,7 @@ class PlanReports:
             epoch=self.round,
             seconds=seconds,
             elapsed=seconds,
+            arriving=seconds,
             least_sites=scenario.sites,
             unit_rows=rows.sum(axis=1),
             unit_bytes=unit_bytes,

@@ -62,6 +62,7 @@ class SiteReports:
             epoch=self.round,
             seconds=self._seconds,
             elapsed=self._seconds,
+            arriving=self._seconds,
             least_sites=len(self._site_memory),
             unit_rows=self._unit_rows.copy(),
             unit_bytes=np.full(len(self._unit_site), self.unit_bytes),

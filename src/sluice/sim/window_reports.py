@@ -62,6 +62,7 @@ class WindowReports:
             epoch=number,
             seconds=seconds,
             elapsed=seconds,
+            arriving=seconds,
             unit_rows=_whole(world.by_unit(rows)),
             unit_results=_whole(world.by_unit(results)),
             unit_bytes=size,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -56,7 +56,7 @@ class Sites:
         self.size = SiteCount(count, most) if most else None
         self.scales, self.arrange = scales, pack if scales else spread
         self.executors = self.counted_with = self.pool.look()
-        self.warm_up = WarmUp(self.session.sparkContext, self.executors) if scales else None
+        self.warm_up = WarmUp(self.session.sparkContext, self.pool.look) if scales else None
         self.pool.use(self.name, [e.id for e in self.executors])
         try:
             self.anchors = place(self.session, count, self.executors, self.arrange)
@@ -89,20 +89,23 @@ class Sites:
         if now != self._ran_on or self._epochs_since == LET_GO_EVERY:
             self._let_go(workspace, now)
             self._ran_on, self._epochs_since = now, 0
-        there = self.pool.look()
-        if self.scales and there:
-            self._adjust_executors(wanted, there)
+        if not self._ask_for_executors(wanted) and self.scales:
+            gone = self.pool.give_back(self.name)  # those without a site: everything on them was let go of
+            self.executors = tuple(e for e in self.executors if e not in gone)
         return why
 
-    def _adjust_executors(self, wanted: int | None, there: Sequence[Executor]) -> None:
-        """Ask for executors that are missing, or give back those without a site: everything on them is let go of."""
+    def _ask_for_executors(self, wanted: int | None) -> bool:
+        """Ask for executors that are missing for so many sites, if any; whether some sites have none yet."""
+        there = self.pool.look()
+        if self.warm_up is None or not there:
+            return False
         sites = max(self.count, wanted or 0)
         missing = max(0, sites - sum(e.slots for e in there))
-        if missing or sites > self.count:
+        short = bool(missing or sites > self.count)
+        if short:
             self.pool.ask(self.name, -(-missing // max(e.slots for e in there)), f"for {sites} sites")
-        else:
-            gone = self.pool.give_back(self.name)
-            self.executors = tuple(e for e in self.executors if e not in gone)
+        self.warm_up.wait_for_more(short)
+        return short
 
     def _count(self, executors: Sequence[Executor], wanted: int | None) -> int:
         """How many sites there are from now on. More than there are only join when there are slots for them, as far as
@@ -147,10 +150,12 @@ class Sites:
             if not _lost(failure):
                 raise
 
-    def exchange(self, batch: DataFrame | None) -> Exchange:
-        """The exchange over one micro-batch; without one it is for input that waits at the sites."""
+    def exchange(self, batch: DataFrame | None, wanted: Callable[[], int | None] = lambda: None) -> Exchange:
+        """The exchange over one micro-batch; without one it is for input that waits at the sites. When it begins it has
+        been decided how many sites are `wanted`, so that executors can start meanwhile."""
 
         def run(split: SplitTask, site: SiteTask) -> list[SiteReport]:
+            self._ask_for_executors(wanted())
             for attempt in range(_ATTEMPTS):
                 try:
                     with self.pool.running(self.name):
@@ -190,6 +195,8 @@ class Sites:
         """Let go of the pinned sites and remove the run's local tiers on every executor; then as many of these are
         asked for as there were to be at the start."""
         try:
+            if self.warm_up is not None:
+                self.warm_up.wait_for_more(False)
             if self.session.sparkContext._jsc is not None:  # else its executors, and with them the tiers, are gone
                 self._close_on_executors(workspace)
         finally:

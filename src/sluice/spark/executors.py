@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 from sluice.control.placement import Executor
 
 _WAIT = 30.0
+_LOOK = 0.25
+"""Seconds between two looks for executors that are awaited."""
 T = TypeVar("T")
 
 
@@ -95,20 +97,44 @@ def do_at(
 
 class WarmUp:
     """Has executors that joined start their Python and import what a site needs, beside the epochs: an epoch that
-    found them cold would wait for it."""
+    found them cold would wait for it. Those that are `awaited` begin with it when they come, in the midst of an epoch,
+    too."""
 
-    def __init__(self, context: SparkContext, warm: Iterable[Executor]) -> None:
-        self._context, self._warm = context, set(warm)
+    def __init__(self, context: SparkContext, look: Callable[[], Sequence[Executor]]) -> None:
+        self._context, self._look, self._warm = context, look, set(look())
         self._running: threading.Thread | None = None
+        self._awaited = threading.Event()
+
+    def wait_for_more(self, awaited: bool) -> None:
+        """Whether more executors are about to come."""
+        if awaited:
+            self._awaited.set()
+            self._begin()
+        else:
+            self._awaited.clear()
 
     def ready(self, executors: Sequence[Executor]) -> tuple[Executor, ...]:
         """Those of the executors that are warm. The others are on their way to it from now on."""
-        if self._running is None or not self._running.is_alive():
-            cold = [executor for executor in executors if executor not in self._warm]
-            if cold:
-                self._running = threading.Thread(target=self._warm_up, args=(cold,), name="sluice-warm-up", daemon=True)
-                self._running.start()
+        if any(executor not in self._warm for executor in executors):
+            self._begin()
         return tuple(executor for executor in executors if executor in self._warm)
+
+    def _begin(self) -> None:
+        if self._running is None or not self._running.is_alive():
+            self._running = threading.Thread(target=self._watch, name="sluice-warm-up", daemon=True)
+            self._running.start()
+
+    def _watch(self) -> None:
+        """Warm executors up until all are warm and nobody else is awaited."""
+        with suppress(Exception):  # a context that has been stopped has no executors
+            while True:
+                cold = [executor for executor in self._look() if executor not in self._warm]
+                if cold:
+                    self._warm_up(cold)
+                elif self._awaited.is_set():
+                    time.sleep(_LOOK)
+                else:
+                    return
 
     def _warm_up(self, executors: Sequence[Executor]) -> None:
         def warm() -> tuple[()]:

@@ -141,7 +141,7 @@ class RunningQuery:
             with self._turn:
                 why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
                 files = files_of_batch(self.spark, self.sources)
-                exchange = with_all_files(self.sites.exchange(batch), files, self.sources)
+                exchange = with_all_files(self.sites.exchange(batch, self._sites_next), files, self.sources)
                 self.epochs.run(number, self.sites.site_keys, exchange, why)
             self._last_epoch = time.monotonic()
         except Py4JJavaError as failure:
@@ -149,6 +149,9 @@ class RunningQuery:
                 raise
             # Spark looks for these words to tell a stop from a failure, by an expression that overflows on a long trace
             raise SluiceError(f"{_PY4J}: An error occurred while calling an epoch.\n: {_INTERRUPTED}") from None
+
+    def _sites_next(self) -> int | None:
+        return self.epochs.sites_next
 
     def _check_sparks_part(self) -> None:
         """See that neither Spark's part of the checkpoint nor the journal lacks what the other has, before anything
@@ -186,7 +189,8 @@ class RunningQuery:
             context.setJobGroup(f"sluice-{self.query}", "input that waits")
             with self._turn:
                 why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
-                return self.epochs.catch_up(self.sites.site_keys, self.sites.exchange(None), why)
+                exchange = self.sites.exchange(None, self._sites_next)
+                return self.epochs.catch_up(self.sites.site_keys, exchange, why)
         except BaseException as failure:
             if not self._stopping.is_set():
                 log.info("query %s ends, because an epoch for input that waits failed: %s", self.query, failure)
