@@ -285,6 +285,18 @@ def test_a_policy_sees_how_full_sites_are_how_long_it_took_and_how_many_sites_th
     assert (view.elapsed, view.least_sites, view.most_sites) == (3.0, 1, 6)
 
 
+def test_a_policy_sees_in_how_much_time_rows_arrived():
+    """What an epoch takes in has arrived while the one before it ran."""
+    watching = Watching()
+    controller = Controller(watching, 1 << 30, minimum=9.0, abilities=ABLE)
+    begun = np.cumsum([0.0, 1.0, 2.0, 3.0, 9.0, 3.0, 9.0])  # each epoch
+    for number, next_begins in enumerate(begun[1:]):
+        controller.after(record(number), next_begins)
+    seen = [(view.elapsed, view.arriving) for view in watching.seen]
+    assert seen[0] == (begun[4] - begun[1], begun[3] - begun[0])
+    assert seen[1] == (begun[6] - begun[4], begun[5] - begun[3])
+
+
 def test_where_the_number_of_sites_is_fixed_a_policy_sees_no_other():
     watching = Watching()
     controller = Controller(watching, 1 << 30, minimum=1.0)

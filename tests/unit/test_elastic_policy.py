@@ -69,6 +69,16 @@ class TestEvening:
         after = view([dict(moved(Elastic().decide(seen))).get(u, u // 8) for u in range(16)], [1] * 16, 3)
         assert np.bincount(after.unit_site).tolist() in ([5, 5, 6], [5, 6, 5], [6, 5, 5])
 
+    def test_sites_that_work_all_their_time_are_uneven_by_what_waits(self) -> None:
+        seen = view([0, 0, 0, 0, 1, 1], [2.5, 2.5, 2.5, 2.5, 5, 5], 2)
+        assert not moved(Elastic(hot=1e9).decide(seen))
+        behind = replace(seen, unit_pending=np.array([25_000, 25_000, 25_000, 25_000, 0, 0]))
+        assert [site for _, site in moved(Elastic(hot=1e9).decide(behind))] == [1]
+
+    def test_where_the_busiest_site_cannot_give_others_do(self) -> None:
+        seen = view([0, 1, 1, 2], [9, 4, 3, 0.5], 3)
+        assert moved(Elastic(hot=1e9).decide(seen)) == [(2, 2)]
+
     def test_sites_that_hardly_work_are_left_as_they_are(self) -> None:
         assert Elastic(hot=1e9).decide(view([0, 0, 1], [0.2, 0.2, 0.0], 2)) == ()
         assert Elastic(hot=1e9).decide(view([0, 0, 1], [0.4, 0.4, 0.0], 2)) != ()
@@ -91,6 +101,16 @@ class TestSites:
         seen = replace(view([0, 1, 2, 3], [10] * 4, 4), most_sites=16)
         (scale,) = PAPER.decide(seen)
         assert isinstance(scale, Scale) and scale.sites == 6  # 4 sites' time, each to work 72.5 % of it
+
+    def test_more_than_sites_manage_is_seen_by_when_it_arrived_and_by_what_waits(self) -> None:
+        full = replace(view([0, 1, 1], [10, 5, 5], 2), most_sites=16)
+        for seen, sites in (
+            (full, 3),  # two sites' time, each to work 72.5 % of it
+            (replace(full, arriving=5.0), 6),
+            (replace(full, arriving=20.0), None),
+            (replace(full, unit_pending=np.array([100_000, 0, 50_000])), 5),  # ten seconds at one site, five at another
+        ):
+            assert [a.sites for a in PAPER.decide(seen) if isinstance(a, Scale)] == ([sites] if sites else [])
 
     def test_one_less_when_the_others_have_room(self) -> None:
         seen = replace(view([0, 1, 2], [3, 3, 2], 3), least_sites=1)

@@ -83,8 +83,12 @@ class EpochCollection:
 
     def add(self, record: EpochRecord, now: float) -> None:
         """Add another committed epoch, as soon as the next one begins."""
+        if self._newest is None:
+            self._added = now - record.stats.seconds.elapsed
         self.pass_by(now)
-        self._sums = Sums.none(now, now, record.routing) if self._sums is None else self._sums.plus(record.stats)
+        self._sums = (
+            Sums.none(now, self._taken, record.routing) if self._sums is None else self._sums.plus(record.stats)
+        )
         self._sizes.append(state_bytes(record))
         self._newest = record
 
