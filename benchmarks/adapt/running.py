@@ -81,6 +81,7 @@ class Setup:
     result_service: float = 0.0  # and a result
     options: Mapping[str, str] = field(default_factory=dict)
     files_at_once: int = 1
+    trigger: str = "0 seconds"  # where files come on a schedule
     disk: str | None = None  # emulated bytes a second of each site's disk; None is the machine's own speed
 
     def says(self) -> str:
@@ -231,7 +232,7 @@ class Stage:
         writer = writer.options(sites=setup.sites, partitions=setup.units)
         writer = writer.options(**{**setup.options, **contender.options})
         writer = writer.policy(contender.policy, **{"collect": COLLECT, **contender.settings})
-        writer = writer.trigger(availableNow=True) if to_the_end else writer.trigger(processingTime="0 seconds")
+        writer = writer.trigger(availableNow=True) if to_the_end else writer.trigger(processingTime=setup.trigger)
         if turn is None:
             return writer.start()
         return flow.start(writer, joined.filter("A_id < 0").writeStream.foreachBatch(turn))

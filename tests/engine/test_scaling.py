@@ -297,6 +297,15 @@ def test_a_policy_sees_in_how_much_time_rows_arrived():
     assert seen[1] == (begun[6] - begun[4], begun[5] - begun[3])
 
 
+def test_an_epoch_for_input_that_waits_takes_none_in():
+    watching = Watching()
+    controller = Controller(watching, 1 << 30, minimum=1e-3, abilities=ABLE)
+    caught_up = replace(record(2), stats=replace(record(2).stats, catch_up=True))
+    for number, committed in enumerate([record(0), record(1), caught_up, record(3)], start=1):
+        controller.after(committed, 2.0 * number)
+    assert [view.arriving for view in watching.seen] == [1.0, 0.0, 4.0]
+
+
 def test_where_the_number_of_sites_is_fixed_a_policy_sees_no_other():
     watching = Watching()
     controller = Controller(watching, 1 << 30, minimum=1.0)

@@ -73,7 +73,7 @@ class EpochCollection:
         self.apart: Collection[Unit] = ()
         """Units that could not be merged with their buddies, lately."""
         self._added = self._taken = 0.0
-        """When the newest epoch was added, and when the one before: it was then that the newest took its input in."""
+        """When the newest epoch was added, as the next one began, and when input was taken in the last time before."""
         self._sums: Sums | None = None
         self._sizes: deque[np.ndarray] = deque(maxlen=RECENT)
         self._newest: EpochRecord | None = None
@@ -84,17 +84,17 @@ class EpochCollection:
     def add(self, record: EpochRecord, now: float) -> None:
         """Add another committed epoch, as soon as the next one begins."""
         if self._newest is None:
-            self._added = now - record.stats.seconds.elapsed
-        self.pass_by(now)
+            self._added = self._taken = now - record.stats.seconds.elapsed
+        self.pass_by(record, now)
         self._sums = (
             Sums.none(now, self._taken, record.routing) if self._sums is None else self._sums.plus(record.stats)
         )
         self._sizes.append(state_bytes(record))
         self._newest = record
 
-    def pass_by(self, now: float) -> None:
-        """The next epoch begins, after one that is not added."""
-        self._taken, self._added = self._added, now
+    def pass_by(self, record: EpochRecord, now: float) -> None:
+        """The next epoch begins, after this one, which may have been for input that waited alone."""
+        self._taken, self._added = self._taken if record.stats.catch_up else self._added, now
 
     def redivide(self, before: EpochRecord, record: EpochRecord) -> None:
         """The newest epoch's units have other numbers from now on."""

@@ -196,7 +196,7 @@ class Controller:
             if move.phase is Phase.ABANDONED:
                 decisions.append(self._about_sites("move", why, move, _explain_abandonment(move, sites)))
         self.loop.routing = routing
-        self.collection.pass_by(now)
+        self.collection.pass_by(record, now)
         self.collection.begin(routing, now, self.rounds.collect)
         if not joining:
             self.loop.filling = ()

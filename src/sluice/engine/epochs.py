@@ -38,7 +38,7 @@ from sluice.model.plan import Plan
 from sluice.model.reassignment import reassign
 from sluice.model.redivision import Renumbering, UnitFindings
 from sluice.model.routing import Routing
-from sluice.model.stats import EpochStats, UnitColumns
+from sluice.model.stats import EpochStats, SiteStats, UnitColumns
 from sluice.policies.freezing import Freezing
 from sluice.state.durable import STATE
 from sluice.state.storage import Storage
@@ -180,9 +180,17 @@ class Epochs:
         self.storage.delete_all(name for name in self.storage.files_in(STATE) - self.record.files() if over(name))
         self.delivery.tidy(self.record, over)
 
-    def run(self, batch: int, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "") -> None:
+    def run(
+        self,
+        batch: int,
+        site_keys: tuple[SiteKey, ...],
+        exchange: Exchange,
+        why: str = "",
+        taken_in: float | None = None,
+    ) -> None:
         """Process one of Spark's batches exactly once, however often it is asked for. There is a key for each site;
-        `why` says what became of the sites since the epoch before."""
+        `why` says what became of the sites since the epoch before, `taken_in` when Spark saw what there is; else it was
+        just now."""
         with self.busy, self.telling_of_other_owners():
             if self.closed:
                 raise CheckpointError("the query has ended")
@@ -196,7 +204,7 @@ class Epochs:
             else:
                 if self.record.stats.catch_up:
                     self.delivery.finish(self.record)
-                self._run(batch, site_keys, exchange, why)
+                self._run(batch, site_keys, exchange, why, taken_in)
             self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
 
     @property
@@ -241,10 +249,17 @@ class Epochs:
             self.journal.refuse_if_taken_over(problem)
             raise
 
-    def _run(self, batch: int, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str) -> None:
+    def _run(
+        self,
+        batch: int,
+        site_keys: tuple[SiteKey, ...],
+        exchange: Exchange,
+        why: str,
+        taken_in: float | None = None,
+    ) -> None:
         begun = perf_counter()
         number = self.record.number + 1
-        step, before = self._placed(len(site_keys), why)
+        step, before = self._placed(len(site_keys), why, self.clock() if taken_in is None else taken_in)
         step = replace(step, clean_up=(*step.clean_up, *sorted(self._to_clean_up)))
         cleaning = CleanUpFollower(self.plan, step.clean_up, before)
         if step.clean_up and cleaning.is_new:
@@ -289,16 +304,16 @@ class Epochs:
         """The epochs on record, oldest first: those of earlier runs too, as far back as the journal keeps them."""
         return self.journal.epochs()
 
-    def _placed(self, sites: int, why: str) -> tuple[NextEpoch, EpochRecord]:
+    def _placed(self, sites: int, why: str, now: float) -> tuple[NextEpoch, EpochRecord]:
         """What the next epoch does, and the newest record under its routing: the controller's, or one for another
         number of sites."""
         record, controller = replace(self.record, stats=self.measured), self.settings.controller
         if record.routing.sites != sites:
-            step = controller.resized(record, sites, why or "restarted", self.clock())
+            step = controller.resized(record, sites, why or "restarted", now)
         elif record.number < 0:
             step = NextEpoch(record.routing)
         else:
-            step = controller.after(record, self.clock(), why, self._found)
+            step = controller.after(record, now, why, self._found)
         if step.before is not None:
             renumbering = Renumbering.between(record.routing, step.before.routing)
             self._to_clean_up = set(renumbering.of(self._to_clean_up))
@@ -336,13 +351,12 @@ class Epochs:
 
     def _adapting(self, before: EpochRecord, step: NextEpoch) -> SiteDirectives:
         settings, sites, emulation = self.settings, before.routing.sites, self.settings.emulation
-        costs = [site.busy_seconds / site.rows_done if site.rows_done else None for site in before.stats.sites]
         return SiteDirectives(
             limits=settings.controller.memory.limits(sites),
             spill=settings.spill,
             seconds=settings.seconds,
             backlog=settings.backlog,
-            costs=tuple(costs) if len(costs) == sites else (),
+            costs=_costs(before.stats.sites, sites),
             freezing=settings.freezing,
             freeze=step.freeze,
             clean_up=step.clean_up,
@@ -355,6 +369,14 @@ class Epochs:
             result_delay=_by_site(emulation.result_delay, sites),
             disk_delay=emulation.disk_delay,
         )
+
+
+def _costs(seen: Sequence[SiteStats], sites: int) -> tuple[float | None, ...]:
+    """The seconds that a row took each of so many sites; those that had none, or have just joined, are like others."""
+    done = sum(site.rows_done for site in seen)
+    mean = sum(site.busy_seconds for site in seen) / done if done else None
+    known = [site.busy_seconds / site.rows_done if site.rows_done else mean for site in seen[:sites]]
+    return (*known, *[mean] * (sites - len(known)))
 
 
 def _log_clean_up(record: EpochRecord) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.control.placement import Executor, SiteCount, changes, pack, spread
 from sluice.engine.agreement import Exchange
-from sluice.engine.blobs import BLOBS_DDL
+from sluice.engine.blobs import BLOBS, BLOBS_DDL
 from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
@@ -56,7 +57,7 @@ class Sites:
         self.size = SiteCount(count, most) if most else None
         self.scales, self.arrange = scales, pack if scales else spread
         self.executors = self.counted_with = self.pool.look()
-        self.warm_up = WarmUp(self.session.sparkContext, self.pool.look) if scales else None
+        self.warm_up = WarmUp(self.pool.look, partial(rehearse, spark.newSession())) if scales else None
         self.pool.use(self.name, [e.id for e in self.executors])
         try:
             self.anchors = place(self.session, count, self.executors, self.arrange)
@@ -213,6 +214,27 @@ class Sites:
         executors = self.pool.look()
         if executors:  # else nobody is there to remove anything
             do_at(self.session.sparkContext, executors, clean)
+
+
+def rehearse(session: SparkSession, executors: Sequence[Executor]) -> None:
+    """Have every slot of some executors do what an epoch's tasks do, over nothing."""
+    slots = sum(max(1, executor.slots) for executor in executors)
+    for key, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(slots)}.items():
+        session.conf.set(key, value)
+
+    def map_side(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+
+    def at_site(key: tuple[Any, ...], anchor: pa.Table, blobs: pa.Table) -> pa.Table:
+        return BLOBS.empty_table()
+
+    anchors = place(session, slots, executors, pack)
+    try:
+        blobs = session.createDataFrame([(key, 0, b"") for key in anchors.site_keys], BLOBS_DDL)
+        blobs = blobs.mapInArrow(map_side, BLOBS_DDL)
+        anchors.frame.groupBy("site").cogroup(blobs.groupBy("site")).applyInArrow(at_site, BLOBS_DDL).collect()
+    finally:
+        anchors.frame.unpersist()
 
 
 def log_changes(before: Sequence[Executor], now: Sequence[Executor]) -> None:

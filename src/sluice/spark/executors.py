@@ -96,12 +96,12 @@ def do_at(
 
 
 class WarmUp:
-    """Has executors that joined start their Python and import what a site needs, beside the epochs: an epoch that
-    found them cold would wait for it. Those that are `awaited` begin with it when they come, in the midst of an epoch,
-    too."""
+    """Has executors that joined `rehearse` an epoch, beside the real ones: one that found them cold would wait until
+    they have started their Python, and loaded what Python and Java need. Those that are awaited begin with it when they
+    come, in the midst of an epoch, too."""
 
-    def __init__(self, context: SparkContext, look: Callable[[], Sequence[Executor]]) -> None:
-        self._context, self._look, self._warm = context, look, set(look())
+    def __init__(self, look: Callable[[], Sequence[Executor]], rehearse: Callable[[Sequence[Executor]], None]) -> None:
+        self._look, self._rehearse, self._warm = look, rehearse, set(look())
         self._running: threading.Thread | None = None
         self._awaited = threading.Event()
 
@@ -130,18 +130,10 @@ class WarmUp:
             while True:
                 cold = [executor for executor in self._look() if executor not in self._warm]
                 if cold:
-                    self._warm_up(cold)
+                    with suppress(Exception):  # whatever is wrong with them is told when they get a site
+                        self._rehearse(cold)
+                    self._warm.update(cold)
                 elif self._awaited.is_set():
                     time.sleep(_LOOK)
                 else:
                     return
-
-    def _warm_up(self, executors: Sequence[Executor]) -> None:
-        def warm() -> tuple[()]:
-            import sluice.engine.site  # noqa: F401  # with all that a site's task needs
-
-            return ()
-
-        with suppress(Exception):  # whatever is wrong with them is told when they get a site
-            do_at(self._context, [executor for executor in executors for _ in range(executor.slots)], warm)
-        self._warm.update(executors)

@@ -139,10 +139,11 @@ class RunningQuery:
     def _epoch(self, batch: DataFrame, number: int) -> None:
         try:
             with self._turn:
+                taken_in = self.epochs.clock()
                 why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
                 files = files_of_batch(self.spark, self.sources)
                 exchange = with_all_files(self.sites.exchange(batch, self._sites_next), files, self.sources)
-                self.epochs.run(number, self.sites.site_keys, exchange, why)
+                self.epochs.run(number, self.sites.site_keys, exchange, why, taken_in)
             self._last_epoch = time.monotonic()
         except Py4JJavaError as failure:
             if _INTERRUPTED not in str(failure.java_exception):
