@@ -30,6 +30,7 @@ def view(unit_site: list[int], unit_work: list[float], sites: int, occupancy: li
         unit_rows=np.round(np.array(unit_work) * 1e4).astype(np.int64),
         site_idle=np.maximum(SECONDS - work, 0.0),
         site_occupancy=np.array(occupancy or [0.0] * sites),
+        site_done=np.round(work * 1e4).astype(np.int64),
         unit_divisible=np.full(len(unit_site), True),
         least_sites=sites,
         most_sites=sites,

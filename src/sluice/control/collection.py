@@ -40,11 +40,12 @@ class Sums:
     site_busy: np.ndarray
     site_waiting: np.ndarray
     """Bytes of input that waited at each site, summed over the epochs."""
+    site_done: np.ndarray
 
     @classmethod
     def none(cls, now: float, taken: float, routing: Routing) -> Sums:
         rows, results, first_rows = np.zeros((3, routing.units), dtype=np.int64)
-        return cls(now, taken, 0, 0.0, rows, results, first_rows, Slices.none(), *np.zeros((2, routing.sites)))
+        return cls(now, taken, 0, 0.0, rows, results, first_rows, Slices.none(), *np.zeros((3, routing.sites)))
 
     def plus(self, stats: EpochStats) -> Sums:
         """An epoch counts as long as its busiest site worked."""
@@ -59,6 +60,7 @@ class Sums:
             slices=self.slices.plus(stats.slices),
             site_busy=self.site_busy + busy,
             site_waiting=self.site_waiting + [site.pending_bytes for site in stats.sites],
+            site_done=self.site_done + [site.rows_done for site in stats.sites],
         )
 
 
@@ -123,6 +125,7 @@ class EpochCollection:
             site_busy=sums.site_busy,
             site_memory=self.memory.limits(sites),
             site_occupancy=self._occupancy(sums),
+            site_done=sums.site_done,
             elapsed=self._added - sums.since,
             arriving=self._taken - sums.taken,
             abilities=self.abilities,

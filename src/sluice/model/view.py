@@ -31,7 +31,8 @@ class ClusterView:
 
     `unit_buddy` is with which unit one can be merged, -1 if with none. `unit_divisible` says that a unit has a key by
     which it can be split, `unit_single` that all its rows have one hash, so that it cannot. `site_occupancy` is how
-    much of the input that may wait at a site did, on average over the time, from 0 to 1. The query may use any number
+    much of the input that may wait at a site did, on average over the time, from 0 to 1; `site_done` are the rows that
+    it got through. The query may use any number
     of sites from `least_sites` to `most_sites`. All this took `elapsed` seconds by the clock; `seconds` leaves out
     those in which no site worked. The rows arrived in `arriving` seconds, which are fewer as long as more and more
     come. Units are to have between one and two times `unit_size` bytes.
@@ -60,6 +61,7 @@ class ClusterView:
     unit_single: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
     unit_divisible: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
     site_occupancy: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    site_done: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     elapsed: float = 0.0
     arriving: float = 0.0
     unit_size: int = 1 << 62
@@ -99,6 +101,7 @@ class ClusterView:
             unit_single=none > 0,
             unit_divisible=none > 0,
             site_occupancy=np.zeros(len(memory)),
+            site_done=np.zeros(len(memory), dtype=np.int64),
             elapsed=10.0,
             arriving=10.0,
             unit_size=64 << 20,

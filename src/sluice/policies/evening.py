@@ -38,7 +38,7 @@ def work_by_unit(view: ClusterView, busy: np.ndarray) -> np.ndarray:
 
 def waiting_by_unit(view: ClusterView, busy: np.ndarray) -> np.ndarray:
     """How many seconds the input of each unit that waits will take its site, as a row took it on average."""
-    cost = np.divide(busy, view.site_rows, out=np.zeros(view.sites), where=view.site_rows > 0)
+    cost = np.divide(busy, view.site_done, out=np.zeros(view.sites), where=view.site_done > 0)
     seconds: np.ndarray = np.where(view.is_shared, 0.0, view.unit_pending * cost[view.unit_site])
     return seconds
 

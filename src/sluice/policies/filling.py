@@ -33,6 +33,7 @@ def fill(view: ClusterView, sites: int, reason: str) -> tuple[Move, ...]:
         site_idle=np.append(view.site_idle, np.full(joining, view.seconds)),
         site_memory=np.append(view.site_memory, np.full(joining, view.site_memory.max())),
         site_occupancy=np.append(view.site_occupancy, np.zeros(joining)),
+        site_done=np.append(view.site_done, np.zeros(joining, dtype=np.int64)),
     )
     site_load, unit_load = load_by_site(wide), load_by_unit(wide)
     if site_load.max() <= RESTING * view.elapsed:
