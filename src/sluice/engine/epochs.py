@@ -6,6 +6,7 @@ Nothing here needs Spark: the exchange that runs the tasks is handed in.
 from __future__ import annotations
 
 import logging
+import math
 import pickle
 import threading
 import time
@@ -46,6 +47,8 @@ from sluice.state.workspace import Places, Workspace
 
 _log = logging.getLogger(__name__)
 
+LEAST_BUDGET = 0.25
+"""Part of an epoch's budget that one for input that waits has at least."""
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
 
@@ -228,14 +231,17 @@ class Epochs:
         with self.busy:
             self._to_clean_up = set(self.record.missing_units)
 
-    def catch_up(self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "") -> bool:
+    def catch_up(
+        self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "", until: float = math.inf
+    ) -> bool:
         """Process input that waits, in an epoch that takes in nothing new, or find what frozen units have missed, or
-        have sites leave; whether there was any of it to do."""
+        have sites leave; whether there was any of it to do. Where epochs have a budget it is to be over by `until`, as
+        far as can be told."""
         with self.busy, self.telling_of_other_owners():
             if self.closed or not (self.is_behind or self.has_leaving_sites):
                 return False
             self.delivery.finish(self.record)
-            self._run(self.record.batch, site_keys, exchange, why)
+            self._run(self.record.batch, site_keys, exchange, why, until=until)
             return True
 
     @contextmanager
@@ -256,6 +262,7 @@ class Epochs:
         exchange: Exchange,
         why: str,
         taken_in: float | None = None,
+        until: float = math.inf,
     ) -> None:
         begun = perf_counter()
         number = self.record.number + 1
@@ -265,7 +272,7 @@ class Epochs:
         if step.clean_up and cleaning.is_new:
             units, rows = len(set(step.clean_up)), cleaning.before.rows_left
             _log.info("epoch %d: cleaning up %s units begins, of %s rows", number, f"{units:,}", f"{rows:,}")
-        split, site = self._tasks(number, site_keys, before, step, catching_up=batch == self.record.batch)
+        split, site = self._tasks(number, site_keys, before, step, catching_up=batch == self.record.batch, until=until)
         reports = run_until_agreed(exchange, split, site)
         exchanged = perf_counter()
         record = record_epoch(self.plan, number, batch, before, reports, exchanged - begun, self._yielded(before))
@@ -325,7 +332,13 @@ class Epochs:
         return step, replace(record, routing=routing, manifests=manifests, decisions=step.decisions)
 
     def _tasks(
-        self, number: int, site_keys: tuple[SiteKey, ...], before: EpochRecord, step: NextEpoch, catching_up: bool
+        self,
+        number: int,
+        site_keys: tuple[SiteKey, ...],
+        before: EpochRecord,
+        step: NextEpoch,
+        catching_up: bool,
+        until: float,
     ) -> tuple[SplitTask, SiteTask]:
         late_below = watermarks(before.newest, tuple(s.delay for s in self.plan.sources))
         split = SplitTask(self.plan, self.reading, before.routing, site_keys, late_below)
@@ -341,7 +354,7 @@ class Epochs:
             run=self.run_id,
             places=self.settings.places,
             staging=tuple(sink.staging for sink in self.sinks),
-            adapting=replace(self._adapting(before, step), patient=catching_up),
+            adapting=replace(self._adapting(before, step, until), patient=catching_up),
         )
         return split, site
 
@@ -349,12 +362,20 @@ class Epochs:
         """What units have yielded so far, as far as it counts."""
         return yielded_before(before, self.settings.freezing.fading if self.settings.freezing else 1.0)
 
-    def _adapting(self, before: EpochRecord, step: NextEpoch) -> SiteDirectives:
+    def _budget(self, stats: EpochStats, until: float) -> float | None:
+        """The seconds that sites may work. After a batch it is a part of them, so that the epoch is over when the next
+        one comes, if it takes as much beside as the one before; if none came, there is time."""
+        most = self.settings.seconds
+        if most is None or stats.catch_up:
+            return most
+        return min(most, max(LEAST_BUDGET * most, until - self.clock() - _overhead(stats)))
+
+    def _adapting(self, before: EpochRecord, step: NextEpoch, until: float) -> SiteDirectives:
         settings, sites, emulation = self.settings, before.routing.sites, self.settings.emulation
         return SiteDirectives(
             limits=settings.controller.memory.limits(sites),
             spill=settings.spill,
-            seconds=settings.seconds,
+            seconds=self._budget(before.stats, until),
             backlog=settings.backlog,
             costs=_costs(before.stats.sites, sites),
             freezing=settings.freezing,
@@ -369,6 +390,11 @@ class Epochs:
             result_delay=_by_site(emulation.result_delay, sites),
             disk_delay=emulation.disk_delay,
         )
+
+
+def _overhead(stats: EpochStats) -> float:
+    """How much longer than its busiest site an epoch took."""
+    return max(0.0, stats.seconds.elapsed - max((site.busy_seconds for site in stats.sites), default=0.0))
 
 
 def _costs(seen: Sequence[SiteStats], sites: int) -> tuple[float | None, ...]:

@@ -97,7 +97,7 @@ class Elastic:
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         """Fewer sites alone, as their units are to move then; else more sites, moves of units, and units that are split
         or merged, each unit in one of these."""
-        if not view.sites or view.seconds <= 0 or view.arriving <= 0:
+        if not view.sites or view.seconds <= 0:
             return self.sizes.decide(view)
         evening = even_out(view, self.th_imb, self.most, excess_capacity(view)) if self.even else ()
         scale = self._scale(view, is_even=not evening)
@@ -132,7 +132,10 @@ class Elastic:
         return tuple(moves)
 
     def _scale(self, view: ClusterView, is_even: bool) -> Scale | None:
-        """Where work can be evened out, suppliers alone do not ask for more sites: there may be enough."""
+        """Where work can be evened out, suppliers alone do not ask for more sites: there may be enough. As long as
+        nothing was taken in, how much arrives is not known."""
+        if view.arriving <= 0:
+            return None
         suppliers = int(np.count_nonzero(view.site_occupancy > self.th_sup))
         consumers = int(np.count_nonzero(view.site_occupancy < self.th_con))
         # input that waits leaves no time unused but that in which no site can work

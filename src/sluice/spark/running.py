@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import shutil
 import sys
@@ -23,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.control.journal import FORMAT
 from sluice.engine.delivery import Sink
 from sluice.engine.epochs import Epochs, Settings
+from sluice.model.durations import seconds
 from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.plan import Plan
 from sluice.spark.batch_files import files_of_batch, with_all_files
@@ -151,6 +153,12 @@ class RunningQuery:
             # Spark looks for these words to tell a stop from a failure, by an expression that overflows on a long trace
             raise SluiceError(f"{_PY4J}: An error occurred while calling an epoch.\n: {_INTERRUPTED}") from None
 
+    def _next_batch(self) -> float:
+        """When Spark begins the next batch at the latest, if it goes by the clock: at whole multiples of the trigger's
+        interval, of which one passes without a batch where the one before took too long."""
+        interval = seconds(self.trigger.get("processingTime", "0 seconds"), "trigger's processingTime")
+        return (self.epochs.clock() // interval + 1) * interval if interval else math.inf
+
     def _sites_next(self) -> int | None:
         return self.epochs.sites_next
 
@@ -191,7 +199,7 @@ class RunningQuery:
             with self._turn:
                 why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
                 exchange = self.sites.exchange(None, self._sites_next)
-                return self.epochs.catch_up(self.sites.site_keys, exchange, why)
+                return self.epochs.catch_up(self.sites.site_keys, exchange, why, self._next_batch())
         except BaseException as failure:
             if not self._stopping.is_set():
                 log.info("query %s ends, because an epoch for input that waits failed: %s", self.query, failure)
