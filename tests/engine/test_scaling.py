@@ -21,6 +21,7 @@ from specs import SECOND, TIME, handle
 from sluice.control import scaling
 from sluice.control.controller import Controller, NextEpoch
 from sluice.control.scaling import PATIENCE
+from sluice.engine.site_task import SiteTask
 from sluice.model.abilities import Abilities
 from sluice.model.actions import Action, Move, Scale, Share, Split
 from sluice.model.epoch import EpochRecord
@@ -360,6 +361,43 @@ def undisturbed() -> Counter:
 def test_the_answer_is_the_same_however_many_sites_are_asked_for(data, wanted):
     """Also while input waits, units lie on disk and a policy moves others."""
     assert answer(data, wanted) == undisturbed()
+
+
+class Told(DirectQuery):
+    """Remembers what its sites were told last."""
+
+    def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:
+        self.told = task.adapting
+        return super().at_site(task, level, site_key, blobs)
+
+
+def test_a_site_that_joins_goes_by_what_rows_cost_the_others(tmp_path):
+    query = Told(plan_of([relation()]), tmp_path, sites=2, most_sites=3, seconds=1e9)
+    query.run([rows(0)])
+    query.epochs.settings.controller.ask(Scale(3, "to see"))
+    query.run([rows(1)])
+    seen = query.epochs.record.stats.sites
+    query.follow()
+    query.run([rows(2)])
+    mean = sum(site.busy_seconds for site in seen) / sum(site.rows_done for site in seen)
+    assert query.told.costs == pytest.approx([*(site.busy_seconds / site.rows_done for site in seen), mean])
+    query.close()
+
+
+def test_after_a_batch_an_epoch_for_input_that_waits_leaves_time_for_the_next(tmp_path):
+    query = Told(plan_of([relation()]), tmp_path, sites=1, seconds=1e-6)
+    for epoch in range(2):
+        query.run([rows(epoch, keys=200)])
+    assert query.epochs.is_behind
+    assert query.catch_up(until=query.epochs.clock())
+    assert query.told.seconds == 0.25e-6
+    assert query.catch_up(until=query.epochs.clock())  # no batch came then
+    assert query.told.seconds == 1e-6
+    query.run([rows(2, keys=200)])
+    assert query.catch_up(until=query.epochs.clock() + 3600)
+    assert query.told.seconds == 1e-6
+    query.drain()
+    query.close()
 
 
 def test_a_site_that_joins_reads_what_it_will_hold_and_one_that_leaves_is_gone(tmp_path):

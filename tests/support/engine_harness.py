@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -107,10 +108,10 @@ class DirectQuery:
     ) -> None:
         self.epochs.run(self.next if number is None else number, self.site_keys, self._exchange(rows, before_commit))
 
-    def catch_up(self, before_commit: Callable[[], object] = lambda: None) -> bool:
+    def catch_up(self, before_commit: Callable[[], object] = lambda: None, until: float = math.inf) -> bool:
         """An epoch for input that waits, or units that are to be cleaned up; whether there were any."""
         empty = [s.schema.empty_table() for s in self.plan.sources]
-        return self.epochs.catch_up(self.site_keys, self._exchange(empty, before_commit))
+        return self.epochs.catch_up(self.site_keys, self._exchange(empty, before_commit), until=until)
 
     def drain(self) -> None:
         """All input that waits, all results that are missing, and sites that are to leave."""
