@@ -103,7 +103,7 @@ class Elastic:
         scale = self._scale(view, is_even=not evening)
         if scale is not None and scale.sites < view.sites:
             return (scale,)
-        redivisions = self.sizes.decide(view)
+        redivisions = self.sizes.decide(view) if view.arriving > 0 else ()  # of what waits, few units may have any
         divided = _concerned(view, redivisions)
         moves = [move for move in evening or self._supply(view) if move.unit not in divided]
         return (*(() if scale is None else (scale,)), *moves, *redivisions)

@@ -198,8 +198,12 @@ class RunningQuery:
             context.setJobGroup(f"sluice-{self.query}", "input that waits")
             with self._turn:
                 why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
-                exchange = self.sites.exchange(None, self._sites_next)
-                return self.epochs.catch_up(self.sites.site_keys, exchange, why, self._next_batch())
+                exchange, until = self.sites.exchange(None, self._sites_next), self._next_batch()
+                after_a_batch = not self.epochs.record.stats.catch_up
+                did = self.epochs.catch_up(self.sites.site_keys, exchange, why, until)
+                if after_a_batch and until < math.inf:  # the next batch comes first, if there is one
+                    self._last_epoch = time.monotonic() + max(0.0, until - self.epochs.clock())
+                return did
         except BaseException as failure:
             if not self._stopping.is_set():
                 log.info("query %s ends, because an epoch for input that waits failed: %s", self.query, failure)
