@@ -17,6 +17,7 @@ from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies.draining import drain
 from sluice.policies.elastic import Elastic
+from sluice.policies.filling import fill
 
 PAPER = Elastic(even=False, hot=1e9)
 SECONDS = 10.0
@@ -75,6 +76,11 @@ class TestEvening:
         assert not moved(Elastic(hot=1e9).decide(seen))
         behind = replace(seen, unit_pending=np.array([25_000, 25_000, 25_000, 25_000, 0, 0]))
         assert [site for _, site in moved(Elastic(hot=1e9).decide(behind))] == [1]
+
+    def test_many_small_units_make_it_even_too(self) -> None:
+        seen = view([0] * 512, [9 / 512] * 512, 3)
+        assert len(moved(Elastic(hot=1e9, most=1000).decide(seen))) in range(320, 345)
+        assert len(fill(view([0] * 512, [9 / 512] * 512, 1), 3, "soon 3")) in range(320, 345)
 
     def test_where_the_busiest_site_cannot_give_others_do(self) -> None:
         seen = view([0, 1, 1, 2], [9, 4, 3, 0.5], 3)

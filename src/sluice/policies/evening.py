@@ -16,7 +16,7 @@ from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 
 WORTHWHILE = 0.03
-"""Part of the mean site's work that a move has to take off the busier of its two sites."""
+"""Part of the mean site's work that has to be there to be taken off the busier of two sites."""
 
 RESTING = 0.05
 """Part of the time below which the busiest site has so little to do that it gains nothing by giving some of it away."""
@@ -119,7 +119,9 @@ def level(view: ClusterView, site_load: np.ndarray, unit_load: np.ndarray, most:
         gap = float(load[donor] - load[receiver])
         units = np.flatnonzero(free & (view.unit_site == donor) & (view.unit_bytes <= left[receiver]))
         unit = best_unit(unit_load, units, gap)
-        if unit is None or min(unit_load[unit], gap - unit_load[unit]) < least:
+        # where units are many and small it is what they have together that counts
+        together = float(unit_load[units[unit_load[units] < gap]].sum())
+        if unit is None or min(together, gap - unit_load[unit]) < least:
             donors[donor] = False
             continue
         takes = float(unit_load[unit])
