@@ -363,11 +363,11 @@ class Epochs:
         return yielded_before(before, self.settings.freezing.fading if self.settings.freezing else 1.0)
 
     def _budget(self, stats: EpochStats, until: float) -> float | None:
-        """The seconds that sites may work. After a batch it is a part of them, so that the epoch is over when the next
-        one comes, if it takes as much beside as the one before; if none came, there is time."""
+        """The seconds that sites may work, so that the epoch is over by then if it takes as much beside as the one
+        before."""
         most = self.settings.seconds
-        if most is None or stats.catch_up:
-            return most
+        if most is None:
+            return None
         return min(most, max(LEAST_BUDGET * most, until - self.clock() - _overhead(stats)))
 
     def _adapting(self, before: EpochRecord, step: NextEpoch, until: float) -> SiteDirectives:

@@ -91,6 +91,8 @@ class RunningQuery:
         self._closed, self._stopping = threading.Event(), threading.Event()
         self._turn = threading.Lock()
         self._last_epoch = time.monotonic()
+        self._batch_due = math.inf
+        """When the batch comes that follows the last one; if it has not by then, there was no input for it."""
         self.failure: Exception | None = None
         self.draining = False
         self.spark = spark
@@ -146,7 +148,7 @@ class RunningQuery:
                 files = files_of_batch(self.spark, self.sources)
                 exchange = with_all_files(self.sites.exchange(batch, self._sites_next), files, self.sources)
                 self.epochs.run(number, self.sites.site_keys, exchange, why, taken_in)
-            self._last_epoch = time.monotonic()
+            self._last_epoch, self._batch_due = time.monotonic(), self._next_batch()
         except Py4JJavaError as failure:
             if _INTERRUPTED not in str(failure.java_exception):
                 raise
@@ -154,8 +156,7 @@ class RunningQuery:
             raise SluiceError(f"{_PY4J}: An error occurred while calling an epoch.\n: {_INTERRUPTED}") from None
 
     def _next_batch(self) -> float:
-        """When Spark begins the next batch at the latest, if it goes by the clock: at whole multiples of the trigger's
-        interval, of which one passes without a batch where the one before took too long."""
+        """When Spark begins the next batch, if there is any input: at whole multiples of the trigger's interval."""
         interval = seconds(self.trigger.get("processingTime", "0 seconds"), "trigger's processingTime")
         return (self.epochs.clock() // interval + 1) * interval if interval else math.inf
 
@@ -198,10 +199,10 @@ class RunningQuery:
             context.setJobGroup(f"sluice-{self.query}", "input that waits")
             with self._turn:
                 why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
-                exchange, until = self.sites.exchange(None, self._sites_next), self._next_batch()
-                after_a_batch = not self.epochs.record.stats.catch_up
+                exchange = self.sites.exchange(None, self._sites_next)
+                until = self._batch_due if self.epochs.clock() < self._batch_due else math.inf
                 did = self.epochs.catch_up(self.sites.site_keys, exchange, why, until)
-                if after_a_batch and until < math.inf:  # the next batch comes first, if there is one
+                if until - self.epochs.clock() < IDLE:  # the batch that is due comes first, if there is one
                     self._last_epoch = time.monotonic() + max(0.0, until - self.epochs.clock())
                 return did
         except BaseException as failure:
