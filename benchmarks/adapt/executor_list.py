@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from pyspark.sql import SparkSession
+
+from benchmarks.adapt.sampling import sampling
 
 PERIOD = 0.5
 DRIVER = "driver"
@@ -33,9 +34,8 @@ class Listed:
         spans = [(max(begin, at), min(end, until), ids) for (at, ids), (until, _) in pairwise(self.samples)]
         return sum(max(0.0, until - since) * len(ids) for since, until, ids in spans)
 
-    def watch(self, spark: SparkSession, over: threading.Event) -> None:
-        while not over.wait(PERIOD):
-            self.samples.append((time.time(), listed(spark)))
+    def look(self, spark: SparkSession) -> None:
+        self.samples.append((time.time(), listed(spark)))
 
 
 def listed(spark: SparkSession) -> frozenset[str]:
@@ -47,11 +47,6 @@ def listed(spark: SparkSession) -> frozenset[str]:
 @contextmanager
 def watched(spark: SparkSession) -> Iterator[Listed]:
     """Look at Spark's list meanwhile."""
-    samples, over = Listed(), threading.Event()
-    thread = threading.Thread(target=samples.watch, args=(spark, over), name="executor list", daemon=True)
-    thread.start()
-    try:
+    samples = Listed()
+    with sampling(lambda: samples.look(spark), PERIOD):
         yield samples
-    finally:
-        over.set()
-        thread.join()

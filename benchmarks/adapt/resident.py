@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.adapt.sampling import sampling
 from benchmarks.session import scratch
 
 PERIOD = 0.1
@@ -23,9 +23,8 @@ class Samples:
     sites: int
     samples: list[tuple[float, tuple[int, ...]]] = field(default_factory=list)
 
-    def watch(self, over: threading.Event) -> None:
-        while not over.wait(PERIOD):
-            self.samples.append((time.time(), tuple(held(self.directory, site) for site in range(self.sites))))
+    def look(self) -> None:
+        self.samples.append((time.time(), tuple(held(self.directory, site) for site in range(self.sites))))
 
 
 def held(directory: Path, site: int) -> int:
@@ -43,11 +42,6 @@ def held(directory: Path, site: int) -> int:
 def sampled(sites: int) -> Iterator[Samples]:
     """A directory for the memory tier that is watched meanwhile."""
     with scratch(SHARED) as directory:
-        samples, over = Samples(directory, sites), threading.Event()
-        thread = threading.Thread(target=samples.watch, args=(over,), name="resident", daemon=True)
-        thread.start()
-        try:
+        samples = Samples(directory, sites)
+        with sampling(samples.look, PERIOD):
             yield samples
-        finally:
-            over.set()
-            thread.join()

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from sluice.control.controller import Controller
 from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS
-from sluice.engine.epochs import Epochs, Settings
+from sluice.engine.epochs import Epochs
+from sluice.engine.settings import Settings
 from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask

@@ -22,7 +22,7 @@ from sluice.api.options import (
 from sluice.api.query import Query
 from sluice.api.relation import NamedRelation, Registry
 from sluice.control.controller import MINIMUM, Controller
-from sluice.engine.epochs import Settings
+from sluice.engine.settings import Settings
 from sluice.model.abilities import Abilities
 from sluice.model.errors import FlowError
 from sluice.model.plan import Plan, plan_of

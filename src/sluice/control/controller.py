@@ -174,8 +174,8 @@ class Controller:
         dropped, self.loop.redivisions = self.loop.redivisions, {}
         self.carrier.redividing.begin(self.loop)
         before = record.routing
-        if self.loop.scaling and not self.loop.scaling.leads_to(sites, before):
-            self.loop.scaling, self.loop.filling = None, ()  # it was about other sites
+        if not (self.loop.scaling and self.loop.scaling.leads_to(sites, before)):
+            self.loop.stop_scaling()  # it was about other sites
         if self.loop.scaling:
             why = self.loop.scaling.action.reason
         joining = self.loop.scaling is not None and sites > before.sites
@@ -199,7 +199,6 @@ class Controller:
         self.collection.pass_by(record, now)
         self.collection.begin(routing, now, self.rounds.collect)
         if not joining:
-            self.loop.filling = ()
             return NextEpoch(routing, decisions=tuple(decisions))
         decisions += self.loop.fill(now)
         allowance = self._rate.allow(record.stats)
@@ -227,7 +226,7 @@ class Controller:
         scaling = self.loop.scaling
         if scaling is None or scaling.leaving or now - scaling.since < PATIENCE:
             return []
-        self.loop.scaling, self.loop.filling = None, ()
+        self.loop.stop_scaling()
         there = f"sites: {self.loop.routing.sites}; nobody else came within {PATIENCE:.0f} s"
         return [self._about_sites(Scale.verb, scaling.action.reason, refused=there)]
 

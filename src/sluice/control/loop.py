@@ -178,6 +178,10 @@ class ControlLoop:
         if not self.leaving:
             self.filling = fill(self.collector.view(), action.sites, self.scaling.reason)
 
+    def stop_scaling(self) -> None:
+        """Let there be the sites that are there, with what they have."""
+        self.scaling, self.filling = None, ()
+
     def drain(self, now: float) -> tuple[Decision, ...]:
         """Have the sites that are to leave hand over more of what they hold."""
         if not self.scaling or not self.leaving or self.redivisions:

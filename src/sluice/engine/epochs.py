@@ -14,18 +14,20 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
 
-from sluice.control.controller import Controller, NextEpoch
+from sluice.control.controller import NextEpoch
 from sluice.control.journal import Entry, Journal
 from sluice.engine.agreement import Exchange, run_until_agreed
 from sluice.engine.clean_up_progress import CleanUpFollower
 from sluice.engine.delivery import Delivery, Sink
+from sluice.engine.directing import directives
 from sluice.engine.recording import record_epoch, yielded_before
-from sluice.engine.site_task import SiteDirectives, SiteTask
+from sluice.engine.settings import Settings
+from sluice.engine.site_task import SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.model.actions import CleanUp
 from sluice.model.epoch import (
@@ -34,57 +36,20 @@ from sluice.model.epoch import (
     watermarks,
 )
 from sluice.model.errors import CheckpointError, SluiceError
-from sluice.model.ids import Fragment, Site, SiteKey, Unit
+from sluice.model.ids import Fragment, SiteKey, Unit
 from sluice.model.plan import Plan
 from sluice.model.reassignment import reassign
 from sluice.model.redivision import Renumbering, UnitFindings
 from sluice.model.routing import Routing
-from sluice.model.stats import EpochStats, SiteStats, UnitColumns
-from sluice.policies.freezing import Freezing
+from sluice.model.stats import EpochStats, UnitColumns
 from sluice.state.durable import STATE
 from sluice.state.storage import Storage
-from sluice.state.workspace import Places, Workspace
+from sluice.state.workspace import Workspace
 
 _log = logging.getLogger(__name__)
 
-LEAST_BUDGET = 0.25
-"""Part of an epoch's budget that one for input that waits has at least."""
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
-
-
-@dataclass
-class Emulation:
-    """Machines made slow on purpose while a query runs, for experiments: see `sluice.experiments`."""
-
-    row_delay: dict[Site, float] = field(default_factory=dict)
-    """Seconds that a row takes longer at a site."""
-    result_delay: dict[Site, float] = field(default_factory=dict)
-    """Seconds that a result takes longer at a site."""
-    disk_delay: float = 0.0
-    """Seconds that a byte takes longer from and to the disk of any site."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a query runs, apart from what it computes."""
-
-    checkpoint: str
-    sites: int
-    partitions: int
-    site_memory: int
-    places: Places
-    controller: Controller
-    seconds: float | None = None
-    """How long a site works on an epoch at most; what it did not get to waits."""
-    backlog: float = float("inf")
-    """Bytes of input that may wait at a site."""
-    spill: str = "unit"
-    freezing: Freezing | None = None
-    """How sites free memory by freezing units; None if they do not."""
-    follow: bool = False
-    """Whether the number of sites follows the executors' cores; `sites` is what there is at the start."""
-    emulation: Emulation = field(default_factory=Emulation)
 
 
 class Epochs:
@@ -354,55 +319,15 @@ class Epochs:
             run=self.run_id,
             places=self.settings.places,
             staging=tuple(sink.staging for sink in self.sinks),
-            adapting=replace(self._adapting(before, step, until), patient=catching_up),
+            adapting=directives(
+                self.settings, before, step, until - self.clock(), self._yielded(before), patient=catching_up
+            ),
         )
         return split, site
 
     def _yielded(self, before: EpochRecord) -> np.ndarray:
         """What units have yielded so far, as far as it counts."""
         return yielded_before(before, self.settings.freezing.fading if self.settings.freezing else 1.0)
-
-    def _budget(self, stats: EpochStats, until: float) -> float | None:
-        """The seconds that sites may work, so that the epoch is over by then if it takes as much beside as the one
-        before."""
-        most = self.settings.seconds
-        if most is None:
-            return None
-        return min(most, max(LEAST_BUDGET * most, until - self.clock() - _overhead(stats)))
-
-    def _adapting(self, before: EpochRecord, step: NextEpoch, until: float) -> SiteDirectives:
-        settings, sites, emulation = self.settings, before.routing.sites, self.settings.emulation
-        return SiteDirectives(
-            limits=settings.controller.memory.limits(sites),
-            spill=settings.spill,
-            seconds=self._budget(before.stats, until),
-            backlog=settings.backlog,
-            costs=_costs(before.stats.sites, sites),
-            freezing=settings.freezing,
-            freeze=step.freeze,
-            clean_up=step.clean_up,
-            weigh=step.weigh,
-            cut=step.cut,
-            yielded=self._yielded(before) if settings.freezing else None,
-            leaving=step.leaving,
-            allowance=step.allowance,
-            row_delay=_by_site(emulation.row_delay, sites),
-            result_delay=_by_site(emulation.result_delay, sites),
-            disk_delay=emulation.disk_delay,
-        )
-
-
-def _overhead(stats: EpochStats) -> float:
-    """How much longer than its busiest site an epoch took."""
-    return max(0.0, stats.seconds.elapsed - max((site.busy_seconds for site in stats.sites), default=0.0))
-
-
-def _costs(seen: Sequence[SiteStats], sites: int) -> tuple[float | None, ...]:
-    """The seconds that a row took each of so many sites; those that had none, or have just joined, are like others."""
-    done = sum(site.rows_done for site in seen)
-    mean = sum(site.busy_seconds for site in seen) / done if done else None
-    known = [site.busy_seconds / site.rows_done if site.rows_done else mean for site in seen[:sites]]
-    return (*known, *[mean] * (sites - len(known)))
 
 
 def _log_clean_up(record: EpochRecord) -> None:
@@ -420,8 +345,3 @@ def _log_clean_up(record: EpochRecord) -> None:
             results,
             rate,
         )
-
-
-def _by_site(delays: dict[Site, float], sites: int) -> tuple[float, ...]:
-    """The delay at each site, none if nothing is slowed down."""
-    return tuple(delays.get(Site(site), 0.0) for site in range(sites)) if any(delays.values()) else ()

@@ -65,7 +65,9 @@ class ExecutorPool:
         """The executors that are there and stay, oldest first. One that is given back may be listed for some seconds
         yet."""
         with self._lock:
-            return tuple(e for e in self._cluster.look() if e.id not in self._given_back)
+            there = self._cluster.look()
+            self._given_back &= {e.id for e in there}
+            return tuple(e for e in there if e.id not in self._given_back)
 
     def use(self, query: str, executors: Collection[str | None]) -> None:
         """A query has its sites on these executors from now on."""

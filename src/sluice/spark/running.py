@@ -23,7 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.control.journal import FORMAT
 from sluice.engine.delivery import Sink
-from sluice.engine.epochs import Epochs, Settings
+from sluice.engine.epochs import Epochs
+from sluice.engine.settings import Settings
 from sluice.model.durations import seconds
 from sluice.model.errors import CheckpointError, SluiceError
 from sluice.model.plan import Plan

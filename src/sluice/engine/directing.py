@@ -1,0 +1,67 @@
+"""What the sites are told for an epoch, beside what is to be computed: how long they work, what they prepare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sluice.control.controller import NextEpoch
+from sluice.engine.settings import Settings
+from sluice.engine.site_task import SiteDirectives
+from sluice.model.epoch import EpochRecord
+from sluice.model.ids import Site
+from sluice.model.stats import EpochStats, SiteStats
+
+LEAST_BUDGET = 0.25
+"""Part of an epoch's budget that one for input that waits has at least."""
+
+
+def directives(
+    settings: Settings, before: EpochRecord, step: NextEpoch, left: float, yielded: np.ndarray, patient: bool
+) -> SiteDirectives:
+    """For an epoch that is to be over in the seconds that are `left`, as far as can be told, if epochs have a
+    budget."""
+    sites, emulation = before.routing.sites, settings.emulation
+    return SiteDirectives(
+        limits=settings.controller.memory.limits(sites),
+        spill=settings.spill,
+        seconds=None if settings.seconds is None else _budget(settings.seconds, before.stats, left),
+        backlog=settings.backlog,
+        patient=patient,
+        costs=_costs(before.stats.sites, sites),
+        freezing=settings.freezing,
+        freeze=step.freeze,
+        clean_up=step.clean_up,
+        weigh=step.weigh,
+        cut=step.cut,
+        yielded=yielded if settings.freezing else None,
+        leaving=step.leaving,
+        allowance=step.allowance,
+        row_delay=_by_site(emulation.row_delay, sites),
+        result_delay=_by_site(emulation.result_delay, sites),
+        disk_delay=emulation.disk_delay,
+    )
+
+
+def _budget(most: float, stats: EpochStats, left: float) -> float:
+    """The seconds that sites may work, if the epoch takes as much beside as the one before."""
+    return min(most, max(LEAST_BUDGET * most, left - _overhead(stats)))
+
+
+def _overhead(stats: EpochStats) -> float:
+    """How much longer than its busiest site an epoch took."""
+    return max(0.0, stats.seconds.elapsed - max((site.busy_seconds for site in stats.sites), default=0.0))
+
+
+def _costs(seen: Sequence[SiteStats], sites: int) -> tuple[float | None, ...]:
+    """The seconds that a row took each of so many sites; those that had none, or have just joined, are like others."""
+    done = sum(site.rows_done for site in seen)
+    mean = sum(site.busy_seconds for site in seen) / done if done else None
+    known = [site.busy_seconds / site.rows_done if site.rows_done else mean for site in seen[:sites]]
+    return (*known, *[mean] * (sites - len(known)))
+
+
+def _by_site(delays: dict[Site, float], sites: int) -> tuple[float, ...]:
+    """The delay at each site, none if nothing is slowed down."""
+    return tuple(delays.get(Site(site), 0.0) for site in range(sites)) if any(delays.values()) else ()

@@ -1,0 +1,44 @@
+"""How a query runs, apart from what it computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sluice.control.controller import Controller
+from sluice.model.ids import Site
+from sluice.policies.freezing import Freezing
+from sluice.state.workspace import Places
+
+
+@dataclass
+class Emulation:
+    """Machines made slow on purpose while a query runs, for experiments: see `sluice.experiments`."""
+
+    row_delay: dict[Site, float] = field(default_factory=dict)
+    """Seconds that a row takes longer at a site."""
+    result_delay: dict[Site, float] = field(default_factory=dict)
+    """Seconds that a result takes longer at a site."""
+    disk_delay: float = 0.0
+    """Seconds that a byte takes longer from and to the disk of any site."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a query runs, apart from what it computes."""
+
+    checkpoint: str
+    sites: int
+    partitions: int
+    site_memory: int
+    places: Places
+    controller: Controller
+    seconds: float | None = None
+    """How long a site works on an epoch at most; what it did not get to waits."""
+    backlog: float = float("inf")
+    """Bytes of input that may wait at a site."""
+    spill: str = "unit"
+    freezing: Freezing | None = None
+    """How sites free memory by freezing units; None if they do not."""
+    follow: bool = False
+    """Whether the number of sites follows the executors' cores; `sites` is what there is at the start."""
+    emulation: Emulation = field(default_factory=Emulation)
