@@ -92,8 +92,7 @@ class RunningQuery:
         self._closed, self._stopping = threading.Event(), threading.Event()
         self._turn = threading.Lock()
         self._last_epoch = time.monotonic()
-        self._batch_due = math.inf
-        """When the batch comes that follows the last one; if it has not by then, there was no input for it."""
+        self._interval = seconds(trigger.get("processingTime", "0 seconds"), "trigger's processingTime")
         self.failure: Exception | None = None
         self.draining = False
         self.spark = spark
@@ -149,7 +148,7 @@ class RunningQuery:
                 files = files_of_batch(self.spark, self.sources)
                 exchange = with_all_files(self.sites.exchange(batch, self._sites_next), files, self.sources)
                 self.epochs.run(number, self.sites.site_keys, exchange, why, taken_in)
-            self._last_epoch, self._batch_due = time.monotonic(), self._next_batch()
+            self._last_epoch = time.monotonic()
         except Py4JJavaError as failure:
             if _INTERRUPTED not in str(failure.java_exception):
                 raise
@@ -157,9 +156,17 @@ class RunningQuery:
             raise SluiceError(f"{_PY4J}: An error occurred while calling an epoch.\n: {_INTERRUPTED}") from None
 
     def _next_batch(self) -> float:
-        """When Spark begins the next batch, if there is any input: at whole multiples of the trigger's interval."""
-        interval = seconds(self.trigger.get("processingTime", "0 seconds"), "trigger's processingTime")
-        return (self.epochs.clock() // interval + 1) * interval if interval else math.inf
+        """When Spark looks for the next batch's input: at whole multiples of the trigger's interval."""
+        return (self.epochs.clock() // self._interval + 1) * self._interval if self._interval else math.inf
+
+    def _is_batch_coming(self) -> bool:
+        """Whether Spark has found input for a batch, or is about to look for some, or may just have done so. It may
+        list the files of a batch in tasks, which sites would keep from running."""
+        status = self.spark_query.status
+        if status["isTriggerActive"] and status["isDataAvailable"]:
+            return True
+        near, left = min(IDLE, self._interval / 4), self._next_batch() - self.epochs.clock()
+        return left < near or left > self._interval - near > 0
 
     def _sites_next(self) -> int | None:
         return self.epochs.sites_next
@@ -190,7 +197,8 @@ class RunningQuery:
         while not self._closed.wait(IDLE / 4) and self.failure is None:
             idle = time.monotonic() - self._last_epoch > IDLE and not self.epochs.busy.locked()
             to_do = self.epochs.is_behind or self.epochs.has_leaving_sites
-            if idle and to_do and self.spark_query.isActive and not self._stopping.is_set():
+            running = self.spark_query.isActive and not self._stopping.is_set()
+            if idle and to_do and running and not self._is_batch_coming():
                 self._catch_up()
 
     def _catch_up(self) -> bool:
@@ -201,11 +209,7 @@ class RunningQuery:
             with self._turn:
                 why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
                 exchange = self.sites.exchange(None, self._sites_next)
-                until = self._batch_due if self.epochs.clock() < self._batch_due else math.inf
-                did = self.epochs.catch_up(self.sites.site_keys, exchange, why, until)
-                if until - self.epochs.clock() < IDLE:  # the batch that is due comes first, if there is one
-                    self._last_epoch = time.monotonic() + max(0.0, until - self.epochs.clock())
-                return did
+                return self.epochs.catch_up(self.sites.site_keys, exchange, why, self._next_batch())
         except BaseException as failure:
             if not self._stopping.is_set():
                 log.info("query %s ends, because an epoch for input that waits failed: %s", self.query, failure)
