@@ -95,8 +95,8 @@ class Elastic:
         return (self.low + self.high) / 2
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        """Fewer sites alone, as their units are to move then; else more sites, moves of units, and units that are split
-        or merged, each unit in one of these."""
+        """Fewer sites alone, as their units are to move then; else more sites, or moves of units, as sites that join
+        have units move anyway; and units that are split or merged, each unit in one of these."""
         if not view.sites or view.seconds <= 0:
             return self.sizes.decide(view)
         evening = even_out(view, self.th_imb, self.most, excess_capacity(view)) if self.even else ()
@@ -105,8 +105,9 @@ class Elastic:
             return (scale,)
         redivisions = self.sizes.decide(view) if view.arriving > 0 else ()  # of what waits, few units may have any
         divided = _concerned(view, redivisions)
-        moves = [move for move in evening or self._supply(view) if move.unit not in divided]
-        return (*(() if scale is None else (scale,)), *moves, *redivisions)
+        if scale is not None:
+            return (scale, *redivisions)
+        return (*(move for move in evening or self._supply(view) if move.unit not in divided), *redivisions)
 
     def _supply(self, view: ClusterView) -> tuple[Move, ...]:
         """One scan: the fullest supplier and the idlest consumer, and so on."""
