@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 from benchmarks.session import session
 
 LEAVING = 60  # seconds that a JVM has to end
+# else Spark lists the files of a batch by a job if there are more than 32
+LISTING = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "10000"}
 
 
 def keep_spark_inside(work: Path) -> None:
@@ -36,7 +38,7 @@ def cluster(master: str, work: Path) -> Iterator[SparkSession]:
     """A session on executors of its own; one slot a site, so all sites of an epoch run at once."""
     inside = {"spark.local.dir": str(work / "tmp"), "spark.sql.warehouse.dir": str(work / "warehouse")}
     try:
-        with session(master, inside) as spark:
+        with session(master, {**inside, **LISTING}) as spark:
             yield spark
     finally:
         end_jvm()

@@ -23,10 +23,10 @@ LOW = 0.515 / SERVICE  # rows a second that take a site 52 % of its time, and fo
 HIGH = 4 * LOW
 SETTLED = 50.0  # seconds after which it counts: all begin with four sites
 RATES = Rates((0, 60, 120, 180, 240, 280), (LOW, LOW, HIGH, HIGH, LOW, LOW))
-WARM = 2  # files that are there at the start
-FILE_ROWS = 1_000  # of a stream; few files, as Spark lists those of a batch by a job if there are more than 32
+WARM = 10  # files that are there at the start
+FILE_ROWS = 200  # of a stream
 SCHEDULE = Schedule(WARM, RATES.due(2 * FILE_ROWS))
-ROWS = Rows("elastic", files=SCHEDULE.files, rows=FILE_ROWS, keys=20_000, seconds=5, within=20, wide=100)
+ROWS = Rows("elastic", files=SCHEDULE.files, rows=FILE_ROWS, keys=20_000, seconds=1, within=20, wide=100)
 SETUP = Setup(SITES, UNITS, SERVICE, files_at_once=SCHEDULE.files, trigger="10 seconds")
 COLLECT = {"collect": "5 seconds"}
 BUDGET = {"epochBudget": "8 seconds", "backlog": "64m"}  # a little less than the trigger; minutes of rows

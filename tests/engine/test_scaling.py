@@ -19,8 +19,10 @@ from oracle import multiset
 from specs import SECOND, TIME, handle
 
 from sluice.control import scaling
+from sluice.control.collection import EpochCollection
 from sluice.control.controller import Controller, NextEpoch
 from sluice.control.scaling import PATIENCE
+from sluice.control.site_memory import SiteMemory
 from sluice.engine.site_task import SiteTask
 from sluice.model.abilities import Abilities
 from sluice.model.actions import Action, Move, Scale, Share, Split
@@ -107,6 +109,28 @@ def test_units_of_leaving_sites_go_where_least_is_to_do():
         driver.epoch()
     load = [sum(unit for unit, holder in enumerate(driver.routing.holders) if holder == site) for site in (0, 1)]
     assert abs(load[0] - load[1]) <= 2
+
+
+def test_growth_is_seen_from_batch_to_batch_and_by_how_long_sites_took_to_join():
+    collection = EpochCollection(SiteMemory(1 << 30), ABLE, backlog=1.0, unit_size=1 << 20)
+    for number, (rows_in, catch_up) in enumerate(((100, False), (100, False), (0, True), (400, False), (300, False))):
+        seen = record(number)
+        stats = replace(seen.stats, rows_in=rows_in, catch_up=catch_up, seconds=EpochSeconds(job=10.0))
+        collection.add(replace(seen, stats=stats), now=10.0 * (number + 1))
+        collection.growth.joining = 20.0
+        if number == 3:  # 10 rows a second, and 20 in the 20 seconds since: what was taken in at second 30 counts
+            assert collection.view().outlook == 1.0
+    assert [round(rate) for rate, _ in collection.growth._arrived] == [10, 20, 30]
+    assert round(collection.view().outlook, 3) == round(1 + 20 * (10 / 15) / 30, 3)
+
+
+def test_how_long_sites_take_to_join_is_measured():
+    driver = Driver()
+    assert driver.controller.collection.growth.joining == 15.0
+    driver.ask(Scale(6, "to see"))
+    driver.epoch()
+    driver.epoch(seconds=7.0)
+    assert driver.routing.sites == 6 and driver.controller.collection.growth.joining == 7.0
 
 
 def test_nothing_comes_to_a_site_that_is_leaving_and_no_more_sites_are_asked_for():

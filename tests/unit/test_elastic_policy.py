@@ -119,6 +119,24 @@ class TestSites:
         ):
             assert [a.sites for a in PAPER.decide(seen) if isinstance(a, Scale)] == ([sites] if sites else [])
 
+    def test_a_rate_that_goes_up_counts_as_what_it_will_be_when_sites_have_joined(self) -> None:
+        full = replace(view([0, 1, 1], [10, 5, 5], 2), most_sites=16, outlook=1.5)
+        (scale,) = (action for action in PAPER.decide(full) if isinstance(action, Scale))
+        assert scale.sites == 5  # three sites' time, each to work 72.5 % of it
+        assert scale.reason.endswith(
+            "2 sites work 100 % of the time, more than 85 %, and soon 150 % of that; 5 would work 60 %"
+        )
+        idle = replace(view([0, 1, 2], [3, 3, 2], 3), least_sites=1)
+        assert [action.sites for action in PAPER.decide(idle) if isinstance(action, Scale)] == [2]
+        assert PAPER.decide(replace(idle, outlook=1.6)) == ()  # two would soon work 64 %
+
+    def test_moves_wait_where_sites_are_to_join(self) -> None:
+        uneven = replace(view([0, 0, 0, 0, 1], [4, 3, 2, 1, 6], 2), most_sites=2)
+        eager = Elastic(hot=1e9, high=0.7)
+        assert moved(eager.decide(uneven))
+        actions = eager.decide(replace(uneven, most_sites=4))
+        assert [type(action) for action in actions] == [Scale]
+
     def test_one_less_when_the_others_have_room(self) -> None:
         seen = replace(view([0, 1, 2], [3, 3, 2], 3), least_sites=1)
         (scale,) = Elastic().decide(seen)

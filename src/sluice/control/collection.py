@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sluice.control.growth import Growth
 from sluice.control.site_memory import SiteMemory
 from sluice.control.viewing import view_cluster
 from sluice.model.abilities import Abilities
@@ -76,6 +77,7 @@ class EpochCollection:
         """Units that could not be merged with their buddies, lately."""
         self._added = self._taken = 0.0
         """When the newest epoch was added, as the next one began, and when input was taken in the last time before."""
+        self.growth = Growth()
         self._sums: Sums | None = None
         self._sizes: deque[np.ndarray] = deque(maxlen=RECENT)
         self._newest: EpochRecord | None = None
@@ -96,7 +98,10 @@ class EpochCollection:
 
     def pass_by(self, record: EpochRecord, now: float) -> None:
         """The next epoch begins, after this one, which may have been for input that waited alone."""
-        self._taken, self._added = self._taken if record.stats.catch_up else self._added, now
+        if not record.stats.catch_up:
+            self.growth.add(record.stats.rows_in, self._added - self._taken)
+            self._taken = self._added
+        self._added = now
 
     def redivide(self, before: EpochRecord, record: EpochRecord) -> None:
         """The newest epoch's units have other numbers from now on."""
@@ -128,6 +133,7 @@ class EpochCollection:
             site_done=sums.site_done,
             elapsed=self._added - sums.since,
             arriving=self._taken - sums.taken,
+            outlook=self.growth.outlook,
             abilities=self.abilities,
             single=self.single,
             apart=self.apart,

@@ -178,8 +178,9 @@ class Controller:
             self.loop.stop_scaling()  # it was about other sites
         if self.loop.scaling:
             why = self.loop.scaling.action.reason
-        joining = self.loop.scaling is not None and sites > before.sites
+        joining = self.loop.scaling if sites > before.sites else None
         if joining:
+            self.collection.growth.joining = now - joining.since
             routing = before.joined(sites, record.number + 1)
         else:
             routing = before.resized(sites, before.version + 1, record.number + 1)

@@ -29,6 +29,7 @@ def view_cluster(
     site_done: np.ndarray,
     elapsed: float,
     arriving: float,
+    outlook: float,
     abilities: Abilities,
     single: Collection[Unit],
     apart: Collection[Unit],
@@ -66,6 +67,7 @@ def view_cluster(
         site_done=site_done,
         elapsed=elapsed,
         arriving=arriving,
+        outlook=outlook,
         least_sites=abilities.least_sites if abilities.scalable else sites,
         most_sites=abilities.most_sites if abilities.scalable else sites,
     )

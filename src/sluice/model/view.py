@@ -35,7 +35,8 @@ class ClusterView:
     it got through. The query may use any number
     of sites from `least_sites` to `most_sites`. All this took `elapsed` seconds by the clock; `seconds` leaves out
     those in which no site worked. The rows arrived in `arriving` seconds, which are fewer as long as more and more
-    come. Units are to have between one and two times `unit_size` bytes.
+    come: `outlook` times as many will, if it goes on like this, when sites have joined that are asked for now. Units
+    are to have between one and two times `unit_size` bytes.
     """
 
     epoch: int
@@ -64,6 +65,7 @@ class ClusterView:
     site_done: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     elapsed: float = 0.0
     arriving: float = 0.0
+    outlook: float = 1.0
     unit_size: int = 1 << 62
     least_sites: int = 1
     most_sites: int = 1

@@ -13,7 +13,8 @@ The paper's f is how much of a site's buffer was filled on average: above `th_su
   joined, and has nothing yet, be sent away, as all the work is there before it as after it.
 - It waits for buffers to fill. Here there are more sites also when those there are work more than `high` of the time,
   and as many at once as the work needs. Work is what came in, by the time in which it arrived: more than sites manage
-  as long as the rate goes up, and what waits already comes on top.
+  as long as the rate goes up, and what waits already comes on top. And where the rate has gone up all the time, it is
+  counted as what it will be when they have joined (`outlook`).
 - One unit in a round is little for a site that has just joined, or where a unit was just split. A site that joins gets
   its share at once, whatever the policy (`control/scaling.py`); and where the busiest site has much more to do than the
   mean, as many units move at once as make it even (`even`). Suppliers and consumers are for what is left.
@@ -148,7 +149,7 @@ class Elastic:
 
     def _more(self, view: ClusterView, filled: np.ndarray, suppliers: int, consumers: int) -> Scale | None:
         work = float(filled.sum())
-        sites = min(max(view.sites + 1, math.ceil(work / self.aim - 1e-9)), view.most_sites)
+        sites = min(max(view.sites + 1, math.ceil(work * view.outlook / self.aim - 1e-9)), view.most_sites)
         if sites <= view.sites or work <= self.aim * view.sites:
             return None
         if suppliers:
@@ -157,13 +158,14 @@ class Elastic:
             )
         else:
             why = f"{view.sites} sites work {_percent(work / view.sites)} of the time, more than {_percent(self.high)}"
-        return Scale(sites, f"{why}; {sites} would work {_percent(work / sites)}")
+        growth = "" if view.outlook == 1 else f", and soon {_percent(view.outlook)} of that"
+        return Scale(sites, f"{why}{growth}; {sites} would work {_percent(view.outlook * work / sites)}")
 
     def _fewer(self, view: ClusterView, filled: np.ndarray) -> Scale | None:
         sites = view.sites - 1
-        if sites < max(1, view.least_sites) or filled.sum() > self.low * sites:
+        if sites < max(1, view.least_sites) or view.outlook * filled.sum() > self.low * sites:
             return None
-        after = self._after_leaving(view, filled)
+        after = self._after_leaving(view, filled * view.outlook)
         if after.max() > self.low:
             return None
         why = f"no site's waiting input fills more than {_percent(self.th_sup)}; {view.sites} sites work "
