@@ -22,7 +22,7 @@ SERVICE = 800e-6  # so long that the sites' emulated work is much more than this
 LOW = 0.515 / SERVICE  # rows a second that take a site 52 % of its time, and four times as many 69 % of three sites'
 HIGH = 4 * LOW
 SETTLED = 50.0  # seconds after which it counts: all begin with four sites
-RATES = Rates((0, 60, 120, 180, 240, 280), (LOW, LOW, HIGH, HIGH, LOW, LOW))
+RATES = Rates((0, 60, 180, 240, 360, 400), (LOW, LOW, HIGH, HIGH, LOW, LOW))
 WARM = 10  # files that are there at the start
 FILE_ROWS = 200  # of a stream
 SCHEDULE = Schedule(WARM, RATES.due(2 * FILE_ROWS))
@@ -66,7 +66,7 @@ def outcome(runs: Sequence[Run], lists: Mapping[str, Listed]) -> Outcome:
         "latency p50", "p99", "scaled", "moves", "others",
     ]  # fmt: skip
     about = (
-        f"{LOW:,.0f} rows a second arrive, then {HIGH:,.0f}, then as few as before; both ways take a minute. The "
+        f"{LOW:,.0f} rows a second arrive, then {HIGH:,.0f}, then as few as before; both ways take two minutes. The "
         f"least possible, {least:,.0f} site-seconds, has as many sites at every moment as can just take in what arrives"
     )
     facts = {"rows": ROWS.says(), "emulation": SETUP.says(), "counted": f"from second {SETTLED:.0f} to {RATES.last}"}

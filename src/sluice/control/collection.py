@@ -133,7 +133,7 @@ class EpochCollection:
             site_done=sums.site_done,
             elapsed=self._added - sums.since,
             arriving=self._taken - sums.taken,
-            outlook=self.growth.outlook,
+            outlook=self.growth.outlook(self._added - self._taken),
             abilities=self.abilities,
             single=self.single,
             apart=self.apart,

@@ -16,10 +16,10 @@ class Growth:
 
     >>> growth = Growth()
     >>> for rows in (1000, 1100, 1300): growth.add(rows, 10.0)
-    >>> growth.outlook  # at least 10 more every 10 seconds: 15 in the time in which sites join, on top of 130
-    1.1153846153846154
+    >>> growth.outlook(0.0)  # 130 rows a second 5 seconds ago, 1.5 more every second, and sites are there in 15 seconds
+    1.2307692307692308
     >>> growth.add(1250, 10.0)
-    >>> growth.outlook
+    >>> growth.outlook(0.0)
     1.0
     """
 
@@ -33,12 +33,11 @@ class Growth:
         if seconds > 0:
             self._arrived.append((rows / seconds, seconds))
 
-    @property
-    def outlook(self) -> float:
-        """How many times the newest rate it will be when sites have joined that are asked for now, if it grows as it
-        did at least from one batch to the next; 1 unless it grew each time."""
-        newest = self._arrived[-1][0] if len(self._arrived) == BATCHES else 0.0
-        if newest <= 0:
+    def outlook(self, age: float) -> float:
+        """How many times the rate of the newest batch, which was taken in so many seconds ago, it will be when sites
+        have joined that are asked for now, if it goes on as it did; 1 unless it grew with every batch."""
+        rates, spans = zip(*self._arrived, strict=True) if self._arrived else ((), ())
+        if len(rates) < BATCHES or not all(before < rate for before, rate in pairwise(rates)):
             return 1.0
-        slopes = [2 * (rate - before) / (seconds + span) for (before, span), (rate, seconds) in pairwise(self._arrived)]
-        return 1.0 + max(0.0, min(slopes)) * self.joining / newest
+        slope = (rates[-1] - rates[0]) / (sum(spans) - (spans[0] + spans[-1]) / 2)
+        return float(1.0 + slope * (spans[-1] / 2 + age + self.joining) / rates[-1])
