@@ -35,7 +35,7 @@ ELASTIC = Contender(
     "elastic",
     "elastic",
     {**BUDGET, "minSites": "1", "maxSites": str(SITES)},
-    settings={**COLLECT, "low": 0.69, "high": 0.75},
+    settings={**COLLECT, "low": 0.71, "high": 0.75},
 )
 
 

@@ -21,6 +21,7 @@ from specs import SECOND, TIME, handle
 from sluice.control import scaling
 from sluice.control.collection import EpochCollection
 from sluice.control.controller import Controller, NextEpoch
+from sluice.control.growth import Growth
 from sluice.control.scaling import PATIENCE
 from sluice.control.site_memory import SiteMemory
 from sluice.engine.site_task import SiteTask
@@ -125,6 +126,50 @@ def test_growth_is_seen_from_batch_to_batch_and_by_how_long_sites_took_to_join()
         5 + 10 + 20
     )  # from the middle of when the newest batch arrived until it is done, and until sites have joined
     assert collection.view().outlook == pytest.approx(1 + (30 - 10) / (5 + 20 + 5) * ahead / 30)
+
+
+def test_growth_is_not_taken_to_go_on_for_much_longer_than_it_was_seen():
+    growth = Growth()
+    for rows_in in (100, 200, 300):
+        growth.add(rows_in, 2.0)
+    assert growth.outlook(age=3600.0) == growth.outlook(age=0.0) == pytest.approx(1 + 25 * 8 / 150)
+
+
+def test_after_a_restart_the_first_epoch_says_nothing_of_how_fast_rows_arrive():
+    again = Controller(policy("elastic"), 1 << 30, minimum=1e-9, abilities=ABLE)
+    fewer = again.resized(record(7), 3, "restarted", now=1e9).routing
+    for number in range(8, 11):
+        again.after(record(number, fewer), 1e9 + 10 * number)
+    assert 0 < again.collection.view().arriving <= 30
+
+
+def test_a_query_to_which_nothing_comes_needs_fewer_sites(tmp_path):
+    query = DirectQuery(plan_of([relation()]), tmp_path, sites=3, most_sites=3, wanted="elastic")
+    query.run([rows(0)])
+    query.run([rows(1)])
+    assert query.epochs.record.routing.sites == 3
+    rests = 0
+    while query.epochs.may_need_fewer_sites:
+        query.rest()
+        rests += 1
+        while query.follow() and query.catch_up():
+            pass
+        assert rests < 10
+    assert query.epochs.record.routing.sites == 1
+    for epoch in range(2, EPOCHS):
+        query.run([rows(epoch)])
+    query.drain()
+    query.close()
+    assert multiset(query.results()) == undisturbed()
+
+
+def test_what_a_row_costs_is_known_after_an_epoch_without_rows(tmp_path):
+    query = Told(plan_of([relation()]), tmp_path, sites=2, seconds=1e9)
+    query.run([rows(0)])
+    query.rest()
+    query.run([rows(1)])
+    assert all(cost and cost > 0 for cost in query.told.costs)
+    query.close()
 
 
 def test_how_long_sites_take_to_join_is_measured():
@@ -278,6 +323,18 @@ def test_some_may_join_before_others_and_nobody_is_awaited_for_good():
     assert [d.refused for d in waited.decisions] == ["sites: 5; nobody else came within 120 s"]
     assert not waited.leaving and not driver.controller.loop.filling
     assert driver.controller.turnout == Turnout(None, 1, 6)
+
+
+def test_those_that_joined_get_their_share_though_others_never_come(monkeypatch):
+    monkeypatch.setattr("sluice.control.loop.AT_ONCE", 1)
+    driver = Driver(Routing.even(32, 4))
+    driver.ask(Scale(6, "much to do"))
+    driver.epoch()
+    step = driver.controller.resized(driver.newest, 5, "executors joined: 1", driver.now)
+    planned = {move.site for move in driver.controller.loop.filling}
+    assert planned == {4, 5}
+    driver.controller.after(record(driver.newest.number + 1, step.routing), PATIENCE + 2)
+    assert {move.site for move in driver.controller.loop.filling} == {4}
 
 
 def test_an_epoch_with_other_sites_that_came_to_nothing_is_tried_again_alike():

@@ -130,6 +130,17 @@ class TestSites:
         assert [action.sites for action in PAPER.decide(idle) if isinstance(action, Scale)] == [2]
         assert PAPER.decide(replace(idle, outlook=1.6)) == ()  # two would soon work 64 %
 
+    def test_no_less_where_the_state_would_not_fit(self) -> None:
+        seen = replace(view([0, 1, 2], [1, 1, 1], 3), least_sites=1, site_memory=np.full(3, 30))
+        for sizes, fewer in (([10, 10, 20], [2]), ([10, 10, 25], [])):
+            found = Elastic().decide(replace(seen, unit_bytes=np.array(sizes), unit_buddy=np.full(3, -1)))
+            assert [action.sites for action in found if isinstance(action, Scale)] == fewer
+
+    def test_sites_that_are_on_their_way_are_not_asked_for_again_and_units_move_meanwhile(self) -> None:
+        uneven = replace(view([0, 0, 0, 0, 1], [4, 3, 2, 1, 6], 2), most_sites=4, wanted_sites=3)
+        eager = Elastic(hot=1e9, high=0.7)
+        assert moved(eager.decide(uneven)) and not [a for a in eager.decide(uneven) if isinstance(a, Scale)]
+
     def test_moves_wait_where_sites_are_to_join(self) -> None:
         uneven = replace(view([0, 0, 0, 0, 1], [4, 3, 2, 1, 6], 2), most_sites=2)
         eager = Elastic(hot=1e9, high=0.7)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 
 from sluice.control.placement import Executor
 from sluice.spark.pool import ExecutorPool
@@ -152,3 +153,40 @@ def test_where_there_is_nothing_to_give_back_or_spark_does_it_nothing_is_told(sp
     assert pool.give_back("q") == ()
     pool.leave("q")
     assert (told.asked, told.killed) == ([], [])
+
+
+def test_where_all_executors_were_lost_the_manager_is_left_to_replace_them(spark):
+    told, pool = spark(count=2)
+    pool.use("q", ["0"])
+    pool.give_back("q")
+    assert told.asked == [2]
+    told.there.clear()
+    pool.give_back("q")
+    pool.ask("q", 1, "for 3 sites")
+    assert told.asked == [2]
+
+
+@pytest.mark.parametrize("request_name", ["requestTotalExecutors", "killExecutors"])
+def test_a_manager_that_does_not_answer_or_refuses_is_asked_again(spark, monkeypatch, request_name):
+    told, pool = spark()
+    pool.use("q", ["0", "1"])
+
+    def out_of_reach(*_: Any) -> bool:
+        raise Py4JError("no answer")
+
+    for answer in (out_of_reach, lambda *_: False):
+        with monkeypatch.context() as patched:
+            patched.setattr(told, request_name, answer, raising=False)
+            assert pool.give_back("q") == ()
+            pool.ask("q", 1, "for 4 sites")
+        assert len(pool.look()) == 3
+    assert [e.id for e in pool.give_back("q")] == ["2"]
+
+
+def test_executors_that_are_gone_are_forgotten(spark):
+    told, pool = spark()
+    pool.use("q", ["0", "1"])
+    pool.give_back("q")
+    assert pool._given_back == {"2"}
+    told.there.pop()
+    assert len(pool.look()) == 2 and not pool._given_back

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.actions import Merge, Split
+from sluice.model.actions import Merge, Move, Split
 from sluice.model.errors import FlowError
 from sluice.model.ids import InputNumber, Site, Unit
 from sluice.model.sharing import SharedUnit
 from sluice.model.view import ClusterView
+from sluice.policies.elastic import Elastic
+from sluice.policies.hybrid import Hybrid
 from sluice.policies.unit_sizes import UnitSizes
 
 SIZES = UnitSizes()
@@ -49,6 +51,21 @@ class TestBySize:
     )
     def test_others_stay(self, sizes: list[int], buddy: list[int], sites: list[int]) -> None:
         assert verbs(SIZES, view(sites, unit_bytes=sizes, unit_buddy=buddy)) == []
+
+    def test_small_buddies_at_two_sites_come_together_where_there_is_room(self) -> None:
+        apart = view([0, 1, 1, 0], unit_bytes=[90, 12, 13, 50], unit_buddy=[1, 0, 3, 2])
+        (move,) = SIZES.reunions(apart, np.array([12.0, 0.0]))
+        assert (move.unit, move.site) == (1, 0)  # unit 2 has more than an eighth of 100 bytes
+        assert move.reason.endswith("units 0 and 1 are small and can be merged at one site; unit 1 has 12 B")
+        assert not SIZES.reunions(apart, np.array([11.0, 99.0]))
+        hot = replace(apart, unit_rows=np.array([100, 100, 100, 100]))
+        assert not SIZES.reunions(hot, np.full(2, 99.0))
+
+    def test_policies_ask_for_that_when_there_is_nothing_else_to_do(self) -> None:
+        apart = view([0, 1, 1, 0], unit_bytes=[90, 12, 13, 50], unit_buddy=[1, 0, 3, 2])
+        for by in (Hybrid(), Elastic()):
+            assert [(type(action), action.unit) for action in by.decide(apart)] == [(Move, 1)]
+        assert Hybrid(divide=False).decide(apart) == ()
 
     def test_units_that_are_unready_or_shared_are_not_merged(self) -> None:
         buddies = view([0, 0, 1], unit_bytes=[10, 10, 10], unit_buddy=[1, 0, -1])

@@ -78,12 +78,15 @@ class EpochCollection:
         self._added = self._taken = 0.0
         """When the newest epoch was added, as the next one began, and when input was taken in the last time before."""
         self.growth = Growth()
+        self.resting: int | None = None
+        """The newest epoch that took in nothing because nothing had come."""
         self._sums: Sums | None = None
         self._sizes: deque[np.ndarray] = deque(maxlen=RECENT)
         self._newest: EpochRecord | None = None
 
     def begin(self, routing: Routing, now: float, seconds: float) -> None:
-        self._sums = Sums.none(now, self._taken, routing)
+        if self._newest is not None:
+            self._sums = Sums.none(now, self._taken, routing)
 
     def add(self, record: EpochRecord, now: float) -> None:
         """Add another committed epoch, as soon as the next one begins."""
@@ -98,7 +101,7 @@ class EpochCollection:
 
     def pass_by(self, record: EpochRecord, now: float) -> None:
         """The next epoch begins, after this one, which may have been for input that waited alone."""
-        if not record.stats.catch_up:
+        if not record.stats.catch_up or record.number == self.resting:
             self.growth.add(record.stats.rows_in, self._added - self._taken)
             self._taken = self._added
         self._added = now

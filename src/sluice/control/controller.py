@@ -154,6 +154,16 @@ class Controller:
         wanted = scaling.wanted if scaling else self.loop.asked_for_sites
         return wanted is not None and wanted < record.routing.sites
 
+    def may_need_fewer(self, record: EpochRecord) -> bool:
+        """Whether a policy decides how many sites there are, and there could be fewer than in this epoch."""
+        able, routing = self.loop.abilities, record.routing
+        scales = able.scalable and getattr(self.policy, "scales", False)
+        return scales and routing.sites > able.least_sites and self.scaling_after(record) is None
+
+    def rested(self, epoch: int) -> None:
+        """The newest epoch took in nothing, because nothing has come."""
+        self.collection.resting = epoch
+
     @property
     def turnout(self) -> Turnout | None:
         """How many sites there are to be, and may be; None where that is no matter of choice."""
@@ -227,7 +237,7 @@ class Controller:
         scaling = self.loop.scaling
         if scaling is None or scaling.leaving or now - scaling.since < PATIENCE:
             return []
-        self.loop.stop_scaling()
+        self.loop.stop_scaling(self.loop.routing.sites)
         there = f"sites: {self.loop.routing.sites}; nobody else came within {PATIENCE:.0f} s"
         return [self._about_sites(Scale.verb, scaling.action.reason, refused=there)]
 

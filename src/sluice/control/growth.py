@@ -9,6 +9,8 @@ JOINING = 15.0
 """Seconds that sites take to join, until it is known."""
 BATCHES = 3
 """How many must have brought more each than the one before."""
+AHEAD = 2
+"""How many times as long as it was seen to grow it is taken to go on."""
 
 
 class Growth:
@@ -39,5 +41,6 @@ class Growth:
         rates, spans = zip(*self._arrived, strict=True) if self._arrived else ((), ())
         if len(rates) < BATCHES or not all(before < rate for before, rate in pairwise(rates)):
             return 1.0
-        slope = (rates[-1] - rates[0]) / (sum(spans) - (spans[0] + spans[-1]) / 2)
-        return float(1.0 + slope * (spans[-1] / 2 + age + self.joining) / rates[-1])
+        seen = sum(spans) - (spans[0] + spans[-1]) / 2
+        ahead = min(spans[-1] / 2 + age + self.joining, AHEAD * seen)
+        return float(1.0 + (rates[-1] - rates[0]) / seen * ahead / rates[-1])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from sluice.control.movement import Instruction
@@ -158,7 +159,8 @@ class ControlLoop:
             return decisions
         if self.moves or self.leaving or not self.collector.is_complete(now, self.rounds.collect):
             return ()
-        actions = tuple(self.policy.decide(self.collector.view()))
+        wanted = self.scaling.wanted if self.scaling else self.routing.sites
+        actions = tuple(self.policy.decide(replace(self.collector.view(), wanted_sites=wanted)))
         if not actions:
             self.rounds = self.rounds.after(None)
         decisions = self.decide(self.policy.name, actions, now)
@@ -178,9 +180,9 @@ class ControlLoop:
         if not self.leaving:
             self.filling = fill(self.collector.view(), action.sites, self.scaling.reason)
 
-    def stop_scaling(self) -> None:
-        """Let there be the sites that are there, with what they have."""
-        self.scaling, self.filling = None, ()
+    def stop_scaling(self, sites: int = 0) -> None:
+        """Let there be the sites that are there; so many still get what was planned for them."""
+        self.scaling, self.filling = None, tuple(move for move in self.filling if move.site < sites)
 
     def drain(self, now: float) -> tuple[Decision, ...]:
         """Have the sites that are to leave hand over more of what they hold."""

@@ -18,10 +18,16 @@ LEAST_BUDGET = 0.25
 
 
 def directives(
-    settings: Settings, before: EpochRecord, step: NextEpoch, left: float, yielded: np.ndarray, patient: bool
+    settings: Settings,
+    before: EpochRecord,
+    step: NextEpoch,
+    left: float,
+    cost: float | None,
+    yielded: np.ndarray,
+    patient: bool,
 ) -> SiteDirectives:
-    """For an epoch that is to be over in the seconds that are `left`, as far as can be told, if epochs have a
-    budget."""
+    """For an epoch that is to be over in the seconds that are `left`, as far as can be told, if epochs have a budget. A
+    row costs as many seconds at sites of which that is not known."""
     sites, emulation = before.routing.sites, settings.emulation
     return SiteDirectives(
         limits=settings.controller.memory.limits(sites),
@@ -29,7 +35,7 @@ def directives(
         seconds=None if settings.seconds is None else _budget(settings.seconds, before.stats, left),
         backlog=settings.backlog,
         patient=patient,
-        costs=_costs(before.stats.sites, sites),
+        costs=_costs(before.stats.sites, sites, cost),
         freezing=settings.freezing,
         freeze=step.freeze,
         clean_up=step.clean_up,
@@ -54,12 +60,16 @@ def _overhead(stats: EpochStats) -> float:
     return max(0.0, stats.seconds.elapsed - max((site.busy_seconds for site in stats.sites), default=0.0))
 
 
-def _costs(seen: Sequence[SiteStats], sites: int) -> tuple[float | None, ...]:
+def mean_cost(sites: Sequence[SiteStats]) -> float | None:
+    """The seconds that a row took on average; None if there was none."""
+    done = sum(site.rows_done for site in sites)
+    return sum(site.busy_seconds for site in sites) / done if done else None
+
+
+def _costs(seen: Sequence[SiteStats], sites: int, otherwise: float | None) -> tuple[float | None, ...]:
     """The seconds that a row took each of so many sites; those that had none, or have just joined, are like others."""
-    done = sum(site.rows_done for site in seen)
-    mean = sum(site.busy_seconds for site in seen) / done if done else None
-    known = [site.busy_seconds / site.rows_done if site.rows_done else mean for site in seen[:sites]]
-    return (*known, *[mean] * (sites - len(known)))
+    known = [site.busy_seconds / site.rows_done if site.rows_done else otherwise for site in seen[:sites]]
+    return (*known, *[otherwise] * (sites - len(known)))
 
 
 def _by_site(delays: dict[Site, float], sites: int) -> tuple[float, ...]:

@@ -24,7 +24,7 @@ from sluice.control.journal import Entry, Journal
 from sluice.engine.agreement import Exchange, run_until_agreed
 from sluice.engine.clean_up_progress import CleanUpFollower
 from sluice.engine.delivery import Delivery, Sink
-from sluice.engine.directing import directives
+from sluice.engine.directing import directives, mean_cost
 from sluice.engine.recording import record_epoch, yielded_before
 from sluice.engine.settings import Settings
 from sluice.engine.site_task import SiteTask
@@ -75,6 +75,8 @@ class Epochs:
         self.closed = False
         self._to_clean_up: set[Unit] = set()
         self._found = UnitFindings()
+        self._cost: float | None = None
+        """Seconds that a row took on average in the newest epoch that had any."""
         self.run_id = uuid.uuid4().hex[:8]
         self.tidy_due = True
         units = [plan.units_of(Fragment(fragment), settings.partitions) for fragment in range(plan.fragments)]
@@ -186,6 +188,11 @@ class Epochs:
         return self.record.number >= 0 and self.settings.controller.has_leaving_sites(self.record)
 
     @property
+    def may_need_fewer_sites(self) -> bool:
+        """Whether the policy might have some leave, if it saw that nothing comes."""
+        return self.record.number >= 0 and self.settings.controller.may_need_fewer(self.record)
+
+    @property
     def sites_next(self) -> int | None:
         """How many sites the next epoch is to have, if their number is on its way to another."""
         return self.settings.controller.sites_next(self.record)
@@ -208,6 +215,15 @@ class Epochs:
             self.delivery.finish(self.record)
             self._run(self.record.batch, site_keys, exchange, why, until=until)
             return True
+
+    def rest(self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "") -> None:
+        """An epoch over nothing, as no input has come for a while: so the policy sees that, and can have sites
+        leave."""
+        with self.busy, self.telling_of_other_owners():
+            if not self.closed:
+                self.delivery.finish(self.record)
+                self._run(self.record.batch, site_keys, exchange, why)
+                self.settings.controller.rested(self.record.number)
 
     @contextmanager
     def telling_of_other_owners(self) -> Iterator[None]:
@@ -282,7 +298,7 @@ class Epochs:
         record, controller = replace(self.record, stats=self.measured), self.settings.controller
         if record.routing.sites != sites:
             step = controller.resized(record, sites, why or "restarted", now)
-        elif record.number < 0:
+        elif not self.recent:  # how long its input took to arrive is not known
             step = NextEpoch(record.routing)
         else:
             step = controller.after(record, now, why, self._found)
@@ -306,6 +322,8 @@ class Epochs:
         until: float,
     ) -> tuple[SplitTask, SiteTask]:
         late_below = watermarks(before.newest, tuple(s.delay for s in self.plan.sources))
+        cost = mean_cost(before.stats.sites)
+        self._cost = self._cost if cost is None else cost
         split = SplitTask(self.plan, self.reading, before.routing, site_keys, late_below)
         shared = replace(before, manifests=(), lagging=(), frozen=(), queues=(), parts=(), decisions=())
         site = SiteTask(
@@ -320,7 +338,7 @@ class Epochs:
             places=self.settings.places,
             staging=tuple(sink.staging for sink in self.sinks),
             adapting=directives(
-                self.settings, before, step, until - self.clock(), self._yielded(before), patient=catching_up
+                self.settings, before, step, until - self.clock(), self._cost, self._yielded(before), catching_up
             ),
         )
         return split, site

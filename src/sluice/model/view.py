@@ -32,11 +32,11 @@ class ClusterView:
     `unit_buddy` is with which unit one can be merged, -1 if with none. `unit_divisible` says that a unit has a key by
     which it can be split, `unit_single` that all its rows have one hash, so that it cannot. `site_occupancy` is how
     much of the input that may wait at a site did, on average over the time, from 0 to 1; `site_done` are the rows that
-    it got through. The query may use any number
-    of sites from `least_sites` to `most_sites`. All this took `elapsed` seconds by the clock; `seconds` leaves out
-    those in which no site worked. The rows arrived in `arriving` seconds, which are fewer as long as more and more
-    come: `outlook` times as many will, if it goes on like this, when sites have joined that are asked for now. Units
-    are to have between one and two times `unit_size` bytes.
+    it got through. The query may use any number of sites from `least_sites` to `most_sites`; if more are to join, there
+    will be `wanted_sites`. All this took `elapsed` seconds by the clock; `seconds` leaves out those in which no site
+    worked. The rows arrived in `arriving` seconds, which are fewer as long as more and more come: `outlook` times as
+    many will, if it goes on like this, when sites have joined that are asked for now. Units are to have between one and
+    two times `unit_size` bytes.
     """
 
     epoch: int
@@ -69,6 +69,7 @@ class ClusterView:
     unit_size: int = 1 << 62
     least_sites: int = 1
     most_sites: int = 1
+    wanted_sites: int = 0
 
     @classmethod
     def at_rest(cls, unit_site: ArrayLike, site_memory: ArrayLike) -> ClusterView:

@@ -108,7 +108,8 @@ class Elastic:
         divided = _concerned(view, redivisions)
         if scale is not None:
             return (scale, *redivisions)
-        return (*(move for move in evening or self._supply(view) if move.unit not in divided), *redivisions)
+        moves = tuple(move for move in evening or self._supply(view) if move.unit not in divided)
+        return (*moves, *redivisions) or self.sizes.reunions(view, excess_capacity(view))
 
     def _supply(self, view: ClusterView) -> tuple[Move, ...]:
         """One scan: the fullest supplier and the idlest consumer, and so on."""
@@ -150,7 +151,7 @@ class Elastic:
     def _more(self, view: ClusterView, filled: np.ndarray, suppliers: int, consumers: int) -> Scale | None:
         work = float(filled.sum())
         sites = min(max(view.sites + 1, math.ceil(work * view.outlook / self.aim - 1e-9)), view.most_sites)
-        if sites <= view.sites or work <= self.aim * view.sites:
+        if sites <= max(view.sites, view.wanted_sites) or work <= self.aim * view.sites:
             return None
         if suppliers:
             why = f"sites whose waiting input fills more than {_percent(self.th_sup)}: {suppliers}, less than " + (
@@ -165,25 +166,27 @@ class Elastic:
         sites = view.sites - 1
         if sites < max(1, view.least_sites) or view.outlook * filled.sum() > self.low * sites:
             return None
-        after = self._after_leaving(view, filled * view.outlook)
-        if after.max() > self.low:
+        after, held = self._after_leaving(view, filled * view.outlook)
+        if after.max() > self.low or (held > view.site_memory[:-1]).any():
             return None
         why = f"no site's waiting input fills more than {_percent(self.th_sup)}; {view.sites} sites work "
         return Scale(
             sites, f"{why}{_percent(filled.mean())} of the time, {sites} would work at most {_percent(after.max())}"
         )
 
-    def _after_leaving(self, view: ClusterView, filled: np.ndarray) -> np.ndarray:
-        """How filled the other sites would be without the last one, with its units where draining has them go. Its
-        part of units that are shared goes, nobody knows where to: to the most filled one."""
+    def _after_leaving(self, view: ClusterView, filled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How filled the other sites would be without the last one, and what bytes they would hold, with its units
+        where draining has them go. Its part of units that are shared goes, nobody knows where to: to the most filled
+        one."""
         work = work_by_unit(view, filled)
         last, staying = Site(view.sites - 1), [Site(site) for site in range(view.sites - 1)]
-        after = filled[:-1].copy()
+        after, held = filled[:-1].copy(), view.site_bytes[:-1].astype(float)
         for move in drain(view.unit_site, work, view.unit_bytes, [last], staying, ""):
             after[move.site] += work[move.unit]
+            held[move.site] += view.unit_bytes[move.unit]
         shared = filled[-1] - work[view.unit_site == last].sum()
         after[int(after.argmax())] += max(0.0, float(shared))
-        return after
+        return after, held
 
 
 def _concerned(view: ClusterView, redivisions: tuple[DirectoryAction, ...]) -> set[int]:

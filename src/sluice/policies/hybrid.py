@@ -59,7 +59,7 @@ class Hybrid:
         if sharing:
             return sharing
         room = excess_capacity(view)
-        return tuple(
+        moves = tuple(
             replace(
                 move,
                 reason=f"{move.reason}; its {in_bytes(float(view.unit_bytes[move.unit]))} fit into "
@@ -67,3 +67,4 @@ class Hybrid:
             )
             for move in self.load.moves(view, room)
         )
+        return moves or (self.sizes.reunions(view, room) if self.divide else ())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sluice.model.actions import DirectoryAction, Merge, Split
+from sluice.model.actions import DirectoryAction, Merge, Move, Split
 from sluice.model.directory import MOST_BITS
 from sluice.model.errors import FlowError
 from sluice.model.view import ClusterView
@@ -25,6 +25,8 @@ COOLED = 0.25
 """Part of the load from which a unit is hot that two buddies may have together to be merged. As half of it would be
 just enough for twice as many sites, a quarter leaves a unit alone while sites come and go."""
 
+LITTLE = 1 / 8
+"""Part of θ that a unit may have to be moved only so that it can be merged."""
 ROOMY = 0.7
 """How much of what would split again each part of a unit is to have: they do not all get as much."""
 LEAST = 100
@@ -59,8 +61,7 @@ class UnitSizes:
             raise FlowError(f"hot is a part of the mean site's load, greater than 0, not {self.hot}")
 
     def decide(self, view: ClusterView) -> tuple[DirectoryAction, ...]:
-        load = view.unit_rows + view.unit_results
-        mean = float((view.site_rows + view.site_results).mean()) if view.sites else 0.0
+        load, mean = _load(view)
         splits = [*self.splits_by_size(view), *self._splits_by_load(view, load, mean)]
         divided = {split.unit for split in splits}
         actions: list[DirectoryAction] = list(splits)
@@ -98,17 +99,8 @@ class UnitSizes:
         ]
 
     def _merges(self, view: ClusterView, load: np.ndarray, mean: float) -> list[Merge]:
-        first = np.flatnonzero(view.unit_buddy > np.arange(len(view.unit_site)))
-        second = view.unit_buddy[first]
-        size = view.unit_bytes[first] + view.unit_bytes[second]
-        small = np.minimum(view.unit_bytes[first], view.unit_bytes[second]) < view.unit_size
-        one_place = (view.unit_site[first] == view.unit_site[second]) & ~(
-            view.is_shared[first] | view.is_shared[second]
-        )
-        ready = ~(view.unit_unready[first] | view.unit_unready[second])
-        cool = load[first] + load[second] <= COOLED * self.hot * mean
-        fits = small & (size < MERGED_AT_MOST * 2 * view.unit_size) & one_place & ready & cool
-        pairs = np.stack([first, second], axis=1)[fits]
+        first, second = self._small_pairs(view, load, mean)
+        together = view.unit_site[first] == view.unit_site[second]
         theta = in_bytes(view.unit_size)
         return [
             Merge(
@@ -116,8 +108,41 @@ class UnitSizes:
                 f"units {one} and {other} have {in_bytes(float(view.unit_bytes[one]))} and "
                 f"{in_bytes(float(view.unit_bytes[other]))}, together below two times {theta}",
             )
-            for one, other in pairs[np.argsort(size[fits], kind="stable")].tolist()
+            for one, other in zip(first[together].tolist(), second[together].tolist(), strict=True)
         ]
+
+    def reunions(self, view: ClusterView, room: np.ndarray) -> tuple[Move, ...]:
+        """Moves by which buddies come to one site that are to be merged: where a unit was split because it was hot, its
+        parts went to other sites, and nothing else brings them back. The smaller one moves, if it has next to nothing
+        and fits into the bytes of `room`."""
+        first, second = self._small_pairs(view, *_load(view))
+        apart = view.unit_site[first] != view.unit_site[second]
+        moves = []
+        for one, other in zip(first[apart].tolist(), second[apart].tolist(), strict=True):
+            small, large = (one, other) if view.unit_bytes[one] <= view.unit_bytes[other] else (other, one)
+            size, site = float(view.unit_bytes[small]), int(view.unit_site[large])
+            if size <= min(room[site], LITTLE * view.unit_size):
+                reason = f"units {one} and {other} are small and can be merged at one site; unit {small} has "
+                moves.append(Move(small, site, f"{reason}{in_bytes(size)}"))
+        return tuple(moves[: self.most])
+
+    def _small_pairs(self, view: ClusterView, load: np.ndarray, mean: float) -> tuple[np.ndarray, np.ndarray]:
+        """Buddies that are small and cool, wherever they are, the smallest first."""
+        first = np.flatnonzero(view.unit_buddy > np.arange(len(view.unit_site)))
+        second = view.unit_buddy[first]
+        size = view.unit_bytes[first] + view.unit_bytes[second]
+        small = np.minimum(view.unit_bytes[first], view.unit_bytes[second]) < view.unit_size
+        settled = ~(view.unit_unready | view.is_shared)
+        cool = load[first] + load[second] <= COOLED * self.hot * mean
+        fits = small & (size < MERGED_AT_MOST * 2 * view.unit_size) & settled[first] & settled[second] & cool
+        order = np.argsort(size[fits], kind="stable")
+        return first[fits][order], second[fits][order]
+
+
+def _load(view: ClusterView) -> tuple[np.ndarray, float]:
+    """Of each unit, and of the mean site."""
+    mean = float((view.site_rows + view.site_results).mean()) if view.sites else 0.0
+    return view.unit_rows + view.unit_results, mean
 
 
 def _bits(has: float, most: float) -> int:

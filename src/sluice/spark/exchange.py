@@ -98,14 +98,16 @@ class Sites:
     def _ask_for_executors(self, wanted: int | None) -> bool:
         """Ask for executors that are missing for so many sites, if any; whether some sites have none yet."""
         there = self.pool.look()
-        if self.warm_up is None or not there:
+        if self.warm_up is None:
             return False
+        if not there:
+            return True  # all were lost; others come in their place
         sites = max(self.count, wanted or 0)
         missing = max(0, sites - sum(e.slots for e in there))
         short = bool(missing or sites > self.count)
         if short:
             self.pool.ask(self.name, -(-missing // max(e.slots for e in there)), f"for {sites} sites")
-        self.warm_up.wait_for_more(short)
+        self.warm_up.wait_for_more(short and self.pool.can_ask)
         return short
 
     def _count(self, executors: Sequence[Executor], wanted: int | None) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -109,13 +109,12 @@ class ExecutorPool:
             free = [e for e in self.look() if e.id not in used]
             busy = self._busy() if free else set()
             free = [e for e in free if e.id not in busy]
-            if free:
-                self._request(len(self.look()))  # else Spark takes it that none is wanted any more
-                self._scaling.add(query)
-                self._kill(free)
-            else:
+            if not free:
                 self._request_those_awaited()
-            return tuple(free)
+                return ()
+            self._scaling.add(query)
+            # Spark is told how many are wanted, else it takes it that none is any more
+            return tuple(free) if self._request(len(self.look())) and self._kill(free) else ()
 
     def leave(self, query: str) -> None:
         """A query has ended. After the last one that had executors asked for or given back, there are to be as many as
@@ -127,19 +126,17 @@ class ExecutorPool:
             if self._wanted is None or self._scaling or self._context._jsc is None:
                 return
             log.info("executors are asked for as at the start of the application")
-            with suppress(Py4JError):  # where the application is about to end, nobody needs them
-                self._request(self._at_the_start)
+            self._request(self._at_the_start)
             self._wanted = None
 
     def _request_those_awaited(self) -> bool:
         """Tell the cluster manager to have as many executors as there are and are awaited, if that is news."""
-        awaited = max(self._awaited.values(), default=0)
-        wanted = len(self.look()) + awaited
-        if wanted == self._wanted or (self._wanted is None and not awaited):
-            return False
+        awaited, there = max(self._awaited.values(), default=0), len(self.look())
+        wanted = there + awaited
+        if not there or wanted == self._wanted or (self._wanted is None and not awaited):
+            return False  # where all were lost, others come in their place
         self._scaling.update(self._awaited)
-        self._request(wanted)
-        return True
+        return self._request(wanted)
 
     @property
     def _at_the_start(self) -> int:
@@ -148,16 +145,32 @@ class ExecutorPool:
             return _EVERYBODY
         return int(self._context.getConf().get("spark.executor.instances") or _OF_OTHER_MANAGERS)
 
-    def _request(self, executors: int) -> None:
+    def _request(self, executors: int) -> bool:
+        """Tell the cluster manager how many to have; whether it heard that."""
+        anywhere = self._jvm.PythonUtils.toScalaMap
+        if not self._managed(lambda: self._spark.requestTotalExecutors(executors, 0, anywhere({}))):
+            return False
         self._wanted = executors
-        self._spark.requestTotalExecutors(executors, 0, self._jvm.PythonUtils.toScalaMap({}))
+        return True
 
-    def _kill(self, executors: Sequence[Executor]) -> None:
+    def _kill(self, executors: Sequence[Executor]) -> bool:
+        ids, sequence = [e.id for e in executors], self._jvm.PythonUtils.toSeq
+        if not self._managed(lambda: self._spark.killExecutors(sequence(ids))):
+            return False
         for executor in executors:
             log.info("executor %s on %s goes back: no site is on it", executor.id, executor.host)
         self._given_back.update(e.id for e in executors)
-        self._spark.killExecutors(self._jvm.PythonUtils.toSeq([e.id for e in executors]))
         self._wanted = (self._wanted or 0) - len(executors)
+        return True
+
+    def _managed(self, request: Callable[[], bool]) -> bool:
+        """Whether the cluster manager did as it was told. If not, the query goes on with what there is, and it is told
+        again when that is looked at the next time."""
+        try:
+            return bool(request())
+        except Py4JError as problem:
+            log.info("the cluster manager was not reached: %s", problem)
+            return False
 
     def _busy(self) -> set[str]:
         """Executors that run a task."""

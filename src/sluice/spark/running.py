@@ -43,6 +43,10 @@ Trigger = dict[str, Any]
 """The arguments of Spark's `trigger`; none is its default."""
 IDLE = 1.0
 """Seconds without a batch after which input that waits is processed in epochs of its own."""
+REST = 10.0
+"""Seconds without a batch that was due after which a query whose policy scales has an epoch over nothing."""
+RESTS = 3
+"""How many of those there are at most until sites leave or new input comes."""
 _PY4J, _INTERRUPTED = "py4j.protocol.Py4JJavaError", "java.lang.InterruptedException"
 _running: WeakValueDictionary[str, RunningQuery] = WeakValueDictionary()
 """The query that this process runs on each checkpoint, also while it is being closed."""
@@ -92,6 +96,7 @@ class RunningQuery:
         self._closed, self._stopping = threading.Event(), threading.Event()
         self._turn = threading.Lock()
         self._last_epoch = time.monotonic()
+        self._rests, self._rested_with = 0, 0
         self._interval = seconds(trigger.get("processingTime", "0 seconds"), "trigger's processingTime")
         self.failure: Exception | None = None
         self.draining = False
@@ -148,7 +153,7 @@ class RunningQuery:
                 files = files_of_batch(self.spark, self.sources)
                 exchange = with_all_files(self.sites.exchange(batch, self._sites_next), files, self.sources)
                 self.epochs.run(number, self.sites.site_keys, exchange, why, taken_in)
-            self._last_epoch = time.monotonic()
+            self._last_epoch, self._rests = time.monotonic(), 0
         except Py4JJavaError as failure:
             if _INTERRUPTED not in str(failure.java_exception):
                 raise
@@ -196,20 +201,36 @@ class RunningQuery:
         """Process input that waits, and have sites leave, when no new input comes: Spark runs no batches then."""
         while not self._closed.wait(IDLE / 4) and self.failure is None:
             idle = time.monotonic() - self._last_epoch > IDLE and not self.epochs.busy.locked()
-            to_do = self.epochs.is_behind or self.epochs.has_leaving_sites
+            to_do = self.epochs.is_behind or self.epochs.has_leaving_sites or self._is_to_rest
             running = self.spark_query.isActive and not self._stopping.is_set()
             if idle and to_do and running and not self._is_batch_coming():
                 self._catch_up()
 
+    @property
+    def _is_to_rest(self) -> bool:
+        """Whether the policy is to see that nothing comes: without epochs it is never asked."""
+        if self._rested_with != self.sites.count:
+            self._rests, self._rested_with = 0, self.sites.count
+        waited = time.monotonic() - self._last_epoch > REST + self._interval
+        due = waited and self._rests < RESTS and self.spark_query.isActive
+        return due and self.epochs.may_need_fewer_sites
+
     def _catch_up(self) -> bool:
-        """One epoch for input that waits or units to be cleaned up, if any; what goes wrong ends the query."""
+        """One epoch for input that waits or units to be cleaned up, if any, or to rest; what goes wrong ends the
+        query."""
         context = self.sites.session.sparkContext
         try:
             context.setJobGroup(f"sluice-{self.query}", "input that waits")
             with self._turn:
+                if self.epochs.closed:
+                    return False
                 why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
                 exchange = self.sites.exchange(None, self._sites_next)
-                return self.epochs.catch_up(self.sites.site_keys, exchange, why, self._next_batch())
+                did = self.epochs.catch_up(self.sites.site_keys, exchange, why, self._next_batch())
+                if not did and self._is_to_rest:
+                    self.epochs.rest(self.sites.site_keys, exchange, why)
+                    self._last_epoch, self._rests = time.monotonic(), self._rests + 1
+                return did
         except BaseException as failure:
             if not self._stopping.is_set():
                 log.info("query %s ends, because an epoch for input that waits failed: %s", self.query, failure)
@@ -262,9 +283,10 @@ class RunningQuery:
                     self.epochs.clean_up()
         try:
             self._callback.release()
-            self.epochs.end()
-            self.draining = False
-            self.sites.close(self.epochs.workspace)
+            with self._turn:  # nobody asks for executors after this
+                self.epochs.end()
+                self.draining = False
+                self.sites.close(self.epochs.workspace)
         finally:
             try:
                 self.epochs.close()
