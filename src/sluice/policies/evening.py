@@ -8,6 +8,7 @@ will leave them. As in load balancing, every unit is taken to keep its rows and 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -113,13 +114,13 @@ def level(view: ClusterView, site_load: np.ndarray, unit_load: np.ndarray, most:
     they are worth it and the unit fits into the bytes of `room` where it goes."""
     load, left, free = site_load.astype(float), room.astype(float), ~view.is_shared
     least, donors = WORTHWHILE * float(load.mean()), np.full(len(load), True)
-    order = np.argsort(view.unit_site, kind="stable")
-    held = np.split(order, np.searchsorted(view.unit_site[order], np.arange(1, len(load))))
+    held = cache(lambda site: np.flatnonzero(view.unit_site == site))
     steps: list[Step] = []
     while len(steps) < most and donors.any():
         donor, receiver = int(np.where(donors, load, -1.0).argmax()), int(load.argmin())
         gap = float(load[donor] - load[receiver])
-        units = held[donor][free[held[donor]] & (view.unit_bytes[held[donor]] <= left[receiver])]
+        units = held(donor)
+        units = units[free[units] & (view.unit_bytes[units] <= left[receiver])]
         unit = best_unit(unit_load, units, gap)
         # where units are many and small it is what they have together that counts
         together = float(unit_load[units[unit_load[units] < gap]].sum())
