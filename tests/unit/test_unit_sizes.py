@@ -62,10 +62,16 @@ class TestBySize:
         assert not SIZES.reunions(hot, np.full(2, 99.0))
 
     def test_policies_ask_for_that_when_there_is_nothing_else_to_do(self) -> None:
-        apart = view([0, 1, 1, 0], unit_bytes=[90, 12, 13, 50], unit_buddy=[1, 0, 3, 2])
+        apart = view(
+            [0, 1, 1, 0, 0, 1],
+            unit_bytes=[90, 12, 13, 50, 90, 90],
+            unit_buddy=[1, 0, 3, 2, -1, -1],
+            unit_rows=[0, 0, 0, 0, 900, 900],
+        )
         for by in (Hybrid(), Elastic()):
             assert [(type(action), action.unit) for action in by.decide(apart)] == [(Move, 1)]
         assert Hybrid(divide=False).decide(apart) == ()
+        assert Elastic().decide(replace(apart, unit_rows=np.zeros(6, dtype=np.int64))) == ()  # nothing has come
 
     def test_units_that_are_unready_or_shared_are_not_merged(self) -> None:
         buddies = view([0, 0, 1], unit_bytes=[10, 10, 10], unit_buddy=[1, 0, -1])
