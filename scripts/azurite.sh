@@ -9,5 +9,5 @@ stamp=.azurite/.version
 command -v npm >/dev/null || { echo "there is no npm on the PATH; Azurite needs Node.js 20 or newer" >&2; exit 1; }
 rm -rf .azurite
 mkdir .azurite
-npm install --prefix .azurite --no-audit --no-fund --loglevel=error "azurite@$version" >&2
+timeout 300 npm install --prefix .azurite --no-audit --no-fund --loglevel=error "azurite@$version" >&2
 echo "$version" >"$stamp"

@@ -96,7 +96,7 @@ class RunningQuery:
         self._closed, self._stopping = threading.Event(), threading.Event()
         self._turn = threading.Lock()
         self._last_epoch = time.monotonic()
-        self._rests, self._rested_with = 0, 0
+        self._rests = 0
         self._interval = seconds(trigger.get("processingTime", "0 seconds"), "trigger's processingTime")
         self.failure: Exception | None = None
         self.draining = False
@@ -209,8 +209,6 @@ class RunningQuery:
     @property
     def _is_to_rest(self) -> bool:
         """Whether the policy is to see that nothing comes: without epochs it is never asked."""
-        if self._rested_with != self.sites.count:
-            self._rests, self._rested_with = 0, self.sites.count
         waited = time.monotonic() - self._last_epoch > REST + self._interval
         due = waited and self._rests < RESTS and self.spark_query.isActive
         return due and self.epochs.may_need_fewer_sites
@@ -224,7 +222,9 @@ class RunningQuery:
             with self._turn:
                 if self.epochs.closed:
                     return False
+                before = self.sites.count
                 why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
+                self._rests = self._rests if self.sites.count == before else 0
                 exchange = self.sites.exchange(None, self._sites_next)
                 did = self.epochs.catch_up(self.sites.site_keys, exchange, why, self._next_batch())
                 if not did and self._is_to_rest:
