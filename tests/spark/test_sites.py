@@ -153,6 +153,17 @@ def scale(running: Running, sites: int) -> float:
     )
 
 
+def assert_next_replaces_a_lost_one(running: Running) -> None:
+    """The one that comes for a killed one stays, also while it warms up and has no site; Spark numbers them."""
+    listed = running.root / "executors"
+    before = {int(number) for number in listed.read_text().split()}
+    killed = on(running.records()[-1])[-1]
+    os.kill(killed, signal.SIGKILL)
+    running.until("use of another executor", lambda r: killed not in on(r) and len(set(on(r))) == len(before))
+    now = {int(number) for number in listed.read_text().split()}
+    assert len(now) == len(before) and now - before == {max(before) + 1}
+
+
 @pytest.mark.spark
 def test_executors_go_back_when_sites_leave_and_come_again_when_they_join(tmp_path):
     with cluster(tmp_path) as there:
@@ -170,10 +181,12 @@ def test_executors_go_back_when_sites_leave_and_come_again_when_they_join(tmp_pa
         assert len(joined) == 2 and len(set(on(newest))) == 3
         running.until("use of three sites", lambda r: set(r.routing.holders) == {0, 1, 2})  # they get their share
         print(f"one of three sites, and executors, after {fewer:.1f} s, all three again after {more:.1f} s")
+        assert_next_replaces_a_lost_one(running)
         running.finish()
         assert_exact(running)
         told = [d for r in running.records() for d in r.decisions]
-        assert {(d.policy, d.action) for d in told} == {("you", "scale"), ("sites", "move"), ("sites", "resize")}
+        of_sites = {("sites", action) for action in ("move", "resize", "place")}
+        assert {(d.policy, d.action) for d in told} == {("you", "scale"), *of_sites}
         resizes = [d.reason.partition("; ")[2] for d in told if d.action == "resize"]
         assert resizes[0] == "sites: 3, now 1; 0 units moved"
         assert all(resize.endswith("; 0 units moved") for resize in resizes)

@@ -96,7 +96,8 @@ class Sites:
         return why
 
     def _ask_for_executors(self, wanted: int | None) -> bool:
-        """Ask for executors that are missing for so many sites, if any; whether some sites have none yet."""
+        """Ask for executors that are missing for so many sites, if any; whether some sites have no slot of their own
+        yet. Executors that came since the last spread have slots, but are of use when they are warm."""
         there = self.pool.look()
         if self.warm_up is None:
             return False
@@ -104,7 +105,8 @@ class Sites:
             return True  # all were lost; others come in their place
         sites = max(self.count, wanted or 0)
         missing = max(0, sites - sum(e.slots for e in there))
-        short = bool(missing or sites > self.count)
+        taken_in = sum(e.slots for e in there if e in self.executors)
+        short = sites > min(taken_in, self.count)
         if short:
             self.pool.ask(self.name, -(-missing // max(e.slots for e in there)), f"for {sites} sites")
         self.warm_up.wait_for_more(short and self.pool.can_ask)

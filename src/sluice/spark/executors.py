@@ -117,6 +117,7 @@ class WarmUp:
         """Those of the executors that are warm. The others are on their way to it from now on."""
         if any(executor not in self._warm for executor in executors):
             self._begin()
+        self._warm &= set(executors)  # those that are gone never come back: another one has another number
         return tuple(executor for executor in executors if executor in self._warm)
 
     def _begin(self) -> None:
