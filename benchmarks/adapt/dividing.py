@@ -19,8 +19,8 @@ SLOWER, SAME = 1.02, 1.001
 ROWS = Rows("busy-long", files=48, rows=300_000, keys=1_000_000, within=60)
 SETUP = Setup(sites=2, units=64)
 FILLING = 14  # epochs until the window is full
-EVERY = 6  # epochs from one round to the next: two or three of them are concerned, in the others nothing happens
-REPEATS = 3
+EVERY = 5  # epochs from one round to the next: two or three of them are concerned, in the others nothing happens
+REPEATS = 6
 
 
 @dataclass
@@ -45,7 +45,10 @@ DIVIDED = Contender("split and merged", BackAndForth())
 def dividing(bench: Bench) -> Outcome:
     """Two queries take turns epoch by epoch, so that they see the same machine; units of one are split and merged."""
     files = FILLING + bench.epochs(ROWS.files - FILLING)
-    pairs = [bench.stage.in_turns([STATIC, DIVIDED], ROWS, SETUP, files) for _ in range(1 if bench.quick else REPEATS)]
+    pairs = []
+    for repeat in range(1 if bench.quick else REPEATS):
+        order = 1 if repeat % 2 else -1  # of the two each has its turn first every other time
+        pairs.append(bench.stage.in_turns([STATIC, DIVIDED][::order], ROWS, SETUP, files)[::order])
     ratios: dict[bool, list[float]] = {True: [], False: []}
     for plain, divided in pairs:
         during = concerned(divided)
