@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from sluice.kernels.order import hash_part
 from sluice.kernels.probe import Run
 from sluice.model.ids import Unit
 from sluice.model.redivision import Cut, CutPlan, UnitFindings, UnitWeight
@@ -13,7 +14,8 @@ from sluice.model.state import Manifest, RunRef
 from sluice.model.unit_ranges import intersect, only
 
 SAMPLE = 4096
-"""Rows of a run that are looked at to find its most frequent hash."""
+"""About as many rows of a unit are looked at to find its most frequent hash: one that most rows have is found by
+far fewer."""
 Opening = Callable[[RunRef], list[Run]]
 
 
@@ -35,18 +37,18 @@ def _weigh(unit: Unit, runs: Iterable[RunRef], open_run: Opening) -> list[UnitWe
     parts = [part for run in runs for part in open_run(run) if len(part)]
     if not parts:
         return []
-    sampled = np.concatenate([part.hashes[:: -(-len(part) // SAMPLE)] for part in parts])
-    each = np.concatenate(
-        [np.full(-(-len(part) // step), step) for part in parts for step in [-(-len(part) // SAMPLE)]]
-    )
+    rows = sum(len(part) for part in parts)
+    step = -(-rows // SAMPLE)
+    sampled = hash_part(np.concatenate([part.order[::step] for part in parts]))
     hashes, of = np.unique(sampled, return_inverse=True)
-    frequent = int(hashes[np.bincount(of, weights=each).argmax()])
+    stands_for = np.concatenate([np.diff(np.arange(0, len(part) + step, step).clip(max=len(part))) for part in parts])
+    frequent = int(hashes[np.bincount(of, weights=stands_for).argmax()])
     return [
         UnitWeight(
             unit=unit,
-            rows=sum(len(part) for part in parts),
-            least=min(int(part.hashes[0]) for part in parts),
-            greatest=max(int(part.hashes[-1]) for part in parts),
+            rows=rows,
+            least=min(part.hash_span[0] for part in parts),
+            greatest=max(part.hash_span[1] for part in parts),
             frequent=frequent,
             frequent_rows=sum(_below(part, frequent + 1) - _below(part, frequent) for part in parts),
         )
