@@ -283,4 +283,4 @@ def test_units_are_split_by_few_bits_at_a_time(fixture):
     fixture.ask(Split(0, "to see", bits=15))
     fixture.run(1)
     fixture.run(1)
-    assert ("split", 0, "a unit is split by at most 5 bits at a time, not by 15") in fixture.told()
+    assert ("split", 0, "a unit is split by 1 to 5 bits at a time, not by 15") in fixture.told()

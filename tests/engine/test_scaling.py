@@ -26,9 +26,8 @@ from sluice.control.scaling import PATIENCE
 from sluice.control.site_memory import SiteMemory
 from sluice.engine.site_task import SiteTask
 from sluice.model.abilities import Abilities
-from sluice.model.actions import Action, Move, Scale, Share, Split
+from sluice.model.actions import Action, Merge, Move, Scale, Share, Split
 from sluice.model.epoch import EpochRecord
-from sluice.model.ids import Unit
 from sluice.model.plan import Relation, plan_of
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, Turnout, UnitColumns
@@ -297,15 +296,21 @@ def test_while_sites_are_awaited_more_can_be_asked_for():
     assert max(loads(step.routing)) <= 9
 
 
-def test_units_that_are_split_while_sites_are_awaited_go_there_all_the_same():
+def test_all_parts_of_a_unit_that_is_split_go_to_the_site_that_is_awaited_for_it():
     driver = Driver(ONE)
     driver.ask(Scale(2, "much to do"))
     driver.epoch()
     planned = [move.unit for move in driver.controller.loop.filling]
     loop = driver.controller.loop
-    loop.redivisions = {Unit(0): Split(Unit(0), "to see")}
+    hottest = planned[0]
+    loop.redivisions = {hottest: Split(hottest, "to see")}
     loop.redivide(1.0)
-    assert [move.unit for move in loop.filling] == [unit + (unit > 0) for unit in planned]
+    assert [move.unit for move in loop.filling] == [
+        part for unit in planned for part in ([unit, unit + 1] if unit == hottest else [unit + (unit > hottest)])
+    ]
+    loop.redivisions = {hottest: Merge(hottest, "to see")}
+    loop.redivide(1.0)
+    assert [move.unit for move in loop.filling] == planned
 
 
 def test_some_may_join_before_others_and_nobody_is_awaited_for_good():

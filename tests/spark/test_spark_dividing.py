@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ def test_units_split_and_merged_by_hand(spark: Any, tmp_path: Path, capsys: Any)
         query.split("two")  # type: ignore[arg-type]
     with pytest.raises(FlowError, match="a number of bits is given by its number"):
         query.split(2, bits=1.5)  # type: ignore[arg-type]
+    with pytest.raises(FlowError, match="cannot split unit 2: a unit is split by 1 to 5 bits at a time, not by 0"):
+        query.split(2, bits=0)
     hot = int(query._running.epochs.record.stats.units.rows.argmax())
     cold = next(unit for unit in range(6) if unit not in (hot, hot + 1))
     query.split(cold, bits=2)
@@ -33,9 +36,13 @@ def test_units_split_and_merged_by_hand(spark: Any, tmp_path: Path, capsys: Any)
     assert query.lastProgress["units"] == 9 and len(query.routing()) == 9
     query.explain()
     assert "9 units: of 6 that there were, 1 split up to 2 times" in capsys.readouterr().out
-    query.merge(cold)
-    for _ in range(2):
-        join.next()
+    query.merge(cold)  # also while no input comes
+    deadline = time.monotonic() + 60
+    while len(query.routing()) != 8 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    with pytest.raises(FlowError, match=f"the other half of what unit {cold} is of is itself split"):
+        query.merge(cold)
+    join.next()
     assert query.lastProgress["units"] == 8
     query.stop()
     join.start(sites=2)  # and goes on with the units as they are

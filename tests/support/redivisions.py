@@ -9,7 +9,7 @@ from sluice.model.epoch import EpochRecord
 
 
 def next_redivision(rng: np.random.Generator, record: EpochRecord) -> Action:
-    """A split or a merge, or what brings two buddies to one site; few of these are refused."""
+    """A split, a merge of two buddies at one site, or what brings two to one; few of these are refused."""
     routing = record.routing
     unit = int(rng.integers(routing.units))
     buddies = [
@@ -18,11 +18,13 @@ def next_redivision(rng: np.random.Generator, record: EpochRecord) -> Action:
         for one, other in zip(range(*directory.range), directory.buddies(), strict=True)
         if other > one
     ]
-    if buddies and rng.random() < 0.5:
+    together = [pair for pair in buddies if routing.holders_of(pair[0]) == routing.holders_of(pair[1])]
+    if together and rng.random() < 0.5:
+        return Merge(int(rng.choice(together[int(rng.integers(len(together)))])), "to see")
+    if buddies and rng.random() < 0.3:
         one, other = buddies[int(rng.integers(len(buddies)))]
-        if routing.holders_of(one) == routing.holders_of(other):
-            return Merge(one if rng.random() < 0.5 else other, "to see")
-        return Move(one, routing.holders[other], "to its buddy")
+        if (one, other) not in together:
+            return Move(one, routing.holders[other], "to its buddy")
     if rng.random() < 0.15:
         return Freeze(unit, "to see")
     return Split(unit, "to see", bits=int(rng.integers(1, 4)))

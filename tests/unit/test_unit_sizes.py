@@ -27,7 +27,7 @@ def view(sites: list[int], **columns: object) -> ClusterView:
     return replace(ClusterView.at_rest(sites, np.full(max(sites) + 1, 1 << 30)), unit_size=100, **arrays)
 
 
-def verbs(by: UnitSizes, seen: ClusterView) -> list[tuple[str, int]]:
+def verbs(by: UnitSizes | Hybrid | Elastic, seen: ClusterView) -> list[tuple[str, int]]:
     return [(action.verb, action.unit) for action in by.decide(seen)]
 
 
@@ -38,27 +38,32 @@ class TestBySize:
     def test_not_if_all_its_rows_have_one_hash(self) -> None:
         assert verbs(SIZES, view([0, 0], unit_bytes=[900, 300], unit_single=[True, False])) == [("split", 1)]
 
-    def test_buddies_merge_once_when_one_is_below_theta(self) -> None:
-        assert verbs(SIZES, view([0, 0], unit_bytes=[99, 70], unit_buddy=[1, 0])) == [("merge", 0)]
-
     @pytest.mark.parametrize(
-        ("sizes", "buddy", "sites"),
+        ("sizes", "buddy", "site", "merged"),
         [
-            ([120, 70], [1, 0], [0, 0]),  # together too close to what would split again
-            ([99, 70], [-1, -1], [0, 0]),
-            ([99, 70], [1, 0], [0, 1]),
+            ([99, 20], [1, 0], 0, [("merge", 0)]),
+            ([99, 21], [1, 0], 0, []),  # together too close to what would split again, as state expires
+            ([99, 20], [-1, -1], 0, []),
+            ([99, 20], [1, 0], 1, []),
         ],
     )
-    def test_others_stay(self, sizes: list[int], buddy: list[int], sites: list[int]) -> None:
-        assert verbs(SIZES, view(sites, unit_bytes=sizes, unit_buddy=buddy)) == []
+    def test_small_buddies_merge(
+        self, sizes: list[int], buddy: list[int], site: int, merged: list[tuple[str, int]]
+    ) -> None:
+        others = {"unit_rows": [0, 0, 500, 500]}
+        assert verbs(
+            SIZES, view([0, site, 0, 1], unit_bytes=[*sizes, 0, 0], unit_buddy=[*buddy, -1, -1], **others)
+        ) == (merged)
 
     def test_small_buddies_at_two_sites_come_together_where_there_is_room(self) -> None:
-        apart = view([0, 1, 1, 0], unit_bytes=[90, 12, 13, 50], unit_buddy=[1, 0, 3, 2])
+        apart = view(
+            [0, 1, 1, 0, 1], unit_bytes=[90, 12, 13, 50, 0], unit_buddy=[1, 0, 3, 2, -1], unit_rows=[0, 0, 0, 0, 900]
+        )
         (move,) = SIZES.reunions(apart, np.array([12.0, 0.0]))
         assert (move.unit, move.site) == (1, 0)  # unit 2 has more than an eighth of 100 bytes
         assert move.reason.endswith("units 0 and 1 are small and can be merged at one site; unit 1 has 12 B")
         assert not SIZES.reunions(apart, np.array([11.0, 99.0]))
-        hot = replace(apart, unit_rows=np.array([100, 100, 100, 100]))
+        hot = replace(apart, unit_rows=np.array([100, 100, 100, 100, 900]))
         assert not SIZES.reunions(hot, np.full(2, 99.0))
 
     def test_policies_ask_for_that_when_there_is_nothing_else_to_do(self) -> None:
@@ -74,7 +79,9 @@ class TestBySize:
         assert Elastic().decide(replace(apart, unit_rows=np.zeros(6, dtype=np.int64))) == ()  # nothing has come
 
     def test_units_that_are_unready_or_shared_are_not_merged(self) -> None:
-        buddies = view([0, 0, 1], unit_bytes=[10, 10, 10], unit_buddy=[1, 0, -1])
+        buddies = view([0, 0, 1], unit_bytes=[10, 10, 10], unit_buddy=[1, 0, -1], unit_rows=[0, 0, 900])
+        buddies = replace(buddies, unit_single=np.array([False, False, True]))
+        assert verbs(SIZES, buddies) == [("merge", 0)]
         assert verbs(SIZES, replace(buddies, unit_unready=np.array([False, True, False]))) == []
         shared = SharedUnit.alone(Unit(1), Site(0), [InputNumber(0), InputNumber(1)]).with_holder(Site(1))
         assert verbs(SIZES, replace(buddies, shared=(shared,))) == []
@@ -104,6 +111,17 @@ class TestByLoad:
 
     def test_a_few_rows_say_nothing(self) -> None:
         assert verbs(SIZES, view([0, 0, 1], unit_rows=[99, 1, 0])) == []
+        halves = {"unit_bytes": [1, 1, 1], "unit_buddy": [1, 0, -1], "unit_single": [False, False, True]}
+        assert verbs(SIZES, view([0, 0, 1], unit_rows=[0, 1, 798], **halves)) == []
+        assert verbs(SIZES, view([0, 0, 1], unit_rows=[0, 1, 799], **halves)) == [("merge", 0)]
+
+    def test_what_had_waited_says_nothing(self) -> None:
+        """Only some units had a turn, and what results they had is not what all have."""
+        columns = {"unit_buddy": [1, 0, -1], "unit_results": [900, 0, 0], "site_done": [500, 0]}
+        for by in (SIZES, Hybrid(), Elastic()):
+            assert verbs(by, view([0, 0, 1], unit_bytes=[9, 9, 201], **columns)) == [("split", 2)]
+        came = view([0, 0, 1], unit_rows=[500, 0, 0], **columns)
+        assert ("split", 0) in verbs(SIZES, came)
 
     def test_settings_are_checked(self) -> None:
         with pytest.raises(FlowError, match="hot is a part of the mean site's load"):

@@ -37,7 +37,7 @@ from sluice.model.actions import (
 from sluice.model.decision import Decision
 from sluice.model.directory import HashRange
 from sluice.model.ids import Site, Unit
-from sluice.model.redivision import renumber_action
+from sluice.model.redivision import renumber_action, renumber_moves
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
@@ -145,6 +145,13 @@ class ControlLoop:
         """How many sites the user has asked for, where nobody has looked at that yet."""
         with self._lock:
             return next((action.sites for action, _ in self._requests if isinstance(action, Scale)), None)
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether the user has asked for something that nobody has looked at yet, or for units to be split or merged
+        that are not yet."""
+        with self._lock:
+            return bool(self._requests) or (bool(self.redivisions) and self.redivided_for == USER)
 
     def take_turn(self, now: float) -> tuple[Decision, ...]:
         """Have the user's requests carried out, or the policy's when a round's statistics are there."""
@@ -281,8 +288,9 @@ class ControlLoop:
                 self.routing = self.routing.merge(unit, self.epoch)
             else:
                 self.routing = self.routing.split(unit, self.epoch, (further or {}).get(unit, ()))
+        _log.info("epoch %d: units: %d, now %d", self.epoch, before.units, self.routing.units)
         self.redivisions = {}
-        self.filling = tuple(renumber_action(move, before, self.routing) for move in self.filling)
+        self.filling = renumber_moves(self.filling, before, self.routing)
         self.collector.begin(self.routing, now, self.rounds.collect)
 
     def reshare(self, action: SharingAction) -> None:

@@ -44,8 +44,9 @@ class Stage(Enum):
 
 class Redividing:
     """One redivision at a time, of all units that the loop has for it. `single` are units all rows of which had one
-    hash when they were last looked at, `apart` those that could not be merged with their buddies, each with the epoch
-    when that was seen: a policy that asked again in every round would get to nothing else."""
+    hash when they were last looked at, `apart` those that could not be merged with their buddies because of their
+    segments, each with the epoch when that was seen: a policy that asked again in every round would get to nothing
+    else."""
 
     def __init__(self) -> None:
         self.weigh: tuple[Unit, ...] = ()
@@ -120,11 +121,14 @@ class Redividing:
     ) -> EpochRecord:
         """The record under another directory, which the loop has from now on."""
         for unit, action in list(loop.redivisions.items()):
-            why = _why_not_merged(unit, record) if isinstance(action, Merge) else None
-            if why is not None:
+            if not isinstance(action, Merge):
+                continue
+            unready, unmergeable = _why_not_merged(unit, record)
+            if unready or unmergeable:
                 del loop.redivisions[unit]
+                refuse(action, unready or str(unmergeable))
+            if unmergeable:
                 self.apart |= dict.fromkeys(concerned({unit: action}, loop.routing), loop.epoch)
-                refuse(action, why)
         if not loop.redivisions:
             return record
         alone: list[tuple[Fragment, HashRange]] = []
@@ -142,13 +146,15 @@ class Redividing:
         return redivided(record, loop.routing, found.cuts)
 
 
-def _why_not_merged(unit: Unit, record: EpochRecord) -> str | None:
-    """Why a unit and its buddy cannot be one, as an epoch left them; None if they can."""
-    buddy = record.routing.directories[record.routing.fragment_of(unit)].buddy(unit)
+def _why_not_merged(unit: Unit, record: EpochRecord) -> tuple[str | None, str | None]:
+    """Why a unit and its buddy cannot be one, as an epoch left them: what keeps them from it for now, and what their
+    segments do."""
+    directory = record.routing.directories[record.routing.fragment_of(unit)]
+    buddy = directory.buddy(unit)
     if buddy is None:
-        return f"unit {unit} has no buddy to be merged with"
+        return directory.why_alone(unit), None
     why = next((f"unit {each} {why}" for each in (unit, buddy) if (why := record.why_unready(each))), None)
-    return why or why_unmergeable(record.manifests, unit, buddy)
+    return why, why_unmergeable(record.manifests, unit, buddy)
 
 
 def _half_with(key: int, hashes: HashRange) -> HashRange:

@@ -136,8 +136,8 @@ def _vet_redivision(
         return missing
     if routing.fragment_of(unit) not in abilities.divisible:
         return f"units are split and merged by the hashes of their keys, and unit {unit} has none"
-    if isinstance(action, Split) and action.bits > MOST_BITS:
-        return f"a unit is split by at most {MOST_BITS} bits at a time, not by {action.bits}"
+    if isinstance(action, Split) and not 1 <= action.bits <= MOST_BITS:
+        return f"a unit is split by 1 to {MOST_BITS} bits at a time, not by {action.bits}"
     if isinstance(action, Split) and not routing.directories[routing.fragment_of(unit)].has_room(1 + len(redivisions)):
         return f"an operator's state has at most {MOST_UNITS:,} units"
     for other in concerned({unit: action}, routing):

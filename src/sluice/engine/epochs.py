@@ -188,6 +188,11 @@ class Epochs:
         return self.record.number >= 0 and self.settings.controller.has_leaving_sites(self.record)
 
     @property
+    def has_requests(self) -> bool:
+        """Whether the user has asked for something that it takes an epoch to begin with, or to end."""
+        return self.record.number >= 0 and self.settings.controller.loop.has_requests
+
+    @property
     def may_need_fewer_sites(self) -> bool:
         """Whether the policy might have some leave, if it saw that nothing comes."""
         return self.record.number >= 0 and self.settings.controller.may_need_fewer(self.record)
@@ -217,8 +222,8 @@ class Epochs:
             return True
 
     def rest(self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "") -> None:
-        """An epoch over nothing, as no input has come for a while: so the policy sees that, and can have sites
-        leave."""
+        """An epoch over nothing, as no input has come for a while: so the policy sees that, and can have sites leave;
+        and what the user asked for goes on."""
         with self.busy, self.telling_of_other_owners():
             if not self.closed:
                 self.delivery.finish(self.record)

@@ -143,7 +143,7 @@ class Split(_AtHolder):
 
     def __init__(self, unit: int, reason: str, bits: int = 1) -> None:
         super().__init__(unit, reason)
-        object.__setattr__(self, "bits", max(1, whole("number of bits", bits)))
+        object.__setattr__(self, "bits", whole("number of bits", bits))
 
 
 class Merge(_AtHolder):

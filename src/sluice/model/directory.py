@@ -164,6 +164,12 @@ class Directory:
         other = Unit(unit - 1 if self._prefixes[1][unit - self.first] % 2 else unit + 1)
         return other if self.depth(other) == depth else None
 
+    def why_alone(self, unit: Unit) -> str:
+        """Why a unit has no buddy."""
+        if self.depth(unit):
+            return f"the other half of what unit {unit} is of is itself split; merge its parts first"
+        return f"unit {unit} has no buddy to be merged with: it was not split from another"
+
     def buddies(self) -> list[int]:
         """The buddy of each unit, -1 where there is none.
 
@@ -181,7 +187,7 @@ class Directory:
         """With one unit in place of two buddies; those behind them count one less."""
         other = self.buddy(unit)
         if other is None:
-            raise ProtocolError(f"unit {unit} has no buddy to be merged with")
+            raise ProtocolError(self.why_alone(unit))
         depths, place = self._all_depths, min(unit, other) - self.first
         merged = (*depths[:place], depths[place] - 1, *depths[place + 2 :])
         return Directory(self.roots, merged if any(merged) else (), self.first)

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from sluice.model.actions import Action, Scale
+from sluice.model.actions import Action, Move, Scale
 from sluice.model.epoch import EpochRecord, Queues
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Unit
@@ -85,7 +85,8 @@ class UnitFindings(NamedTuple):
 
 @dataclass(frozen=True)
 class Renumbering:
-    """Each unit of before is the units from `first` up to `end` now; there are so many `units`, of these `hashes`."""
+    """Each unit of before is the units from `first` up to `end` now; there are so many `units`, with these `least`
+    hashes."""
 
     first: np.ndarray
     end: np.ndarray
@@ -169,6 +170,13 @@ def renumber_action(action: AnAction, before: Routing, now: Routing) -> AnAction
     return replace(action, unit=Renumbering.between(before, now).of([action.unit])[0])
 
 
+def renumber_moves(moves: Iterable[Move], before: Routing, now: Routing) -> tuple[Move, ...]:
+    """Moves by the numbers that units have now, of all parts of those that were split."""
+    renumbering = Renumbering.between(before, now)
+    found = {unit: replace(move, unit=unit) for move in moves for unit in renumbering.of([move.unit])}
+    return tuple(found.values())
+
+
 def why_unmergeable(manifests: Iterable[Manifest], unit: Unit, buddy: Unit) -> str | None:
     """Why two units cannot be one without a row being written anew, None if they can."""
     for run in (run for manifest in manifests for run in manifest):
@@ -224,8 +232,8 @@ class _Manifests:
     def _counted(self, segment: SegmentRef) -> SegmentRef:
         units, rows = segment.unit_rows
         first, end = self._renumbering.first[units], self._renumbering.end[units]
-        found = np.zeros(int(end.max(initial=0) - first.min(initial=0)), dtype=np.int64)
-        base = int(first.min(initial=0))
+        base = int(first.min()) if len(first) else 0
+        found = np.zeros(int(end.max(initial=base)) - base, dtype=np.int64)
         whole = end - first == 1
         np.add.at(found, first[whole] - base, rows[whole])
         for at in np.flatnonzero(~whole).tolist():

@@ -113,6 +113,13 @@ class ClusterView:
         )
 
     @property
+    def shows_load(self) -> bool:
+        """Whether it shows what load each unit has: not where all that was done was for input that had waited, as only
+        some of them had a turn then."""
+        catching_up = self.site_done.any() or self.unit_pending.any()
+        return self.arriving > 0 and bool(self.unit_rows.any() or not catching_up)
+
+    @property
     def productivity(self) -> np.ndarray:
         """What each unit has yielded by byte in memory."""
         return results_by_byte(self.unit_yielded, self.unit_memory)

@@ -104,14 +104,12 @@ class Elastic:
         scale = self._scale(view, is_even=not evening)
         if scale is not None and scale.sites < view.sites:
             return (scale,)
-        # of what waits few units may have any, and where nothing came none
-        telling = view.arriving > 0 and bool(view.unit_rows.any())
-        redivisions = self.sizes.decide(view) if telling else ()
+        redivisions = self.sizes.decide(view)
         divided = _concerned(view, redivisions)
         if scale is not None:
             return (scale, *redivisions)
         moves = tuple(move for move in evening or self._supply(view) if move.unit not in divided)
-        return (*moves, *redivisions) or (self.sizes.reunions(view, excess_capacity(view)) if telling else ())
+        return (*moves, *redivisions) or self.sizes.reunions(view, excess_capacity(view))
 
     def _supply(self, view: ClusterView) -> tuple[Move, ...]:
         """One scan: the fullest supplier and the idlest consumer, and so on."""

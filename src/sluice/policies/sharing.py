@@ -61,7 +61,7 @@ class HotUnits:
     th_imb: float = 1.2
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        if view.sites < 2 or view.seconds <= 0:
+        if view.sites < 2 or view.seconds <= 0 or not view.shows_load:
             return ()
         busy = np.clip(1 - view.site_idle / view.seconds, 0, 1)
         work = view.site_rows + view.site_results

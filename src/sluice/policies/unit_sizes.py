@@ -18,9 +18,10 @@ from sluice.model.errors import FlowError
 from sluice.model.view import ClusterView
 from sluice.policies.memory import in_bytes
 
-MERGED_AT_MOST = 0.9
+MERGED_AT_MOST = 0.6
 """Part of 2θ that two buddies may have together to be merged. The paper has 1: a unit around 2θ would split and merge
-with every row that comes or expires."""
+with every row that comes or expires. State expires a run at a time, and a run may span half the time for which it is
+kept: at the same rate, a unit has up to 1.5 times what it has at its smallest."""
 COOLED = 0.25
 """Part of the load from which a unit is hot that two buddies may have together to be merged. As half of it would be
 just enough for twice as many sites, a quarter leaves a unit alone while sites come and go."""
@@ -30,7 +31,8 @@ LITTLE = 1 / 8
 ROOMY = 0.7
 """How much of what would split again each part of a unit is to have: they do not all get as much."""
 LEAST = 100
-"""Rows and results of a unit from which they say how hot it is."""
+"""Rows and results of a unit from which they say how hot it is; and what would make a unit hot has to be as many for it
+to be said of others that they are not."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,11 @@ class UnitSizes:
     >>> view = replace(
     ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[1 << 30, 1 << 30]),
     ...     unit_bytes=np.array([10, 20, 130, 60]) << 20, unit_buddy=np.array([1, 0, -1, -1]),
-    ...     unit_divisible=np.full(4, True),
+    ...     unit_divisible=np.full(4, True), unit_rows=np.array([10, 20, 470, 500]),
     ... )
     >>> for action in UnitSizes().decide(view): print(action)
     Split(unit=2, reason='unit 2 has 130 MiB, more than two times 64 MiB', bits=1)
-    Merge(unit=0, reason='units 0 and 1 have 10 MiB and 20 MiB, together below two times 64 MiB')
+    Merge(unit=0, reason='units 0 and 1 have 10 MiB and 20 MiB, together below 76.8 MiB')
     """
 
     hot: float = 0.25
@@ -62,7 +64,7 @@ class UnitSizes:
 
     def decide(self, view: ClusterView) -> tuple[DirectoryAction, ...]:
         load, mean = _load(view)
-        splits = [*self.splits_by_size(view), *self._splits_by_load(view, load, mean)]
+        splits = [*self.splits_by_size(view), *(self._splits_by_load(view, load, mean) if view.shows_load else ())]
         divided = {split.unit for split in splits}
         actions: list[DirectoryAction] = list(splits)
         actions += [m for m in self._merges(view, load, mean) if not divided & {m.unit, view.unit_buddy[m.unit]}]
@@ -101,12 +103,12 @@ class UnitSizes:
     def _merges(self, view: ClusterView, load: np.ndarray, mean: float) -> list[Merge]:
         first, second = self._small_pairs(view, load, mean)
         together = view.unit_site[first] == view.unit_site[second]
-        theta = in_bytes(view.unit_size)
+        limit = in_bytes(MERGED_AT_MOST * 2 * view.unit_size)
         return [
             Merge(
                 one,
                 f"units {one} and {other} have {in_bytes(float(view.unit_bytes[one]))} and "
-                f"{in_bytes(float(view.unit_bytes[other]))}, together below two times {theta}",
+                f"{in_bytes(float(view.unit_bytes[other]))}, together below {limit}",
             )
             for one, other in zip(first[together].tolist(), second[together].tolist(), strict=True)
         ]
@@ -127,13 +129,14 @@ class UnitSizes:
         return tuple(moves[: self.most])
 
     def _small_pairs(self, view: ClusterView, load: np.ndarray, mean: float) -> tuple[np.ndarray, np.ndarray]:
-        """Buddies that are small and cool, wherever they are, the smallest first."""
+        """Buddies that are small and cool, wherever they are, the smallest first; none where that is not to be seen."""
         first = np.flatnonzero(view.unit_buddy > np.arange(len(view.unit_site)))
         second = view.unit_buddy[first]
         size = view.unit_bytes[first] + view.unit_bytes[second]
         small = np.minimum(view.unit_bytes[first], view.unit_bytes[second]) < view.unit_size
         settled = ~(view.unit_unready | view.is_shared)
-        cool = load[first] + load[second] <= COOLED * self.hot * mean
+        known = view.shows_load and self.hot * mean >= LEAST
+        cool = known & (load[first] + load[second] <= COOLED * self.hot * mean)
         fits = small & (size < MERGED_AT_MOST * 2 * view.unit_size) & settled[first] & settled[second] & cool
         order = np.argsort(size[fits], kind="stable")
         return first[fits][order], second[fits][order]

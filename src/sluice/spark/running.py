@@ -198,12 +198,13 @@ class RunningQuery:
             )
 
     def _catch_up_when_idle(self) -> None:
-        """Process input that waits, and have sites leave, when no new input comes: Spark runs no batches then."""
+        """Process input that waits, have sites leave, do what the user asks for: Spark has no batches as long as no new
+        input comes."""
         while not self._closed.wait(IDLE / 4) and self.failure is None:
             idle = time.monotonic() - self._last_epoch > IDLE and not self.epochs.busy.locked()
-            to_do = self.epochs.is_behind or self.epochs.has_leaving_sites or self._is_to_rest
+            under_way = self.epochs.is_behind or self.epochs.has_leaving_sites or self.epochs.has_requests
             running = self.spark_query.isActive and not self._stopping.is_set()
-            if idle and to_do and running and not self._is_batch_coming():
+            if idle and (under_way or self._is_to_rest) and running and not self._is_batch_coming():
                 self._catch_up()
 
     @property
@@ -227,7 +228,7 @@ class RunningQuery:
                 self._rests = self._rests if self.sites.count == before else 0
                 exchange = self.sites.exchange(None, self._sites_next)
                 did = self.epochs.catch_up(self.sites.site_keys, exchange, why, self._next_batch())
-                if not did and self._is_to_rest:
+                if not did and (self._is_to_rest or self.epochs.has_requests):
                     self.epochs.rest(self.sites.site_keys, exchange, why)
                     self._last_epoch, self._rests = time.monotonic(), self._rests + 1
                 return did
