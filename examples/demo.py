@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -304,8 +305,8 @@ def main() -> int:
     if args.files < 12 or args.rows < LATE_PER_FILE:
         parser.error(f"needs at least 12 files and {LATE_PER_FILE} rows in each")
 
-    home = Path(tempfile.mkdtemp(prefix="sluice-demo-"))
-    spark = None
+    home, spark = scratch(), None
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("demo: told to end"))  # so that it cleans up
     try:
         planted = generate(home, args.files, args.rows)
         print(
@@ -333,9 +334,30 @@ def main() -> int:
         print(f"Both as a page: {os.path.abspath(args.report)}")
         return 0 if right else 1
     finally:
-        if spark is not None:
-            spark.stop()
-        shutil.rmtree(home, ignore_errors=True)
+        try:
+            if spark is not None:
+                spark.stop()
+        finally:  # in the midst of a call, Spark may not be able to
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def scratch() -> Path:
+    """A directory of its own. Those of demos that were killed are removed: their names have the process's number."""
+    for left in Path(tempfile.gettempdir()).glob("sluice-demo-*-*"):
+        process = left.name.split("-")[2]
+        if process.isdecimal() and not is_alive(int(process)):
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"sluice-demo-{os.getpid()}-"))
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it is somebody else's
+    return True
 
 
 def session() -> SparkSession:
