@@ -249,7 +249,7 @@ def test_a_claim_keeps_the_paper_s_words_and_number_and_is_told_beside_the_bars(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     claim = scaled(LAZY_9, "many", 6, ANY, "relocations", "fewer epochs")
-    assert (claim.says, claim.published, claim.low) == ("24 relocations with θ 90 %", 24, 6)
+    assert (claim.says, claim.value, claim.low) == ("24 relocations with θ 90 %", 24, 6)
     outcome = Outcome("s", "about", {}, ["a"], [["1"]], [Bar("b", 2.0, 1.0)], verdicts=judge([claim], {"many": 5.0}))
     assert not outcome.met
     tell.outcome(outcome)

@@ -10,12 +10,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from scripts import reproduction_pages
 from sluice.cli.main import main
 from sluice.dashboard.chart import Axis, Line, chart
 from sluice.figures.catalogue import EXPERIMENTS, PAPERS, UnknownFigure, chosen
-from sluice.figures.claim import Claim, at_least, at_most
+from sluice.figures.claim import Claim, Kind, at_least, at_most
+from sluice.figures.comparison import changes
 from sluice.figures.experiment import AnyOutcome, Experiment, Reading, Run, run_all, steady_from
-from sluice.figures.publish import publish, row
+from sluice.figures.publish import publish, row, summary
 from sluice.policies import policy
 from sluice.sim.hardware import Hardware
 from sluice.sim.join_scenario import JoinScenario
@@ -109,8 +111,10 @@ def test_every_experiment_reads_a_value_for_each_claim_and_says_why_it_is_judged
         assert len({c.name for c in experiment.claims}) == len(experiment.claims)
         for claim in experiment.claims:
             assert claim.low < claim.high and claim.why and claim.says
-            if claim.published is not None:
-                assert claim.verdict(claim.published).held, "the paper's own value must pass"
+            if claim.value is not None:
+                assert claim.verdict(claim.value).held, "the paper's own value must pass"
+            if claim.kind is Kind.DERIVED:
+                assert claim.value is not None, "only a number can be worked out"
         outcomes = {name: flat_outcome(run) for name, run in experiment.runs.items()}
         reading = experiment.read(outcomes)
         assert {c.name for c in experiment.claims} == set(reading.values)
@@ -144,7 +148,7 @@ def test_figures_are_chosen_by_paper_or_by_name():
     assert all(e.name.startswith(f"{paper}-") for paper in PAPERS for e in PAPERS[paper])
     assert [e.name for e in chosen(["flux-7", "flux-3"])] == ["flux-7", "flux-3"]
     with pytest.raises(
-        UnknownFigure, match="no figure 'flux-99'; known: flux, lazy-disk, d-cape, window-joins, flux-baseline"
+        UnknownFigure, match="no figure 'flux-99'; known: all, flux, lazy-disk, d-cape, window-joins, flux-baseline"
     ):
         chosen(["flux-99"])
 
@@ -156,6 +160,80 @@ def test_steady_is_when_the_rate_stays_up():
 
 def test_a_row_shows_published_and_measured():
     assert row(FAST.verdict(0.1234)) == "| it is fast | 1 | 0.123 | 0.5 to 2 times | **missed** |"
+
+
+def test_a_number_that_no_paper_prints_is_marked():
+    derived = at_most("few", "few", 2.0, "s", "", 1.5, Kind.DERIVED)
+    assert row(derived.verdict(1.0)) == "| few | 1.5 (derived) | 1 | at most 2 s | held |"
+    assert derived.verdict(1.0).as_json()["kind"] == "derived"
+    assert FAST.verdict(1.0).as_json()["kind"] == "published"
+
+
+def test_what_is_fitted_and_holds_is_counted_apart():
+    fitted = Claim("f", "f", 1.0, 0.5, 2.0, "", "", Kind.FITTED)
+    counts = summary([FAST.verdict(1.0), FAST.verdict(3.0), fitted.verdict(1.0), fitted.verdict(9.0)])
+    assert counts.sentence == "1 of 3 claims held, 2 were missed, 1 more were fitted."
+    assert counts.row == "| 1 of 3 | 2 | 1 |"
+
+
+def write_tiny(directory: Path) -> tuple[Experiment, Reading]:
+    experiment = tiny_experiment()
+    reading = experiment.judge(run_all(experiment.runs.values(), 1, lambda *_: None))
+    publish([(experiment, reading)], directory)
+    return experiment, reading
+
+
+def test_the_same_experiment_again_has_changed_in_nothing(tmp_path):
+    assert changes([write_tiny(tmp_path)], tmp_path) == []
+
+
+def test_a_claim_that_held_and_is_missed_now_is_a_change_and_so_is_the_last_digit(tmp_path):
+    experiment, reading = write_tiny(tmp_path)
+    rate = np.array(reading.data["rate"])
+    rate[1] += 1e-9 * rate[1]
+    worse = Reading({"fast": 3.0, "slow": 0.2}, reading.charts, {"rate": rate})
+    lines = changes([(experiment, worse)], tmp_path)
+    assert lines[:2] == ["tiny-1, fast: held before and is missed now", "tiny-1, fast, measured: was 1.5, is 3.0"]
+    assert len(lines) == 3 and lines[2].startswith("tiny-1, data, rate, 1: was ")
+
+
+def test_claims_that_come_or_go_and_ranges_that_move_are_changes(tmp_path):
+    experiment, reading = write_tiny(tmp_path)
+    wider = Claim("fast", "it is fast", 1.0, 0.1, 2.0, "times", "a factor of two")
+    extra = at_least("more", "there is more", 0.0, "", "none")
+    other = Experiment("tiny-1", "a tiny one", (wider, extra), experiment.runs, experiment.read)
+    lines = changes([(other, Reading({**reading.values, "more": 1.0}, {}, reading.data))], tmp_path)
+    assert lines == [
+        'tiny-1, fast, accepted: was "0.5 to 2 times", is "0.1 to 2 times"',
+        "tiny-1, slow: is gone",
+        "tiny-1, more: is new",
+    ]
+    (tmp_path / "tiny-1.json").unlink()
+    assert changes([(experiment, reading)], tmp_path) == [f"tiny-1: there is no {tmp_path / 'tiny-1.json'}"]
+
+
+def test_the_command_fails_on_what_changed_and_not_on_a_recorded_miss(tmp_path, monkeypatch, capsys):
+    experiment, reading = write_tiny(tmp_path / "recorded")
+    monkeypatch.setattr("sluice.figures.catalogue.chosen", lambda names: [experiment])
+    command = ["figures", "tiny-1", "--workers", "1", "--out", str(tmp_path / "out")]
+    against = [*command, "--against", str(tmp_path / "recorded")]
+    assert main(command) == 1  # a claim is missed
+    assert main(against) == 0
+    assert "0 changes against" in capsys.readouterr().out
+    publish([(experiment, Reading({"fast": 1.5, "slow": 0.3}, {}, reading.data))], tmp_path / "recorded")
+    assert main(against) == 1
+    assert "tiny-1, slow, measured: was 0.3, is 0.2" in capsys.readouterr().out
+    assert main([*command, "--against", str(tmp_path / "nowhere")]) == 2
+
+
+def test_help_and_make_leave_no_paper_out(capsys):
+    with pytest.raises(SystemExit):
+        main(["figures", "-h"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert ", ".join(PAPERS) in shown
+    assert chosen(["all"]) == list(EXPERIMENTS)
+    rule = (DOCS.parent / "Makefile").read_text(encoding="utf-8").split("\nfigures:")[1].split("\n\n")[0]
+    assert "sluice figures all --out figures --against docs/figures" in rule
 
 
 def test_the_command_lists_figures_and_names_what_it_does_not_know(capsys, tmp_path):
@@ -171,16 +249,16 @@ def test_the_command_lists_figures_and_names_what_it_does_not_know(capsys, tmp_p
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_page_of_a_paper_shows_what_was_measured(paper):
-    page = (DOCS / "reproduction" / f"{paper}.md").read_text(encoding="utf-8")
-    words = []
-    for experiment in PAPERS[paper]:
-        published = json.loads((DOCS / "figures" / f"{experiment.name}.json").read_text(encoding="utf-8"))
-        by_name = {claim.name: claim for claim in experiment.claims}
-        for known in published["verdicts"]:
-            verdict = by_name[known["claim"]].verdict(known["measured"])
-            assert row(verdict) in page, known["claim"]
-            words.append(verdict.word)
-    held, missed, fitted = (words.count(word) for word in ("held", "missed", "fitted"))
-    assert f"**{held} of {held + missed} claims held, {missed} were missed, {fitted} more were fitted.**" in page
-    index = (DOCS / "reproduction.md").read_text(encoding="utf-8")
-    assert f"| {held} of {held + missed} | {missed} | {fitted} |" in index
+    path, index = DOCS / "reproduction" / f"{paper}.md", (DOCS / "reproduction.md").read_text(encoding="utf-8")
+    page = path.read_text(encoding="utf-8")
+    assert reproduction_pages.write_tables(page, PAPERS[paper]) == page, "run scripts/reproduction_pages.py"
+    assert reproduction_pages.write_counts(index, paper, PAPERS[paper]) == index, "run scripts/reproduction_pages.py"
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
+def test_what_is_on_file_has_the_claims_of_now(experiment):
+    recorded = reproduction_pages.recorded_document(experiment)
+    assert [verdict["claim"] for verdict in recorded["verdicts"]] == [claim.name for claim in experiment.claims]
+    assert recorded["runs"] == {name: run.label for name, run in experiment.runs.items()}
+    on_file = reproduction_pages.file_of(experiment).read_text(encoding="utf-8")
+    assert reproduction_pages.judge_again(experiment) == on_file, "run scripts/reproduction_pages.py"

@@ -20,14 +20,20 @@ def listed() -> str:
     return "\n".join([f"{' or '.join(PAPERS)}, or one of:", *lines])
 
 
-def figures(names: Sequence[str], out: Path, workers: int | None) -> int:
-    """Runs them, writes charts and verdicts to `out`; 0 if every claim held, 1 if one was missed."""
+def figures(names: Sequence[str], out: Path, workers: int | None, against: Path | None = None) -> int:
+    """Runs them, writes charts and verdicts to `out`; 0 if every claim held, 1 if one was missed.
+
+    With `against`, a directory of JSON files: 0 if all is as it is there, misses included, 1 if anything differs.
+    """
     _require_numba()
     from sluice.figures.catalogue import chosen
+    from sluice.figures.comparison import changes
     from sluice.figures.experiment import Run, run_all
-    from sluice.figures.publish import number, publish
+    from sluice.figures.publish import number, publish, published_value, summary
 
     experiments = chosen(names)
+    if against is not None and not against.is_dir():
+        raise SluiceError(f"there is no directory {against}; --against names one with the JSON files of figures")
     if out.exists() and not out.is_dir():
         raise SluiceError(f"{out} is a file; --out names a directory")
     began = time.monotonic()
@@ -39,21 +45,26 @@ def figures(names: Sequence[str], out: Path, workers: int | None) -> int:
     runs = [run for experiment in experiments for run in experiment.runs.values()]
     outcomes = run_all(runs, workers or os.cpu_count() or 1, tell)
     found = []
+    changed: list[str] = []
     for experiment in experiments:
         found.append((experiment, experiment.judge(outcomes)))
+        if against is not None:
+            changed += changes(found[-1:], against)  # before anything is written: it may be the same directory
         written = publish(found, out)  # at once: should the next one fail, this one is not lost
-    words = [verdict.word for experiment, reading in found for verdict in experiment.verdicts(reading)]
     for experiment, reading in found:
         print(f"\n{experiment.name}: {experiment.title}")
         for verdict in experiment.verdicts(reading):
-            published = "" if verdict.claim.published is None else f", published {number(verdict.claim.published)}"
+            published = "" if verdict.claim.value is None else f", published {published_value(verdict.claim)}"
             print(
                 f"  {verdict.word:<6} {verdict.claim.says}: "
                 f"measured {number(verdict.measured)}{published}, accepted {verdict.claim.accepted}"
             )
-    told = f"{words.count('held')} of {len(words) - words.count('fitted')} claims held, {words.count('missed')} missed"
-    print(f"\n{told}; {words.count('fitted')} more were fitted. {len(written)} files in {out}, see {written[-1]}")
-    return 1 if "missed" in words else 0
+    counts = summary([verdict for experiment, reading in found for verdict in experiment.verdicts(reading)])
+    print(f"\n{counts.sentence} {len(written)} files in {out}, see {written[-1]}")
+    if against is None:
+        return 1 if counts.missed else 0
+    print("\n".join([f"{len(changed)} changes against {against}{':' if changed else ''}", *changed]))
+    return 1 if changed else 0
 
 
 def _require_numba() -> None:

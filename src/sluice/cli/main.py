@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case "figures" if chosen.list or not chosen.name:
                 print(figures_listed())
             case "figures":
-                return figures(chosen.name, Path(chosen.out), chosen.workers)
+                return figures(chosen.name, Path(chosen.out), chosen.workers, chosen.against)
             case "simulate" if chosen.list:
                 print(listed())
             case "simulate" if chosen.show:
@@ -112,13 +112,19 @@ def _parser() -> argparse.ArgumentParser:
     drawing = commands.add_parser(
         "figures",
         help="run a paper's experiments in the simulator, plot them, and hold them against what it published",
-        usage="sluice figures [NAME ...] [--list] [--out DIR] [--workers N]",
+        usage="sluice figures [NAME ...] [--list] [--out DIR] [--against DIR] [--workers N]",
     )
     drawing.add_argument(
-        "name", nargs="*", metavar="NAME", help="flux, lazy-disk, or one figure such as flux-7; several are possible"
+        "name",
+        nargs="*",
+        metavar="NAME",
+        help="a paper (flux, lazy-disk, d-cape, window-joins), a figure such as flux-7, or all; several are possible",
     )
     drawing.add_argument("--list", action="store_true", help="list the figures")
     drawing.add_argument("--out", default="figures", metavar="DIR", help="where charts and verdicts go (figures)")
+    drawing.add_argument(
+        "--against", type=Path, metavar="DIR", help="fail on what differs from the JSON files there, not on misses"
+    )
     drawing.add_argument("--workers", type=_positive, metavar="N", help="simulations at a time (one a processor)")
     return parser
 

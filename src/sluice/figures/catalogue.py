@@ -25,21 +25,25 @@ PAPERS: dict[str, tuple[AnyExperiment, ...]] = {
 EXPERIMENTS: tuple[AnyExperiment, ...] = tuple(experiment for paper in PAPERS.values() for experiment in paper)
 
 
+ALL = "all"
+"""The name that stands for every experiment."""
+
+
 class UnknownFigure(SluiceError):
     """There is no experiment of this name."""
 
 
 def chosen(names: Sequence[str]) -> list[AnyExperiment]:
-    """The experiments of these names; that of a paper stands for all of it.
+    """The experiments of these names; that of a paper stands for all of its own, and `all` for those of every paper.
 
     >>> [e.name for e in chosen(["flux-7", "flux-7"])], len(chosen(["lazy-disk"]))
     (['flux-7'], 7)
     """
     found: list[AnyExperiment] = []
     for name in names:
-        some = [e for e in EXPERIMENTS if e.name == name or e in PAPERS.get(name, ())]
-        if not some:
-            known = ", ".join((*PAPERS, *(e.name for e in EXPERIMENTS)))
+        named = [e for e in EXPERIMENTS if name in (ALL, e.name) or e in PAPERS.get(name, ())]
+        if not named:
+            known = ", ".join((ALL, *PAPERS, *(e.name for e in EXPERIMENTS)))
             raise UnknownFigure(f"there is no figure {name!r}; known: {known}")
-        found += [e for e in some if e not in found]
+        found += [e for e in named if e not in found]
     return found

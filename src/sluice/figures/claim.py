@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
+
+
+class Kind(Enum):
+    """Where the number of a claim is from."""
+
+    PUBLISHED = "published"
+    """The paper prints the number, or says it in words and gives none."""
+    DERIVED = "derived"
+    """The paper prints no such number. It was worked out from those that it prints."""
+    FITTED = "fitted"
+    """Our model was made to meet the number, so that it holds says nothing."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A published statement: the value it comes to, the range in which ours must lie, and why that range.
+    """A statement of a paper: the value it comes to, the range in which ours must lie, and why that range.
 
     >>> claim = Claim("felt", "the load is felt at about 5 s", 5.0, 3.5, 6.5, "s", "read off a plot by the second")
     >>> claim.verdict(5.2).held, claim.verdict(9.0).held
@@ -18,13 +30,12 @@ class Claim:
 
     name: str
     says: str
-    published: float | None
+    value: float | None
     low: float
     high: float
     unit: str
     why: str
-    fitted: bool = False
-    """Our model was made to meet it, so that it holds says nothing."""
+    kind: Kind = Kind.PUBLISHED
 
     def verdict(self, measured: float) -> Verdict:
         return Verdict(self, measured, math.isfinite(measured) and self.low <= measured <= self.high)
@@ -48,30 +59,34 @@ class Verdict:
     held: bool
 
     def as_json(self) -> dict[str, Any]:
-        known = self.claim
+        claim = self.claim
         return {
-            "claim": known.name,
-            "paper": known.says,
-            "published": known.published,
+            "claim": claim.name,
+            "paper": claim.says,
+            "value": claim.value,
+            "kind": claim.kind.value,
             "measured": None if math.isnan(self.measured) else self.measured,
-            "accepted": known.accepted,
-            "unit": known.unit,
-            "tolerance": known.why,
+            "accepted": claim.accepted,
+            "unit": claim.unit,
+            "tolerance": claim.why,
             "held": self.held,
-            "fitted": known.fitted,
         }
 
     @property
     def word(self) -> str:
-        return "missed" if not self.held else "fitted" if self.claim.fitted else "held"
+        return "missed" if not self.held else "fitted" if self.claim.kind is Kind.FITTED else "held"
 
 
 ANY = math.inf
 
 
-def at_least(name: str, says: str, low: float, unit: str, why: str, published: float | None = None) -> Claim:
-    return Claim(name, says, published, low, ANY, unit, why)
+def at_least(
+    name: str, says: str, low: float, unit: str, why: str, value: float | None = None, kind: Kind = Kind.PUBLISHED
+) -> Claim:
+    return Claim(name, says, value, low, ANY, unit, why, kind)
 
 
-def at_most(name: str, says: str, high: float, unit: str, why: str, published: float | None = None) -> Claim:
-    return Claim(name, says, published, -ANY, high, unit, why)
+def at_most(
+    name: str, says: str, high: float, unit: str, why: str, value: float | None = None, kind: Kind = Kind.PUBLISHED
+) -> Claim:
+    return Claim(name, says, value, -ANY, high, unit, why, kind)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sluice.dashboard.chart import Axis, Line, chart
 from sluice.dashboard.quantity import BYTES, COUNT, RATIO, SHARE
-from sluice.figures.claim import Claim, at_least, at_most
+from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.d_cape_plans import ENOUGH, MANY_TO_MANY, ONE_TO_ONE, PLANS, PlanOutcomes
 from sluice.figures.experiment import Experiment, Reading, Run
 from sluice.sim.plan_scenario import PlanScenario
@@ -113,7 +113,7 @@ D_CAPE_3: Experiment[PlanOutcome] = Experiment(
         ),
         replace(
             at_least("enough, disabled", "without it those plans fail", 6, "of 6 plans remiss", "all", 6),
-            fitted=True,  # one join of each plan needs more than a machine has, by the windows that were chosen
+            kind=Kind.FITTED,  # one join of each plan needs more than a machine has, by the windows that were chosen
         ),
         at_least(
             "more, 1:1",
@@ -226,7 +226,7 @@ D_CAPE_4: Experiment[PlanOutcome] = Experiment(
         ),
         replace(
             at_most("stays", "neither states nor partitions ever need to be moved", 0, "bytes of state", "none", 0),
-            fitted=True,  # the policy has no moves to ask for
+            kind=Kind.FITTED,  # the policy has no moves to ask for
         ),
         at_least(
             "bandwidth",

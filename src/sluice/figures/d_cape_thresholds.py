@@ -9,7 +9,7 @@ import numpy as np
 
 from sluice.dashboard.heat_map import Panel, Settings, heat_map
 from sluice.dashboard.quantity import ROWS
-from sluice.figures.claim import Claim, at_least
+from sluice.figures.claim import Claim, Kind, at_least
 from sluice.figures.d_cape_plans import MANY_TO_MANY, ONE_TO_ONE, PlanOutcomes
 from sluice.figures.experiment import Experiment, Reading, Run
 from sluice.sim.plan_scenario import PlanScenario
@@ -84,7 +84,7 @@ def _claims() -> tuple[Claim, ...]:
         ),
         replace(
             at_least("remiss", "every plan is large enough for an eventual remiss state", 1.0, "of the runs", "all", 1),
-            fitted=True,  # memory was chosen so
+            kind=Kind.FITTED,  # memory was chosen so
         ),
     )
 

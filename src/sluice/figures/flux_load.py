@@ -9,7 +9,7 @@ import numpy as np
 
 from sluice.dashboard.chart import Axis, Line, Mark, chart
 from sluice.dashboard.quantity import COUNT, ROWS_PER_SECOND, SECONDS
-from sluice.figures.claim import Claim, at_least, at_most
+from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading, Run, first_time, steady_from
 from sluice.sim.scenario import Load, Scenario
 from sluice.sim.simulation import Outcome
@@ -53,7 +53,7 @@ BASELINE = Experiment(
             7.25e5,
             "tuples/s",
             "5 %; scheduling and routing costs are not published, two switches of 5 µs a packet stand for them",
-            fitted=True,
+            kind=Kind.FITTED,
         ),
         Claim(
             "loss",
@@ -63,7 +63,7 @@ BASELINE = Experiment(
             0.64,
             "",
             "the scheduler is not published: a load that waits for two tuples takes 52 %, one that never waits 67 %",
-            fitted=True,
+            kind=Kind.FITTED,
         ),
     ),
     {
@@ -207,7 +207,16 @@ FIG_7 = Experiment(
             "units",
             "the ratio 1.2 ends it anywhere between 1.2 and 1.0 times the others' load: 31 to 36 units at 57 %",
         ),
-        Claim("static", "static stays degraded", KEPT, 0.36, 0.5, "of unloaded", "the loaded site's own rate"),
+        Claim(
+            "static",
+            "static stays degraded",
+            KEPT,
+            0.36,
+            0.5,
+            "of unloaded",
+            "the loaded site's own rate",
+            Kind.DERIVED,
+        ),
         Claim(
             "adaptive",
             "load balancing reaches a steady state near what is left",
@@ -216,6 +225,7 @@ FIG_7 = Experiment(
             1.05,
             "of the capacity left",
             "th_imb = 1.2 lets a sixth of one site's imbalance stand, and rounds go on moving by chance",
+            Kind.DERIVED,
         ),
     ),
     {
@@ -278,6 +288,7 @@ FIG_8 = Experiment(
             0.5,
             "of unloaded",
             "the loaded site's own rate",
+            Kind.DERIVED,
         ),
         Claim(
             "stays",
@@ -404,6 +415,7 @@ FIG_9 = Experiment(
             "ms later",
             "strictly smaller",
             -100,
+            Kind.DERIVED,
         ),
         at_least(
             "improves",

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sluice.dashboard.chart import Axis, Line, Mark, chart
 from sluice.dashboard.quantity import COUNT, LATENCY
-from sluice.figures.claim import Claim, at_least
+from sluice.figures.claim import Claim, Kind, at_least
 from sluice.figures.experiment import Experiment, Reading, Run, first_time, steady_from
 from sluice.figures.flux_load import PERTURBED, RATE, over_time, some_sites
 from sluice.sim.hardware import MB
@@ -101,6 +101,7 @@ FIG_11 = Experiment(
             0.5,
             "of unloaded",
             "a swap of 0.6 s leaves 0.3 of every 0.9 s; spooling takes some of that",
+            Kind.DERIVED,
         ),
         Claim(
             "trickle",
@@ -181,6 +182,7 @@ FIG_13 = Experiment(
             15,
             "sites, the last with at least 0.9 of unloaded",
             "at 15 each of the last units has to find the last gap",
+            Kind.DERIVED,
         ),
         at_least(
             "latency",
@@ -197,6 +199,7 @@ FIG_13 = Experiment(
             0.5,
             "of unloaded",
             "as in Fig. 11",
+            Kind.DERIVED,
         ),
         Claim(
             "drop",
@@ -303,7 +306,13 @@ FIG_15 = Experiment(
         Claim("hybrid steady", "hybrid is steady in 55 s", 55.0, 38.0, 72.0, "s", "30 %, as for Fig. 11"),
         Claim("load steady", "load-balancing is steady in 63 s", 63.0, 44.0, 82.0, "s", "30 %, as for Fig. 11"),
         at_least(
-            "hybrid first", "hybrid is steady before load-balancing", 1.0, "s earlier", "one interval at least", 8.0
+            "hybrid first",
+            "hybrid is steady before load-balancing",
+            1.0,
+            "s earlier",
+            "one interval at least",
+            8.0,
+            Kind.DERIVED,
         ),
         Claim(
             "heavy throughput",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from sluice.dashboard.chart import Mark
-from sluice.figures.claim import Claim, at_least, at_most
+from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading, Run
 from sluice.figures.join_charts import MINUTE, JoinOutcomes, last, memory_chart, rate_chart, results_chart
 from sluice.figures.lazy_disk_spill import ALL_MEM
@@ -151,7 +151,7 @@ LAZY_11: Experiment[JoinOutcome] = Experiment(
             42.0,
             "minutes",
             "the size of a tuple is chosen to meet it",
-            fitted=True,
+            kind=Kind.FITTED,
         ),
         at_most(
             "drops",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from sluice.dashboard.chart import Mark
-from sluice.figures.claim import Claim, at_least, at_most
+from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading, Run
 from sluice.figures.join_charts import JoinOutcomes, last, memory_chart, results_chart
 from sluice.sim.join_scenario import JoinScenario, Population
@@ -165,7 +165,7 @@ LAZY_7: Experiment[JoinOutcome] = Experiment(
             30.0,
             "s",
             "the time to find a missing result is chosen to meet it",
-            fitted=True,
+            kind=Kind.FITTED,
         ),
         Claim(
             "cleanup of more",

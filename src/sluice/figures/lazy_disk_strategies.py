@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sluice.figures.claim import Claim, at_least, at_most
+from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading, Run
 from sluice.figures.join_charts import MINUTE, JoinOutcomes, last, rate_chart, results_chart
 from sluice.sim.hardware import MB
@@ -75,9 +75,9 @@ LAZY_12: Experiment[JoinOutcome] = Experiment(
         ),
         replace(
             at_least("all overloaded", "under lazy-disk all sites get overloaded in the end", 3, "sites", "all", 3),
-            fitted=True,  # the memory was chosen so that it is so
+            kind=Kind.FITTED,  # the memory was chosen so that it is so
         ),
-        replace(at_most("one overloaded", "without relocation only one does", 1, "sites", "one", 1), fitted=True),
+        replace(at_most("one overloaded", "without relocation only one does", 1, "sites", "one", 1), kind=Kind.FITTED),
         Claim(
             "similar",
             "six hours: overall results of both are similar",
@@ -206,7 +206,7 @@ LAZY_13: Experiment[JoinOutcome] = Experiment(
         ),
         replace(
             at_most("bounded", "at most 100 MB are pushed by the coordinator", 100.0, "MB", "as it is said", 100.0),
-            fitted=True,  # the policy is told what makes 100 MB
+            kind=Kind.FITTED,  # the policy is told what makes 100 MB
         ),
     ),
     {_LAZY: Run(_UNEQUAL, "lazy-disk"), _ACTIVE: Run(_UNEQUAL, "active-disk", _ACTIVE_SETTINGS)},

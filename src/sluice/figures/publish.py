@@ -4,14 +4,47 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sluice.figures.claim import Verdict
+from sluice.figures.claim import Claim, Kind, Verdict
 from sluice.figures.experiment import AnyExperiment, Reading
 from sluice.model.version import VERSION
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How many claims held, were missed, or were fitted and hold, which counts for nothing."""
+
+    held: int
+    missed: int
+    fitted: int
+
+    @property
+    def sentence(self) -> str:
+        """
+        >>> Summary(3, 1, 2).sentence
+        '3 of 4 claims held, 1 were missed, 2 more were fitted.'
+        """
+        return f"{self.held} of {self.of} claims held, {self.missed} were missed, {self.fitted} more were fitted."
+
+    @property
+    def row(self) -> str:
+        """The end of a row in the list of papers."""
+        return f"| {self.held} of {self.of} | {self.missed} | {self.fitted} |"
+
+    @property
+    def of(self) -> int:
+        return self.held + self.missed
+
+
+def summary(verdicts: Sequence[Verdict]) -> Summary:
+    words = [verdict.word for verdict in verdicts]
+    return Summary(*(words.count(word) for word in ("held", "missed", "fitted")))
+
 
 Found = tuple[AnyExperiment, Reading]
 HEAD = ("the paper says", "published", "measured", "accepted", "")
@@ -27,14 +60,14 @@ def publish(found: Sequence[Found], directory: Path) -> list[Path]:
             written.append(directory / f"{experiment.name}{suffix}.svg")
             written[-1].write_text(drawing, encoding="utf-8")
         written.append(directory / f"{experiment.name}.json")
-        text = json.dumps(document(experiment, reading), indent=1, default=_plain, ensure_ascii=False)
-        written[-1].write_text(text + "\n", encoding="utf-8")
+        written[-1].write_text(as_text(document(experiment, reading)), encoding="utf-8")
     written.append(directory / "verdicts.md")
     written[-1].write_text("\n".join(page(found)) + "\n", encoding="utf-8")
     return written
 
 
 def document(experiment: AnyExperiment, reading: Reading) -> dict[str, Any]:
+    """What the JSON file of an experiment holds."""
     return {
         "experiment": experiment.name,
         "title": experiment.title,
@@ -45,15 +78,25 @@ def document(experiment: AnyExperiment, reading: Reading) -> dict[str, Any]:
     }
 
 
+def as_text(published: Mapping[str, Any]) -> str:
+    """A document as its file has it."""
+    return json.dumps(published, indent=1, default=_plain, ensure_ascii=False) + "\n"
+
+
 def page(found: Sequence[Found]) -> list[str]:
     """A table of verdicts for every experiment, as Markdown."""
     lines = []
     for experiment, reading in found:
         lines += [f"### {experiment.name}: {experiment.title}", ""]
-        lines += [f"| {' | '.join(HEAD)} |", f"| {' | '.join(['---'] * len(HEAD))} |"]
-        lines += [row(verdict) for verdict in experiment.verdicts(reading)]
+        lines += table(experiment.verdicts(reading))
         lines += ["", *(f"![{experiment.title}]({experiment.name}{s}.svg)" for s in reading.charts), ""]
     return lines
+
+
+def table(verdicts: Sequence[Verdict]) -> list[str]:
+    """The verdicts on an experiment's claims."""
+    head = [f"| {' | '.join(HEAD[:-1])} | |", f"| {' | '.join(['---'] * len(HEAD))} |"]
+    return head + [row(verdict) for verdict in verdicts]
 
 
 def row(verdict: Verdict) -> str:
@@ -61,11 +104,17 @@ def row(verdict: Verdict) -> str:
 
 
 def cells(verdict: Verdict) -> list[str]:
-    """A claim, what was published and measured, what is accepted, and whether it held."""
+    """A claim, its value and what was measured, what is accepted, and whether it held."""
     claim = verdict.claim
-    published = "" if claim.published is None else number(claim.published)
     said = verdict.word if verdict.held else f"**{verdict.word}**"
-    return [claim.says, published, number(verdict.measured), claim.accepted, said]
+    return [claim.says, published_value(claim), number(verdict.measured), claim.accepted, said]
+
+
+def published_value(claim: Claim) -> str:
+    """The number that the paper prints, if any; one that was worked out is marked."""
+    if claim.value is None:
+        return ""
+    return number(claim.value) + (" (derived)" if claim.kind is Kind.DERIVED else "")
 
 
 def number(value: float) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from sluice.dashboard.chart import Axis, Line, chart
 from sluice.dashboard.quantity import COUNT, LATENCY, ROWS
-from sluice.figures.claim import Claim, at_least, at_most
+from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading, Run
 from sluice.figures.window_joins_runs import TABLE_1, WindowOutcomes, at_rate, over_rates, published, summary
 from sluice.sim.window_simulation import WindowOutcome
@@ -77,7 +77,7 @@ WINDOW_11: Experiment[WindowOutcome] = Experiment(
                 "times that with one slave less, 2 to 4 slaves, greatest",
                 "it falls with every slave; the paper has up to about so many in its other figures",
             ),
-            fitted=True,  # the time of a message was chosen with this in view
+            kind=Kind.FITTED,  # the time of a message was chosen with this in view
         ),
         replace(
             at_most(
@@ -87,7 +87,7 @@ WINDOW_11: Experiment[WindowOutcome] = Experiment(
                 "times that of one slave, with 8",
                 "a fifth less at least is to be seen",
             ),
-            fitted=True,  # the same
+            kind=Kind.FITTED,  # the same
         ),
         at_least(
             "linear",
@@ -159,13 +159,13 @@ WINDOW_12: Experiment[WindowOutcome] = Experiment(
                 "times the difference of the greatest and the least at 1,000 tuples/s, at 6,000",
                 "six times the tuples; half of that at least",
             ),
-            fitted=True,  # by the order of the slaves, which is always the same
+            kind=Kind.FITTED,  # by the order of the slaves, which is always the same
         ),
         replace(
             at_least(
                 "at every rate", "it does so all along", 1.0, "times that of the rate before, smallest", "never less"
             ),
-            fitted=True,  # the same
+            kind=Kind.FITTED,  # the same
         ),
     ),
     {f"{rate:,} tuples/s": published(at_rate(rate, 4)) for rate in _RATES},

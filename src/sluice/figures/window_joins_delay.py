@@ -8,7 +8,7 @@ import numpy as np
 
 from sluice.dashboard.chart import Axis, Mark
 from sluice.dashboard.quantity import COUNT, LATENCY
-from sluice.figures.claim import Claim, at_least, at_most
+from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading
 from sluice.figures.window_joins_runs import MEASURED, WindowOutcomes, at_rate, over_rates, published, summary
 from sluice.sim.window_simulation import WindowOutcome
@@ -168,7 +168,7 @@ WINDOW_7: Experiment[WindowOutcome] = Experiment(
             60.0,
             "s",
             "a quarter more or less",
-            fitted=True,  # by the time that a comparison takes
+            kind=Kind.FITTED,  # by the time that a comparison takes
         ),
         Claim(
             "delay, tuned",
@@ -222,7 +222,7 @@ WINDOW_9: Experiment[WindowOutcome] = Experiment(
                 "a twentieth",
                 0.0,
             ),
-            fitted=True,  # 48 s of delay at this rate leave no time
+            kind=Kind.FITTED,  # 48 s of delay at this rate leave no time
         ),
         at_most(
             "idle, tuned",
