@@ -191,6 +191,57 @@ class TestTimes:
             flow.readFiles("late", str(nothing), schema=AS_SEEN, eventTime="ts", delay=delay)
 
 
+def with_watermark(spark: Any, nothing: Path, column: str = "ts", delay: str = "1 minute") -> Any:
+    columns = "symbol string, ts timestamp, seen timestamp, price double"
+    return spark.readStream.schema(columns).parquet(str(nothing)).withWatermark(column, delay)
+
+
+class TestWatermarks:
+    """What a DataFrame's own withWatermark says is the stream's delay; it is never passed over in silence."""
+
+    @pytest.mark.parametrize(
+        "below",
+        [
+            lambda df: df,
+            lambda df: df.filter("price > 3").select("symbol", "ts"),
+            lambda df: df.withColumnRenamed("ts", "late").withColumnRenamed("late", "ts"),
+            lambda df: df.withWatermark("seen", "1 hour").withWatermark("ts", "1 minute"),
+        ],
+    )
+    def test_it_is_the_delay(self, spark: Any, flow: Flow, nothing: Path, below: Callable[[Any], Any]) -> None:
+        late = flow.readStream("late", below(with_watermark(spark, nothing)), eventTime="ts")
+        assert late.stream.delay == 60_000_000
+
+    def test_the_same_may_be_said_twice(self, spark: Any, flow: Flow, nothing: Path) -> None:
+        late = flow.readStream("late", with_watermark(spark, nothing), eventTime="ts", delay="60 seconds")
+        assert late.stream.delay == 60_000_000
+
+    def test_without_it_there_is_no_delay(self, trades: Any) -> None:
+        assert trades.stream.delay == 0
+
+    @pytest.mark.parametrize("delay", ["5 seconds", "0 seconds", None])
+    def test_a_delay_that_contradicts_it(self, spark: Any, flow: Flow, nothing: Path, delay: Any) -> None:
+        with pytest.raises(FlowError, match=r"'late': delay=.* contradicts .*withWatermark\('ts', '1 minute'\).*out"):
+            flow.readStream("late", with_watermark(spark, nothing), eventTime="ts", delay=delay)
+
+    @pytest.mark.parametrize(
+        ("below", "column"),
+        [
+            (lambda df: df.withWatermark("seen", "1 hour"), "seen"),  # Spark keeps the newest alone
+            (lambda df: df.withColumn("ts", df.ts + timedelta(seconds=1)), "ts"),
+            (lambda df: df.drop("ts").withColumnRenamed("seen", "ts"), "ts"),
+            (lambda df: df.groupBy("ts").count().selectExpr("ts + INTERVAL 1 SECOND AS ts"), "ts"),
+        ],
+    )
+    def test_one_that_says_nothing_of_the_event_time(
+        self, spark: Any, flow: Flow, nothing: Path, below: Callable[[Any], Any], column: str
+    ) -> None:
+        frame = below(with_watermark(spark, nothing))
+        with pytest.raises(FlowError, match=f"'late': .* withWatermark on '{column}'.* event time 'ts'; .*delay="):
+            flow.readStream("late", frame, eventTime="ts")
+        assert flow.readStream("late", frame, eventTime="ts", delay="5 seconds").stream.delay == 5_000_000
+
+
 class TestStreams:
     def test_a_batch_is_no_stream(self, spark: Any, flow: Flow) -> None:
         with pytest.raises(FlowError, match=r"stream 'trades' was given a batch DataFrame; use spark\.readStream"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import timedelta
+from enum import Enum
 from typing import Any
 
 import pyarrow as pa
@@ -16,14 +18,23 @@ from sluice.api.starting import start_query
 from sluice.api.stream import DataStream
 from sluice.api.writer import DataStreamWriter
 from sluice.engine.split import FileFormat
-from sluice.model.durations import microseconds
+from sluice.model.durations import in_words, microseconds
 from sluice.model.errors import FlowError
 from sluice.model.plan import Relation
 from sluice.model.stream import Stream, is_hidden
 from sluice.sources.files import FORMATS, FileOptions, infer_schema, is_there
 from sluice.spark.sources import SPARK_FILE_OPTIONS, Source, can_be_rows
 from sluice.spark.types import arrow_schema, given_schema
+from sluice.spark.watermarks import delay_by_column, watermarked_columns
 from sluice.sql import translate
+
+NO_DELAY = "0 seconds"
+
+
+class Unsaid(Enum):
+    """What stands for an argument that is not given, where None means something."""
+
+    DELAY = "no delay is given"
 
 
 class Flow:
@@ -44,11 +55,14 @@ class Flow:
         self.spark, self.name = spark, name
         self._registry = Registry(spark, name)
 
-    def readStream(self, name: str, df: DataFrame, eventTime: str, delay: Duration | None = "0 seconds") -> DataStream:
+    def readStream(
+        self, name: str, df: DataFrame, eventTime: str, delay: Duration | Unsaid | None = Unsaid.DELAY
+    ) -> DataStream:
         """Register a streaming DataFrame.
 
         A row is late when its event time lies below the greatest event time that earlier epochs saw in the stream,
-        minus `delay`; late rows are dropped and counted. `delay=None` drops nothing and keeps state for good.
+        minus `delay`; late rows are dropped and counted. `delay=None` drops nothing and keeps state for good. Unless
+        it is given, it is what `df.withWatermark` says of the event time, or else no time at all.
 
             trades = flow.readStream("trades", spark.readStream.schema(columns).parquet("in"), eventTime="ts")
         """
@@ -59,7 +73,8 @@ class Flow:
             raise FlowError(
                 f"stream {name!r} was given a batch DataFrame; use spark.readStream, or flow.readFiles for files"
             )
-        stream = _describe_stream(name, arrow_schema(name, df.schema), eventTime, delay)
+        columns = arrow_schema(name, df.schema)
+        stream = _describe_stream(name, columns, eventTime, _delay_of(name, df, eventTime, delay))
         return self._register(Source(stream, frame=df))
 
     def readFiles(
@@ -68,7 +83,7 @@ class Flow:
         path: str,
         format: str = "parquet",
         eventTime: str = "",
-        delay: Duration | None = "0 seconds",
+        delay: Duration | None = NO_DELAY,
         schema: Any = None,
         **options: Any,
     ) -> DataStream:
@@ -181,6 +196,29 @@ def _describe_stream(name: str, schema: pa.Schema, event_time: str, delay: Durat
         )
     late = None if delay is None else microseconds(delay, f"delay of stream {name!r}")
     return Stream(name, schema, event_time, late)
+
+
+def _delay_of(name: str, df: DataFrame, event_time: str, delay: Duration | Unsaid | None) -> Duration | None:
+    """The delay of a streaming DataFrame's rows: as given, or as its own watermark has it, and never two of them."""
+    by_column = delay_by_column(df)
+    own = by_column.get(event_time)
+    if not isinstance(delay, Unsaid):
+        given = None if delay is None else microseconds(delay, f"delay of stream {name!r}")
+        if own is not None and given != own:
+            raise FlowError(
+                f"stream {name!r}: delay={delay!r} contradicts its DataFrame, which has "
+                f"withWatermark({event_time!r}, {in_words(own)!r}); leave one of them out"
+            )
+        return delay
+    if own is not None:
+        return timedelta(microseconds=own)
+    others = list(by_column) or watermarked_columns(df)
+    if others:
+        raise FlowError(
+            f"stream {name!r}: its DataFrame has withWatermark on {others[0]!r}, which says nothing of its event time "
+            f"{event_time!r}; say how late rows may be: delay='1 minute', or delay='0 seconds' for none"
+        )
+    return NO_DELAY
 
 
 def _list(schema: pa.Schema) -> str:
