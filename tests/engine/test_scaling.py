@@ -34,6 +34,7 @@ from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, Turnout, Uni
 from sluice.model.stream import Stream
 from sluice.model.view import ClusterView
 from sluice.policies import policy
+from sluice.state import compaction
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 ABLE = Abilities(shareable={0: (0, 1)}, scalable=True, most_sites=6)
@@ -340,6 +341,108 @@ def test_those_that_joined_get_their_share_though_others_never_come(monkeypatch)
     assert planned == {4, 5}
     driver.controller.after(record(driver.newest.number + 1, step.routing), PATIENCE + 2)
     assert {move.site for move in driver.controller.loop.filling} == {4}
+
+
+def test_units_are_set_apart_when_there_are_executors_for_the_sites_they_go_to():
+    driver = Driver(ONE)
+    driver.controller.slots = 1
+    driver.ask(Scale(3, "much to do"))
+    driver.epoch()
+    planned = {move.unit: move.site for move in driver.controller.loop.filling}
+    waiting = driver.controller.after(driver.newest, driver.now)
+    assert not waiting.leaving and set(planned.values()) == {1, 2}
+    driver.controller.slots = 2
+    ready = driver.controller.after(driver.newest, driver.now)
+    assert ready.leaving == tuple(sorted(unit for unit, site in planned.items() if site == 1))
+
+
+class Greedy:
+    """Wants as many sites as there may be."""
+
+    name = "greedy"
+    scales = True
+
+    def decide(self, view: ClusterView) -> tuple[Action, ...]:
+        return (Scale(view.most_sites, "more"),) if view.most_sites > max(view.sites, view.wanted_sites) else ()
+
+
+def test_sites_that_do_not_come_are_asked_for_ever_more_seldom_until_something_changes():
+    driver = Driver(wanted=Greedy(), minimum=1e-9)
+    driver.controller.slots = 4
+    asked: list[float] = []
+    refused: list[str | None] = []
+
+    def pass_hours(hours: int) -> None:
+        for _ in range(hours * 120):  # an epoch in half a minute, and nobody joins
+            driver.now += 30.0
+            step = driver.controller.after(driver.newest, driver.now)
+            driver.newest = record(driver.newest.number + 1, step.routing)
+            asked.extend(driver.now for d in step.decisions if (d.policy, d.action) == ("greedy", "scale"))
+            refused.extend(d.refused for d in step.decisions if d.policy == "sites")
+
+    pass_hours(8)
+    pauses = [later - sooner - PATIENCE for sooner, later in pairwise(asked)]
+    assert pauses[:6] == pytest.approx([120, 240, 480, 960, 1920, 3600], abs=60)
+    assert pauses[6:] == pytest.approx([3600] * len(pauses[6:]), abs=60)
+    assert len(refused) == len(asked) <= 12
+    assert refused[0] == "sites: 4; nobody else came within 120 s, and greedy waits 120 s before it asks again"
+    before = len(asked)
+    driver.controller.slots = 5
+    pass_hours(1)
+    assert [later - sooner - PATIENCE for sooner, later in pairwise(asked[before:])][:2] == pytest.approx(
+        [120, 240], abs=60
+    )
+
+
+def most_runs(record: EpochRecord) -> tuple[int, float]:
+    """The most runs that an input has at a site, and what it may have, beside those of units on their way."""
+    runs, few = 0, 0.0
+    for manifest in record.manifests:
+        by_input = Counter(run.segment.input for run in manifest)
+        runs = max([runs, *by_input.values()])
+        size = sum(run.bytes for run in manifest)
+        few = max(few, compaction.FEW_RUNS + compaction.RUNS_OF_A_PIECE * size / compaction.PIECE_BYTES)
+    return runs, few
+
+
+def test_runs_stay_few_while_sites_are_awaited_and_when_they_come(tmp_path):
+    """Also with many units, whose executors are there and take long to be ready, or have never come."""
+    query = Told(plan_of([relation()]), tmp_path, sites=2, partitions=128, most_sites=4)
+    hand = query.epochs.settings.controller
+    entries: list[int] = []
+
+    def run(epochs: int, joining: bool = False) -> None:
+        for _ in range(epochs):
+            if joining:
+                query.follow()
+            query.run([rows(query.next, keys=300)])
+            leaving = len(query.told.leaving)
+            runs, few = most_runs(query.epochs.record)
+            assert runs <= few + compaction.FAN_IN * leaving
+            assert leaving <= scaling.AT_ONCE
+            entries.append(max(file.stat().st_size for file in (tmp_path / "checkpoint/journal").iterdir()))
+
+    hand.slots = 2
+    run(5)
+    hand.ask(Scale(4, "to see"))
+    run(12)
+    assert max(entries[5:]) <= 1.5 * entries[4], "nothing is set apart for sites that have not come"
+    hand.slots = 4
+    run(8)
+    with_units_apart = max(entries)
+    run(8)
+    assert entries[-1] <= 1.2 * with_units_apart
+    run(8, joining=True)
+    assert query.epochs.record.routing.sites == 4 and not hand.moves and not hand.loop.filling
+    assert len(Counter(query.epochs.record.routing.holders)) == 4
+    runs, _ = most_runs(query.epochs.record)
+    assert runs <= 2 * compaction.FAN_IN
+    query.close()
+    alone = DirectQuery(plan_of([relation()]), tmp_path / "alone", sites=2, partitions=128)
+    for epoch in range(query.next):
+        alone.run([rows(epoch, keys=300)])
+    alone.close()
+    assert multiset(query.results()) == multiset(alone.results())
 
 
 def test_an_epoch_with_other_sites_that_came_to_nothing_is_tried_again_alike():

@@ -19,7 +19,7 @@ from sluice.kernels.order import TimeScale, order_key
 from sluice.kernels.probe import Run
 from sluice.model.state import ALL_HASHES, HashRange, RunRef, SegmentRef
 from sluice.state import compaction
-from sluice.state.compaction import Merge, choose_merges, choose_rewrites
+from sluice.state.compaction import Merge, choose_rewrites, merges_of_epoch
 from sluice.state.merging import cut_run
 
 MB = 1 << 20
@@ -42,18 +42,15 @@ class Site:
     epoch: int = 0
     written: float = 0.0
     largest_merge: float = 0.0
+    merged: float = 0.0
+    """Bytes that the newest epoch merged."""
 
     def run(self, even: float, hot: float = 0.0) -> None:
         """An epoch that brings so many bytes."""
         keep_from = None if self.retention is None else self.epoch - self.retention
         self.runs = [run for run in self.runs if keep_from is None or run.segment.latest >= keep_from]
-        merges: list[Merge] = []
-        room = compaction.NEW_SHARE * (even + hot)
-        for merge in choose_merges(self.runs, keep_from, self.retention, self.shrinks):
-            merges.append(merge)
-            room -= merge.bytes
-            if room <= 0:
-                break
+        merges = merges_of_epoch([self.runs], even + hot, keep_from, self.retention, self.shrinks)
+        self.merged = sum(merge.bytes for merge in merges)
         merged = {run.segment.id for merge in merges for run in merge.runs}
         again = [run for run in choose_rewrites(self.runs, ()) if run.segment.id not in merged]
         new = self._pieces(even, hot, ALL_HASHES, (), self.epoch, self.epoch)
@@ -241,6 +238,20 @@ def test_state_that_is_kept_for_good_stays_in_few_runs():
         site.live += MB
     assert len(site.runs) <= 24 + 3 * site.live / compaction.PIECE_BYTES
     assert site.most_runs_of_a_hash() <= 32
+
+
+@pytest.mark.parametrize("size", [0.01, 1])
+@pytest.mark.parametrize("shrinks", [False, True])
+def test_runs_of_units_that_came_from_elsewhere_are_merged_as_fast_as_they_came(size, shrinks):
+    """Though an idle stream brings next to nothing, whose bytes others would go by."""
+    site = Site(1000 * MB, shrinks=shrinks, retention=None if shrinks else 100)
+    for _ in range(8):
+        for number in range(64):
+            ref = site._segment(ALL_HASHES, size * MB, 0.0, max(0, site.epoch - 100), site.epoch)
+            site.runs.append(RunRef(replace(ref, file=f"other-{site.epoch}-{number}"), ref.units))
+        site.run(0.001 * MB)
+        assert len(site.runs) <= compaction.FEW_RUNS + compaction.RUNS_OF_A_PIECE * site.used / compaction.PIECE_BYTES
+        assert site.merged <= compaction.MERGE_BYTES
 
 
 @pytest.mark.slow

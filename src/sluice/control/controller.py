@@ -15,7 +15,7 @@ from sluice.control.loop import SITES, ControlLoop
 from sluice.control.movement import Phase
 from sluice.control.moves import MoveInFlight
 from sluice.control.rounds import Rounds
-from sluice.control.scaling import AT_ONCE, PATIENCE, Scaling
+from sluice.control.scaling import AT_ONCE, PATIENCE, Backoff, Scaling
 from sluice.control.site_memory import SiteMemory
 from sluice.model.abilities import Abilities
 from sluice.model.actions import Action, DirectoryAction, Scale
@@ -71,6 +71,7 @@ class Controller:
         self.collection = EpochCollection(self.memory, abilities, backlog, unit_size)
         self.carrier = EpochCarrier()
         self._rate = CopyRate()
+        self._slots: int | None = None
         self.loop = ControlLoop(policy, self.collection, self.carrier, Routing(0, ()), minimum, advise, abilities)
 
     @property
@@ -86,6 +87,17 @@ class Controller:
         """Those in flight."""
         return tuple(self.loop.moves.values())
 
+    @property
+    def slots(self) -> int | None:
+        """For how many sites there are executors, be they ready yet or not; None if sites need not wait for any."""
+        return self._slots
+
+    @slots.setter
+    def slots(self, slots: int | None) -> None:
+        if slots != self._slots:
+            self.loop.backoff = Backoff()  # other executors than when none came
+        self._slots = slots
+
     def ask(self, action: Action, seen: Routing | None = None) -> None:
         """What the user wants, beside the policy, by the numbers that units have under the routing that was `seen`."""
         self.loop.ask(action, seen)
@@ -99,7 +111,10 @@ class Controller:
         allowance = self._rate.allow(record.stats)
         arriving = self.carrier.advance(self.loop, record, allowance, now)
         self.collection.add(record, now)
-        decisions = [self._about_sites("place", site_changes)] if site_changes else []
+        decisions = []
+        if site_changes:
+            decisions.append(self._about_sites("place", site_changes))
+            self.loop.backoff = Backoff()
         committed, record = record, self._redivided(record, found or UnitFindings(), decisions, now)
         known = self.carrier.redividing
         known.forget(record.number)
@@ -181,6 +196,7 @@ class Controller:
         is gone or its unit is needed elsewhere; the others go on in the epoch after.
         """
         self._go_on_from(record)
+        self.loop.backoff = Backoff()
         dropped, self.loop.redivisions = self.loop.redivisions, {}
         self.carrier.redividing.begin(self.loop)
         before = record.routing
@@ -217,12 +233,17 @@ class Controller:
         return NextEpoch(self.loop.routing, self._units_to_set_apart(), arriving, allowance, decisions=tuple(decisions))
 
     def _units_to_set_apart(self) -> tuple[Unit, ...]:
-        """Those that move, and of those that are to move to sites that are not there yet as many as are to be moving at
-        a time. Units that are to be split or merged stay as they are until then, and so do all others."""
+        """Those that move, and of those that are to move to sites that join as soon as their executors are ready as
+        many as are to be moving at a time. Units for sites whose executors have not come stay with the others. Units
+        that are to be split or merged stay as they are until then, and so do all others."""
         units = leaving_units(self.moves)
         if self.loop.redivisions:
             return units
-        awaited = [move.unit for move in self.loop.filling if not self.loop.routing.sharing(move.unit)]
+        awaited = [
+            move.unit
+            for move in self.loop.filling
+            if not self.loop.routing.sharing(move.unit) and (self._slots is None or move.site < self._slots)
+        ]
         return tuple(sorted({*units, *awaited[: max(0, AT_ONCE - len(units))]}))
 
     def _go_on_from(self, record: EpochRecord) -> None:
@@ -238,7 +259,10 @@ class Controller:
         if scaling is None or scaling.leaving or now - scaling.since < PATIENCE:
             return []
         self.loop.stop_scaling(self.loop.routing.sites)
+        self.loop.backoff = self.loop.backoff.after(now)
         there = f"sites: {self.loop.routing.sites}; nobody else came within {PATIENCE:.0f} s"
+        if getattr(self.policy, "scales", False):
+            there += f", and {self.policy.name} waits {self.loop.backoff.seconds:.0f} s before it asks again"
         return [self._about_sites(Scale.verb, scaling.action.reason, refused=there)]
 
     def _not_redivided(self, action: DirectoryAction, why: str) -> Decision:

@@ -114,7 +114,7 @@ class EpochCarrier:
         missing = missing_at_target(move, own)
         # a unit that gets more in an epoch than may be copied would stay for good: what came last goes with it
         newest = Attempt.prefix(record.number)
-        all_new = bool(move.copied) and all(segment.id.startswith(newest) for segment in missing)
+        all_new = bool(move.copied) and all(s.id.startswith(newest) and not s.level for s in missing)
         if move.phase is Phase.TRANSFERRING and (all_new or copies.fits(move.target, missing)):
             copies.spend(move.target, missing)
             loop.follow(move, move.machine.transferred(), now)

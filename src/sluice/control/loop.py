@@ -17,7 +17,7 @@ from sluice.control.movement import Instruction
 from sluice.control.moves import MoveInFlight
 from sluice.control.resharing import reshared
 from sluice.control.rounds import Rounds
-from sluice.control.scaling import AT_ONCE, Scaling
+from sluice.control.scaling import AT_ONCE, Backoff, Scaling
 from sluice.control.vetting import WhyUnready, vet
 from sluice.model.abilities import Abilities
 from sluice.model.actions import (
@@ -124,6 +124,8 @@ class ControlLoop:
         """Who wants them to be."""
         self.scaling: Scaling | None = None
         """While there is to be another number of sites, and is not yet."""
+        self.backoff = Backoff()
+        """When the policy may ask for more sites, if lately some did not come."""
         self.filling: tuple[Move, ...] = ()
         """By which sites that join get their share. Each begins when its site is there."""
         self._requests: list[tuple[Action, Routing | None]] = []
@@ -166,14 +168,19 @@ class ControlLoop:
             return decisions
         if self.moves or self.leaving or not self.collector.is_complete(now, self.rounds.collect):
             return ()
-        wanted = self.scaling.wanted if self.scaling else self.routing.sites
-        actions = tuple(self.policy.decide(replace(self.collector.view(), wanted_sites=wanted)))
+        actions = tuple(self.policy.decide(self._view(now)))
         if not actions:
             self.rounds = self.rounds.after(None)
         decisions = self.decide(self.policy.name, actions, now)
         if not self.moves and not self.redivisions and not self.leaving:
             self.collector.begin(self.routing, now, self.rounds.collect)
         return decisions
+
+    def _view(self, now: float) -> ClusterView:
+        """The cluster as the policy sees it. No more sites can be had for a while after some did not come."""
+        view = self.collector.view()
+        most = view.most_sites if self.backoff.allows(now) else view.sites
+        return replace(view, wanted_sites=self.scaling.wanted if self.scaling else self.routing.sites, most_sites=most)
 
     @property
     def leaving(self) -> range:
@@ -182,7 +189,7 @@ class ControlLoop:
 
     def scale(self, action: Scale, now: float) -> None:
         """Begin to have another number of sites. What those that join will hold is decided now, so that it can be set
-        apart until they are there."""
+        apart as soon as there are executors for them."""
         self.scaling, self.filling = Scaling(action, self.routing.sites, now), ()
         if not self.leaving:
             self.filling = fill(self.collector.view(), action.sites, self.scaling.reason)

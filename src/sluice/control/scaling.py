@@ -2,11 +2,13 @@
 
 Sites are numbered from 0 on, and the last ones leave. What they hold goes to the others by ordinary moves, some at a
 time; what they share is released. Only when they hold nothing does the routing have fewer sites. Those that join get
-their units by ordinary moves, too; these are planned when sites are asked for, and the units set apart until they come.
+their units by ordinary moves, too; these are planned when sites are asked for. As soon as there are executors for them,
+the units are set apart.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -20,6 +22,30 @@ AT_ONCE = 64
 """Units that are on their way from leaving or to joining sites at a time: each is set apart in segments of its own."""
 PATIENCE = 120.0
 """Seconds after which sites that were to join, and whose executors have not come, are given up."""
+LONGEST_WAIT = 3600.0
+"""Seconds after which a policy may ask again for sites that did not come, however often that was."""
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """From when on a policy may ask again for more sites than there are: each time that none came it waits twice as
+    long.
+
+    >>> once = Backoff().after(now=0.0)
+    >>> once, once.after(now=240.0).allows(479.0), once.after(now=240.0).allows(480.0)
+    (Backoff(seconds=120.0, until=120.0), False, True)
+    """
+
+    seconds: float = PATIENCE / 2
+    until: float = -math.inf
+
+    def after(self, now: float) -> Backoff:
+        """None came again."""
+        seconds = min(2 * self.seconds, LONGEST_WAIT)
+        return Backoff(seconds, now + seconds)
+
+    def allows(self, now: float) -> bool:
+        return now >= self.until
 
 
 @dataclass(frozen=True)

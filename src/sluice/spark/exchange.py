@@ -77,6 +77,12 @@ class Sites:
     def count(self) -> int:
         return len(self.anchors.site_keys)
 
+    @property
+    def slots(self) -> int | None:
+        """For how many sites there are executors, those that are not warm yet among them; None where sites do not wait
+        for any."""
+        return sum(e.slots for e in self.pool.look()) if self.scales and self.pool.can_ask else None
+
     def follow(self, workspace: Workspace, ran_on: Sequence[str], wanted: int | None = None) -> str:
         """Between epochs: spread the sites anew if executors came or went or as many sites are `wanted`, and have
         nobody keep the state of sites that are elsewhere. Says what happened to the sites, "" if nothing did.

@@ -149,7 +149,7 @@ class RunningQuery:
         try:
             with self._turn:
                 taken_in = self.epochs.clock()
-                why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
+                why = self._follow()
                 files = files_of_batch(self.spark, self.sources)
                 exchange = with_all_files(self.sites.exchange(batch, self._sites_next), files, self.sources)
                 self.epochs.run(number, self.sites.site_keys, exchange, why, taken_in)
@@ -159,6 +159,12 @@ class RunningQuery:
                 raise
             # Spark looks for these words to tell a stop from a failure, by an expression that overflows on a long trace
             raise SluiceError(f"{_PY4J}: An error occurred while calling an epoch.\n: {_INTERRUPTED}") from None
+
+    def _follow(self) -> str:
+        """Have the sites be where executors are, and as many as they are to be; why they changed, if they did."""
+        why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
+        self.settings.controller.slots = self.sites.slots
+        return why
 
     def _next_batch(self) -> float:
         """When Spark looks for the next batch's input: at whole multiples of the trigger's interval."""
@@ -224,7 +230,7 @@ class RunningQuery:
                 if self.epochs.closed:
                     return False
                 before = self.sites.count
-                why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
+                why = self._follow()
                 self._rests = self._rests if self.sites.count == before else 0
                 exchange = self.sites.exchange(None, self._sites_next)
                 did = self.epochs.catch_up(self.sites.site_keys, exchange, why, self._next_batch())

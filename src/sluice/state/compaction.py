@@ -4,8 +4,9 @@ A run has a range of hashes: all of them when its epoch writes it, a half, a qua
 outcome into pieces of `PIECE_BYTES`. Two ranges lie inside each other or apart, so the runs of a range form a tree, and
 any part of it can be merged alone:
 
-- `FAN_IN` runs of one range and like size become one, or several of narrower ranges. A merged run spans at most half
-  the time that state is kept, so that it can leave as a whole soon after its newest row has expired.
+- `FAN_IN` runs of one range and like size, or more if there are more, become one, or several of narrower ranges. A
+  merged run spans at most half the time that state is kept, so that it can leave as a whole soon after its newest row
+  has expired.
 - Where merges make state smaller (older rows have been replaced), large runs of a range are merged as soon as the
   others are as large as the largest; and those of a wide range are written into the narrower ones below as soon as
   they are as large as these. So what is replaced does not stay for long, however large the state is.
@@ -43,6 +44,10 @@ SLACK = 1.5
 """How many times what is used of them the durable files may have."""
 NEW_SHARE = 8
 """An epoch merges at most so many times what it brought, or what one merge takes."""
+FEW_RUNS = 24
+"""So many runs an input may have, and `RUNS_OF_A_PIECE` more for each piece. While it has more, as when units have
+come from other sites, an epoch merges up to `MERGE_BYTES`."""
+RUNS_OF_A_PIECE = 3
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ def choose_merges(
     >>> from sluice.model.state import SegmentRef
     >>> some = [SegmentRef(str(i), "f", 0, 100, 0, 1, i, i, i, 0, 0, 0, (), (), ()) for i in range(5)]
     >>> [r.segment.id for m in choose_merges([RunRef(s, ()) for s in some], None, 1000, False) for r in m.runs]
-    ['0', '1', '2', '3']
+    ['0', '1', '2', '3', '4']
     """
     taken: set[str] = set()
     oldest_first = sorted(runs, key=lambda r: r.segment.latest)
@@ -75,6 +80,35 @@ def choose_merges(
         if not ids & taken:
             taken |= ids
             yield merge
+
+
+def merges_of_epoch(
+    groups: Iterable[Sequence[RunRef]],
+    brought: float,
+    keep_from: int | None,
+    retention: int | None,
+    shrinks: bool,
+) -> list[Merge]:
+    """The merges of one input that an epoch carries out which brought so many bytes, small ones first; runs of two
+    groups are not merged.
+
+    It is one, however large, and more as long as they are in proportion to what came: to the bytes of new rows, and,
+    while there are more runs than there should be, to what one merge may have.
+    """
+    groups = [runs for runs in groups if runs]
+    due = [merge for runs in groups for merge in choose_merges(runs, keep_from, retention, shrinks)]
+    size = sum(run.bytes for runs in groups for run in runs)
+    left, few = sum(map(len, groups)), FEW_RUNS + RUNS_OF_A_PIECE * size / PIECE_BYTES
+    chosen: list[Merge] = []
+    merged = 0.0
+    for merge in sorted(due, key=lambda m: m.bytes):
+        is_crowded = left > few and merged + merge.bytes <= MERGE_BYTES
+        if chosen and merged >= NEW_SHARE * brought and not is_crowded:
+            break
+        chosen.append(merge)
+        merged += merge.bytes
+        left -= len(merge.runs) - 1
+    return chosen
 
 
 def choose_rewrites(runs: Sequence[RunRef], others: Iterable[RunRef]) -> Sequence[RunRef]:
@@ -149,12 +183,46 @@ def _crowded(hashes: HashRange, runs: Sequence[RunRef], retention: int | None) -
     for run in runs:
         by_size.setdefault(_size_class(run.bytes), []).append(run)
     for _, alike in sorted(by_size.items()):
-        groups = [alike[i : i + FAN_IN] for i in range(len(alike) - FAN_IN + 1)]
-        groups = [group for group in groups if sum(run.bytes for run in group) <= 2 * MERGE_BYTES]
-        short = (group for group in groups if retention is None or _span(group) * 2 <= retention)
-        chosen = next(short, groups[0] if groups and len(alike) >= CROWDED else None)
-        if chosen:
-            yield Merge(chosen, hashes)
+        for group in _groups(alike, retention):
+            yield Merge(group, hashes)
+
+
+def _groups(alike: Sequence[RunRef], retention: int | None) -> Iterator[Sequence[RunRef]]:
+    """Runs of like size that are merged with each other, oldest first: those that span little time, and where many are
+    left then, these too, whatever they span."""
+    left: list[RunRef] = []
+    start = 0
+    while start < len(alike):
+        end = _end_of_group(alike, start, retention)
+        if end:
+            yield alike[start:end]
+        else:
+            left.append(alike[start])
+        start = end or start + 1
+    start = 0
+    while len(left) - start >= CROWDED:
+        end = _end_of_group(left[: len(left) - FAN_IN], start, None)
+        if end:
+            yield left[start:end]
+        start = end or start + 1
+
+
+def _end_of_group(runs: Sequence[RunRef], start: int, retention: int | None) -> int | None:
+    """Where the group of runs ends that begins at one of them; None if there is none: a merge of so many would be too
+    large, or span too much time."""
+    end = start + FAN_IN
+    group = runs[start:end]
+    if len(group) < FAN_IN or sum(run.bytes for run in group) > 2 * MERGE_BYTES:
+        return None
+    size, earliest = sum(run.bytes for run in group), min(run.segment.earliest for run in group)
+    if retention is not None and (group[-1].segment.latest - earliest) * 2 > retention:
+        return None
+    for run in runs[end:]:
+        size, earliest = size + run.bytes, min(earliest, run.segment.earliest)
+        if size > MERGE_BYTES or (retention is not None and (run.segment.latest - earliest) * 2 > retention):
+            break
+        end += 1
+    return end
 
 
 def _size_class(size: float) -> int:
@@ -168,7 +236,3 @@ def _size_class(size: float) -> int:
 
 def _is_one(hashes: HashRange) -> bool:
     return hashes[1] - hashes[0] == 1
-
-
-def _span(runs: Sequence[RunRef]) -> int:
-    return max(r.segment.latest for r in runs) - min(r.segment.earliest for r in runs)

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from sluice.model.ids import InputNumber, Unit
 from sluice.model.state import RunRef
-from sluice.model.unit_ranges import intersect, only
-from sluice.state import compaction
-from sluice.state.compaction import Merge, choose_merges, choose_rewrites
+from sluice.model.unit_ranges import Ranges, intersect, only
+from sluice.state.compaction import Merge, choose_rewrites, merges_of_epoch
 from sluice.state.epoch_runs import EpochRuns
 from sluice.state.inputs import Holdings, Retention
 from sluice.state.merging import merge_runs
@@ -29,21 +28,25 @@ class Rewriter:
         self.merged_rows = 0
 
     def merge(self, retention: Mapping[InputNumber, Retention], leaving: Sequence[Unit]) -> None:
-        """Merge what is due, but no runs of a unit that is about to leave: they may be copied already.
-
-        An input has one merge an epoch, however large, and more as long as they are in proportion to its new rows.
-        """
+        """Merge what is due. The runs of a unit that is about to leave are merged with each other alone: its next site
+        is to read nothing else."""
         apart = {only(unit) for unit in leaving}
         staying = [run for run in self._runs.state if run.units not in apart]
-        others = [*self._runs.waiting, *self._runs.frozen, *(run for run in self._runs.state if run.units in apart)]
-        rewrites = choose_rewrites(staying, others)
+        leaving_runs = [run for run in self._runs.state if run.units in apart]
+        rewrites = choose_rewrites(staying, [*self._runs.waiting, *self._runs.frozen, *leaving_runs])
         for input_, rules in retention.items():
             runs = [run for run in staying if run.segment.input == input_]
-            due = self._choose(input_, runs, rules)
+            by_unit: dict[Ranges, list[RunRef]] = {}
+            for run in leaving_runs:
+                if run.segment.input == input_:
+                    by_unit.setdefault(run.units, []).append(run)
+            brought = sum(run.segment.length for run in self._runs.new if run.segment.input == input_ and run.is_active)
+            due = merges_of_epoch([runs, *by_unit.values()], brought, rules.keep_from, rules.retention, rules.shrinks)
             merged = {run.segment.id for merge in due for run in merge.runs}
             due += [Merge([r], r.segment.hashes) for r in rewrites if r in runs and r.segment.id not in merged]
             for merge in due:
-                self._carry_out(merge, input_, rules)
+                units = merge.runs[0].units
+                self._carry_out(merge, input_, rules, units if units in apart else self._holdings.units)
 
     def set_apart(self, units: Sequence[Unit], retention: Mapping[InputNumber, Retention], allowance: float) -> None:
         """Give units that are about to leave segments of their own, so that their next site reads nothing else: as many
@@ -53,18 +56,8 @@ class Rewriter:
                 for input_ in self._holdings.layouts:
                     allowance -= self._set_apart(input_, unit, retention[input_])
 
-    def _choose(self, input_: InputNumber, runs: Sequence[RunRef], rules: Retention) -> list[Merge]:
-        new = sum(run.segment.length for run in self._runs.new if run.segment.input == input_ and run.is_active)
-        room = compaction.NEW_SHARE * new
-        due: list[Merge] = []
-        for merge in choose_merges(runs, rules.keep_from, rules.retention, rules.shrinks):
-            due.append(merge)
-            room -= round(merge.bytes)
-            if room <= 0:
-                break
-        return due
-
-    def _carry_out(self, merge: Merge, input_: InputNumber, rules: Retention) -> None:
+    def _carry_out(self, merge: Merge, input_: InputNumber, rules: Retention, units: Ranges) -> None:
+        """Writes runs as one, or as pieces, of some units."""
         segments = {run.segment.id for run in merge.runs}
         pieces = [part for run in merge.runs for part in self._open_runs.open(run)]
         self._runs.remove(segments)
@@ -76,7 +69,7 @@ class Rewriter:
             self._tiers.drop(segment)
         if merged is not None:
             level = max(run.segment.level for run in merge.runs) + 1
-            new = NewSegment(input_, merged, self._holdings.units, level, merge.hashes)
+            new = NewSegment(input_, merged, units, level, merge.hashes)
             self._writer.write_pieces(new, merge.narrower)
 
     def _set_apart(self, input_: InputNumber, unit: Unit, rules: Retention) -> int:
