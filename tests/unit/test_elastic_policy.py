@@ -59,9 +59,9 @@ class TestSuppliersAndConsumers:
         assert moved(PAPER.decide(crowded)) == [(1, 1)]
 
     def test_thresholds_are_checked(self) -> None:
-        with pytest.raises(FlowError, match="th_con below th_sup"):
+        with pytest.raises(FlowError, match="th_con must be less than th_sup"):
             Elastic(th_con=0.6)
-        with pytest.raises(FlowError, match="low below high"):
+        with pytest.raises(FlowError, match="low must be less than high"):
             Elastic(low=0.9)
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from sluice.policies.freezing import Freezing
 from sluice.policies.hybrid import Hybrid
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing
+from sluice.policies.settings import settings_of
 
 MIB = 1 << 20
 MANY = settings(max_examples=settings().max_examples * 5)  # an example takes a few milliseconds
@@ -549,6 +551,41 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
         policy("lucky")
 
 
+OF_NO_SETTING = (None, [], float("nan"), -1, "maybe", object())
+WRONG_FOR = {bool: ("true", 0, 1), int: (0, 1.5, True, "4"), float: ("0.5", True, -0.1), str: ("", 7)}
+
+
+@pytest.mark.parametrize("name", sorted(_BY_NAME))
+def test_every_setting_is_checked_when_a_policy_is_made(name: str) -> None:
+    """Whatever a policy can be told has a type and a range; what is outside is refused with the setting's name."""
+    made: Any = policy(name)
+    numbers_and_words = [f.name for f in fields(made) if isinstance(getattr(made, f.name), int | float | str)]
+    assert numbers_and_words == list(settings_of(type(made)))
+    for setting in numbers_and_words:
+        usual = getattr(made, setting)
+        assert policy(name, **{setting: usual}) == made
+        for value in (*OF_NO_SETTING, *WRONG_FOR[type(usual)]):
+            with pytest.raises(FlowError, match=f"^policy '{name}': {setting}="):
+                policy(name, **{setting: value})
+            with pytest.raises(FlowError, match=f"^{setting}="):
+                replace(made, **{setting: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("elastic", {"th_imb": 0.5}, r"th_imb=0\.5: .*a number of at least 1"),
+        ("elastic", {"th_sup": 1.5}, r"th_sup=1\.5: .*a number of at least 0 and at most 1"),
+        ("elastic", {"high": 0}, r"high=0: it is a part of a site's time, a number above 0"),
+        ("hybrid", {"divide": "maybe"}, r"divide='maybe': it is whether units are split and merged, True or False"),
+        ("load", {"th_util": 1.1}, r"th_util=1\.1"),
+    ],
+)
+def test_what_a_setting_takes_is_said(name: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(FlowError, match=f"^policy '{name}': {message}"):
+        policy(name, **settings)
+
+
 class TestLazyDisk:
     def test_the_most_productive_go_half_of_the_way(self) -> None:
         units = (*(Unit(0, size=10) for _ in range(8)), Unit(1, size=20))
@@ -559,10 +596,10 @@ class TestLazyDisk:
 
     def test_settings_are_checked(self) -> None:
         for said, why in [
-            ({"push": 0}, "push is the part of the state"),
-            ({"order": "alphabetical"}, "there is no order 'alphabetical'"),
-            ({"theta": 2}, "theta is the part"),
-            ({"half_life": 0}, "half_life is a number of epochs"),
+            ({"push": 0}, "push=0: it is the part of the state that is frozen at a time, a number above 0 and at most"),
+            ({"order": "alphabetical"}, "order='alphabetical': .* one of less-productive, more-productive"),
+            ({"theta": 2}, "theta=2: it is the part of another's state"),
+            ({"half_life": 0}, "half_life=0: it is the epochs"),
             ({"thetta": 0.5}, "has no setting 'thetta'; it has push, order, half_life, theta"),
         ]:
             with pytest.raises(FlowError, match=why):
@@ -611,7 +648,7 @@ class TestActiveDisk:
         assert [action.unit for action in policy("active-disk").decide(view)] == [10, 12, 14]
 
     def test_settings_are_checked(self) -> None:
-        for said, why in [({"ratio": 0.5}, "ratio is how much more"), ({"expected": -1}, "expected is how many bytes")]:
+        for said, why in [({"ratio": 0.5}, "ratio=0.5: it is how many times"), ({"expected": -1}, "many bytes")]:
             with pytest.raises(FlowError, match=why):
                 policy("active-disk", **said)
 

@@ -124,7 +124,7 @@ class TestByLoad:
         assert ("split", 0) in verbs(SIZES, came)
 
     def test_settings_are_checked(self) -> None:
-        with pytest.raises(FlowError, match="hot is a part of the mean site's load"):
+        with pytest.raises(FlowError, match="hot=0: it is the part of the mean site's load"):
             UnitSizes(hot=0)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, Protocol
 
 from sluice.model.actions import Action
@@ -14,6 +13,7 @@ from sluice.policies.hybrid import Hybrid
 from sluice.policies.lazy_disk import LazyDisk, NoRelocation
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing
+from sluice.policies.settings import settings_of
 from sluice.policies.static import Static
 from sluice.policies.tokens import Tokens
 
@@ -70,7 +70,7 @@ def policy(wanted: str | Policy, **settings: object) -> Policy:
     if wanted not in _BY_NAME:
         raise FlowError(f"there is no policy {wanted!r}; known: {', '.join(sorted(_BY_NAME))}")
     chosen = _BY_NAME[wanted]
-    known = [f.name for f in fields(chosen) if f.init and isinstance(f.default, int | float | str)]
+    known = list(settings_of(chosen))
     for name in settings:
         if name not in known:
             which = f"has {', '.join(known)}" if known else "has none"
@@ -78,5 +78,5 @@ def policy(wanted: str | Policy, **settings: object) -> Policy:
     try:
         made: Policy = chosen(**settings)
         return made
-    except TypeError as problem:
-        raise FlowError(f"policy {wanted!r} cannot have {settings}: {problem}") from problem
+    except FlowError as problem:
+        raise FlowError(f"policy {wanted!r}: {problem}") from problem

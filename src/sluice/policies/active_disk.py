@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from sluice.model.actions import Action, Freeze
-from sluice.model.errors import FlowError
 from sluice.model.view import ClusterView
 from sluice.policies.lazy_disk import LazyDisk
 from sluice.policies.memory import in_bytes
+from sluice.policies.settings import Number
 
 NEARLY_FULL = 0.8
 """A site that has so much of its memory in use is about to need more."""
@@ -47,15 +47,8 @@ class ActiveDisk(LazyDisk):
 
     name: ClassVar[str] = "active-disk"
 
-    ratio: float = 2.0
-    expected: float = inf
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.ratio >= 1:
-            raise FlowError(f"ratio is how much more one site yields than another, at least 1, not {self.ratio}")
-        if not self.expected >= 0:
-            raise FlowError(f"expected is how many bytes of state there will be, not {self.expected}")
+    ratio: Annotated[float, Number("how many times as much as another a site has to yield", least=1)] = 2.0
+    expected: Annotated[float, Number("how many bytes of state there will be", least=0)] = inf
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         moves = super().decide(view)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -35,7 +35,11 @@ from sluice.model.view import ClusterView
 from sluice.policies.draining import drain
 from sluice.policies.evening import best_unit, busy_by_site, even_out, load_by_site, work_by_unit
 from sluice.policies.memory import excess_capacity
+from sluice.policies.settings import Flag, HotPart, Imbalance, MostActions, Number, check_settings
 from sluice.policies.unit_sizes import UnitSizes
+
+_WAITING = Number("a part of the input that may wait at a site", least=0, most=1)
+_WORKING = Number("a part of a site's time", above=0)  # above 1 where it has more to do than it manages
 
 
 @dataclass(frozen=True)
@@ -62,28 +66,22 @@ class Elastic:
     scales: ClassVar[bool] = True
     """It chooses the number of sites by the input that waits at them, so some has to be able to wait."""
 
-    th_sup: float = 0.5
-    th_con: float = 0.01
-    beta: float = 0.5
-    low: float = 0.6
-    high: float = 0.85
-    even: bool = True
-    th_imb: float = 1.2
-    hot: float = 0.25
-    most: int = 16
+    th_sup: Annotated[float, _WAITING] = 0.5
+    th_con: Annotated[float, _WAITING] = 0.01
+    beta: Annotated[float, Number("how many suppliers there may be for each consumer", least=0)] = 0.5
+    low: Annotated[float, _WORKING] = 0.6
+    high: Annotated[float, _WORKING] = 0.85
+    even: Annotated[bool, Flag("whether as many units move at once as make the sites even")] = True
+    th_imb: Imbalance = 1.2
+    hot: HotPart = 0.25
+    most: MostActions = 16
 
     def __post_init__(self) -> None:
-        if not 0 <= self.th_con < self.th_sup < 1:
-            raise FlowError(
-                f"th_con and th_sup are parts of the input that may wait, 0 to 1, th_con below th_sup; "
-                f"not {self.th_con} and {self.th_sup}"
-            )
-        if not 0 < self.low < self.high:
-            raise FlowError(
-                f"low and high are parts of a site's time, greater than 0, low below high; "
-                f"not {self.low} and {self.high}"
-            )
-        _ = self.sizes
+        check_settings(self)
+        if self.th_con >= self.th_sup:
+            raise FlowError(f"th_con must be less than th_sup; they are {self.th_con} and {self.th_sup}")
+        if self.low >= self.high:
+            raise FlowError(f"low must be less than high; they are {self.low} and {self.high}")
 
     @property
     def sizes(self) -> UnitSizes:

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from typing import Annotated
 
 import numpy as np
 
-from sluice.model.errors import FlowError
 from sluice.model.productivity import results_by_byte
+from sluice.policies.settings import Choice, Number, check_settings
 
 ORDERS = ("less-productive", "more-productive", "largest", "random")
+Push = Annotated[float, Number("the part of the state that is frozen at a time", above=0, most=1)]
+Order = Annotated[str, Choice("the order in which units are frozen", ORDERS)]
+HalfLife = Annotated[float, Number("the epochs after which a result counts half", above=0)]
 
 
 @dataclass(frozen=True)
@@ -30,18 +34,12 @@ class Freezing:
     array([3])
     """
 
-    push: float = 0.3
-    order: str = "less-productive"
-    half_life: float = inf
-    """Epochs after which a result counts half."""
+    push: Push = 0.3
+    order: Order = "less-productive"
+    half_life: HalfLife = inf
 
     def __post_init__(self) -> None:
-        if not self.half_life > 0:
-            raise FlowError(f"half_life is a number of epochs, greater than 0, not {self.half_life}")
-        if not 0 < self.push <= 1:
-            raise FlowError(f"push is the part of the state that is frozen at a time, at most 1, not {self.push}")
-        if self.order not in ORDERS:
-            raise FlowError(f"there is no order {self.order!r} in which to freeze; known: {', '.join(ORDERS)}")
+        check_settings(self)
 
     @property
     def fading(self) -> float:

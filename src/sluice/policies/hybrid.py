@@ -8,6 +8,7 @@ is balanced, and only with units that fit into the memory their destination has 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from sluice.model.actions import Action
 from sluice.model.view import ClusterView
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing, excess_capacity, in_bytes
+from sluice.policies.settings import Flag, check_settings
 from sluice.policies.sharing import HotUnits
 from sluice.policies.unit_sizes import UnitSizes
 
@@ -39,11 +41,14 @@ class Hybrid:
     load: LoadBalancing = field(default_factory=LoadBalancing)
     memory: MemoryBalancing = field(default_factory=MemoryBalancing)
     hot: HotUnits = field(default_factory=HotUnits)
-    share: bool = True
+    share: Annotated[bool, Flag("whether hot units are shared")] = True
     sizes: UnitSizes = field(default_factory=UnitSizes)
-    divide: bool = True
+    divide: Annotated[bool, Flag("whether units are split and merged")] = True
 
     name = "hybrid"
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         on_disk = int(np.count_nonzero(view.unit_spilled))

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from sluice.model.actions import Action, Move
-from sluice.model.errors import FlowError
 from sluice.model.view import ClusterView
-from sluice.policies.freezing import Freezing
+from sluice.policies.freezing import Freezing, HalfLife, Order, Push
 from sluice.policies.memory import in_bytes
+from sluice.policies.settings import Number, check_settings
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ class LazyDisk:
 
     name: ClassVar[str] = "lazy-disk"
 
-    push: float = 0.3
-    order: str = "less-productive"
-    half_life: float = inf
-    theta: float = 0.8
+    push: Push = 0.3
+    order: Order = "less-productive"
+    half_life: HalfLife = inf
+    theta: Annotated[
+        float, Number("the part of another's state below which a site gets some of it", least=0, most=1)
+    ] = 0.8
 
     def __post_init__(self) -> None:
-        if not 0 <= self.theta <= 1:
-            raise FlowError(f"theta is the part that one site has of another's state, from 0 to 1, not {self.theta}")
-        _ = self.freezing
+        check_settings(self)
 
     @property
     def freezing(self) -> Freezing:

@@ -7,6 +7,7 @@ What a move will do is estimated by assuming that every unit keeps its rows and 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from sluice.model.actions import Action, Move
 from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 from sluice.policies.pairing import Pairs, first_of_each
+from sluice.policies.settings import Imbalance, Number, check_settings
 
 ROUNDING = 1e-9
 """Less than this between two utilizations is no difference.
@@ -45,10 +47,13 @@ class LoadBalancing:
     (Move(unit=1, site=1, reason="site 0 is 100 % busy, site 1 40 %; unit 1 takes 30 % of site 0's rows"),)
     """
 
-    th_imb: float = 1.2
-    th_util: float = 0.9
+    th_imb: Imbalance = 1.2
+    th_util: Annotated[float, Number("how much of the time a receiver is busy at most", least=0, most=1)] = 0.9
 
     name = "load"
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         return self.moves(view, np.full(view.sites, np.inf))

@@ -15,6 +15,7 @@ from sluice.model.actions import Action, LayOut, Release, Share
 from sluice.model.ids import Site, Unit
 from sluice.model.sharing import SharedUnit, best_lines, copied_rows
 from sluice.model.view import ClusterView
+from sluice.policies.settings import Imbalance, check_settings
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,10 @@ class HotUnits:
     unit 0 is 99 % of what site 0 does, which is 100 % busy; at 4 sites, 2 x 2, the busiest would be 28 %
     """
 
-    th_imb: float = 1.2
+    th_imb: Imbalance = 1.2
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         if view.sites < 2 or view.seconds <= 0 or not view.shows_load:

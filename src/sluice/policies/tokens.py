@@ -7,7 +7,7 @@ that one's memory is filled above `high` the token passes, in the order of the p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from sluice.model.errors import FlowError
 from sluice.model.ids import InputNumber, Site, Unit
 from sluice.model.sharing import SharedUnit
 from sluice.model.view import ClusterView
+from sluice.policies.settings import Number, check_settings
+
+_SATURATION = Number("a part of a site's memory", least=0, most=1)
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,13 @@ class Tokens:
 
     name: ClassVar[str] = "tokens"
 
-    low: float = 0.2
-    high: float = 0.85
+    low: Annotated[float, _SATURATION] = 0.2
+    high: Annotated[float, _SATURATION] = 0.85
 
     def __post_init__(self) -> None:
-        if not 0 <= self.low < self.high <= 1:
-            raise FlowError(
-                f"low and high are parts of a site's memory, 0 to 1, low below high; not {self.low} and {self.high}"
-            )
+        check_settings(self)
+        if self.low >= self.high:
+            raise FlowError(f"low must be less than high; they are {self.low} and {self.high}")
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         if view.sites < 2:

@@ -14,9 +14,9 @@ import numpy as np
 
 from sluice.model.actions import DirectoryAction, Merge, Move, Split
 from sluice.model.directory import MOST_BITS
-from sluice.model.errors import FlowError
 from sluice.model.view import ClusterView
 from sluice.policies.memory import in_bytes
+from sluice.policies.settings import HotPart, Imbalance, MostActions, check_settings
 
 MERGED_AT_MOST = 0.6
 """Part of 2θ that two buddies may have together to be merged. The paper has 1: a unit around 2θ would split and merge
@@ -54,13 +54,12 @@ class UnitSizes:
     Merge(unit=0, reason='units 0 and 1 have 10 MiB and 20 MiB, together below 76.8 MiB')
     """
 
-    hot: float = 0.25
-    th_imb: float = 1.1
-    most: int = 16
+    hot: HotPart = 0.25
+    th_imb: Imbalance = 1.1
+    most: MostActions = 16
 
     def __post_init__(self) -> None:
-        if not self.hot > 0:
-            raise FlowError(f"hot is a part of the mean site's load, greater than 0, not {self.hot}")
+        check_settings(self)
 
     def decide(self, view: ClusterView) -> tuple[DirectoryAction, ...]:
         load, mean = _load(view)
