@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from arrivals import arrive, fingerprint, ticks, workspaces
+from pyspark.sql import functions as F
 
 from sluice import CheckpointError, ClusterView, Flow, FlowError, Scale
 
@@ -101,11 +102,49 @@ class TestKeys:
         with pytest.raises(FlowError, match=message):
             trades.join(quotes, on=on, within="30 seconds")
 
-    def test_a_column_expression_is_no_key(self, spark: Any, trades: Any, quotes: Any) -> None:
-        from pyspark.sql import functions as F
 
-        with pytest.raises(FlowError, match=r"on="):
-            trades.join(quotes, on=F.col("symbol"), within="30 seconds")
+class TestColumnsOfSpark:
+    """Where Spark would take a Column, text is taken here: the error says what to write."""
+
+    @pytest.mark.parametrize(
+        ("describe", "message"),
+        [
+            (lambda t, q: t.join(q, on=F.col("symbol"), within="30 seconds"), r"on= takes names of columns"),
+            (lambda t, q: t.join(q, on=[F.col("symbol")], within="30 seconds"), r"on= takes names of columns"),
+            (
+                lambda t, q: t.join(q, on="symbol", within="30 seconds", where=F.col("price") > 3),
+                r"where takes Spark SQL text, such as 'trades\.price > quotes\.ask', not Spark's Column<.*price",
+            ),
+            (lambda t, q: t.join(q, where=F.col("price") > 3, within="30 seconds"), r"where takes Spark SQL text"),
+            (lambda t, q: t.join(q, on="symbol", within=F.expr("INTERVAL 1 DAY")), r"within must be a duration"),
+            (lambda t, q: t.filter(F.col("price") > 3), r"an expression takes Spark SQL text, such as 'price > 3'"),
+            (lambda t, q: t.select(F.col("price")), r"Spark SQL text"),
+            (lambda t, q: t.select(["price"]), r"Spark SQL text.*not \['price'\]"),
+            (lambda t, q: t.withColumn("worth", F.col("price") * 2), r"Spark SQL text"),
+            (lambda t, q: t.withColumn(F.col("worth"), "price"), r"cannot be the name of a column"),
+            (
+                lambda t, q: t.groupBy("symbol", F.window("ts", "1 minute")),
+                r"groupBy takes names of columns, not Spark's Column<.*window.*groupBy\('symbol'\)\.window\('1 min",
+            ),
+            (lambda t, q: t.groupBy(F.to_date("ts")), r"withColumn\('day', 'date\(ts\)'\)\.groupBy\('day'\)"),
+            (lambda t, q: t.groupBy("symbol").window(F.lit("1 minute")), r"window's length must be a duration"),
+            (lambda t, q: t.groupBy("symbol").last(F.lit(3)), r"last takes a whole number"),
+            (lambda t, q: t.groupBy("symbol").last(3).agg(F.avg("price")), r"agg takes its aggregates by name"),
+            (lambda t, q: t.groupBy("symbol").last(3).agg(mean=F.avg("price")), r"'mean' must be \(column, function\)"),
+            (lambda t, q: t.groupBy("symbol").last(3).agg(mean=(F.col("price"), "avg")), r"must be \(column, function"),
+            (lambda t, q: t.alias(F.col("x")), r"an alias must be a plain word"),
+        ],
+    )
+    def test_one_in_place_of_text(self, trades: Any, quotes: Any, describe: Any, message: str) -> None:
+        with pytest.raises(FlowError, match=f"(?s){message}"):
+            describe(trades, quotes)
+
+    def test_one_as_the_event_time(self, spark: Any, flow: Flow, nothing: Path) -> None:
+        message = r"eventTime of stream 'late' takes names of columns, not Spark's Column<.*withColumn"
+        with pytest.raises(FlowError, match=message):
+            flow.readStream("late", spark.readStream.schema(AS_SEEN).parquet(str(nothing)), eventTime=F.col("ts"))
+        with pytest.raises(FlowError, match=message):
+            flow.readFiles("late", str(nothing), schema=AS_SEEN, eventTime=F.col("ts"))
 
 
 class TestConditions:
@@ -158,7 +197,7 @@ class TestTimes:
             ("-5 seconds", r"within must not be negative: '-5 seconds'"),
             (timedelta(seconds=-5), r"within must not be negative"),
             ("5 parsecs", r"within is not a duration: '5 parsecs'"),
-            ("soon", r"within is not a duration: 'soon'"),
+            ("soon", r"within is not a duration: 'soon'; write for example .* or 'unbounded'"),
             ("", r"within is empty"),
             (30, r"within must be a duration.*30"),
             (("5 seconds", "-1 second"), r"within.*negative: '-1 second'"),
@@ -171,6 +210,11 @@ class TestTimes:
     def test_a_within_that_is_no_time_bound(self, trades: Any, quotes: Any, within: Any, message: str) -> None:
         with pytest.raises(FlowError, match=message):
             trades.join(quotes, on="symbol", within=within)
+
+    @pytest.mark.parametrize("within", ["unbounded", "UNBOUNDED", " Unbounded", ("Unbounded", "unBOUNDED")])
+    def test_unbounded_is_a_bound_in_any_case(self, trades: Any, quotes: Any, within: Any) -> None:
+        joined = trades.join(quotes, on="symbol", within=within).relation.origin.spec
+        assert joined.reach == trades.join(quotes, on="symbol", within="unbounded").relation.origin.spec.reach
 
     def test_a_pair_of_bounds_is_for_two_streams(self, spark: Any, flow: Flow, trades: Any, quotes: Any) -> None:
         with pytest.raises(FlowError, match=r"within.*two"):
@@ -337,6 +381,11 @@ class TestWriter:
             (lambda w, d: w.policy("hybrid", collect="soon"), r"collect.*soon"),
             (lambda w, d: w.policy("hybrid", collect="0 seconds"), r"more than no time"),
             (lambda w, d: w.policy(7), r"policy.*7"),
+            (lambda w, d: w.policy("load", advise="maybe"), r"advise='maybe'.*True or False"),
+            (lambda w, d: w.policy("elastic", th_imb=-1), r"policy 'elastic': th_imb=-1: .*at least 1"),
+            (lambda w, d: w.format("noop").policy("elastic"), r"'elastic' chooses how many sites.*option\('maxSites'"),
+            (lambda w, d: w.format("noop").policy(Scaling()), r"'scaling' chooses how many sites.*hybrid"),
+            (lambda w, d: w.format("noop").option("unitSize", "0"), r"option 'unitSize' must be at least one byte"),
             (lambda w, d: w.outputMode("complete"), r"output mode 'complete'"),
             (lambda w, d: w.queryName(" "), r"queryName"),
             (lambda w, d: w.trigger(), r"trigger takes either processingTime.*availableNow"),

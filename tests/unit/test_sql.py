@@ -377,7 +377,7 @@ class TestWithoutAWindow:
         with pytest.raises(FlowError, match="every row of q would be joined with all others, whenever they came"):
             calls("SELECT bid FROM trades t, quotes q", UNBOUNDED)
 
-    @pytest.mark.parametrize("within", ["30 seconds", "", "UNBOUNDED", 30, ("unbounded", "1 second")])
+    @pytest.mark.parametrize("within", ["30 seconds", "", 30, ("unbounded", "1 second")])
     def test_any_other_bound_is_a_condition(self, within: Any) -> None:
         with pytest.raises(FlowError, match=r"can only say 'unbounded'.*condition of the query"):
             calls(f"SELECT bid {NEAR}", within)
@@ -704,7 +704,7 @@ class TestRefusals:
             ),
             (
                 "(ORDER BY ts ROWS 3 PRECEDING) AS x, lag(price) OVER (ORDER BY ts ROWS 3 PRECEDING)",
-                "lag cannot",
+                "lag is not there",
                 "lag",
             ),
             ("(ORDER BY ts ROWS 3 PRECEDING) + min(price)", "without OVER", "min"),
@@ -715,6 +715,50 @@ class TestRefusals:
         message, _, column = refused(text)
         assert says in message
         assert column == text.index(at) + 1
+
+    @pytest.mark.parametrize(
+        ("text", "says", "at"),
+        [
+            (
+                "SELECT lag(bid, 2) OVER (ORDER BY ts) AS b FROM quotes",
+                "CASE WHEN count(*) OVER w = 3 THEN first(bid) OVER w END, with WINDOW w AS (PARTITION BY ... ORDER BY "
+                "ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)",
+                "lag",
+            ),
+            ("SELECT lead(bid) OVER (ORDER BY ts) AS b FROM quotes", "at the later row", "lead"),
+            (
+                "SELECT row_number() OVER (PARTITION BY symbol ORDER BY ts DESC) AS n FROM trades",
+                "last(price) with GROUP BY symbol, window(ts, '1 minute')",
+                "row_number",
+            ),
+            ("SELECT rank() OVER (ORDER BY price) AS n FROM trades", "ROWS BETWEEN 99 PRECEDING", "rank"),
+            (
+                "SELECT session_window.start, count(*) AS n FROM trades GROUP BY session_window(ts, '5 minutes')",
+                "for sessions group in Spark",
+                "session_window(",
+            ),
+            (
+                "SELECT p FROM (SELECT lag(price) OVER (ORDER BY ts) AS p, ts FROM trades) AS t",
+                "ROWS BETWEEN 1 PRECEDING",
+                "lag",
+            ),
+        ],
+    )
+    def test_functions_get_advice_that_helps(self, text: str, says: str, at: str) -> None:
+        message, _, column = refused(text)
+        assert says in message
+        assert column == text.index(at) + 1
+
+    def test_what_is_advised_instead_of_lag_can_be_run(self) -> None:
+        over = "PARTITION BY symbol ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW"
+        previous = "CASE WHEN count(*) OVER w = 2 THEN first(price) OVER w END"
+        made = translate(f"SELECT symbol, {previous} AS p FROM trades WINDOW w AS ({over})", STREAMS, join_many)
+        assert made.calls[-1] == ("select", "symbol", "CASE WHEN count = 2 THEN first_price END AS p")
+
+    @pytest.mark.parametrize("word", ["unbounded", "UNBOUNDED", " Unbounded "])
+    def test_unbounded_in_any_case(self, word: str) -> None:
+        text = "SELECT t.price FROM trades t JOIN quotes q ON t.symbol = q.symbol"
+        assert translate(text, STREAMS, join_many, word) == translate(text, STREAMS, join_many, UNBOUNDED)
 
     @pytest.mark.parametrize("text", ["", "  ", "-- nothing", None])
     def test_no_query_at_all(self, text: Any) -> None:

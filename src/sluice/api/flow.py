@@ -16,6 +16,7 @@ from sluice.api.query import Query
 from sluice.api.relation import Registry, result_of
 from sluice.api.starting import start_query
 from sluice.api.stream import DataStream
+from sluice.api.texts import column_name
 from sluice.api.writer import DataStreamWriter
 from sluice.engine.split import FileFormat
 from sluice.model.durations import in_words, microseconds
@@ -67,14 +68,14 @@ class Flow:
             trades = flow.readStream("trades", spark.readStream.schema(columns).parquet("in"), eventTime="ts")
         """
         self._check_name(name)
+        _check_event_time(name, eventTime)
         if not isinstance(df, DataFrame):
             raise FlowError(f"stream {name!r} must be given a streaming DataFrame, not {type(df).__name__}")
         if not df.isStreaming:
             raise FlowError(
                 f"stream {name!r} was given a batch DataFrame; use spark.readStream, or flow.readFiles for files"
             )
-        columns = arrow_schema(name, df.schema)
-        stream = _describe_stream(name, columns, eventTime, _delay_of(name, df, eventTime, delay))
+        stream = _describe_stream(name, arrow_schema(name, df.schema), eventTime, _delay_of(name, df, eventTime, delay))
         return self._register(Source(stream, frame=df))
 
     def readFiles(
@@ -96,6 +97,7 @@ class Flow:
             flow.readFiles("trades", "in/trades", format="csv", eventTime="ts", schema="symbol string, ts timestamp")
         """
         self._check_name(name)
+        _check_event_time(name, eventTime)
         if "://" not in path and not path.startswith("file:"):
             path = os.path.abspath(path)  # Spark would look from where its JVM was started
         if format not in FORMATS:
@@ -176,6 +178,10 @@ class Flow:
 
     def _stream_of(self, source: Source) -> DataStream:
         return DataStream(self._registry, source.stream.name, Relation(source.stream, (), source.stream))
+
+
+def _check_event_time(name: str, event_time: object) -> None:
+    column_name(event_time, f"eventTime of stream {name!r}", "make the column first, with df.withColumn")
 
 
 def _describe_stream(name: str, schema: pa.Schema, event_time: str, delay: Duration | None) -> Stream:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sluice.api.relation import NamedRelation
+from sluice.api.texts import column_name
 from sluice.kernels.hashing import is_hashable
 from sluice.model.aggregate import FUNCTIONS, Aggregate, canonical, result_type
 from sluice.model.durations import microseconds
@@ -16,7 +17,7 @@ from sluice.model.plan import OperatorSpec
 
 def group_keys(rows: NamedRelation, columns: tuple[str, ...]) -> tuple[str, ...]:
     """The columns to group by, of a stream that can be grouped."""
-    keys = tuple(_find_column(rows, c, "group by") for c in columns)
+    keys = tuple(_find_column(rows, column_name(c, "groupBy", _how_to_group(columns)), "group by") for c in columns)
     for key in keys:
         kind = rows.stream.schema.field(key).type
         if not is_hashable(kind):
@@ -31,6 +32,15 @@ def group_keys(rows: NamedRelation, columns: tuple[str, ...]) -> tuple[str, ...]
             "result. Give it a delay"
         )
     return keys
+
+
+def _how_to_group(columns: tuple[object, ...]) -> str:
+    """What to write instead of columns of Spark, with the names that are there."""
+    names = ", ".join(repr(c) for c in columns if isinstance(c, str)) or "'symbol'"
+    return (
+        f"a window of time comes after it, groupBy({names}).window('1 minute'), and an expression before it: "
+        "withColumn('day', 'date(ts)').groupBy('day')"
+    )
 
 
 def last_rows(rows: NamedRelation, keys: tuple[str, ...], count: object) -> LastRows:

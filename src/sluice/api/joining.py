@@ -9,10 +9,11 @@ from datetime import timedelta
 import pyarrow as pa
 
 from sluice.api.relation import NamedRelation
+from sluice.api.texts import sql_text
 from sluice.expressions import Expression, compile_condition
 from sluice.expressions.ranges import Sides, equalities, inequalities, without
 from sluice.kernels.hashing import is_hashable
-from sluice.model.durations import LONGEST, UNBOUNDED, microseconds
+from sluice.model.durations import bound_in_microseconds
 from sluice.model.errors import FlowError
 from sluice.model.join import JoinSpec, Leg
 from sluice.model.plan import Relation
@@ -100,7 +101,8 @@ def _result_columns(sides: Sequence[NamedRelation]) -> pa.Schema:
 
 def _condition(where: str, sides: Sequence[NamedRelation]) -> Expression:
     zone = sides[0].registry.time_zone
-    return compile_condition(where, _resolver(sides), _result_columns(sides), time_zone=zone)
+    text = sql_text(where, "where", f"{sides[0].name}.price > {sides[1].name}.ask")
+    return compile_condition(text, _resolver(sides), _result_columns(sides), time_zone=zone)
 
 
 def _sides_of_columns(sides: Sequence[NamedRelation]) -> Sides:
@@ -246,14 +248,10 @@ def _reach(within: Within, names: list[str]) -> tuple[tuple[int, ...], ...]:
             raise FlowError("within= takes one duration or a pair (how much earlier, how much later)")
         if len(names) != 2:
             raise FlowError("within= as a pair is for a join of two streams; give one duration")
-        before, after = (_bound(w) for w in within)
+        before, after = (bound_in_microseconds(w, "within") for w in within)
         return ((0, after), (before, 0))
-    bound = _bound(within)
+    bound = bound_in_microseconds(within, "within")
     return tuple(tuple(0 if i == j else bound for j in range(len(names))) for i in range(len(names)))
-
-
-def _bound(within: Duration) -> int:
-    return LONGEST if within == UNBOUNDED else microseconds(within, "within")
 
 
 def _resolver(sides: Sequence[NamedRelation]) -> Callable[[str | None, str], str]:

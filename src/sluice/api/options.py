@@ -11,7 +11,7 @@ from typing import Any
 
 from sluice.model.directory import MOST_UNITS
 from sluice.model.errors import FlowError
-from sluice.model.option import DIRECTORY, DURATION, SIZE, WHOLE_NUMBER, Kind, Option, one_of
+from sluice.model.option import DIRECTORY, DURATION, SIZE, SIZE_ABOVE_ZERO, WHOLE_NUMBER, Kind, Option, one_of
 
 QUERY = "query"
 """The scope of options that hold for a query as a whole; the others are of one sink, by its name."""
@@ -54,7 +54,7 @@ PARTITIONS = Option(
 )
 UNIT_SIZE = Option(
     "unitSize",
-    SIZE,
+    SIZE_ABOVE_ZERO,
     QUERY,
     "units with more than twice as much state are split, those with less are merged, under policies that do so",
     default="64m",

@@ -55,9 +55,11 @@ class NamedRelation:
 
     def find_column(self, column: object) -> str | None:
         """The column of this name, else the first that differs from it in case only."""
+        if not isinstance(column, str):
+            return None
         if column in self.columns:
-            return str(column)
-        return next((c for c in self.columns if isinstance(column, str) and c.lower() == column.lower()), None)
+            return column
+        return next((c for c in self.columns if c.lower() == column.lower()), None)
 
 
 def add_step(rows: NamedRelation, step: Step, schema: pa.Schema, event_time: str | None = None) -> Relation:

@@ -100,8 +100,14 @@ def start_query(writers: Sequence[WriterChoices]) -> Query:
 def _scales_by_itself(policy: Policy, given: Mapping[str, Any]) -> bool:
     """Whether a policy is to choose the number of sites, by how much input waits at them; if so, some has to be able to
     wait."""
-    if not getattr(policy, "scales", False) or not (MIN_SITES.name in given or MAX_SITES.name in given):
+    if not getattr(policy, "scales", False):
         return False
+    if MIN_SITES.name not in given and MAX_SITES.name not in given:
+        raise FlowError(
+            f"policy {policy.name!r} chooses how many sites there are, and without bounds nothing is scaled: give "
+            "option('maxSites', N), with option('minSites', N) if it is more than one; where the number is fixed, "
+            "policy('hybrid') moves, splits and shares units"
+        )
     if EPOCH_BUDGET.name not in given:
         raise FlowError(
             f"policy {policy.name!r} goes by the input that waits at sites, and without an epochBudget none does: give "

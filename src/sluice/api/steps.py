@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from sluice.api.relation import NamedRelation, add_step
+from sluice.api.texts import sql_text
 from sluice.expressions import ELSEWHERE, compile_condition, compile_expression, split_alias
 from sluice.model.errors import FlowError
 from sluice.model.plan import Relation
@@ -30,7 +31,7 @@ def _compile(
     """The expression for Arrow; or, where Arrow has nothing for it and the rows may come from Spark, by Spark."""
     try:
         schema = pa.schema(rows.stream.shown)
-        return compile_(_text(text), resolver(rows), schema, time_zone=rows.registry.time_zone)
+        return compile_(_sql_text(text), resolver(rows), schema, time_zone=rows.registry.time_zone)
     except FlowError as problem:
         by_spark = _by_spark(rows, text) if ELSEWHERE in str(problem) else None
         if by_spark is None or kind not in (None, by_spark.type):
@@ -58,7 +59,7 @@ def _by_spark(rows: NamedRelation, text: str) -> BySpark | None:
 
 def selection(rows: NamedRelation, text: str) -> list[tuple[str, Expression]]:
     """The columns that one entry of `select` stands for: `*`, a column, or an expression with a name."""
-    if _text(text).strip() == "*":
+    if _sql_text(text).strip() == "*":
         return [pair for name in rows.columns for pair in selection(rows, quoted(name))]
     inner, name = split_alias(text)
     value = expression(rows, inner)
@@ -108,7 +109,5 @@ def is_plain(text: str, column: str) -> bool:
     return written in ways or written.split(".", 1)[-1] in ways
 
 
-def _text(text: str) -> str:
-    if not isinstance(text, str):
-        raise FlowError(f"expressions are given as Spark SQL text, such as 'price > 3', not as {type(text).__name__}")
-    return text
+def _sql_text(text: object) -> str:
+    return sql_text(text, "an expression", "price > 3")

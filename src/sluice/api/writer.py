@@ -106,10 +106,12 @@ class DataStreamWriter:
 
             writer.policy("hybrid", collect="10 seconds")
         """
+        if not isinstance(advise, bool):
+            raise FlowError(f"advise={advise!r}: it is whether nothing is changed, True or False")
         minimum = microseconds(collect, "collect") / 1e6
         if minimum <= 0:
             raise FlowError(f"collect={collect!r}: statistics must be gathered for more than no time")
-        self._policy = PolicyChoice(policy(wanted, **settings), bool(advise), minimum)
+        self._policy = PolicyChoice(policy(wanted, **settings), advise, minimum)
         return self
 
     def start(self, path: str | None = None) -> Query:

@@ -34,6 +34,9 @@ _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*(?:,|and\b)?\s*")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([bkmgt]?)i?b?\s*", re.IGNORECASE)
 
 
+_EXAMPLES = "'30 seconds' or '1 hour'"
+
+
 def microseconds(value: object, what: str) -> int:
     """A duration in microseconds; `what` names it in the error.
 
@@ -46,6 +49,26 @@ def microseconds(value: object, what: str) -> int:
     return round(_microseconds(value, what))
 
 
+def bound_in_microseconds(value: object, what: str) -> int:
+    """A duration in microseconds that may also be "unbounded", in any case.
+
+    >>> bound_in_microseconds("1 second", "within"), bound_in_microseconds("UNBOUNDED", "within") == LONGEST
+    (1000000, True)
+    >>> bound_in_microseconds("forever", "within")
+    Traceback (most recent call last):
+    sluice.model.errors.FlowError: within is not a duration: 'forever'; write for example '30 seconds', '1 hour' or \
+'unbounded'
+    """
+    if is_unbounded(value):
+        return LONGEST
+    return round(_microseconds(value, what, f"'30 seconds', '1 hour' or {UNBOUNDED!r}"))
+
+
+def is_unbounded(value: object) -> bool:
+    """Whether a bound is said to be none."""
+    return isinstance(value, str) and value.strip().lower() == UNBOUNDED
+
+
 def seconds(value: object, what: str) -> float:
     """A duration in seconds, for times that may be shorter than a microsecond.
 
@@ -55,7 +78,7 @@ def seconds(value: object, what: str) -> float:
     return float(_microseconds(value, what)) / MICROSECONDS["second"]
 
 
-def _microseconds(value: object, what: str) -> Fraction:
+def _microseconds(value: object, what: str, examples: str = _EXAMPLES) -> Fraction:
     if isinstance(value, timedelta):
         total = Fraction(value // timedelta(microseconds=1))
     elif isinstance(value, str):
@@ -65,11 +88,11 @@ def _microseconds(value: object, what: str) -> Fraction:
             part = _PART.match(text, at)
             unit = part and _unit(part[2])
             if not part or not unit:
-                raise FlowError(f"{what} is not a duration: {value!r}; write for example '30 seconds' or '1 hour'")
+                raise FlowError(f"{what} is not a duration: {value!r}; write for example {examples}")
             total += Fraction(part[1]) * unit
             at = part.end()
         if not text:
-            raise FlowError(f"{what} is empty; write for example '30 seconds'")
+            raise FlowError(f"{what} is empty; write for example {examples}")
     else:
         raise FlowError(f"{what} must be a duration such as '30 seconds' or a timedelta, not {value!r}")
     if total < 0:

@@ -114,6 +114,13 @@ def _read_duration(name: str, value: object) -> float:
     return duration
 
 
+def _read_size_above_zero(name: str, value: object) -> int:
+    size = size_in_bytes(value, name)
+    if size < 1:
+        raise FlowError(f"option {name!r} must be at least one byte, not {value!r}")
+    return size
+
+
 def _read_flag(name: str, value: object) -> bool:
     if str(value).lower() not in ("true", "false"):
         raise FlowError(f"option {name!r} must be true or false, not {value!r}")
@@ -128,6 +135,7 @@ def _read_character(name: str, value: object) -> str:
 
 WHOLE_NUMBER = Kind("whole number", _read_whole_number)
 SIZE = Kind("size, such as `512m` or `2g`", lambda name, value: size_in_bytes(value, name))
+SIZE_ABOVE_ZERO = Kind(SIZE.words, _read_size_above_zero)
 DURATION = Kind("duration, such as `2 seconds`", _read_duration)
 FLAG = Kind("`true` or `false`", _read_flag)
 CHARACTER = Kind("one character", _read_character)

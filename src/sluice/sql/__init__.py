@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
-from sluice.model.durations import UNBOUNDED
+from sluice.model.durations import UNBOUNDED, is_unbounded
 from sluice.model.errors import FlowError
 from sluice.sql.queries import Queries
 from sluice.sql.text import Text
@@ -28,13 +28,13 @@ def translate(text: str, relations: Mapping[str, S], join_many: Callable[..., S]
     """
     if not isinstance(text, str) or not text.strip():
         raise FlowError('sql takes the text of a query, for example "SELECT symbol, price FROM trades"')
-    if within not in (None, UNBOUNDED):
+    if within is not None and not is_unbounded(within):
         raise FlowError(
             f"within= of sql can only say {UNBOUNDED!r}, not {within!r}; any other bound is a condition of the query, "
             "like q.ts BETWEEN t.ts - INTERVAL 30 SECONDS AND t.ts"
         )
     source = Text(text)
     try:
-        return cast(S, Queries(source, relations, join_many, within == UNBOUNDED).result(source.parse()))
+        return cast(S, Queries(source, relations, join_many, is_unbounded(within)).result(source.parse()))
     except RecursionError:
         raise FlowError("the query is nested too deeply; split it up into several calls of sql") from None

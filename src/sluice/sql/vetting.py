@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sluice.expressions.parsing import Syntax
+from sluice.sql.functions import advice_against
 from sluice.sql.text import Text
 
 _NO_END = "a stream has no end"
@@ -41,6 +42,10 @@ def vet_select(text: Text, at: Syntax) -> exp.Select:
             text.refuse(at, f"this query has a part that cannot be run: {name.replace('_', ' ')}")
     if at.args.get("from_") is None:
         text.refuse(text.before("SELECT", at.expressions[0]), "SELECT needs FROM and a stream")
+    for part in at.walk():
+        advice = advice_against(part)
+        if advice is not None:
+            text.refuse(part, advice)
     if at.args.get("with_") is not None and at.args["with_"].args.get("recursive"):
         text.refuse(text.before("RECURSIVE", at.args["with_"]), "WITH RECURSIVE cannot be run")
     return at
