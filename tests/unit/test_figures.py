@@ -16,7 +16,7 @@ from sluice.dashboard.chart import Axis, Line, chart
 from sluice.figures.catalogue import EXPERIMENTS, PAPERS, UnknownFigure, chosen
 from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.comparison import changes
-from sluice.figures.experiment import AnyOutcome, Experiment, Reading, Run, run_all, steady_from
+from sluice.figures.experiment import AnyOutcome, Experiment, Reading, Run, effort, run_all, steady_from
 from sluice.figures.publish import publish, row, summary
 from sluice.policies import policy
 from sluice.sim.hardware import Hardware
@@ -262,3 +262,12 @@ def test_what_is_on_file_has_the_claims_of_now(experiment):
     assert recorded["runs"] == {name: run.label for name, run in experiment.runs.items()}
     on_file = reproduction_pages.file_of(experiment).read_text(encoding="utf-8")
     assert reproduction_pages.judge_again(experiment) == on_file, "run scripts/reproduction_pages.py"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("paper", PAPERS)
+def test_what_is_on_file_is_what_this_code_measures(paper):
+    """The quickest experiment of each paper; `make figures` runs all of them."""
+    quickest = min(PAPERS[paper], key=lambda experiment: sum(map(effort, set(experiment.runs.values()))))
+    reading = quickest.judge(run_all(quickest.runs.values(), 1, lambda *_: None))
+    assert changes([(quickest, reading)], DOCS / "figures") == []

@@ -87,7 +87,7 @@ Outcomes = dict[Run, AnyOutcome]
 
 def run_all(runs: Iterable[Run], workers: int, tell: Callable[[int, int, Run], None]) -> Outcomes:
     """Simulates every different run once, several at a time; the longest first."""
-    left = sorted(set(runs), key=_effort, reverse=True)
+    left = sorted(set(runs), key=effort, reverse=True)
     outcomes: Outcomes = {}
     if workers == 1 or len(left) == 1:
         for run in left:
@@ -134,7 +134,8 @@ def _simulate(run: Run) -> AnyOutcome:
             return simulate(run.scenario, chosen)
 
 
-def _effort(run: Run) -> float:
+def effort(run: Run) -> float:
+    """How long a run takes, compared with others."""
     return run.scenario.seconds * run.scenario.sites / SPEED[type(run.scenario)]
 
 
