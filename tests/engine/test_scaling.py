@@ -163,6 +163,70 @@ def test_a_query_to_which_nothing_comes_needs_fewer_sites(tmp_path):
     assert multiset(query.results()) == undisturbed()
 
 
+def epochs_over_nothing(query: DirectQuery, joining: bool = True) -> int:
+    """How many epochs there are to be before input comes."""
+    epochs = 0
+    while (not joining or query.follow()) and query.catch_up():
+        epochs += 1
+        assert epochs < 20
+    return epochs
+
+
+@pytest.mark.parametrize("sites", [1, 4])
+def test_what_the_user_asks_an_idle_query_for_is_done_without_input(tmp_path, sites):
+    query = DirectQuery(plan_of([relation()]), tmp_path, sites=2, most_sites=4)
+    hand = query.epochs.settings.controller
+    for epoch in range(2):
+        query.run([rows(epoch)])
+    assert epochs_over_nothing(query) == 0
+    hand.ask(Move(0, 1, "to see"))
+    assert 2 <= epochs_over_nothing(query) <= 4
+    assert query.epochs.record.routing.holders[0] == 1 and not hand.moves
+    hand.ask(Scale(sites, "to see"))
+    assert 2 <= epochs_over_nothing(query) <= 8
+    assert query.epochs.record.routing.sites == len(set(query.epochs.record.routing.holders)) == sites
+    assert not hand.moves and not hand.loop.filling and not hand.scaling_after(query.epochs.record)
+    for epoch in range(2, EPOCHS):
+        query.run([rows(epoch)])
+    query.drain()
+    query.close()
+    assert multiset(query.results()) == undisturbed()
+
+
+def test_an_idle_query_waits_for_executors_without_epochs(tmp_path):
+    query = DirectQuery(plan_of([relation()]), tmp_path, sites=2, most_sites=4)
+    for epoch in range(2):
+        query.run([rows(epoch)])
+    query.epochs.settings.controller.ask(Scale(4, "to see"))
+    assert epochs_over_nothing(query, joining=False) == 1
+    clock = query.epochs.clock
+    query.epochs.clock = lambda: clock() + PATIENCE
+    assert epochs_over_nothing(query, joining=False) == 1
+    (gave_up,) = query.epochs.record.decisions
+    assert gave_up.refused == "sites: 2; nobody else came within 120 s"
+    query.close()
+
+
+class Restless:
+    """Wants a unit elsewhere whenever it is asked."""
+
+    name = "restless"
+
+    def decide(self, view: ClusterView) -> tuple[Action, ...]:
+        return (Move(0, 1 - int(view.unit_site[0]), "to see"),)
+
+
+def test_a_policy_has_nothing_to_say_while_epochs_are_only_for_what_is_under_way(tmp_path):
+    """It would keep an idle query from being idle."""
+    query = DirectQuery(plan_of([relation()]), tmp_path, sites=2, wanted=Restless())
+    for epoch in range(4):
+        query.run([rows(epoch)])
+    assert query.epochs.settings.controller.moves
+    assert epochs_over_nothing(query) <= 4
+    assert not query.epochs.settings.controller.moves
+    query.close()
+
+
 def test_what_a_row_costs_is_known_after_an_epoch_without_rows(tmp_path):
     query = Told(plan_of([relation()]), tmp_path, sites=2, seconds=1e9)
     query.run([rows(0)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,18 @@ from sluice import ClusterView, FlowError, Scale
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 
 
-def until_there_are(query: Any, sites: int) -> None:
+def until(query: Any, holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
-    while len(query.lastProgress["sites"]) != sites:
+    while not holds():
         assert query.isActive and time.monotonic() < deadline, query.lastProgress["scaling"]
         time.sleep(0.05)
 
 
-def test_sites_leave_though_no_input_comes_and_join_with_the_next(spark: Any, tmp_path: Path, capsys: Any) -> None:
+def until_there_are(query: Any, sites: int) -> None:
+    until(query, lambda: len(query.lastProgress["sites"]) == sites)
+
+
+def test_sites_leave_and_join_and_units_move_though_no_input_comes(spark: Any, tmp_path: Path, capsys: Any) -> None:
     arrive(tmp_path / "trades", *TRADES[:3])
     query = sums(spark, tmp_path).option("maxSites", 3).trigger(processingTime="0 seconds").start()
     query.processAllAvailable()
@@ -41,10 +46,13 @@ def test_sites_leave_though_no_input_comes_and_join_with_the_next(spark: Any, tm
     until_there_are(query, 1)
     assert set(query.routing().values()) == {0}
     query.scale(3)
+    until_there_are(query, 3)
+    until(query, lambda: set(query.routing().values()) == {0, 1, 2})
+    unit = next(unit for unit, site in query.routing().items() if site == 0)
+    query.move(unit, 2)
+    until(query, lambda: query.routing()[unit] == 2)
     arrive(tmp_path / "trades", *TRADES[3:])
     query.processAllAvailable()
-    until_there_are(query, 3)
-    assert set(query.routing().values()) == {0, 1, 2}
     query.explain()
     assert "Sites: 3 of at most 3 sites, at least 1" in capsys.readouterr().out
     query.stop()

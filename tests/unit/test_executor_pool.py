@@ -89,12 +89,12 @@ def test_nobody_loses_an_executor_that_is_used(spark):
 def test_executors_are_asked_for_once_and_given_up_when_they_are_not_awaited_any_more(spark):
     told, pool = spark(count=1)
     pool.use("q", ["0"])
-    pool.ask("q", 2, "for 6 sites")
-    pool.ask("q", 2, "for 6 sites")
+    pool.ask("q", 3, "for 6 sites")
+    pool.ask("q", 3, "for 6 sites")
     assert told.asked == [3]
     told.there.append(Executor("7", "host", 2))
     pool.use("q", ["0", "7"])
-    pool.ask("q", 1, "for 6 sites")
+    pool.ask("q", 3, "for 6 sites")
     assert told.asked == [3]
     pool.give_back("q")
     assert (told.asked, told.killed) == ([3, 2], [])
@@ -104,14 +104,26 @@ def test_what_one_query_awaits_another_does_not_give_back(spark):
     told, pool = spark(count=2)
     pool.use("q", ["0"])
     pool.use("other", ["0"])
-    pool.ask("other", 1, "for 6 sites")
+    pool.ask("other", 3, "for 6 sites")
     assert pool.give_back("q") == ()
     told.there.append(Executor("2", "host", 2))
-    pool.ask("other", 0, "for 6 sites")  # it has come, and has no site yet
+    pool.ask("other", 3, "for 6 sites")  # it has come, and has no site yet
     assert pool.give_back("q") == ()
     pool.use("other", ["0", "2"])
     pool.give_back("other")
     assert (told.asked, told.killed) == ([3, 3], ["1"])
+
+
+def test_executors_that_nobody_needs_go_back_though_another_query_waits_for_some(spark):
+    told, pool = spark(count=5)
+    pool.use("q", ["0"])
+    pool.use("other", ["1"])
+    pool.ask("other", 3, "for 6 sites")  # they are there, and it has no site on them yet
+    assert [e.id for e in pool.give_back("q")] == ["4", "3"]
+    assert (told.asked, told.killed) == ([5], ["4", "3"])
+    assert pool.give_back("q") == ()
+    pool.give_back("other")
+    assert told.killed == ["4", "3", "2"]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +140,7 @@ def test_after_the_last_query_there_are_as_many_executors_as_at_the_start(spark,
     for query in ("q", "other"):
         pool.use(query, ["0"])
     pool.give_back("q")
-    pool.ask("other", 1, "for 4 sites")
+    pool.ask("other", 2, "for 4 sites")
     pool.leave("q")
     assert told.asked == [3, 2]
     pool.leave("other")
@@ -149,7 +161,7 @@ def test_a_query_that_changes_nothing_asks_for_nothing(spark):
 def test_where_there_is_nothing_to_give_back_or_spark_does_it_nothing_is_told(spark, master, conf):
     told, pool = spark(master, **conf)
     pool.use("q", ["0"])
-    pool.ask("q", 3, "for 8 sites")
+    pool.ask("q", 6, "for 8 sites")
     assert pool.give_back("q") == ()
     pool.leave("q")
     assert (told.asked, told.killed) == ([], [])
@@ -162,7 +174,7 @@ def test_where_all_executors_were_lost_the_manager_is_left_to_replace_them(spark
     assert told.asked == [2]
     told.there.clear()
     pool.give_back("q")
-    pool.ask("q", 1, "for 3 sites")
+    pool.ask("q", 2, "for 3 sites")
     assert told.asked == [2]
 
 
@@ -178,7 +190,7 @@ def test_a_manager_that_does_not_answer_or_refuses_is_asked_again(spark, monkeyp
         with monkeypatch.context() as patched:
             patched.setattr(told, request_name, answer, raising=False)
             assert pool.give_back("q") == ()
-            pool.ask("q", 1, "for 4 sites")
+            pool.ask("q", 4, "for 4 sites")
         assert len(pool.look()) == 3
     assert [e.id for e in pool.give_back("q")] == ["2"]
 

@@ -103,10 +103,16 @@ class Controller:
         self.loop.ask(action, seen)
 
     def after(
-        self, record: EpochRecord, now: float, site_changes: str = "", found: UnitFindings | None = None
+        self,
+        record: EpochRecord,
+        now: float,
+        site_changes: str = "",
+        found: UnitFindings | None = None,
+        asking: bool = True,
     ) -> NextEpoch:
         """What to do in the epoch that follows a committed one; `site_changes` says why sites are elsewhere since,
-        `found` what the sites have found out about units that are to be split."""
+        `found` what the sites have found out about units that are to be split. The policy is asked unless the epoch is
+        only there for what is under way."""
         self._go_on_from(record)
         allowance = self._rate.allow(record.stats)
         arriving = self.carrier.advance(self.loop, record, allowance, now)
@@ -121,7 +127,7 @@ class Controller:
         self.collection.single, self.collection.apart = known.single, known.apart
         decisions += self._stop_waiting(now)
         decisions += self.loop.fill(now)
-        decisions += self.loop.take_turn(now)
+        decisions += self.loop.take_turn(now, asking)
         decisions += self.loop.drain(now)
         freeze, self.carrier.freeze = tuple(self.carrier.freeze), []
         return NextEpoch(
@@ -168,6 +174,16 @@ class Controller:
         scaling = self.scaling_after(record)
         wanted = scaling.wanted if scaling else self.loop.asked_for_sites
         return wanted is not None and wanted < record.routing.sites
+
+    def is_under_way(self, record: EpochRecord, now: float) -> bool:
+        """Whether something has been asked for, or begun, that the next epochs take on, with input or without. Sites
+        whose executors have not come are waited for without epochs; when they are given up it takes one."""
+        loop, scaling = self.loop, self.scaling_after(record)
+        if loop.has_requests or loop.moves or loop.redivisions or self.has_leaving_sites(record):
+            return True
+        if self.carrier.clean_up or any(move.site < record.routing.sites for move in loop.filling):
+            return True
+        return scaling is not None and now - scaling.since >= PATIENCE
 
     def may_need_fewer(self, record: EpochRecord) -> bool:
         """Whether a policy decides how many sites there are, and there could be fewer than in this epoch."""

@@ -155,8 +155,9 @@ class ControlLoop:
         with self._lock:
             return bool(self._requests) or (bool(self.redivisions) and self.redivided_for == USER)
 
-    def take_turn(self, now: float) -> tuple[Decision, ...]:
-        """Have the user's requests carried out, or the policy's when a round's statistics are there."""
+    def take_turn(self, now: float, asking: bool = True) -> tuple[Decision, ...]:
+        """Have the user's requests carried out, or the policy's when a round's statistics are there and it is to be
+        asked."""
         if self.redivisions:
             return ()
         requests = self._take_requests()
@@ -166,7 +167,7 @@ class ControlLoop:
             if self.routing.shared != shared:  # what was counted until now is of other holders
                 self.collector.begin(self.routing, now, self.rounds.collect)
             return decisions
-        if self.moves or self.leaving or not self.collector.is_complete(now, self.rounds.collect):
+        if not asking or self.moves or self.leaving or not self.collector.is_complete(now, self.rounds.collect):
             return ()
         actions = tuple(self.policy.decide(self._view(now)))
         if not actions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 GRACE = 10.0
 """Seconds for which cores may be missing before sites are given up: a lost executor is often replaced sooner."""
@@ -69,6 +70,21 @@ def pack(held: Sequence[str | None], executors: Sequence[Executor]) -> tuple[str
     used_first = sorted(slots, key=lambda e: not load[e])
     filling = iter([executor for executor in used_first for _ in range(slots[executor] - load[executor])])
     return tuple(next(filling) if home is None else home for home in homes)
+
+
+def executors_needed(sites: int, executors: Sequence[Executor]) -> int:
+    """How many executors have a slot for each of so many sites, whichever of those that are there stay. Those that come
+    have as many slots as the largest.
+
+    >>> two = [Executor("a", "h", 2), Executor("b", "h", 4)]
+    >>> [executors_needed(sites, two) for sites in (2, 3, 6, 7, 11)]
+    [1, 2, 2, 3, 4]
+    """
+    slots = sorted(max(1, executor.slots) for executor in executors)
+    missing = sites - sum(slots)
+    if missing > 0:
+        return len(slots) + -(-missing // slots[-1])
+    return next(number for number, sum_ in enumerate(accumulate(slots), 1) if sum_ >= sites)
 
 
 def _still_held(

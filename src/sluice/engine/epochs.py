@@ -188,9 +188,10 @@ class Epochs:
         return self.record.number >= 0 and self.settings.controller.has_leaving_sites(self.record)
 
     @property
-    def has_requests(self) -> bool:
-        """Whether the user has asked for something that it takes an epoch to begin with, or to end."""
-        return self.record.number >= 0 and self.settings.controller.loop.has_requests
+    def is_under_way(self) -> bool:
+        """Whether something has been asked for, or begun, that it takes more epochs to end, with new input or
+        without."""
+        return self.record.number >= 0 and self.settings.controller.is_under_way(self.record, self.clock())
 
     @property
     def may_need_fewer_sites(self) -> bool:
@@ -211,19 +212,20 @@ class Epochs:
     def catch_up(
         self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "", until: float = math.inf
     ) -> bool:
-        """Process input that waits, in an epoch that takes in nothing new, or find what frozen units have missed, or
-        have sites leave; whether there was any of it to do. Where epochs have a budget it is to be over by `until`, as
-        far as can be told."""
+        """Process input that waits, in an epoch that takes in nothing new, or find what frozen units have missed, or go
+        on with what is under way; whether there was any of it to do. Where epochs have a budget it is to be over by
+        `until`, as far as can be told."""
         with self.busy, self.telling_of_other_owners():
-            if self.closed or not (self.is_behind or self.has_leaving_sites):
+            behind, resized = self.is_behind, self.record.number >= 0 and len(site_keys) != self.record.routing.sites
+            if self.closed or not (behind or resized or self.is_under_way):
                 return False
             self.delivery.finish(self.record)
-            self._run(self.record.batch, site_keys, exchange, why, until=until)
+            self._run(self.record.batch, site_keys, exchange, why, until=until, asking=behind)
             return True
 
     def rest(self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "") -> None:
-        """An epoch over nothing, as no input has come for a while: so the policy sees that, and can have sites leave;
-        and what the user asked for goes on."""
+        """An epoch over nothing, as no input has come for a while: so the policy sees that, and can have sites
+        leave."""
         with self.busy, self.telling_of_other_owners():
             if not self.closed:
                 self.delivery.finish(self.record)
@@ -249,10 +251,11 @@ class Epochs:
         why: str,
         taken_in: float | None = None,
         until: float = math.inf,
+        asking: bool = True,
     ) -> None:
         begun = perf_counter()
         number = self.record.number + 1
-        step, before = self._placed(len(site_keys), why, self.clock() if taken_in is None else taken_in)
+        step, before = self._placed(len(site_keys), why, self.clock() if taken_in is None else taken_in, asking)
         step = replace(step, clean_up=(*step.clean_up, *sorted(self._to_clean_up)))
         cleaning = CleanUpFollower(self.plan, step.clean_up, before)
         if step.clean_up and cleaning.is_new:
@@ -297,16 +300,16 @@ class Epochs:
         """The epochs on record, oldest first: those of earlier runs too, as far back as the journal keeps them."""
         return self.journal.epochs()
 
-    def _placed(self, sites: int, why: str, now: float) -> tuple[NextEpoch, EpochRecord]:
-        """What the next epoch does, and the newest record under its routing: the controller's, or one for another
-        number of sites."""
+    def _placed(self, sites: int, why: str, now: float, asking: bool) -> tuple[NextEpoch, EpochRecord]:
+        """What the next epoch does, and the newest record under its routing: the controller's, which may be `asking`
+        the policy, or one for another number of sites."""
         record, controller = replace(self.record, stats=self.measured), self.settings.controller
         if record.routing.sites != sites:
             step = controller.resized(record, sites, why or "restarted", now)
         elif not self.recent:  # how long its input took to arrive is not known
             step = NextEpoch(record.routing)
         else:
-            step = controller.after(record, now, why, self._found)
+            step = controller.after(record, now, why, self._found, asking)
         if step.before is not None:
             renumbering = Renumbering.between(record.routing, step.before.routing)
             self._to_clean_up = set(renumbering.of(self._to_clean_up))

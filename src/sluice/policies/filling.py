@@ -36,7 +36,7 @@ def fill(view: ClusterView, sites: int, reason: str) -> tuple[Move, ...]:
         site_done=np.append(view.site_done, np.zeros(joining, dtype=np.int64)),
     )
     site_load, unit_load = load_by_site(wide), load_by_unit(wide)
-    if site_load.max() <= RESTING * view.elapsed:
+    if site_load.max() <= RESTING * view.elapsed or not unit_load.any():
         unit_load = wide.unit_bytes if wide.unit_bytes.any() else np.ones(len(wide.unit_site))
         site_load = wide.by_site(unit_load)
     steps = level(wide, site_load, unit_load, len(wide.unit_site), excess_capacity(wide))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.control.placement import Executor, SiteCount, changes, pack, spread
+from sluice.control.placement import Executor, SiteCount, changes, executors_needed, pack, spread
 from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS, BLOBS_DDL
 from sluice.engine.site import run_site
@@ -83,6 +83,15 @@ class Sites:
         for any."""
         return sum(e.slots for e in self.pool.look()) if self.scales and self.pool.can_ask else None
 
+    def can_have(self, wanted: int | None) -> bool:
+        """Whether, if so many sites are wanted, there would be others now than there are."""
+        return wanted is not None and not self.size and self._count(self._ready(), wanted) != self.count
+
+    def _ready(self) -> tuple[Executor, ...]:
+        """The executors that sites can be on."""
+        executors = self.pool.look()
+        return self.warm_up.ready(executors) if self.warm_up else executors
+
     def follow(self, workspace: Workspace, ran_on: Sequence[str], wanted: int | None = None) -> str:
         """Between epochs: spread the sites anew if executors came or went or as many sites are `wanted`, and have
         nobody keep the state of sites that are elsewhere. Says what happened to the sites, "" if nothing did.
@@ -110,11 +119,10 @@ class Sites:
         if not there:
             return True  # all were lost; others come in their place
         sites = max(self.count, wanted or 0)
-        missing = max(0, sites - sum(e.slots for e in there))
         taken_in = sum(e.slots for e in there if e in self.executors)
         short = sites > min(taken_in, self.count)
         if short:
-            self.pool.ask(self.name, -(-missing // max(e.slots for e in there)), f"for {sites} sites")
+            self.pool.ask(self.name, executors_needed(sites, there), f"for {sites} sites")
         self.warm_up.wait_for_more(short and self.pool.can_ask)
         return short
 
@@ -129,8 +137,7 @@ class Sites:
         return max(self.count, min(wanted, slots))
 
     def _spread(self, wanted: int | None) -> str:
-        executors, before = self.pool.look(), self.anchors
-        executors = self.warm_up.ready(executors) if self.warm_up else executors
+        executors, before = self._ready(), self.anchors
         count = self._count(executors, wanted)
         if not executors or (executors == self.executors and count == self.count):
             return ""

@@ -49,6 +49,8 @@ class ExecutorPool:
         self._used: dict[str, frozenset[str]] = {}
         self._awaited: dict[str, int] = {}
         """How many more executors each query waits for."""
+        self._needed: dict[str, int] = {}
+        """How many a query needs that waits for some, those that are there included."""
         self._running: set[str] = set()
         self._scaling: set[str] = set()
         """The queries on whose behalf the number of executors is another than at the start."""
@@ -85,49 +87,56 @@ class ExecutorPool:
             with self._lock:
                 self._running.discard(query)
 
-    def ask(self, query: str, more: int, why: str) -> None:
-        """Ask for so many executors beside those that are there, if they have not been asked for yet. Until the query
-        gives some back, those that it waits for are left to it."""
+    def ask(self, query: str, needed: int, why: str) -> None:
+        """Have so many executors at least: ask for those that are not there, if they have not been asked for yet. Until
+        the query gives some back, as many are left to it."""
         with self._lock:
             if not self.can_ask:
                 return
-            self._awaited[query] = more
+            more = max(0, needed - len(self.look()))
+            self._awaited[query], self._needed[query] = more, needed
             if self._request_those_awaited() and more:
                 log.info("executors are asked for, %d beside those that are there: %s", more, why)
 
     def give_back(self, query: str) -> tuple[Executor, ...]:
         """Have the cluster manager take back the executors that nobody uses; which those are. The query awaits none any
-        more.
+        more. As many stay as any other query needs that waits for some.
 
-        Where another query awaits some or runs an epoch, or something else a task on an executor, that has to wait.
+        Where another query runs an epoch, or something else a task on an executor, that has to wait.
         """
         with self._lock:
-            self._awaited.pop(query, None)
+            self._stop_waiting(query)
             used = frozenset().union(*self._used.values())
-            if not self.can_ask or not used or self._awaited or self._running - {query}:
+            if not self.can_ask or not used or self._running - {query}:
                 return ()
-            free = [e for e in self.look() if e.id not in used]
+            there = self.look()
+            spare = max(0, len(there) - max(self._needed.values(), default=0))
+            free = [e for e in reversed(there) if e.id not in used]
             busy = self._busy() if free else set()
-            free = [e for e in free if e.id not in busy]
+            free = [e for e in free if e.id not in busy][:spare]
             if not free:
                 self._request_those_awaited()
                 return ()
             self._scaling.add(query)
             # Spark is told how many are wanted, else it takes it that none is any more
-            return tuple(free) if self._request(len(self.look())) and self._kill(free) else ()
+            return tuple(free) if self._request(len(there)) and self._kill(free) else ()
 
     def leave(self, query: str) -> None:
         """A query has ended. After the last one that had executors asked for or given back, there are to be as many as
         at the start."""
         with self._lock:
             self._used.pop(query, None)
-            self._awaited.pop(query, None)
+            self._stop_waiting(query)
             self._scaling.discard(query)
             if self._wanted is None or self._scaling or self._context._jsc is None:
                 return
             log.info("executors are asked for as at the start of the application")
             self._request(self._at_the_start)
             self._wanted = None
+
+    def _stop_waiting(self, query: str) -> None:
+        self._awaited.pop(query, None)
+        self._needed.pop(query, None)
 
     def _request_those_awaited(self) -> bool:
         """Tell the cluster manager to have as many executors as there are and are awaited, if that is news."""

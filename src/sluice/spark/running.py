@@ -31,6 +31,7 @@ from sluice.model.plan import Plan
 from sluice.spark.batch_files import files_of_batch, with_all_files
 from sluice.spark.callbacks import BatchCallback, as_error
 from sluice.spark.exchange import Sites
+from sluice.spark.idling import IDLE, Failing, Idling
 from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, console
 from sluice.spark.sources import Source, combined, ways_to_read
 from sluice.state.storage import Storage
@@ -41,12 +42,6 @@ log = logging.getLogger(__name__)
 SPARK = "spark"
 Trigger = dict[str, Any]
 """The arguments of Spark's `trigger`; none is its default."""
-IDLE = 1.0
-"""Seconds without a batch after which input that waits is processed in epochs of its own."""
-REST = 10.0
-"""Seconds without a batch that was due after which a query whose policy scales has an epoch over nothing."""
-RESTS = 3
-"""How many of those there are at most until sites leave or new input comes."""
 _PY4J, _INTERRUPTED = "py4j.protocol.Py4JJavaError", "java.lang.InterruptedException"
 _running: WeakValueDictionary[str, RunningQuery] = WeakValueDictionary()
 """The query that this process runs on each checkpoint, also while it is being closed."""
@@ -95,8 +90,6 @@ class RunningQuery:
     ) -> None:
         self._closed, self._stopping = threading.Event(), threading.Event()
         self._turn = threading.Lock()
-        self._last_epoch = time.monotonic()
-        self._rests = 0
         self._interval = seconds(trigger.get("processingTime", "0 seconds"), "trigger's processingTime")
         self.failure: Exception | None = None
         self.draining = False
@@ -116,6 +109,7 @@ class RunningQuery:
             self.epochs = Epochs(flow, plan, ways_to_read(sources), self.settings, self.sinks)
             self._check_sparks_part()
             self.query = self.epochs.recover(uuid.uuid4().hex[:16])
+            self._idling = Idling(self.epochs, self._interval)
             self._log_recovery()
             most = settings.partitions if settings.follow else None
             self.sites = Sites(spark, settings.sites, most, settings.controller.turnout is not None)
@@ -153,7 +147,7 @@ class RunningQuery:
                 files = files_of_batch(self.spark, self.sources)
                 exchange = with_all_files(self.sites.exchange(batch, self._sites_next), files, self.sources)
                 self.epochs.run(number, self.sites.site_keys, exchange, why, taken_in)
-            self._last_epoch, self._rests = time.monotonic(), 0
+            self._idling.batch_is_over()
         except Py4JJavaError as failure:
             if _INTERRUPTED not in str(failure.java_exception):
                 raise
@@ -204,25 +198,38 @@ class RunningQuery:
             )
 
     def _catch_up_when_idle(self) -> None:
-        """Process input that waits, have sites leave, do what the user asks for: Spark has no batches as long as no new
-        input comes."""
+        """Process input that waits, go on with what is under way, do what the user asks for: Spark has no batches as
+        long as no new input comes. If that cannot be looked after any more, the query ends."""
+        failing = Failing()
         while not self._closed.wait(IDLE / 4) and self.failure is None:
-            idle = time.monotonic() - self._last_epoch > IDLE and not self.epochs.busy.locked()
-            under_way = self.epochs.is_behind or self.epochs.has_leaving_sites or self.epochs.has_requests
-            running = self.spark_query.isActive and not self._stopping.is_set()
-            if idle and (under_way or self._is_to_rest) and running and not self._is_batch_coming():
-                self._catch_up()
+            try:
+                self._look_after()
+                failing.succeeded()
+            except BaseException as failure:
+                log.info("query %s cannot be looked after while it is idle: %s", self.query, failure)
+                if failing.failed() or not isinstance(failure, Exception):
+                    self._fail(failure)
 
-    @property
-    def _is_to_rest(self) -> bool:
-        """Whether the policy is to see that nothing comes: without epochs it is never asked."""
-        waited = time.monotonic() - self._last_epoch > REST + self._interval
-        due = waited and self._rests < RESTS and self.spark_query.isActive
-        return due and self.epochs.may_need_fewer_sites
+    def _look_after(self) -> None:
+        """One epoch, if there is something to do and no batch comes."""
+        if self.epochs.busy.locked() or not self._idling.is_epoch_due(self._can_resize):
+            return
+        running = self.spark_query.isActive and not self._stopping.is_set()
+        if running and not self._is_batch_coming():
+            self._catch_up()
+
+    def _can_resize(self) -> bool:
+        return self.sites.can_have(self.epochs.sites_next)
+
+    def _fail(self, failure: BaseException) -> None:
+        """End the query because of something that Spark knows nothing of."""
+        self.failure = as_error(failure)
+        with suppress(Exception):  # where Spark is not reached any more it has ended
+            self.spark_query.stop()
 
     def _catch_up(self) -> bool:
-        """One epoch for input that waits or units to be cleaned up, if any, or to rest; what goes wrong ends the
-        query."""
+        """One epoch for input that waits, units to be cleaned up or what is under way, if any, or to rest; what goes
+        wrong ends the query."""
         context = self.sites.session.sparkContext
         try:
             context.setJobGroup(f"sluice-{self.query}", "input that waits")
@@ -231,26 +238,26 @@ class RunningQuery:
                     return False
                 before = self.sites.count
                 why = self._follow()
-                self._rests = self._rests if self.sites.count == before else 0
+                if self.sites.count != before:
+                    self._idling.sites_have_changed()
                 exchange = self.sites.exchange(None, self._sites_next)
                 did = self.epochs.catch_up(self.sites.site_keys, exchange, why, self._next_batch())
-                if not did and (self._is_to_rest or self.epochs.has_requests):
+                if not did and self._idling.is_rest_due and self.spark_query.isActive:
                     self.epochs.rest(self.sites.site_keys, exchange, why)
-                    self._last_epoch, self._rests = time.monotonic(), self._rests + 1
+                    self._idling.rest_is_over()
                 return did
         except BaseException as failure:
             if not self._stopping.is_set():
                 log.info("query %s ends, because an epoch for input that waits failed: %s", self.query, failure)
-                self.failure = as_error(failure)
-                self.spark_query.stop()
+                self._fail(failure)
             return False
         finally:
             with suppress(Exception):  # so that a stop cancels no other job of this thread
                 context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
     def settle(self) -> None:
-        """Wait until no input waits, and no unit that is to be cleaned up."""
-        while self.epochs.is_behind and not self._closed.wait(0.1):
+        """Wait until no input waits, and no unit that is to be cleaned up, or the query ends; raises why it failed."""
+        while self.epochs.is_behind and self.failure is None and not self._closed.wait(0.1):
             pass
         with self.epochs.busy:  # the last of those epochs is over, and in the progress
             pass
@@ -286,7 +293,7 @@ class RunningQuery:
             if "availableNow" in self.trigger:  # Spark has no more batches, but what has arrived is to be processed
                 self.draining = True
                 self.epochs.clean_up()
-                while not self._stopping.is_set() and self.failure is None and self._catch_up():
+                while self._is_to_drain and self._catch_up():
                     self.epochs.clean_up()
         try:
             self._callback.release()
@@ -300,6 +307,10 @@ class RunningQuery:
             finally:
                 self._remove_temporary()
                 self._closed.set()
+
+    @property
+    def _is_to_drain(self) -> bool:
+        return self.epochs.is_behind and not self._stopping.is_set() and self.failure is None
 
     def _remove_temporary(self) -> None:
         if not self.temporary:
