@@ -389,6 +389,33 @@ def test_rows_that_come_while_units_are_cleaned_up_are_for_the_next_time(tmp_pat
     query.close()
 
 
+def test_what_is_missing_is_found_beside_input_that_always_waits(tmp_path):
+    """With so little time that never all input is taken in."""
+    a, b = stream("a"), stream("b")
+    query = DirectQuery(join([a, b], LONGEST), tmp_path, 1, PARTITIONS, memory=0, seconds=1e-6, spill="probe")
+    query.run([keyed(a, range(40), 1), keyed(b, [], 1)])
+    while query.catch_up():
+        pass
+    freeze_all(query, PARTITIONS)
+    epoch = 2
+    for keys in ([], range(40)):
+        query.run([keyed(a, [], epoch), keyed(b, keys, epoch)])
+        epoch += 1
+    missing = 0
+    for _ in range(2):  # what waited when it was asked for is taken in, and then found
+        asked_after = query.epochs.clean_up()
+        assert query.epochs.is_cleaning_up(asked_after)
+        while query.epochs.is_cleaning_up(asked_after):
+            query.run([keyed(a, [], epoch), keyed(b, range(40), epoch)])
+            missing += sum(site.late_results for site in query.epochs.record.stats.sites)
+            assert query.epochs.record.lagging and epoch < 60
+            epoch += 1
+    assert missing >= 40  # of the first rows that were missing something, one for each key
+    query.drain()
+    assert query.results().num_rows == 40 * (epoch - 3)
+    query.close()
+
+
 def test_units_of_several_levels_count_once(tmp_path):
     a, b, c = (source(name, delay=0) for name in "abc")
     pairs = a.join(b, on="k", within="unbounded").select("a_k AS k", "a_v AS v", "b_v AS u").alias("pairs")

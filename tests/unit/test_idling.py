@@ -131,3 +131,21 @@ def test_nobody_waits_for_a_query_that_cannot_be_looked_after_any_more(monkeypat
         query.settle()
     watching.join()
     assert query.spark_query.stopped and not query._closed.is_set()
+
+
+def test_cleaning_up_ends_though_new_input_always_waits(monkeypatch):
+    """What has come since it was asked for does not count."""
+    monkeypatch.setattr(running, "POLL_S", 0.0)
+    query = behind(0, monkeypatch)
+    asked = iter(range(10, 20))
+    polled: list[int] = []
+    query.plan = SimpleNamespace(levels=1)
+    query.epochs.clean_up = lambda: next(asked)
+
+    def is_cleaning_up(asked_after: int) -> bool:
+        polled.append(asked_after)
+        return polled.count(asked_after) < 3
+
+    query.epochs.is_cleaning_up = is_cleaning_up
+    query.clean_up()
+    assert query.epochs.is_behind and polled == [10, 10, 10, 11, 11, 11]

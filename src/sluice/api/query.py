@@ -144,14 +144,12 @@ class Query:
         self._ask(f"scale to {sites} sites", Scale(sites, "asked for with scale()"))
 
     def cleanUp(self) -> None:
-        """Find all results that are missing because units were frozen; returns when they are there."""
+        """Find all results that are missing by now because units were frozen, those of input that waits too; returns
+        when they are there. New input is taken in meanwhile."""
         over = self._over()
         if over is not None:
             raise FlowError(f"cannot clean up: {over}")
-        self._running.settle()  # what waits may be missing something, too
-        for _ in range(self._running.plan.levels):  # results of one level may meet frozen state of the next
-            self._running.epochs.clean_up()
-            self._running.settle()
+        self._running.clean_up()
         if self._over() and self._running.epochs.record.missing_units:
             raise FlowError("the query ended before all was cleaned up; start it again, and clean up then")
 

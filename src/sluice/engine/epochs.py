@@ -31,6 +31,7 @@ from sluice.engine.site_task import SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.model.actions import CleanUp
 from sluice.model.epoch import (
+    Attempt,
     EpochRecord,
     left_over,
     watermarks,
@@ -203,11 +204,21 @@ class Epochs:
         """How many sites the next epoch is to have, if their number is on its way to another."""
         return self.settings.controller.sites_next(self.record)
 
-    def clean_up(self) -> None:
+    def clean_up(self) -> int:
         """Have the results found, in the epochs to come, that are missing now. Those may meet frozen state of operators
-        above, as may input that waits: whoever wants all has to ask again."""
+        above, as may input that waits: whoever wants all has to ask again. Returns the newest epoch."""
         with self.busy:
             self._to_clean_up = set(self.record.missing_units)
+            return self.record.number
+
+    def is_cleaning_up(self, asked_after: int) -> bool:
+        """Whether results are still to be found that were missing when that was asked for, after this epoch, or input
+        waits that waited then. What has come since does not count."""
+        if self._to_clean_up:
+            return True
+        record, later = self.record, Attempt.prefix(asked_after + 1)
+        waiting = (run.segment for manifest in record.manifests for run in manifest if run.segment.pending)
+        return bool(record.lagging) and any(segment.id < later for segment in waiting)
 
     def catch_up(
         self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "", until: float = math.inf

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 SPARK = "spark"
 Trigger = dict[str, Any]
 """The arguments of Spark's `trigger`; none is its default."""
+POLL_S = 0.1
+"""Seconds between two looks at what somebody waits for."""
 _PY4J, _INTERRUPTED = "py4j.protocol.Py4JJavaError", "java.lang.InterruptedException"
 _running: WeakValueDictionary[str, RunningQuery] = WeakValueDictionary()
 """The query that this process runs on each checkpoint, also while it is being closed."""
@@ -257,7 +260,21 @@ class RunningQuery:
 
     def settle(self) -> None:
         """Wait until no input waits, and no unit that is to be cleaned up, or the query ends; raises why it failed."""
-        while self.epochs.is_behind and self.failure is None and not self._closed.wait(0.1):
+        self._wait_while(lambda: self.epochs.is_behind)
+
+    def clean_up(self) -> None:
+        """Find all results that are missing, and those that input misses which waits by now; returns when they are
+        there, or the query ends. What comes in meanwhile is taken in beside it, and may miss something again.
+
+        Each time it is asked for, what waits at a level is taken in, and what was missing there is found; both may have
+        something missing, or wait, at the next."""
+        for _ in range(2 * self.plan.levels):
+            asked_after = self.epochs.clean_up()
+            self._wait_while(partial(self.epochs.is_cleaning_up, asked_after))
+
+    def _wait_while(self, holds: Callable[[], bool]) -> None:
+        """Wait as long as something holds, and the query runs; raises why it failed."""
+        while holds() and self.failure is None and not self._closed.wait(POLL_S):
             pass
         with self.epochs.busy:  # the last of those epochs is over, and in the progress
             pass
