@@ -164,6 +164,7 @@ class TestRowsThatGetThere:
             ("10 / trades.size > 3", r'division by zero, in "10 / trades\.size" \(line 1, column 1 of'),
             ("trades.size * 2147483647", "overflow"),
             ("quotes.size % trades.size", "division by zero"),
+            ("date_add(quotes.day, 2147400000) - quotes.day < INTERVAL 1 DAY", "overflow"),
             ("CAST(quotes.size AS tinyint)", "200"),
             ("CAST(symbol AS int)", r"cannot read 'a' as int, in \"CAST\(symbol AS INT\)\""),
             ("CAST(symbol AS timestamp)", "cannot read 'a' as timestamp; write it as yyyy-MM-dd"),

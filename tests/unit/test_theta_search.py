@@ -10,7 +10,7 @@ from specs import SECOND, handle
 from theta import CONDITIONS, rows, stream, theta_join
 
 from sluice.api.joining import build_join
-from sluice.kernels import near
+from sluice.kernels import narrowed, near
 from sluice.kernels.probe import Run
 from sluice.kernels.value_order import as_doubles
 from sluice.model.errors import FlowError
@@ -92,7 +92,7 @@ class TestWhatIsSearchedBy:
     def test_both_bounds_of_a_band_are_of_one_order(self) -> None:
         spec = theta_join([stream("a"), stream("b")], "5 seconds", "a.x BETWEEN b.x - 1 AND b.x + 2")
         probes = rows(np.random.default_rng(1), 50, 0, SECOND).combine_chunks().to_batches()[0]
-        (bounds,) = near.bounds_for(spec.inequalities, 1, probes)
+        (bounds,) = narrowed.bounds_for(spec.inequalities, 1, probes)
         assert bounds.least is not None and bounds.most is not None
 
     def test_a_stream_with_itself_has_one_order_for_both_sides(self) -> None:

@@ -11,13 +11,14 @@ import pyarrow as pa
 from sluice.api.relation import NamedRelation
 from sluice.api.texts import sql_text
 from sluice.expressions import Expression, compile_condition
-from sluice.expressions.ranges import Sides, equalities, inequalities, without
+from sluice.expressions.narrowing import narrowing
+from sluice.expressions.ranges import Sides, equalities, without
 from sluice.kernels.hashing import is_hashable
 from sluice.model.durations import bound_in_microseconds
 from sluice.model.errors import FlowError
 from sluice.model.join import JoinSpec, Leg
 from sluice.model.plan import Relation
-from sluice.model.ranges import Inequality, orderings_of
+from sluice.model.ranges import Narrowing
 from sluice.model.stream import Input, Stream
 
 Keys = str | Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -75,7 +76,7 @@ def build_join(
         if input_ not in inputs:
             inputs.append(input_)
         legs.append(Leg(side.name, inputs.index(input_)))
-    ordered = _searchable(condition, sides) if condition and on is None else ()
+    narrowed = _narrowing(condition, sides) if condition and on is None else Narrowing()
     spec = JoinSpec(
         tuple(streams),
         tuple(inputs),
@@ -83,7 +84,7 @@ def build_join(
         kinds,
         _reach(within, names),
         where=condition,
-        inequalities=ordered,
+        narrowing=narrowed,
     )
     _result_columns(sides)
     return spec, tuple(relations)
@@ -109,17 +110,9 @@ def _sides_of_columns(sides: Sequence[NamedRelation]) -> Sides:
     return {f"{s.name}_{c.name}": (number, c.name) for number, s in enumerate(sides) for c in s.stream.shown}
 
 
-def _searchable(condition: Expression, sides: Sequence[NamedRelation]) -> tuple[Inequality, ...]:
-    """What a condition says of the order of values: not of event times, in whose order rows are anyway, and not of
-    many, as state has the order of each."""
-    found: list[Inequality] = []
-    for inequality in inequalities(condition, _sides_of_columns(sides)):
-        names = [inequality.ordering_of(leg).expression.text for leg in (0, 1)]
-        if names == [side.event_time for side in sides]:
-            continue
-        if all(len(orderings_of([*found, inequality], leg)) <= MOST_ORDERINGS for leg in (0, 1)):
-            found.append(inequality)
-    return tuple(found)
+def _narrowing(condition: Expression, sides: Sequence[NamedRelation]) -> Narrowing:
+    times = tuple(side.event_time for side in sides)
+    return narrowing(condition, _sides_of_columns(sides), times, MOST_ORDERINGS)
 
 
 def _keys_in(condition: Expression, sides: Sequence[NamedRelation]) -> tuple[Keys | None, Expression | None]:

@@ -59,9 +59,9 @@ def binary(build: Builder, at: Syntax, operation: str, left: Node, right: Node) 
     type_ = LONG if operation == "div" else max(left.type, right.type, key=INTEGRALS.index)
     left, right = build.cast(at, left, type_), build.cast(at, right, type_)
     if operation == "remainder":
-        return build.call(at, arithmetic.remainder, [right, left], type_, raises=True)
+        return build.call(at, arithmetic.remainder, [right, left], type_, raises=True, operation=operation)
     if operation == "div":
-        return build.call(at, arithmetic.divide, [right, left], type_, raises=True)
+        return build.call(at, arithmetic.divide, [right, left], type_, raises=True, operation="divide")
     return build.arrow(at, f"{operation}_checked", [left, right], type_)
 
 
@@ -86,7 +86,7 @@ def _floating(build: Builder, at: Syntax, operation: str, left: Node, right: Nod
     left, right = build.cast(at, left, type_), build.cast(at, right, type_)
     if operation in ("divide", "remainder"):
         kernel = arithmetic.divide if operation == "divide" else arithmetic.remainder
-        return build.call(at, kernel, [right, left], type_, raises=True)
+        return build.call(at, kernel, [right, left], type_, raises=True, operation=operation)
     return build.arrow(at, operation, [left, right], type_)
 
 
@@ -162,10 +162,10 @@ def _difference(build: Builder, at: Syntax, left: Node, right: Node) -> Node:
     if left.type == STRING or right.type == STRING:
         left, right = build.common(at, [left, right])
     if left.type == right.type == DATE:
-        return build.call(at, partial(times.days_between, type_=INTERVAL), [left, right], INTERVAL)
+        return build.call(at, partial(times.days_between, type_=INTERVAL), [left, right], INTERVAL, raises=True)
     type_ = LOCAL_TIME if not _any_instant(build, left, right) else build.instant
     left, right = build.cast(at, left, type_), build.cast(at, right, type_)
-    return build.call(at, times.difference, [left, right], INTERVAL, raises=True)
+    return build.call(at, times.difference, [left, right], INTERVAL, raises=True, operation="subtract")
 
 
 def _any_instant(build: Builder, left: Node, right: Node) -> bool:

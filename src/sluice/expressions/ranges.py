@@ -36,7 +36,10 @@ from sluice.model.ranges import Inequality, Ordering
 
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
 _HALF_A_DAY = 12 * 3_600_000_000  # longer intervals are days of the calendar, which are not all of one length
-_FLOAT_SLACK = 2.0**-20
+_SLACK, _FLOAT_SLACK = 2.0**-48, 2.0**-20
+_ROUNDINGS = 16
+"""How many sums the slack has room for."""
+_MOST_FLOAT = float.fromhex("0x1.fffffep127")
 _HUGE = 2.0**900  # with more than that added a number may become infinite, and then be equal to others
 
 Sides = Mapping[str, tuple[int, str]]
@@ -45,17 +48,23 @@ Sides = Mapping[str, tuple[int, str]]
 
 @dataclass(frozen=True)
 class _Shift:
-    """What constants add to a value, and how large they are together: rounding is by the size of what is added, also
-    where it is taken away again."""
+    """What constants add to a value, how large they are together, and how many: each addition rounds by the size of
+    what is added, also where it is taken away again."""
 
     by: float = 0.0
     size: float = 0.0
+    count: int = 0
 
     def plus(self, number: float) -> _Shift:
-        return _Shift(self.by + number, self.size + abs(number))
+        return _Shift(self.by + number, self.size + abs(number), self.count + 1)
 
     def minus(self, other: _Shift) -> _Shift:
-        return _Shift(self.by - other.by, self.size + other.size)
+        return _Shift(self.by - other.by, self.size + other.size, self.count + other.count)
+
+    def inside(self, type_: pa.DataType) -> _Shift:
+        """As a bound of a number of this type: beyond the greatest one there is only infinity, which a sum reaches as
+        soon as it is a little greater."""
+        return replace(self, by=max(-_MOST_FLOAT, min(self.by, _MOST_FLOAT))) if type_ == FLOAT else self
 
 
 @dataclass(frozen=True)
@@ -70,9 +79,9 @@ class Equality:
 def equalities(condition: Expression, sides: Sides) -> list[Equality]:
     """The conjuncts that say no more than that two columns are equal."""
     found = []
-    for conjunct in _conjuncts(condition.root):
+    for conjunct in conjuncts(condition.root):
         if isinstance(conjunct, Call) and conjunct.operation == "equal":
-            ends = [_without_casts(end, _is_exact) for end in conjunct.arguments]
+            ends = [without_casts(end, _is_exact) for end in conjunct.arguments]
             columns = sorted(sides[end.name] for end in ends if isinstance(end, Column))
             if [side for side, _ in columns] == [0, 1]:
                 found.append(Equality(columns[0][1], columns[1][1], conjunct))
@@ -82,7 +91,7 @@ def equalities(condition: Expression, sides: Sides) -> list[Equality]:
 def without(condition: Expression, known: list[Equality]) -> Expression | None:
     """What is left of a condition where these equalities are seen to; None if nothing is."""
     done = [id(equality.conjunct) for equality in known]
-    rest = [conjunct for conjunct in _conjuncts(condition.root) if id(conjunct) not in done]
+    rest = [conjunct for conjunct in conjuncts(condition.root) if id(conjunct) not in done]
     if not rest:
         return None
     root = rest[0]
@@ -91,23 +100,23 @@ def without(condition: Expression, known: list[Equality]) -> Expression | None:
     return Expression(condition.text, tuple(dict.fromkeys(_columns(root))), condition.type, root)
 
 
-def inequalities(condition: Expression, sides: Sides) -> tuple[Inequality, ...]:
-    """What the conjuncts say of values of the two sides, as far as that can be searched for."""
+def inequalities(conjunct: Node, sides: Sides) -> tuple[Inequality, ...]:
+    """What a conjunct says of values of the two sides, as far as that can be searched for."""
     found: list[Inequality] = []
-    for conjunct in _conjuncts(condition.root):
-        if isinstance(conjunct, Call) and len(conjunct.arguments) == 2:
-            left, right = conjunct.arguments
-            if conjunct.operation in ("less", "less_equal", "equal"):
-                found += _at_most(left, right, sides)
-            if conjunct.operation in ("greater", "greater_equal", "equal"):
-                found += _at_most(right, left, sides)
+    if isinstance(conjunct, Call) and len(conjunct.arguments) == 2:
+        left, right = conjunct.arguments
+        if conjunct.operation in ("less", "less_equal", "equal"):
+            found += _at_most(left, right, sides)
+        if conjunct.operation in ("greater", "greater_equal", "equal"):
+            found += _at_most(right, left, sides)
     return tuple(dict.fromkeys(found))
 
 
-def _conjuncts(node: Node) -> Iterator[Node]:
+def conjuncts(node: Node) -> Iterator[Node]:
+    """What has to be true for a condition to be, from left to right."""
     if isinstance(node, Junction) and not node.decided:
-        yield from _conjuncts(node.left)
-        yield from _conjuncts(node.right)
+        yield from conjuncts(node.left)
+        yield from conjuncts(node.right)
     else:
         yield node
 
@@ -117,18 +126,19 @@ def _at_most(lesser: Node, greater: Node, sides: Sides) -> Iterator[Inequality]:
     lesser, less_by = _without_shift(lesser)
     greater, greater_by = _without_shift(greater)
     offset = greater_by.minus(less_by)
-    of = _sides_of(lesser, sides), _sides_of(greater, sides)
+    of = sides_of(lesser, sides), sides_of(greater, sides)
     if [len(some) for some in of] == [1, 1] and of[0] != of[1]:
         yield from _inequality(lesser, greater, sides, offset)
     elif isinstance(greater, Constant):
-        limit = _number(greater)
+        limit = number_of(greater)
         if limit is not None:
             yield from _difference_at_most(lesser, offset.plus(limit), sides)
     elif isinstance(lesser, Constant):
-        limit, difference = _number(lesser), _difference(greater)
+        limit, difference = number_of(lesser), _difference(greater)
         if limit is not None and difference is not None:
-            more, less = difference
-            yield from _inequality(less, more, sides, offset.plus(-limit), nan_is_least=True)
+            offset = offset.plus(-limit).inside(difference.type)
+            less, more = difference.right, difference.left
+            yield from _inequality(less, more, sides, offset, nan_is_least=True)
 
 
 def _difference_at_most(node: Node, limit: _Shift, sides: Sides) -> Iterator[Inequality]:
@@ -136,25 +146,35 @@ def _difference_at_most(node: Node, limit: _Shift, sides: Sides) -> Iterator[Ine
     node, shift = _without_shift(node)
     if isinstance(node, Call) and node.operation == "abs":
         difference = _difference(node.arguments[0])
-        if difference is not None and not shift.size:
-            left, right = difference
-            yield from _inequality(left, right, sides, limit)
-            yield from _inequality(right, left, sides, limit)
+        if difference is not None and not shift.count:
+            limit = limit.inside(difference.type)
+            yield from _inequality(difference.left, difference.right, sides, limit)
+            yield from _inequality(difference.right, difference.left, sides, limit)
         return
     difference = _difference(node)
     if difference is not None:
-        yield from _inequality(*difference, sides, limit.minus(shift))
+        limit = limit.minus(shift).inside(difference.type)
+        yield from _inequality(difference.left, difference.right, sides, limit)
 
 
-def _difference(node: Node) -> tuple[Node, Node] | None:
+@dataclass(frozen=True)
+class _Difference:
+    """Two numbers, and the type in which one is subtracted from the other."""
+
+    left: Node
+    right: Node
+    type: pa.DataType
+
+
+def _difference(node: Node) -> _Difference | None:
     """The two numbers of which a node is the difference, computed without loss of digits but for a double's."""
-    node = _without_casts(node)
+    node = without_casts(node)
     if not isinstance(node, Call) or node.operation != "subtract" or not is_numeric(node.type):
         return None
     if is_decimal(node.type) and node.raises:
         return None
     left, right = node.arguments
-    return left, right
+    return _Difference(left, right, node.type)
 
 
 def _inequality(
@@ -164,14 +184,14 @@ def _inequality(
     single = is_floating(lesser.type) and FLOAT in (lesser.type, greater.type)
     lesser, less_by = _without_shift(lesser)
     greater, greater_by = _without_shift(greater)
-    of = _sides_of(lesser, sides), _sides_of(greater, sides)
+    of = sides_of(lesser, sides), sides_of(greater, sides)
     if [len(some) for some in of] != [1, 1] or of[0] == of[1] or not (_is_ordered(lesser) and _is_ordered(greater)):
         return
     (leg,) = of[0]
-    least = Ordering(_expression(lesser, sides), nan_is_least and is_floating(lesser.type))
-    slack = {"slack": _FLOAT_SLACK} if single else {}
+    least = Ordering(expression_of(lesser, sides), nan_is_least and is_floating(lesser.type))
     offset = offset.minus(less_by.minus(greater_by))
-    yield Inequality(least, Ordering(_expression(greater, sides)), leg, offset.by, offset.size, **slack)
+    slack = (_FLOAT_SLACK if single else _SLACK) * (1 + offset.count // _ROUNDINGS)
+    yield Inequality(least, Ordering(expression_of(greater, sides)), leg, offset.by, offset.size, slack)
 
 
 def _is_ordered(node: Node) -> bool:
@@ -183,7 +203,7 @@ def _without_shift(node: Node) -> tuple[Node, _Shift]:
     """A number or time without what a constant adds to it, and that."""
     shift = _Shift()
     while True:
-        node = _without_casts(node)
+        node = without_casts(node)
         if not isinstance(node, Call) or node.operation not in ("add", "subtract"):
             return node, shift
         if not (is_numeric(node.type) or is_timestamp(node.type)) or (is_decimal(node.type) and node.raises):
@@ -191,7 +211,7 @@ def _without_shift(node: Node) -> tuple[Node, _Shift]:
         left, right = node.arguments
         if isinstance(left, Constant) and node.operation == "add":
             left, right = right, left
-        by = _number(right) if isinstance(right, Constant) else None
+        by = number_of(right) if isinstance(right, Constant) else None
         if by is None or abs(by) > _HUGE or isinstance(left, Constant) or node.type == FLOAT:
             return node, shift
         if is_timestamp(node.type) and abs(by) > _HALF_A_DAY:
@@ -200,7 +220,7 @@ def _without_shift(node: Node) -> tuple[Node, _Shift]:
         node = left
 
 
-def _number(constant: Constant) -> float | None:
+def number_of(constant: Constant) -> float | None:
     """A constant's value where it is a plain one: a number, or the microseconds of an interval."""
     if not constant.value.is_valid:
         return None
@@ -212,7 +232,7 @@ def _number(constant: Constant) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _without_casts(node: Node, are_kept: Callable[[Call], bool] | None = None) -> Node:
+def without_casts(node: Node, are_kept: Callable[[Call], bool] | None = None) -> Node:
     """A value before casts that keep it, but for the rounding to a double."""
     are_kept = are_kept or _is_kept
     while isinstance(node, Call) and node.operation == "cast" and are_kept(node):
@@ -249,11 +269,11 @@ def _columns(node: Node) -> Iterator[str]:
         yield from _columns(part)
 
 
-def _sides_of(node: Node, sides: Sides) -> frozenset[int]:
+def sides_of(node: Node, sides: Sides) -> frozenset[int]:
     return frozenset(sides[name][0] for name in _columns(node))
 
 
-def _expression(node: Node, sides: Sides) -> Expression:
+def expression_of(node: Node, sides: Sides) -> Expression:
     """A part of the condition as an expression over the rows of its side."""
     own = _renamed(node, lambda name: sides[name][1])
     return Expression(_written(own), tuple(dict.fromkeys(_columns(own))), own.type, own)

@@ -40,18 +40,33 @@ class ValueOrder:
         """Whether rows have values at all; else they are not known."""
         return len(self.values) > 0 and not np.isnan(self.values[0])
 
+    @cached_property
+    def end(self) -> int:
+        """Where those without a value begin."""
+        return int(np.searchsorted(self.values, np.nan))
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The least and the greatest value, where there are any."""
+        return float(self.values[0]), float(self.values[self.end - 1])
+
+    def outside(self, least: float, most: float) -> np.ndarray:
+        """The places of rows whose values are less or greater."""
+        first, last = np.searchsorted(self.values, least), np.searchsorted(self.values, most, side="right")
+        places = np.concatenate([self.places[:first], self.places[min(last, self.end) : self.end]])
+        return places.astype(np.int64)
+
     def ranges(self, least: np.ndarray | None, most: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Of each of many pairs of bounds, where what lies between them begins here, and how many there are."""
-        end = int(np.searchsorted(self.values, np.nan))
         guide = most if least is None else least
         assert guide is not None, "without any bound there is nothing to search by"
         ascending = np.argsort(guide)  # searches then walk through memory instead of jumping
-        first, last = np.zeros(len(guide), dtype=np.int64), np.full(len(guide), end)
+        first, last = np.zeros(len(guide), dtype=np.int64), np.full(len(guide), self.end)
         if least is not None:
             first[ascending] = np.searchsorted(self.values, least[ascending])
         if most is not None:
             last[ascending] = np.searchsorted(self.values, most[ascending], side="right")
-        return first, np.maximum(np.minimum(last, end) - first, 0)
+        return first, np.maximum(np.minimum(last, self.end) - first, 0)
 
 
 def values_of(ordering: Ordering, rows: pa.RecordBatch) -> np.ndarray | None:

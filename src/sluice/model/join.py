@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sluice.model.durations import LONGEST, in_words
-from sluice.model.ranges import Inequality, Ordering, orderings_of
+from sluice.model.ranges import Inequality, Narrowing, Ordering, orderings_of
 from sluice.model.stream import TIME_COLUMN, Expression, Input, Stream
 
 
@@ -25,7 +25,7 @@ class JoinSpec:
     """An m-way window join.
 
     `reach[i][j]` is how much later than leg i's row leg j's row may be, in microseconds; `LONGEST` is without a bound.
-    Without keys it is a theta join: of two legs, with a condition, of which `inequalities` are what can be searched by.
+    Without keys it is a theta join: of two legs, with a condition, of which `narrowing` is what can be searched by.
     """
 
     streams: tuple[Stream, ...]
@@ -36,7 +36,11 @@ class JoinSpec:
     where: Expression | None = field(default=None)
     timed: bool = False
     """Whether results carry their event time, the greatest of their rows', in a hidden column."""
-    inequalities: tuple[Inequality, ...] = ()
+    narrowing: Narrowing = field(default_factory=Narrowing)
+
+    @property
+    def inequalities(self) -> tuple[Inequality, ...]:
+        return self.narrowing.inequalities
 
     @property
     def is_theta(self) -> bool:

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.kernels.near import CANDIDATES_AT_ONCE, ValueBounds, bounds_for, near_pairs
+from sluice.kernels.narrowed import ProbeNarrowing, narrowed_for
+from sluice.kernels.near import CANDIDATES_AT_ONCE, near_pairs
 from sluice.kernels.probe import Run
 from sluice.model.join import JoinSpec
 
@@ -25,7 +26,7 @@ class ConditionSearch:
         assert spec.where is not None and len(spec.legs) == 2, "a join without keys is of two legs and has a condition"
         self.spec, self.where = spec, spec.where
         self._read = [self._columns_read(leg) for leg in (0, 1)]
-        self._bounds: tuple[Run, int, list[ValueBounds]] | None = None
+        self._narrowed: tuple[Run, int, ProbeNarrowing] | None = None
 
     def _columns_read(self, leg: int) -> list[tuple[str, str]]:
         """The columns of a leg that the condition reads: what they are called there, and in it."""
@@ -41,7 +42,7 @@ class ConditionSearch:
         waiting: list[Pairs] = []
         size = 0
         candidates = min(CANDIDATES_AT_ONCE, at_once)
-        for which, found in near_pairs(run, low, high, self._bounds_of(probes, leg), candidates):
+        for which, found in near_pairs(run, low, high, self._narrowing_of(probes, leg), candidates):
             matching = self._matching(probes, which, leg, run, found)
             if len(matching) == 0:
                 continue
@@ -53,11 +54,11 @@ class ConditionSearch:
         if waiting:
             yield _joined(waiting)
 
-    def _bounds_of(self, probes: Run, leg: int) -> list[ValueBounds]:
+    def _narrowing_of(self, probes: Run, leg: int) -> ProbeNarrowing:
         """Computed once for all runs that the same rows are compared with."""
-        if self._bounds is None or self._bounds[0] is not probes or self._bounds[1] != leg:
-            self._bounds = probes, leg, bounds_for(self.spec.inequalities, leg, probes.rows)
-        return self._bounds[2]
+        if self._narrowed is None or self._narrowed[0] is not probes or self._narrowed[1] != leg:
+            self._narrowed = probes, leg, narrowed_for(self.spec.narrowing, leg, probes.rows)
+        return self._narrowed[2]
 
     def _matching(self, probes: Run, which: np.ndarray, leg: int, run: Run, found: np.ndarray) -> np.ndarray:
         """The places among candidates for which the condition is true."""

@@ -176,7 +176,8 @@ def days_between(left: Datum, right: Datum, *, type_: pa.DataType) -> pa.Array:
     left, right = aligned(left, right)
     days, present = numbers(left).astype(np.int64) - numbers(right), valid(left, right)
     if type_ == INTERVAL:
-        return rebuilt(days * DAY, present, INTERVAL)
+        demand(np.abs(days) <= (2**63 - 1) // DAY, present, "overflow")
+        return rebuilt(np.where(present, days, 0) * DAY, present, INTERVAL)
     demand(np.abs(days) < 2**31, present, "overflow")
     return rebuilt(days.astype(np.int32), present, type_)
 
