@@ -43,15 +43,10 @@ class _Found:
     def rows(self) -> pa.RecordBatch:
         if self.run is None:
             return self.runs[0].rows.take(pa.array(self.at))
-        grouped = np.argsort(self.run, kind="stable")
-        cuts = np.searchsorted(self.run[grouped], np.arange(len(self.runs) + 1))
-        pieces = [
-            run.rows.take(pa.array(self.at[grouped[a:b]]))
-            for run, a, b in zip(self.runs, cuts[:-1], cuts[1:], strict=True)
-            if b > a
-        ]
-        back = np.empty(len(grouped), dtype=np.int64)
-        back[grouped] = np.arange(len(grouped))
+        groups = list(_by_run(self.run))
+        pieces = [self.runs[number].rows.take(pa.array(self.at[places])) for number, places in groups]
+        back = np.empty(len(self.at), dtype=np.int64)
+        back[np.concatenate([places for _, places in groups])] = np.arange(len(self.at))
         return pa.concat_batches(pieces).take(pa.array(back))
 
 
@@ -204,11 +199,12 @@ class WindowJoin:
         """The combinations with one leg more, over all its runs, in pieces of bounded size."""
         which_parts, at_parts, run_parts, size = [], [], [], 0
         limit = 1 << 20
+        numbers = np.min_scalar_type(len(runs))  # narrow ones are sorted faster
         for number, run in enumerate(runs):
             for which, found in pairs(run, partial.hashes, low, high, limit):
                 which_parts.append(which)
                 at_parts.append(found)
-                run_parts.append(np.full(len(found), number, dtype=np.uint16))
+                run_parts.append(np.full(len(found), number, dtype=numbers))
                 size += len(found)
                 if size >= limit:
                     yield self._joined(partial, leg, runs, which_parts, at_parts, run_parts)
@@ -231,9 +227,8 @@ class WindowJoin:
             order = np.argsort(which, kind="stable")
             which, at, run = which[order], at[order], run[order]
         times = np.empty(len(at), dtype=np.int64)
-        for number in np.unique(run):
-            mine = np.flatnonzero(run == number)
-            times[mine] = runs[number].times[at[mine]]
+        for number, places in _by_run(run):
+            times[places] = runs[number].times[at[places]]
         legs = {i: f.take(which) for i, f in partial.legs.items()}
         return _Partial(partial.hashes[which], legs | {leg: _Found(runs, run, at, times)})
 
@@ -271,6 +266,13 @@ class WindowJoin:
         names = self.spec.inputs[self.spec.legs[leg].input].keys
         columns = (batch.column(n) for n in names)
         return [_conformed(c, kind) for c, kind in zip(columns, self.spec.key_types, strict=True)]
+
+
+def _by_run(numbers: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The numbers of runs that occur, and where each does."""
+    grouped = np.argsort(numbers, kind="stable")
+    occurring, begins = np.unique(numbers[grouped], return_index=True)
+    return zip(occurring.tolist(), np.split(grouped, begins[1:]), strict=True)
 
 
 def _span(runs: Runs) -> tuple[int, int] | None:

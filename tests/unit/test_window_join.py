@@ -1,0 +1,39 @@
+"""The join as an operator: however many runs state is in, each row comes from its own."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from specs import SECOND, join, stream
+
+from sluice.kernels.probe import Run
+from sluice.operators.window_join import WindowJoin
+from sluice.state.segment import sorted_run
+
+
+def run_of(operator: WindowJoin, number: int, *rows: tuple[int, int, int]) -> Run:
+    schema = operator.crossing(number)
+    columns = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
+    leaving = operator.outgoing(number, pa.RecordBatch.from_arrays(columns, schema=schema))
+    return sorted_run(operator.stored(number), leaving.hashes, leaving.rows)
+
+
+@pytest.mark.parametrize("before", [0, 255, 256, 65_536])
+def test_a_join_of_three_takes_any_number_of_runs(before: int) -> None:
+    operator = WindowJoin(join([stream(name) for name in "abc"], SECOND))
+    empty = run_of(operator, 1)
+    state = [[], [empty] * before + [run_of(operator, 1, (1, 5, 50), (2, 6, 60)), run_of(operator, 1, (1, 7, 70))], []]
+    new = [[run_of(operator, 0, (1, 1, 10), (2, 2, 20))], [], [run_of(operator, 2, (1, 8, 80), (2, 9, 90))]]
+    rows = [row for _, batch in operator.results(new, state) for row in batch.to_pylist()]
+    assert sorted((row["a_v"], row["b_v"], row["c_v"]) for row in rows) == [(10, 50, 80), (10, 70, 80), (20, 60, 90)]
+
+
+def test_rows_of_many_runs_keep_their_times() -> None:
+    operator = WindowJoin(join([stream(name) for name in "abc"], SECOND))
+    count = 300
+    state = [[], [run_of(operator, 1, (1, number, number)) for number in range(count)], []]
+    new = [[run_of(operator, 0, (1, 1, 10))], [], [run_of(operator, 2, (1, 8, 80))]]
+    rows = [row for _, batch in operator.results(new, state) for row in batch.to_pylist()]
+    assert sorted((row["b_v"], row["b_ts"].microsecond) for row in rows) == [
+        (number, number) for number in range(count)
+    ]
