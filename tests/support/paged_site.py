@@ -17,7 +17,7 @@ from sluice.model.epoch import Attempt
 from sluice.model.state import Manifest, SegmentRef
 from sluice.model.unit_ranges import Ranges, intersect
 from sluice.state.durable import DurableSegments
-from sluice.state.inputs import Holdings, InputLayouts, Retention
+from sluice.state.inputs import KEEPS_ALL, Holdings, InputLayouts, Retention
 from sluice.state.local_files import LocalFiles
 from sluice.state.segment import Layout, sorted_run
 from sluice.state.storage import Storage
@@ -49,13 +49,14 @@ class Site:
         self.clock: Clock = SystemClock()
         (root / "durable" / "state").mkdir(parents=True, exist_ok=True)
 
-    def begin(self, keep_from: int | None = None, arriving: Sequence[SegmentRef] = ()) -> Transaction:
+    def begin(self, keep_from: int | Sequence[int] = KEEPS_ALL, arriving: Sequence[SegmentRef] = ()) -> Transaction:
         memory, disk = (LocalFiles(str(self.root / name)) for name in ("memory", "disk"))
         self.tiers = Tiers(memory, disk, self.limit)
         self.durable = DurableSegments(Storage(str(self.root / "durable")), self.clock)
         holdings = Holdings({0: InputLayouts(LAYOUT, LAYOUT)}, self.held, {0: Directory(UNITS)})
         store = SiteStore(holdings, self.tiers, self.durable, self.clock, self.paging)
-        self.retention = {0: Retention(keep_from, None, lambda run: run, shrinks=False)}
+        bounds = np.broadcast_to(np.array(keep_from, dtype=np.int64), UNITS)
+        self.retention = {0: Retention(Directory(UNITS), bounds, ((ALL, lambda run: run),), None, shrinks=False)}
         before = StateBefore(self.manifest, self.retention, tuple(arriving), self.queues)
         return store.begin(Attempt(self.number, 0, "ab", "cd"), before)
 

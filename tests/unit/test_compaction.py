@@ -49,7 +49,7 @@ class Site:
         """An epoch that brings so many bytes."""
         keep_from = None if self.retention is None else self.epoch - self.retention
         self.runs = [run for run in self.runs if keep_from is None or run.segment.latest >= keep_from]
-        merges = merges_of_epoch([self.runs], even + hot, keep_from, self.retention, self.shrinks)
+        merges = merges_of_epoch([self.runs], even + hot, lambda run: keep_from, self.retention, self.shrinks)
         self.merged = sum(merge.bytes for merge in merges)
         merged = {run.segment.id for merge in merges for run in merge.runs}
         again = [run for run in choose_rewrites(self.runs, ()) if run.segment.id not in merged]

@@ -187,3 +187,33 @@ def test_every_second_is_in_one_phase_also_when_one_fails():
     with stopwatch.measure("sort"):
         pass
     assert stopwatch.seconds["sort"] == 1, "what is between two phases is in none"
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 6000])
+def test_a_unit_that_needs_old_rows_keeps_none_of_the_others(tmp_path, limit):
+    """In memory, and with units in pages."""
+    site = Site(tmp_path, limit)
+    for epoch in range(60):
+        bounds = [epoch - 3] * UNITS
+        bounds[2] = 0  # it waits, or is frozen
+        site.add(rows(epoch, 0, 1, 2, 3, each=20), keep_from=bounds)
+    kept = site.all_rows()
+    assert kept[2] == 60 * 20
+    assert all(4 * 20 <= kept[unit] <= 12 * 20 for unit in (0, 1, 3)), kept
+    files = {run.segment.file: run.segment.file_length for run in site.manifest}
+    assert sum(files.values()) <= 2 * sum(run.bytes for run in site.manifest)
+    assert len(site.manifest) <= 24
+
+
+def test_merges_go_by_how_far_each_unit_has_come(tmp_path):
+    site = Site(tmp_path, 1 << 30)
+    for epoch in range(4):
+        site.add(rows(epoch, 0, 1, 2, 3))
+    transaction = site.begin()
+    units = ((0, 2), (2, 3), (3, 4))
+    compacting = tuple((((low, high),), lambda run, low=low: run.part(0, low)) for low, high in units)
+    transaction.begin_turn(ALL)
+    transaction.end_turn()
+    site.retention = {0: replace(site.retention[0], compacting=compacting)}
+    site.commit(transaction)
+    assert site.all_rows() == {2: 2, 3: 3}  # of the run that four have become

@@ -17,11 +17,11 @@ from sluice.engine.site_level import SiteLevel
 from sluice.engine.site_task import SiteTask
 from sluice.engine.unit_stats import UnitStats
 from sluice.model.clock import Clock
-from sluice.model.epoch import Frozen, Times, slowest
+from sluice.model.epoch import Frozen, Times
 from sluice.model.ids import InputNumber, Unit
 from sluice.model.reports import PageEvent
 from sluice.model.state import Manifest, count_generations, unit_rows
-from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, subtract
+from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, subtract, unite_all
 from sluice.operators.protocol import FreezableOperator, Results
 from sluice.state.inputs import Retention
 from sluice.state.scheduling import Cohort
@@ -34,12 +34,12 @@ CLEANING_SECONDS = 10.0
 lost any more, and everybody sees how far it has come."""
 HALF_WINDOW = 0.5
 """Part of the time that a join keeps rows, after which a unit that was frozen is cleaned up: until then its site keeps
-rows for it that nobody else needs any more."""
+rows for it that nobody else needs any more. Where a join keeps rows of one side for good, it is that part of the other
+rows that such rows may amount to: to clean up sooner would cost more the longer the query runs."""
 
 
 class SiteFreezing:
-    """The frozen units of one site and level, and those that it freezes. `since` is where the streams were when the
-    first of them was frozen, None if there is none; `events` is what was done, with the reason."""
+    """The frozen units of one site and level, and those that it freezes. `events` is what was done, with the reason."""
 
     def __init__(
         self, task: SiteTask, level: SiteLevel, frozen: Sequence[Frozen], by_unit: UnitStats, clock: Clock
@@ -49,17 +49,23 @@ class SiteFreezing:
         self._before = [cold for cold in frozen if cold.level == level.number]
         self._cleaned: Ranges = ()
         self._frozen_now: Ranges = ()
-        self.since = slowest([cold.newest for cold in self._before]) if self._before else None
         self.events: list[PageEvent] = []
+
+    def cohorts(self, begun: Sequence[Cohort]) -> list[Cohort]:
+        """The frozen units by where the streams were when what is missing of them begins. Units that were cleaned up
+        miss nothing up to where they had `begun` the epoch."""
+        still = [(subtract(cold.units, self._cleaned), cold.newest) for cold in self._before]
+        return [*still, *((intersect(units, self._cleaned), newest) for units, newest in begun)]
 
     def clean_up(
         self, transaction: Transaction, retention: Mapping[InputNumber, Retention]
     ) -> Iterator[tuple[int, Results]]:
-        """Results that are missing, with the place of their operator, of the units that it is time for."""
+        """Results that are missing, with the place of their operator, of the units that it is time for; `retention` is
+        what units need that miss nothing."""
         if not self._before:
             return
         cleaning = UnitCleaning(self._level, transaction, retention, self._clock)
-        due = [*self._due_units(), *cleaning.crowded_units()]
+        due = [*self._due_units(), *self._overdue_units(transaction, retention), *cleaning.crowded_units()]
         if self._adapting.freezing is not None:
             due += cleaning.units_with_room()
         here = set(numbers(self._holdings.freezable_units).tolist())
@@ -107,12 +113,10 @@ class SiteFreezing:
             return ()
         active = [r for r in manifest if r.is_active and r.segment.input in self._holdings.freezable]
         missing = (generations > 1) | ((generations > 0) & (unit_rows(active, size) > 0))
-        known = [(subtract(cold.units, self._cleaned), cold.newest) for cold in self._before]
-        # nothing was missing of these up to where they began
-        begun = [(intersect(units, self._cleaned), newest) for units, newest in cohorts]
+        known = self.cohorts(cohorts)
         reached: list[Cohort] = [*lagging, (self._holdings.units, now)]
         found: dict[tuple[Times, bool], list[Unit]] = {}
-        for some, choices in ((True, [*known, *begun, *reached]), (False, reached)):
+        for some, choices in ((True, [*known, *reached]), (False, reached)):
             first = np.zeros(size, dtype=np.int64)
             for number in reversed(range(len(choices))):  # the first cohort that has a unit counts
                 first[numbers(choices[number][0])] = number
@@ -129,14 +133,34 @@ class SiteFreezing:
 
     def _due_units(self) -> list[Unit]:
         """Units that have been frozen for so long that rows would expire if it were not for them, the longest first."""
-        joins = [join for join in self._level.operators.values() if isinstance(join, FreezableOperator)]
-        shortest = min((join.retention for join in joins if join.retention is not None), default=None)
         found: list[Unit] = []
-        if shortest is None:
-            return found
         now = self._task.before.reached_at(self._level.number)
         for cohort in sorted(self._before, key=lambda cold: [-inf if t is None else t for t in cold.newest]):
-            passed = [b - a for a, b in zip(cohort.newest, now, strict=True) if a is not None and b is not None]
-            if max(passed, default=0) >= HALF_WINDOW * shortest:
-                found += numbers(cohort.units).tolist()
+            for node, join in self._joins():
+                units = intersect(cohort.units, (self._level.directory(node).range,))
+                if units and join.retention is not None:
+                    since, until = (self._level.watermarks(node, times) for times in (cohort.newest, now))
+                    if _time_passed(since, until) >= HALF_WINDOW * join.retention:
+                        found += numbers(units).tolist()
         return found
+
+    def _overdue_units(self, transaction: Transaction, retention: Mapping[InputNumber, Retention]) -> list[Unit]:
+        """Units of joins that keep rows for good, with many rows that would have expired if it were not for them."""
+        ranges_of_joins = [self._level.directory(node).range for node, join in self._joins() if join.retention is None]
+        missing = unite_all(part for cold in self._before if cold.missing for part in cold.units)
+        units = numbers(intersect(missing, unite_all(ranges_of_joins)))
+        if not len(units):
+            return []
+        overdue, needed = transaction.expired_bytes(retention)
+        is_due = (overdue[units] > 0) & (overdue[units] >= HALF_WINDOW * needed[units])
+        return [Unit(unit) for unit in units[is_due].tolist()]
+
+    def _joins(self) -> list[tuple[int, FreezableOperator]]:
+        """The operators of the level whose units can be frozen, with their places."""
+        return [(n, join) for n, join in self._level.operators.items() if isinstance(join, FreezableOperator)]
+
+
+def _time_passed(since: Times, until: Times) -> float:
+    """How far the stream that has come furthest has come; one that had not begun then, any way."""
+    passed = [inf if a is None else b - a for a, b in zip(since, until, strict=True) if b is not None]
+    return max(passed, default=0)

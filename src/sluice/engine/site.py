@@ -29,7 +29,7 @@ from sluice.model.ids import InputNumber, Level, Site, SiteKey, Unit
 from sluice.model.reports import LevelWatermark, SiteReport
 from sluice.model.state import Manifest, unit_rows
 from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
-from sluice.model.unit_ranges import Ranges, intersect, numbers, only, ranges, subtract
+from sluice.model.unit_ranges import Ranges, intersect, numbers, only, ranges, subtract, unite_all
 from sluice.operators.protocol import ShareableOperator
 from sluice.state.disk_speed import DiskSpeed
 from sluice.state.durable import DurableSegments
@@ -72,12 +72,10 @@ class _SiteEpoch:
             came = unpack(self.level, self.site_key, blobs)
         new, self.looking, self.now = came.rows, came.looking, came.newest(self.task.before.newest)
         cohorts = self._cohorts()
-        frozen_since = self.freezing.since
-        since = slowest([*(newest for _, newest in cohorts), *([frozen_since] if frozen_since else [])] or [self.now])
         with self.stopwatch.measure("open"):
-            transaction = self._begin(since)
+            transaction = self._begin(self.level.retention(cohorts, cohorts, self.freezing.cohorts(cohorts)))
         cleaning = self.clock.monotonic()
-        yield from self._clean_up(transaction, self.level.retention(since, since, frozen_since))
+        yield from self._clean_up(transaction, self.level.retention(cohorts, cohorts))
         cleaning = self.clock.monotonic() - cleaning
         for input_, run in (*new.items(), *self.looking.items()):
             places, rows = self.level.count(input_, run, self.held)
@@ -91,7 +89,9 @@ class _SiteEpoch:
         self._postpone(lagging, new, transaction)
         parts = self.results.close()
         with self.stopwatch.measure("durable"):
-            retention = self.level.retention(since, since if lagging else self.now, frozen_since)
+            in_time = subtract(self.held, unite_all(part for units, _ in lagging for part in units))
+            after = [*lagging, *([(in_time, self.now)] if in_time else [])]
+            retention = self.level.retention(cohorts, after, self.freezing.cohorts(cohorts))
             freezing, adapting = self.freezing.choose(transaction), self.task.adapting
             cut = [plan for plan in adapting.cut if self._of_level([plan.unit])]
             manifest = transaction.commit(
@@ -317,7 +317,7 @@ class _SiteEpoch:
             seconds=self.by_unit.seconds[held].astype(np.float32),
         )
 
-    def _begin(self, since: Times) -> Transaction:
+    def _begin(self, retention: Mapping[InputNumber, Retention]) -> Transaction:
         task, adapting = self.task, self.task.adapting
         roots = Workspace(task.places, task.query, task.run).open()
         speed = DiskSpeed(self.clock, adapting.disk_delay)
@@ -335,7 +335,7 @@ class _SiteEpoch:
         )
         before = StateBefore(
             tuple(run for run in self.share.manifest if run.segment.input in self.level.local),
-            self.level.retention(since, since, self.freezing.since),
+            retention,
             tuple(ref for ref in self.share.arriving if ref.input in self.level.local),
             next((q for q in self.share.queues if q.level == self.level.number), None),
         )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from sluice.kernels.probe import Run
 from sluice.model.directory import Directory
-from sluice.model.epoch import Times, watermarks
+from sluice.model.epoch import Times, slowest, watermarks
 from sluice.model.ids import InputNumber, Level, Site
 from sluice.model.plan import Plan
 from sluice.model.routing import Routing
 from sluice.model.unit_ranges import Ranges, intersect, numbers, only
 from sluice.operators import operator
 from sluice.operators.protocol import FreezableOperator
-from sluice.state.inputs import Holdings, InputLayouts, Retention
+from sluice.state.inputs import KEEPS_ALL, Holdings, InputLayouts, Retention
+from sluice.state.scheduling import Cohort
 from sluice.state.segment import Layout, counts
 
 
@@ -51,23 +53,53 @@ class SiteLevel:
         """Those of an operator's streams where the sources have come so far."""
         return self.plan.watermarks_at(node, watermarks(newest, self.delays))
 
-    def retention(self, since: Times, until: Times, frozen: Times | None = None) -> dict[InputNumber, Retention]:
-        """How long rows of each input are needed, and how merged runs get smaller, as its operator says, where all
-        units have come as far as `until` and the slowest began at `since`.
+    def retention(
+        self, begun: Sequence[Cohort], reached: Sequence[Cohort], frozen: Sequence[Cohort] = ()
+    ) -> dict[InputNumber, Retention]:
+        """How long rows of each input are needed, and how merged runs get smaller, as its operator says of each unit:
+        by where it had `begun` and how far it has `reached`.
 
-        What came after a unit was `frozen`, when the streams were there, is needed too, if nobody else can need it: it
-        has not met yet what is frozen.
+        Units with `frozen` state are judged by where the streams were then. What came after is needed too, if nobody
+        else can need it: it has not met yet what is frozen.
         """
         out = {}
         for input_, (node, i) in self.local.items():
-            operator, before, after = self.operators[node], self.watermarks(node, since), self.watermarks(node, until)
-            keep_from = operator.keep_from(i, before, after)
-            if frozen is not None and input_ in self.holdings.freezable:
-                earliest = self.watermarks(node, frozen)[self.plan.nodes[node].spec.inputs[i].stream]
-                keep_from = None if keep_from is None or earliest is None else min(keep_from, earliest)
-            compacted = partial(operator.compacted, i, after=after)
-            out[input_] = Retention(keep_from, operator.retention, compacted, operator.shrinks)
+            operator, directory = self.operators[node], self.directory(node)
+            here = intersect(self.holdings.units, (directory.range,))
+            compacting = [
+                (intersect(units, here), partial(operator.compacted, i, after=self.watermarks(node, newest)))
+                for units, newest in reached
+            ]
+            out[input_] = Retention(
+                directory,
+                self._keep_from(input_, numbers(here), begun, frozen if input_ in self.holdings.freezable else ()),
+                tuple((units, compact) for units, compact in compacting if units),
+                operator.retention,
+                operator.shrinks,
+            )
         return out
+
+    def _keep_from(
+        self, input_: InputNumber, held: np.ndarray, begun: Sequence[Cohort], frozen: Sequence[Cohort]
+    ) -> np.ndarray:
+        """From which time on each unit needs rows of an input; the latest such time for units that are not held."""
+        begun_at, frozen_at = (_cohort_of(cohorts, self.holdings.unit_numbers)[held] for cohorts in (begun, frozen))
+        frozen_since = [None, *(newest for _, newest in frozen)]
+        pairs, pair_of = np.unique(begun_at * len(frozen_since) + frozen_at + 1, return_inverse=True)
+        places = (divmod(pair, len(frozen_since)) for pair in pairs.tolist())
+        bounds = [self._bound(input_, begun[at][1], frozen_since[cold]) for at, cold in places]
+        found = np.full(self.holdings.unit_numbers, max(bounds, default=KEEPS_ALL))
+        found[held] = np.array(bounds, dtype=np.int64)[pair_of]
+        return found
+
+    def _bound(self, input_: InputNumber, begun: Times, frozen: Times | None) -> int:
+        """From which time on rows of an input are needed by units that had begun there, and were frozen there."""
+        node, i = self.local[input_]
+        before = self.watermarks(node, begun if frozen is None else slowest([begun, frozen]))
+        bounds = [self.operators[node].keep_from(i, before, before)]
+        if frozen is not None:
+            bounds.append(self.watermarks(node, frozen)[self.plan.nodes[node].spec.inputs[i].stream])
+        return min(KEEPS_ALL if bound is None else bound for bound in bounds)
 
     def _holdings(self) -> Holdings:
         """What the site has of the fragments on this level."""
@@ -81,3 +113,11 @@ class SiteLevel:
     def _layouts(self, node: int, input_: int) -> InputLayouts:
         state = self.operators[node].stored(input_)
         return InputLayouts(state, Layout(self.operators[node].crossing(input_), state.event_time))
+
+
+def _cohort_of(cohorts: Sequence[Cohort], units: int) -> np.ndarray:
+    """The place of the cohort that has each unit, -1 where none has."""
+    places = np.full(units, -1)
+    for place, (members, _) in enumerate(cohorts):
+        places[numbers(members)] = place
+    return places

@@ -11,7 +11,7 @@ What that means for an operator:
   `after`.
 - New rows come sorted by hash and time. A unit that was behind gets the rows of several epochs as one batch: the
   number of an epoch says nothing about the order in which rows arrived.
-- `compacted` is handed the watermarks of the slowest unit of the site: what it takes out by them, no unit needs.
+- `compacted` is handed rows of units that have come equally far, and the watermarks there.
 - State may have other columns than what crosses the exchange; `state.segment.sorted_run` makes a run of rows.
 """
 

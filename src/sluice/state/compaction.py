@@ -18,7 +18,7 @@ of the emptiest one are written anew.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -50,6 +50,10 @@ come from other sites, an epoch merges up to `MERGE_BYTES`."""
 RUNS_OF_A_PIECE = 3
 
 
+EarliestNeeded = Callable[[RunRef], int | None]
+"""From which time on a run's rows are needed; None is from any time on."""
+
+
 @dataclass(frozen=True)
 class Merge:
     """Runs to write as one, or as pieces whose ranges lie in `hashes` and have none of the `narrower` ones inside."""
@@ -64,18 +68,19 @@ class Merge:
 
 
 def choose_merges(
-    runs: Sequence[RunRef], keep_from: int | None, retention: int | None, shrinks: bool
+    runs: Sequence[RunRef], earliest_needed: EarliestNeeded, retention: int | None, shrinks: bool
 ) -> Iterator[Merge]:
     """The merges of one input's runs that are due, small ones first; none has a run of another.
 
     >>> from sluice.model.state import SegmentRef
     >>> some = [SegmentRef(str(i), "f", 0, 100, 0, 1, i, i, i, 0, 0, 0, (), (), ()) for i in range(5)]
-    >>> [r.segment.id for m in choose_merges([RunRef(s, ()) for s in some], None, 1000, False) for r in m.runs]
+    >>> merges = choose_merges([RunRef(s, ()) for s in some], lambda run: None, 1000, False)
+    >>> [run.segment.id for merge in merges for run in merge.runs]
     ['0', '1', '2', '3', '4']
     """
     taken: set[str] = set()
     oldest_first = sorted(runs, key=lambda r: r.segment.latest)
-    for merge in sorted(_due(oldest_first, keep_from, retention, shrinks), key=lambda m: m.bytes):
+    for merge in sorted(_due(oldest_first, earliest_needed, retention, shrinks), key=lambda m: m.bytes):
         ids = {run.segment.id for run in merge.runs}
         if not ids & taken:
             taken |= ids
@@ -85,7 +90,7 @@ def choose_merges(
 def merges_of_epoch(
     groups: Iterable[Sequence[RunRef]],
     brought: float,
-    keep_from: int | None,
+    earliest_needed: EarliestNeeded,
     retention: int | None,
     shrinks: bool,
 ) -> list[Merge]:
@@ -96,7 +101,7 @@ def merges_of_epoch(
     while there are more runs than there should be, to what one merge may have.
     """
     groups = [runs for runs in groups if runs]
-    due = [merge for runs in groups for merge in choose_merges(runs, keep_from, retention, shrinks)]
+    due = [merge for runs in groups for merge in choose_merges(runs, earliest_needed, retention, shrinks)]
     size = sum(run.bytes for runs in groups for run in runs)
     left, few = sum(map(len, groups)), FEW_RUNS + RUNS_OF_A_PIECE * size / PIECE_BYTES
     chosen: list[Merge] = []
@@ -129,9 +134,12 @@ def choose_rewrites(runs: Sequence[RunRef], others: Iterable[RunRef]) -> Sequenc
     return [run for run in runs if run.segment.file == emptiest]
 
 
-def _due(runs: Sequence[RunRef], keep_from: int | None, retention: int | None, shrinks: bool) -> Iterator[Merge]:
+def _due(
+    runs: Sequence[RunRef], earliest_needed: EarliestNeeded, retention: int | None, shrinks: bool
+) -> Iterator[Merge]:
     """The merges to choose from; the runs come oldest first."""
     for run in runs:
+        keep_from = earliest_needed(run)
         # one row far ahead of the others would keep a whole run of expired rows alive: write the rest anew
         middle, rows = run.segment.middle, run.segment.rows
         outlived = keep_from is not None and middle < keep_from - max(retention or 0, 1) and rows > 1

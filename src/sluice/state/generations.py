@@ -117,7 +117,7 @@ class Generations:
                 if run.segment.input == input_:
                     by_generation.setdefault(run.generation, []).append(run)
             for _, runs in sorted(by_generation.items()):
-                for merge in choose_merges(runs, None, None, shrinks=False):
+                for merge in choose_merges(runs, lambda run: None, None, shrinks=False):
                     self._rewrite(merge, retention[input_])
                     return
         others = [*self._runs.state, *self._runs.waiting]
@@ -142,7 +142,7 @@ class Generations:
         rules: Retention,
         hashes: HashRange = ALL_HASHES,
     ) -> None:
-        frozen = merge_runs(list(pieces), rules.keep_from, rules.compacted)
+        frozen = merge_runs(list(pieces), rules)
         if frozen is not None:
             self._writer.write_pieces(NewSegment(input_, frozen, units, hashes=hashes, generations=numbered))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,17 +11,26 @@ import pyarrow as pa
 from sluice.kernels.order import changes
 from sluice.kernels.probe import Run
 from sluice.model.directory import HashRange
-from sluice.state.segment import merged_run
+from sluice.state.inputs import Retention
+from sluice.state.segment import merged_run, parts
 
 
-def merge_runs(runs: list[Run], keep_from: int | None, compacted: Callable[[Run], Run]) -> Run | None:
+def merge_runs(runs: list[Run], rules: Retention) -> Run | None:
     """The rows of some runs that are still needed, as one run; None if there are none."""
     if not runs:
         return None
-    merged = merged_run(runs, keep_from)
+    merged = merged_run(runs, rules.bounds_of(runs))
     if len(merged):
-        merged = compacted(merged)
+        merged = _compacted(merged, rules)
     return merged if len(merged) else None
+
+
+def _compacted(run: Run, rules: Retention) -> Run:
+    """A merged run without what its units need no longer, each by how far it has come."""
+    if len(rules.compacting) == 1:
+        return rules.compacting[0][1](run)
+    pieces = [compact(part) for units, compact in rules.compacting for part in parts(run, units, rules.directory)]
+    return merged_run(pieces, None)
 
 
 def cut_run(

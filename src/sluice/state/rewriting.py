@@ -41,7 +41,8 @@ class Rewriter:
                 if run.segment.input == input_:
                     by_unit.setdefault(run.units, []).append(run)
             brought = sum(run.segment.length for run in self._runs.new if run.segment.input == input_ and run.is_active)
-            due = merges_of_epoch([runs, *by_unit.values()], brought, rules.keep_from, rules.retention, rules.shrinks)
+            groups = [runs, *by_unit.values()]
+            due = merges_of_epoch(groups, brought, rules.earliest_needed, rules.retention, rules.shrinks)
             merged = {run.segment.id for merge in due for run in merge.runs}
             due += [Merge([r], r.segment.hashes) for r in rewrites if r in runs and r.segment.id not in merged]
             for merge in due:
@@ -62,7 +63,7 @@ class Rewriter:
         pieces = [part for run in merge.runs for part in self._open_runs.open(run)]
         self._runs.remove(segments)
         self.merged_rows += sum(len(piece) for piece in pieces)
-        merged = merge_runs(pieces, rules.keep_from, rules.compacted)
+        merged = merge_runs(pieces, rules)
         pieces.clear()
         for segment in segments:
             self._open_runs.close(segment)
@@ -82,7 +83,7 @@ class Rewriter:
         if not pieces:
             return 0
         self._runs.take_out({run.segment.id for run in shared}, alone)
-        merged = merge_runs(pieces, rules.keep_from, rules.compacted)
+        merged = merge_runs(pieces, rules)
         if merged is None:
             return 0
         level = max(run.segment.level for run in shared)

@@ -75,8 +75,8 @@ def _span(times: np.ndarray) -> tuple[int, int]:
     return (int(times.min()), int(times.max())) if len(times) else (0, 0)
 
 
-def merged_run(runs: list[Run], keep_from: int | None) -> Run:
-    """Several runs as one, without the rows that can match nothing any more."""
+def merged_run(runs: list[Run], keep_from: int | np.ndarray | None) -> Run:
+    """Several runs as one, without the rows below a time: one for all, or one for each row of the runs in turn."""
     times = np.concatenate([r.times for r in runs])
     hashes = np.concatenate([hash_part(r.order) for r in runs])
     kept = np.arange(len(times)) if keep_from is None else np.flatnonzero(times >= keep_from)

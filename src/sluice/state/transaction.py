@@ -91,7 +91,8 @@ class Transaction:
         self.holdings, self._tiers, self._durable = store.holdings, store.tiers, store.durable
         self._retention = before.retention
         self._arriving = tuple(ref.id for ref in before.arriving)
-        needed = [run for run in before.manifest if not self._retention[run.segment.input].is_expired(run.segment)]
+        parts_needed = (self._retention[run.segment.input].needed_part(run) for run in before.manifest)
+        needed = [run for run in parts_needed if run is not None]
         here = [*(run.segment for run in needed if not run.generation), *before.arriving]
         directories = {segment.id: self.holdings.directories[segment.input] for segment in here}
         self._tiers.begin(directories, sparing=Attempt.prefix(attempt.number))
@@ -138,6 +139,19 @@ class Transaction:
                 sizes[numbers(units)] += counts(run, units, directory) * each
         return sizes
 
+    def expired_bytes(self, retention: Mapping[InputNumber, Retention]) -> tuple[np.ndarray, np.ndarray]:
+        """The bytes of each unit's state that can be frozen, or is, that it does not need by this retention, and those
+        that it needs."""
+        expired, needed = np.zeros((2, self.holdings.unit_numbers))
+        for run in (*self._runs.state, *self._runs.frozen):
+            if run.segment.input in self.holdings.freezable:
+                units, rows = run.unit_rows
+                sizes = rows * (run.segment.length / max(1, run.segment.rows))
+                part = retention[run.segment.input].expired_part(run)
+                expired[units] += sizes * part
+                needed[units] += sizes * (1 - part)
+        return expired, needed
+
     def active_rows(self) -> np.ndarray:
         """The rows of each unit's state that can be frozen and is not."""
         runs = (run for run in (*self._runs.state, *self._runs.new) if run.is_active)
@@ -169,9 +183,9 @@ class Transaction:
     def stage(self, input_: InputNumber, run: Run) -> None:
         """Add new rows of one input to the state, except those that can match nothing any more."""
         self._expect(_Phase.IN_TURN, "state is added")
-        keep_from = self._retention[input_].keep_from
-        if keep_from is not None and len(run) and run.earliest < keep_from:
-            run = merged_run([run], keep_from)
+        bounds = self._retention[input_].bounds_of([run])
+        if bounds is not None and np.any(run.times < bounds):
+            run = merged_run([run], bounds)
         if len(run):
             self._added.setdefault(input_, []).append(run)
             self._turn_bytes += run.rows.nbytes + 8 * len(run) + PAGE_BYTES

@@ -1,0 +1,105 @@
+"""For how long rows are kept, by operator and by unit: what one unit still needs keeps nothing of any other."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from engine_harness import DirectQuery
+from group_by_oracle import source
+from oracle import batch_join, multiset
+from specs import SECOND, TIME, join, stream
+
+from sluice.model.actions import Freeze
+from sluice.model.durations import LONGEST
+from sluice.model.plan import plan_of
+from sluice.model.stream import Stream
+
+PARTITIONS = 8
+KEYS = 40
+
+
+def second_of(s: Stream, epoch: int, keys: int = KEYS) -> pa.Table:
+    """A row for each key, in one second."""
+    values = {"k": np.arange(keys), "v": np.arange(keys), "w": np.full(keys, 0.5)}
+    times = pa.array(epoch * SECOND + np.arange(keys), TIME)
+    columns = [times if field.name == "ts" else pa.array(values[field.name], field.type) for field in s.schema]
+    return pa.table(columns, s.schema)
+
+
+def ask_to_freeze(query: DirectQuery, *units: int) -> None:
+    for unit in units:
+        query.epochs.settings.controller.ask(Freeze(unit, "to see"))
+
+
+def rows_by_input(query: DirectQuery) -> Counter[int]:
+    """The rows that all sites keep of each input, frozen or not."""
+    kept: Counter[int] = Counter()
+    for manifest in query.epochs.record.manifests:
+        for run in manifest:
+            kept[run.segment.input] += run.rows
+    return kept
+
+
+def test_a_frozen_unit_keeps_no_rows_of_other_operators(tmp_path):
+    a, b, c = (source(name, delay=0) for name in "abc")
+    pairs = a.join(b, on="k", within="unbounded")
+    sums = c.groupBy("k").window("10 seconds", "1 second").agg(n=("*", "count"))
+    plan = plan_of([pairs.relation, sums.relation])
+    query, most = DirectQuery(plan, tmp_path, 1, PARTITIONS), Counter()
+    for epoch in range(80):
+        if epoch == 5:
+            ask_to_freeze(query, 0)
+        query.run([second_of(s, epoch) for s in plan.sources])
+        most |= rows_by_input(query)
+    assert query.epochs.record.missing_units == (0,)
+    (long_a, long_b), (windows,) = (plan.inputs_of(node) for node in range(2))
+    assert most[long_a] == most[long_b] == 80 * KEYS
+    assert most[windows] <= 2.5 * 12 * KEYS, most
+    query.close()
+
+
+def run_join(query: DirectQuery, spec, epochs: int, freezes: dict[int, tuple[int, ...]]) -> Counter[int]:
+    """Runs epochs of a second each, freezes units before some; the most rows of each input, and the answer is exact."""
+    seen: list[list[pa.Table]] = [[], []]
+    most: Counter[int] = Counter()
+    for epoch in range(epochs):
+        ask_to_freeze(query, *freezes.get(epoch, ()))
+        new = [second_of(s, epoch) for s in spec.streams]
+        for kept, table in zip(seen, new, strict=True):
+            kept.append(table)
+        query.run(new)
+        most |= rows_by_input(query)
+    query.drain()
+    assert multiset(query.results()) == multiset(batch_join(spec, [pa.concat_tables(tables) for tables in seen]))
+    query.close()
+    return most
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 30])
+def test_a_frozen_unit_keeps_few_rows_of_the_side_that_is_bounded(tmp_path, memory):
+    """With memory it is active again, without it stays frozen."""
+    spec = join([stream("a"), stream("b")], (LONGEST, 10 * SECOND))
+    query = DirectQuery(spec, tmp_path, 1, PARTITIONS, memory=memory, spill="probe")
+    most = run_join(query, spec, 80, dict.fromkeys(range(5, 80, 20), tuple(range(PARTITIONS))))
+    assert most[1] == 80 * KEYS
+    assert most[0] <= 2.5 * 11 * KEYS + 0.5 * most[1], most
+
+
+def test_units_are_cleaned_up_by_the_time_that_their_own_join_keeps_rows(tmp_path):
+    a, b = (source(name, delay=0) for name in "ab")
+    pairs = a.join(b, on="k", within="60 seconds")
+    short = a.alias("x").join(b.alias("y"), on="v", within="2 seconds")
+    plan = plan_of([pairs.relation, short.relation])
+    query, most, cleaned = DirectQuery(plan, tmp_path, 1, PARTITIONS, memory=0, spill="probe"), Counter(), Counter()
+    for epoch in range(70):
+        if epoch == 5:
+            ask_to_freeze(query, *range(PARTITIONS))
+        query.run([second_of(s, epoch) for s in plan.sources])
+        most |= rows_by_input(query)
+        cleaned.update(d.unit for d in query.epochs.record.decisions if d.action == "clean up")
+    assert set(cleaned) == set(range(PARTITIONS)) and max(cleaned.values()) <= 3, cleaned
+    assert all(most[input_] <= 2.5 * 3 * KEYS for input_ in plan.inputs_of(1)), most
+    query.close()
