@@ -489,3 +489,25 @@ def test_cleaning_up_reads_every_block_once(tmp_path, monkeypatch):
     assert len(read) > 10 and set(read.values()) == {1}
     assert query.results().num_rows == 9 * 9 * 400
     query.close()
+
+
+def test_joins_are_not_frozen_over_and_over_because_of_state_that_cannot_be(tmp_path, caplog):
+    """The newest rows of groups alone are more than the memory; each epoch brings the joins a few rows."""
+    a, b, c = (source(name, delay=0) for name in "abc")
+    newest = c.groupBy("k").last(3).agg(total=("v", "sum"))
+    plan = plan_of([a.join(b, on="k", within="unbounded").relation, newest.relation])
+    limit, push = 30_000, 0.3
+    query = DirectQuery(plan, tmp_path, 1, PARTITIONS, memory=limit, freezing=Freezing(push))
+    frozen, brought = Counter(), 0.0
+    for epoch in range(60):
+        few, many = keyed(a.stream, range(8), epoch), keyed(c.stream, range(400), epoch)
+        query.run([few, few, many])
+        brought += 2 * (few.nbytes + 8 * len(few))
+        frozen.update(d.unit for d in query.epochs.record.decisions if d.action == "freeze")
+    assert brought > push * limit  # so that some are frozen
+    assert 0 < max(frozen.values()) <= 2 * brought / (push * limit), frozen
+    assert sum(site.unfreezable_excess for site in query.epochs.record.stats.sites) > 0
+    assert sum("cannot be frozen" in message for message in caplog.messages) == 1
+    query.drain()
+    assert query.results().num_rows == 60 * 60 * 8
+    query.close()

@@ -294,6 +294,7 @@ class Epochs:
         )
         previous, self.record, self.measured, self.delivery.done = self.record, record, stats, False
         _log_clean_up(record)
+        _log_excess(previous, record)
         cleaned = {event.unit for report in reports for event in report.page_events if event.action == CleanUp.verb}
         self._to_clean_up = (self._to_clean_up - cleaned) & set(record.missing_units)
         self.storage.delete_all(previous.files() - record.files())
@@ -382,3 +383,17 @@ def _log_clean_up(record: EpochRecord) -> None:
             results,
             rate,
         )
+
+
+def _log_excess(previous: EpochRecord, record: EpochRecord) -> None:
+    """Which sites have come to have more state that cannot be frozen than memory: to freeze the rest does not help."""
+    before = {site.site for site in previous.stats.sites if site.unfreezable_excess}
+    for site in record.stats.sites:
+        if site.unfreezable_excess and site.site not in before:
+            _log.warning(
+                "epoch %d: site %d has %s bytes of group-bys' state beyond its memory, which cannot be frozen; they are"
+                " used from disk, and joins are frozen less often. More siteMemory, or more sites, would help",
+                record.number,
+                site.site,
+                f"{site.unfreezable_excess:,}",
+            )

@@ -50,6 +50,8 @@ class SiteFreezing:
         self._cleaned: Ranges = ()
         self._frozen_now: Ranges = ()
         self.events: list[PageEvent] = []
+        self.excess = 0
+        """How many bytes of state that cannot be frozen there are beyond the memory, at a site that freezes."""
 
     def cohorts(self, begun: Sequence[Cohort]) -> list[Cohort]:
         """The frozen units by where the streams were when what is missing of them begins. Units that were cleaned up
@@ -81,7 +83,12 @@ class SiteFreezing:
         self.events += [PageEvent("clean up", unit, "its results were missing") for unit in cleaning.cleaned]
 
     def choose(self, transaction: Transaction) -> Ranges:
-        """The units that are to begin anew: those that were named, and as many as it takes to stay within the limit."""
+        """The units that are to begin anew: those that were named, and as many as it takes to stay within the limit.
+
+        A site freezes if that frees the part of its memory that a freeze is to free. Where state that cannot be frozen
+        takes up the memory, units would else be frozen in every epoch for the few rows that it brought; what does not
+        fit is used from disk meanwhile.
+        """
         adapting = self._adapting
         if not adapting.freeze and adapting.freezing is None:
             return ()
@@ -89,13 +96,14 @@ class SiteFreezing:
         held = numbers(subtract(subtract(self._holdings.freezable_units, leaving), self._level.shared))
         chosen = dict.fromkeys(set(held.tolist()).intersection(adapting.freeze), "asked for")
         if adapting.freezing is not None and len(held):
-            sizes = transaction.active_bytes()
-            total, limit = sizes.sum(), transaction.limit
-            if total > limit:
+            freezable = transaction.active_bytes(self._holdings.freezable)
+            sizes, total, limit = freezable[held], transaction.active_bytes().sum(), transaction.limit
+            self.excess = max(0, round(total - freezable.sum()) - limit)
+            if total > limit and sizes.sum() >= adapting.freezing.push * limit:
                 assert adapting.yielded is not None, "sites that freeze are told what units have yielded"
                 yielded = adapting.yielded[held] + self._by_unit.results[held]
-                room = limit - (total - sizes[held].sum())
-                places = adapting.freezing.choose(sizes[held], yielded, room, self._task.number)
+                room = max(0.0, limit - (total - sizes.sum()))
+                places = adapting.freezing.choose(sizes, yielded, room, self._task.number)
                 reason = f"{round(total):,} bytes of state, {limit:,} allowed; {adapting.freezing.order} first"
                 chosen |= dict.fromkeys(held[places].tolist(), reason)
         self.events += [PageEvent("freeze", Unit(unit), why) for unit, why in sorted(chosen.items())]

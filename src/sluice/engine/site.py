@@ -295,6 +295,7 @@ class _SiteEpoch:
             merged_rows=state.merged_rows,
             frozen_rows=sum(run.rows for run in frozen),
             frozen_bytes=round(sum(run.bytes for run in frozen)),
+            unfreezable_excess=self.freezing.excess,
             late_results=int(self.by_unit.late_results.sum()),
             busy_seconds=round(self.clock.monotonic() - begun, 6),
             operators=tuple(OperatorRows(n, rows, self.results.rows[n]) for n, rows in self.rows_in.items()),

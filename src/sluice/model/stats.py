@@ -78,7 +78,8 @@ class SiteStats:
 
     `results_per_unit` is its productivity rate R in the epoch, `productivity` the results by byte of its state, both of
     the present generations of its units; `frozen_units` have state in others, `missing_units` miss results because of
-    that. These four are known when all its levels have reported.
+    that. These four are known when all its levels have reported. `unfreezable_excess` is by how many bytes the state of
+    operators that cannot be frozen exceeds the memory, where a site freezes.
     """
 
     site: Site
@@ -107,6 +108,7 @@ class SiteStats:
     merged_rows: int = 0
     frozen_rows: int = 0
     frozen_bytes: int = 0
+    unfreezable_excess: int = 0
     late_results: int = 0
     results_per_unit: float = 0.0
     productivity: float = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -128,10 +128,14 @@ class Transaction:
         """The pending rows of each unit."""
         return unit_rows(self._runs.waiting, self.holdings.unit_numbers)
 
-    def active_bytes(self) -> np.ndarray:
-        """The bytes of each unit's state that new rows meet, with what this epoch adds to it."""
-        sizes = unit_bytes(self._runs.state, self.holdings.unit_numbers)
+    def active_bytes(self, inputs: Iterable[InputNumber] | None = None) -> np.ndarray:
+        """The bytes of each unit's state that new rows meet, with what this epoch adds to it, of some inputs or all."""
+        chosen = set(self.holdings.layouts if inputs is None else inputs)
+        state = (run for run in self._runs.state if run.segment.input in chosen)
+        sizes = unit_bytes(state, self.holdings.unit_numbers)
         for input_, runs in self._added.items():
+            if input_ not in chosen:
+                continue
             directory = self.holdings.directories[input_]
             units = self.holdings.units_of(input_)
             for run in runs:
