@@ -329,6 +329,13 @@ class TestLoad:
     def test_rule(self, rule: str, cluster: Cluster, moves: list[tuple[int, int]]) -> None:
         assert decided(LoadBalancing(), cluster) == moves == load_by_the_paper(cluster)
 
+    def test_as_printed_a_site_without_rows_can_take_the_unit_that_fills_its_donor(self) -> None:
+        cluster = busy_sites([100, 0], [100], [])
+        assert decided(LoadBalancing(), cluster) == []  # the two would change places
+        assert decided(LoadBalancing(as_printed=True), cluster) == [(0, 1)]
+        known = busy_sites([100, 5], [95, 5], [5])
+        assert decided(LoadBalancing(as_printed=True), known) == decided(LoadBalancing(), known)
+
     def test_a_receiver_above_its_limit_gets_nothing(self) -> None:
         """At 1.2 the ratio fails first: no donor is 1.2 times as busy as a receiver that is 90 % busy."""
         assert LoadBalancing() == LoadBalancing(th_imb=1.2, th_util=0.9)

@@ -204,6 +204,31 @@ def test_transfers_share_the_cross_section_but_never_exceed_a_link():
     assert ends == pytest.approx({"within a half": 1.0, "crossing": 2.0, "crossing too": 2.0})
 
 
+def test_full_packets_are_sent_whole_and_lose_nothing():
+    scenario = replace(SMALL, hardware=Hardware(full_packets=True))
+    simulation = Simulation(scenario, policy("load"))
+    outcome = simulation.run()
+    pair = simulation.cluster.pair
+    assert (pair["sent"] % scenario.hardware.packet_tuples == 0).all() and pair["sent"].min() > 0
+    assert (pair["list_size"] >= 0).all() and pair["list_size"].sum() <= simulation.cluster.node["buffered"].sum()
+    loose = simulate(SMALL, policy("load"))
+    assert outcome.mean_throughput() == pytest.approx(loose.mean_throughput(), rel=0.1)
+
+
+def test_full_packets_need_a_buffer_that_can_fill_one_for_every_site():
+    hardware = Hardware(full_packets=True)
+    for wrong in (replace(SMALL, hardware=hardware, buffer=4), replace(SMALL, hardware=hardware, exchange="exchange")):
+        with pytest.raises(ScenarioError, match="full packets need the exchange flux and a buffer of"):
+            simulate(wrong, policy("static"))
+
+
+def test_units_that_come_back_from_disk_are_told_by_site():
+    scenario = replace(SMALL, unit_bytes=2 * MB, hardware=Hardware(memory=10 * MB, disk_rate=400 * MB))
+    outcome = simulate(scenario, policy("static"))
+    assert len(outcome.fetches) == scenario.sites and all(len(times) > 1 for times in outcome.fetches)
+    assert all(list(times) == sorted(times) and times[-1] <= scenario.seconds for times in outcome.fetches)
+
+
 @pytest.mark.parametrize("kind", SKEWS)
 def test_shares_add_up_and_the_alias_table_draws_them(kind):
     shares = unit_shares(1024, 64, Skew(kind, 0.8), seed=3)

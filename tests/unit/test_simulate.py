@@ -213,12 +213,17 @@ def test_every_field_of_the_hardware_has_its_key() -> None:
     assert sorted(key.replace("-", "_") for key in scenario_file.HARDWARE) == sorted(f.name for f in fields(Hardware))
 
 
+def test_packets_can_be_told_to_be_full(tmp_path: Path) -> None:
+    assert read(tmp_path, "[hardware]\nfull-packets = true").scenario.hardware.full_packets
+
+
 # --- what a file cannot say -----------------------------------------------------------------------------------------
 
 CLUSTER, RUN, WORK, HARD = "[cluster]\n", "[run]\n", "[workload]\n", "[hardware]\n"
 LOAD, PRESSURE = "[[load]]\nsites = [1]\n", '[[pressure]]\nsites = [1]\nsize = "1 MB"\n'
 MISTAKES = {
     "clutser = 1": "clutser: there is no such key; did you mean cluster?",
+    "[hardware]\nfull-packets = 1": "hardware.full-packets: this must be true or false, not 1",
     "cluster = 4": "cluster: this is a section, written [cluster], not 4",
     "zebra = 1": "zebra: there is no such key; known: name, about, cluster, workload, run, hardware, load, pressure",
     "name = 3": "name: this must be a text, not 3",

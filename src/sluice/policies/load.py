@@ -15,7 +15,7 @@ from sluice.model.actions import Action, Move
 from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 from sluice.policies.pairing import Pairs, first_of_each
-from sluice.policies.settings import Imbalance, Number, check_settings
+from sluice.policies.settings import Flag, Imbalance, Number, check_settings
 
 ROUNDING = 1e-9
 """Less than this between two utilizations is no difference.
@@ -36,7 +36,9 @@ class LoadBalancing:
     A pair is left alone, and all after it, when its donor is less busy than the average or less than `th_imb` times as
     busy as its receiver, or when the receiver is busier than `th_util`. A site that processed nothing shows no speed:
     it is taken to be as fast as its donor. One that is several times slower, and gives its only unit back, shows
-    nothing again: the unit goes to and fro. Small units make that unlikely.
+    nothing again: the unit goes to and fro. Small units make that unlikely. With `as_printed` such a site is taken to
+    stay idle whatever it gets, which is what the paper's U (1 + N / T) comes to where U is zero. Then popular units go
+    from one site without rows to the next.
 
     >>> from dataclasses import replace
     >>> view = replace(
@@ -49,6 +51,7 @@ class LoadBalancing:
 
     th_imb: Imbalance = 1.2
     th_util: Annotated[float, Number("how much of the time a receiver is busy at most", least=0, most=1)] = 0.9
+    as_printed: Annotated[bool, Flag("whether a site without rows is taken to stay idle")] = False
 
     name = "load"
 
@@ -68,7 +71,7 @@ class LoadBalancing:
         pairs = pairs.until_failure(self.worthwhile(busy[pairs.donor], busy[pairs.receiver], float(busy.mean())))
 
         unit, pair = pairs.units(view.unit_site, view.sites)
-        fits = fitting(view.unit_rows[unit], busy, rows, pairs, pair)
+        fits = fitting(view.unit_rows[unit], busy, rows, pairs, pair, self.as_printed)
         fits &= (view.unit_bytes[unit] <= room[pairs.receiver[pair]]) & ~view.is_shared[unit]
         if view.shared:
             difference = (busy[pairs.donor] - busy[pairs.receiver])[pair]
@@ -79,7 +82,15 @@ class LoadBalancing:
 
         donor, receiver = pairs.donor[pair], pairs.receiver[pair]
         share = view.unit_rows[unit] / rows[donor]
-        columns = (unit, donor, receiver, busy[donor], busy[receiver], share, rows[receiver] == 0)
+        columns = (
+            unit,
+            donor,
+            receiver,
+            busy[donor],
+            busy[receiver],
+            share,
+            (rows[receiver] == 0) & (not self.as_printed),
+        )
         return tuple(
             Move(u, r, explained(u, d, r, *numbers))
             for u, d, r, *numbers in zip(*(column.tolist() for column in columns), strict=True)
@@ -95,13 +106,21 @@ class LoadBalancing:
         return passes
 
 
-def fitting(unit_rows: np.ndarray, busy: np.ndarray, rows: np.ndarray, pairs: Pairs, pair: np.ndarray) -> np.ndarray:
+def fitting(
+    unit_rows: np.ndarray,
+    busy: np.ndarray,
+    rows: np.ndarray,
+    pairs: Pairs,
+    pair: np.ndarray,
+    as_printed: bool = False,
+) -> np.ndarray:
     """Which units would bring donor and receiver closer and leave the receiver no more than fully busy.
 
     A unit without rows brings them no closer, and so never moves.
     """
     cost = np.divide(busy, rows, out=np.zeros(len(busy)), where=rows > 0)  # of one row: the paper's U / T
-    gives, gets = cost[pairs.donor], np.where(rows[pairs.receiver] > 0, cost[pairs.receiver], cost[pairs.donor])
+    gives = cost[pairs.donor]
+    gets = np.where(as_printed | (rows[pairs.receiver] > 0), cost[pairs.receiver], gives)
     before = busy[pairs.donor] - busy[pairs.receiver]
     receiver = busy[pairs.receiver][pair] + unit_rows * gets[pair]
     after = np.abs(busy[pairs.donor][pair] - unit_rows * gives[pair] - receiver)

@@ -164,6 +164,7 @@ def _append(w: World, producer: int, to: int, unit: int) -> None:
     else:
         w.slot[producer, w.pair[producer, to].list_tail].next = slot
     w.pair[producer, to].list_tail = slot
+    w.pair[producer, to].list_size += 1
 
 
 @compiled
@@ -174,6 +175,7 @@ def _drop_first(w: World, producer: int, to: int) -> int:
     w.pair[producer, to].list_head = w.slot[producer, slot].next
     w.slot[producer, slot].next = w.node[producer].free_slot
     w.node[producer].free_slot = slot
+    w.pair[producer, to].list_size -= 1
     return int(unit)
 
 
@@ -201,9 +203,10 @@ def _fill_and_forward(w: World, c: Costs, node: int, switch: float) -> int:
         arrival = w.now[0] + switch + made * c.produce + c.latency
         for to in range(nodes):
             pair = w.pair[node, to]
-            while pair.list_head != NOBODY and pair.queue_size < capacity:
-                _send(w, c, node, to, _drop_first(w, node, to), arrival)
-                w.node[node].buffered -= 1
+            while pair.list_size >= c.least and pair.queue_size + c.least <= capacity:
+                for _ in range(c.least):
+                    _send(w, c, node, to, _drop_first(w, node, to), arrival)
+                w.node[node].buffered -= c.least
                 moved = True
         while w.node[node].buffered < c.buffer:
             unit = _unit(w)
@@ -369,7 +372,7 @@ def _take_from(w: World, c: Costs, node: int, producer: int) -> int:
 def _room_for(w: World, c: Costs, producer: int, node: int) -> None:
     """A queue has room again: its producer goes on if it was blocked by it."""
     if c.kind == FLUX:
-        blocked = w.pair[producer, node].list_head != NOBODY
+        blocked = w.pair[producer, node].list_size >= c.least
     elif c.kind == EXCHANGE:
         blocked = w.node[producer].held != NOBODY and w.route[producer, w.node[producer].held].owner == node
     else:
@@ -567,6 +570,7 @@ def stall(w: World, producer: int, unit: int, at: int) -> None:
         after = w.slot[producer, slot].next
         if w.slot[producer, slot].unit == unit:
             w.route[producer, unit].stalled_count += 1
+            w.pair[producer, at].list_size -= 1
             if before == NOBODY:
                 w.pair[producer, at].list_head = after
             else:

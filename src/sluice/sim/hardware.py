@@ -27,6 +27,8 @@ class Hardware:
     switch: float = 5 * MICRO
     packet_tuples: int = 12
     queue_packets: int = 2
+    full_packets: bool = False
+    """Whether a transient skew buffer sends full packets only, or every tuple as soon as its queue has room."""
     latency: float = 70 * MICRO
     memory: int = 1024 * MB
     disk_rate: float = 20 * MB

@@ -33,8 +33,9 @@ RUN = ("seconds", "policies", "seed", "interval", "minimum-collection")
 TIMES = ("process", "process-spread", "produce", "spool", "handle-state", "switch", "latency", "seek", "seek-spread")
 RATES = ("disk-rate", "link-rate", "cross-rate")
 COUNTS = ("packet-tuples", "queue-packets")
+FLAGS = ("full-packets",)
 SIZES = ("tuple-bytes", "memory", "spool-buffer")
-HARDWARE = (*TIMES, *RATES, *COUNTS, *SIZES)
+HARDWARE = (*TIMES, *RATES, *COUNTS, *FLAGS, *SIZES)
 POLICIES = ("static", "hybrid")
 """What is compared unless the file says otherwise."""
 
@@ -163,6 +164,8 @@ def _hardware(given: Section, cluster: Section) -> Hardware:
             found[field] = given.rate(key, default)
         elif key in COUNTS:
             found[field] = given.count(key, default)
+        elif key in FLAGS:
+            found[field] = given.flag(key, default)
         else:
             found[field] = given.size(key, default)
     return replace(known, **found)

@@ -29,7 +29,8 @@ from sluice.sim.world import NOBODY, Costs, world
 @dataclass(frozen=True)
 class Outcome:
     """What was seen. `rate` has a row an interval and a column a site, in tuples a second; `latency` is the mean of the
-    tuples processed in an interval, in seconds (NaN without any)."""
+    tuples processed in an interval, in seconds (NaN without any). `fetches` has, for every site, when units were in
+    memory again that had been on disk."""
 
     scenario: Scenario
     policy: str
@@ -39,6 +40,7 @@ class Outcome:
     holders: np.ndarray
     spilled: np.ndarray
     rounds: int
+    fetches: tuple[tuple[float, ...], ...] = ()
 
     @property
     def times(self) -> np.ndarray:
@@ -60,6 +62,10 @@ class Outcome:
         tuples = self.throughput[within]
         return float(np.nansum(self.latency[within] * tuples) / tuples.sum()) if tuples.sum() else math.nan
 
+    def count_moves(self, start: float, end: float = math.inf) -> int:
+        """Moves that were decided after `start`, up to `end`."""
+        return sum(start < move.time <= end for move in self.decisions)
+
     def _between(self, start: float, end: float) -> np.ndarray:
         within: np.ndarray = (self.times > start + 1e-9) & (self.times <= end + 1e-9)
         return within
@@ -76,6 +82,9 @@ class Simulation:
     def __init__(self, scenario: Scenario, policy: Policy) -> None:
         if scenario.exchange == "river" and not isinstance(policy, Static):
             raise ScenarioError("a river has no units to move: it runs with the policy static alone")
+        least = scenario.sites * scenario.hardware.packet_tuples
+        if scenario.hardware.full_packets and (scenario.exchange != "flux" or scenario.buffer < least):
+            raise ScenarioError(f"full packets need the exchange flux and a buffer of {least} tuples, a packet a site")
         self.scenario, self.policy, self.agenda = scenario, policy, Agenda()
         hardware, kind = scenario.hardware, EXCHANGES[scenario.exchange]
         holders: np.ndarray = np.repeat(np.arange(scenario.sites), scenario.units_per_site)
@@ -161,6 +170,7 @@ class Simulation:
             holders=np.array(self.loop.routing.holders),
             spilled=~cluster.unit["resident"],
             rounds=self.reports.round,
+            fetches=tuple(tuple(site.fetch_times) for site in self.sites),
         )
 
 
@@ -177,6 +187,7 @@ def _costs(scenario: Scenario, kind: int) -> Costs:
         load_on=scenario.load_on,
         load_off=scenario.load_off,
         packet=hardware.packet_tuples,
+        least=hardware.packet_tuples if hardware.full_packets else 1,
         buffer=scenario.buffer,
         tuple_bytes=hardware.tuple_bytes,
         spool_buffer=hardware.spool_buffer,

@@ -60,6 +60,8 @@ class Site:
         self.residence = Residence(hardware.memory)
         self.sizes: dict[Unit, int] = {}
         self.sets_aside = sets_aside
+        self.fetch_times: list[float] = []
+        """When units that were on disk were in memory again."""
         self._rng = rng
         self._inbox: deque[Message] = deque()
         self._task: Task | None = None
@@ -189,6 +191,7 @@ class Site:
         yield Disk(self._read(unit, size))
         yield Cpu(self._handling(size))
         self.residence.fetched(unit, self.agenda.now, self.agenda.now - began)
+        self.fetch_times.append(self.agenda.now)
         self.world.unit["resident"][unit] = True
         if self.world.unit["pending"][unit]:
             yield Pending(unit)

@@ -59,6 +59,14 @@ class Section:
 
         return self._read(key, default, read)
 
+    def flag(self, key: str, default: bool) -> bool:
+        def read(value: object) -> bool:
+            if not isinstance(value, bool):
+                raise self.refuses(key, f"this must be true or false, not {value!r}")
+            return value
+
+        return self._read(key, default, read)
+
     def number(self, key: str, default: float, above: float, below: float) -> float:
         """A number between two, and neither of them."""
 

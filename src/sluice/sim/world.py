@@ -68,6 +68,7 @@ PAIR = np.dtype(
         # from a producer to a consumer: the tuples in the buffer, the queue, and counts of what ever went through it
         ("list_head", _I),
         ("list_tail", _I),
+        ("list_size", _I),
         ("queue_head", _I),
         ("queue_size", _I),
         ("sent", _I),
@@ -105,6 +106,7 @@ class Costs(NamedTuple):
     load_on: float
     load_off: float
     packet: int
+    least: int  # tuples for a destination that a transient skew buffer collects before it sends them
     buffer: int
     tuple_bytes: int
     spool_buffer: int
