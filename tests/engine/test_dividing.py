@@ -116,7 +116,9 @@ class Fixture:
         return self.query.epochs.settings.controller.collection.view()
 
     def told(self) -> list[tuple[str, int | None, str | None]]:
-        return [(d.action, d.unit, d.refused) for r in self.query.epochs.history() for d in r.decisions]
+        """What was decided, and why it came to nothing, if it did."""
+        found = self.query.epochs.outcomes()
+        return [(one.decision.action, one.decision.unit, one.decision.refused or one.abandoned) for one in found]
 
     def check(self) -> None:
         self.query.drain()
@@ -272,7 +274,7 @@ def test_another_number_of_sites_comes_first(fixture):
     fixture.query.site_keys = (100, 101, 102)
     fixture.run(2)
     assert fixture.record.routing.units == 2
-    assert ("split", 0, "there is another number of sites") in fixture.told()
+    assert ("split", 0, "there is another number of sites: 3") in fixture.told()
     fixture.ask(Split(0, "again"))
     fixture.run(3)
     assert fixture.record.routing.units == 3

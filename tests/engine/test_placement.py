@@ -155,15 +155,16 @@ def test_moves_to_a_site_that_is_gone_are_abandoned_and_said_so():
     controller.after(record(0), 0.0)
     controller.ask(Move(0, 3, "asked for"))
     controller.ask(Move(2, 0, "asked for"))
-    assert controller.after(record(1), 1.0).leaving == (0, 2)
-    plan = controller.resized(record(2), 3, "executors gone: 1", 2.0)
+    step = controller.after(record(1), 1.0)
+    assert step.leaving == (0, 2)
+    plan = controller.resized(replace(record(2), under_way=step.under_way), 3, "executors gone: 1", 2.0)
     assert plan.routing.sites == 3
     assert plan.routing.holders[:6] == EVEN.holders[:6]
     said = [(d.policy, d.action, d.unit, d.site, d.reason, d.refused) for d in plan.decisions]
     assert said == [
         ("sites", "resize", None, None, "executors gone: 1; sites: 4, now 3; 2 units moved", None),
-        ("sites", "move", 0, 3, "executors gone: 1", "abandoned: site 3 is gone"),
     ]
+    assert [(end.decision.unit, end.abandoned) for end in plan.ended] == [(0, "site 3 is gone")]
     after = controller.after(record(3, plan.routing), 3.0)
     assert after.routing.holders[2] == 0  # the other move goes on
     assert after.routing.holders[0] == 0
@@ -174,10 +175,11 @@ def test_a_move_whose_unit_a_new_site_gets_is_abandoned():
     controller = Controller(policy("static"), 1 << 30)
     controller.after(record(0, routing), 0.0)
     controller.ask(Move(7, 1, "asked for"))
-    controller.after(record(1, routing), 1.0)
-    plan = controller.resized(record(2, routing), 3, "executors joined: 1", 2.0)
+    step = controller.after(record(1, routing), 1.0)
+    record_2 = replace(record(2, routing), under_way=step.under_way)
+    plan = controller.resized(record_2, 3, "executors joined: 1", 2.0)
     assert plan.routing.holders[7] == 2
-    assert plan.decisions[1].refused == "abandoned: needed elsewhere"
+    assert [end.abandoned for end in plan.ended] == ["its unit is needed elsewhere"]
     assert controller.after(record(3, plan.routing), 3.0).routing == plan.routing
 
 

@@ -51,6 +51,11 @@ def record(number: int, routing: Routing = EVEN, waiting: tuple[int, ...] = (0, 
     return EpochRecord(number, (None,), routing, ((),) * routing.sites, stats=stats)
 
 
+def committed(number: int, step: NextEpoch) -> EpochRecord:
+    """The record of an epoch that did what was decided."""
+    return replace(record(number, step.routing), under_way=step.under_way)
+
+
 class Driver:
     """A controller from epoch to epoch, each of which takes a second and does what was decided."""
 
@@ -69,7 +74,7 @@ class Driver:
             step = self.controller.after(self.newest, self.now)
         else:
             step = self.controller.resized(self.newest, sites, "executors", self.now)
-        self.newest = record(self.newest.number + 1, step.routing)
+        self.newest = committed(self.newest.number + 1, step)
         return step
 
     @property
@@ -202,8 +207,8 @@ def test_an_idle_query_waits_for_executors_without_epochs(tmp_path):
     clock = query.epochs.clock
     query.epochs.clock = lambda: clock() + PATIENCE
     assert epochs_over_nothing(query, joining=False) == 1
-    (gave_up,) = query.epochs.record.decisions
-    assert gave_up.refused == "sites: 2; nobody else came within 120 s"
+    (gave_up,) = query.epochs.record.ended
+    assert gave_up.abandoned == "sites: 2; nobody else came within 120 s"
     query.close()
 
 
@@ -276,7 +281,7 @@ def test_what_is_on_its_way_to_a_leaving_site_does_not_hold_it_up():
     driver.epoch()
     step = driver.epoch()
     assert step.routing.sites == 2
-    assert said(step)[1:] == [("sites", "move", 0, 2, "abandoned: site 2 is gone")]
+    assert {(end.decision.action, end.abandoned) for end in step.ended} == {("move", "site 2 is gone"), ("scale", None)}
 
 
 def test_shared_units_are_released_by_sites_that_leave():
@@ -386,11 +391,12 @@ def test_some_may_join_before_others_and_nobody_is_awaited_for_good():
     assert step.decisions[0].reason == "much to do; sites: 4, now 5; 0 units moved"
     assert {d.site for d in step.decisions[1:]} == {4}
     assert {move.site for move in driver.controller.loop.filling} == {5}
-    driver.newest = record(driver.newest.number + 1, step.routing)
+    driver.newest = committed(driver.newest.number + 1, step)
     assert driver.controller.turnout == Turnout(6, 1, 6)
-    assert not driver.controller.after(driver.newest, PATIENCE - 1).decisions
-    waited = driver.controller.after(record(driver.newest.number + 1, step.routing), PATIENCE + 2)
-    assert [d.refused for d in waited.decisions] == ["sites: 5; nobody else came within 120 s"]
+    step = driver.controller.after(driver.newest, PATIENCE - 1)
+    assert not step.decisions and {one.decision.action for one in step.under_way} == {"scale"}
+    waited = driver.controller.after(committed(driver.newest.number + 1, step), PATIENCE + 2)
+    assert [end.abandoned for end in waited.ended] == ["sites: 5; nobody else came within 120 s"]
     assert not waited.leaving and not driver.controller.loop.filling
     assert driver.controller.turnout == Turnout(None, 1, 6)
 
@@ -434,22 +440,22 @@ def test_sites_that_do_not_come_are_asked_for_ever_more_seldom_until_something_c
     driver = Driver(wanted=Greedy(), minimum=1e-9)
     driver.controller.slots = 4
     asked: list[float] = []
-    refused: list[str | None] = []
+    abandoned: list[str | None] = []
 
     def pass_hours(hours: int) -> None:
         for _ in range(hours * 120):  # an epoch in half a minute, and nobody joins
             driver.now += 30.0
             step = driver.controller.after(driver.newest, driver.now)
-            driver.newest = record(driver.newest.number + 1, step.routing)
+            driver.newest = committed(driver.newest.number + 1, step)
             asked.extend(driver.now for d in step.decisions if (d.policy, d.action) == ("greedy", "scale"))
-            refused.extend(d.refused for d in step.decisions if d.policy == "sites")
+            abandoned.extend(end.abandoned for end in step.ended)
 
     pass_hours(8)
     pauses = [later - sooner - PATIENCE for sooner, later in pairwise(asked)]
     assert pauses[:6] == pytest.approx([120, 240, 480, 960, 1920, 3600], abs=60)
     assert pauses[6:] == pytest.approx([3600] * len(pauses[6:]), abs=60)
-    assert len(refused) == len(asked) <= 12
-    assert refused[0] == "sites: 4; nobody else came within 120 s, and greedy waits 120 s before it asks again"
+    assert len(abandoned) == len(asked) <= 12
+    assert abandoned[0] == "sites: 4; nobody else came within 120 s, and greedy waits 120 s before it asks again"
     before = len(asked)
     driver.controller.slots = 5
     pass_hours(1)

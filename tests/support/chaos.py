@@ -55,6 +55,7 @@ PATIENCE = 300
 MEMORY = (0, 3_000, 12_000, 40_000, 1 << 30)
 COUNTS = ("moves", "spills", "fetches", "backlog_rows", "catch_up", "late_rows", "copied_rows")
 SHARING = ("share", "release", "pass token", "lay out")
+FREEZING = ("freeze", "clean up")
 TROUBLE = ("task", "speculation", "job", "epoch", "durable", "commit", "report", "full", "takeover")
 
 
@@ -499,7 +500,7 @@ class Chaos:
             self.late += committed.stats.late_rows
             self.checked = committed
             self.happened.update({name: int(getattr(committed.stats, name)) for name in COUNTS})
-            self.happened.update(d.action for d in committed.decisions if d.policy == "freezing")
+            self.happened.update(d.action for d in committed.decisions if d.action in FREEZING and not d.refused)
             self.happened.update(d.action for d in committed.decisions if d.action in SHARING and not d.refused)
             units = 0 if before is None else committed.routing.units - before.routing.units
             self.happened["split" if units > 0 else "merge"] += abs(units)

@@ -143,10 +143,10 @@ class TestScreen:
         records = [record(7, decisions=(DECISION,) * 2), record(8, decisions=(spill, *others, fetch))]
         lines = [re.sub(" +", " ", line).strip() for line in screen("desk", records, AT, LARGE)]
         assert lines[-4:] == [
-            "8 load fetch unit 17 of site 1 refused, unit 17 is not on disk; idle",
-            "8 lazy disk spill units 3-4, 9, 17-18, … of site 1 site 1 is full; …",
-            "7 load move unit 17 to site 1 idle",
-            "7 load move unit 17 to site 1 idle",
+            "8 load fetch unit 17 of site 1 refused unit 17 is not on disk; idle",
+            "8 lazy disk spill units 3-4, 9, 17-18, … of site 1 8 site 1 is full; …",
+            "7 load move unit 17 to site 1 7 idle",
+            "7 load move unit 17 to site 1 7 idle",
         ]
 
     def test_a_narrow_terminal_loses_what_matters_least(self) -> None:

@@ -104,8 +104,12 @@ class Query:
         return routing.holders_of(number)
 
     def decisions(self) -> list[dict[str, Any]]:
-        """What was done to units or refused in the epochs on record, oldest first: when, by whom and why."""
-        return [d.as_dict() for record in self._running.epochs.history() for d in record.decisions]
+        """What was decided in the epochs on record, oldest first: when, by whom, why, and what has become of it.
+
+        `outcome` is "refused", "waiting", "done" or "abandoned"; `done` is the epoch with which it was done, `refused`
+        and `abandoned` say why it was not. What you ask for is there at once, and waits.
+        """
+        return [outcome.as_dict() for outcome in self._running.epochs.outcomes()]
 
     def move(self, unit: int, site: int) -> None:
         """Have a unit go to another site: its state is prepared in the next epoch and is there in the one after it."""

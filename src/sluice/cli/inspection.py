@@ -11,6 +11,7 @@ from sluice.control.journal import Journal
 from sluice.dashboard.decision_text import DecisionSummary, summarize
 from sluice.dashboard.frozen_text import clean_up_text, frozen_text
 from sluice.dashboard.quantity import PRODUCTIVITY
+from sluice.model.decision import outcomes
 from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Site
@@ -32,7 +33,7 @@ def inspect(uri: str, epochs: int = 10) -> str:
     last = records[-1]
     lines += ["", f"Epochs     {last.number + 1} committed, the last one {_when(last.stats.committed_at)}"]
     lines += ["", *_routing(last), "", *_state(last), *_yields(last), *_frozen(last), "", *_history(records)]
-    decisions = [d for r in records for d in r.decisions]
+    decisions = outcomes(records)
     if decisions:
         lines += ["", "Decisions", *(f"  {_decision(one)}" for one in summarize(decisions))]
     return _page(lines)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from sluice.control.collection import EpochCollection
 from sluice.control.copying import CopyRate
 from sluice.control.epoch_carrier import EpochCarrier, leaving_units
+from sluice.control.ledger import PLACE, RESIZE, Ledger
 from sluice.control.loop import SITES, ControlLoop
 from sluice.control.movement import Phase
 from sluice.control.moves import MoveInFlight
@@ -18,11 +19,11 @@ from sluice.control.rounds import Rounds
 from sluice.control.scaling import AT_ONCE, PATIENCE, Backoff, Scaling
 from sluice.control.site_memory import SiteMemory
 from sluice.model.abilities import Abilities
-from sluice.model.actions import Action, DirectoryAction, Scale
-from sluice.model.decision import Decision
+from sluice.model.actions import Action, CleanUp, DirectoryAction, Freeze, Move, Scale
+from sluice.model.decision import Decision, Ended, UnderWay
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Unit
-from sluice.model.redivision import CutPlan, UnitFindings
+from sluice.model.redivision import CutPlan, Renumbering, UnitFindings
 from sluice.model.routing import Routing
 from sluice.model.state import SegmentRef
 from sluice.model.stats import Turnout
@@ -38,7 +39,7 @@ UNIT_SIZE = 64 << 20
 class NextEpoch:
     """What the next epoch does: under which routing, which units their sites prepare to leave, which segments sites
     copy for units on their way to them, at most how many bytes, which units they freeze and clean up, which they weigh
-    and cut so that these can be split, and what was decided."""
+    and cut so that these can be split, what was decided, which decisions end with it, and which are under way."""
 
     routing: Routing
     leaving: tuple[Unit, ...] = ()
@@ -49,6 +50,8 @@ class NextEpoch:
     weigh: tuple[Unit, ...] = ()
     cut: tuple[CutPlan, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    ended: tuple[Ended, ...] = ()
+    under_way: tuple[UnderWay, ...] = ()
     before: EpochRecord | None = None
     """The record of the epoch before, if since then its units have other numbers."""
 
@@ -72,6 +75,7 @@ class Controller:
         self.carrier = EpochCarrier()
         self._rate = CopyRate()
         self._slots: int | None = None
+        self._ledger = Ledger()
         self.loop = ControlLoop(policy, self.collection, self.carrier, Routing(0, ()), minimum, advise, abilities)
 
     @property
@@ -102,6 +106,18 @@ class Controller:
         """What the user wants, beside the policy, by the numbers that units have under the routing that was `seen`."""
         self.loop.ask(action, seen)
 
+    def resume(self, record: EpochRecord, lost: NextEpoch | None = None) -> NextEpoch:
+        """What to do in the first epoch of a driver: nothing is known of how long epochs take. What an earlier driver
+        was at is abandoned, but for units that are to be cleaned up."""
+        self._go_on_from(record, lost)
+        return self._step()
+
+    def again(self, step: NextEpoch, site_changes: str) -> NextEpoch:
+        """What to do in an epoch that has come to nothing and is run again, with as many sites."""
+        if not site_changes or any(decision.reason == site_changes for decision in step.decisions):
+            return step
+        return replace(step, decisions=(*step.decisions, self._about_sites(PLACE, site_changes)))
+
     def after(
         self,
         record: EpochRecord,
@@ -109,52 +125,64 @@ class Controller:
         site_changes: str = "",
         found: UnitFindings | None = None,
         asking: bool = True,
+        lost: NextEpoch | None = None,
     ) -> NextEpoch:
         """What to do in the epoch that follows a committed one; `site_changes` says why sites are elsewhere since,
         `found` what the sites have found out about units that are to be split. The policy is asked unless the epoch is
-        only there for what is under way."""
-        self._go_on_from(record)
+        only there for what is under way. `lost` is what was decided for this epoch, if it was begun with another number
+        of sites and came to nothing."""
+        self._go_on_from(record, lost)
         allowance = self._rate.allow(record.stats)
         arriving = self.carrier.advance(self.loop, record, allowance, now)
         self.collection.add(record, now)
-        decisions = []
         if site_changes:
-            decisions.append(self._about_sites("place", site_changes))
+            self._ledger.add([self._about_sites(PLACE, site_changes)])
             self.loop.backoff = Backoff()
-        committed, record = record, self._redivided(record, found or UnitFindings(), decisions, now)
+        committed, record = record, self._redivided(record, found or UnitFindings(), now)
         known = self.carrier.redividing
         known.forget(record.number)
         self.collection.single, self.collection.apart = known.single, known.apart
-        decisions += self._stop_waiting(now)
-        decisions += self.loop.fill(now)
-        decisions += self.loop.take_turn(now, asking)
-        decisions += self.loop.drain(now)
-        freeze, self.carrier.freeze = tuple(self.carrier.freeze), []
-        return NextEpoch(
-            self.loop.routing,
-            self._units_to_set_apart(),
-            arriving,
-            allowance,
-            freeze,
-            tuple(self.carrier.clean_up),
-            self.carrier.redividing.weigh,
-            self.carrier.redividing.cut,
-            tuple(decisions),
+        self._stop_waiting(now)
+        self._ledger.add(self.loop.fill(now))
+        self._ledger.add(self.loop.take_turn(now, asking))
+        self._ledger.add(self.loop.drain(now))
+        return replace(
+            self._step(),
+            leaving=self._units_to_set_apart(),
+            arriving=arriving,
+            allowance=allowance,
+            weigh=self.carrier.redividing.weigh,
+            cut=self.carrier.redividing.cut,
             before=None if record is committed else record,
         )
 
-    def _redivided(
-        self, record: EpochRecord, found: UnitFindings, decisions: list[Decision], now: float
-    ) -> EpochRecord:
+    def _step(self) -> NextEpoch:
+        """What the next epoch does, as far as the decisions that are under way say."""
+        ledger = self._ledger
+        ledger.conclude(self.loop)
+        return NextEpoch(
+            self.loop.routing,
+            freeze=tuple(ledger.units_under(Freeze.verb)),
+            clean_up=tuple(ledger.units_under(CleanUp.verb)),
+            decisions=tuple(ledger.decisions),
+            ended=tuple(ledger.ended),
+            under_way=tuple(ledger.under_way),
+        )
+
+    def _redivided(self, record: EpochRecord, found: UnitFindings, now: float) -> EpochRecord:
         """The record, with the units as they are from now on, if any were to be split or merged."""
         if not self.loop.redivisions:
             return record
 
         def refuse(action: DirectoryAction, why: str) -> None:
-            decisions.append(self._not_redivided(action, why))
+            self._ledger.end(action.verb, action.unit, why)
 
+        wanted = dict(self.loop.redivisions)
         after = self.carrier.redivide(self.loop, record, found, refuse, now)
         if after is not record:
+            for unit, action in wanted.items():
+                self._ledger.end(action.verb, unit)
+            self._ledger.renumber(Renumbering.between(record.routing, after.routing))
             self.loop.go_on(after.number + 1, after.routing, after.why_unready)
             self.collection.redivide(record, after)
         return after
@@ -181,7 +209,8 @@ class Controller:
         loop, scaling = self.loop, self.scaling_after(record)
         if loop.has_requests or loop.moves or loop.redivisions or self.has_leaving_sites(record):
             return True
-        if self.carrier.clean_up or any(move.site < record.routing.sites for move in loop.filling):
+        cleaning = any(one.decision.action == CleanUp.verb for one in record.under_way)
+        if cleaning or any(move.site < record.routing.sites for move in loop.filling):
             return True
         return scaling is not None and now - scaling.since >= PATIENCE
 
@@ -203,21 +232,27 @@ class Controller:
             Turnout(scaling.wanted if scaling else None, able.least_sites, able.most_sites) if able.scalable else None
         )
 
-    def resized(self, record: EpochRecord, sites: int, why: str, now: float) -> NextEpoch:
+    def resized(
+        self, record: EpochRecord, sites: int, why: str, now: float, lost: NextEpoch | None = None
+    ) -> NextEpoch:
         """What to do in the epoch from which on there is another number of sites.
 
         If that was asked for, those that left held nothing, and units begin to move to those that join as was planned:
         what was set apart for them, and is little enough, is there in this very epoch. Else as few units move as can
         be, all at once. Statistics begin anew. A move in flight is abandoned if one of its sites
-        is gone or its unit is needed elsewhere; the others go on in the epoch after.
+        is gone or its unit is needed elsewhere; the others go on in the epoch after. `lost` is as for `after`.
         """
-        self._go_on_from(record)
+        self._go_on_from(record, lost)
         self.loop.backoff = Backoff()
-        dropped, self.loop.redivisions = self.loop.redivisions, {}
+        ledger, another = self._ledger, f"there is another number of sites: {sites}"
+        for unit, action in self.loop.redivisions.items():
+            ledger.end(action.verb, unit, another)
+        self.loop.redivisions = {}
         self.carrier.redividing.begin(self.loop)
         before = record.routing
         if not (self.loop.scaling and self.loop.scaling.leads_to(sites, before)):
             self.loop.stop_scaling()  # it was about other sites
+            ledger.end(Scale.verb, None, another)
         if self.loop.scaling:
             why = self.loop.scaling.action.reason
         joining = self.loop.scaling if sites > before.sites else None
@@ -227,8 +262,7 @@ class Controller:
         else:
             routing = before.resized(sites, before.version + 1, record.number + 1)
         reason = f"{why}; sites: {before.sites}, now {sites}; {routing.moves_since(before)} units moved"
-        decisions = [self._about_sites("resize", reason)]
-        decisions += [self._not_redivided(action, "there is another number of sites") for action in dropped.values()]
+        ledger.add([self._about_sites(RESIZE, reason)])
         stopped = [
             move
             for move in self.moves
@@ -236,64 +270,61 @@ class Controller:
         ]
         self.loop.stop(stopped, now)
         for move in stopped:
-            if move.phase is Phase.ABANDONED:
-                decisions.append(self._about_sites("move", why, move, _explain_abandonment(move, sites)))
+            if move.phase is Phase.ABANDONED and routing.holders[move.unit] != move.target:
+                ledger.end(Move.verb, move.unit, _explain_abandonment(move, sites))
         self.loop.routing = routing
         self.collection.pass_by(record, now)
         self.collection.begin(routing, now, self.rounds.collect)
         if not joining:
-            return NextEpoch(routing, decisions=tuple(decisions))
-        decisions += self.loop.fill(now)
+            return self._step()
+        ledger.add(self.loop.fill(now))
         allowance = self._rate.allow(record.stats)
         arriving = self.carrier.advance(self.loop, replace(record, routing=routing), allowance, now)
-        return NextEpoch(self.loop.routing, self._units_to_set_apart(), arriving, allowance, decisions=tuple(decisions))
+        return replace(self._step(), leaving=self._units_to_set_apart(), arriving=arriving, allowance=allowance)
 
     def _units_to_set_apart(self) -> tuple[Unit, ...]:
         """Those that move, and of those that are to move to sites that join as soon as their executors are ready as
         many as are to be moving at a time. Units for sites whose executors have not come stay with the others. Units
-        that are to be split or merged stay as they are until then, and so do all others."""
-        units = leaving_units(self.moves)
-        if self.loop.redivisions:
-            return units
-        awaited = [
-            move.unit
-            for move in self.loop.filling
-            if not self.loop.routing.sharing(move.unit) and (self._slots is None or move.site < self._slots)
-        ]
-        return tuple(sorted({*units, *awaited[: max(0, AT_ONCE - len(units))]}))
+        that are to be split or merged stay as they are until then, and so do all others. What the next epoch freezes is
+        set apart later."""
+        units = set(leaving_units(self.moves))
+        if not self.loop.redivisions:
+            awaited = [
+                move.unit
+                for move in self.loop.filling
+                if not self.loop.routing.sharing(move.unit) and (self._slots is None or move.site < self._slots)
+            ]
+            units |= set(awaited[: max(0, AT_ONCE - len(units))])
+        return tuple(sorted(units.difference(self._ledger.units_under(Freeze.verb))))
 
-    def _go_on_from(self, record: EpochRecord) -> None:
-        """The loop goes on from a committed epoch, whose routing is what counts."""
+    def _go_on_from(self, record: EpochRecord, lost: NextEpoch | None) -> None:
+        """The loop goes on from a committed epoch, whose routing is what counts. Of what was decided for one that came
+        to nothing holds what the loop is still at."""
         if self.moves:
             self.carrier.pass_epoch(record.stats)
         self.loop.go_on(record.number + 1, record.routing, record.why_unready)
         self.loop.scaling = self.scaling_after(record)
+        self._ledger = Ledger(record.under_way)
+        if lost is not None:
+            self._ledger.recover(lost.decisions, lost.ended)
 
-    def _stop_waiting(self, now: float) -> list[Decision]:
+    def _stop_waiting(self, now: float) -> None:
         """Go on with the sites that are there, if those that were to join have not come for too long."""
         scaling = self.loop.scaling
         if scaling is None or scaling.leaving or now - scaling.since < PATIENCE:
-            return []
+            return
         self.loop.stop_scaling(self.loop.routing.sites)
         self.loop.backoff = self.loop.backoff.after(now)
         there = f"sites: {self.loop.routing.sites}; nobody else came within {PATIENCE:.0f} s"
         if getattr(self.policy, "scales", False):
             there += f", and {self.policy.name} waits {self.loop.backoff.seconds:.0f} s before it asks again"
-        return [self._about_sites(Scale.verb, scaling.action.reason, refused=there)]
+        self._ledger.end(Scale.verb, None, there)
 
-    def _not_redivided(self, action: DirectoryAction, why: str) -> Decision:
-        """A unit is not split or merged after all, and its number still the one that it was asked for by."""
-        unit, site, loop = action.unit, self.loop.routing.holders[action.unit], self.loop
-        return loop.announce(Decision(loop.epoch, loop.redivided_for, action.verb, unit, site, action.reason, why))
-
-    def _about_sites(
-        self, action: str, reason: str, move: MoveInFlight | None = None, refused: str | None = None
-    ) -> Decision:
+    def _about_sites(self, action: str, reason: str) -> Decision:
         """A decision that no policy makes: executors came or went."""
-        unit, site = (move.unit, move.target) if move else (None, None)
-        return self.loop.announce(Decision(self.loop.epoch, SITES, action, unit, site, reason, refused))
+        return self.loop.announce(Decision(self.loop.epoch, SITES, action, None, None, reason))
 
 
 def _explain_abandonment(move: MoveInFlight, sites: int) -> str:
     gone = next((site for site in (move.source, move.target) if site >= sites), None)
-    return "abandoned: needed elsewhere" if gone is None else f"abandoned: site {gone} is gone"
+    return "its unit is needed elsewhere" if gone is None else f"site {gone} is gone"

@@ -19,7 +19,7 @@ from sluice.model.actions import CleanUp, Freeze, Scale, SharingAction
 from sluice.model.epoch import Attempt, EpochRecord
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Unit
-from sluice.model.redivision import Renumbering, UnitFindings
+from sluice.model.redivision import UnitFindings
 from sluice.model.state import SegmentRef
 from sluice.model.stats import EpochStats
 
@@ -32,10 +32,6 @@ class EpochCarrier:
 
     def __init__(self) -> None:
         self._clock = 0.0
-        self.freeze: list[Unit] = []
-        """Units to freeze in the next epoch."""
-        self.clean_up: dict[Unit, None] = {}
-        """Units to clean up from the next epoch on, until nothing is missing."""
         self.redividing = Redividing()
 
     def clock(self) -> float:
@@ -46,11 +42,7 @@ class EpochCarrier:
         self._clock += stats.seconds.elapsed
 
     def tell_holder(self, action: Freeze | CleanUp) -> None:
-        match action:
-            case Freeze(unit=unit):
-                self.freeze.append(unit)
-            case CleanUp(unit=unit):
-                self.clean_up[unit] = None
+        """The site learns it with the next epoch's task, as one of the decisions that are under way."""
 
     def share_otherwise(self, loop: ControlLoop, action: SharingAction, now: float) -> None:
         loop.reshare(action)  # everybody learns it with the next epoch's tasks
@@ -80,19 +72,13 @@ class EpochCarrier:
         self, loop: ControlLoop, record: EpochRecord, found: UnitFindings, refuse: Refuse, now: float
     ) -> EpochRecord:
         """Take units that are to be split or merged one step on: the record, with the units as they are from now on."""
-        after = self.redividing.advance(loop, record, found, refuse, now)
-        if after.routing.directories != record.routing.directories:
-            renumbering = Renumbering.between(record.routing, after.routing)
-            self.clean_up = dict.fromkeys(renumbering.of(self.clean_up))
-        return after
+        return self.redividing.advance(loop, record, found, refuse, now)
 
     def advance(
         self, loop: ControlLoop, record: EpochRecord, allowance: float, now: float
     ) -> tuple[tuple[SegmentRef, ...], ...]:
         """Take the moves in flight one step on, now that another epoch has committed; what each site copies ahead of
         time in the next one, of at most so many bytes."""
-        missing = set(record.missing_units)
-        self.clean_up = {unit: None for unit in self.clean_up if unit in missing}
         holders = record.routing.holders
         for move in [m for m in loop.moves.values() if holders[m.unit] == m.target]:
             loop.follow(move, move.machine.installed(), now)

@@ -20,7 +20,7 @@ from sluice.model.errors import CheckpointError, ProtocolError, StorageError
 from sluice.model.owner import Owner
 from sluice.state.storage import Storage
 
-FORMAT = 10
+FORMAT = 11
 IDENTITY = "flow.json"
 DIRECTORY = "journal"
 KEPT = 100

@@ -120,8 +120,6 @@ class ControlLoop:
         """When the last move phase ended."""
         self.redivisions: dict[Unit, DirectoryAction] = {}
         """Units that are to be split or merged; until they are, nothing else is decided."""
-        self.redivided_for = USER
-        """Who wants them to be."""
         self.scaling: Scaling | None = None
         """While there is to be another number of sites, and is not yet."""
         self.backoff = Backoff()
@@ -150,10 +148,14 @@ class ControlLoop:
 
     @property
     def has_requests(self) -> bool:
-        """Whether the user has asked for something that nobody has looked at yet, or for units to be split or merged
-        that are not yet."""
+        """Whether the user has asked for something that nobody has looked at yet."""
         with self._lock:
-            return bool(self._requests) or (bool(self.redivisions) and self.redivided_for == USER)
+            return bool(self._requests)
+
+    def unanswered(self, epoch: int) -> tuple[Decision, ...]:
+        """What the user has asked for and nobody has looked at yet, as if it were decided for an epoch."""
+        with self._lock:
+            return tuple(self._decision(epoch, USER, action) for action, _ in self._requests)
 
     def take_turn(self, now: float, asking: bool = True) -> tuple[Decision, ...]:
         """Have the user's requests carried out, or the policy's when a round's statistics are there and it is to be
@@ -267,8 +269,7 @@ class ControlLoop:
         )
         if self.advise and who == self.policy.name:
             refused = "the policy only advises"
-        unit = None if isinstance(action, Scale) else action.unit
-        site = action.site if isinstance(action, Move | Share | Release | PassToken) else self._holder(unit)
+        decision = self._decision(self.epoch, who, action, refused)
         if refused is None:
             match action:
                 case Move():
@@ -277,15 +278,21 @@ class ControlLoop:
                     self.carrier.tell_holder(action)
                     self._told.add(action.unit)
                 case Split() | Merge():
-                    self.redivisions[action.unit], self.redivided_for = action, who
+                    self.redivisions[action.unit] = action
                 case Scale():
                     self.carrier.scale(self, action, now)
                 case _:
                     self.carrier.share_otherwise(self, action, now)
+        return decision
+
+    def _decision(self, epoch: int, who: str, action: Action, refused: str | None = None) -> Decision:
+        """What somebody asks for, as a decision for an epoch."""
+        unit = None if isinstance(action, Scale) else action.unit
+        site = action.site if isinstance(action, Move | Share | Release | PassToken) else self._holder(unit)
         reason = action.reason
         if isinstance(action, Scale):
             reason += f"; sites: {self.routing.sites}, wanted {action.sites}"
-        return Decision(self.epoch, who, action.verb, unit, site, reason, refused)
+        return Decision(epoch, who, action.verb, unit, site, reason, refused)
 
     def redivide(self, now: float, further: Mapping[Unit, Sequence[HashRange]] | None = None) -> None:
         """The units that are to be split or merged are so from now on, and parts of those that are split `further`. The

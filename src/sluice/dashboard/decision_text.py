@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sluice.model.decision import Decision
+from sluice.model.decision import Outcome, State
 from sluice.model.ids import Unit
 from sluice.model.unit_ranges import ranges
 
@@ -25,43 +25,55 @@ _LISTED = 3  # ranges of units that are named
 
 @dataclass(frozen=True)
 class DecisionSummary:
-    """A decision, or what a site spilled or fetched in an epoch: who did what, why, and why not if it was refused."""
+    """A decision, or what a site spilled or fetched in an epoch: who did what, why, and what has become of it. `ended`
+    is the epoch that ended it, `why` says why it was refused or abandoned."""
 
     epoch: int
     policy: str
     action: str
     reason: str
-    refused: str | None
+    state: State
+    ended: int | None
+    why: str | None
 
     @property
     def outcome(self) -> str:
-        return f"refused: {self.refused}" if self.refused else "done"
+        """
+        >>> DecisionSummary(7, "you", "scale", "to see", "abandoned", 9, "nobody came").outcome
+        'abandoned in epoch 9: nobody came'
+        """
+        later = "" if self.ended in (None, self.epoch) or self.state == "refused" else f" in epoch {self.ended}"
+        return f"{self.state}{later}" + (f": {self.why}" if self.why else "")
 
 
-def summarize(decisions: Iterable[Decision]) -> list[DecisionSummary]:
+def summarize(outcomes: Iterable[Outcome]) -> list[DecisionSummary]:
     """Decisions in words. Spills of a site in one epoch are told as one, as its fetches are: there may be hundreds.
 
-    >>> spills = [Decision(4, "memory", "spill", unit, site=0, reason="full") for unit in (9, 7, 8, 2)]
+    >>> from sluice.model.decision import Decision
+    >>> spills = [Outcome(Decision(4, "memory", "spill", unit, site=0, reason="full"), 4) for unit in (9, 7, 8, 2)]
     >>> [(one.action, one.reason) for one in summarize(spills)]
     [('spill units 2, 7-9 of site 0', 'full')]
-    >>> summarize([Decision(4, "you", "release", 3, site=1, reason="to see")])[0].action
+    >>> summarize([Outcome(Decision(4, "you", "release", 3, site=1, reason="to see"), 4)])[0].action
     'release unit 3 from site 1'
     """
-    groups: dict[tuple[object, ...], list[Decision]] = {}
-    for number, d in enumerate(decisions):
+    groups: dict[tuple[object, ...], list[Outcome]] = {}
+    for number, one in enumerate(outcomes):
+        d = one.decision
         alone = None if d.action in _MANY_AT_ONCE else number
-        groups.setdefault((d.epoch, d.policy, d.action, d.site, alone), []).append(d)
-    return [_told(group) for group in groups.values()]
+        fate = one.state, one.ended, one.abandoned, d.refused
+        groups.setdefault((d.epoch, d.policy, d.action, d.site, *fate, alone), []).append(one)
+    return [_summary(group) for group in groups.values()]
 
 
-def _told(group: list[Decision]) -> DecisionSummary:
-    first = group[0]
-    if first.unit is None:  # it is not about units
-        return DecisionSummary(first.epoch, first.policy, first.action, first.reason, first.refused)
-    more = "; …" if any(d.reason != first.reason for d in group) else ""
-    units = _units([d.unit for d in group if d.unit is not None])
-    action = f"{first.action} {units} {_WHERE.get(first.action, 'to')} site {first.site}"
-    return DecisionSummary(first.epoch, first.policy, action, first.reason + more, first.refused)
+def _summary(group: list[Outcome]) -> DecisionSummary:
+    first, outcome = group[0].decision, group[0]
+    action, reason = first.action, first.reason
+    if first.unit is not None:  # else it is not about units
+        units = _units([one.decision.unit for one in group if one.decision.unit is not None])
+        action = f"{action} {units} {_WHERE.get(action, 'to')} site {first.site}"
+        reason += "; …" if any(one.decision.reason != reason for one in group) else ""
+    why = first.refused or outcome.abandoned
+    return DecisionSummary(first.epoch, first.policy, action, reason, outcome.state, outcome.ended, why)
 
 
 def _units(units: list[Unit]) -> str:

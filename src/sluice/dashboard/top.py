@@ -14,6 +14,7 @@ from sluice.dashboard.quantity import BYTES, PRODUCTIVITY, ROWS, ROWS_PER_SECOND
 from sluice.dashboard.series import busiest
 from sluice.dashboard.table import Column, table
 from sluice.dashboard.terminal_style import Look, cut, spark, strong
+from sluice.model.decision import outcomes
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Unit
 from sluice.model.redivision import Renumbering
@@ -41,7 +42,7 @@ def screen(name: str, records: Sequence[EpochRecord], now: float, look: Look) ->
     last, lately = records[-1], records[-LATELY:]
     lines = _head(name, records, now, look)[: look.rows]
     hottest = _hottest(lately)
-    decisions = summarize(d for record in records for d in record.decisions)[::-1]
+    decisions = summarize(outcomes(records))[::-1]
     parts: list[tuple[int, Part]] = [
         (len(last.stats.sites), lambda room: _sites(last, look, room)),
         (len(hottest), lambda room: _units(lately, hottest[:room], look)),
@@ -216,14 +217,20 @@ def _decisions(decisions: Sequence[DecisionSummary], look: Look) -> list[str]:
             Column("epoch", [f"{one.epoch:,}" for one in decisions]),
             Column("by", [one_line(one.policy) for one in decisions], spare=1, words=True),
             Column("decision", [_words(one.action, look) for one in decisions], words=True),
+            Column("done", [_done(one) for one in decisions]),
             Column("because", [_words(_why(one), look) for one in decisions], words=True),
         ],
         look,
     )
 
 
+def _done(one: DecisionSummary) -> str:
+    """With which epoch it was done, or that it was not."""
+    return f"{one.ended:,}" if one.state == "done" else one.state
+
+
 def _why(one: DecisionSummary) -> str:
-    return f"refused, {one.refused}; {one.reason}" if one.refused else one.reason
+    return f"{one.why}; {one.reason}" if one.why else one.reason
 
 
 def _words(text: str, look: Look) -> str:

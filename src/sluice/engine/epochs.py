@@ -30,6 +30,7 @@ from sluice.engine.settings import Settings
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.model.actions import CleanUp
+from sluice.model.decision import Outcome, outcomes
 from sluice.model.epoch import (
     Attempt,
     EpochRecord,
@@ -76,6 +77,8 @@ class Epochs:
         self.closed = False
         self._to_clean_up: set[Unit] = set()
         self._found = UnitFindings()
+        self._next: NextEpoch | None = None
+        """What was decided for the epoch that is to be committed next, once it has been."""
         self._cost: float | None = None
         """Seconds that a row took on average in the newest epoch that had any."""
         self.run_id = uuid.uuid4().hex[:8]
@@ -293,6 +296,7 @@ class Epochs:
             tuple(cut for report in reports for cut in report.cuts),
         )
         previous, self.record, self.measured, self.delivery.done = self.record, record, stats, False
+        self._next = None
         _log_clean_up(record)
         _log_excess(previous, record)
         cleaned = {event.unit for report in reports for event in report.page_events if event.action == CleanUp.verb}
@@ -308,6 +312,16 @@ class Epochs:
         with self.lock:  # without an entry for each unit: there may be many, and nobody asks for them here
             self.recent.append(replace(record, stats=replace(self.measured, units=UnitColumns.none(0))))
 
+    def outcomes(self) -> list[Outcome]:
+        """What has become of the decisions of the epochs on record, oldest first, then those that no epoch has
+        committed yet."""
+        while True:
+            newest, step = self.record.number, self._next
+            waiting = [*(step.decisions if step else ()), *self.settings.controller.loop.unanswered(newest + 1)]
+            known = outcomes(self.history())
+            if self.record.number == newest:
+                return [*known, *(Outcome(decision, None) for decision in waiting)]
+
     def history(self) -> list[EpochRecord]:
         """The epochs on record, oldest first: those of earlier runs too, as far back as the journal keeps them."""
         return self.journal.epochs()
@@ -315,13 +329,16 @@ class Epochs:
     def _placed(self, sites: int, why: str, now: float, asking: bool) -> tuple[NextEpoch, EpochRecord]:
         """What the next epoch does, and the newest record under its routing: the controller's, which may be `asking`
         the policy, or one for another number of sites."""
-        record, controller = replace(self.record, stats=self.measured), self.settings.controller
-        if record.routing.sites != sites:
-            step = controller.resized(record, sites, why or "restarted", now)
+        record, controller, lost = replace(self.record, stats=self.measured), self.settings.controller, self._next
+        if lost is not None and lost.routing.sites == sites:
+            step = controller.again(lost, why)  # what was decided for an epoch holds until it is committed
+        elif record.routing.sites != sites:
+            step = controller.resized(record, sites, why or "restarted", now, lost)
         elif not self.recent:  # how long its input took to arrive is not known
-            step = NextEpoch(record.routing)
+            step = controller.resume(record, lost)
         else:
-            step = controller.after(record, now, why, self._found, asking)
+            step = controller.after(record, now, why, self._found, asking, lost)
+        self._next = step
         if step.before is not None:
             renumbering = Renumbering.between(record.routing, step.before.routing)
             self._to_clean_up = set(renumbering.of(self._to_clean_up))
@@ -330,7 +347,8 @@ class Epochs:
         routing = step.routing
         same = routing == record.routing
         manifests = record.manifests if same else reassign(record.manifests, record.routing, routing)
-        return step, replace(record, routing=routing, manifests=manifests, decisions=step.decisions)
+        told = replace(record, decisions=step.decisions, ended=step.ended, under_way=step.under_way)
+        return step, replace(told, routing=routing, manifests=manifests)
 
     def _tasks(
         self,
@@ -345,7 +363,8 @@ class Epochs:
         cost = mean_cost(before.stats.sites)
         self._cost = self._cost if cost is None else cost
         split = SplitTask(self.plan, self.reading, before.routing, site_keys, late_below)
-        shared = replace(before, manifests=(), lagging=(), frozen=(), queues=(), parts=(), decisions=())
+        shared = replace(before, manifests=(), lagging=(), frozen=(), queues=(), parts=())
+        shared = replace(shared, decisions=(), ended=(), under_way=())
         site = SiteTask(
             plan=self.plan,
             number=number,

@@ -8,16 +8,16 @@ from functools import reduce
 
 import numpy as np
 
-from sluice.model.actions import Freeze
-from sluice.model.decision import Decision
+from sluice.model.actions import CleanUp, Freeze
+from sluice.model.decision import Decision, Ended, UnderWay
 from sluice.model.epoch import EpochRecord, Frozen, slowest, unite_cohorts
-from sluice.model.ids import Level
+from sluice.model.ids import Level, Unit
 from sluice.model.plan import Plan
 from sluice.model.productivity import results_by_byte, results_by_unit
 from sluice.model.reports import SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, Slices, StreamStats, TaskSeconds, UnitColumns
-from sluice.model.unit_ranges import numbers, only, subtract, unite_all
+from sluice.model.unit_ranges import intersect, numbers, only, subtract, unite_all
 
 _WHO = {"spill": "rotation", "fetch": "rotation", "freeze": "freezing", "clean up": "freezing"}
 """By whom a site's decisions were made."""
@@ -36,6 +36,7 @@ def record_epoch(
     `yielded` what units had yielded by then."""
     splits = [split for report in reports for split in report.splits]
     levels = range(plan.levels)
+    ended, under_way = _settle(number, before, reports)
     by_site: list[list[SiteReport]] = [[] for _ in range(before.routing.sites)]
     for report in reports:
         by_site[report.site].append(report)
@@ -50,7 +51,9 @@ def record_epoch(
         routing=before.routing,
         manifests=tuple(tuple(run for r in at_site for run in r.manifest) for at_site in by_site),
         parts=tuple(part for report in reports for part in report.parts),
-        decisions=(*before.decisions, *_page_decisions(number, reports)),
+        decisions=(*before.decisions, *_page_decisions(number, before, reports)),
+        ended=(*before.ended, *ended),
+        under_way=under_way,
         stats=_epoch_stats(plan, before, reports, by_site, splits, job_seconds, yielded),
     )
 
@@ -148,17 +151,41 @@ def _still_counting(yielded: np.ndarray, reports: Sequence[SiteReport]) -> np.nd
     return yielded
 
 
-def _page_decisions(number: int, reports: Sequence[SiteReport]) -> list[Decision]:
+def _settle(
+    number: int, before: EpochRecord, reports: Sequence[SiteReport]
+) -> tuple[list[Ended], tuple[UnderWay, ...]]:
+    """Which decisions that were under way end with what the sites did about units, and which go on."""
+    frozen = {event.unit for report in reports for event in report.page_events if event.action == Freeze.verb}
+    cleaned = {(r.level, event.unit) for r in reports for event in r.page_events if event.action == CleanUp.verb}
+    ended: list[Ended] = []
+    going_on: list[UnderWay] = []
+    for one in before.under_way:
+        if one.decision.action == Freeze.verb:
+            left = [unit for unit in one.units if unit not in frozen]
+            ended += [Ended(one.decision, f"its site did not freeze unit {unit}") for unit in left]
+        elif one.decision.action == CleanUp.verb:
+            missing = [(cold.level, unit) for cold in before.frozen if cold.missing for unit in _those_of(cold, one)]
+            units = {unit for level, unit in missing if (level, unit) not in cleaned}
+            if units:
+                going_on.append(replace(one, units=tuple(sorted(units))))
+            elif one.decision.epoch < number:
+                ended.append(Ended(one.decision))
+        else:
+            going_on.append(one)
+    return ended, tuple(going_on)
+
+
+def _those_of(cold: Frozen, one: UnderWay) -> list[Unit]:
+    """The units of a decision that are among frozen ones."""
+    return [unit for unit in one.units if intersect(cold.units, only(unit))]
+
+
+def _page_decisions(number: int, before: EpochRecord, reports: Sequence[SiteReport]) -> list[Decision]:
     """What sites did about units by themselves, as decisions."""
+    asked = {(one.decision.action, unit) for one in before.under_way for unit in one.units}
     return [
-        Decision(
-            number,
-            _WHO[event.action],
-            event.action,
-            event.unit,
-            report.site,
-            event.reason,
-        )
+        Decision(number, _WHO[event.action], event.action, event.unit, report.site, event.reason)
         for report in reports
         for event in report.page_events
+        if (event.action, event.unit) not in asked
     ]

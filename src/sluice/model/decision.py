@@ -1,14 +1,16 @@
-"""A decision about units or sites, as the journal keeps it and users read it."""
+"""A decision about units or sites, as the journal keeps it and users read it, and what has become of it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from sluice.model.ids import Site, Unit
 
 _NONE = -1
 """Stands, for users, for the unit and the site of a decision that is about none."""
+State = Literal["refused", "waiting", "done", "abandoned"]
 
 
 @dataclass(frozen=True)
@@ -34,3 +36,86 @@ class Decision:
         """As a user gets it: a plain dictionary."""
         numbers = {name: _NONE for name in ("unit", "site") if getattr(self, name) is None}
         return vars(self) | numbers
+
+
+@dataclass(frozen=True)
+class UnderWay:
+    """A decision that was accepted and has not come to its end, with the `units` that it still concerns, by the numbers
+    that they have now."""
+
+    decision: Decision
+    units: tuple[Unit, ...]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A decision that came to its end with an epoch: it is done, or was `abandoned` for this reason."""
+
+    decision: Decision
+    abandoned: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What has become of a decision: the epoch that ended it, None while it is under way, and why it was abandoned, if
+    it was.
+
+    >>> Outcome(Decision(7, "you", "move", 3, 1, "to see"), ended=9).as_dict()["done"]
+    9
+    """
+
+    decision: Decision
+    ended: int | None
+    abandoned: str | None = None
+
+    @property
+    def state(self) -> State:
+        if self.decision.refused is not None:
+            return "refused"
+        if self.ended is None:
+            return "waiting"
+        return "done" if self.abandoned is None else "abandoned"
+
+    def as_dict(self) -> dict[str, Any]:
+        """As a user gets it: a plain dictionary. `done` is the epoch with which it was, None if it was not."""
+        done = self.ended if self.state == "done" else None
+        return {**self.decision.as_dict(), "outcome": self.state, "done": done, "abandoned": self.abandoned}
+
+
+class DecisionRecord(Protocol):
+    """What an epoch's record says of decisions."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def decisions(self) -> tuple[Decision, ...]: ...
+    @property
+    def under_way(self) -> tuple[UnderWay, ...]: ...
+    @property
+    def ended(self) -> tuple[Ended, ...]: ...
+
+
+def outcomes(records: Sequence[DecisionRecord]) -> list[Outcome]:
+    """What has become of the decisions that some records, one after the other, tell of, oldest first. Of those that are
+    older than the records it is told if they ended in one of them, or have not ended yet.
+
+    An accepted decision is done with the epoch that made it, unless that one's record has it among those under way or
+    abandoned.
+    """
+    if not records:
+        return []
+    ends = {
+        end.decision: Outcome(end.decision, record.number, end.abandoned) for record in records for end in record.ended
+    }
+    waiting = {one.decision for one in records[-1].under_way}
+    first = records[0].number
+    earlier = _distinct(decision for decision in (*ends, *waiting) if decision.epoch < first)
+    made = [decision for record in records for decision in record.decisions]
+    return [
+        Outcome(decision, None) if decision in waiting else ends.get(decision) or Outcome(decision, decision.epoch)
+        for decision in (*sorted(earlier, key=lambda decision: decision.epoch), *made)
+    ]
+
+
+def _distinct(decisions: Iterable[Decision]) -> list[Decision]:
+    return list(dict.fromkeys(decisions))

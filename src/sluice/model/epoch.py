@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from sluice.model.decision import Decision
+from sluice.model.decision import Decision, Ended, UnderWay
 from sluice.model.ids import Level, Site, Unit
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Routing
@@ -145,6 +145,11 @@ class EpochRecord:
     """Of each output, before this epoch's parts and with them."""
     stats: EpochStats = field(default_factory=EpochStats)
     decisions: tuple[Decision, ...] = ()
+    """What was decided for this epoch."""
+    ended: tuple[Ended, ...] = ()
+    """Decisions of earlier epochs that came to their end with this one, and own ones that were abandoned."""
+    under_way: tuple[UnderWay, ...] = ()
+    """Decisions, of this epoch and earlier ones, that have not come to their end."""
 
     @property
     def missing_units(self) -> tuple[Unit, ...]:

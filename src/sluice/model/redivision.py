@@ -159,6 +159,7 @@ def redivided(record: EpochRecord, routing: Routing, cuts: Iterable[Cut]) -> Epo
         lagging=tuple(replace(late, units=renumbering.ranges(late.units)) for late in record.lagging),
         frozen=tuple(replace(cold, units=renumbering.ranges(cold.units)) for cold in record.frozen),
         queues=tuple(_queues(queues, renumbering) for queues in record.queues),
+        under_way=tuple(replace(one, units=tuple(renumbering.of(one.units))) for one in record.under_way),
         stats=_stats(record.stats, renumbering, _sizes(there, routing.units)),
     )
 

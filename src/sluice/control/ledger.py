@@ -1,0 +1,107 @@
+"""What becomes of decisions from one epoch's record to the next: each is under way until it is done, or abandoned for a
+reason. Nothing is kept here beyond a step: what is under way is in the record.
+
+| verb | is done with the epoch |
+| --- | --- |
+| move | whose routing has the unit at its target |
+| split, merge | whose routing has the other units |
+| scale | that has as many sites |
+| share, release, pass token, lay out | that it was decided for: the routing alone changes |
+| freeze, clean up | whose sites say so |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from sluice.control.loop import ControlLoop
+from sluice.model.actions import CleanUp, Freeze, LayOut, Merge, Move, PassToken, Release, Scale, Share, Split
+from sluice.model.decision import Decision, Ended, UnderWay
+from sluice.model.ids import Unit
+from sluice.model.redivision import Renumbering
+
+RESTARTED = "the driver was started again"
+"""Why a decision is abandoned that nobody is at any more."""
+RUN_AGAIN = "its epoch failed, and was run again with another number of sites"
+SUPERSEDED = "another number of sites was asked for"
+PLACE, RESIZE = "place", "resize"
+"""What is said of sites that are elsewhere, and of another number of them. Nobody asks for these."""
+_LASTING = frozenset(verb.verb for verb in (Move, Freeze, CleanUp, Split, Merge, Scale))
+"""Verbs that are not done with the routing that follows from them."""
+_LOST_WITH_AN_EPOCH = frozenset(verb.verb for verb in (Freeze, Share, Release, PassToken, LayOut))
+"""Verbs of which nothing is left if their epoch is not committed."""
+_log = logging.getLogger(__name__)
+
+
+class Ledger:
+    """The decisions made in one step from an epoch to the next, and those that are under way or end with it."""
+
+    def __init__(self, under_way: Iterable[UnderWay] = ()) -> None:
+        self.decisions: list[Decision] = []
+        self.ended: list[Ended] = []
+        self.under_way = list(under_way)
+
+    def add(self, decisions: Iterable[Decision]) -> None:
+        """Decisions for the epoch to come."""
+        for decision in decisions:
+            self.decisions.append(decision)
+            if decision.refused is None and decision.action in _LASTING:
+                units = () if decision.unit is None else (decision.unit,)
+                self.under_way.append(UnderWay(decision, units))
+
+    def recover(self, decisions: Sequence[Decision], ended: Sequence[Ended]) -> None:
+        """What was decided for an epoch that came to nothing and is decided anew. What its routing was to end has not
+        ended, as there is another one."""
+        asked = [decision for decision in decisions if decision.action not in (PLACE, RESIZE)]
+        self.add(asked)
+        for decision in asked:
+            if decision.refused is None and decision.action in _LOST_WITH_AN_EPOCH:
+                self._end(decision, RUN_AGAIN)
+        for end in ended:
+            if end.abandoned is not None or end.decision.action in (Split.verb, Merge.verb):
+                self._end(end.decision, end.abandoned)
+
+    def end(self, verb: str, unit: Unit | None, abandoned: str | None = None) -> None:
+        """What is under way about a unit, by its number now, is done, or abandoned."""
+        for one in list(self.under_way):
+            if one.decision.action == verb and (unit is None or unit in one.units):
+                self._end(one.decision, abandoned)
+
+    def renumber(self, renumbering: Renumbering) -> None:
+        """Units have other numbers from now on."""
+        self.under_way = [UnderWay(one.decision, tuple(renumbering.of(one.units))) for one in self.under_way]
+
+    def units_under(self, verb: str) -> list[Unit]:
+        """The units that are under way by a verb, by their numbers now."""
+        return list(dict.fromkeys(unit for one in self.under_way if one.decision.action == verb for unit in one.units))
+
+    def conclude(self, loop: ControlLoop) -> None:
+        """End what the loop's routing ends, and what the loop is not at any more."""
+        scales = [one for one in self.under_way if one.decision.action == Scale.verb]
+        for one in list(self.under_way):
+            decision = one.decision
+            match decision.action:
+                case Move.verb:
+                    unit = one.units[0]
+                    if loop.routing.holders[unit] == decision.site:
+                        self._end(decision)
+                    elif unit not in loop.moves or loop.moves[unit].target != decision.site:
+                        self._end(decision, RESTARTED)
+                case Split.verb | Merge.verb:
+                    if one.units[0] not in loop.redivisions:
+                        self._end(decision, RESTARTED)
+                case Scale.verb:
+                    if loop.scaling is None:
+                        self._end(decision, RESTARTED)
+                    elif one is not scales[-1]:
+                        self._end(decision, SUPERSEDED)
+                    elif loop.scaling.is_over(loop.routing):
+                        self._end(decision)
+
+    def _end(self, decision: Decision, abandoned: str | None = None) -> None:
+        self.under_way = [one for one in self.under_way if one.decision != decision]
+        self.ended.append(Ended(decision, abandoned))
+        what = decision.action if decision.unit is None else f"{decision.action} unit {decision.unit}"
+        outcome = "done" if abandoned is None else f"abandoned, {abandoned}"
+        _log.info("%s: %s of epoch %d: %s", decision.policy, what, decision.epoch, outcome)
