@@ -311,6 +311,32 @@ def test_a_unit_that_is_frozen_over_and_over_has_few_runs(tmp_path):
     query.close()
 
 
+def test_under_advice_nothing_is_frozen_and_units_are_paged_as_ever(tmp_path):
+    """What would be frozen is a decision that is refused; state, files and results are those of `static`."""
+    a, b = stream("a"), stream("b")
+    advised = {"wanted": "no-relocation", "freezing": Freezing(), "advise": True}
+    seen = []
+    for name, how in [("advised", advised), ("static", {"wanted": "static"})]:
+        (tmp_path / name).mkdir()
+        query = DirectQuery(join([a, b], LONGEST), tmp_path / name, 1, PARTITIONS, memory=3000, **how)
+        for epoch in range(10):
+            query.run([keyed(a, range(20), epoch), keyed(b, range(20), epoch)])
+        assert not query.epochs.record.missing_units and not frozen_runs(query)
+        history = query.epochs.history()
+        decisions = [d for record in history for d in record.decisions]
+        paged = [(d.epoch, d.action, d.unit) for d in decisions if d.policy == "rotation"]
+        query.drain()
+        seen.append((paged, [r.stats.sites[0].memory_bytes for r in history], multiset(query.results())))
+        freezes = [d for d in decisions if d.action == "freeze"]
+        assert {(d.policy, d.refused) for d in freezes} == (
+            {("no-relocation", "the policy only advises")} if how is advised else set()
+        )
+        assert len({(d.epoch, d.unit) for d in freezes}) == len(freezes)
+        query.close()
+    assert seen[0] == seen[1]
+    assert seen[0][0], "units were paged"
+
+
 def test_what_is_frozen_comes_back_when_there_is_room(tmp_path):
     a, b = stream("a"), stream("b")
     query = DirectQuery(join([a, b], LONGEST), tmp_path, 1, PARTITIONS, memory=3000, freezing=Freezing())

@@ -63,6 +63,7 @@ class DirectQuery:
         freezing: Freezing | None = None,
         place: Callable[[str], str] | None = None,
         most_sites: int | None = None,
+        advise: bool = False,
     ) -> None:
         """`place` tells where the checkpoint and the outputs lie, if not below the root. With `most_sites` the number
         of sites can be chosen, up to that."""
@@ -80,7 +81,7 @@ class DirectQuery:
             partitions,
             memory,
             self.places,
-            Controller(policy(wanted), memory, minimum=1e-9, abilities=abilities, backlog=backlog),
+            Controller(policy(wanted), memory, minimum=1e-9, advise=advise, abilities=abilities, backlog=backlog),
             seconds=seconds,
             backlog=backlog,
             spill=spill,

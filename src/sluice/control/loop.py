@@ -42,6 +42,7 @@ from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
 from sluice.policies.filling import fill
+from sluice.policies.freezing import Freezing
 
 USER = "you"
 """Who asks for what is asked for by hand."""
@@ -171,13 +172,19 @@ class ControlLoop:
             return decisions
         if not asking or self.moves or self.leaving or not self.collector.is_complete(now, self.rounds.collect):
             return ()
-        actions = tuple(self.policy.decide(self._view(now)))
+        actions = self._ask_policy(now)
         if not actions:
             self.rounds = self.rounds.after(None)
         decisions = self.decide(self.policy.name, actions, now)
         if not self.moves and not self.redivisions and not self.leaving:
             self.collector.begin(self.routing, now, self.rounds.collect)
         return decisions
+
+    def _ask_policy(self, now: float) -> tuple[Action, ...]:
+        """What the policy wants. Where it only advises, sites freeze nothing by themselves: that is advice, too."""
+        view = self._view(now)
+        freezing: Freezing | None = getattr(self.policy, "freezing", None) if self.advise else None
+        return (*self.policy.decide(view), *(freezing.advise(view) if freezing else ()))
 
     def _view(self, now: float) -> ClusterView:
         """The cluster as the policy sees it. No more sites can be had for a while after some did not come."""

@@ -99,12 +99,11 @@ class SiteFreezing:
             freezable = transaction.active_bytes(self._holdings.freezable)
             sizes, total, limit = freezable[held], transaction.active_bytes().sum(), transaction.limit
             self.excess = max(0, round(total - freezable.sum()) - limit)
-            if total > limit and sizes.sum() >= adapting.freezing.push * limit:
+            if adapting.freezing.is_due(sizes, total, limit):
                 assert adapting.yielded is not None, "sites that freeze are told what units have yielded"
                 yielded = adapting.yielded[held] + self._by_unit.results[held]
-                room = max(0.0, limit - (total - sizes.sum()))
-                places = adapting.freezing.choose(sizes, yielded, room, self._task.number)
-                reason = f"{round(total):,} bytes of state, {limit:,} allowed; {adapting.freezing.order} first"
+                places = adapting.freezing.choose_of(sizes, yielded, total, limit, self._task.number)
+                reason = adapting.freezing.explain(total, limit)
                 chosen |= dict.fromkeys(held[places].tolist(), reason)
         self.events += [PageEvent("freeze", Unit(unit), why) for unit, why in sorted(chosen.items())]
         self._frozen_now = ranges(sorted(chosen))

@@ -38,7 +38,12 @@ class Settings:
     """Bytes of input that may wait at a site."""
     spill: str = "unit"
     freezing: Freezing | None = None
-    """How sites free memory by freezing units; None if they do not."""
+    """How memory is freed by freezing units, as the policy has it; None if it has nothing of the kind."""
     follow: bool = False
     """Whether the number of sites follows the executors' cores; `sites` is what there is at the start."""
     emulation: Emulation = field(default_factory=Emulation)
+
+    @property
+    def freezing_at_sites(self) -> Freezing | None:
+        """How sites free memory by freezing units; None if they do not, also because the policy only advises."""
+        return None if self.controller.loop.advise else self.freezing

@@ -14,7 +14,10 @@ from typing import Annotated
 
 import numpy as np
 
+from sluice.model.actions import Freeze
+from sluice.model.ids import Unit
 from sluice.model.productivity import results_by_byte
+from sluice.model.view import ClusterView
 from sluice.policies.settings import Choice, Number, check_settings
 
 ORDERS = ("less-productive", "more-productive", "largest", "random")
@@ -52,6 +55,42 @@ class Freezing:
         order, total = self.rank(sizes, yielded, seed), sizes.sum()
         enough = np.searchsorted(np.cumsum(sizes[order]), max(self.push * total, total - limit))
         return order[: enough + 1]
+
+    def is_due(self, sizes: np.ndarray, total: float, limit: float) -> bool:
+        """Whether a site with so many bytes of state freezes: it has more than it may, and units of these sizes, those
+        that can be frozen, free what is worth it."""
+        return bool(total > limit and sizes.sum() >= self.push * limit)
+
+    def choose_of(
+        self, sizes: np.ndarray, yielded: np.ndarray, total: float, limit: float, seed: int = 0
+    ) -> np.ndarray:
+        """The places of the units to freeze where other state, which cannot be frozen, has the rest of the total."""
+        return self.choose(sizes, yielded, max(0.0, limit - (total - float(sizes.sum()))), seed)
+
+    def advise(self, view: ClusterView) -> tuple[Freeze, ...]:
+        """What sites would freeze now, where they freeze nothing because the policy only advises.
+
+        >>> from dataclasses import replace
+        >>> at_rest = ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[50, 50])
+        >>> view = replace(at_rest, unit_bytes=np.array([10, 30, 20, 40]), unit_yielded=np.array([50, 30, 0, 80]))
+        >>> for action in Freezing().advise(view): print(action)
+        Freeze(unit=2, reason='60 bytes of state, 50 allowed; less-productive first')
+        """
+        able, sizes = view.unit_freezable & ~view.is_shared, view.unit_bytes - view.unit_frozen
+        totals = view.by_site(sizes) + view.slice_bytes
+        advice: list[Freeze] = []
+        for site in np.flatnonzero(totals > view.site_memory).tolist():
+            units = np.flatnonzero(able & (view.unit_site == site))
+            total, limit = float(totals[site]), int(view.site_memory[site])
+            if len(units) and self.is_due(sizes[units], total, limit):
+                places = self.choose_of(sizes[units], view.unit_yielded[units], total, limit, view.epoch)
+                reason = self.explain(total, limit)
+                advice += [Freeze(Unit(unit), reason) for unit in sorted(units[places].tolist())]
+        return tuple(advice)
+
+    def explain(self, total: float, limit: int) -> str:
+        """Why units are frozen at a site that has so many bytes of state."""
+        return f"{round(total):,} bytes of state, {limit:,} allowed; {self.order} first"
 
     def rank(self, sizes: np.ndarray, yielded: np.ndarray, seed: int = 0) -> np.ndarray:
         """The places of the units that have state, those to freeze first before the others."""
