@@ -156,6 +156,7 @@ LAZY_7: Experiment[JoinOutcome] = Experiment(
             10.2,
             "times",
             "a factor of two",
+            Kind.DERIVED,
         ),
         Claim(
             "cleanup",
