@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.model.actions import Freeze, LayOut, Move, PassToken, Release, Share
+from sluice.model.actions import Freeze, LayOut, Move, PassToken, Release, Scale, Share, Split
 from sluice.model.errors import ScenarioError
 from sluice.policies import policy
 from sluice.sim.plan_scenario import BinaryJoin, PlanScenario
@@ -179,13 +179,20 @@ def test_a_holder_with_nothing_left_leaves_and_may_come_back():
 @pytest.mark.parametrize(
     ("actions", "told"),
     [
-        ([Share(0, 1, ""), LayOut(0, (2, 1), "")], "has no grids: cannot lay out unit 0"),
-        ([Share(0, 1, ""), Release(0, 0, "")], "site 0 of a simulated plan cannot leave unit 0: it has state"),
+        ([Share(0, 1, ""), LayOut(0, (2, 1), "")], "there are no grids here"),
+        ([Share(0, 1, "", evenly=True)], "there are no grids here"),
+        ([Share(0, 1, ""), Release(0, 0, "")], "site 0 of a simulated plan cannot leave unit 0: it stores state"),
+        ([Split(0, "")], "units are split and merged by the hashes of their keys, and unit 0 has none"),
+        ([Scale(2, "")], "the number of sites is fixed here"),
     ],
 )
-def test_what_a_simulated_plan_cannot_do_is_said(actions, told):
-    with pytest.raises(ScenarioError, match=told):
-        simulate_plan(SMALL, Once(*actions))
+def test_what_a_simulated_plan_cannot_do_is_refused_before_anything_changes(actions, told):
+    possible = PlanSimulation(SMALL, Once(*actions[:-1]))
+    simulation = PlanSimulation(SMALL, Once(*actions))
+    possible.run()
+    outcome = simulation.run()
+    assert [decision.refused for decision in outcome.decisions] == [None] * (len(actions) - 1) + [told]
+    assert simulation.loop.routing == possible.loop.routing
 
 
 def test_a_simulated_plan_has_nothing_to_freeze():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -106,8 +106,11 @@ class ControlLoop:
         minimum: float,
         advise: bool = False,
         abilities: Abilities | None = None,
+        why_not: Callable[[Action], str | None] = lambda action: None,
     ) -> None:
+        """`why_not` tells why a world cannot do just now what its abilities would allow; None if it can."""
         self.policy, self.collector, self.carrier, self.advise = policy, collector, carrier, advise
+        self._why_not = why_not
         self.abilities = abilities or Abilities()
         self._unready: WhyUnready = lambda unit: None
         self._told: set[Unit] = set()
@@ -274,6 +277,7 @@ class ControlLoop:
         refused = vet(
             action, self.routing, self.moves, self.abilities, self._why_unready, self.redivisions, self.scaling
         )
+        refused = refused or self._why_not(action)
         if self.advise and who == self.policy.name:
             refused = "the policy only advises"
         decision = self._decision(self.epoch, who, action, refused)

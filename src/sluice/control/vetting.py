@@ -77,6 +77,8 @@ def _vet_at_holder(
         return missing
     if routing.fragment_of(unit) not in abilities.freezable:
         return f"only joins can do without their state, and unit {unit} is of none"
+    if isinstance(action, CleanUp) and not abilities.cleanable:
+        return "frozen units are cleaned up at the end alone here"
     if isinstance(action, Freeze) and unit in moves:
         return _on_its_way(unit, moves)
     if isinstance(action, Freeze) and routing.sharing(unit):
@@ -116,10 +118,10 @@ def _vet_sharing(
     if why is not None:
         return f"unit {unit} {why}"
     try:
-        reshared(action, routing, abilities)
+        after = reshared(action, routing, abilities).sharing(unit)
     except ProtocolError as problem:
         return str(problem)
-    return None
+    return "there are no grids here" if after and after.lines and not abilities.grids else None
 
 
 def _vet_redivision(

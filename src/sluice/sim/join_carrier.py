@@ -12,7 +12,7 @@ from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause,
 from sluice.control.moves import MoveInFlight
 from sluice.model import ids
 from sluice.model.actions import CleanUp, Freeze, Scale, SharingAction
-from sluice.model.errors import ScenarioError
+from sluice.model.errors import ProtocolError
 from sluice.sim.event_queue import Agenda
 from sluice.sim.hardware import Hardware
 from sluice.sim.join_core import JoinCosts, JoinWorld, release
@@ -44,20 +44,20 @@ class JoinCarrier:
 
     def tell_holder(self, action: Freeze | CleanUp) -> None:
         if isinstance(action, CleanUp):
-            raise ScenarioError(f"a simulated join is cleaned up at its end alone: cannot clean up unit {action.unit}")
+            raise ProtocolError(f"vetting refuses it: a simulated join cannot {action.verb} unit {action.unit}")
         site = ids.Site(int(self.world.holder[0, action.unit]))
         if site not in self._freezes:
             self._later(lambda: self.sites[site].freeze(self._freezes.pop(site)))
         self._freezes.setdefault(site, []).append(action.unit)
 
     def share_otherwise(self, loop: ControlLoop, action: SharingAction, now: float) -> None:
-        raise ScenarioError(f"units of a simulated m-way join have one holder: cannot {action.verb} unit {action.unit}")
+        raise ProtocolError(f"vetting refuses it: a simulated m-way join cannot {action.verb} unit {action.unit}")
 
     def prepare_redivision(self, loop: ControlLoop, now: float) -> None:
-        raise ScenarioError("the units of this simulation stay as they are")
+        raise ProtocolError("vetting refuses it: the units of this simulation stay as they are")
 
     def scale(self, loop: ControlLoop, action: Scale, now: float) -> None:
-        raise ScenarioError("the number of sites of this simulation is fixed")
+        raise ProtocolError("vetting refuses it: the number of sites of this simulation is fixed")
 
     def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
         machine = move.machine

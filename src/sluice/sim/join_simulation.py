@@ -27,7 +27,7 @@ from sluice.sim.join_site import JoinSite, TimedSpill
 from sluice.sim.join_streams import JoinStreams
 from sluice.sim.move_log import TimedMove
 
-ABLE = Abilities(freezable=frozenset([Fragment(0)]))
+ABLE = Abilities(freezable=frozenset([Fragment(0)]), cleanable=False)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause,
 from sluice.control.moves import MoveInFlight
 from sluice.control.token_passing import PassInstruction, PassPhase, PutCommand, StartStoring, StopStoring, TokenPassing
 from sluice.model import ids
-from sluice.model.actions import CleanUp, Freeze, Scale, SharingAction
-from sluice.model.errors import ScenarioError
+from sluice.model.actions import Action, CleanUp, Freeze, Release, Scale, SharingAction
+from sluice.model.errors import ProtocolError
 from sluice.model.routing import Routing
 from sluice.model.sharing import SharedUnit
 from sluice.sim.event_queue import Agenda
@@ -42,17 +42,25 @@ class PlanCarrier:
         return self.agenda.now
 
     def tell_holder(self, action: Freeze | CleanUp) -> None:
-        raise ScenarioError(f"a simulated plan keeps its state in memory: cannot {action.verb} unit {action.unit}")
+        raise ProtocolError(f"vetting refuses it: a simulated plan cannot {action.verb} unit {action.unit}")
 
     # --- tokens ---
+
+    def why_not(self, action: Action) -> str | None:
+        """Why something cannot be done just now: no state is handed over, so a holder leaves with none, and with no
+        token on its way."""
+        if not isinstance(action, Release):
+            return None
+        unit, site = action.unit, action.site
+        if self._has_state(unit, site) or self.world.storing[unit, :, site].any() or unit in self.under_way:
+            return f"site {site} of a simulated plan cannot leave unit {unit}: it stores state"
+        return None
 
     def share_otherwise(self, loop: ControlLoop, action: SharingAction, now: float) -> None:
         """The coordinator counts on it at once, as the split does things in the order in which it is told."""
         before = _sharing(loop.routing, action.unit)
         loop.reshare(action)
         after = _sharing(loop.routing, action.unit)
-        if after.lines:
-            raise ScenarioError(f"a simulated plan has no grids: cannot {action.verb} unit {action.unit}")
         self._later(partial(self._change_links, before, after))
         for input_ in after.inputs:
             storing, target = before.stores(input_), after.stores(input_)
@@ -97,9 +105,11 @@ class PlanCarrier:
                 self.world.open_link(after.unit, site, self._place)
         for site in before.holders:
             if site not in after.holders:
-                if self.world.stored[after.unit, :, site].sum() * self.scenario.tuple_bytes >= 1:
-                    raise ScenarioError(f"site {site} of a simulated plan cannot leave unit {after.unit}: it has state")
+                assert not self._has_state(after.unit, site), "a holder leaves with state"
                 self.world.close_link(after.unit, site, self._place)
+
+    def _has_state(self, unit: ids.Unit, site: ids.Site) -> bool:
+        return bool(self.world.stored[unit, :, site].sum() * self.scenario.tuple_bytes >= 1)
 
     @property
     def _place(self) -> int:
@@ -109,10 +119,10 @@ class PlanCarrier:
     # --- moves ---
 
     def prepare_redivision(self, loop: ControlLoop, now: float) -> None:
-        raise ScenarioError("the units of this simulation stay as they are")
+        raise ProtocolError("vetting refuses it: the units of this simulation stay as they are")
 
     def scale(self, loop: ControlLoop, action: Scale, now: float) -> None:
-        raise ScenarioError("the number of sites of this simulation is fixed")
+        raise ProtocolError("vetting refuses it: the number of sites of this simulation is fixed")
 
     def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
         machine, world = move.machine, self.world

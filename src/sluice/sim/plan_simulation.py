@@ -95,7 +95,8 @@ class PlanSimulation:
             self.carrier,
             scenario.routing(),
             scenario.minimum_collection,
-            abilities=Abilities(shareable=inputs),
+            abilities=Abilities(shareable=inputs, grids=False),
+            why_not=self.carrier.why_not,
         )
         self.decisions: list[Decision] = []
         self.steps_done = 0

@@ -19,7 +19,7 @@ from sluice.control.redividing import halved_into
 from sluice.model import ids
 from sluice.model.actions import CleanUp, Freeze, Scale, SharingAction, Split
 from sluice.model.decision import Decision
-from sluice.model.errors import ScenarioError
+from sluice.model.errors import ProtocolError
 from sluice.policies.draining import drain
 from sluice.sim.event_queue import Agenda
 from sluice.sim.move_log import MoveLog
@@ -55,10 +55,10 @@ class WindowCarrier:
         return self.agenda.now
 
     def tell_holder(self, action: Freeze | CleanUp) -> None:
-        raise ScenarioError(f"a simulated window join keeps its state: cannot {action.verb} unit {action.unit}")
+        raise ProtocolError(f"vetting refuses it: a simulated window join cannot {action.verb} unit {action.unit}")
 
     def share_otherwise(self, loop: ControlLoop, action: SharingAction, now: float) -> None:
-        raise ScenarioError(f"units of a simulated window join have one holder: cannot {action.verb} {action.unit}")
+        raise ProtocolError(f"vetting refuses it: a simulated window join cannot {action.verb} unit {action.unit}")
 
     def prepare_redivision(self, loop: ControlLoop, now: float) -> None:
         """There is nothing to prepare; but a unit on its way keeps its number until it is there."""
