@@ -17,7 +17,7 @@ from crash_flow import KEEP, PLAN, SPEC, epoch_rows, found_by
 from engine_harness import DirectQuery
 from oracle import batch_join, multiset
 
-from sluice.model.errors import StorageError
+from sluice.model.errors import CheckpointError, StorageError
 from sluice.state import storage
 
 
@@ -211,5 +211,21 @@ def test_a_commit_that_came_through_although_it_failed_loses_nothing(fast):
     for epoch in (1, 2):
         query.run(epoch_rows(epoch), number=epoch)
     tables = [pa.concat_tables([epoch_rows(e)[i] for e in range(3)]) for i in (0, 1)]
+    assert multiset(query.results()) == multiset(batch_join(SPEC, tables))
+    query.close()
+
+
+def test_a_batch_that_is_asked_for_again_with_other_input_is_refused(fast):
+    """As after Spark lost its offsets: the journal has a batch of that number, but not these rows."""
+    query = DirectQuery(SPEC, fast / "other-input", sites=1)
+    query.run(epoch_rows(0), batch_input="files 0")
+    query.catch_up()
+    query.close()
+    query = DirectQuery(SPEC, fast / "other-input", sites=1)
+    with pytest.raises(CheckpointError, match=r"other input in batch 0 than the journal.*would lose rows"):
+        query.run(epoch_rows(1), number=0, batch_input="files 0 and 1")
+    query.run(epoch_rows(0), number=0, batch_input="files 0")
+    query.run(epoch_rows(1), batch_input="files 1")
+    tables = [pa.concat_tables([epoch_rows(e)[i] for e in range(2)]) for i in (0, 1)]
     assert multiset(query.results()) == multiset(batch_join(SPEC, tables))
     query.close()

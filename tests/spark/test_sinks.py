@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from arrivals import arrive, ticks, workspaces
+from arrivals import arrive, fingerprint, ticks, workspaces
 from oracle import batch_join, multiset
 
 from sluice import CheckpointError, Flow
@@ -384,3 +384,49 @@ def test_a_checkpoint_with_a_part_missing_is_refused_untouched(spark: Any, tmp_p
     (tmp_path / "elsewhere").rename(tmp_path / "ck" / lost)
     inputs(tmp_path, 1, first=2)
     finish(writer)
+
+
+LOST = {
+    "offsets": ["offsets/1"],
+    "offsets and commits": ["offsets/1", "commits/1"],
+    "all of the batch": ["offsets/1", "commits/1", "sources/0/1", "sources/1/1"],
+    "the files of a source": ["sources/1/1"],
+}
+
+
+@pytest.mark.parametrize("lost", LOST.values(), ids=LOST.keys())
+def test_a_checkpoint_without_sparks_newest_files_is_refused_untouched(
+    spark: Any, tmp_path: Path, lost: list[str]
+) -> None:
+    """As after a power cut. Spark would put the new files into a batch that the journal takes for processed."""
+    inputs(tmp_path, 2)
+    writer = joined(spark, tmp_path).writeStream.format("parquet").option("path", tmp_path / "out")
+    writer = writer.option("checkpointLocation", tmp_path / "ck")
+    finish(writer)
+    for name in lost:
+        (tmp_path / "ck" / "spark" / name).rename(tmp_path / name.replace("/", "-"))
+    inputs(tmp_path, 1, first=2)
+    before = fingerprint(tmp_path)
+    with pytest.raises(CheckpointError, match=rf"lacks spark/{lost[0]}, .* part of it was deleted or restored"):
+        finish(writer)
+    assert fingerprint(tmp_path) == before
+    for name in lost:
+        (tmp_path / name.replace("/", "-")).rename(tmp_path / "ck" / "spark" / name)
+    finish(writer)
+    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == expected(spark, tmp_path, 3)
+
+
+def test_what_spark_plans_is_on_disk_before_its_epoch_is_committed(spark: Any, tmp_path: Path) -> None:
+    inputs(tmp_path, 2)
+    steps: list[str] = []
+
+    def watcher(operation: str, path: str) -> None:
+        if operation in ("sync", "put"):
+            steps.append(f"{operation} {Path(path).relative_to(tmp_path / 'ck')}")
+
+    with watch(watcher):
+        finish(joined(spark, tmp_path).writeStream.format("noop").option("checkpointLocation", tmp_path / "ck"))
+    for batch in range(2):
+        commit = steps.index(f"put journal/{batch + 1:012d}.json")
+        for name in ("offsets", "sources/0", "sources/1"):
+            assert steps.index(f"sync spark/{name}/{batch}") < commit

@@ -106,9 +106,14 @@ class DirectQuery:
         return len(self.site_keys)
 
     def run(
-        self, rows: EpochRows, number: int | None = None, before_commit: Callable[[], object] = lambda: None
+        self,
+        rows: EpochRows,
+        number: int | None = None,
+        before_commit: Callable[[], object] = lambda: None,
+        batch_input: str = "",
     ) -> None:
-        self.epochs.run(self.next if number is None else number, self.site_keys, self._exchange(rows, before_commit))
+        batch = self.next if number is None else number
+        self.epochs.run(batch, self.site_keys, self._exchange(rows, before_commit), batch_input=batch_input)
 
     def catch_up(self, before_commit: Callable[[], object] = lambda: None, until: float = math.inf) -> bool:
         """An epoch for input that waits, or units that are to be cleaned up; whether there were any."""

@@ -53,6 +53,11 @@ _log = logging.getLogger(__name__)
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
 
+PARTS_DIFFER = (
+    "part of it was deleted or restored. Restore it as a whole, or start anew with a new checkpointLocation and path"
+)
+"""Why the journal and Spark's part of a checkpoint do not fit together, and what to do."""
+
 
 class Epochs:
     """A running flow between its checkpoint and its exchange."""
@@ -161,24 +166,30 @@ class Epochs:
         exchange: Exchange,
         why: str = "",
         taken_in: float | None = None,
+        batch_input: str = "",
     ) -> None:
         """Process one of Spark's batches exactly once, however often it is asked for. There is a key for each site;
         `why` says what became of the sites since the epoch before, `taken_in` when Spark saw what there is; else it was
-        just now."""
+        just now. `batch_input` says what the batch has in it, as a short hash: it has to be the same each time."""
         with self.busy, self.telling_of_other_owners():
             if self.closed:
                 raise CheckpointError("the query has ended")
             if batch < self.record.batch or batch > self.record.batch + 1:
                 raise CheckpointError(
                     f"Spark's part of checkpoint {self.settings.checkpoint} is at batch {batch}, the journal is at "
-                    f"{self.record.batch}: part of it was deleted or restored. Use a new checkpointLocation"
+                    f"{self.record.batch}: {PARTS_DIFFER}"
                 )
             if batch == self.record.batch:
+                if batch_input != self.record.batch_input:
+                    raise CheckpointError(
+                        f"Spark's part of checkpoint {self.settings.checkpoint} has other input in batch {batch} than "
+                        f"the journal, and to go on would lose rows: {PARTS_DIFFER}"
+                    )
                 self.delivery.deliver(self.record)
             else:
                 if self.record.stats.catch_up:
                     self.delivery.finish(self.record)
-                self._run(batch, site_keys, exchange, why, taken_in)
+                self._run(batch, batch_input, site_keys, exchange, why, taken_in)
             self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
 
     @property
@@ -234,7 +245,7 @@ class Epochs:
             if self.closed or not (behind or resized or self.is_under_way):
                 return False
             self.delivery.finish(self.record)
-            self._run(self.record.batch, site_keys, exchange, why, until=until, asking=behind)
+            self._run(self.record.batch, self.record.batch_input, site_keys, exchange, why, until=until, asking=behind)
             return True
 
     def rest(self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "") -> None:
@@ -243,7 +254,7 @@ class Epochs:
         with self.busy, self.telling_of_other_owners():
             if not self.closed:
                 self.delivery.finish(self.record)
-                self._run(self.record.batch, site_keys, exchange, why)
+                self._run(self.record.batch, self.record.batch_input, site_keys, exchange, why)
                 self.settings.controller.rested(self.record.number)
 
     @contextmanager
@@ -260,6 +271,7 @@ class Epochs:
     def _run(
         self,
         batch: int,
+        batch_input: str,
         site_keys: tuple[SiteKey, ...],
         exchange: Exchange,
         why: str,
@@ -278,7 +290,8 @@ class Epochs:
         split, site = self._tasks(number, site_keys, before, step, catching_up=batch == self.record.batch, until=until)
         reports = run_until_agreed(exchange, split, site)
         exchanged = perf_counter()
-        record = record_epoch(self.plan, number, batch, before, reports, exchanged - begun, self._yielded(before))
+        took = exchanged - begun
+        record = record_epoch(self.plan, number, batch, batch_input, before, reports, took, self._yielded(before))
         stats = replace(
             record.stats,
             committed_at=self.clock(),

@@ -27,6 +27,7 @@ def record_epoch(
     plan: Plan,
     number: int,
     batch: int,
+    batch_input: str,
     before: EpochRecord,
     reports: Sequence[SiteReport],
     job_seconds: float,
@@ -43,6 +44,7 @@ def record_epoch(
     return EpochRecord(
         number=number,
         batch=batch,
+        batch_input=batch_input,
         newest=newest_of(before.newest, splits),
         reached=tuple(slowest([r.reached for r in reports if r.level == level]) for level in levels[1:]),
         lagging=unite_cohorts(cohort for report in reports for cohort in report.lagging),

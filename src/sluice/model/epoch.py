@@ -126,9 +126,9 @@ class SiteShare:
 class EpochRecord:
     """State, routing and watermarks after an epoch, its results, and its statistics.
 
-    `batch` is the newest of Spark's batches that is part of it: epochs that only catch up with waiting input take in
-    none. `newest` is what the sources have shown; `reached` is how far each level above the lowest has come, which is
-    less while input waits below it.
+    `batch` is the newest of Spark's batches that is part of it, `batch_input` what that had in it, as a short hash:
+    epochs that only catch up with waiting input take in none. `newest` is what the sources have shown; `reached` is how
+    far each level above the lowest has come, which is less while input waits below it.
     """
 
     number: int
@@ -136,6 +136,7 @@ class EpochRecord:
     routing: Routing
     manifests: tuple[Manifest, ...]
     batch: int = -1
+    batch_input: str = ""
     reached: tuple[Times, ...] = ()
     lagging: tuple[Lagging, ...] = ()
     frozen: tuple[Frozen, ...] = ()

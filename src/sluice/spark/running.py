@@ -27,7 +27,7 @@ from sluice.engine.delivery import Sink
 from sluice.engine.epochs import Epochs
 from sluice.engine.settings import Settings
 from sluice.model.durations import seconds
-from sluice.model.errors import CheckpointError, SluiceError
+from sluice.model.errors import SluiceError
 from sluice.model.plan import Plan
 from sluice.spark.batch_files import files_of_batch, with_all_files
 from sluice.spark.callbacks import BatchCallback, as_error
@@ -35,12 +35,12 @@ from sluice.spark.exchange import Sites
 from sluice.spark.idling import IDLE, Failing, Idling
 from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, console
 from sluice.spark.sources import Source, combined, ways_to_read
+from sluice.spark.sparks_part import SPARK, SparksPart
 from sluice.state.storage import Storage
 from sluice.state.workspace import scratch
 
 log = logging.getLogger(__name__)
 
-SPARK = "spark"
 Trigger = dict[str, Any]
 """The arguments of Spark's `trigger`; none is its default."""
 POLL_S = 0.1
@@ -110,6 +110,7 @@ class RunningQuery:
         ]
         try:
             self.epochs = Epochs(flow, plan, ways_to_read(sources), self.settings, self.sinks)
+            self._sparks_part = SparksPart(self.epochs.storage)
             self._check_sparks_part()
             self.query = self.epochs.recover(uuid.uuid4().hex[:16])
             self._idling = Idling(self.epochs, self._interval)
@@ -149,7 +150,9 @@ class RunningQuery:
                 why = self._follow()
                 files = files_of_batch(self.spark, self.sources)
                 exchange = with_all_files(self.sites.exchange(batch, self._sites_next), files, self.sources)
-                self.epochs.run(number, self.sites.site_keys, exchange, why, taken_in)
+                self._sparks_part.make_durable(number)
+                batch_input = self._sparks_part.describe_batch(number)
+                self.epochs.run(number, self.sites.site_keys, exchange, why, taken_in, batch_input)
             self._idling.batch_is_over()
         except Py4JJavaError as failure:
             if _INTERRUPTED not in str(failure.java_exception):
@@ -180,25 +183,10 @@ class RunningQuery:
         return self.epochs.sites_next
 
     def _check_sparks_part(self) -> None:
-        """See that neither Spark's part of the checkpoint nor the journal lacks what the other has, before anything
-        is touched: without its offsets Spark would read files from the start again, without its journal all state
-        would be left over."""
-        storage, journal = self.epochs.storage, self.epochs.journal
-        if (journal.identity() or {"format": FORMAT}).get("format") != FORMAT:
-            return  # it is refused when it is claimed
-        newest = journal.newest()
-        batch = -1 if newest is None else newest.record.batch
-        if batch >= 0 and not storage.files(f"{SPARK}/offsets"):
-            raise CheckpointError(
-                f"checkpoint {storage.uri} has a journal, but no {SPARK}/offsets: part of it was deleted or restored. "
-                "Use a new checkpointLocation"
-            )
-        ended = [int(e.name) for e in storage.files(f"{SPARK}/commits") if e.name.isdecimal()]
-        if ended and max(ended) > batch:
-            raise CheckpointError(
-                f"the journal of checkpoint {storage.uri} ends at batch {batch}, Spark's part of it at {max(ended)}: "
-                "part of it was deleted or restored. Use a new checkpointLocation"
-            )
+        journal = self.epochs.journal
+        if (journal.identity() or {"format": FORMAT}).get("format") == FORMAT:  # else it is refused when it is claimed
+            newest = journal.newest()
+            self._sparks_part.check(None if newest is None else newest.record)
 
     def _catch_up_when_idle(self) -> None:
         """Process input that waits, go on with what is under way, do what the user asks for: Spark has no batches as

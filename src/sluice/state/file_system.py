@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Iterator, Sequence
@@ -60,6 +61,9 @@ class FileSystemFiles:
             yield out
             finish()
 
+    def sync(self, names: Sequence[str]) -> None:
+        """HDFS has what is written on several machines."""
+
     def move(self, source: str, target: str, finish: Finish) -> None:
         self.fs.move(self.path(source), self.path(target))
 
@@ -96,6 +100,7 @@ class LocalDisk(FileSystemFiles):
                 os.fsync(file.fileno())
             finish()
             os.link(draft, target)
+            _sync_directory(os.path.dirname(target))
             return True
         except FileExistsError:
             # On NFS a link whose answer was lost is asked for again and finds itself.
@@ -106,12 +111,34 @@ class LocalDisk(FileSystemFiles):
             with suppress(OSError):
                 os.unlink(draft)
 
+    def sync(self, names: Sequence[str]) -> None:
+        directories: set[str] = set()
+        for name in names:
+            with suppress(FileNotFoundError), open(self.path(name), "rb") as file:
+                os.fsync(file.fileno())
+                above = name.split("/")[:-1]
+                directories |= {"/".join(above[:depth]) for depth in range(len(above) + 1)}
+        for directory in sorted(directories, reverse=True):
+            _sync_directory(self.path(directory))
+
     def delete_all(self, names: Sequence[str]) -> None:
         for name in names:
             self.delete(name)
 
     def _replace(self, draft: str, target: str) -> None:
         os.replace(draft, target)
+
+
+def _sync_directory(path: str) -> None:
+    """Have the names in a directory outlast a power cut, where its file system can be asked for it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as problem:
+        if problem.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def draft_of(target: str) -> str:

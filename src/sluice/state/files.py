@@ -60,6 +60,10 @@ class Files(Protocol):
 
     def put_if_absent(self, name: str, data: bytes, finish: Finish) -> bool: ...
 
+    def sync(self, names: Sequence[str]) -> None:
+        """Have these files outlast a power cut, with the directories they lie in; nothing where a file that is written
+        does so anyway."""
+
     def move(self, source: str, target: str, finish: Finish) -> None:
         """FileNotFoundError if the source is gone."""
 

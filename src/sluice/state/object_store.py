@@ -131,6 +131,9 @@ class ObjectStoreFiles:
                 return obstore.get(self.store, key).attributes.get(WRITER) == writer
             return False
 
+    def sync(self, names: Sequence[str]) -> None:
+        """What is put is there for good."""
+
     def move(self, source: str, target: str, finish: Finish) -> None:
         with _worded():
             obstore.copy(self.store, self._key(source), self._key(target))

@@ -142,6 +142,14 @@ class Storage:
             if self._files.size(source) is not None or self._files.size(target) is None:
                 raise
 
+    def sync(self, names: Sequence[str]) -> None:
+        """Have files that another program wrote outlast a power cut, and their directories; those that are not there
+        are passed over."""
+        for name in names:
+            _about_to("sync", self.path(name))
+        with self._worded("sync", names[0] if names else ""):
+            self._files.sync(names)
+
     def delete(self, name: str) -> None:
         """Remove a file; gone already counts as removed."""
         with self._doing("delete", name):

@@ -1,0 +1,184 @@
+"""Spark's own part of a checkpoint: what each batch goes up to (`offsets`), which batches are over (`commits`), and
+which files its file sources have listed (`sources`).
+
+Spark writes these files without having them synced. After a power cut the newest may be gone or empty, and Spark would
+plan their batch anew, over other input. So they are synced before an epoch is committed, the epoch's record says what
+its batch was, and a checkpoint whose two parts do not fit is refused before anything is touched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.engine.epochs import PARTS_DIFFER
+from sluice.model.checksum import checksum
+from sluice.model.epoch import EpochRecord
+from sluice.model.errors import CheckpointError
+from sluice.state.storage import Storage
+
+SPARK = "spark"
+OFFSETS, COMMITS, SOURCES, METADATA = f"{SPARK}/offsets", f"{SPARK}/commits", f"{SPARK}/sources", f"{SPARK}/metadata"
+_TAIL = 1 << 16
+"""Bytes at the end of a compact list that are read at first: its newest entries stand there."""
+
+
+@dataclass(frozen=True)
+class _FileList:
+    """One list of a file source: `number` is the list asked for, `name` the file with its entries, which may have those
+    of earlier lists, too."""
+
+    number: int
+    name: str
+
+
+class SparksPart:
+    """What Spark keeps in the checkpoint of a query."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    def check(self, newest: EpochRecord | None) -> None:
+        """See that neither this part nor the journal lacks what the other has. Without its offsets Spark would read
+        files again, or leave some out; without its journal all state would be left over."""
+        batch = -1 if newest is None else newest.batch
+        planned, ended = self._numbers(OFFSETS), self._numbers(COMMITS)
+        if batch >= 0 and not planned:
+            raise CheckpointError(f"checkpoint {self.storage.uri} has a journal, but no {OFFSETS}: {PARTS_DIFFER}")
+        if max(ended, default=-1) > batch or max(planned, default=-1) > batch + 1:
+            raise CheckpointError(
+                f"the journal of checkpoint {self.storage.uri} ends at batch {batch}, Spark's part of it at "
+                f"{max(ended | planned)}: {PARTS_DIFFER}"
+            )
+        if newest is not None and batch >= 0:
+            self._refuse_gaps(batch, planned)
+            if self.describe_batch(batch) != newest.batch_input:
+                raise CheckpointError(
+                    f"batch {batch} is not the same in the journal of checkpoint {self.storage.uri} and in {OFFSETS}: "
+                    f"{PARTS_DIFFER}"
+                )
+        if batch + 1 in planned:
+            self._refuse_torn(batch + 1)
+
+    def describe_batch(self, batch: int) -> str:
+        """What a batch has in it, as a short hash: the files of sources that list files, of others how far it goes.
+        When it was planned, and under which settings, does not matter."""
+        before = self._offsets(batch - 1) if batch else ()
+        content: list[Any] = []
+        for source, offset in enumerate(self._offsets(batch)):
+            lists = list(self._lists(source, before, offset))
+            files = sorted(entry for listed in lists for entry in self._entries(listed))
+            content.append(files if lists or _last_list(offset) is not None else offset)
+        return f"{checksum(json.dumps(content, sort_keys=True).encode()):016x}"
+
+    def make_durable(self, batch: int) -> None:
+        """Have all that Spark wrote to plan a batch outlast a power cut."""
+        names = [METADATA, f"{OFFSETS}/{batch}"]
+        before = self._offsets(batch - 1) if batch else ()
+        for source, offset in enumerate(self._offsets(batch)):
+            names += [listed.name for listed in self._lists(source, before, offset)]
+        self.storage.sync([*names, *map(_hadoop_checksum, names)])
+
+    def _refuse_gaps(self, batch: int, planned: set[int]) -> None:
+        """Refuse to go on from a batch if a file is missing that Spark needs for it."""
+        for needed in (batch, batch - 1):
+            if needed >= 0 and needed not in planned:
+                raise self._lacks(f"{OFFSETS}/{needed}", f"the journal has batch {batch}")
+        for source, offset in enumerate(self._offsets(batch)):
+            last = _last_list(offset)
+            if last is None:
+                continue
+            directory = f"{SOURCES}/{source}"
+            names = {entry.name for entry in self.storage.files(directory)}
+            compact = [int(name.removesuffix(".compact")) for name in names if name.endswith(".compact")]
+            for number in range(max((c for c in compact if c <= last), default=-1) + 1, last + 1):
+                if str(number) not in names and not any(c > number for c in compact):
+                    raise self._lacks(f"{directory}/{number}", f"batch {batch} has files up to list {last}")
+
+    def _refuse_torn(self, batch: int) -> None:
+        """Refuse what a power cut left of a batch that was about to begin, and say how to go on."""
+        name = f"{OFFSETS}/{batch}"
+        if len(self._lines(name)) < 3:
+            raise CheckpointError(
+                f"{self.storage.path(name)} is cut short, as by a power cut. Batch {batch} was not committed: delete "
+                "this file, and the query goes on where it was"
+            )
+
+    def _offsets(self, batch: int) -> tuple[Any, ...]:
+        """How far a batch goes, source by source."""
+        name = f"{OFFSETS}/{batch}"
+        if self.storage.size(name) is None:
+            raise self._lacks(name, f"batch {batch} was planned")
+        _version, _settings, *offsets = [*self._lines(name), "", ""]
+        return tuple(_parsed(offset) for offset in offsets if offset)
+
+    def _lists(self, source: int, before: tuple[Any, ...], offset: Any) -> Iterator[_FileList]:
+        """The lists of a source's files that are new in a batch; none if the source has no such lists."""
+        last = _last_list(offset)
+        if last is None:
+            return
+        first = _last_list(before[source]) if source < len(before) else None
+        for number in range(-1 if first is None else first, last):
+            yield self._file_list(source, number + 1)
+
+    def _file_list(self, source: int, number: int) -> _FileList:
+        directory = f"{SOURCES}/{source}"
+        for name in (f"{directory}/{number}", f"{directory}/{number}.compact"):
+            if self.storage.size(name) is not None:
+                return _FileList(number, name)
+        # its entries are in a later compact list as well, after which it may have been deleted
+        names = (entry.name for entry in self.storage.files(directory))
+        later = [int(name.removesuffix(".compact")) for name in names if name.endswith(".compact")]
+        compact = min((c for c in later if c > number), default=None)
+        if compact is None:
+            raise self._lacks(f"{directory}/{number}", "a batch has its files")
+        return _FileList(number, f"{directory}/{compact}.compact")
+
+    def _entries(self, listed: _FileList) -> list[list[Any]]:
+        """The files of a list: where each lies, and since when."""
+        lines = self._newest_lines(listed) if listed.name.endswith(".compact") else self._lines(listed.name)[1:]
+        entries = [entry for entry in map(_parsed, lines) if isinstance(entry, dict)]
+        return [[e.get("path"), e.get("timestamp")] for e in entries if e.get("batchId") == listed.number]
+
+    def _newest_lines(self, listed: _FileList) -> list[str]:
+        """The end of a compact list, from an entry before those of the list asked for on."""
+        size, length = self.storage.size(listed.name) or 0, _TAIL
+        while True:
+            length = min(length, size)
+            data = self.storage.read(listed.name, size - length, length).to_pybytes()
+            lines = data.decode(errors="replace").split("\n")[1:]  # the first is the version, or cut
+            first = _parsed(lines[0]) if lines else None
+            if length == size or (isinstance(first, dict) and first.get("batchId", listed.number) < listed.number):
+                return lines
+            length *= 4
+
+    def _lines(self, name: str) -> list[str]:
+        return self.storage.read(name).to_pybytes().decode(errors="replace").split("\n")
+
+    def _numbers(self, directory: str) -> set[int]:
+        return {int(entry.name) for entry in self.storage.files(directory) if entry.name.isdecimal()}
+
+    def _lacks(self, name: str, although: str) -> CheckpointError:
+        return CheckpointError(f"checkpoint {self.storage.uri} lacks {name}, although {although}: {PARTS_DIFFER}")
+
+
+def _parsed(text: str) -> Any:
+    """An offset, or a list's entry, as it is meant: JSON in most sources, whose order of keys says nothing."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _last_list(offset: Any) -> int | None:
+    """The number of a file source's newest list, None if it is another source's offset."""
+    number = offset.get("logOffset") if isinstance(offset, dict) and len(offset) == 1 else None
+    return number if isinstance(number, int) else None
+
+
+def _hadoop_checksum(name: str) -> str:
+    """The file beside another one in which Hadoop keeps its checksums on a local disk."""
+    directory, _, base = name.rpartition("/")
+    return f"{directory}/.{base}.crc"

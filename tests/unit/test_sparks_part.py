@@ -1,0 +1,171 @@
+"""Spark's part of a checkpoint: what of it has to be there, and that the journal is never ahead of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from epoch_factory import record as epoch_record
+
+from sluice.model.epoch import EpochRecord
+from sluice.model.errors import CheckpointError
+from sluice.spark.sparks_part import SparksPart
+from sluice.state.storage import Storage
+
+KAFKA = '{"prices":{"1":40,"0":50}}'
+
+
+class Checkpoint:
+    """A checkpoint as Spark writes its part of it: one source of files, one of another kind."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.part = SparksPart(Storage(str(root)))
+
+    def write(self, name: str, *lines: str) -> None:
+        path = self.root / "spark" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(("v1", *lines)))
+        (path.parent / f".{path.name}.crc").write_text("crc")
+
+    def list_files(self, number: int, *files: tuple[str, int], compact: bool = False) -> None:
+        entries = [{"path": path, "timestamp": 7, "batchId": listed} for path, listed in files]
+        self.write(f"sources/0/{number}{'.compact' * compact}", *map(json.dumps, entries))
+
+    def plan(self, batch: int, last_list: int, other: str = KAFKA, at: int = 0) -> None:
+        self.write(f"offsets/{batch}", json.dumps({"batchTimestampMs": at}), f'{{"logOffset":{last_list}}}', other)
+
+    def run(self, batches: int) -> EpochRecord:
+        """Some batches with a file each, all of them over; the record of the last."""
+        for batch in range(batches):
+            self.list_files(batch, (f"{batch}.parquet", batch))
+            self.plan(batch, batch)
+            self.write(f"commits/{batch}", "{}")
+        return self.record(batches - 1)
+
+    def record(self, batch: int) -> EpochRecord:
+        return epoch_record(batch, batch=batch, batch_input=self.part.describe_batch(batch))
+
+    def remove(self, *names: str) -> None:
+        for name in names:
+            (self.root / "spark" / name).unlink()
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    return Checkpoint(tmp_path)
+
+
+def test_whole_ones_are_accepted(checkpoint: Checkpoint) -> None:
+    checkpoint.part.check(None)
+    record = checkpoint.run(4)
+    checkpoint.part.check(record)
+    checkpoint.remove("commits/3")  # Spark asks for batch 3 again
+    checkpoint.part.check(record)
+    checkpoint.list_files(4, ("4.parquet", 4))
+    checkpoint.plan(4, 4)
+    checkpoint.part.check(record)
+
+
+LOST = {
+    "the newest offsets": ["offsets/3", "commits/3"],
+    "those before": ["offsets/2"],
+    "the newest list of files": ["sources/0/3"],
+    "an older list": ["sources/0/1"],
+    "all of the newest batch": ["offsets/3", "commits/3", "sources/0/3"],
+}
+
+
+@pytest.mark.parametrize("lost", LOST.values(), ids=LOST.keys())
+def test_what_lacks_something_is_refused_by_its_name(checkpoint: Checkpoint, lost: list[str]) -> None:
+    record = checkpoint.run(4)
+    checkpoint.remove(*lost)
+    with pytest.raises(CheckpointError, match=rf"lacks spark/{lost[0]}.*deleted or restored"):
+        checkpoint.part.check(record)
+
+
+def test_offsets_without_content_are_refused(checkpoint: Checkpoint) -> None:
+    record = checkpoint.run(4)
+    (checkpoint.root / "spark/offsets/3").write_text("")
+    with pytest.raises(CheckpointError, match=r"batch 3 is not the same"):
+        checkpoint.part.check(record)
+
+
+def test_of_a_batch_that_was_not_committed_it_is_said_how_to_go_on(checkpoint: Checkpoint) -> None:
+    record = checkpoint.run(4)
+    (checkpoint.root / "spark/offsets/4").write_text("")
+    with pytest.raises(CheckpointError, match=r"offsets/4 is cut short.*delete this file, and the query goes on"):
+        checkpoint.part.check(record)
+    checkpoint.remove("offsets/4")
+    checkpoint.part.check(record)
+
+
+@pytest.mark.parametrize("directory", ["offsets", "commits"])
+def test_a_journal_that_is_behind_is_refused(checkpoint: Checkpoint, directory: str) -> None:
+    checkpoint.run(4)
+    record = checkpoint.record(1)
+    others = {"offsets", "commits"} - {directory}
+    checkpoint.remove(*(f"{other}/{batch}" for other in others for batch in (2, 3)))
+    with pytest.raises(CheckpointError, match=r"ends at batch 1, Spark's part of it at 3"):
+        checkpoint.part.check(record)
+
+
+class TestWhatABatchIs:
+    def test_is_its_files_and_how_far_it_goes(self, checkpoint: Checkpoint) -> None:
+        checkpoint.run(2)
+        first = checkpoint.part.describe_batch(1)
+        checkpoint.plan(1, 1, other='{"prices":{"0":50,"1":40}}', at=99)
+        assert checkpoint.part.describe_batch(1) == first, "planned at another time"
+        checkpoint.plan(1, 1, other='{"prices":{"1":41,"0":50}}')
+        assert checkpoint.part.describe_batch(1) != first, "a row more"
+        checkpoint.plan(1, 1)
+        checkpoint.list_files(1, ("1.parquet", 1), ("2.parquet", 1))
+        assert checkpoint.part.describe_batch(1) != first, "a file more, though its offset is the same"
+
+    def test_has_all_lists_since_the_batch_before(self, checkpoint: Checkpoint) -> None:
+        """A list that was written before its driver died is part of the next batch."""
+        checkpoint.run(2)
+        checkpoint.list_files(2, ("2.parquet", 2))
+        checkpoint.list_files(3, ("3.parquet", 3))
+        checkpoint.plan(2, 3)
+        first = checkpoint.part.describe_batch(2)
+        checkpoint.list_files(2, ("other.parquet", 2))
+        assert checkpoint.part.describe_batch(2) != first
+
+    def test_is_the_same_when_its_lists_were_compacted(self, checkpoint: Checkpoint) -> None:
+        """They may be deleted then; their entries stand near the end of the compact one, however long that is."""
+        record = checkpoint.run(3)
+        old = [(f"old-{number}.parquet", 0) for number in range(9000)]
+        checkpoint.list_files(3, *old, ("1.parquet", 1), ("2.parquet", 2), ("3.parquet", 3), compact=True)
+        checkpoint.remove("sources/0/0", "sources/0/1", "sources/0/2")
+        assert checkpoint.part.describe_batch(2) == record.batch_input
+        checkpoint.part.check(record)
+        assert len(checkpoint.part.describe_batch(0)) == len(record.batch_input), "all of it is read, if need be"
+
+
+def test_what_a_batch_needs_is_synced(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint.run(2)
+    checkpoint.list_files(2, ("2.parquet", 2))
+    checkpoint.list_files(3, ("3.parquet", 3), compact=True)
+    checkpoint.write("metadata")
+    checkpoint.plan(2, 3)
+    synced: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), checkpoint.root))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    checkpoint.part.make_durable(2)
+    files = {"spark/metadata", "spark/offsets/2", "spark/sources/0/2", "spark/sources/0/3.compact"}
+    checksums = {
+        "spark/.metadata.crc",
+        "spark/offsets/.2.crc",
+        "spark/sources/0/.2.crc",
+        "spark/sources/0/.3.compact.crc",
+    }
+    directories = {".", "spark", "spark/offsets", "spark/sources", "spark/sources/0"}
+    assert set(synced) == files | checksums | directories
+    assert len(synced) == len(set(synced))
+    assert set(synced[: len(files | checksums)]) == files | checksums, "the directories come after what is in them"
