@@ -76,12 +76,14 @@ class Query:
     def recentProgress(self) -> list[dict[str, Any]]:
         """The progress of the last epochs, oldest first."""
         spark = {p["batchId"]: dict(p) for p in self._running.spark_query.recentProgress}
-        found = []
+        whose = {"id": self.id, "runId": self.runId, "name": self.name}
+        recent = []
         for record in self._records():
-            if record.batch in spark:  # else Spark has not made its part known yet
-                own = caught_up(spark[record.batch], record) if record.stats.catch_up else spark[record.batch]
-                found.append(progress(own, record, self._running.plan))
-        return found
+            own = caught_up(whose, record) if record.stats.catch_up else spark.get(record.batch)
+            if own is None:  # Spark has not made its part known yet: what comes after it waits, too
+                break
+            recent.append(progress(own, record, self._running.plan))
+        return recent
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
@@ -190,12 +192,16 @@ class Query:
 
     def _ask(self, what: str, action: Action) -> None:
         record, controller = self._running.epochs.record, self._running.settings.controller
-        refused = self._over() or vet(
-            action,
-            record.routing,
-            abilities=controller.loop.abilities,
-            unready=record.why_unready,
-            scaling=controller.scaling_after(record),
+        refused = (
+            self._over()
+            or self._draining()
+            or vet(
+                action,
+                record.routing,
+                abilities=controller.loop.abilities,
+                unready=record.why_unready,
+                scaling=controller.scaling_after(record),
+            )
         )
         if refused is not None:
             raise FlowError(f"cannot {what}: {refused}")
@@ -203,6 +209,11 @@ class Query:
 
     def _over(self) -> str | None:
         return None if self.isActive else "the query has ended"
+
+    def _draining(self) -> str | None:
+        """Why nothing more is begun at the end of a query with availableNow: what it takes would never be over."""
+        draining = self._running.draining
+        return "the query has taken in all there was, and only finishes what waits" if draining else None
 
     def _site(self, site: int) -> Site:
         number = Site(whole("site", site))

@@ -57,12 +57,11 @@ def progress(spark: dict[str, Any], record: EpochRecord, plan: Plan) -> dict[str
     }
 
 
-def caught_up(spark: dict[str, Any], record: EpochRecord) -> dict[str, Any]:
-    """What stands for Spark's progress in an epoch that Spark had no part in."""
+def caught_up(whose: dict[str, Any], record: EpochRecord) -> dict[str, Any]:
+    """What stands for Spark's progress in an epoch that Spark had no part in; `whose` names the query and its run."""
     took = round(record.stats.seconds.elapsed * 1000)
     at = _iso(round(record.stats.committed_at * 1e6))
-    known: dict[str, Any] = {k: spark[k] for k in ("id", "runId", "name") if k in spark}
-    return {**known, "timestamp": at, "durationMs": {"triggerExecution": took}}
+    return {**whose, "timestamp": at, "durationMs": {"triggerExecution": took}}
 
 
 def _in_camel_case(

@@ -1,0 +1,82 @@
+"""The handle of a query, without Spark: what it tells of epochs that Spark has no part in, and what it refuses."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from engine_harness import single
+from epoch_factory import record
+from specs import join, stream
+
+from sluice.api.query import Query
+from sluice.control.controller import Controller
+from sluice.model.epoch import EpochRecord
+from sluice.model.errors import FlowError
+from sluice.policies import policy
+
+PLAN = single(join([stream("a"), stream("b")], 5))
+
+
+def caught_up(number: int, batch: int) -> EpochRecord:
+    """An epoch that took in nothing."""
+    epoch = record(number, batch=batch)
+    return replace(epoch, stats=replace(epoch.stats, catch_up=True))
+
+
+def handle(*epochs: EpochRecord, batches: tuple[int, ...] = (), draining: bool = False) -> Query:
+    """The handle of a query with these epochs, of which Spark has made its part of some batches known."""
+    spark = [{"batchId": b, "id": "7", "durationMs": {"triggerExecution": 500}, "numInputRows": 1} for b in batches]
+    running: Any = SimpleNamespace(
+        spark_query=SimpleNamespace(id="7", runId="9", name="pairs", isActive=not draining, recentProgress=spark),
+        epochs=SimpleNamespace(
+            lock=threading.Lock(), recent=[replace(e, newest=(None, None)) for e in epochs], record=record(9)
+        ),
+        settings=SimpleNamespace(controller=Controller(policy("static"), 1 << 20, abilities=PLAN.abilities)),
+        plan=PLAN,
+        draining=draining,
+    )
+    return Query(running, {})
+
+
+def numbers(query: Query) -> list[int]:
+    return [p["epoch"] for p in query.recentProgress]
+
+
+class TestProgress:
+    def test_of_epochs_over_what_waited_before_a_restart(self) -> None:
+        """Spark has had no batch in this run, and says nothing."""
+        query = handle(caught_up(7, batch=3), caught_up(8, batch=3))
+        assert numbers(query) == [7, 8]
+        last = query.lastProgress
+        assert last is not None
+        assert (last["id"], last["runId"], last["name"]) == ("7", "9", "pairs")
+        assert last["batchId"] == 3
+        assert last["numOutputRows"] == 200
+
+    def test_comes_in_the_order_of_epochs(self) -> None:
+        """Who asks for those after the newest it has seen misses none."""
+        epochs = record(0, batch=0), caught_up(1, batch=0), record(2, batch=1), caught_up(3, batch=1)
+        assert numbers(handle(*epochs, batches=(0,))) == [0, 1]
+        assert numbers(handle(*epochs, batches=(0, 1))) == [0, 1, 2, 3]
+
+
+REQUESTS = {
+    "freeze unit 1": lambda query: query.freeze(1),
+    "move unit 1 to site 1": lambda query: query.move(1, 1),
+    "share unit 1 with site 1": lambda query: query.share(1, 1),
+    "release unit 1 from site 1": lambda query: query.release(1, 1),
+    "split unit 1": lambda query: query.split(1),
+    "merge unit 1": lambda query: query.merge(1),
+}
+
+
+@pytest.mark.parametrize("what", REQUESTS)
+def test_a_query_that_only_finishes_what_waits_takes_no_requests(what: str) -> None:
+    """A loop that freezes would keep it from ending."""
+    query = handle(draining=True)
+    with pytest.raises(FlowError, match=rf"cannot {what}: the query has taken in all there was, and only finishes"):
+        REQUESTS[what](query)
