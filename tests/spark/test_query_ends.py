@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from arrivals import arrive, ticks
 from pyspark import SparkContext
+from pyspark.errors import StreamingQueryException
 
 from sluice import Flow
 from sluice.model.errors import SluiceError
@@ -64,6 +65,20 @@ def test_so_does_what_is_raised_while_only_waiting_input_is_processed(spark: Any
     assert caught_up == [batches]
     assert not query.isActive
     assert "SystemExit" in str(query.exception())
+
+
+def test_an_expression_that_fails_is_told_first_and_in_the_users_words(spark: Any, tmp_path: Path) -> None:
+    arrive(tmp_path / "a", ticks([1, 2], [1, 2], [5, 0]))
+    rows = Flow(spark, "ratios").readFiles("trades", str(tmp_path / "a"), eventTime="ts").withColumn("r", "1 / v")
+    writer = rows.groupBy("k").last(3).agg(total=("r", "sum")).writeStream.format("memory").queryName("ratios")
+    query = writer.options(sites=2, partitions=8).trigger(availableNow=True).start()
+    said = "query 'ratios' failed in epoch 0: stream 'trades', column 'r': division by zero, in \"1 / v\""
+    with pytest.raises(StreamingQueryException) as raised:
+        query.awaitTermination(600)
+    for failure in (raised.value, query.exception()):
+        assert isinstance(failure, SluiceError)
+        assert str(failure).splitlines()[0] == said
+    assert raised.value.__suppress_context__, "what Spark says is in it, and not before it"
 
 
 def test_many_starts_leave_no_thread_descriptor_or_callback(spark: Any, tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ class Query:
         return self._running.spark_query.status
 
     def exception(self) -> Exception | None:
-        """Why it failed; None if it did not."""
-        return self._running.spark_query.exception() or self._running.failure
+        """Why it failed; None if it did not. Its first line says what went wrong."""
+        return self._running.exception
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait for the end; raises the query's error if it failed. With a timeout (seconds): whether it has ended."""
@@ -65,8 +65,7 @@ class Query:
 
     def processAllAvailable(self) -> None:
         """Wait until everything that is there now has been processed (for tests)."""
-        self._running.spark_query.processAllAvailable()
-        self._running.settle()
+        self._running.process_all()
 
     def stop(self) -> None:
         """End the query; the checkpoint and the results stay, everything else is removed."""

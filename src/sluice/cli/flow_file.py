@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from sluice.model.errors import FlowError, SluiceError
+from sluice.model.errors import SPARKS_ACCOUNT, FlowError, SluiceError
 
 MODULE = "__flow__"
 """The file's name as a module: one that shadows no real module, whatever the file is called."""
@@ -148,7 +148,7 @@ def _explained(problem: Exception, file: str, doing: str) -> str:
     linecache.checkcache(file)
     frames = [f for f in traceback.extract_tb(problem.__traceback__) if _is_users(f.filename)]
     lines = [f"  {_short(f.filename)}, line {f.lineno}, in {f.name}\n    {f.line}" for f in frames]
-    told = str(problem) if isinstance(problem, SluiceError) else last_words(problem)
+    told = last_words(problem)
     name = os.path.basename(file)
     return "\n".join([f"{name} fails when it {doing}:", *lines, told]) if lines else f"{name}: {told}"
 
@@ -167,7 +167,8 @@ def _short(filename: str) -> str:
 
 def last_words(problem: BaseException) -> str:
     """An error in short: without the JVM's stack and the plan of the query, which Spark appends to some."""
-    words = "".join(traceback.format_exception_only(problem)).strip()
-    for rest in ("\nJVM stacktrace:", "\n=== Streaming Query ===", "\n\tat "):
+    own = isinstance(problem, SluiceError)
+    words = str(problem) if own else "".join(traceback.format_exception_only(problem)).strip()
+    for rest in (f"\n{SPARKS_ACCOUNT}", "\nJVM stacktrace:", "\n=== Streaming Query ===", "\n\tat "):
         words = words.partition(rest)[0]
     return words.strip()

@@ -39,7 +39,7 @@ class Sender:
 
     def __init__(self, plan: Plan, node: int, stream: int, routing: Routing, site_keys: tuple[SiteKey, ...]) -> None:
         spec = plan.nodes[node].spec
-        self.steps = plan.nodes[node].feeds[stream].steps
+        self.steps, self.whose = plan.nodes[node].feeds[stream].steps, f"stream {spec.streams[stream].name!r}"
         self.columns, self.event_time = spec.streams[stream].schema.names, spec.streams[stream].event_time
         self.operator = operator(spec)
         self.inputs = [
@@ -57,7 +57,7 @@ class Sender:
         self.dropped = self.copied_rows = self.copied_bytes = 0
 
     def blobs(self, rows: pa.RecordBatch) -> Iterator[Blob]:
-        rows = applied(self.steps, rows).select(self.columns)
+        rows = applied(self.steps, rows, self.whose).select(self.columns)
         if rows.num_rows == 0:
             return
         for number, local, schema in self.inputs:

@@ -30,6 +30,8 @@ class SiteResults:
             node: [(o.feed.steps, o.schema.names, i) for i, o in enumerate(plan.outputs) if o.feed.origin == origin]
             for node, origin in origins.items()
         }
+        kinds = {node: plan.nodes[node].spec.describe().split("\n")[0] for node in level.nodes}
+        self._whose = {node: f"results of operator {node + 1} ({kind})" for node, kind in kinds.items()}
         self._senders = {node: senders(plan, origin, task.routing, task.site_keys) for node, origin in origins.items()}
         self.rows = dict.fromkeys(level.nodes, 0)
 
@@ -59,7 +61,7 @@ class SiteResults:
         self.rows[node] += rows.num_rows
         with self._stopwatch.measure("sink"):
             for steps, names, i in self._sinks[node]:
-                self._writers[i].add(applied(steps, rows).select(names))
+                self._writers[i].add(applied(steps, rows, self._whose[node]).select(names))
         with self._stopwatch.measure("split"):
             return [blob for sender in self._senders[node] for blob in sender.blobs(rows)]
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sluice.expressions.kernels.times import fixed_offset
-from sluice.expressions.nodes import EvaluationError, Node, Rows, spread
+from sluice.expressions.nodes import Node, Rows, spread
 from sluice.expressions.types import BOOLEAN, spark_name
-from sluice.model.errors import FlowError
+from sluice.model.errors import EvaluationError, FlowError
 
 ELSEWHERE = "compute it as a column of the stream first, with Spark's withColumn"
 """In every refusal of what Spark has and is not available here."""

@@ -12,7 +12,7 @@ from sluice.expressions import ELSEWHERE
 from sluice.expressions.kernels.arithmetic import compare_floats, extreme, member, null_safe
 from sluice.expressions.kernels.arrow_numpy import arrow
 from sluice.expressions.kernels.casting import cast_kernel
-from sluice.expressions.nodes import Call, Choice, Constant, EvaluationError, Kernel, Node, Rows
+from sluice.expressions.nodes import Call, Choice, Constant, Kernel, Node, Rows
 from sluice.expressions.parsing import Source, Syntax
 from sluice.expressions.types import (
     BOOLEAN,
@@ -26,6 +26,7 @@ from sluice.expressions.types import (
     spark_name,
     spark_type,
 )
+from sluice.model.errors import EvaluationError
 
 
 class Builder:

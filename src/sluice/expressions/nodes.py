@@ -18,14 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.expressions.types import spark_type
-from sluice.model.errors import SluiceError
+from sluice.model.errors import EvaluationError
 
 Datum: TypeAlias = pa.Array | pa.Scalar
 Kernel = Callable[..., Datum]
-
-
-class EvaluationError(SluiceError):
-    """A row has no value under Spark's ANSI rules: a division by zero, an overflow, a text that is no number."""
 
 
 class Rows:

@@ -40,3 +40,11 @@ class CorruptFile(StorageError):
 
 class ProtocolError(SluiceError):
     """A step of a protocol came out of order, twice, or from somebody who takes no part in it."""
+
+
+class EvaluationError(SluiceError):
+    """A row has no value under Spark's ANSI rules: a division by zero, an overflow, a text that is no number."""
+
+
+SPARKS_ACCOUNT = "What Spark says of it:"
+"""Stands in an error after the sentence that says what went wrong, and before Spark's own text, which is long."""

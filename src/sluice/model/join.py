@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sluice.model.durations import LONGEST, in_words
+from sluice.model.errors import EvaluationError
 from sluice.model.ranges import Inequality, Narrowing, Ordering, orderings_of
 from sluice.model.stream import TIME_COLUMN, Expression, Input, Stream
 
@@ -117,6 +118,15 @@ class JoinSpec:
                     low.append(span[0] - self.reach[mine][other])
                     high.append(span[1] + self.reach[other][mine])
         return (min(low), max(high)) if low else None
+
+    def evaluate_where(self, rows: pa.RecordBatch) -> pa.Array:
+        """Its condition for each of these combinations of rows."""
+        assert self.where is not None, "a join without a condition has nothing to evaluate"
+        try:
+            return self.where.evaluate(rows)
+        except EvaluationError as error:
+            legs = " and ".join(repr(leg.name) for leg in self.legs)
+            raise EvaluationError(f"join of {legs}, condition: {error}") from error
 
     def widest(self) -> int:
         """The longest time bound between any two legs."""

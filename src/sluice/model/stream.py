@@ -8,6 +8,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from sluice.model.errors import EvaluationError
+
 HASH_COLUMN = "__hash"
 ORDER_COLUMN = "__order"
 BY_TIME_COLUMN = "__by_time"
@@ -105,7 +107,10 @@ class Filter:
     condition: Expression
 
     def apply(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        return rows.filter(self.condition.evaluate(rows), null_selection_behavior="drop")
+        try:
+            return rows.filter(self.condition.evaluate(rows), null_selection_behavior="drop")
+        except EvaluationError as error:
+            raise EvaluationError(f"filter: {error}") from error
 
     def identity(self) -> object:
         return {"filter": self.condition.text}
@@ -125,7 +130,7 @@ class Project:
     time: str | None = None
 
     def apply(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        made = {name: expression.evaluate(rows) for name, expression in self.columns}
+        made = {name: _computed(name, expression, rows) for name, expression in self.columns}
         hidden = {n: rows.column(n) for n in rows.schema.names if n == TIME_COLUMN or n.startswith(BY_SPARK)}
         if self.time is not None:
             hidden.setdefault(TIME_COLUMN, rows.column(self.time))
@@ -144,11 +149,21 @@ class Project:
 Step = Filter | Project
 
 
-def applied(steps: tuple[Step, ...], rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows after stateless steps."""
-    for step in steps:
-        rows = step.apply(rows)
-    return rows
+def _computed(name: str, expression: Expression, rows: pa.RecordBatch) -> pa.Array:
+    try:
+        return expression.evaluate(rows)
+    except EvaluationError as error:
+        raise EvaluationError(f"column {name!r}: {error}") from error
+
+
+def applied(steps: tuple[Step, ...], rows: pa.RecordBatch, whose: str) -> pa.RecordBatch:
+    """Rows after stateless steps; `whose` they are is for errors."""
+    try:
+        for step in steps:
+            rows = step.apply(rows)
+        return rows
+    except EvaluationError as error:
+        raise EvaluationError(f"{whose}, {error}") from error
 
 
 def columns_of(schema: pa.Schema) -> list[list[str]]:

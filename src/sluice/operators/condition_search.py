@@ -70,7 +70,7 @@ class ConditionSearch:
             columns |= dict(zip([shown for _, shown in self._read[side]], own.columns, strict=True))
         if not columns:  # a condition on nothing holds for all or for none
             columns = {"": pa.array(found)}
-        true = self.where.evaluate(pa.RecordBatch.from_pydict(columns))
+        true = self.spec.evaluate_where(pa.RecordBatch.from_pydict(columns))
         matching: np.ndarray = pc.indices_nonzero(true).to_numpy()
         return matching
 

@@ -260,7 +260,7 @@ class WindowJoin:
                 equal = keys_equal(a, b)
                 keep = equal if keep is None else pc.and_(keep, equal)
         kept, result = _filtered(None, result, keep)
-        return (kept, result) if self.spec.where is None else _filtered(kept, result, self.spec.where.evaluate(result))
+        return (kept, result) if self.spec.where is None else _filtered(kept, result, self.spec.evaluate_where(result))
 
     def _keys(self, leg: int, batch: pa.RecordBatch) -> list[pa.Array]:
         names = self.spec.inputs[self.spec.legs[leg].input].keys

@@ -11,8 +11,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.control.journal import FORMAT
@@ -32,6 +33,7 @@ from sluice.model.plan import Plan
 from sluice.spark.batch_files import files_of_batch, with_all_files
 from sluice.spark.callbacks import BatchCallback, as_error
 from sluice.spark.exchange import Sites
+from sluice.spark.failures import QueryFailed, in_words
 from sluice.spark.idling import IDLE, Failing, Idling
 from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, console
 from sluice.spark.sources import Source, combined, ways_to_read
@@ -95,6 +97,8 @@ class RunningQuery:
         self._turn = threading.Lock()
         self._interval = seconds(trigger.get("processingTime", "0 seconds"), "trigger's processingTime")
         self.failure: Exception | None = None
+        self._cause: BaseException | None = None
+        """What ended the last of Spark's batches, if it failed, before it went through Spark."""
         self.draining = False
         self.spark = spark
         _use_this_python(spark)
@@ -154,8 +158,9 @@ class RunningQuery:
                 batch_input = self._sparks_part.describe_batch(number)
                 self.epochs.run(number, self.sites.site_keys, exchange, why, taken_in, batch_input)
             self._idling.batch_is_over()
-        except Py4JJavaError as failure:
-            if _INTERRUPTED not in str(failure.java_exception):
+        except BaseException as failure:
+            self._cause = failure
+            if not isinstance(failure, Py4JJavaError) or _INTERRUPTED not in str(failure.java_exception):
                 raise
             # Spark looks for these words to tell a stop from a failure, by an expression that overflows on a long trace
             raise SluiceError(f"{_PY4J}: An error occurred while calling an epoch.\n: {_INTERRUPTED}") from None
@@ -214,7 +219,8 @@ class RunningQuery:
 
     def _fail(self, failure: BaseException) -> None:
         """End the query because of something that Spark knows nothing of."""
-        self.failure = as_error(failure)
+        self._cause, failed = failure, as_error(failure)
+        self.failure = failed if isinstance(failed, SluiceError) else self._in_words(failed)
         with suppress(Exception):  # where Spark is not reached any more it has ended
             self.spark_query.stop()
 
@@ -268,9 +274,34 @@ class RunningQuery:
             pass
         self._raise_failure()
 
+    def process_all(self) -> None:
+        """Wait until everything that is there now has been processed."""
+        with self._telling_what_went_wrong():
+            self.spark_query.processAllAvailable()
+        self.settle()
+
     def _raise_failure(self) -> None:
         if self.failure is not None:
             raise self.failure
+
+    @property
+    def exception(self) -> Exception | None:
+        """Why the query failed, if it did."""
+        told = self.spark_query.exception()
+        return self.failure if told is None else self._in_words(told)
+
+    @contextmanager
+    def _telling_what_went_wrong(self) -> Iterator[None]:
+        """What Spark raises, in words: its own text begins with the function that it calls for a batch."""
+        try:
+            yield
+        except StreamingQueryException as told:
+            raise self._in_words(told) from None
+
+    def _in_words(self, told: BaseException) -> QueryFailed:
+        name = self.spark_query.name
+        whose = f"query {name!r}" if name else "the query"
+        return in_words(whose, self.epochs.record.number + 1, self._cause or told, told)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -283,7 +314,8 @@ class RunningQuery:
         """Until the query has ended and everything is cleaned up; False if time runs out before. Raises its error."""
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            with self.epochs.telling_of_other_owners():  # Spark notices them too, and cannot tell whose they are
+            # Spark notices other owners too, and cannot tell whose they are
+            with self._telling_what_went_wrong(), self.epochs.telling_of_other_owners():
                 ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]  # seconds, parts too
         finally:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())

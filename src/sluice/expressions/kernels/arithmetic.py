@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 
 from sluice.expressions.kernels import strict_math
 from sluice.expressions.kernels.arrow_numpy import aligned, demand, numbers, rebuilt, unscaled_decimal, valid
-from sluice.expressions.nodes import Datum, EvaluationError
+from sluice.expressions.nodes import Datum
 from sluice.expressions.types import MAX_DIGITS, decimal_result
+from sluice.model.errors import EvaluationError
 
 _HALF_UP = "half_towards_infinity"  # Arrow's name for rounding half away from zero
 WIDE_DIGITS = 76

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.expressions.nodes import Datum, EvaluationError
+from sluice.expressions.nodes import Datum
+from sluice.model.errors import EvaluationError
 
 
 def arrow(*values: Datum, function: str, **options: Any) -> Datum:

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from sluice.expressions.kernels import times
 from sluice.expressions.kernels.arrow_numpy import demand, numbers, rebuilt, valid
-from sluice.expressions.nodes import EvaluationError
 from sluice.expressions.types import DATE, LOCAL_TIME, spark_name
+from sluice.model.errors import EvaluationError
 
 # The blanks and control characters that Spark strips from a text before it reads a value in it.
 BLANKS = "".join(map(chr, range(0x21))) + "\x7f"

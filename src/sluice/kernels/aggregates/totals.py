@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sluice.expressions import EvaluationError
 from sluice.expressions.kernels.arithmetic import decimal_divide
 from sluice.expressions.kernels.arrow_numpy import numbers, rebuilt
 from sluice.kernels import int128
@@ -15,6 +14,7 @@ from sluice.kernels.aggregates.counts import Count
 from sluice.kernels.aggregates.measure import Columns
 from sluice.kernels.grouping import Groups
 from sluice.kernels.windows import Windows
+from sluice.model.errors import EvaluationError
 
 
 def total_of(column: str, type_: pa.DataType) -> ExactTotal | FloatTotal:

@@ -1,0 +1,38 @@
+"""What ended a query, in words: one sentence that says what went wrong, before all that Spark has to say of it."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.errors import StreamingQueryException
+
+from sluice.model.errors import SPARKS_ACCOUNT, SluiceError
+
+_OWN_ERROR = re.compile(r"^sluice\.[\w.]+: (.+)$", re.MULTILINE)
+"""The last line of a Python traceback that ends in an error of Sluice's own."""
+
+
+class QueryFailed(SluiceError, StreamingQueryException):
+    """A query that failed while it ran. It is a StreamingQueryException, as from Spark's own queries, too."""
+
+
+def in_words(whose: str, epoch: int, cause: BaseException, told: BaseException) -> QueryFailed:
+    """The error for whoever waits for a query. `cause` is what ended an epoch, `told` what Spark makes of it."""
+    return QueryFailed(f"{whose} failed in epoch {epoch}: {sentence_of(cause)}\n\n{SPARKS_ACCOUNT}\n{told}")
+
+
+def sentence_of(cause: BaseException) -> str:
+    """What went wrong, without any traceback: in an error of Spark's it is what a task said of it at last.
+
+    >>> sentence_of(ValueError("no such account\\nin the ledger"))
+    'ValueError: no such account'
+    >>> sentence_of(RuntimeError("Traceback\\n  File x\\nsluice.model.errors.StorageError: it is gone\\n\\tat java.y"))
+    'it is gone'
+    """
+    if isinstance(cause, SluiceError):
+        return str(cause)
+    own = _OWN_ERROR.findall(str(cause))
+    if own:
+        return str(own[-1])
+    first = (str(cause).strip().splitlines() or [""])[0]
+    return f"{type(cause).__name__}: {first}" if first else type(cause).__name__
