@@ -122,6 +122,33 @@ class TestMemory:
             assert rows_of(spark.table("pairs_seen")) == expected(spark, tmp_path, epochs)
             inputs(tmp_path, 1, first=epochs)
 
+    def test_an_epoch_does_not_list_the_parts_of_those_before(self, spark: Any, tmp_path: Path) -> None:
+        """The view is made when there are the first results, and looks for more by itself."""
+        inputs(tmp_path, 3)
+        writer = joined(spark, tmp_path).writeStream.format("memory").queryName("pairs_flat")
+        query = writer.options(**SPEED).trigger(availableNow=True).start()
+        sink = query._running.sinks[0]
+        made: list[bool] = []
+        make = sink._show
+        sink._show = lambda any_results: (made.append(any_results), make(any_results))
+        query.awaitTermination()
+        assert query._running.epochs.record.number == 2
+        assert len(made) <= 1
+        assert rows_of(spark.table("pairs_flat")) == expected(spark, tmp_path, 3)
+        assert [f.name for f in spark.table("pairs_flat").schema] == ["a_k", "a_ts", "a_v", "b_k", "b_ts", "b_v"]
+
+    def test_types_that_files_do_not_tell_are_as_meant(self, spark: Any, tmp_path: Path) -> None:
+        inputs(tmp_path, 3)
+        files = spark.readStream.schema("k long, ts timestamp, v long").option("maxFilesPerTrigger", 1)
+        frame = files.parquet(str(tmp_path / "a")).selectExpr("*", "make_dt_interval(0, 0, 0, v) AS length")
+        flow = Flow(spark, "lengths")
+        b = flow.readFiles("b", str(tmp_path / "b"), eventTime="ts", maxFilesPerTrigger=1)
+        pairs = flow.readStream("a", frame, eventTime="ts").join(b, on="k", within="2 seconds")
+        finish(pairs.writeStream.format("memory").queryName("lengths"))
+        view = spark.table("lengths")
+        assert dict(view.dtypes)["a_length"].startswith("interval day")
+        assert rows_of(view.drop("a_length")) == expected(spark, tmp_path, 3)
+
     def test_a_part_of_a_failed_attempt_is_never_shown(self, spark: Any, tmp_path: Path) -> None:
         inputs(tmp_path, 2)
         writer = joined(spark, tmp_path).writeStream.format("memory").queryName("pairs_once")

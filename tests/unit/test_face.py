@@ -19,6 +19,20 @@ def test_importing_it_loads_nothing_heavy() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["run", "--help"]], ids=" ".join)
+def test_the_command_loads_nothing_heavy_to_say_what_it_is(arguments: list[str]) -> None:
+    """A Python that starts takes milliseconds; Arrow, numpy and the simulator take a second."""
+    heavy = (*HEAVY, "numba", "sluice.sim", "sluice.figures", "sluice.dashboard.report")
+    code = (
+        "import sys\nfrom sluice.cli.main import main\n"
+        f"try: main({arguments!r})\nexcept SystemExit as end: assert end.code == 0\n"
+        f"print([m for m in {heavy!r} if m in sys.modules])"
+    )
+    said = subprocess.check_output([sys.executable, "-c", code], text=True).strip().splitlines()
+    assert said[-1] == "[]"
+    assert len(said) > 1
+
+
 def test_policies_need_no_pyspark() -> None:
     code = "import sys; from sluice import ClusterView, Move, Policy; print('pyspark' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"

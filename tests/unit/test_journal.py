@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from engine_harness import DirectQuery
 from epoch_factory import owned_journal, record
+from specs import SECOND, join, stream
 
 from sluice.control.journal import KEPT, Journal
 from sluice.model.errors import CheckpointError, FlowError, SluiceError
+from sluice.model.plan import Applied, Relation, plan_of
+from sluice.model.stream import Stream
 from sluice.state.storage import Storage, watch
 
 
@@ -117,3 +121,35 @@ def test_a_name_that_is_no_text_is_refused_before_anything_is_written(tmp_path: 
     with pytest.raises(FlowError, match="is no Unicode text"):
         owned_journal(str(tmp_path / "ck"), name="desk \ud800")
     assert not list((tmp_path / "ck" / "journal").iterdir()) and not (tmp_path / "ck" / "flow.json").exists()
+
+
+class TestAnotherListOfWriters:
+    """Which query differs is said in words, not as a plan."""
+
+    def flow(self, root: Path, *within: int) -> None:
+        """A join of the same streams for each of these windows."""
+        a, b = stream("a"), stream("b")
+        feeds = Relation(a, (), a), Relation(b, (), b)
+        specs = [join([a, b], seconds * SECOND) for seconds in within]
+        results = [Stream("result", spec.output_schema(), spec.event_time, spec.delay) for spec in specs]
+        applied = [Relation(Applied(spec, feeds), (), result) for spec, result in zip(specs, results, strict=True)]
+        DirectQuery(plan_of(applied), root, sites=1, partitions=4).close()
+
+    @pytest.mark.parametrize(
+        ("within", "message"),
+        [
+            ((5,), r"there is 1 query, the checkpoint has 2: its query 2 \(Window join; 'a' .* 9 seconds .*\) is gone"),
+            ((9,), r"there is 1 query, the checkpoint has 2: its query 1 \(.* 5 seconds .*\) is gone"),
+            ((5, 9, 7), r"there are 3 queries, the checkpoint has 2: query 3 \(.* 7 seconds .*\) is not in it"),
+            ((5, 7), r"query 2: operators\[1\]\.within\[0\]\[1\] is 7000000, the checkpoint has 9000000"),
+            ((9, 5), r"query 1, 2: operators\[0\]\.within"),
+        ],
+    )
+    def test_is_refused_with_the_query_that_differs(
+        self, tmp_path: Path, within: tuple[int, ...], message: str
+    ) -> None:
+        self.flow(tmp_path, 5, 9)
+        with pytest.raises(CheckpointError, match=rf"another flow: {message}") as refused:
+            self.flow(tmp_path, *within)
+        assert "{" not in str(refused.value), "no JSON"
+        self.flow(tmp_path, 5, 9)

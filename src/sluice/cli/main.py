@@ -1,4 +1,4 @@
-"""The `sluice` command."""
+"""The `sluice` command. What only one of its commands needs is imported when it is given: `--version` needs nothing."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sluice import SluiceError, __version__
-from sluice.cli.figures import figures
-from sluice.cli.figures import listed as figures_listed
-from sluice.cli.inspection import inspect
-from sluice.cli.new import new
-from sluice.cli.run import Run, run, setting
-from sluice.cli.simulate import Wanted, listed, shown, simulate
-from sluice.cli.top import top
-from sluice.dashboard.report import report_checkpoint
 from sluice.model.text import printable
+
+if TYPE_CHECKING:
+    from sluice.cli.run import Run
+    from sluice.cli.simulate import Wanted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,33 +25,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given, passed_on = _divided(list(sys.argv[1:] if arguments is None else arguments))
     chosen = _parser().parse_args(given)
     try:
-        match chosen.command:
-            case "inspect":
-                print(inspect(chosen.checkpoint, chosen.epochs))
-            case "report":
-                report_checkpoint(chosen.checkpoint, chosen.output)
-                print(f"wrote {chosen.output}")
-            case "top":
-                return top(chosen.checkpoint, chosen.interval, chosen.once)
-            case "new":
-                print(new(chosen.directory))
-            case "run":
-                return run(_run(chosen, passed_on))
-            case "figures" if chosen.list or not chosen.name:
-                print(figures_listed())
-            case "figures":
-                return figures(chosen.name, Path(chosen.out), chosen.workers, chosen.against)
-            case "simulate" if chosen.list:
-                print(listed())
-            case "simulate" if chosen.show:
-                print(shown(chosen.show))
-            case "simulate":
-                return simulate(_simulation(chosen))
+        return _carry_out(chosen, passed_on)
     except SluiceError as problem:
         print(printable(f"sluice: {problem}"), file=sys.stderr)
         return 2
     except BrokenPipeError:
         return 0
+
+
+def _carry_out(chosen: argparse.Namespace, passed_on: list[str]) -> int:
+    match chosen.command:
+        case "inspect":
+            from sluice.cli.inspection import inspect
+
+            print(inspect(chosen.checkpoint, chosen.epochs))
+        case "report":
+            from sluice.dashboard.report import report_checkpoint
+
+            report_checkpoint(chosen.checkpoint, chosen.output)
+            print(f"wrote {chosen.output}")
+        case "top":
+            from sluice.cli.top import top
+
+            return top(chosen.checkpoint, chosen.interval, chosen.once)
+        case "new":
+            from sluice.cli.new import new
+
+            print(new(chosen.directory))
+        case "run":
+            from sluice.cli.run import run
+
+            return run(_run(chosen, passed_on))
+        case "figures":
+            from sluice.cli import figures
+
+            if chosen.list or not chosen.name:
+                print(figures.listed())
+            else:
+                return figures.figures(chosen.name, Path(chosen.out), chosen.workers, chosen.against)
+        case "simulate":
+            from sluice.cli import simulate
+
+            if chosen.list:
+                print(simulate.listed())
+            elif chosen.show:
+                print(simulate.shown(chosen.show))
+            else:
+                return simulate.simulate(_simulation(chosen))
     return 0
 
 
@@ -80,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--available-now", action="store_true", help="process what is there, then end")
     running.add_argument("--report", metavar="FILE", help="write an HTML report when the queries have ended")
     running.add_argument(
-        "--conf", type=setting, action="append", default=[], metavar="KEY=VALUE", help="a Spark setting; repeatable"
+        "--conf", type=_setting, action="append", default=[], metavar="KEY=VALUE", help="a Spark setting; repeatable"
     )
 
     looking = commands.add_parser("inspect", help="show a checkpoint: epochs, routing, state by tier, the last epochs")
@@ -130,6 +147,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _simulation(chosen: argparse.Namespace) -> Wanted:
+    from sluice.cli.simulate import Wanted
+
     return Wanted(
         scenario=chosen.scenario,
         policies=chosen.policies,
@@ -140,6 +159,8 @@ def _simulation(chosen: argparse.Namespace) -> Wanted:
 
 
 def _run(chosen: argparse.Namespace, passed_on: list[str]) -> Run:
+    from sluice.cli.run import Run
+
     return Run(
         file=chosen.file,
         arguments=tuple(passed_on),
@@ -159,6 +180,18 @@ def _divided(arguments: list[str]) -> tuple[list[str], list[str]]:
         return arguments, []
     at = arguments.index("--")
     return arguments[:at], arguments[at + 1 :]
+
+
+def _setting(text: str) -> tuple[str, str]:
+    """A Spark setting from the command line.
+
+    >>> _setting("spark.executor.memory=2g")
+    ('spark.executor.memory', '2g')
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a Spark setting; write for example spark.executor.memory=2g")
+    return key, value
 
 
 def _positive(text: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import re
@@ -52,18 +51,6 @@ class Planned:
 
 Session = Callable[[Run, str], Any]
 """Starts Spark for a run, with a directory for what Spark would else leave in the working directory."""
-
-
-def setting(text: str) -> tuple[str, str]:
-    """A Spark setting from the command line.
-
-    >>> setting("spark.executor.memory=2g")
-    ('spark.executor.memory', '2g')
-    """
-    key, equals, value = text.partition("=")
-    if not equals or not key.startswith("spark."):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a Spark setting; write for example spark.executor.memory=2g")
-    return key, value
 
 
 def run(wanted: Run, session: Session | None = None) -> int:

@@ -7,12 +7,12 @@ checkpoint over by putting the newest record again, as an entry of its own: from
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.control.identity import differing_flows
 from sluice.model.checksum import checksum
 from sluice.model.codec import DecodeError, decode, encode
 from sluice.model.epoch import EpochRecord
@@ -88,7 +88,7 @@ class Journal:
             )
         if not isinstance(found.get("id"), str):
             raise CheckpointError(f"{self.storage.path(IDENTITY)} is damaged: it has no id")
-        differences = differing({k: v for k, v in identity.items() if k not in ("id", "says")}, found)
+        differences = differing_flows(identity, found)
         if differences:
             raise CheckpointError(
                 f"checkpoint {self.storage.uri} belongs to another flow: " + "; ".join(differences) + ". Nothing was "
@@ -243,18 +243,3 @@ def _wrap(content: bytes) -> tuple[bytes, int]:
     """A file's bytes: the content with its checksum before it; and the checksum."""
     its_checksum = checksum(content)
     return b'{"checksum":"%016x","content":%b}' % (its_checksum, content), its_checksum
-
-
-def differing(wanted: Any, found: Any, at: str = "") -> list[str]:
-    """Where two identities differ, in words.
-
-    >>> differing({"join": {"within": 5}}, {"join": {"within": 7}})
-    ['join.within is 5, the checkpoint has 7']
-    """
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        keys = list(wanted)
-        return [d for k in keys for d in differing(wanted[k], found.get(k), f"{at}.{k}" if at else k)]
-    if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
-        pairs = enumerate(zip(wanted, found, strict=True))
-        return [d for i, (a, b) in pairs for d in differing(a, b, f"{at}[{i}]")]
-    return [] if wanted == found else [f"{at} is {json.dumps(wanted)}, the checkpoint has {json.dumps(found)}"]

@@ -75,7 +75,8 @@ class Epochs:
         self.storage = Storage(settings.checkpoint)
         self.delivery = Delivery(sinks, self.storage)
         self.journal = Journal(self.storage)
-        self.identity = {"name": name, "partitions": settings.partitions, "says": plan.describe(), **plan.identity()}
+        words = {"says": plan.describe(), "queries": [plan.describe_output(i) for i in range(len(plan.outputs))]}
+        self.identity = {"name": name, "partitions": settings.partitions, **words, **plan.identity()}
         self.recent: deque[EpochRecord] = deque(maxlen=100)
         self.lock = threading.Lock()
         self.busy = threading.Lock()

@@ -194,13 +194,26 @@ class Plan:
 
     def describe(self) -> str:
         """All operators for `explain`, each with the stateless steps before it, and those before the outputs."""
-        lines = []
-        for node in self.nodes:
-            lines.append(node.spec.describe())
-            for stream, feed in zip(node.spec.streams, node.feeds, strict=True):
-                lines += [f"  {stream.name}: {step.describe()}" for step in feed.steps]
+        lines = [line for node in self.nodes for line in _describe_node(node)]
         lines += [f"Result: {step.describe()}" for output in self.outputs for step in output.feed.steps]
         return "\n".join(lines)
+
+    def describe_output(self, output: int) -> str:
+        """What one of the outputs gets, in one line: all that leads to it."""
+        feed = self.outputs[output].feed
+        needed = {feed.origin}
+        for node in range(len(self.nodes) - 1, -1, -1):
+            if self.origin_of(node) in needed:
+                needed |= {below.origin for below in self.nodes[node].feeds}
+        nodes = [node for number, node in enumerate(self.nodes) if self.origin_of(number) in needed]
+        lines = [line.strip() for node in nodes for text in _describe_node(node) for line in text.split("\n")]
+        return "; ".join([*lines, *(step.describe() for step in feed.steps)])
+
+
+def _describe_node(node: Node) -> list[str]:
+    """An operator and the stateless steps before it."""
+    feeds = zip(node.spec.streams, node.feeds, strict=True)
+    return [node.spec.describe(), *(f"  {s.name}: {step.describe()}" for s, feed in feeds for step in feed.steps)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from sluice.model.epoch import epoch_of
 from sluice.model.errors import CheckpointError, FlowError, StorageError
 from sluice.model.results import Listing, Part, Results
 from sluice.spark.sink_log import OLDER_COPY, SinkLog
+from sluice.spark.sources import quoted
 from sluice.spark.types import spark_schema
 from sluice.state.storage import Storage
 
@@ -136,17 +137,24 @@ class BatchSink:
     def _frame(self, parts: list[str], directory: str) -> DataFrame:
         if not parts:
             return self.spark.createDataFrame([], self.schema)
+        return self.spark.read.schema(self.schema).parquet(*(f"{self._uri(directory)}/{name}" for name in parts))
+
+    def _uri(self, directory: str) -> str:
         base = self.staging.uri if "://" in str(self.staging.uri) else "file://" + self.storage.root
-        return self.spark.read.schema(self.schema).parquet(*(f"{base}/{directory}/{name}" for name in parts))
+        return f"{base}/{directory}"
 
 
 class MemorySink(BatchSink):
-    """All results so far as a temporary view named after the query."""
+    """All results so far as a temporary view named after the query.
+
+    The view looks for parts whenever it is read, so that an epoch that adds some costs the same however many there are.
+    """
 
     def __init__(self, spark: SparkSession, checkpoint: str, output: int, schema: pa.Schema, name: str) -> None:
         super().__init__(spark, checkpoint, output, schema, lambda frame, epoch: None)
         self.name = name
         self.view = f"{self.directory}/shown"
+        self.looks_by_itself = False
 
     def check(self, query: str | None, newest: Results) -> None:
         super().check(query, newest)
@@ -163,11 +171,29 @@ class MemorySink(BatchSink):
             _check_parts(self.storage, self.directory, results.parts)
             moves = [(f"{self.directory}/{part.name}", f"{self.view}/{part.name}") for part in results.parts]
             self.storage.move_all(moves)
-            self._show(True)
+            if not self.looks_by_itself:
+                self._show(True)
 
     def _show(self, any_results: bool) -> None:
-        """The directory as it is now, in one listing however many parts there are."""
-        self._frame([""] if any_results else [], self.view).createOrReplaceTempView(self.name)
+        """Make the view: one that Spark resolves anew whenever it is read, or else the directory as it is now."""
+        frame = self._frame([""] if any_results else [], self.view)
+        self.looks_by_itself = any_results and self._is_read_alike()
+        if self.looks_by_itself:
+            source = f"parquet.{quoted(self._uri(self.view))}"
+            self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {quoted(self.name)} AS SELECT * FROM {source}")
+        else:
+            frame.createOrReplaceTempView(self.name)
+
+    def _is_read_alike(self) -> bool:
+        """Whether Spark resolves such a view each time, and reads the same types out of the files as are meant: those
+        of intervals are not."""
+        resolved = self.spark.conf.get("spark.sql.legacy.storeAnalyzedPlanForView", "false") == "false"
+        if not resolved or self.spark.conf.get("spark.sql.runSQLOnFiles", "true") != "true":
+            return False
+        read = self.spark.read.parquet(self._uri(self.view)).schema
+        return [(f.name, f.dataType.simpleString()) for f in read] == [
+            (f.name, f.dataType.simpleString()) for f in self.schema
+        ]
 
 
 def _check_parts(storage: Storage, directory: str, parts: tuple[Part, ...], thoroughly: bool = False) -> None:

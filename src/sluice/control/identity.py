@@ -1,0 +1,51 @@
+"""Whose a checkpoint is: the identity of its flow, and in which words another flow differs from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+UNCOMPARED = ("id", "says", "queries")
+"""What stands in an identity and does not have to be the same. The last two are words for what else is in it."""
+_LISTS = ("streams", "operators", "outputs")
+
+
+def differing_flows(ours: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """Where a flow differs from the one that a checkpoint has, in words: which queries, and how."""
+    compared = {key: value for key, value in ours.items() if key not in UNCOMPARED}
+    lists = [key for key in _LISTS if key in compared]
+    new, old = list(ours.get("queries", ())), list(found.get("queries", ()))
+    if all(len(compared[key]) == len(found.get(key) or ()) for key in lists) and len(new) == len(old):
+        changed = [str(n) for n, (a, b) in enumerate(zip(new, old, strict=True), start=1) if a != b]
+        whose = f"query {', '.join(changed)}: " if changed and len(new) > 1 else ""
+        return [f"{whose}{difference}" for difference in differing(compared, found)]
+    rest = {key: value for key, value in compared.items() if key not in lists}
+    return [*differing(rest, found), _differing_queries(new, old)]
+
+
+def _differing_queries(new: Sequence[str], old: Sequence[str]) -> str:
+    """Which queries are new, and which are gone.
+
+    >>> _differing_queries(["pairs"], ["pairs", "sums"])
+    'there is 1 query, the checkpoint has 2: its query 2 (sums) is gone'
+    """
+    gone = [f"its query {n} ({query}) is gone" for n, query in enumerate(old, start=1) if query not in new]
+    added = [f"query {n} ({query}) is not in it" for n, query in enumerate(new, start=1) if query not in old]
+    count = f"there {'is 1 query' if len(new) == 1 else f'are {len(new)} queries'}, the checkpoint has {len(old)}"
+    return f"{count}: {', '.join([*gone, *added]) or 'some stand twice, or share what they did not share'}"
+
+
+def differing(wanted: Any, found: Any, at: str = "") -> list[str]:
+    """Where two identities differ, in words.
+
+    >>> differing({"join": {"within": 5}}, {"join": {"within": 7}})
+    ['join.within is 5, the checkpoint has 7']
+    """
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        keys = list(wanted)
+        return [d for k in keys for d in differing(wanted[k], found.get(k), f"{at}.{k}" if at else k)]
+    if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+        pairs = enumerate(zip(wanted, found, strict=True))
+        return [d for i, (a, b) in pairs for d in differing(a, b, f"{at}[{i}]")]
+    return [] if wanted == found else [f"{at} is {json.dumps(wanted)}, the checkpoint has {json.dumps(found)}"]
