@@ -222,6 +222,22 @@ class TestForeachBatch:
         assert handed[2] == handed[1]
         assert handed[0][1] + handed[1][1] + handed[3][1] == expected(spark, tmp_path, 3)
 
+    def test_a_frame_that_is_kept_says_until_when_it_can_be_read(self, spark: Any, tmp_path: Path) -> None:
+        inputs(tmp_path, 2)
+        kept: list[Any] = []
+        seen: list[Counter] = []
+
+        def keep(frame: Any, epoch: int) -> None:
+            kept.append(frame.select("*"))
+            seen.extend(rows_of(one) for one in kept)
+
+        writer = joined(spark, tmp_path).writeStream.foreachBatch(keep)
+        finish(writer.option("checkpointLocation", tmp_path / "ck"))
+        assert seen[0] == seen[1], "that of the epoch before can still be read"
+        assert rows_of(kept[1]) == seen[2]
+        with pytest.raises(Exception, match=r"until-the-next-epoch/part-0000"):
+            kept[0].collect()
+
     def test_an_epoch_without_results_is_handed_over_too(self, spark: Any, tmp_path: Path) -> None:
         arrive(tmp_path / "a", ticks([1], [0]), ticks([1], [1]))
         arrive(tmp_path / "b", ticks([2], [0]), ticks([1], [1]))

@@ -23,6 +23,9 @@ from sluice.spark.types import spark_schema
 from sluice.state.storage import Storage
 
 RESULTS = "results"
+UNTIL_THE_NEXT_EPOCH = "until-the-next-epoch"
+"""The directory of what is handed to a function. Whoever keeps the DataFrame and reads it too late finds this name in
+Spark's message."""
 MARK = "_sluice-"
 """Begins the name of the directory in an output where a query's parts wait; it stays, and tells whose output it is."""
 
@@ -99,7 +102,8 @@ class ParquetSink:
 
 
 class BatchSink:
-    """Hands every epoch's results to a function as a DataFrame, with the epoch's number."""
+    """Hands every epoch's results to a function as a DataFrame, with the epoch's number. It can be read until the
+    function has been called for the next epoch."""
 
     def __init__(
         self,
@@ -111,7 +115,7 @@ class BatchSink:
     ) -> None:
         self.spark, self.function, self.schema = spark, function, spark_schema(schema)
         self.storage = Storage(checkpoint)
-        self.directory = f"{RESULTS}/{output}"
+        self.directory = f"{RESULTS}/{output}/{UNTIL_THE_NEXT_EPOCH}"
         self.staging = Staging(checkpoint, self.directory)
         self.handed_over: tuple[Part, ...] = ()
 
@@ -153,7 +157,8 @@ class MemorySink(BatchSink):
     def __init__(self, spark: SparkSession, checkpoint: str, output: int, schema: pa.Schema, name: str) -> None:
         super().__init__(spark, checkpoint, output, schema, lambda frame, epoch: None)
         self.name = name
-        self.view = f"{self.directory}/shown"
+        self.directory, self.view = f"{RESULTS}/{output}", f"{RESULTS}/{output}/shown"
+        self.staging = Staging(checkpoint, self.directory)
         self.looks_by_itself = False
 
     def check(self, query: str | None, newest: Results) -> None:
