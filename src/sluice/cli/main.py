@@ -39,6 +39,12 @@ def _carry_out(chosen: argparse.Namespace, passed_on: list[str]) -> int:
             from sluice.cli.inspection import inspect
 
             print(inspect(chosen.checkpoint, chosen.epochs))
+            if chosen.verify:
+                from sluice.cli.verification import verify
+
+                verified = verify(chosen.checkpoint)
+                print(printable(f"\n{verified}"))
+                return 1 if verified.problems else 0
         case "report":
             from sluice.dashboard.report import report_checkpoint
 
@@ -103,6 +109,10 @@ def _parser() -> argparse.ArgumentParser:
     looking = commands.add_parser("inspect", help="show a checkpoint: epochs, routing, state by tier, the last epochs")
     looking.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")
     looking.add_argument("--epochs", type=_positive, default=10, help="how many of the last epochs to list (10)")
+
+    looking.add_argument(
+        "--verify", action="store_true", help="read all state and results, and say what is gone or damaged"
+    )
 
     watching = commands.add_parser("top", help="watch a running query from its checkpoint, in a terminal")
     watching.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")

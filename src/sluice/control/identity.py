@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-UNCOMPARED = ("id", "says", "queries")
-"""What stands in an identity and does not have to be the same. The last two are words for what else is in it."""
+UNCOMPARED = ("id", "shown", "says", "queries")
+"""What stands in an identity and does not have to be the same: where results are shown, and words for what else is in
+it."""
 _LISTS = ("streams", "operators", "outputs")
 
 

@@ -19,6 +19,8 @@ class Sink(Protocol):
     """Takes the results of a committed epoch to where the user wants them."""
 
     staging: Staging
+    shown: str | None
+    """Where parts lie once they are shown: a URI or path, or one inside the checkpoint; None if they do not stay."""
 
     def check(self, query: str | None, newest: Results) -> None:
         """See that results can go there after the newest epoch's, before anything is touched; a query of None has no

@@ -76,7 +76,8 @@ class Epochs:
         self.delivery = Delivery(sinks, self.storage)
         self.journal = Journal(self.storage)
         words = {"says": plan.describe(), "queries": [plan.describe_output(i) for i in range(len(plan.outputs))]}
-        self.identity = {"name": name, "partitions": settings.partitions, **words, **plan.identity()}
+        shown = [sink.shown for sink in sinks]
+        self.identity = {"name": name, "partitions": settings.partitions, "shown": shown, **words, **plan.identity()}
         self.recent: deque[EpochRecord] = deque(maxlen=100)
         self.lock = threading.Lock()
         self.busy = threading.Lock()

@@ -11,13 +11,15 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from sluice.model.errors import CheckpointError, StorageError
 from sluice.model.results import Listing, Part, Results
 from sluice.state.storage import Storage
 
 DIRECTORY = "_spark_metadata"
+MARK = "_sluice-"
+"""Begins the name of the directory in an output where a query's parts wait; it stays, and tells whose output it is."""
 VERSION = b"v1"
 AT_ONCE = 8 << 20
 OLDER_COPY = (
@@ -68,6 +70,12 @@ class SinkLog:
             )
         for _ in self._lines_of(results.listing if newest == results.listing.number else results.before):
             pass  # its last step is the error
+
+    def listed(self, listing: Listing) -> dict[str, int]:
+        """The files of a listing, with their sizes."""
+        lines = b"".join(self._lines_of(listing)).split(b"\n")
+        entries = [json.loads(line) for line in lines if line]
+        return {unquote(str(entry["path"]).rsplit("/", 1)[-1]): int(entry["size"]) for entry in entries}
 
     def tidy(self, newest: int) -> None:
         """Remove drafts that a killed driver left of lists up to the newest."""

@@ -6,7 +6,7 @@ count, with their sizes and checksums. Only then are they shown, and showing the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from sluice.model.checksum import checksum
 from sluice.model.epoch import epoch_of
 from sluice.model.errors import CheckpointError, FlowError, StorageError
 from sluice.model.results import Listing, Part, Results
-from sluice.spark.sink_log import OLDER_COPY, SinkLog
+from sluice.spark.sink_log import MARK, OLDER_COPY, SinkLog
 from sluice.spark.sources import quoted
 from sluice.spark.types import spark_schema
 from sluice.state.storage import Storage
@@ -26,14 +26,13 @@ RESULTS = "results"
 UNTIL_THE_NEXT_EPOCH = "until-the-next-epoch"
 """The directory of what is handed to a function. Whoever keeps the DataFrame and reads it too late finds this name in
 Spark's message."""
-MARK = "_sluice-"
-"""Begins the name of the directory in an output where a query's parts wait; it stays, and tells whose output it is."""
 
 
 class NoopSink:
     """Results are made, counted and dropped."""
 
     staging = Staging(None)
+    shown: str | None = None
 
     def check(self, query: str | None, newest: Results) -> None:
         pass
@@ -59,6 +58,7 @@ class ParquetSink:
 
     def __init__(self, path: str, compression: str) -> None:
         self.path, self.compression = path, compression
+        self.shown: str | None = path
         self.storage = Storage(path)
         self.log = SinkLog(self.storage)
 
@@ -79,6 +79,7 @@ class ParquetSink:
         _check_parts(self.storage, f"{MARK}{query}", newest.parts, thoroughly=True)
         if not self.log.has(newest):  # some may have been renamed before their driver died
             _check_parts(self.storage, "", newest.parts, thoroughly=True)
+            _refuse_gone(self.storage, (f"{MARK}{query}", ""), newest)
         self.log.check(newest)
 
     def open(self, query: str, newest: Results) -> None:
@@ -97,7 +98,12 @@ class ParquetSink:
     def deliver(self, results: Results) -> None:
         if results.parts:
             _check_parts(self.storage, self.staging.directory, results.parts)
-            self.storage.move_all([(f"{self.staging.directory}/{part.name}", part.name) for part in results.parts])
+            try:
+                self.storage.move_all([(f"{self.staging.directory}/{part.name}", part.name) for part in results.parts])
+            except StorageError:
+                if not self.log.has(results):  # else all were renamed before, and some have been deleted since
+                    _refuse_gone(self.storage, (self.staging.directory, ""), results)
+                    raise
             self.log.add(results)
 
 
@@ -118,6 +124,7 @@ class BatchSink:
         self.directory = f"{RESULTS}/{output}/{UNTIL_THE_NEXT_EPOCH}"
         self.staging = Staging(checkpoint, self.directory)
         self.handed_over: tuple[Part, ...] = ()
+        self.shown: str | None = None
 
     def check(self, query: str | None, newest: Results) -> None:
         _check_parts(self.storage, self.directory, newest.parts, thoroughly=True)
@@ -133,6 +140,7 @@ class BatchSink:
 
     def deliver(self, results: Results) -> None:
         _check_parts(self.storage, self.directory, results.parts)
+        _refuse_gone(self.storage, (self.directory,), results)
         self.function(self._frame([p.name for p in results.parts], self.directory), results.epoch)
         outdated = [p for p in self.handed_over if p not in results.parts]
         self.storage.delete_all(f"{self.directory}/{part.name}" for part in outdated)
@@ -158,12 +166,14 @@ class MemorySink(BatchSink):
         super().__init__(spark, checkpoint, output, schema, lambda frame, epoch: None)
         self.name = name
         self.directory, self.view = f"{RESULTS}/{output}", f"{RESULTS}/{output}/shown"
+        self.shown = self.view
         self.staging = Staging(checkpoint, self.directory)
         self.looks_by_itself = False
 
     def check(self, query: str | None, newest: Results) -> None:
         super().check(query, newest)
         _check_parts(self.storage, self.view, newest.parts, thoroughly=True)
+        _refuse_gone(self.storage, (self.directory, self.view), newest)
         _refuse_later(f"view {self.name}", (e.name for e in self.storage.files(self.view)), newest.epoch)
 
     def open(self, query: str, newest: Results) -> None:
@@ -210,13 +220,28 @@ def _check_parts(storage: Storage, directory: str, parts: tuple[Part, ...], thor
     for part in parts:
         name = f"{directory}/{part.name}".lstrip("/")
         if part.name not in here:
-            continue  # it waits elsewhere, or the move or the function will miss it
+            continue  # it is elsewhere, or gone
         is_whole = here[part.name] == part.bytes
         if not is_whole or (thoroughly and checksum(storage.read(name)) != part.checksum):
             raise StorageError(
                 f"{storage.path(name)} is damaged ({here[part.name]:,} bytes, {part.bytes:,} were written): these "
                 "are results of a committed epoch that were not shown yet, and they are not shown. Restore the file, "
                 "or start anew with a new checkpointLocation and path"
+            )
+
+
+def _refuse_gone(storage: Storage, directories: Sequence[str], results: Results) -> None:
+    """Refuse to go on where results of an epoch, which are still to be shown, are in none of the directories they can
+    be in."""
+    if not results.parts:
+        return
+    here = {entry.name for directory in directories for entry in storage.files(directory)}
+    for part in results.parts:
+        if part.name not in here:
+            raise StorageError(
+                f"{storage.path(f'{directories[0]}/{part.name}')} is gone: these are results of epoch {results.epoch}, "
+                "which is committed, and they were not shown yet. Restore the file, or start anew with a new "
+                "checkpointLocation and path"
             )
 
 

@@ -1,0 +1,144 @@
+"""`sluice inspect --verify`: whether all that a checkpoint names is there, and is what was written."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sluice.control.journal import Entry, Journal
+from sluice.model.checksum import checksum
+from sluice.model.epoch import EpochRecord
+from sluice.model.errors import SluiceError
+from sluice.model.results import Part, Results
+from sluice.model.state import SegmentRef
+from sluice.spark.sink_log import MARK, SinkLog
+from sluice.spark.sparks_part import SparksPart
+from sluice.state.storage import Storage
+
+LOOKS = 3
+"""How often a checkpoint is looked at whose query goes on meanwhile, and deletes what it no longer needs."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was looked at, and what is wrong with it."""
+
+    segments: int
+    parts: int
+    problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        looked_at = f"{self.segments:,} segments and {self.parts:,} parts of results were looked at"
+        if not self.problems:
+            return f"Verified   {looked_at}: all are there, and as they were written"
+        return "\n".join([f"Verified   {looked_at}:", *(f"  {problem}" for problem in self.problems)])
+
+
+def verify(uri: str) -> Verified:
+    """Read all that the checkpoint at `uri` names, and the results that it has shown. Nothing is changed."""
+    journal = Journal(Storage(uri))
+    identity = journal.recognised()
+    shown = [None if place is None else str(place) for place in identity.get("shown", ())]
+    for _ in range(LOOKS):
+        indexes = journal.indexes()
+        verified = _Verification(journal, shown, str(identity["id"])).run()
+        if journal.indexes() == indexes:
+            break
+    return verified
+
+
+class _Verification:
+    """One look at a checkpoint."""
+
+    def __init__(self, journal: Journal, shown: list[str | None], query: str) -> None:
+        self.journal, self.storage, self.shown, self.query = journal, journal.storage, shown, query
+        self.problems: list[str] = []
+        self.segments = self.parts = 0
+
+    def run(self) -> Verified:
+        entries = self._entries()
+        if entries and entries[-1].record.number >= 0:
+            newest = entries[-1].record
+            self._look_at_state(newest)
+            for output in range(len(self.shown)):
+                self._look_at_results(output, entries)
+            self._look_at_sparks_part(newest)
+        return Verified(self.segments, self.parts, tuple(self.problems))
+
+    def _entries(self) -> list[Entry]:
+        """The journal's entries that can be read; each has to continue the one before it."""
+        read: list[Entry] = []
+        for index in self.journal.indexes():
+            try:
+                read.append(self.journal.read(index))
+            except SluiceError as problem:
+                self.problems.append(str(problem))
+        for before, entry in pairwise(read):
+            if entry.index == before.index + 1 and entry.before != before.checksum:
+                self.problems.append(f"entry {entry.index} of the journal does not continue the one before it")
+        return read
+
+    def _look_at_state(self, newest: EpochRecord) -> None:
+        by_file: dict[str, dict[str, SegmentRef]] = defaultdict(dict)
+        for manifest in newest.manifests:
+            for run in manifest:
+                by_file[run.segment.file][run.segment.id] = run.segment
+        for file, segments in sorted(by_file.items()):
+            for segment in segments.values():
+                self.segments += 1
+                self._look_at_segment(file, segment)
+
+    def _look_at_segment(self, file: str, segment: SegmentRef) -> None:
+        try:
+            data = self.storage.read(file, segment.offset, segment.length)
+        except SluiceError as problem:
+            self.problems.append(f"state: {problem}")
+            return
+        offset = 0
+        for block in segment.blocks:
+            if checksum(data.slice(offset, block.length)) != block.checksum:
+                self.problems.append(f"state: segment {segment.id} in {self.storage.path(file)} is damaged")
+                return
+            offset += block.length
+
+    def _look_at_results(self, output: int, entries: list[Entry]) -> None:
+        """The parts that were shown: those of the epochs on record, and in an output with lists for Spark's readers all
+        that these have. Those of the newest epoch may still wait: the query that is started next shows them."""
+        place, newest = self.shown[output], entries[-1].record.results_of(output)
+        if place is None:
+            return
+        inside = "://" not in place and not place.startswith("/")
+        storage = Storage(f"{self.storage.uri.rstrip('/')}/{place}" if inside else place)
+        waiting = self.storage.files(place.rpartition("/")[0]) if inside else storage.files(f"{MARK}{self.query}")
+        unshown = {part.name for part in newest.parts} & {entry.name for entry in waiting}
+        recorded = {part.name: part for entry in entries for part in entry.record.results_of(output).parts}
+        sizes = {name: part.bytes for name, part in recorded.items()} | self._listed(storage, newest)
+        here = {entry.name: entry.size for entry in storage.files()}
+        for name, size in sorted(sizes.items()):
+            self.parts += 1
+            if name in unshown:
+                continue
+            if name not in here:
+                self.problems.append(f"results: {storage.path(name)} is gone")
+            elif here[name] != size or (name in recorded and not _is_whole(storage, recorded[name])):
+                self.problems.append(f"results: {storage.path(name)} is not what was shown")
+
+    def _listed(self, storage: Storage, newest: Results) -> dict[str, int]:
+        """What Spark's readers take for the content of an output."""
+        log = SinkLog(storage)
+        try:
+            return log.listed(newest.listing if log.has(newest) else newest.before)
+        except SluiceError as problem:
+            self.problems.append(f"results: {problem}")
+            return {}
+
+    def _look_at_sparks_part(self, newest: EpochRecord) -> None:
+        try:
+            SparksPart(self.storage).check(newest)
+        except SluiceError as problem:
+            self.problems.append(str(problem))
+
+
+def _is_whole(storage: Storage, part: Part) -> bool:
+    return bool(checksum(storage.read(part.name)) == part.checksum)
