@@ -71,7 +71,8 @@ def test_an_expression_that_fails_is_told_first_and_in_the_users_words(spark: An
     arrive(tmp_path / "a", ticks([1, 2], [1, 2], [5, 0]))
     rows = Flow(spark, "ratios").readFiles("trades", str(tmp_path / "a"), eventTime="ts").withColumn("r", "1 / v")
     writer = rows.groupBy("k").last(3).agg(total=("r", "sum")).writeStream.format("memory").queryName("ratios")
-    query = writer.options(sites=2, partitions=8).trigger(availableNow=True).start()
+    writer = writer.options(sites=2, partitions=8, checkpointLocation=tmp_path / "ck")
+    query = writer.trigger(availableNow=True).start()
     said = "query 'ratios' failed in epoch 0: stream 'trades', column 'r': division by zero, in \"1 / v\""
     with pytest.raises(StreamingQueryException) as raised:
         query.awaitTermination(600)

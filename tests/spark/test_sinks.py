@@ -126,6 +126,7 @@ class TestMemory:
         """The view is made when there are the first results, and looks for more by itself."""
         inputs(tmp_path, 3)
         writer = joined(spark, tmp_path).writeStream.format("memory").queryName("pairs_flat")
+        writer = writer.option("checkpointLocation", tmp_path / "ck")
         query = writer.options(**SPEED).trigger(availableNow=True).start()
         sink = query._running.sinks[0]
         made: list[bool] = []
@@ -144,7 +145,8 @@ class TestMemory:
         flow = Flow(spark, "lengths")
         b = flow.readFiles("b", str(tmp_path / "b"), eventTime="ts", maxFilesPerTrigger=1)
         pairs = flow.readStream("a", frame, eventTime="ts").join(b, on="k", within="2 seconds")
-        finish(pairs.writeStream.format("memory").queryName("lengths"))
+        writer = pairs.writeStream.format("memory").queryName("lengths")
+        finish(writer.option("checkpointLocation", tmp_path / "ck"))
         view = spark.table("lengths")
         assert dict(view.dtypes)["a_length"].startswith("interval day")
         assert rows_of(view.drop("a_length")) == expected(spark, tmp_path, 3)

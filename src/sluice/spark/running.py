@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -97,6 +97,7 @@ class RunningQuery:
         self._turn = threading.Lock()
         self._interval = seconds(trigger.get("processingTime", "0 seconds"), "trigger's processingTime")
         self.failure: Exception | None = None
+        self._whose = f"query {name!r}" if name else "the query"
         self._cause: BaseException | None = None
         """What ended the last of Spark's batches, if it failed, before it went through Spark."""
         self.draining = False
@@ -299,9 +300,7 @@ class RunningQuery:
             raise self._in_words(told) from None
 
     def _in_words(self, told: BaseException) -> QueryFailed:
-        name = self.spark_query.name
-        whose = f"query {name!r}" if name else "the query"
-        return in_words(whose, self.epochs.record.number + 1, self._cause or told, told)
+        return in_words(self._whose, self.epochs.record.number + 1, self._cause or told, told)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -314,8 +313,10 @@ class RunningQuery:
         """Until the query has ended and everything is cleaned up; False if time runs out before. Raises its error."""
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            # Spark notices other owners too, and cannot tell whose they are
-            with self._telling_what_went_wrong(), self.epochs.telling_of_other_owners():
+            # Spark notices other owners too, and cannot tell whose they are; a temporary checkpoint, which may be gone
+            # by now, has none
+            owners = nullcontext() if self.temporary else self.epochs.telling_of_other_owners()
+            with self._telling_what_went_wrong(), owners:
                 ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]  # seconds, parts too
         finally:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
