@@ -10,6 +10,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from sluice.spark import idling, running
+from sluice.spark.failures import QueryFailed
 from sluice.spark.idling import REST, RESTS, Idling
 from sluice.spark.running import RunningQuery
 
@@ -100,9 +101,10 @@ def behind(failures: int, monkeypatch: Any) -> Any:
     monkeypatch.setattr(running, "IDLE", 0.004)
     monkeypatch.setattr(idling, "IDLE", -1.0)
     query = object.__new__(RunningQuery)
-    query.query, query.failure, query._interval = "q", None, 0.0
+    query.query, query.failure, query._interval, query._whose = "q", None, 0.0, "the query"
     query._closed, query._stopping = threading.Event(), threading.Event()
     query.epochs = SimpleNamespace(is_behind=True, busy=threading.Lock(), clock=lambda: 0.0)
+    query.epochs.record = SimpleNamespace(number=6)
     query._idling = Idling(query.epochs, 0.0)
     query.spark_query = SparkQuery(failures)
 
@@ -127,7 +129,7 @@ def test_nobody_waits_for_a_query_that_cannot_be_looked_after_any_more(monkeypat
     query = behind(1_000_000, monkeypatch)
     watching = threading.Thread(target=query._catch_up_when_idle)
     watching.start()
-    with pytest.raises(Py4JError, match="no answer"):
+    with pytest.raises(QueryFailed, match="the query failed in epoch 7: Py4JError: no answer"):
         query.settle()
     watching.join()
     assert query.spark_query.stopped and not query._closed.is_set()
