@@ -88,9 +88,10 @@ def expected_results(simulation: WindowSimulation) -> np.ndarray:
 
 
 @settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 10_000), groups=st.integers(1, 3), rate=st.sampled_from([200.0, 900.0]))
-def test_no_tuple_is_lost_whatever_is_decided(seed: int, groups: int, rate: float) -> None:
-    scenario = replace(SMALL, rate=rate, groups=groups, sites=3, least_sites=1, most_sites=6, seed=seed)
+@given(seed=st.integers(0, 10_000), groups=st.integers(1, 3), rate=st.sampled_from([200.0, 900.0]), local=st.booleans())
+def test_no_tuple_is_lost_whatever_is_decided(seed: int, groups: int, rate: float, local: bool) -> None:
+    tuning = {"local_tuning": True, "unit_size": TUNED.unit_size} if local else {}
+    scenario = replace(SMALL, rate=rate, groups=groups, sites=3, least_sites=1, most_sites=6, seed=seed, **tuning)
     simulation = WindowSimulation(scenario, Anything(seed))
     simulation.reports.begin(simulation.loop.routing, 0.0, scenario.reorganization)
     for _ in range(scenario.slots):
@@ -159,6 +160,17 @@ def test_an_overloaded_site_falls_behind_and_its_input_waits_at_the_master() -> 
     assert simulate_window_join(replace(busy, sites=4), NEVER).delay < outcome.delay / 2
 
 
+@pytest.mark.parametrize("messages", [0.5, 1.0, 8.0])
+def test_epochs_as_short_as_a_message_leave_no_time_but_for_communication(messages: float) -> None:
+    """Nobody communicates for longer than there is time, however far the master is behind."""
+    message = 0.02
+    short = {"distribution": messages * message, "message": message, "seconds": 4, "measured_from": 2, "window": 2}
+    outcome = simulate_window_join(replace(SMALL, sites=3, **short), NEVER)
+    part = outcome.site_communicating / outcome.site_taking_part
+    assert (part <= 1 + 1e-6).all()
+    assert ((part > 0.95) & (outcome.site_working < 1e-6)).all() == (messages <= 1)
+
+
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_the_master_keeps_what_the_paper_calculates(groups: int) -> None:
     scenario = replace(SMALL, sites=4, groups=groups)
@@ -173,6 +185,22 @@ def test_units_that_are_kept_small_are_scanned_faster() -> None:
     assert tuned.mean(tuned.site_working) < 0.7 * untuned.mean(untuned.site_working)
     assert tuned.mean(tuned.site_communicating) == pytest.approx(untuned.mean(untuned.site_communicating), rel=0.05)
     assert tuned.results == pytest.approx(untuned.results, rel=0.01)
+
+
+def test_sites_that_tune_their_own_units_split_all_that_are_too_large_at_once() -> None:
+    """More of them than the policy would in a round, and none has to wait for the round's end."""
+    scenario = replace(TUNED, rate=2000, partitions=24, reorganization=60, local_tuning=True)
+    simulation = WindowSimulation(scenario, policy("static"))
+    simulation.reports.begin(simulation.loop.routing, 0.0, scenario.reorganization)
+    grown = []
+    for _ in range(scenario.slots):
+        units = simulation.loop.routing.units
+        simulation.step()
+        grown.append(simulation.loop.routing.units - units)
+        view = simulation.reports.standing(simulation.loop.routing)
+        assert (view.unit_bytes < 2.5 * scenario.unit_size).all()  # with what came in the last epoch
+    assert max(grown) > 16
+    assert simulate_window_join(replace(scenario, local_tuning=False), policy("static")).units[-1] == 24
 
 
 def test_sites_follow_the_load_and_do_not_flap() -> None:

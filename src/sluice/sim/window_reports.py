@@ -53,30 +53,37 @@ class WindowReports:
     def _report(self, number: int, routing: Routing, since: float, before: tuple[np.ndarray, ...]) -> None:
         if number != self.round:  # begun anew since
             return
-        world, scenario, directory = self.world, self.world.scenario, routing.directories[0]
+        world, scenario = self.world, self.world.scenario
         rows, results, busy, filled, messages = (n - b for n, b in zip(self._columns(), before, strict=True))
         seconds, sites = self.agenda.now - since, routing.sites
-        size = world.by_unit(world.stored) * scenario.tuple_bytes
         self._view = replace(
-            ClusterView.at_rest(routing.holders, np.full(sites, _ENOUGH)),
+            self.standing(routing),
             epoch=number,
             seconds=seconds,
             elapsed=seconds,
             arriving=seconds,
             unit_rows=_whole(world.by_unit(rows)),
             unit_results=_whole(world.by_unit(results)),
-            unit_bytes=size,
-            unit_memory=size,
-            unit_buddy=np.array(directory.buddies()),
-            unit_single=np.array([directory.depth(Unit(unit)) >= FINEST for unit in range(directory.units)]),
-            unit_divisible=np.full(directory.units, True),
-            unit_size=scenario.unit_size,
             site_idle=np.maximum(seconds - busy[:sites], 0.0),
             site_occupancy=filled[:sites] / np.maximum(messages[:sites], 1),
             least_sites=scenario.least,
             most_sites=scenario.most,
         )
         self.complete()
+
+    def standing(self, routing: Routing) -> ClusterView:
+        """How large units are by now, and which can be split and merged."""
+        world, scenario, directory = self.world, self.world.scenario, routing.directories[0]
+        size = world.by_unit(world.stored) * scenario.tuple_bytes
+        return replace(
+            ClusterView.at_rest(routing.holders, np.full(routing.sites, _ENOUGH)),
+            unit_bytes=size,
+            unit_memory=size,
+            unit_buddy=np.array(directory.buddies()),
+            unit_single=np.array([directory.depth(Unit(unit)) >= FINEST for unit in range(directory.units)]),
+            unit_divisible=np.full(directory.units, True),
+            unit_size=scenario.unit_size,
+        )
 
 
 def _whole(numbers: np.ndarray) -> np.ndarray:

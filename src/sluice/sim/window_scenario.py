@@ -51,6 +51,9 @@ class WindowScenario:
     """Bytes a second that the master sends, and with which state moves, objects made into bytes and back: chosen."""
     unit_size: int = 1_500_000
     """The paper's θ: a unit with more than twice as many bytes is split, unless it is not tuned."""
+    local_tuning: bool = False
+    """Sites split their own units that are too large at every distribution epoch, any number of them, as in the paper.
+    Else units are split by the policy alone, in its rounds."""
     seed: int = 1
 
     def __post_init__(self) -> None:

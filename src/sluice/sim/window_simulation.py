@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sluice.control.loop import ControlLoop
+from sluice.control.loop import SITES, ControlLoop
 from sluice.model.abilities import Abilities
 from sluice.model.decision import Decision
 from sluice.model.ids import Fragment
 from sluice.model.routing import Routing
 from sluice.policies import Policy
+from sluice.policies.unit_sizes import UnitSizes
 from sluice.sim.event_queue import Agenda
 from sluice.sim.window_carrier import WindowCarrier
 from sluice.sim.window_reports import WindowReports
@@ -119,10 +120,18 @@ class WindowSimulation:
             self.agenda.now = self.agenda.next_time()
             self.agenda.run_due()
         self.agenda.now = start
+        if self.scenario.local_tuning:
+            self._tune()
         routing = self.loop.routing
         self._seen[slot] = routing.sites, routing.units, self.world.waiting_at_master(slot).mean()
         self.sites.run_slot(slot, routing.sites)
         self.slots_done += 1
+
+    def _tune(self) -> None:
+        """Sites split units that are too large. While one is on its way to another site all keep their numbers."""
+        if not self.loop.moves and not self.loop.redivisions:
+            splits = UnitSizes().splits_by_size(self.reports.standing(self.loop.routing))
+            self.decisions += self.loop.decide(SITES, splits, self.agenda.now)
 
     def _measures(self) -> tuple[np.ndarray, ...]:
         sites = self.sites

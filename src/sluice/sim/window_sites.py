@@ -1,7 +1,8 @@
 """The time of the sites of a simulated window join: they wait for the master's message, receive it, and join.
 
 A site does one thing at a time. While the master is busy with others, and while a message or state comes in, it joins
-nothing; this is what the paper measures as communication. A job that was begun is ended, also beyond the slot.
+nothing; this is what the paper measures as communication. A job that was begun is ended, also beyond the slot. Where
+slots are shorter than the master's messages, it leaves those out that it has no time for, and sites wait through them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ class WindowSites:
         """Of all results together, in seconds, since it was measured last."""
         self._owed = np.zeros(most)
         """Seconds of work that was begun, or of state that comes in, beyond the last slot."""
+        self._served_until = np.zeros(most)
+        """When each site had received what the master sent it last."""
+        self._master_free = 0.0
 
     def run_slot(self, slot: int, sites: int) -> None:
         """The master sends to the group whose turn it is, then all join until the slot ends."""
@@ -48,15 +52,24 @@ class WindowSites:
         self.communicating[site] += seconds
 
     def _distribute(self, slot: int, turn: Sequence[Site]) -> np.ndarray:
-        """One site after the other: how long each waited for its turn and received."""
+        """One site after the other: how long after the slot's start each has received."""
         scenario = self.scenario
+        start = slot * scenario.slot
+        late = np.maximum(self._served_until[turn] - start, 0.0)
+        waits = max(self._master_free - start, 0.0)
+        if waits >= scenario.slot:  # the master has not come to an end with an earlier slot
+            self.communicating[turn] += np.maximum(scenario.slot - late, 0.0)
+            self._served_until[turn] = np.maximum(self._served_until[turn], start + scenario.slot)
+            return np.full(len(turn), scenario.slot)
         room = scenario.buffer / scenario.tuple_bytes - self.world.buffered(scenario.most)
         filled = 1 - room[turn] * scenario.tuple_bytes / scenario.buffer
         self.occupancy[turn] += filled
         self.messages[turn] += 1
         tuples = np.array([self.world.send(site, slot, float(room[site])) for site in turn])
-        took = np.cumsum(scenario.message + tuples * scenario.tuple_bytes / scenario.link_rate)
-        self.communicating[turn] += took
+        took = waits + np.cumsum(scenario.message + tuples * scenario.tuple_bytes / scenario.link_rate)
+        self.communicating[turn] += took - late
+        self._served_until[turn] = start + took
+        self._master_free = start + float(took[-1]) if len(took) else self._master_free
         return took
 
     def _join(self, site: Site, now: float, end: float) -> None:
