@@ -1,6 +1,6 @@
 # Every target prepares what it needs; `make help` lists them. ARGS goes to the command behind a target.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow bench bench-adapt figures lint clean
+.PHONY: help setup demo test chaos test-slow bench bench-adapt figures lint clean
 SHELL := bash
 
 ARGS ?=
@@ -18,6 +18,9 @@ demo: setup ## streams joined while one site turns slow, under static and hybrid
 
 test: setup ## all tests but the slow ones, in two processes; ARGS="-k join" narrows them
 	@$(RUN) python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+chaos: setup ## random runs under all policies, one a seed: SEEDS=2000:2500
+	@CHAOS_SEEDS=$(or $(SEEDS),0:100) $(RUN) python -m pytest tests/engine/test_chaos.py -k test_exact_under_chaos -n 2 $(ARGS)
 
 test-slow: setup ## the long tests: kills, suspensions, damage, chaos and soak
 	@$(RUN) python -m pytest -m slow $(ARGS)

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from chaos_flows import NAMES, drawn, rows
+from drawn_policies import drawn_policy
 from engine_harness import DirectQuery, EpochRows
 from holders import next_sharing
 from oracle import rounded
@@ -31,15 +32,19 @@ from specs import SECOND
 from wandering import Wanderer
 
 from sluice.control import copying
+from sluice.control.controller import UNIT_SIZE
+from sluice.control.ledger import RESTARTED
+from sluice.control.loop import USER
 from sluice.engine import epochs, site
 from sluice.engine.site_task import SiteTask
 from sluice.model.actions import Action, CleanUp, Freeze, Move, Scale
 from sluice.model.codec import encode
-from sluice.model.decision import Decision
+from sluice.model.decision import Decision, Outcome
 from sluice.model.epoch import EpochRecord, left_over
 from sluice.model.errors import CheckpointError
 from sluice.model.plan import Plan
 from sluice.model.unit_ranges import intersect, numbers, only
+from sluice.policies import Policy, policy
 from sluice.policies.freezing import ORDERS, Freezing
 from sluice.state import segment, storage
 from sluice.state.workspace import Places
@@ -149,6 +154,7 @@ class Chaos:
 
     def __init__(self, seed: int, root: Path, clock: Clock, rng: np.random.Generator) -> None:
         self.root, self.clock, self.rng = root, clock, rng
+        self.happened: Counter[str] = Counter()
         self.flow = drawn(NAMES[seed % len(NAMES)], rng)
         self.batches = int(rng.integers(3, 10))
         self.partitions = int(rng.choice([4, 7, 16]))
@@ -161,7 +167,7 @@ class Chaos:
             if rng.random() < 0.25
             else None,
         }
-        self.policy = str(rng.choice(["static", "static", "wanderer", "hybrid", "load", "memory", "tokens"]))
+        self.policy = self.draw_policy(rng.spawn(1)[0])
         self.sharing = rng.spawn(1)[0] if rng.random() < 0.6 else None
         """Draws who holds units beside the first, if anybody does."""
         dividing = rng.spawn(1)[0]
@@ -169,7 +175,9 @@ class Chaos:
         """Draws which units are split and merged, if any are."""
         self.scaling = rng.spawn(1)[0]
         """Draws how many sites are asked for."""
-        self.scales = bool(self.scaling.random() < 0.6)
+        self.scales = bool(self.scaling.random() < 0.6) or getattr(self.policy, "scales", False)
+        self.options["most_sites"] = int(self.scaling.integers(2, MOST_SITES + 1)) if self.scales else None
+        self.options["least_sites"] = int(self.scaling.integers(1, 3))
         self.trouble = float(rng.uniform(0, 0.6))
         self.step, self.spread = int(rng.choice([SECOND, 8 * SECOND])), int(rng.choice([SECOND, 20 * SECOND]))
         self.keys, self.nulls = int(rng.choice([3, 20])), bool(rng.random() < 0.3)
@@ -181,10 +189,12 @@ class Chaos:
         self.checked: EpochRecord | None = None
         self.checked_before: EpochRecord | None = None
         self.late = 0
-        self.happened: Counter[str] = Counter()
         self.hurt: tuple[str, int, int, int] | None = None
+        self.first_epochs: set[int] = set()
+        """Those with which a driver began."""
         self.scarred = self.doubled = -1
-        self.say(f"{self.flow.name}: {self.batches} batches, {self.partitions} units, {self.policy}, {self.options}")
+        policy_text = self.policy or "wanderer"
+        self.say(f"{self.flow.name}: {self.batches} batches, {self.partitions} units, {policy_text}, {self.options}")
         self.start()
 
     def say(self, what: str) -> None:
@@ -193,17 +203,31 @@ class Chaos:
     def chance(self, probability: float) -> bool:
         return bool(self.rng.random() < probability)
 
+    def draw_policy(self, rng: np.random.Generator) -> Policy | None:
+        """A policy, with what it needs to have anything to do; None for one that moves units about all the time. Users
+        ask beside it in any case, and in many runs there is nobody else."""
+        wanted = None if rng.random() < 0.1 else policy("static") if rng.random() < 0.2 else drawn_policy(rng)
+        self.happened[f"policy: {wanted.name if wanted else 'wanderer'}"] += 1
+        self.options["unit_size"] = int(rng.choice([300, 3_000, UNIT_SIZE]))
+        self.options["advise"] = bool(rng.random() < 0.05)
+        freezing = getattr(wanted, "freezing", None)
+        if freezing is not None and not self.options["advise"]:
+            self.options["freezing"] = freezing
+        if getattr(wanted, "scales", False) and self.options["seconds"] is None:
+            self.options["seconds"] = float(rng.choice([10 * TICK, 200 * TICK]))
+        return wanted
+
     def start(self) -> None:
         """A driver, the first or a later one."""
         if self.chance(0.5):
             self.sites = int(self.rng.integers(1, MOST_SITES + 1))
-        wanted = Wanderer(self.sites, self.sites) if self.policy == "wanderer" else self.policy
+        wanted = self.policy or Wanderer(self.sites, self.sites)
         options = {"sites": self.sites, "partitions": self.partitions, "wanted": wanted, **self.options}
-        options["most_sites"] = MOST_SITES if self.scales else None
         self.query = ChaosQuery(self, **options)
         self.limits = [self.options["memory"]] * MOST_SITES
         self.tidied = False
         self.started_from = self.query.epochs.record.number
+        self.first_epochs.add(self.started_from + 1)
         self.say(f"driver with {self.sites} sites from epoch {self.started_from}")
 
     def go(self) -> None:
@@ -215,7 +239,8 @@ class Chaos:
             self.epoch(f"batch {batch}", lambda **hooks: self.query.run(new, number=batch, **hooks), again=True)  # noqa: B023
             assert self.query.epochs.record.batch == batch
         self.drain()
-        self.settle_moves()
+        self.settle_requests()
+        self.check_outcomes()
         self.compare()
         self.leave()
 
@@ -473,17 +498,31 @@ class Chaos:
         assert not record.missing_units, "results are missing for good"
         assert not self.query.epochs.has_leaving_sites, "sites are leaving for good"
 
-    def settle_moves(self) -> None:
-        """Moves that were begun are done some time, if no more are asked for."""
-        if self.policy != "static":
-            return
+    def settle_requests(self) -> None:
+        """What users ask for ends some time, whatever a policy wants; all that was begun does, if nobody asks for
+        more."""
+        alone = self.policy is not None and self.policy.name == "static"
         empty = [s.schema.empty_table() for s in self.flow.plan.sources]
+
+        def left() -> list[Outcome]:
+            waiting = [one for one in self.query.epochs.outcomes() if one.state == "waiting"]
+            return waiting if alone else [one for one in waiting if one.decision.policy == USER]
+
         for _ in range(PATIENCE):
             self.epoch("idle", lambda **hooks: self.query.run(empty))
-            if not self.query.epochs.settings.controller.moves:  # a restarted driver has another one
+            if not left():
                 break
-        assert not self.query.epochs.settings.controller.moves, "a unit is on its way for good"
+        assert not left(), "something is under way for good"
+        assert not alone or not self.query.epochs.settings.controller.moves, "a unit is on its way for good"
         self.drain()
+
+    def check_outcomes(self) -> None:
+        """What came to nothing has its reason, and a driver abandons only what the one before was at."""
+        for one in self.query.epochs.outcomes():
+            assert one.ended is None or one.ended >= one.decision.epoch
+            assert one.abandoned != RESTARTED or one.ended in self.first_epochs, one
+            assert "did not freeze" not in (one.abandoned or ""), one
+            self.happened[f"{one.state}: {one.decision.action}"] += 1
 
     def check(self) -> None:
         """What holds after every epoch."""

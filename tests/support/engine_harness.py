@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from sluice.control.controller import Controller
+from sluice.control.controller import UNIT_SIZE, Controller
 from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS
 from sluice.engine.epochs import Epochs
@@ -63,10 +63,12 @@ class DirectQuery:
         freezing: Freezing | None = None,
         place: Callable[[str], str] | None = None,
         most_sites: int | None = None,
+        least_sites: int = 1,
+        unit_size: int = UNIT_SIZE,
         advise: bool = False,
     ) -> None:
         """`place` tells where the checkpoint and the outputs lie, if not below the root. With `most_sites` the number
-        of sites can be chosen, up to that."""
+        of sites can be chosen, up to that from `least_sites` on."""
         self.plan = plan if isinstance(plan, Plan) else single(plan)
         self.root, self.map_tasks = root, map_tasks
         self.outs = [root / ("out" if i == 0 else f"out{i}") for i in range(len(self.plan.outputs))]
@@ -74,14 +76,14 @@ class DirectQuery:
         place = place or (lambda path: str(root / path))
         abilities = self.plan.abilities
         if most_sites:
-            abilities = replace(abilities, scalable=True, most_sites=most_sites)
+            abilities = replace(abilities, scalable=True, least_sites=least_sites, most_sites=most_sites)
         settings = Settings(
             place("checkpoint"),
             sites,
             partitions,
             memory,
             self.places,
-            Controller(policy(wanted), memory, minimum=1e-9, advise=advise, abilities=abilities, backlog=backlog),
+            Controller(policy(wanted), memory, 1e-9, advise, abilities, backlog, unit_size),
             seconds=seconds,
             backlog=backlog,
             spill=spill,

@@ -51,6 +51,16 @@ _BY_NAME: dict[str, Any] = {
 }
 
 
+NAMES = tuple(_BY_NAME)
+"""Of all policies that can be asked for by name."""
+
+
+def policy_class(name: str) -> type[Any]:
+    """The class of the policy with a name."""
+    chosen: type[Any] = _BY_NAME[name]
+    return chosen
+
+
 def policy(wanted: str | Policy, **settings: object) -> Policy:
     """A policy by its name, with its settings if they are to be others than usual; or the object itself.
 
