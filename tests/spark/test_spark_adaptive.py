@@ -63,11 +63,15 @@ def test_a_unit_moved_by_hand_is_where_it_was_sent(spark: Any, tmp_path: Path) -
     slowDisk(query, "50m")
     slowDisk(query, None)
     query.move(unit=np.int64(2), site=1)
+    assert [d["policy"] for d in query.decisions()] == ["you"]
     for table in TRADES[3:]:
         arrive(tmp_path / "trades", table)
         query.processAllAvailable()
     assert query.routing()[2] == 1
-    assert [d["policy"] for d in query.decisions()] == ["you"]
+    (move,) = query.decisions()
+    assert (move["outcome"], move["refused"], move["abandoned"]) == ("done", None, None)
+    holders = {record.number: record.routing.holders[2] for record in query._running.epochs.history()}
+    assert (holders[move["done"] - 1], holders[move["done"]]) == (0, 1)
     query.stop()
     for late in (
         lambda: query.move(2, 0),
