@@ -12,7 +12,7 @@ from epoch_factory import record as epoch_record
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import CheckpointError
 from sluice.spark.sparks_part import SparksPart
-from sluice.state.storage import Storage
+from sluice.state.storage import Storage, watch
 
 KAFKA = '{"prices":{"1":40,"0":50}}'
 
@@ -143,6 +143,18 @@ class TestWhatABatchIs:
         assert checkpoint.part.describe_batch(2) == record.batch_input
         checkpoint.part.check(record)
         assert len(checkpoint.part.describe_batch(0)) == len(record.batch_input), "all of it is read, if need be"
+
+
+def test_an_epoch_reads_what_is_new_once(checkpoint: Checkpoint) -> None:
+    """On an object store each read is a request."""
+    checkpoint.run(2)
+    checkpoint.part.describe_batch(1)
+    checkpoint.list_files(2, ("2.parquet", 2))
+    checkpoint.plan(2, 2)
+    seen: list[str] = []
+    with watch(lambda operation, path: seen.append(f"{operation} {os.path.relpath(path, checkpoint.root)}")):
+        checkpoint.part.describe_batch(2)
+    assert seen == ["read spark/offsets/2", "read spark/sources/0/2"]
 
 
 def test_what_a_batch_needs_is_synced(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:

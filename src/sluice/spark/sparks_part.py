@@ -9,14 +9,12 @@ its batch was, and a checkpoint whose two parts do not fit is refused before any
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from sluice.engine.epochs import PARTS_DIFFER
 from sluice.model.checksum import checksum
 from sluice.model.epoch import EpochRecord
-from sluice.model.errors import CheckpointError
+from sluice.model.errors import CheckpointError, StorageError
 from sluice.state.storage import Storage
 
 SPARK = "spark"
@@ -25,20 +23,13 @@ _TAIL = 1 << 16
 """Bytes at the end of a compact list that are read at first: its newest entries stand there."""
 
 
-@dataclass(frozen=True)
-class _FileList:
-    """One list of a file source: `number` is the list asked for, `name` the file with its entries, which may have those
-    of earlier lists, too."""
-
-    number: int
-    name: str
-
-
 class SparksPart:
     """What Spark keeps in the checkpoint of a query."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
+        self._planned: dict[int, tuple[Any, ...]] = {}
+        """How far the newest batches go, as they were read: what is new in a batch is seen by the one before it."""
 
     def check(self, newest: EpochRecord | None) -> None:
         """See that neither this part nor the journal lacks what the other has. Without its offsets Spark would read
@@ -65,20 +56,22 @@ class SparksPart:
     def describe_batch(self, batch: int) -> str:
         """What a batch has in it, as a short hash: the files of sources that list files, of others how far it goes.
         When it was planned, and under which settings, does not matter."""
-        before = self._offsets(batch - 1) if batch else ()
+        before = self._offsets_before(batch)
         content: list[Any] = []
         for source, offset in enumerate(self._offsets(batch)):
-            lists = list(self._lists(source, before, offset))
-            files = sorted(entry for listed in lists for entry in self._entries(listed))
-            content.append(files if lists or _last_list(offset) is not None else offset)
+            numbers = _new_lists(source, before, offset)
+            files = sorted(entry for number in numbers for entry in self._entries(source, number))
+            content.append(offset if _last_list(offset) is None else files)
         return f"{checksum(json.dumps(content, sort_keys=True).encode()):016x}"
 
     def make_durable(self, batch: int) -> None:
-        """Have all that Spark wrote to plan a batch outlast a power cut."""
+        """Have all that Spark wrote to plan a batch outlast a power cut; other places than a local disk see to that."""
+        if not self.storage.local:
+            return
         names = [METADATA, f"{OFFSETS}/{batch}"]
-        before = self._offsets(batch - 1) if batch else ()
+        before = self._offsets_before(batch)
         for source, offset in enumerate(self._offsets(batch)):
-            names += [listed.name for listed in self._lists(source, before, offset)]
+            names += [self._list_name(source, number) for number in _new_lists(source, before, offset)]
         self.storage.sync([*names, *map(_hadoop_checksum, names)])
 
     def _refuse_gaps(self, batch: int, planned: set[int]) -> None:
@@ -109,48 +102,50 @@ class SparksPart:
     def _offsets(self, batch: int) -> tuple[Any, ...]:
         """How far a batch goes, source by source."""
         name = f"{OFFSETS}/{batch}"
-        if self.storage.size(name) is None:
-            raise self._lacks(name, f"batch {batch} was planned")
-        _version, _settings, *offsets = [*self._lines(name), "", ""]
-        return tuple(_parsed(offset) for offset in offsets if offset)
+        try:
+            _version, _settings, *offsets = [*self._lines(name), "", ""]
+        except StorageError as problem:
+            raise self._lacks(name, f"batch {batch} was planned") from problem
+        planned = tuple(_parsed(offset) for offset in offsets if offset)
+        self._planned = {n: known for n, known in self._planned.items() if n == batch - 1} | {batch: planned}
+        return planned
 
-    def _lists(self, source: int, before: tuple[Any, ...], offset: Any) -> Iterator[_FileList]:
-        """The lists of a source's files that are new in a batch; none if the source has no such lists."""
-        last = _last_list(offset)
-        if last is None:
-            return
-        first = _last_list(before[source]) if source < len(before) else None
-        for number in range(-1 if first is None else first, last):
-            yield self._file_list(source, number + 1)
+    def _offsets_before(self, batch: int) -> tuple[Any, ...]:
+        """How far the batch before goes. It is over, and need not be read again."""
+        return () if batch == 0 else self._planned.get(batch - 1) or self._offsets(batch - 1)
 
-    def _file_list(self, source: int, number: int) -> _FileList:
+    def _entries(self, source: int, number: int) -> list[list[Any]]:
+        """The files of a source's list: where each lies, and since when."""
+        try:
+            lines = self._lines(f"{SOURCES}/{source}/{number}")[1:]
+        except StorageError:  # it is a compact one, or in one
+            lines = self._newest_lines(self._list_name(source, number), number)
+        entries = [entry for entry in map(_parsed, lines) if isinstance(entry, dict)]
+        return [[e.get("path"), e.get("timestamp")] for e in entries if e.get("batchId") == number]
+
+    def _list_name(self, source: int, number: int) -> str:
+        """The file with the entries of a source's list."""
         directory = f"{SOURCES}/{source}"
         for name in (f"{directory}/{number}", f"{directory}/{number}.compact"):
             if self.storage.size(name) is not None:
-                return _FileList(number, name)
+                return name
         # its entries are in a later compact list as well, after which it may have been deleted
         names = (entry.name for entry in self.storage.files(directory))
         later = [int(name.removesuffix(".compact")) for name in names if name.endswith(".compact")]
         compact = min((c for c in later if c > number), default=None)
         if compact is None:
             raise self._lacks(f"{directory}/{number}", "a batch has its files")
-        return _FileList(number, f"{directory}/{compact}.compact")
+        return f"{directory}/{compact}.compact"
 
-    def _entries(self, listed: _FileList) -> list[list[Any]]:
-        """The files of a list: where each lies, and since when."""
-        lines = self._newest_lines(listed) if listed.name.endswith(".compact") else self._lines(listed.name)[1:]
-        entries = [entry for entry in map(_parsed, lines) if isinstance(entry, dict)]
-        return [[e.get("path"), e.get("timestamp")] for e in entries if e.get("batchId") == listed.number]
-
-    def _newest_lines(self, listed: _FileList) -> list[str]:
-        """The end of a compact list, from an entry before those of the list asked for on."""
-        size, length = self.storage.size(listed.name) or 0, _TAIL
+    def _newest_lines(self, compact: str, number: int) -> list[str]:
+        """The end of a compact list, from an entry before those of a list on that is part of it."""
+        size, length = self.storage.size(compact) or 0, _TAIL
         while True:
             length = min(length, size)
-            data = self.storage.read(listed.name, size - length, length).to_pybytes()
+            data = self.storage.read(compact, size - length, length).to_pybytes()
             lines = data.decode(errors="replace").split("\n")[1:]  # the first is the version, or cut
             first = _parsed(lines[0]) if lines else None
-            if length == size or (isinstance(first, dict) and first.get("batchId", listed.number) < listed.number):
+            if length == size or (isinstance(first, dict) and first.get("batchId", number) < number):
                 return lines
             length *= 4
 
@@ -176,6 +171,13 @@ def _last_list(offset: Any) -> int | None:
     """The number of a file source's newest list, None if it is another source's offset."""
     number = offset.get("logOffset") if isinstance(offset, dict) and len(offset) == 1 else None
     return number if isinstance(number, int) else None
+
+
+def _new_lists(source: int, before: tuple[Any, ...], offset: Any) -> range:
+    """The lists of a source's files that are new in a batch; none if the source has no such lists."""
+    last = _last_list(offset)
+    first = _last_list(before[source]) if source < len(before) else None
+    return range(0) if last is None else range(0 if first is None else first + 1, last + 1)
 
 
 def _hadoop_checksum(name: str) -> str:
