@@ -22,7 +22,7 @@ from fake_session import FakeSpark
 from sluice import CheckpointError, FlowError
 from sluice.cli import run as running
 from sluice.cli.flow_file import MODULE
-from sluice.cli.main import main
+from sluice.cli.main import main, setting
 from sluice.cli.run import Run, run
 
 GOOD = "def define(spark):\n    return spark.writer()\n"
@@ -266,7 +266,7 @@ class TestMistakes:
         assert f"{wrong!r} is not a Spark setting" in capsys.readouterr().err
 
     def test_settings_may_hold_equals_signs(self, flow: Callable[[str], str]) -> None:
-        assert running.setting("spark.driver.extraJavaOptions=-Da=b") == ("spark.driver.extraJavaOptions", "-Da=b")
+        assert setting("spark.driver.extraJavaOptions=-Da=b") == ("spark.driver.extraJavaOptions", "-Da=b")
 
 
 class TestNew:

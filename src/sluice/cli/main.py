@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--available-now", action="store_true", help="process what is there, then end")
     running.add_argument("--report", metavar="FILE", help="write an HTML report when the queries have ended")
     running.add_argument(
-        "--conf", type=_setting, action="append", default=[], metavar="KEY=VALUE", help="a Spark setting; repeatable"
+        "--conf", type=setting, action="append", default=[], metavar="KEY=VALUE", help="a Spark setting; repeatable"
     )
 
     looking = commands.add_parser("inspect", help="show a checkpoint: epochs, routing, state by tier, the last epochs")
@@ -192,10 +192,10 @@ def _divided(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:at], arguments[at + 1 :]
 
 
-def _setting(text: str) -> tuple[str, str]:
+def setting(text: str) -> tuple[str, str]:
     """A Spark setting from the command line.
 
-    >>> _setting("spark.executor.memory=2g")
+    >>> setting("spark.executor.memory=2g")
     ('spark.executor.memory', '2g')
     """
     key, equals, value = text.partition("=")
