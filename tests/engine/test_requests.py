@@ -251,6 +251,17 @@ def test_what_a_driver_was_at_ends_with_the_first_epoch_of_the_next_one(asked):
     asked.check()
 
 
+def test_what_a_driver_was_at_ends_without_input(asked):
+    asked.run(2)
+    asked.ask(Move(0, 1, "to see"))
+    asked.run()
+    asked.start()
+    assert asked.fates() == [("move", "waiting", None)]
+    assert asked.query.catch_up() and not asked.query.catch_up()
+    assert asked.fates() == [("move", "abandoned", 3)]
+    asked.check()
+
+
 class Lost(Exception):
     """An epoch comes to nothing."""
 

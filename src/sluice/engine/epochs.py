@@ -207,8 +207,9 @@ class Epochs:
     @property
     def is_under_way(self) -> bool:
         """Whether something has been asked for, or begun, that it takes more epochs to end, with new input or
-        without."""
-        return self.record.number >= 0 and self.settings.controller.is_under_way(self.record, self.clock())
+        without; or an earlier driver was at something, which ends with the first epoch of this one."""
+        left = not self.recent and bool(self.record.under_way)
+        return left or (self.record.number >= 0 and self.settings.controller.is_under_way(self.record, self.clock()))
 
     @property
     def may_need_fewer_sites(self) -> bool:
@@ -330,12 +331,13 @@ class Epochs:
     def outcomes(self) -> list[Outcome]:
         """What has become of the decisions of the epochs on record, oldest first, then those that no epoch has
         committed yet."""
-        while True:
-            newest, step = self.record.number, self._next
-            waiting = [*(step.decisions if step else ()), *self.settings.controller.loop.unanswered(newest + 1)]
-            known = outcomes(self.history())
-            if self.record.number == newest:
-                return [*known, *(Outcome(decision, None) for decision in waiting)]
+        steps = [self._next]
+        history = self.history()
+        newest = history[-1].number if history else -1
+        steps.append(self._next)  # epochs may have been committed meanwhile
+        decided = dict.fromkeys(d for step in steps if step for d in step.decisions if d.epoch > newest)
+        waiting = [*decided, *self.settings.controller.loop.unanswered(newest + 1)]
+        return [*outcomes(history), *(Outcome(decision, None) for decision in waiting)]
 
     def history(self) -> list[EpochRecord]:
         """The epochs on record, oldest first: those of earlier runs too, as far back as the journal keeps them."""
