@@ -87,3 +87,28 @@ def test_holders_that_come_and_go(seed: int) -> None:
         assert multiset(query.results()) == multiset(batch_join(spec, good))
         assert done > 3
         query.close()
+
+
+@pytest.mark.parametrize(
+    ("within", "memory", "spill"), [(30 * SECOND, 3_000, "unit"), (LONGEST, 9_000, "unit"), (LONGEST, 9_000, "probe")]
+)
+def test_memory_that_fills_up_passes_all_tokens_of_a_site_on(within: int, memory: int, spill: str) -> None:
+    """Several units of a site in one round, from sites that go on filling; the answer stays the batch query's."""
+    rng = np.random.default_rng(7)
+    spec = join([stream("a"), stream("b")], within)
+    seen: list[list[pa.Table]] = [[] for _ in spec.streams]
+    passed: list[set[int]] = []
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+        query = DirectQuery(spec, Path(directory), 3, 6, memory=memory, spill=spill, wanted="tokens")
+        for epoch in range(14):
+            new = [some_rows(rng, s.schema, 40, 8 * SECOND * epoch) for s in spec.streams]
+            for kept, table in zip(seen, new, strict=True):
+                kept.append(table)
+            query.run(new)
+            accepted = [decision for decision in query.epochs.record.decisions if decision.refused is None]
+            passed.append({decision.unit for decision in accepted if decision.action == "pass token"})
+        query.drain()
+        good = [on_time(tables, s.event_time, s.delay)[0] for tables, s in zip(seen, spec.streams, strict=True)]
+        assert multiset(query.results()) == multiset(batch_join(spec, good))
+        assert max(map(len, passed)) > 1, passed
+        query.close()

@@ -198,6 +198,7 @@ class TestTokens:
         view = ClusterView.at_rest([0, *range(sites)], [100 * MIB] * sites)
         size = np.array([1, *filled]) * MIB
         inputs = np.array([2, *[0] * sites])
+        view = replace(view, unit_rows=np.array([60, *[0] * sites]), unit_first_rows=np.array([30, *[0] * sites]))
         if sharing is None:
             return replace(view, unit_bytes=size, unit_inputs=inputs)
         sites_of = np.array(sharing.holders)
@@ -222,9 +223,13 @@ class TestTokens:
         actions = Tokens().decide(self.view([90, 70, 60], self.shared(0, 1, 2)))
         assert [(type(a), a.site) for a in actions] == [(PassToken, 2), (PassToken, 2)]
 
-    def test_at_last_all_in_turn_and_back_when_there_is_room(self) -> None:
-        (turns,) = Tokens().decide(self.view([90, 90, 90], self.shared(0, 1, 2)))
-        assert isinstance(turns, LayOut) and turns.lines == ()
+    def test_at_last_the_holder_that_has_filled_least_though_it_is_above_high(self) -> None:
+        actions = Tokens().decide(self.view([95, 90, 86], self.shared(0, 1)))
+        assert [(type(a), a.site) for a in actions] == [(PassToken, 1), (PassToken, 1)]
+        assert actions[0].reason == "site 0 has filled 96 % of its memory; site 1, 91 %, has filled least"
+        assert Tokens().decide(self.view([90, 95, 86], self.shared(0, 1))) == ()  # it is the emptier one itself
+
+    def test_holders_that_store_in_turn_go_on_until_there_is_room(self) -> None:
         assert Tokens().decide(self.view([90, 90, 90], self.shared(0, 1, 2, turns=True))) == ()
         back = Tokens().decide(self.view([90, 90, 10], self.shared(0, 1, 2, turns=True)))
         assert [(type(a), a.site) for a in back] == [(PassToken, 2), (PassToken, 2)]
@@ -247,7 +252,75 @@ class TestTokens:
         actions = Tokens().decide(self.view([90, 10], sharing))
         assert [(a.input, a.site) for a in actions] == [(0, 1)]
 
+    def test_tokens_of_two_crowded_sites_pass(self) -> None:
+        sharing = SharedUnit(0, (0, 1), (0, 1), (0, 1))
+        actions = Tokens().decide(self.view([90, 95, 10], sharing))
+        assert [(type(a), a.site) for a in actions] == [(Share, 2), (PassToken, 2), (PassToken, 2)]
+        assert [a.input for a in actions[1:]] == [1, 0]  # that of the fuller site first
+
+    def crowded(self, rows: list[int], filled: list[int]) -> ClusterView:
+        """Units at site 0 that take in so many rows; all sites have filled so much of 100 MiB, the first by them."""
+        units, sites = len(rows), len(filled)
+        view = ClusterView.at_rest([0] * units + list(range(1, sites)), [100 * MIB] * sites)
+        size = np.array([filled[0] / units] * units + filled[1:]) * MIB
+        others = [0] * (sites - 1)
+        return replace(
+            view,
+            unit_bytes=size.astype(np.int64),
+            unit_rows=np.array(rows + others),
+            unit_first_rows=np.array(rows + others) // 2,
+            unit_inputs=np.array([2] * units + others),
+        )
+
+    def test_a_crowded_site_passes_on_all_that_it_stores(self) -> None:
+        """One unit a round would leave it growing."""
+        actions = Tokens().decide(self.crowded([10, 40, 20], [90, 10]))
+        assert [(a.unit, a.input) for a in actions if isinstance(a, PassToken)] == [
+            *((1, 0), (1, 1)),
+            *((2, 0), (2, 1)),
+            *((0, 0), (0, 1)),
+        ]
+
+    def test_what_takes_in_nothing_stays(self) -> None:
+        assert {a.unit for a in Tokens().decide(self.crowded([0, 40, 0], [90, 10]))} == {1}
+
+    def test_a_round_has_no_more_than_so_many_units(self) -> None:
+        assert {a.unit for a in Tokens(most=2).decide(self.crowded([10, 40, 20], [90, 10]))} == {1, 2}
+
+    def test_what_was_just_passed_to_a_site_counts(self) -> None:
+        """Were it not for that, all would go to the site that has filled least, and it would fill at once."""
+        actions = Tokens().decide(self.crowded([40, 30, 20, 10], [90, 10, 12]))
+        assert [(a.unit, a.site) for a in actions if isinstance(a, Share)] == [(0, 1), (1, 2), (2, 2), (3, 1)]
+
+    @given(st.data(), st.integers(2, 6), st.integers(1, 8))
+    def test_whatever_it_asks_for_can_be_done(self, data: st.DataObject, sites: int, units: int) -> None:
+        draw = data.draw
+        numbers = st.lists(st.integers(0, 100), min_size=units, max_size=units).map(np.array)
+        routing = Routing(sites, tuple(draw(st.lists(st.integers(0, sites - 1), min_size=units, max_size=units))))
+        able = Abilities(shareable={0: (0, 1)})
+        for _ in range(4):
+            held = [(s.unit, site) for s in routing.shared for site in s.holders]
+            unit, site = np.array(held, dtype=np.int64).reshape(-1, 2).T
+            size = np.array(draw(st.lists(st.integers(0, 60), min_size=len(held), max_size=len(held))), dtype=np.int64)
+            rows = draw(numbers)
+            view = replace(
+                ClusterView.at_rest(routing.holders, [100] * sites),
+                unit_rows=rows,
+                unit_first_rows=rows * draw(st.integers(0, 4)) // 4,
+                unit_bytes=draw(numbers),
+                unit_inputs=np.full(units, 2),
+                shared=routing.shared,
+                slices=Slices(unit, site, size * 0, size * 0, size),
+            )
+            for action in Tokens().decide(view):
+                assert vet(action, routing, abilities=able) is None
+                routing = reshared(action, routing, able)
+
     @pytest.mark.parametrize("settings", [{"low": 0.9}, {"low": -0.1}, {"high": 1.1}, {"low": 0.5, "high": 0.5}])
     def test_thresholds_that_make_no_sense(self, settings: dict[str, float]) -> None:
         with pytest.raises(FlowError, match=r"(low|high)(=| must be less)"):
             policy("tokens", **settings)
+
+    def test_a_round_that_may_pass_nothing_makes_no_sense(self) -> None:
+        with pytest.raises(FlowError, match="most=0: it is how many units"):
+            policy("tokens", most=0)

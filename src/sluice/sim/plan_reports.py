@@ -43,7 +43,8 @@ class PlanReports:
     def _report(self, routing: Routing, seconds: float, received: np.ndarray, results: np.ndarray) -> None:
         world, scenario = self.world, self.world.scenario
         size = _whole(world.stored.sum(axis=1) * scenario.tuple_bytes)  # (U, S)
-        rows, found = _whole(world.received - received), _whole(world.results - results)
+        by_input, found = _whole(world.received - received), _whole(world.results - results)
+        rows = by_input.sum(axis=1)  # (U, S)
         unit_bytes = size.sum(axis=1)
         unready = np.zeros(len(unit_bytes), dtype=bool)
         unready[list(self.under_way)] = True
@@ -58,6 +59,7 @@ class PlanReports:
             unit_bytes=unit_bytes,
             unit_memory=unit_bytes,
             unit_results=found.sum(axis=1),
+            unit_first_rows=by_input[:, 0].sum(axis=1),
             unit_inputs=np.full(len(unit_bytes), 2),
             unit_unready=unready,
             shared=routing.shared,

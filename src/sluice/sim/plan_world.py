@@ -44,7 +44,8 @@ class PlanWorld:
         self.end_place = np.full((all_units, sites), _FOREVER)
         split = np.array([scenario.split_site(Unit(unit)) for unit in range(all_units)])
         self.delay = np.where(np.arange(sites) == split[:, None], 0, scenario.latency_steps)
-        self.received = np.zeros((all_units, sites))
+        self.received = np.zeros((all_units, 2, sites))
+        """(U, 2, S): tuples that reached each holder."""
         self.results = np.zeros((all_units, sites))
         self.handed_on = np.zeros((steps + scenario.latency_steps + 2, len(joins)))
         """(T, J): results by the step in which the merge hands them on."""
@@ -113,7 +114,7 @@ class PlanWorld:
         found = self._chance[unit] * any_two + self._partners(unit, site, place, came[:, 1])
         self.stored[unit, :, site] = state + new
         self.stored_at[place, unit, :, site] = new
-        self.received[unit, site] += came.sum(axis=1)
+        self.received[unit, :, site] += came
         self.results[unit, site] += found
         in_order = np.maximum(place + self.scenario.latency_steps, step) + 1
         np.add.at(self.handed_on, (in_order, self.join_of[unit]), found)
