@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sluice.control import redividing
 from sluice.control.controller import Controller
 from sluice.control.loop import ControlLoop
 from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause, Phase, Restart, Transfer
@@ -16,9 +18,10 @@ from sluice.control.moves import MoveInFlight
 from sluice.control.resharing import reshared
 from sluice.control.vetting import vet
 from sluice.model.abilities import Abilities
-from sluice.model.actions import CleanUp, Freeze, LayOut, Move, PassToken, Release, Share, SharingAction
+from sluice.model.actions import CleanUp, Freeze, LayOut, Move, PassToken, Release, Share, SharingAction, Split
 from sluice.model.codec import decode, encode
 from sluice.model.decision import Decision
+from sluice.model.directory import Directory
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
 from sluice.model.ids import Unit
@@ -270,3 +273,32 @@ def test_statistics_begin_anew_when_a_unit_is_shared_by_hand() -> None:
     loop.ask(Share(0, 1, "refused"))
     loop.take_turn(4.0)
     assert len(loop.collector.begun) == 1
+
+
+@pytest.mark.parametrize("splits", [1, 16])
+def test_however_often_units_are_halved_the_directory_is_made_once(
+    splits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key is set apart in each of so many units of 60,000."""
+    routing = Routing.even(30_000, 4, fragments=2)
+    loop = ControlLoop(Scripted(), Ready(), ByHand(), routing, minimum=1.0)
+    chosen = [1_000 * number for number in range(splits)]
+    ranges = {unit: routing.directories[0].hashes_of(unit) for unit in chosen}
+    further = {unit: redividing.halved_around(hashes, hashes[0])[1:] for unit, hashes in ranges.items()}
+    made: Counter = Counter()
+    for kind in (Directory, Routing):
+        count_made(monkeypatch, kind, made)
+    loop.redivisions = {unit: Split(unit, "to see") for unit in chosen}
+    loop.redivide(0.0, further)
+    assert loop.routing.units == 60_000 + splits + sum(map(len, further.values())) and len(further[0]) > 15
+    assert made == {"Directory": 2, "Routing": 1}
+
+
+def count_made(monkeypatch: pytest.MonkeyPatch, kind: type, made: Counter) -> None:
+    make = kind.__init__
+
+    def counting(self: object, *arguments: object, **named: object) -> None:
+        made[kind.__name__] += 1
+        make(self, *arguments, **named)
+
+    monkeypatch.setattr(kind, "__init__", counting)

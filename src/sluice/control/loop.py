@@ -306,14 +306,11 @@ class ControlLoop:
         return Decision(epoch, who, action.verb, unit, site, reason, refused)
 
     def redivide(self, now: float, further: Mapping[Unit, Sequence[HashRange]] | None = None) -> None:
-        """The units that are to be split or merged are so from now on, and parts of those that are split `further`. The
-        last ones come first, as those behind them get other numbers."""
-        before = self.routing
-        for unit in sorted(self.redivisions, reverse=True):
-            if isinstance(self.redivisions[unit], Merge):
-                self.routing = self.routing.merge(unit, self.epoch)
-            else:
-                self.routing = self.routing.split(unit, self.epoch, (further or {}).get(unit, ()))
+        """The units that are to be split or merged are so from now on, and parts of those that are split `further`."""
+        before, further = self.routing, further or {}
+        split = {unit: further.get(unit, ()) for unit, action in self.redivisions.items() if isinstance(action, Split)}
+        merged = [unit for unit, action in self.redivisions.items() if isinstance(action, Merge)]
+        self.routing = before.redivided(split, merged, self.epoch)
         _log.info("epoch %d: units: %d, now %d", self.epoch, before.units, self.routing.units)
         self.redivisions = {}
         self.filling = renumber_moves(self.filling, before, self.routing)

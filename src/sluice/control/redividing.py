@@ -23,7 +23,7 @@ from sluice.model.redivision import (
     UnitFindings,
     UnitWeight,
     redivided,
-    total_rows,
+    rows_of_units,
     why_unmergeable,
 )
 
@@ -97,10 +97,11 @@ class Redividing:
     def _plan_cuts(self, loop: ControlLoop, weights: Sequence[UnitWeight], refuse: Refuse) -> None:
         """Where the units that are to be split may be cut. Those with one hash only stay as they are."""
         self._stage, self.weigh, plans = Stage.CUTTING, (), []
+        totals = UnitWeight.totals(weights)
         for unit, action in sorted(loop.redivisions.items()):
             if not isinstance(action, Split):
                 continue
-            weight = UnitWeight.total(unit, weights)
+            weight = totals.get(unit)
             if weight is not None and weight.least == weight.greatest:
                 del loop.redivisions[unit]
                 self.single[unit] = loop.epoch
@@ -109,7 +110,7 @@ class Redividing:
             whole = loop.routing.directories[loop.routing.fragment_of(unit)].hashes_of(unit)
             if weight is not None and 2 * weight.frequent_rows > weight.rows:
                 self._frequent[unit] = weight.frequent
-                self._divided[unit] = _halved_around(whole, weight.frequent)
+                self._divided[unit] = halved_around(whole, weight.frequent)
             else:
                 self._divided[unit] = halved_into(whole, weight, action.bits)
             edges = {edge for part in self._divided[unit] for half in halves(part) for edge in half}
@@ -132,9 +133,10 @@ class Redividing:
         if not loop.redivisions:
             return record
         alone: list[tuple[Fragment, HashRange]] = []
+        below, rows = found.below(), rows_of_units(record.manifests, record.routing.units)
         for unit, key in self._frequent.items():
-            rows, below = total_rows(record.manifests, unit), found.below(unit)
-            self._divided[unit] = parts = _until_alone(self._divided[unit], key, rows, below)
+            parts = _until_alone(self._divided[unit], key, int(rows[unit]), below.get(unit, {}))
+            self._divided[unit] = parts
             alone.append((record.routing.fragment_of(unit), _half_with(key, parts[-1])))
         loop.redivide(now, {unit: parts[1:] for unit, parts in self._divided.items()})
         renumbering = Renumbering.between(record.routing, loop.routing)
@@ -162,10 +164,10 @@ def _half_with(key: int, hashes: HashRange) -> HashRange:
     return upper if key >= upper[0] else lower
 
 
-def _halved_around(hashes: HashRange, key: int) -> list[HashRange]:
+def halved_around(hashes: HashRange, key: int) -> list[HashRange]:
     """What is to be halved, one after the other, until a hash is alone.
 
-    >>> _halved_around((0, 8), 5)
+    >>> halved_around((0, 8), 5)
     [(0, 8), (4, 8), (4, 6)]
     """
     found = []

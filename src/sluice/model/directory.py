@@ -6,6 +6,7 @@ halved is its depth, and which of the parts it is its prefix (extendible hashing
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -38,6 +39,17 @@ def halves(hashes: HashRange) -> tuple[HashRange, HashRange]:
     """
     middle = (hashes[0] + hashes[1]) // 2
     return (hashes[0], middle), (middle, hashes[1])
+
+
+def _depths_below(hashes: HashRange, depth: int, halved: set[HashRange]) -> Iterator[int]:
+    """The depths of the parts that a range of hashes has, if those of `halved` are."""
+    if hashes not in halved:
+        yield depth
+    elif hashes[1] - hashes[0] < 2:
+        raise ProtocolError(f"a unit that has hash {hashes[0]} has one hash only and cannot be split")
+    else:
+        for half in halves(hashes):
+            yield from _depths_below(half, depth + 1, halved)
 
 
 @dataclass(frozen=True)
@@ -145,12 +157,42 @@ class Directory:
 
     def split(self, unit: Unit) -> Directory:
         """With two units, by one more bit of the hash, in place of one; those behind it count one more."""
-        low, high = self.hashes_of(unit)
-        if high - low < 2:
-            raise ProtocolError(f"unit {unit} has one hash only and cannot be split")
-        depths, place = self._all_depths, unit - self.first
-        depth = depths[place] + 1
-        return Directory(self.roots, (*depths[:place], depth, depth, *depths[place + 1 :]), self.first)
+        return self.redivided({unit: (self.hashes_of(unit),)})
+
+    def redivided(
+        self, halved: Mapping[Unit, Sequence[HashRange]], merged: Collection[Unit] = (), first: Unit | None = None
+    ) -> Directory:
+        """With other units in place of some, all at once. Of each that is split, `halved` has its own hashes and those
+        of its parts that are halved in turn; one unit is in the place of each that is `merged` and its buddy. Units are
+        numbered from `first` on then, if that changes.
+
+        >>> Directory(1).redivided({0: ((0, 2**32), (2**31, 2**32))}).depths
+        (1, 2, 2)
+        """
+        depths, changed = self._all_depths, {}
+        for unit, parts in halved.items():
+            changed[unit - self.first] = 1, self._depths_of_parts(unit, parts)
+        for unit in merged:
+            other = self.buddy(unit)
+            if other is None:
+                raise ProtocolError(self.why_alone(unit))
+            place = min(unit, other) - self.first
+            changed[place] = 2, [depths[place] - 1]
+        found: list[int] = []
+        done = 0
+        for place, (count, instead) in sorted(changed.items()):
+            found += depths[done:place]
+            found += instead
+            done = place + count
+        found += depths[done:]
+        return Directory(self.roots, tuple(found) if any(found) else (), self.first if first is None else first)
+
+    def _depths_of_parts(self, unit: Unit, parts: Sequence[HashRange]) -> list[int]:
+        """The depths of what a unit becomes if it and parts of it are halved."""
+        found = list(_depths_below(self.hashes_of(unit), self.depth(unit), set(parts)))
+        if len(found) != 1 + len(parts):
+            raise ProtocolError(f"unit {unit} has no parts with the hashes {parts}, and cannot be split by them")
+        return found
 
     def buddy(self, unit: Unit) -> Unit | None:
         """The unit with which one makes up what was split, None if that is split further, or the unit is a root.
@@ -185,12 +227,7 @@ class Directory:
 
     def merge(self, unit: Unit) -> Directory:
         """With one unit in place of two buddies; those behind them count one less."""
-        other = self.buddy(unit)
-        if other is None:
-            raise ProtocolError(self.why_alone(unit))
-        depths, place = self._all_depths, min(unit, other) - self.first
-        merged = (*depths[:place], depths[place] - 1, *depths[place + 2 :])
-        return Directory(self.roots, merged if any(merged) else (), self.first)
+        return self.redivided({}, (unit,))
 
     @property
     def _all_depths(self) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ many rows of a segment each part of a unit has is what the sites that hold it ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple, TypeVar
 
@@ -36,11 +36,15 @@ class UnitWeight(NamedTuple):
     frequent_rows: int
 
     @classmethod
-    def total(cls, unit: Unit, weights: Iterable[UnitWeight]) -> UnitWeight | None:
-        """What all holders and levels have of a unit, of what they said; None if it has no row."""
-        own = [weight for weight in weights if weight.unit == unit]
-        if not own:
-            return None
+    def totals(cls, weights: Iterable[UnitWeight]) -> dict[Unit, UnitWeight]:
+        """What all holders and levels have of each unit, of what they said; a unit without a row is not there."""
+        by_unit: dict[Unit, list[UnitWeight]] = {}
+        for weight in weights:
+            by_unit.setdefault(weight.unit, []).append(weight)
+        return {unit: cls._total(unit, own) for unit, own in by_unit.items()}
+
+    @classmethod
+    def _total(cls, unit: Unit, own: Sequence[UnitWeight]) -> UnitWeight:
         most = max(own, key=lambda weight: weight.frequent_rows)
         return cls(
             unit,
@@ -74,12 +78,12 @@ class UnitFindings(NamedTuple):
     weights: tuple[UnitWeight, ...] = ()
     cuts: tuple[Cut, ...] = ()
 
-    def below(self, unit: Unit) -> dict[int, int]:
-        """How many rows of a unit have hashes below each of those that were asked for."""
-        found: dict[int, int] = {}
+    def below(self) -> dict[Unit, dict[int, int]]:
+        """How many rows of each unit have hashes below those that were asked for."""
+        found: dict[Unit, dict[int, int]] = {}
         for cut in self.cuts:
-            if cut.unit == unit:
-                found[cut.hash] = found.get(cut.hash, 0) + cut.below
+            counted = found.setdefault(cut.unit, {})
+            counted[cut.hash] = counted.get(cut.hash, 0) + cut.below
         return found
 
 
@@ -160,15 +164,17 @@ def redivided(record: EpochRecord, routing: Routing, cuts: Iterable[Cut]) -> Epo
         frozen=tuple(replace(cold, units=renumbering.ranges(cold.units)) for cold in record.frozen),
         queues=tuple(_queues(queues, renumbering) for queues in record.queues),
         under_way=tuple(replace(one, units=tuple(renumbering.of(one.units))) for one in record.under_way),
-        stats=_stats(record.stats, renumbering, _sizes(there, routing.units)),
+        stats=_stats(record.stats, renumbering, rows_of_units(there, routing.units)),
     )
 
 
 def renumber_action(action: AnAction, before: Routing, now: Routing) -> AnAction:
     """An action by the numbers that units have now. If its unit was split meanwhile it is about the first part."""
-    if isinstance(action, Scale) or before.directories == now.directories or not 0 <= action.unit < before.units:
+    if isinstance(action, Scale) or not 0 <= action.unit < before.units:
         return action
-    return replace(action, unit=Renumbering.between(before, now).of([action.unit])[0])
+    fragment = before.fragment_of(action.unit)
+    hashes = before.directories[fragment].hashes_of(action.unit)
+    return replace(action, unit=now.directories[fragment].units_in(*hashes)[0])
 
 
 def renumber_moves(moves: Iterable[Move], before: Routing, now: Routing) -> tuple[Move, ...]:
@@ -193,12 +199,6 @@ def _rows_in(segment: SegmentRef, unit: Unit) -> int:
     return int(rows[written == unit].sum())
 
 
-def total_rows(manifests: Iterable[Manifest], unit: Unit) -> int:
-    """The rows of a unit, wherever they are and however old."""
-    alone = only(unit)
-    return sum(run.of(alone).rows for manifest in manifests for run in manifest if intersect(run.units, alone))
-
-
 class _Manifests:
     """Manifests under other numbers: a segment that several sites have is renumbered once."""
 
@@ -215,7 +215,8 @@ class _Manifests:
 
     def _run(self, run: RunRef) -> RunRef:
         held, rows = run.unit_rows
-        for unit in held[((self._renumbering.end - self._renumbering.first)[held] > 1) & (rows > 0)].tolist():
+        parts = self._renumbering.end[held] - self._renumbering.first[held]
+        for unit in held[(parts > 1) & (rows > 0)].tolist():
             if (run.segment.id, unit) not in self._below:
                 raise ProtocolError(f"nobody has counted where unit {unit} is to be cut in segment {run.segment.id}")
         return replace(run, segment=self._segment(run.segment), units=self._units(run.units))
@@ -251,8 +252,8 @@ class _Manifests:
         return np.diff([0, *edges, rows])
 
 
-def _sizes(manifests: Iterable[Manifest], units: int) -> np.ndarray:
-    """The rows of each unit, of which it depends what of it has how much."""
+def rows_of_units(manifests: Iterable[Manifest], units: int) -> np.ndarray:
+    """The rows of each of so many units, wherever they are and however old."""
     found = np.zeros(units)
     for manifest in manifests:
         for run in manifest:
@@ -263,7 +264,7 @@ def _sizes(manifests: Iterable[Manifest], units: int) -> np.ndarray:
 
 def _queues(queues: Queues, renumbering: Renumbering) -> Queues:
     """One that was in memory and one that was on disk, merged, are on disk."""
-    disk = renumbering.of(queues.disk)
+    disk = dict.fromkeys(renumbering.of(queues.disk))
     memory = [unit for unit in renumbering.of(queues.memory) if unit not in disk]
     return replace(queues, memory=tuple(memory), disk=tuple(disk))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 from itertools import islice
@@ -146,29 +146,51 @@ class Routing:
         >>> Routing(2, (0, 1)).split(1, since=5).holders
         (0, 1, 1)
         """
-        fragment, routing = self.fragment_of(unit), self._split(unit, since)
-        for low, high in further:
-            part = routing.directories[fragment].units_in(low, high)[0]
-            routing = replace(routing._split(part, since), version=self.version + 1)
-        return routing
-
-    def _split(self, unit: Unit, since: int) -> Routing:
-        directory = self.directories[self.fragment_of(unit)].split(unit)
-        shared = [replace(s, unit=Unit(s.unit + (s.unit > unit))) for s in self.shared]
-        shared += [replace(s, unit=Unit(unit + 1)) for s in self.shared if s.unit == unit]
-        return self._renumbered(directory, (*self.holders[: unit + 1], *self.holders[unit:]), shared, since)
+        return self.redivided({unit: further}, (), since)
 
     def merge(self, unit: Unit, since: int) -> Routing:
         """The same routing with one unit in place of two buddies, which have to have the same holders and tokens."""
-        before = self.directories[self.fragment_of(unit)]
-        directory, buddy = before.merge(unit), before.buddy(unit)
-        assert buddy is not None
+        return self.redivided({}, (unit,), since)
+
+    def redivided(self, split: Mapping[Unit, Sequence[HashRange]], merged: Collection[Unit], since: int) -> Routing:
+        """The same routing with units split and merged, all at once. Parts of those that are `split` are split further,
+        each given by its hashes."""
+        counts = np.ones(self.units, dtype=np.int64)
+        for unit in split:
+            counts[unit] = 2 + len(split[unit])
+        for unit in merged:
+            counts[self._second_of_mergeable(unit)] = 0
+        begins = np.cumsum(counts) - counts
+        directories = []
+        for d in self.directories:
+            halved = {u: (d.hashes_of(u), *further) for u, further in split.items() if d.range[0] <= u < d.range[1]}
+            here = [unit for unit in merged if d.range[0] <= unit < d.range[1]]
+            directories.append(d.redivided(halved, here, first=Unit(int(begins[d.first]))))
+        shared = [
+            replace(sharing, unit=Unit(int(begins[sharing.unit]) + part))
+            for sharing in self.shared
+            for part in range(int(counts[sharing.unit]))
+        ]
+        return replace(
+            self,
+            holders=tuple(np.repeat(np.array(self.holders), counts).tolist()),
+            directories=tuple(directories),
+            shared=_in_order(shared),
+            version=self.version + 1,
+            since=since,
+        )
+
+    def _second_of_mergeable(self, unit: Unit) -> Unit:
+        """The later one of a unit and its buddy, if they can be merged."""
+        directory = self.directories[self.fragment_of(unit)]
+        buddy = directory.buddy(unit)
+        if buddy is None:
+            raise ProtocolError(directory.why_alone(unit))
         first, second = sorted((unit, buddy))
         one, other = self.sharing(first), self.sharing(second)
         if self.holders_of(first) != self.holders_of(second) or (one and other and replace(one, unit=second) != other):
             raise ProtocolError(f"units {unit} and {buddy} are at different sites and cannot be merged")
-        shared = [replace(s, unit=Unit(s.unit - (s.unit > second))) for s in self.shared if s.unit != second]
-        return self._renumbered(directory, (*self.holders[:first], *self.holders[second:]), shared, since)
+        return second
 
     def resized(self, sites: int, version: int, since: int) -> Routing:
         """The same units at another number of sites, with as few moves as that takes, fragment by fragment.
@@ -236,22 +258,6 @@ class Routing:
         if sharing is None:
             raise ProtocolError(f"unit {unit} is not shared")
         return sharing
-
-    def _renumbered(
-        self, directory: Directory, holders: tuple[Site, ...], shared: Sequence[SharedUnit], since: int
-    ) -> Routing:
-        """With another directory in place of the one with the same first unit; what is behind it is renumbered."""
-        more = len(holders) - self.units
-        directories = tuple(
-            directory
-            if d.first == directory.first
-            else replace(d, first=Unit(d.first + more * (d.first > directory.first)))
-            for d in self.directories
-        )
-        version = self.version + 1
-        return replace(
-            self, holders=holders, directories=directories, shared=_in_order(shared), version=version, since=since
-        )
 
 
 def _in_order(shared: Sequence[SharedUnit]) -> tuple[SharedUnit, ...]:
