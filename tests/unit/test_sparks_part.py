@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
+from epoch_factory import owned_journal
 from epoch_factory import record as epoch_record
 
+from sluice.control.journal import Journal
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import CheckpointError
 from sluice.spark.sparks_part import SparksPart
@@ -96,9 +98,17 @@ def test_offsets_without_content_are_refused(checkpoint: Checkpoint) -> None:
 def test_of_a_batch_that_was_not_committed_it_is_said_how_to_go_on(checkpoint: Checkpoint) -> None:
     record = checkpoint.run(4)
     (checkpoint.root / "spark/offsets/4").write_text("")
-    with pytest.raises(CheckpointError, match=r"offsets/4 is cut short.*delete this file, and the query goes on"):
+    with pytest.raises(CheckpointError, match=r"offsets/4 is cut short.*delete spark/offsets/4, and the query goes"):
         checkpoint.part.check(record)
     checkpoint.remove("offsets/4")
+    checkpoint.part.check(record)
+    checkpoint.plan(4, 4)
+    (checkpoint.root / "spark/sources/0/4").write_text("")
+    with pytest.raises(
+        CheckpointError, match=r"sources/0/4 is cut short.*delete spark/sources/0/4, spark/offsets/4, and"
+    ):
+        checkpoint.part.check(record)
+    checkpoint.remove("sources/0/4", "offsets/4")
     checkpoint.part.check(record)
 
 
@@ -110,6 +120,28 @@ def test_a_journal_that_is_behind_is_refused(checkpoint: Checkpoint, directory: 
     checkpoint.remove(*(f"{other}/{batch}" for other in others for batch in (2, 3)))
     with pytest.raises(CheckpointError, match=r"ends at batch 1, Spark's part of it at 3"):
         checkpoint.part.check(record)
+
+
+def test_parts_that_another_driver_moves_on_meanwhile_are_looked_at_again(checkpoint: Checkpoint) -> None:
+    """It commits a batch, and Spark plans the next, between a look at the journal and one at Spark's part."""
+    journal = owned_journal(str(checkpoint.root))
+    journal.commit(checkpoint.run(2))
+    moved_on = False
+
+    def move_on(operation: str, path: str) -> None:
+        nonlocal moved_on
+        if operation == "list" and path.endswith("/offsets") and not moved_on:
+            moved_on = True
+            journal.commit(checkpoint.run(3))
+            checkpoint.list_files(3, ("3.parquet", 3))
+            checkpoint.plan(3, 3)
+
+    with watch(move_on):
+        checkpoint.part.check_with(Journal(Storage(str(checkpoint.root))))
+    assert moved_on
+    checkpoint.plan(4, 3)
+    with pytest.raises(CheckpointError, match=r"ends at batch 2, Spark's part of it at 4"):
+        checkpoint.part.check_with(journal)
 
 
 class TestWhatABatchIs:

@@ -23,7 +23,6 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.control.journal import FORMAT
 from sluice.engine.delivery import Sink
 from sluice.engine.epochs import Epochs
 from sluice.engine.settings import Settings
@@ -116,7 +115,7 @@ class RunningQuery:
         try:
             self.epochs = Epochs(flow, plan, ways_to_read(sources), self.settings, self.sinks)
             self._sparks_part = SparksPart(self.epochs.storage)
-            self._check_sparks_part()
+            self._sparks_part.check_with(self.epochs.journal)
             self.query = self.epochs.recover(uuid.uuid4().hex[:16])
             self._idling = Idling(self.epochs, self._interval)
             self._log_recovery()
@@ -187,12 +186,6 @@ class RunningQuery:
 
     def _sites_next(self) -> int | None:
         return self.epochs.sites_next
-
-    def _check_sparks_part(self) -> None:
-        journal = self.epochs.journal
-        if (journal.identity() or {"format": FORMAT}).get("format") == FORMAT:  # else it is refused when it is claimed
-            newest = journal.newest()
-            self._sparks_part.check(None if newest is None else newest.record)
 
     def _catch_up_when_idle(self) -> None:
         """Process input that waits, go on with what is under way, do what the user asks for: Spark has no batches as

@@ -9,8 +9,10 @@ its batch was, and a checkpoint whose two parts do not fit is refused before any
 from __future__ import annotations
 
 import json
+from itertools import count
 from typing import Any
 
+from sluice.control.journal import FORMAT, Journal
 from sluice.engine.epochs import PARTS_DIFFER
 from sluice.model.checksum import checksum
 from sluice.model.epoch import EpochRecord
@@ -50,8 +52,19 @@ class SparksPart:
                     f"batch {batch} is not the same in the journal of checkpoint {self.storage.uri} and in {OFFSETS}: "
                     f"{PARTS_DIFFER}"
                 )
-        if batch + 1 in planned:
-            self._refuse_torn(batch + 1)
+        self._refuse_torn(batch + 1, batch + 1 in planned)
+
+    def check_with(self, journal: Journal) -> None:
+        """The same with the journal's newest record. Another driver may be at work, and both parts move on."""
+        if (journal.identity() or {"format": FORMAT}).get("format") != FORMAT:
+            return  # it is refused when it is claimed
+        while True:
+            newest = journal.newest()
+            try:
+                return self.check(None if newest is None else newest.record)
+            except CheckpointError:
+                if journal.indexes()[-1:] == ([] if newest is None else [newest.index]):
+                    raise
 
     def describe_batch(self, batch: int) -> str:
         """What a batch has in it, as a short hash: the files of sources that list files, of others how far it goes.
@@ -90,13 +103,22 @@ class SparksPart:
                 if str(number) not in names and not any(c > number for c in compact):
                     raise self._lacks(f"{directory}/{number}", f"batch {batch} has files up to list {last}")
 
-    def _refuse_torn(self, batch: int) -> None:
-        """Refuse what a power cut left of a batch that was about to begin, and say how to go on."""
+    def _refuse_torn(self, batch: int, is_planned: bool) -> None:
+        """Refuse what a power cut left of a batch that was about to begin, and say how to go on. What is of earlier
+        ones was synced."""
         name = f"{OFFSETS}/{batch}"
-        if len(self._lines(name)) < 3:
+        torn = [name] if is_planned and len(self._lines(name)) < 3 else []
+        for source in count():
+            lists = self.storage.files(f"{SOURCES}/{source}")
+            if not lists:
+                break
+            empty = [entry.name for entry in lists if entry.size == 0 and not entry.name.startswith(".")]
+            torn += [f"{SOURCES}/{source}/{entry}" for entry in empty]
+        if torn:
+            also = [name] if is_planned and name not in torn else []
             raise CheckpointError(
-                f"{self.storage.path(name)} is cut short, as by a power cut. Batch {batch} was not committed: delete "
-                "this file, and the query goes on where it was"
+                f"{self.storage.path(torn[0])} is cut short, as by a power cut. Batch {batch} was not committed: "
+                f"delete {', '.join([*torn, *also])}, and the query goes on where it was"
             )
 
     def _offsets(self, batch: int) -> tuple[Any, ...]:
