@@ -121,8 +121,9 @@ class Query:
         self._ask(f"freeze unit {unit}", Freeze(unit, "asked for with freeze()"))
 
     def share(self, unit: int, site: int) -> None:
-        """Have one more site hold a unit of a join, from the next epoch on: its holders stand on a grid, and each has a
-        part of the work and of the state. Not while the unit's input waits, or it is frozen or on its way."""
+        """Have one more site hold a unit of a join, from the next epoch on, or when it has copied its part of a large
+        state: the holders stand on a grid, and each has a part of the work and of the state. Not while the unit's input
+        waits, or it is frozen or on its way."""
         self._ask(f"share unit {unit} with site {site}", Share(unit, site, "asked for with share()", evenly=True))
 
     def release(self, unit: int, site: int) -> None:

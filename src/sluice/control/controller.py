@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from sluice.control.collection import EpochCollection
 from sluice.control.copying import CopyRate
-from sluice.control.epoch_carrier import EpochCarrier, leaving_units
+from sluice.control.epoch_carrier import EpochCarrier, leaving_units, units_to_share
 from sluice.control.ledger import PLACE, RESIZE, Ledger
 from sluice.control.loop import SITES, ControlLoop
 from sluice.control.movement import Phase
@@ -207,7 +207,7 @@ class Controller:
         """Whether something has been asked for, or begun, that the next epochs take on, with input or without. Sites
         whose executors have not come are waited for without epochs; when they are given up it takes one."""
         loop, scaling = self.loop, self.scaling_after(record)
-        if loop.has_requests or loop.moves or loop.redivisions or self.has_leaving_sites(record):
+        if loop.has_requests or loop.moves or loop.handovers or loop.redivisions or self.has_leaving_sites(record):
             return True
         cleaning = any(one.decision.action == CleanUp.verb for one in record.under_way)
         if cleaning or any(move.site < record.routing.sites for move in loop.filling):
@@ -272,6 +272,8 @@ class Controller:
         for move in stopped:
             if move.phase is Phase.ABANDONED and routing.holders[move.unit] != move.target:
                 ledger.end(Move.verb, move.unit, _explain_abandonment(move, sites))
+        for handover in self.loop.stop_handovers():
+            ledger.end(handover.action.verb, handover.unit, another)
         self.loop.routing = routing
         self.collection.pass_by(record, now)
         self.collection.begin(routing, now, self.rounds.collect)
@@ -283,11 +285,11 @@ class Controller:
         return replace(self._step(), leaving=self._units_to_set_apart(), arriving=arriving, allowance=allowance)
 
     def _units_to_set_apart(self) -> tuple[Unit, ...]:
-        """Those that move, and of those that are to move to sites that join as soon as their executors are ready as
-        many as are to be moving at a time. Units for sites whose executors have not come stay with the others. Units
-        that are to be split or merged stay as they are until then, and so do all others. What the next epoch freezes is
-        set apart later."""
-        units = set(leaving_units(self.moves))
+        """Those that move or are to be shared otherwise, and of those that are to move to sites that join as soon as
+        their executors are ready as many as are to be moving at a time. Units for sites whose executors have not come
+        stay with the others. Units that are to be split or merged stay as they are until then, and so do all others.
+        What the next epoch freezes is set apart later."""
+        units = {*leaving_units(self.moves), *units_to_share(self.loop)}
         if not self.loop.redivisions:
             awaited = [
                 move.unit

@@ -1,18 +1,18 @@
-"""What sites copy ahead of time for moves: so much in an epoch that it takes little longer."""
+"""What sites copy ahead of time for units on their way to them: so much in an epoch that it takes little longer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sluice.control.moves import MoveInFlight
-from sluice.model.epoch import EpochRecord
+from sluice.model.epoch import Attempt, EpochRecord
 from sluice.model.ids import Site
 from sluice.model.state import SegmentRef
 from sluice.model.stats import EpochStats
 from sluice.model.unit_ranges import intersect, only
 
 SHARE = 0.1
-"""How much longer copying for moves may make an epoch."""
+"""How much longer copying may make an epoch."""
 COPIED = 50e6
 """Bytes that are copied in a second, as long as nothing was measured."""
 LEAST = 1 << 20
@@ -41,32 +41,38 @@ class EpochCopies:
         self._left = [allowance] * sites
         self._segments: list[list[SegmentRef]] = [[] for _ in range(sites)]
 
-    def fits(self, site: Site, segments: Sequence[SegmentRef]) -> bool:
-        return _length(segments) <= self._left[site]
+    def fits(self, site: Site, length: float) -> bool:
+        return length <= self._left[site]
 
-    def spend(self, site: Site, segments: Sequence[SegmentRef]) -> None:
-        """A site reads these anyway."""
-        self._left[site] -= _length(segments)
+    def spend(self, site: Site, length: float) -> None:
+        """A site reads so many bytes anyway."""
+        self._left[site] -= length
 
-    def copy_ahead(self, move: MoveInFlight, segments: Sequence[SegmentRef]) -> None:
-        """Have the target copy what is missing and still fits, the first segment whatever its size; what it has copied
-        stays there."""
-        target = move.target
-        missing = missing_at_target(move, segments)
+    def copy_ahead(self, site: Site, copied: set[str], segments: Sequence[SegmentRef]) -> None:
+        """Have a site copy what is missing of some segments and still fits, large ones first, and the first one
+        whatever its size; what it has copied stays there."""
+        missing = sorted(not_in(copied, segments), key=lambda segment: -segment.length)
         for segment in missing:
-            alone = self._left[target] == self.allowance and segment is missing[0]
-            if alone or segment.length <= self._left[target]:
-                move.copied.add(segment.id)
-                self._left[target] -= segment.length
-        self._segments[target] += [segment for segment in segments if segment.id in move.copied]
+            alone = self._left[site] == self.allowance and segment is missing[0]
+            if alone or segment.length <= self._left[site]:
+                copied.add(segment.id)
+                self._left[site] -= segment.length
+        self._segments[site] += [segment for segment in segments if segment.id in copied]
 
     def by_site(self) -> tuple[tuple[SegmentRef, ...], ...]:
         """Empty if no site copies anything."""
         return tuple(map(tuple, self._segments)) if any(self._segments) else ()
 
 
-def missing_at_target(move: MoveInFlight, segments: Sequence[SegmentRef]) -> list[SegmentRef]:
-    return [segment for segment in segments if segment.id not in move.copied]
+def not_in(copied: Collection[str], segments: Sequence[SegmentRef]) -> list[SegmentRef]:
+    return [segment for segment in segments if segment.id not in copied]
+
+
+def is_all_new(copied: Collection[str], missing: Sequence[SegmentRef], newest: int) -> bool:
+    """Whether some was copied, and all that is missing came with the newest epoch. A unit that gets more in an epoch
+    than may be copied would stay for good: what came last goes with it."""
+    prefix = Attempt.prefix(newest)
+    return bool(copied) and all(segment.id.startswith(prefix) and not segment.level for segment in missing)
 
 
 def separate(record: EpochRecord, move: MoveInFlight) -> tuple[list[SegmentRef], bool]:
@@ -78,5 +84,5 @@ def separate(record: EpochRecord, move: MoveInFlight) -> tuple[list[SegmentRef],
     return own, bool(shared)
 
 
-def _length(segments: Sequence[SegmentRef]) -> int:
+def length(segments: Sequence[SegmentRef]) -> int:
     return sum(segment.length for segment in segments)

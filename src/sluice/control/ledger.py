@@ -6,7 +6,7 @@ reason. Nothing is kept here beyond a step: what is under way is in the record.
 | move | whose routing has the unit at its target |
 | split, merge | whose routing has the other units |
 | scale | that has as many sites |
-| share, release, pass token, lay out | that it was decided for: the routing alone changes |
+| share, release, pass token, lay out | whose routing has the unit shared so: a later one if much is copied before |
 | freeze, clean up | whose sites say so |
 """
 
@@ -27,9 +27,10 @@ RUN_AGAIN = "its epoch failed, and was run again with another number of sites"
 SUPERSEDED = "another number of sites was asked for"
 PLACE, RESIZE = "place", "resize"
 """What is said of sites that are elsewhere, and of another number of them. Nobody asks for these."""
-_LASTING = frozenset(verb.verb for verb in (Move, Freeze, CleanUp, Split, Merge, Scale))
-"""Verbs that are not done with the routing that follows from them."""
-_LOST_WITH_AN_EPOCH = frozenset(verb.verb for verb in (Freeze, Share, Release, PassToken, LayOut))
+_SHARING = frozenset(verb.verb for verb in (Share, Release, PassToken, LayOut))
+_LASTING = _SHARING.union(verb.verb for verb in (Move, Freeze, CleanUp, Split, Merge, Scale))
+"""Verbs that may not be done with the epoch that they are decided for."""
+_LOST_WITH_AN_EPOCH = _SHARING | {Freeze.verb}
 """Verbs of which nothing is left if their epoch is not committed."""
 _log = logging.getLogger(__name__)
 
@@ -88,6 +89,8 @@ class Ledger:
                         self._end(decision)
                     elif unit not in loop.moves or loop.moves[unit].target != decision.site:
                         self._end(decision, RESTARTED)
+                case verb if verb in _SHARING:
+                    self._conclude_sharing(one, loop)
                 case Split.verb | Merge.verb:
                     if one.units[0] not in loop.redivisions:
                         self._end(decision, RESTARTED)
@@ -98,6 +101,17 @@ class Ledger:
                         self._end(decision, SUPERSEDED)
                     elif loop.scaling.is_over(loop.routing):
                         self._end(decision)
+
+    def _conclude_sharing(self, one: UnderWay, loop: ControlLoop) -> None:
+        wishes = [wish for wish in loop.handovers.get(one.units[0], ()) if wish.is_of(one.decision)]
+        if any(wish.routed is None for wish in wishes):
+            return
+        if wishes:
+            self._end(one.decision)
+        elif one.decision.epoch < loop.epoch:
+            self._end(one.decision, RESTARTED)
+        else:  # it is done with the epoch that it was decided for
+            self.under_way.remove(one)
 
     def _end(self, decision: Decision, abandoned: str | None = None) -> None:
         self.under_way = [one for one in self.under_way if one.decision != decision]

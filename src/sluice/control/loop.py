@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from sluice.control.handover import Handover
 from sluice.control.movement import Instruction
 from sluice.control.moves import MoveInFlight
 from sluice.control.resharing import reshared
@@ -124,6 +125,8 @@ class ControlLoop:
         """When the last move phase ended."""
         self.redivisions: dict[Unit, DirectoryAction] = {}
         """Units that are to be split or merged; until they are, nothing else is decided."""
+        self.handovers: dict[Unit, list[Handover]] = {}
+        """Wishes to share units otherwise for which there is something to copy before, in their order."""
         self.scaling: Scaling | None = None
         """While there is to be another number of sites, and is not yet."""
         self.backoff = Backoff()
@@ -173,13 +176,19 @@ class ControlLoop:
             if self.routing.shared != shared:  # what was counted until now is of other holders
                 self.collector.begin(self.routing, now, self.rounds.collect)
             return decisions
-        if not asking or self.moves or self.leaving or not self.collector.is_complete(now, self.rounds.collect):
+        if (
+            not asking
+            or self.moves
+            or self.handovers
+            or self.leaving
+            or not self.collector.is_complete(now, self.rounds.collect)
+        ):
             return ()
         actions = self._ask_policy(now)
         if not actions:
             self.rounds = self.rounds.after(None)
         decisions = self.decide(self.policy.name, actions, now)
-        if not self.moves and not self.redivisions and not self.leaving:
+        if not self.moves and not self.handovers and not self.redivisions and not self.leaving:
             self.collector.begin(self.routing, now, self.rounds.collect)
         return decisions
 
@@ -215,7 +224,7 @@ class ControlLoop:
         """Have the sites that are to leave hand over more of what they hold."""
         if not self.scaling or not self.leaving or self.redivisions:
             return ()
-        actions = self.scaling.actions(self.collector.view(), self.routing, self.moves)
+        actions = self.scaling.actions(self.collector.view(), self.routing, {**self.moves, **self.handovers})
         return self.decide(SITES, actions, now)
 
     def fill(self, now: float) -> tuple[Decision, ...]:
@@ -275,7 +284,14 @@ class ControlLoop:
 
     def _vet_and_begin(self, who: str, action: Action, now: float) -> Decision:
         refused = vet(
-            action, self.routing, self.moves, self.abilities, self._why_unready, self.redivisions, self.scaling
+            action,
+            self._routing_to_come(action),
+            self.moves,
+            self.abilities,
+            self.why_unready,
+            self.redivisions,
+            self.scaling,
+            self.handovers,
         )
         refused = refused or self._why_not(action)
         if self.advise and who == self.policy.name:
@@ -318,9 +334,40 @@ class ControlLoop:
 
     def reshare(self, action: SharingAction) -> None:
         """A unit is shared as an action wants it from now on."""
-        self.routing = reshared(action, self.routing, self.abilities, self.epoch)
+        self.routing = self.reshared(action)
 
-    def _why_unready(self, unit: Unit) -> str | None:
+    def reshared(self, action: SharingAction) -> Routing:
+        """The routing with a unit shared as an action wants it."""
+        return reshared(action, self.routing, self.abilities, self.epoch)
+
+    def finish_handover(self, handover: Handover, now: float) -> None:
+        """A unit is shared as it was to be. What was counted until now is of other holders."""
+        self._forget(handover)
+        if not self.handovers:
+            self.collector.begin(self.routing, now, self.rounds.collect)
+
+    def stop_handovers(self) -> list[Handover]:
+        """Let units be shared as they are; the wishes that come to nothing."""
+        stopped, self.handovers = [h for wishes in self.handovers.values() for h in wishes], {}
+        return [handover for handover in stopped if handover.routed is None or handover.routed >= self.epoch]
+
+    def _forget(self, handover: Handover) -> None:
+        wishes = self.handovers[handover.unit]
+        wishes.remove(handover)
+        if not wishes:
+            del self.handovers[handover.unit]
+
+    def _routing_to_come(self, action: Action) -> Routing:
+        """The routing, with the unit of an action that shares it otherwise as it is to be shared before."""
+        if not isinstance(action, SharingAction):
+            return self.routing
+        routing = self.routing
+        for handover in self.handovers.get(action.unit, ()):
+            if handover.routed is None:
+                routing = reshared(handover.action, routing, self.abilities, self.epoch)
+        return routing
+
+    def why_unready(self, unit: Unit) -> str | None:
         return "is to be frozen or cleaned up" if unit in self._told else self._unready(unit)
 
     def _holder(self, unit: Unit | None) -> Site | None:

@@ -64,9 +64,9 @@ class Redividing:
         """Of units with one hash that most of their rows have: this one."""
 
     def begin(self, loop: ControlLoop) -> None:
-        """Begin with what is wanted, unless moves are in flight."""
+        """Begin with what is wanted, unless units are on their way to sites."""
         self._stage, self.weigh, self.cut, self._divided, self._frequent = Stage.WAITING, (), (), {}, {}
-        if loop.redivisions and not loop.moves:
+        if loop.redivisions and not loop.moves and not loop.handovers:
             self.weigh = tuple(sorted(unit for unit, action in loop.redivisions.items() if isinstance(action, Split)))
             self._stage, self._asked_after = Stage.WEIGHING, loop.epoch - 1
 
@@ -80,7 +80,7 @@ class Redividing:
         self, loop: ControlLoop, record: EpochRecord, found: UnitFindings, refuse: Refuse, now: float
     ) -> EpochRecord:
         """One step on, now that another epoch has committed: its record, with the units as they are from now on."""
-        if self._stage is Stage.WAITING or loop.moves or not loop.redivisions:
+        if self._stage is Stage.WAITING or loop.moves or loop.handovers or not loop.redivisions:
             self.begin(loop)
             return record
         if record.number <= self._asked_after:  # the epoch that was to find it out came to nothing

@@ -105,6 +105,8 @@ class Scaling:
             return []
         asked: list[Action] = []
         for sharing in routing.shared:
+            if sharing.unit in moving:  # it is being released
+                continue
             gone = [site for site in sharing.holders if site in self.leaving]
             staying = len(gone) < len(sharing.holders)
             asked += [Release(sharing.unit, site, self.reason) for site in (gone if staying else gone[1:])]

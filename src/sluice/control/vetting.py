@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from sluice.control.moves import MoveInFlight
 from sluice.control.resharing import reshared
@@ -40,10 +40,12 @@ def vet(
     unready: WhyUnready = lambda unit: None,
     redivisions: Mapping[Unit, DirectoryAction] | None = None,
     scaling: Scaling | None = None,
+    resharing: Collection[Unit] = (),
 ) -> str | None:
     """Why an action cannot be carried out under a routing and beside the moves in flight (by unit), or None. Units that
     are `unready`, for the reason it gives, cannot be shared otherwise than they are now, nor merged. Nothing else can
-    be done to a unit that is to be split or merged, and nothing comes to a site that is to leave.
+    be done to a unit that is to be split or merged, and nothing comes to a site that is to leave. A unit that is about
+    to be shared otherwise (`resharing`) can be shared otherwise again, but stays where it is.
 
     >>> vet(Move(1, 0, "to see"), Routing.even(4, 2))
     'unit 1 is at site 0 already'
@@ -53,6 +55,10 @@ def vet(
         return f"unit {action.unit} is to be split or merged"
     if scaling and isinstance(action, Move | Share | PassToken) and action.site in scaling.leaving:
         return f"site {action.site} is leaving"
+    if isinstance(action, Move | Freeze | Split | Merge):
+        touched = concerned({action.unit: action}, routing) if isinstance(action, Merge) else {action.unit}
+        for unit in touched.intersection(resharing):
+            return f"unit {unit} is about to be shared otherwise"
     match action:
         case Move():
             return _vet_move(action, routing, moves)
