@@ -18,12 +18,14 @@ from redivisions import next_redivision
 from specs import SECOND, TIME, join, stream
 
 from sluice.control import redividing
-from sluice.model.actions import Merge, Move, Split
+from sluice.model.actions import Freeze, Merge, Move, Split
 from sluice.model.directory import HASH_SPACE
 from sluice.model.durations import LONGEST
 from sluice.model.epoch import EpochRecord
 from sluice.model.unit_ranges import numbers
 from sluice.model.view import ClusterView
+from sluice.state import segment as state_segment
+from sluice.state.storage import Storage
 
 WITHIN = 30 * SECOND
 
@@ -98,7 +100,7 @@ class Fixture:
     def record(self) -> EpochRecord:
         return self.query.epochs.record
 
-    def ask(self, *actions: Split | Merge | Move) -> None:
+    def ask(self, *actions: Split | Merge | Move | Freeze) -> None:
         for action in actions:
             self.query.epochs.settings.controller.ask(action, self.record.routing)
 
@@ -144,6 +146,35 @@ def test_a_split_writes_nothing_anew(fixture):
     for name, segment in there.items():
         before = written[name]
         assert (segment.file, segment.offset, segment.blocks) == (before.file, before.offset, before.blocks)
+    fixture.check()
+
+
+def test_a_split_of_a_frozen_unit_reads_few_blocks_and_holds_one(fixture, monkeypatch):
+    monkeypatch.setattr(state_segment, "LARGEST_BLOCK_BYTES", 4000)
+    monkeypatch.setattr(state_segment, "MOST_BLOCKS", 1 << 20)
+    fixture.ask(*(Freeze(unit, "to see") for unit in range(2)))
+    for _ in range(2):
+        times = pa.array(np.arange(6000), TIME)
+        new = [pa.table([np.arange(6000), times, np.arange(6000)], s.schema) for s in fixture.spec.streams]
+        fixture.seen = [[*kept, table] for kept, table in zip(fixture.seen, new, strict=True)]
+        fixture.query.run(new)
+    assert {run.generation for manifest in fixture.record.manifests for run in manifest} == {1}
+    frozen = sum(run.bytes for manifest in fixture.record.manifests for run in manifest)
+    read: list[int] = []
+    storage_read = Storage.read
+
+    def counted(storage: Storage, name: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
+        data = storage_read(storage, name, offset, length)
+        read.extend([len(data)] if name.endswith(".segments") else ())
+        return data
+
+    monkeypatch.setattr(Storage, "read", counted)
+    fixture.ask(Split(1, "to see"))
+    for _ in range(3):
+        fixture.query.run([s.schema.empty_table() for s in fixture.spec.streams])
+    assert fixture.record.routing.units == 3
+    assert 0 < max(read) < 2 * 4000 and sum(read) < 0.6 * frozen
+    monkeypatch.undo()
     fixture.check()
 
 

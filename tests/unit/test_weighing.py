@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
@@ -12,9 +15,10 @@ from sluice.kernels.order import TimeScale
 from sluice.kernels.probe import Run
 from sluice.model.directory import HASH_SPACE
 from sluice.model.ids import Unit
+from sluice.model.redivision import CutPlan
 from sluice.model.state import RunRef
 from sluice.model.unit_ranges import only
-from sluice.state.dividing import look_at_units
+from sluice.state.dividing import SAMPLED_BLOCKS, UnitPiece, look_at_units
 
 
 def run_of(hashes: np.ndarray) -> Run:
@@ -31,7 +35,7 @@ def test_a_hash_that_most_rows_have_is_found_in_runs_of_any_sizes(sizes: list[in
     everything[: int(np.ceil(part * rows))] = frequent  # so the first runs have nothing else, the last ones none of it
     runs = {f"s{i}": run_of(hashes) for i, hashes in enumerate(np.split(everything, np.cumsum(sizes)[:-1]))}
     manifest = tuple(RunRef(segment(name), only(Unit(3))) for name in runs)
-    (weight,) = look_at_units(manifest, [Unit(3)], [], lambda run: [runs[run.segment.id]]).weights
+    (weight,) = look_at_units(manifest, [Unit(3)], [], lambda run: [UnitPiece.of(runs[run.segment.id])]).weights
     assert (weight.rows, weight.least, weight.greatest) == (rows, everything.min(), everything.max())
     assert (weight.frequent, weight.frequent_rows) == (frequent, (everything == frequent).sum())
 
@@ -39,5 +43,68 @@ def test_a_hash_that_most_rows_have_is_found_in_runs_of_any_sizes(sizes: list[in
 def test_a_unit_without_rows_weighs_nothing() -> None:
     empty = run_of(np.array([], np.int64))
     manifest = (RunRef(segment("s"), only(Unit(3))),)
-    assert not look_at_units(manifest, [Unit(3)], [], lambda run: [empty]).weights
-    assert not look_at_units(manifest, [Unit(9)], [], lambda run: [empty]).weights
+    assert not look_at_units(manifest, [Unit(3)], [], lambda run: [UnitPiece.of(empty)]).weights
+    assert not look_at_units(manifest, [Unit(9)], [], lambda run: [UnitPiece.of(empty)]).weights
+
+
+class FrozenRuns:
+    """Runs that are read a block at a time; it counts how often each block is."""
+
+    def __init__(self, runs: dict[str, Run], block_rows: int) -> None:
+        self.runs, self.block_rows = runs, block_rows
+        self.reads: Counter[tuple[str, int]] = Counter()
+
+    @property
+    def manifest(self) -> tuple[RunRef, ...]:
+        return tuple(RunRef(segment(name), only(Unit(3)), generation=1) for name in self.runs)
+
+    @property
+    def blocks(self) -> int:
+        return sum(-(-len(run) // self.block_rows) for run in self.runs.values())
+
+    def open(self, run: RunRef) -> list[UnitPiece]:
+        whole = self.runs[run.segment.id]
+        starts = range(0, len(whole), self.block_rows)
+        parts = [(start, whole.part(start, min(start + self.block_rows, len(whole)))) for start in starts]
+        return [UnitPiece(len(part), partial(self._read, run.segment.id, at, part), far=True) for at, part in parts]
+
+    def _read(self, segment: str, at: int, part: Run) -> Run:
+        self.reads[segment, at] += 1
+        return part
+
+
+def split_evenly(hashes: np.ndarray, runs: int) -> dict[str, Run]:
+    return {f"s{i}": run_of(each) for i, each in enumerate(np.split(hashes, runs))}
+
+
+def test_a_frozen_unit_is_weighed_by_few_of_its_blocks() -> None:
+    rng = np.random.default_rng(1)
+    hashes = rng.integers(0, HASH_SPACE, 400_000)
+    hashes[rng.random(len(hashes)) < 0.6] = 4711
+    frozen = FrozenRuns(split_evenly(hashes, 8), block_rows=100)
+    (weight,) = look_at_units(frozen.manifest, [Unit(3)], [], frozen.open).weights
+    assert frozen.blocks == 4000 and sum(frozen.reads.values()) <= SAMPLED_BLOCKS
+    assert weight.rows == 400_000 and weight.frequent == 4711
+    assert abs(weight.frequent_rows - 240_000) < 20_000
+    assert weight.least == 4711 and weight.greatest > 0.8 * HASH_SPACE
+
+
+def test_a_frozen_unit_of_nearly_one_key_is_seen_to_have_another() -> None:
+    hashes = np.full(80_000, 4711)
+    hashes[-1] = 4710
+    frozen = FrozenRuns(split_evenly(hashes, 8), block_rows=100)
+    (weight,) = look_at_units(frozen.manifest, [Unit(3)], [], frozen.open).weights
+    assert (weight.least, weight.greatest, weight.frequent) == (4710, 4711, 4711)
+    assert sum(frozen.reads.values()) <= SAMPLED_BLOCKS + 16
+
+
+@given(
+    st.lists(st.integers(0, 30), min_size=1, max_size=60), st.lists(st.integers(0, 31), max_size=5), st.integers(1, 9)
+)
+def test_a_frozen_unit_is_cut_by_few_of_its_blocks(hashes: list[int], edges: list[int], block_rows: int) -> None:
+    frozen = FrozenRuns({"s": run_of(np.array(hashes))}, block_rows)
+    plan = CutPlan(Unit(3), tuple(sorted({*edges, HASH_SPACE})))
+    cuts = look_at_units(frozen.manifest, [], [plan], frozen.open).cuts
+    assert {cut.hash: cut.below for cut in cuts} == {e: sum(h < e for h in hashes) for e in plan.edges}
+    assert all(count == 1 for count in frozen.reads.values())
+    assert len(frozen.reads) <= len(plan.edges) * (frozen.blocks.bit_length() + 1)

@@ -130,14 +130,20 @@ class RunRef:
         >>> RunRef(ref, ((4, 5),)).blocks
         [PlacedBlock(offset=70, length=30, checksum=222, rows=2)]
         """
+        return [block for block, _ in self.rows_by_block]
+
+    @property
+    def rows_by_block(self) -> list[tuple[PlacedBlock, int]]:
+        """The blocks of the segment in which these units have rows, and how many they have in each."""
         written, counts = self.segment.unit_rows
         held, rows = self.unit_rows
         ends = np.cumsum(counts)[np.searchsorted(written, held[rows > 0])]
         begins = ends - rows[rows > 0]
         found, offset, row = [], 0, 0
         for block in self.segment.blocks:
-            if np.any((begins < row + block.rows) & (ends > row)):
-                found.append(PlacedBlock(offset, block.length, block.checksum, block.rows))
+            inside = int((np.minimum(ends, row + block.rows) - np.maximum(begins, row)).clip(min=0).sum())
+            if inside:
+                found.append((PlacedBlock(offset, block.length, block.checksum, block.rows), inside))
             offset, row = offset + block.length, row + block.rows
         return found
 

@@ -1,8 +1,14 @@
-"""What has to be known of units before they are split: which hashes their rows have, and how many are below some."""
+"""What has to be known of units before they are split: which hashes their rows have, and how many are below some.
+
+State that new rows meet is open already, or near. What is frozen is read a block at a time, and of each unit few: a
+sample tells its most frequent hash, and where hashes are in a segment is found by halving, as it is sorted by them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -16,7 +22,26 @@ from sluice.model.unit_ranges import intersect, only
 SAMPLE = 4096
 """About as many rows of a unit are looked at to find its most frequent hash: one that most rows have is found by
 far fewer."""
-Opening = Callable[[RunRef], list[Run]]
+SAMPLED_BLOCKS = 64
+"""Of frozen state so many blocks are read for that, evenly by rows."""
+
+
+@dataclass(frozen=True)
+class UnitPiece:
+    """Some rows of a unit in a segment, in their order: how many, and how they are read. What is frozen is `far`."""
+
+    rows: int
+    read: Callable[[], Run]
+    far: bool = False
+
+    @classmethod
+    def of(cls, part: Run) -> UnitPiece:
+        """Rows that are open."""
+        return cls(len(part), lambda: part)
+
+
+Opening = Callable[[RunRef], Sequence[UnitPiece]]
+"""The pieces that the rows of a run of one unit lie in."""
 
 
 def look_at_units(manifest: Manifest, weigh: Iterable[Unit], cut: Iterable[CutPlan], open_run: Opening) -> UnitFindings:
@@ -32,37 +57,101 @@ def _runs_of(unit: Unit, manifest: Manifest) -> list[RunRef]:
     return [run for run in runs if run.rows]
 
 
+@dataclass(frozen=True)
+class _Sample:
+    """Some hashes and how many rows each stands for; the least and the greatest of all that were looked at."""
+
+    hashes: np.ndarray
+    rows: np.ndarray
+    least: int
+    greatest: int
+
+    @classmethod
+    def of(cls, part: Run, stands_for: float, most: int) -> _Sample:
+        """At most so many hashes of a run, evenly; it stands for so many rows."""
+        step = -(-len(part) // max(1, most))
+        each = np.diff(np.arange(0, len(part) + step, step).clip(max=len(part)))
+        least, greatest = part.hash_span
+        return cls(hash_part(part.order[::step]), each * (stands_for / len(part)), least, greatest)
+
+
 def _weigh(unit: Unit, runs: Iterable[RunRef], open_run: Opening) -> list[UnitWeight]:
     """Nothing if the unit has no row."""
-    parts = [part for run in runs for part in open_run(run) if len(part)]
-    if not parts:
+    by_run = [[piece for piece in open_run(run) if piece.rows] for run in runs]
+    near = [piece.read() for pieces in by_run for piece in pieces if not piece.far]
+    far = [[piece for piece in pieces if piece.far] for pieces in by_run]
+    rows = sum(piece.rows for pieces in by_run for piece in pieces)
+    if not rows:
         return []
-    rows = sum(len(part) for part in parts)
-    step = -(-rows // SAMPLE)
-    sampled = hash_part(np.concatenate([part.order[::step] for part in parts]))
-    hashes, of = np.unique(sampled, return_inverse=True)
-    stands_for = np.concatenate([np.diff(np.arange(0, len(part) + step, step).clip(max=len(part))) for part in parts])
-    frequent = int(hashes[np.bincount(of, weights=stands_for).argmax()])
+    samples = [_Sample.of(part, len(part), -(-SAMPLE * len(part) // rows)) for part in near]
+    samples += _sample_blocks([piece for pieces in far for piece in pieces])
+    hashes, of = np.unique(np.concatenate([sample.hashes for sample in samples]), return_inverse=True)
+    stand_for = np.bincount(of, weights=np.concatenate([sample.rows for sample in samples]))
+    frequent = int(hashes[stand_for.argmax()])
+    counted = sum(_below(part, frequent + 1) - _below(part, frequent) for part in near)
+    sampled = sum(sample.rows[sample.hashes == frequent].sum() for sample in samples[len(near) :])
+    least, greatest = min(sample.least for sample in samples), max(sample.greatest for sample in samples)
+    if least == greatest:
+        least, greatest = _look_for_another(least, far)
+    return [UnitWeight(unit, rows, least, greatest, frequent, counted + round(sampled))]
+
+
+def _sample_blocks(pieces: Sequence[UnitPiece]) -> list[_Sample]:
+    """What some pieces have, of which few are read, one at a time: those with every so manieth row."""
+    if not pieces:
+        return []
+    ends = np.cumsum([piece.rows for piece in pieces])
+    every = ends[-1] / min(SAMPLED_BLOCKS, len(pieces))
+    places, hits = np.unique(np.searchsorted(ends, np.arange(every / 2, ends[-1], every), "right"), return_counts=True)
+    most = -(-SAMPLE // len(places))
     return [
-        UnitWeight(
-            unit=unit,
-            rows=rows,
-            least=min(part.hash_span[0] for part in parts),
-            greatest=max(part.hash_span[1] for part in parts),
-            frequent=frequent,
-            frequent_rows=sum(_below(part, frequent + 1) - _below(part, frequent) for part in parts),
-        )
+        _Sample.of(pieces[place].read(), every * count, most)
+        for place, count in zip(places.tolist(), hits.tolist(), strict=True)
     ]
+
+
+def _look_for_another(hash_: int, runs: Iterable[Sequence[UnitPiece]]) -> tuple[int, int]:
+    """The least and the greatest hash, if one was found so far: those at the ends of runs, until there is another."""
+    least = greatest = hash_
+    for pieces in runs:
+        for piece in {id(piece): piece for piece in (*pieces[:1], *pieces[-1:])}.values():
+            span = piece.read().hash_span
+            least, greatest = min(least, span[0]), max(greatest, span[1])
+            if least < greatest:
+                return least, greatest
+    return least, greatest
 
 
 def _cut(plan: CutPlan, runs: Iterable[RunRef], open_run: Opening) -> list[Cut]:
     found: dict[tuple[str, int], int] = {}
     for run in runs:
-        for part in open_run(run):
-            for edge in plan.edges:
-                key = run.segment.id, edge
-                found[key] = found.get(key, 0) + _below(part, edge)
+        for edge, below in zip(plan.edges, _count_below(open_run(run), plan.edges), strict=True):
+            key = run.segment.id, edge
+            found[key] = found.get(key, 0) + below
     return [Cut(segment, plan.unit, edge, below) for (segment, edge), below in found.items()]
+
+
+def _count_below(pieces: Sequence[UnitPiece], edges: Sequence[int]) -> list[int]:
+    """How many rows of a run have hashes below each of some; its pieces are in the order of their hashes. Each is read
+    once at most, and few of them are."""
+    rows_before = [0, *accumulate(piece.rows for piece in pieces)]
+    counts: dict[int, list[int]] = {}
+    found = []
+    for at in range(len(edges)):
+        first, end = 0, len(pieces)  # all before the first are below, none from the end on is
+        below = 0
+        while first < end and not below:
+            middle = (first + end) // 2
+            if middle not in counts:
+                part = pieces[middle].read()
+                counts[middle] = [_below(part, edge) for edge in edges]
+            below = counts[middle][at]
+            if below == pieces[middle].rows:
+                first, below = middle + 1, 0
+            else:
+                end = middle
+        found.append(rows_before[end] + below)
+    return found
 
 
 def _below(part: Run, edge: int) -> int:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sluice.model.checksum import checksum
 from sluice.model.clock import Clock
 from sluice.model.errors import StorageError
-from sluice.model.state import PlacedBlock, RunRef
+from sluice.model.state import PlacedBlock, RunRef, SegmentRef
 from sluice.state.disk_speed import DiskSpeed
 from sluice.state.storage import Storage
 
@@ -41,15 +41,19 @@ class DurableSegments:
 
     def fetch(self, run: RunRef) -> list[tuple[int, pa.Buffer]]:
         """The blocks of a segment in which a run has something: their rows and bytes."""
-        started, ref = self._clock.monotonic(), run.segment
+        return self.fetch_blocks(run.segment, run.blocks)
+
+    def fetch_blocks(self, ref: SegmentRef, blocks: Sequence[PlacedBlock]) -> list[tuple[int, pa.Buffer]]:
+        """Some blocks of a segment, in their order: their rows and bytes."""
+        started = self._clock.monotonic()
         fetched = []
-        for blocks in _side_by_side(run.blocks, NEARBY if not self._storage.local else 0):
-            first, last = blocks[0], blocks[-1]
+        for nearby in _side_by_side(blocks, NEARBY if not self._storage.local else 0):
+            first, last = nearby[0], nearby[-1]
             length = last.offset + last.length - first.offset
             read = self._storage.read(ref.file, ref.offset + first.offset, length)
             self.fetched_bytes += length
             self._speed.spend(length)
-            for block in blocks:
+            for block in nearby:
                 data = read.slice(block.offset - first.offset, block.length)
                 if checksum(data) != block.checksum:
                     where = self._storage.path(ref.file)

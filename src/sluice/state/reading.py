@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sluice.kernels.probe import Run
 from sluice.model.ids import Unit
-from sluice.model.state import RunRef, SegmentRef
+from sluice.model.state import PlacedBlock, RunRef, SegmentRef
 from sluice.state.durable import DurableSegments
 from sluice.state.inputs import Holdings
 from sluice.state.segment import counts, decode, encode, joined_run
@@ -54,6 +54,11 @@ class SegmentReader:
     def fetch(self, run: RunRef) -> list[Run]:
         """A run from durable storage, and what else is in the same blocks."""
         return [self._decode(run.segment, rows, data) for rows, data in self.durable.fetch(run)]
+
+    def fetch_block(self, ref: SegmentRef, block: PlacedBlock) -> Run:
+        """One block of a segment from durable storage."""
+        ((rows, data),) = self.durable.fetch_blocks(ref, [block])
+        return self._decode(ref, rows, data)
 
     def copy(self, ref: SegmentRef, rows: Run) -> Run:
         """The same rows as bytes of our own: a mapped file would stay in memory as long as it is used."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +23,9 @@ from sluice.model.unit_ranges import Ranges, numbers
 
 BLOCK_BYTES, MOST_BLOCKS = 1 << 16, 64
 """Bytes of a block of a durable segment, about, and how many blocks it may have: the journal lists them."""
+LARGEST_BLOCK_BYTES = 4 << 20
+"""A unit with more than so many bytes of a segment is cut into several blocks, no more than those again: whoever looks
+at frozen state holds one at a time."""
 
 
 @dataclass(frozen=True)
@@ -99,19 +104,24 @@ def encode(layout: Layout, run: Run) -> pa.Buffer:
 
 
 def encode_blocks(layout: Layout, run: Run, counts: np.ndarray, whole: pa.Buffer) -> list[tuple[Block, pa.Buffer]]:
-    """The run as the blocks of a durable segment, cut between units so that a site reads little besides what it holds.
+    """The run as the blocks of a durable segment, cut between units so that a site reads little besides what it holds,
+    and inside of those that are large.
 
     `counts` are the rows of its units and `whole` the run's bytes: most are small, and one block.
     """
-    size = max(BLOCK_BYTES, len(whole) // MOST_BLOCKS)
-    ends = np.cumsum(counts)
-    begins = ends - counts
-    cuts = np.flatnonzero(np.diff(begins * (len(whole) / max(1, len(run))) // size)) + 1
-    if not len(cuts):
+    size, largest = (max(each, len(whole) // MOST_BLOCKS) for each in (BLOCK_BYTES, LARGEST_BLOCK_BYTES))
+    row_bytes = len(whole) / max(1, len(run))
+    begins = np.cumsum(counts) - counts
+    cuts = begins[np.flatnonzero(np.diff(begins * row_bytes // size)) + 1]
+    edges = [0]
+    for end in [*cuts[cuts < len(run)].tolist(), len(run)]:
+        pieces = max(1, math.ceil((end - edges[-1]) * row_bytes / largest))
+        edges += np.linspace(edges[-1], end, pieces + 1).astype(np.int64)[1:].tolist()
+    if len(edges) == 2:
         return [(Block(len(run), len(whole), checksum(whole)), whole)]
     out = []
-    for first, last in zip([0, *cuts], [*cuts, len(counts)], strict=True):
-        rows = run.part(int(begins[first]), int(ends[last - 1]))
+    for first, end in pairwise(edges):
+        rows = run.part(first, end)
         data = encode(layout, rows)
         out.append((Block(len(rows), len(data), checksum(data)), data))
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 
 import numpy as np
 
@@ -14,9 +15,9 @@ from sluice.model.epoch import Attempt, Queues
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import InputNumber, Unit
 from sluice.model.redivision import CutPlan, UnitFindings
-from sluice.model.state import Manifest, RunRef, SegmentRef, unit_bytes, unit_rows
+from sluice.model.state import Manifest, PlacedBlock, RunRef, SegmentRef, unit_bytes, unit_rows
 from sluice.model.unit_ranges import Ranges, intersect, numbers, subtract
-from sluice.state.dividing import look_at_units
+from sluice.state.dividing import UnitPiece, look_at_units
 from sluice.state.durable import DurableSegments
 from sluice.state.epoch_runs import EpochRuns
 from sluice.state.generations import Generations
@@ -24,7 +25,7 @@ from sluice.state.inputs import Holdings, Retention
 from sluice.state.opening import OpenRuns
 from sluice.state.reading import SegmentReader
 from sluice.state.rewriting import Rewriter
-from sluice.state.segment import counts, joined_run, merged_run, parts
+from sluice.state.segment import counts, merged_run, parts
 from sluice.state.staging import NewSegment, SegmentWriter, make_room
 from sluice.state.tiers import Tiers
 from sluice.state.unit_pages import UnitPages
@@ -236,7 +237,7 @@ class Transaction:
         self._rewriter.set_apart(leaving, retention, allowance)
         new = self._writer.write_durable()
         manifest = (*self._runs.state, *self._runs.frozen, *self._runs.waiting, *new)
-        self.findings = look_at_units(manifest, weigh, cut, self._open_anywhere)
+        self.findings = look_at_units(manifest, weigh, cut, self._pieces)
         self._settle(manifest)
         return manifest
 
@@ -271,12 +272,17 @@ class Transaction:
                 self._added[input_] = staying
         self.generations.freeze(units, frozen, retention)
 
-    def _open_anywhere(self, run: RunRef) -> list[Run]:
-        """The rows of a run, whatever it is of."""
+    def _pieces(self, run: RunRef) -> list[UnitPiece]:
+        """The pieces that the rows of a run of one unit lie in: what is frozen, by blocks."""
         if not run.generation:
-            return self._open_runs.open(run)
-        whole = joined_run(self._reader.fetch(run))
-        return parts(whole, run.units, self.holdings.directories[run.segment.input])
+            return [UnitPiece.of(part) for part in self._open_runs.open(run)]
+        return [UnitPiece(rows, partial(self._read_block, run, block), far=True) for block, rows in run.rows_by_block]
+
+    def _read_block(self, run: RunRef, block: PlacedBlock) -> Run:
+        """The rows that a run of one unit has in a block."""
+        directory = self.holdings.directories[run.segment.input]
+        (rows,) = parts(self._reader.fetch_block(run.segment, block), run.units, directory)
+        return rows
 
     def _settle(self, manifest: Manifest) -> None:
         """Brings the memory tier within its limit."""
