@@ -537,3 +537,24 @@ def test_joins_are_not_frozen_over_and_over_because_of_state_that_cannot_be(tmp_
     query.drain()
     assert query.results().num_rows == 60 * 60 * 8
     query.close()
+
+
+def test_records_stay_short_however_often_units_are_frozen(tmp_path, monkeypatch):
+    """Each epoch freezes some units: they have come to other generations, all in the segments of one file."""
+    monkeypatch.setattr(cleaning, "MOST_GENERATIONS", 6)
+    a, b = stream("a"), stream("b")
+    query, rng = DirectQuery(join([a, b], LONGEST), tmp_path, 1, 12, memory=0, spill="probe"), np.random.default_rng(1)
+    lengths, references = [], []
+    for epoch in range(60):
+        for unit in np.flatnonzero(rng.random(12) < 0.3).tolist():
+            query.epochs.settings.controller.ask(Freeze(unit, "to see"))
+        query.run([keyed(s, rng.integers(0, 50, 20).tolist(), epoch) for s in (a, b)])
+        entry = max((tmp_path / "checkpoint" / "journal").iterdir())
+        text = entry.read_text()
+        lengths.append(len(text))
+        references.append(frozen_runs(query))
+        segments = {run.segment.id for manifest in query.epochs.record.manifests for run in manifest}
+        assert all(text.count(f'"{segment}"') == 1 for segment in segments)
+    assert max(references) <= 2 * cleaning.MOST_GENERATIONS * 4, references
+    assert max(lengths[40:]) <= 1.2 * max(lengths[20:40]), lengths
+    query.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sluice.control.identity import differing_flows
@@ -18,6 +18,7 @@ from sluice.model.codec import DecodeError, decode, encode
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import CheckpointError, ProtocolError, StorageError
 from sluice.model.owner import Owner
+from sluice.model.state import PackedManifests
 from sluice.state.storage import Storage
 
 FORMAT = 11
@@ -29,17 +30,24 @@ _CHECKED = re.compile(rb'\{"checksum":"([0-9a-f]{16})","content":(.*)\}', re.DOT
 
 @dataclass(frozen=True)
 class _Content:
+    """An entry as it is written: the record's manifests are packed, beside it."""
+
     index: int
     owner: Owner
     before: int
+    state: PackedManifests
     record: EpochRecord
 
 
 @dataclass(frozen=True)
-class Entry(_Content):
+class Entry:
     """An epoch's record in its place in the journal. `before` is the checksum of the entry before, `checksum` its
     own."""
 
+    index: int
+    owner: Owner
+    before: int
+    record: EpochRecord
     checksum: int
 
 
@@ -166,7 +174,8 @@ class Journal:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: {problem}") from problem
         if entry.index != index:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: it is entry {entry.index}")
-        return Entry(entry.index, entry.owner, entry.before, entry.record, its_checksum)
+        record = replace(entry.record, manifests=entry.state.unpack())
+        return Entry(entry.index, entry.owner, entry.before, record, its_checksum)
 
     def entries(self, indexes: Iterable[int]) -> Iterable[Entry]:
         """Some of the entries, but for those that a running query deletes meanwhile, as it does with its oldest."""
@@ -202,7 +211,8 @@ class Journal:
         return newest
 
     def _put(self, index: int, owner: Owner, before: int, record: EpochRecord) -> bool:
-        data, its_checksum = _wrap(encode(_Content(index, owner, before, record)))
+        state = PackedManifests.of(record.manifests)
+        data, its_checksum = _wrap(encode(_Content(index, owner, before, state, replace(record, manifests=()))))
         put = self.storage.put_if_absent(_name(index), data)
         if put:
             self.head = Entry(index, owner, before, record, its_checksum)

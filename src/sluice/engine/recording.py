@@ -16,6 +16,7 @@ from sluice.model.plan import Plan
 from sluice.model.productivity import results_by_byte, results_by_unit
 from sluice.model.reports import SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
+from sluice.model.state import Manifest, PackedManifests
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, Slices, StreamStats, TaskSeconds, UnitColumns
 from sluice.model.unit_ranges import intersect, numbers, only, subtract, unite_all
 
@@ -51,13 +52,18 @@ def record_epoch(
         frozen=unite_cohorts(cohort for report in reports for cohort in report.frozen),
         queues=tuple(report.queues for report in reports if report.queues is not None),
         routing=before.routing,
-        manifests=tuple(tuple(run for r in at_site for run in r.manifest) for at_site in by_site),
+        manifests=_with_segments_once(tuple(run for r in at_site for run in r.manifest) for at_site in by_site),
         parts=tuple(part for report in reports for part in report.parts),
         decisions=(*before.decisions, *_page_decisions(number, before, reports)),
         ended=(*before.ended, *ended),
         under_way=under_way,
         stats=_epoch_stats(plan, before, reports, by_site, splits, job_seconds, yielded),
     )
+
+
+def _with_segments_once(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
+    """Manifests as they are, with one value for each segment: reports bring one for each run of it."""
+    return PackedManifests.of(tuple(manifests)).unpack()
 
 
 def _epoch_stats(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -150,6 +150,45 @@ class RunRef:
 
 Manifest = tuple[RunRef, ...]
 """All state of one site."""
+
+
+class PackedRun(NamedTuple):
+    """A run by the place of its segment in a list."""
+
+    segment: int
+    units: Ranges
+    generation: int
+
+
+@dataclass(frozen=True)
+class PackedManifests:
+    """The runs of all sites, as they are written: each segment is named once, however many runs have a part of it."""
+
+    segments: tuple[SegmentRef, ...] = ()
+    sites: tuple[tuple[PackedRun, ...], ...] = ()
+
+    @classmethod
+    def of(cls, manifests: Sequence[Manifest]) -> PackedManifests:
+        """
+        >>> ref = SegmentRef("s", "f", 0, 100, 0, 9, 0, 0, 0, 0, 0, 0, ((2, 5),), (4, 3, 2), ())
+        >>> manifests = ((RunRef(ref, ((2, 3),)), RunRef(ref, ((4, 5),), 1)), ())
+        >>> packed = PackedManifests.of(manifests)
+        >>> len(packed.segments), packed.unpack() == manifests
+        (1, True)
+        """
+        places: dict[SegmentRef, int] = {}
+        packed = tuple(
+            tuple(PackedRun(places.setdefault(run.segment, len(places)), run.units, run.generation) for run in manifest)
+            for manifest in manifests
+        )
+        return cls(tuple(places), packed)
+
+    def unpack(self) -> tuple[Manifest, ...]:
+        """The runs, those of one segment with the same value for it."""
+        return tuple(
+            tuple(RunRef(self.segments[run.segment], run.units, run.generation) for run in packed)
+            for packed in self.sites
+        )
 
 
 def unit_rows(runs: Iterable[RunRef], units: int) -> np.ndarray:

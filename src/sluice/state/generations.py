@@ -15,8 +15,8 @@ from sluice.kernels.probe import Run
 from sluice.model.directory import HashRange
 from sluice.model.ids import InputNumber, Unit
 from sluice.model.state import ALL_HASHES, PlacedBlock, RunRef, count_generations, unit_bytes
-from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, unite
-from sluice.state.compaction import Merge, choose_merges, choose_rewrites
+from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, unite, unite_all
+from sluice.state.compaction import choose_rewrites, merges_of_epoch
 from sluice.state.epoch_runs import EpochRuns
 from sluice.state.inputs import Retention
 from sluice.state.merging import merge_runs
@@ -109,29 +109,35 @@ class Generations:
         self._let_go(units)
 
     def merge(self, retention: Mapping[InputNumber, Retention]) -> None:
-        """Keep frozen runs few, and their files in use: one merge an epoch of runs of one input and generation."""
+        """Keep frozen runs few, and their files in use. Runs of one input and generation are merged like any others,
+        as many in an epoch as are in proportion to what it has frozen, and more while there are too many."""
         self._together = {}
         for input_ in self._holdings.freezable:
             by_generation: dict[int, list[RunRef]] = {}
             for run in self._runs.frozen:
                 if run.segment.input == input_:
                     by_generation.setdefault(run.generation, []).append(run)
-            for _, runs in sorted(by_generation.items()):
-                for merge in choose_merges(runs, lambda run: None, None, shrinks=False):
-                    self._rewrite(merge, retention[input_])
-                    return
-        others = [*self._runs.state, *self._runs.waiting]
-        for run in choose_rewrites(self._runs.frozen, others):
-            self._rewrite(Merge([run], run.segment.hashes), retention[run.segment.input])
+            new = sum(run.bytes for run in self._runs.new if run.segment.input == input_ and run.generation)
+            for merge in merges_of_epoch(by_generation.values(), new, lambda run: None, None, shrinks=False):
+                self._rewrite(merge.runs, merge.hashes, retention[input_])
+            self._fetched = {}
+        by_segment: dict[str, list[RunRef]] = {}
+        for run in choose_rewrites(self._runs.frozen, [*self._runs.state, *self._runs.waiting]):
+            by_segment.setdefault(run.segment.id, []).append(run)
+        for runs in by_segment.values():
+            self._rewrite(runs, runs[0].segment.hashes, retention[runs[0].segment.input])
+            self._fetched = {}
 
-    def _rewrite(self, merge: Merge, rules: Retention) -> None:
-        runs, input_, generation = merge.runs, merge.runs[0].segment.input, merge.runs[0].generation
-        directory = self._holdings.directories[input_]
+    def _rewrite(self, runs: Sequence[RunRef], hashes: HashRange, rules: Retention) -> None:
+        """Writes runs of one input as one, in which each unit has one generation."""
+        input_, directory = runs[0].segment.input, rules.directory
         pieces = [part for run in runs if run.rows for part in parts(self._fetch(run), run.units, directory)]
+        by_generation: dict[int, Ranges] = {}
         for run in runs:
             self._runs.forget_frozen(run.units, {run.segment.id})
-        units = ranges(sorted({unit for run in runs for unit in numbers(run.units).tolist()}))
-        self._write(input_, pieces, units, ((generation, units),), rules, merge.hashes)
+            by_generation[run.generation] = unite(by_generation.get(run.generation, ()), run.units)
+        units = unite_all(part for of in by_generation.values() for part in of)
+        self._write(input_, pieces, units, tuple(sorted(by_generation.items())), rules, hashes)
 
     def _write(
         self,
