@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from itertools import groupby
 from pathlib import Path
 
@@ -232,3 +233,18 @@ def test_the_work_of_a_driver_that_takes_over_is_not_touched(tmp_path):
     state = {f"state/{p.name}" for p in (tmp_path / "checkpoint" / "state").iterdir()}
     assert state == last.epochs.record.files()
     last.close()
+
+
+def test_what_is_kept_of_past_epochs_does_not_grow_with_units_and_runs(tmp_path):
+    """The driver keeps a hundred of them, for progress."""
+    sizes = {}
+    for units in (8, 2048):
+        spec = join([stream("a"), stream("b")])
+        query = DirectQuery(spec, tmp_path / str(units), 1, units)
+        for epoch in range(8):
+            times = pa.array(epoch * SECOND + np.arange(500), TIME)
+            query.run([pa.table([np.arange(500), times, np.arange(500)], s.schema) for s in spec.streams])
+        routing = len(pickle.dumps(query.epochs.record.routing))  # one, as long as nothing moves
+        sizes[units] = len(pickle.dumps(list(query.epochs.recent))) - routing
+        query.close()
+    assert sizes[2048] < 1.5 * sizes[8], sizes

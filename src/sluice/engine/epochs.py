@@ -79,6 +79,7 @@ class Epochs:
         shown = [sink.shown for sink in sinks]
         self.identity = {"name": name, "partitions": settings.partitions, "shown": shown, **words, **plan.identity()}
         self.recent: deque[EpochRecord] = deque(maxlen=100)
+        """What progress tells of the newest epochs of this run: records without state."""
         self.lock = threading.Lock()
         self.busy = threading.Lock()
         self.closed = False
@@ -325,8 +326,8 @@ class Epochs:
         now = perf_counter()
         seconds = replace(stats.seconds, commit=committed - exchanged, deliver=now - committed, total=now - begun)
         self.measured = replace(stats, seconds=seconds)
-        with self.lock:  # without an entry for each unit: there may be many, and nobody asks for them here
-            self.recent.append(replace(record, stats=replace(self.measured, units=UnitColumns.none(0))))
+        with self.lock:
+            self.recent.append(_without_state(replace(record, stats=self.measured)))
 
     def outcomes(self) -> list[Outcome]:
         """What has become of the decisions of the epochs on record, oldest first, then those that no epoch has
@@ -402,6 +403,13 @@ class Epochs:
     def _yielded(self, before: EpochRecord) -> np.ndarray:
         """What units have yielded so far, as far as it counts."""
         return yielded_before(before, self.settings.freezing.fading if self.settings.freezing else 1.0)
+
+
+def _without_state(record: EpochRecord) -> EpochRecord:
+    """A record without what there is a part of for each run, unit or file: there may be many, and progress tells none
+    of it."""
+    stats = replace(record.stats, units=UnitColumns.none(0))
+    return replace(record, manifests=(), lagging=(), queues=(), parts=(), listings=(), stats=stats)
 
 
 def _log_clean_up(record: EpochRecord) -> None:
