@@ -128,24 +128,27 @@ class ProbeNarrowing:
     bounds: Sequence[ValueBounds]
     totals: Sequence[ProbeTotal] | None
     nulls_can_fail: bool
+    count: int
+    """How many probes there are."""
 
-    def without_value(self, count: int) -> np.ndarray:
+    @cached_property
+    def without_value(self) -> np.ndarray:
         """The probes for which something that is compared is null."""
-        without = np.zeros(count, dtype=bool)
+        without = np.zeros(self.count, dtype=bool)
         for bound in self.bounds:
             for values in (bound.least, bound.most):
                 if values is not None:
                     without |= np.isnan(values)
         return without
 
-    def exempt(self, run: Run, count: int) -> Exempt:
+    def exempt(self, run: Run) -> Exempt:
         """The rows to whose pairs the bounds do not apply."""
         if self.totals is None:
-            return Exempt(np.ones(count, dtype=bool), np.empty(0, dtype=np.int64))
-        exempt = [found for total in self.totals if (found := total.exempt(run, count)) is not None]
+            return Exempt(np.ones(self.count, dtype=bool), np.empty(0, dtype=np.int64))
+        exempt = [found for total in self.totals if (found := total.exempt(run, self.count)) is not None]
         if self.nulls_can_fail:
-            exempt.append(Exempt(self.without_value(count), np.empty(0, dtype=np.int64)))
-        probes = np.zeros(count, dtype=bool)
+            exempt.append(Exempt(self.without_value, np.empty(0, dtype=np.int64)))
+        probes = np.zeros(self.count, dtype=bool)
         for found in exempt:
             probes |= found.probes
         return Exempt(probes, np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(e.places for e in exempt)])))
@@ -158,7 +161,7 @@ def narrowed_for(narrowing: Narrowing, leg: int, probes: pa.RecordBatch) -> Prob
     for total in narrowing.totals:
         found = _probe_total(total, leg, probes)
         totals = None if found is None or totals is None else [*totals, found]
-    return ProbeNarrowing(bounds, totals, narrowing.nulls_can_fail)
+    return ProbeNarrowing(bounds, totals, narrowing.nulls_can_fail, probes.num_rows)
 
 
 def _probe_total(total: Total, leg: int, probes: pa.RecordBatch) -> ProbeTotal | None:

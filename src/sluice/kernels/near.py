@@ -33,13 +33,13 @@ def near_pairs(
     reaching = (high >= run.earliest) & (low <= run.latest)
     if not reaching.any():
         return
-    exempt = narrowing.exempt(run, len(low))
+    exempt = narrowing.exempt(run)
     bounded = reaching & ~exempt.probes
     if len(exempt.places):
         probes = np.flatnonzero(bounded)
         yield from _at(probes, _by_time(run.times[exempt.places], low[probes], high[probes], at_once), exempt.places)
     if not narrowing.nulls_can_fail:
-        bounded &= ~narrowing.without_value(len(low))
+        bounded &= ~narrowing.without_value
     probes = np.flatnonzero(bounded)
     bounds = [bound.take(probes) for bound in narrowing.bounds]
     for which, found in _between(run, low[probes], high[probes], bounds, narrowing.nulls_can_fail, at_once):
