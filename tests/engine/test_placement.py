@@ -11,12 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from engine_harness import DirectQuery, limits
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracle import multiset
 from specs import SECOND, TIME, handle
 
+from sluice.control import copying
 from sluice.control.controller import Controller
 from sluice.control.placement import Executor, SiteCount, pack, spread
 from sluice.model.actions import Move
@@ -196,6 +198,26 @@ def relation() -> Relation:
     return handle(STREAM).groupBy("k").last(5).agg(total=("v", "sum")).relation
 
 
+def test_a_site_that_comes_reads_little_in_an_epoch(tmp_path, monkeypatch):
+    """Where nobody asked for it, too: its units come by moves, if there is much to read."""
+    least = 4_000
+    monkeypatch.setattr(copying, "LEAST", least)
+    monkeypatch.setattr(copying, "SHARE", 0.0)
+    query = DirectQuery(plan_of([relation()]), tmp_path, sites=2)
+    for epoch in range(6):
+        query.run([rows(epoch, keys=400)])
+    query.site_keys = tuple(range(100, 103))
+    held, largest = [], 0
+    while query.next < 30:
+        runs = [run for manifest in query.epochs.record.manifests for run in manifest]
+        largest = max([run.segment.length for run in runs if len(range(*run.units[0])) == 1], default=0)
+        query.run([rows(query.next, keys=8)])
+        assert query.epochs.record.stats.sites[2].fetched_bytes <= least + largest
+        held.append(query.epochs.record.routing.holders.count(2))
+    assert held[0] == 0 and held[-1] == 5 and held == sorted(held) and len(set(held)) > 2
+    query.close()
+
+
 @cache
 def undisturbed() -> Counter:
     with tempfile.TemporaryDirectory(dir=FAST) as directory:
@@ -209,8 +231,10 @@ def undisturbed() -> Counter:
 @settings(max_examples=10)
 @given(st.data(), st.lists(st.integers(1, 8), min_size=10, max_size=10))
 def test_the_answer_is_the_same_however_often_the_number_of_sites_changes(data, sizes):
-    """Also while input waits, units lie on disk and a policy moves others."""
-    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+    """Also while input waits, units lie on disk and a policy moves others, and where much is copied ahead."""
+    with tempfile.TemporaryDirectory(dir=FAST) as directory, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(copying, "SHARE", 0.0)
+        patched.setattr(copying, "LEAST", data.draw(st.sampled_from([1, 2_000, copying.LEAST])))
         wanted = data.draw(st.sampled_from(["static", "load", "hybrid"]))
         query = DirectQuery(plan_of([relation()]), Path(directory), sites=sizes[0], wanted=wanted, **limits(data))
         for epoch, sites in enumerate(sizes):

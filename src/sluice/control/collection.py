@@ -84,6 +84,11 @@ class EpochCollection:
         self._sizes: deque[np.ndarray] = deque(maxlen=RECENT)
         self._newest: EpochRecord | None = None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether an epoch of this run was added: before, sites have nothing, and read all that they hold anyway."""
+        return self._newest is not None
+
     def begin(self, routing: Routing, now: float, seconds: float) -> None:
         if self._newest is not None:
             self._sums = Sums.none(now, self._taken, routing)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from sluice.control.collection import EpochCollection
 from sluice.control.copying import CopyRate
 from sluice.control.epoch_carrier import EpochCarrier, leaving_units, units_to_share
+from sluice.control.handover import fetched_bytes
 from sluice.control.ledger import PLACE, RESIZE, Ledger
 from sluice.control.loop import SITES, ControlLoop
 from sluice.control.movement import Phase
@@ -23,6 +24,7 @@ from sluice.model.actions import Action, CleanUp, DirectoryAction, Freeze, Move,
 from sluice.model.decision import Decision, Ended, UnderWay
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Unit
+from sluice.model.reassignment import reassign
 from sluice.model.redivision import CutPlan, Renumbering, UnitFindings
 from sluice.model.routing import Routing
 from sluice.model.state import SegmentRef
@@ -239,8 +241,9 @@ class Controller:
 
         If that was asked for, those that left held nothing, and units begin to move to those that join as was planned:
         what was set apart for them, and is little enough, is there in this very epoch. Else as few units move as can
-        be, all at once. Statistics begin anew. A move in flight is abandoned if one of its sites
-        is gone or its unit is needed elsewhere; the others go on in the epoch after. `lost` is as for `after`.
+        be: all at once, unless sites have come and would have to read more than they may in an epoch. Then these get
+        their units by ordinary moves. Statistics begin anew. A move in flight is abandoned if one of its sites is gone
+        or its unit is needed elsewhere; the others go on in the epoch after. `lost` is as for `after`.
         """
         self._go_on_from(record, lost)
         self.loop.backoff = Backoff()
@@ -255,12 +258,15 @@ class Controller:
             ledger.end(Scale.verb, None, another)
         if self.loop.scaling:
             why = self.loop.scaling.action.reason
-        joining = self.loop.scaling if sites > before.sites else None
+        allowance = self._rate.allow(record.stats)
+        routing = before.resized(sites, before.version + 1, record.number + 1)
+        joining = sites > before.sites and self.loop.scaling is not None
+        if joining and self.loop.scaling:
+            self.collection.growth.joining = now - self.loop.scaling.since
+        elif sites > before.sites and self.collection.has_begun and not _is_little(record, routing, allowance):
+            joining, self.loop.filling = True, _moves_to(routing, before, f"{why}; sites: {before.sites}, now {sites}")
         if joining:
-            self.collection.growth.joining = now - joining.since
             routing = before.joined(sites, record.number + 1)
-        else:
-            routing = before.resized(sites, before.version + 1, record.number + 1)
         reason = f"{why}; sites: {before.sites}, now {sites}; {routing.moves_since(before)} units moved"
         ledger.add([self._about_sites(RESIZE, reason)])
         stopped = [
@@ -280,7 +286,6 @@ class Controller:
         if not joining:
             return self._step()
         ledger.add(self.loop.fill(now))
-        allowance = self._rate.allow(record.stats)
         arriving = self.carrier.advance(self.loop, replace(record, routing=routing), allowance, now)
         return replace(self._step(), leaving=self._units_to_set_apart(), arriving=arriving, allowance=allowance)
 
@@ -325,6 +330,19 @@ class Controller:
     def _about_sites(self, action: str, reason: str) -> Decision:
         """A decision that no policy makes: executors came or went."""
         return self.loop.announce(Decision(self.loop.epoch, SITES, action, None, None, reason))
+
+
+def _moves_to(routing: Routing, before: Routing, reason: str) -> tuple[Move, ...]:
+    """The moves by which units come to where they are under another routing; those that are shared stay."""
+    pairs = enumerate(zip(before.holders, routing.holders, strict=True))
+    changed = [(Unit(unit), then) for unit, (now, then) in pairs if now != then]
+    return tuple(Move(unit, site, reason) for unit, site in changed if not before.sharing(unit))
+
+
+def _is_little(record: EpochRecord, routing: Routing, allowance: float) -> bool:
+    """Whether no site that is new under a routing has to read more than this to have its units at once."""
+    arriving = reassign(record.manifests, record.routing, routing)[record.routing.sites :]
+    return all(fetched_bytes(runs) <= allowance for runs in arriving)
 
 
 def _explain_abandonment(move: MoveInFlight, sites: int) -> str:
