@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from sluice.dashboard.chart import Axis, Line, Mark, chart
 from sluice.dashboard.quantity import COUNT, LATENCY
 from sluice.figures.claim import Claim, Kind, at_least, at_most
@@ -243,6 +245,97 @@ FIG_13 = Experiment(
         **{f"static {n}": Run(_short(n, 100.0)) for n in _STATIC_COUNTS},
     },
     _fig13,
+)
+
+# --- section 6.3, what lies on disk ---------------------------------------------------------------------------------
+
+_PERTURBED = some_sites(1)[0]
+
+
+def _mean_gap(times: tuple[float, ...], start: float) -> float:
+    """Seconds from one of these times to the next, after `start`."""
+    later = [time for time in times if time > start]
+    return (later[-1] - later[0]) / (len(later) - 1) if len(later) > 1 else float("nan")
+
+
+def _over_by_site(outcome: Outcome) -> list[int]:
+    """How many units more each site holds than fit into its memory."""
+    scenario = outcome.scenario
+    memory = np.full(scenario.sites, scenario.hardware.memory)
+    for pressure in scenario.pressures:
+        memory[pressure.site] -= pressure.size
+    held = np.bincount(outcome.holders, minlength=scenario.sites)
+    over: list[int] = np.maximum(held - memory // scenario.unit_bytes, 0).tolist()
+    return over
+
+
+def _on_disk(outcomes: Outcomes) -> Reading:
+    static, adaptive = outcomes["static 1"], outcomes["memory 16"]
+    over, short = _over_by_site(adaptive), some_sites(16)
+    values = {
+        "on disk": float(static.spilled.sum()),
+        "swap": _mean_gap(static.fetches[_PERTURBED] if static.fetches else (), static.scenario.seconds / 2),
+        "one each": float(sum(over[site] == 1 for site in short)),
+        "none elsewhere": float(sum(over) - sum(over[site] for site in short)),
+        "rebalanced": float(_moves_at_end(adaptive)),
+    }
+    ended = max((move.done or 0.0 for move in adaptive.decisions), default=0.0)
+    return Reading(values, {}, {"units over what fits, by site": over, "last move done": ended})
+
+
+FIG_13_DISK = Experiment(
+    "flux-13-disk",
+    "what lies on disk: one site short and nothing moves, 16 sites short and memory-based (section 6.3)",
+    (
+        Claim(
+            "on disk",
+            "static: 42 of a perturbed machine's 128 partitions are on disk",
+            42,
+            41,
+            44,
+            "units at the end",
+            "256 of 768 MB are 42.7 units; one more is there in the middle of a swap",
+        ),
+        Claim(
+            "swap",
+            "it takes 0.9 s on average for a swapped-in partition to finish and the next one to begin",
+            0.9,
+            0.72,
+            1.08,
+            "s from one unit read to the next",
+            "a fifth: 0.3 s to write, 0.3 s to read and as long until the next are 0.9 s; spooled input comes on top",
+        ),
+        at_least(
+            "one each",
+            "when 16 machines are perturbed, each overloaded machine has one partition on disk",
+            16,
+            "of 16 overloaded sites hold one unit more than fits",
+            "all, as it is said",
+            16,
+        ),
+        at_most(
+            "none elsewhere",
+            "and the others have none",
+            0,
+            "units more than fit at the other 16",
+            "none: 16 units are what does not fit into all memory",
+            0,
+            Kind.DERIVED,
+        ),
+        at_most(
+            "rebalanced",
+            "steady state is after rebalancing has completed",
+            0,
+            "moves in the last 20 s",
+            "none, as it is said",
+            0,
+        ),
+    ),
+    {
+        "static 1": Run(_short(1, 100.0)),
+        "memory 16": Run(_short(16, _until_steady(16)), "memory"),
+    },
+    _on_disk,
 )
 
 # --- Fig. 15 --------------------------------------------------------------------------------------------------------
