@@ -35,7 +35,7 @@ lost any more, and everybody sees how far it has come."""
 HALF_WINDOW = 0.5
 """Part of the time that a join keeps rows, after which a unit that was frozen is cleaned up: until then its site keeps
 rows for it that nobody else needs any more. Where a join keeps rows of one side for good, it is that part of the other
-rows that such rows may amount to: to clean up sooner would cost more the longer the query runs."""
+rows that such rows may amount to."""
 
 
 class SiteFreezing:
@@ -152,15 +152,22 @@ class SiteFreezing:
         return found
 
     def _overdue_units(self, transaction: Transaction, retention: Mapping[InputNumber, Retention]) -> list[Unit]:
-        """Units of joins that keep rows for good, with many rows that would have expired if it were not for them."""
-        ranges_of_joins = [self._level.directory(node).range for node, join in self._joins() if join.retention is None]
+        """Units of joins that keep rows of one side for good, with many rows of another that would have expired if it
+        were not for them: as many as the other rows of that side, if the unit fits into memory again; if it does not,
+        and would have to be written anew, as the other rows of all sides."""
+        lasting = [(node, join) for node, join in self._joins() if join.retention is None]
         missing = unite_all(part for cold in self._before if cold.missing for part in cold.units)
-        units = numbers(intersect(missing, unite_all(ranges_of_joins)))
-        if not len(units):
+        units = numbers(intersect(missing, unite_all(self._level.directory(node).range for node, _ in lasting)))
+        inputs_of = self._level.plan.inputs_of
+        inputs = [(i, join.expires(number)) for node, join in lasting for number, i in enumerate(inputs_of(node))]
+        if not len(units) or not any(expires for _, expires in inputs):
             return []
-        overdue, needed = transaction.expired_bytes(retention)
-        is_due = (overdue[units] > 0) & (overdue[units] >= HALF_WINDOW * needed[units])
-        return [Unit(unit) for unit in units[is_due].tolist()]
+        overdue, needed = transaction.expired_bytes(retention, [i for i, expires in inputs if expires])
+        _, kept = transaction.expired_bytes(retention, [i for i, expires in inputs if not expires])
+        room = transaction.limit - transaction.active_bytes().sum()
+        fits = transaction.generations.sizes() <= room
+        allowed = HALF_WINDOW * (needed + np.where(fits, 0.0, kept))
+        return [Unit(unit) for unit in units[(overdue > 0)[units] & (overdue >= allowed)[units]].tolist()]
 
     def _joins(self) -> list[tuple[int, FreezableOperator]]:
         """The operators of the level whose units can be frozen, with their places."""

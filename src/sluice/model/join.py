@@ -139,6 +139,18 @@ class JoinSpec:
             return None
         return self.widest() + max(d for d in delays if d is not None)
 
+    def expires(self, input_: int) -> bool:
+        """Whether rows of an input are needed for a bounded time only: another may keep its own for good."""
+        pairs = [
+            (mine, other)
+            for mine, leg in enumerate(self.legs)
+            for other in range(len(self.legs))
+            if leg.input == input_ and other != mine
+        ]
+        return all(self.reach[mine][other] < LONGEST for mine, other in pairs) and all(
+            self.stream_of(other).delay is not None for _, other in pairs
+        )
+
     def identity(self) -> dict[str, object]:
         """What must be the same for a checkpoint to be continued."""
         return {

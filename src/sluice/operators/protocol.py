@@ -88,6 +88,9 @@ class Operator(Protocol):
 class FreezableOperator(Operator, Protocol):
     """One whose units can go on without their state so far: what is missing then can be found later."""
 
+    def expires(self, input_: int) -> bool:
+        """Whether rows of an input are needed for a bounded time only."""
+
     def between(self, older: Sequence[Sequence[Run]], newer: Sequence[Sequence[Run]]) -> Iterator[Results]:
         """The results with rows of both generations of a unit, given each input's runs in the one and the other."""
 

@@ -98,6 +98,9 @@ class WindowJoin:
     def keep_from(self, input_: int, before: Times, after: Times) -> int | None:
         return self.spec.keep_from(input_, before)
 
+    def expires(self, input_: int) -> bool:
+        return self.spec.expires(input_)
+
     def compacted(self, input_: int, run: Run, after: Times) -> Run:
         return run
 

@@ -144,12 +144,15 @@ class Transaction:
                 sizes[numbers(units)] += counts(run, units, directory) * each
         return sizes
 
-    def expired_bytes(self, retention: Mapping[InputNumber, Retention]) -> tuple[np.ndarray, np.ndarray]:
-        """The bytes of each unit's state that can be frozen, or is, that it does not need by this retention, and those
-        that it needs."""
+    def expired_bytes(
+        self, retention: Mapping[InputNumber, Retention], inputs: Iterable[InputNumber]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The bytes of each unit's state of some inputs, frozen or not, that it does not need by this retention, and
+        those that it needs."""
         expired, needed = np.zeros((2, self.holdings.unit_numbers))
+        chosen = set(inputs)
         for run in (*self._runs.state, *self._runs.frozen):
-            if run.segment.input in self.holdings.freezable:
+            if run.segment.input in chosen:
                 units, rows = run.unit_rows
                 sizes = rows * (run.segment.length / max(1, run.segment.rows))
                 part = retention[run.segment.input].expired_part(run)
