@@ -12,9 +12,12 @@ from group_by_oracle import source
 from oracle import batch_join, multiset
 from specs import SECOND, TIME, join, stream
 
+from sluice.kernels.hashing import hash_keys
 from sluice.model.actions import Freeze
+from sluice.model.directory import Directory
 from sluice.model.durations import LONGEST
 from sluice.model.plan import plan_of
+from sluice.model.state import unit_rows
 from sluice.model.stream import Stream
 
 PARTITIONS = 8
@@ -102,4 +105,21 @@ def test_units_are_cleaned_up_by_the_time_that_their_own_join_keeps_rows(tmp_pat
         cleaned.update(d.unit for d in query.epochs.record.decisions if d.action == "clean up")
     assert set(cleaned) == set(range(PARTITIONS)) and max(cleaned.values()) <= 3, cleaned
     assert all(most[input_] <= 2.5 * 3 * KEYS for input_ in plan.inputs_of(1)), most
+    query.close()
+
+
+def test_a_frozen_unit_keeps_no_rows_of_other_units(tmp_path):
+    """It stays frozen, as there is no memory: rows of its bounded side wait; those of other units do not."""
+    spec = join([stream("a"), stream("b")], (LONGEST, 10 * SECOND))
+    query = DirectQuery(spec, tmp_path, 1, PARTITIONS, memory=0, spill="probe")
+    most = np.zeros(PARTITIONS, dtype=np.int64)
+    for epoch in range(60):
+        if epoch == 20:
+            ask_to_freeze(query, 0)
+        query.run([second_of(s, epoch) for s in spec.streams])
+        (manifest,) = query.epochs.record.manifests
+        most = np.maximum(most, unit_rows((run for run in manifest if run.segment.input == 0), PARTITIONS))
+    assert query.epochs.record.missing_units == (0,)
+    needed = np.bincount(Directory(PARTITIONS).unit_of(hash_keys([pa.array(range(KEYS))])), minlength=PARTITIONS) * 11
+    assert most[0] > 2.5 * needed[0] and (most[1:] <= 2.5 * needed[1:]).all(), (most, needed)
     query.close()
