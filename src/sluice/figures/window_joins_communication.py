@@ -299,6 +299,7 @@ WINDOW_GROUPS: Experiment[WindowOutcome] = Experiment(
             0.6,
             "of that without groups, with 8",
             "what is calculated for 8, and a twentieth",
+            Kind.DERIVED,
         ),
         at_most(
             "waiting",
