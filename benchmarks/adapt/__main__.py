@@ -41,6 +41,7 @@ from benchmarks.adapt.scarce import scarce
 from benchmarks.adapt.slow import slow
 from benchmarks.adapt.split import split
 from benchmarks.adapt.theta import theta
+from benchmarks.adapt.tokens import tokens
 from benchmarks.adapt.uneven import uneven
 from benchmarks.adapt.unit_sizes import unit_sizes
 from benchmarks.run import chosen
@@ -71,9 +72,10 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], Outcome]]] = {
     "push": (ONE_SITE, push),
     "uneven": (THREE_SITES, uneven),
     "scarce": (THREE_SITES, scarce),
+    "tokens": (THREE_SITES, tokens),
     "elastic": (FOUR_SITES, elastic),
 }
-POLICIES = ("static", "hybrid", "elastic", "lazy-disk", "active-disk", "no-relocation")
+POLICIES = ("static", "hybrid", "elastic", "lazy-disk", "active-disk", "no-relocation", "tokens")
 
 
 def arguments() -> argparse.Namespace:

@@ -42,6 +42,7 @@ class Epoch:
     tasks: float = 0.0  # and of all tasks in it
     fetched: tuple[int, ...] = ()  # bytes of state that each site read from the checkpoint
     received: tuple[int, ...] = ()  # bytes that units had which came to each site, before the epoch
+    state: tuple[int, ...] = ()  # bytes of state that each site has, wherever they lie
 
     @property
     def rate(self) -> float:
@@ -74,6 +75,7 @@ class Epoch:
             tasks=sum(vars(stats.seconds.tasks).values()),
             fetched=tuple(site.fetched_bytes for site in sites),
             received=_received(record, previous),
+            state=tuple(site.durable_bytes for site in sites),
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import contenders
-from benchmarks.adapt import adaptations, alternate, elastic, exact, late_results, push, scarce, tell, uneven
+from benchmarks.adapt import adaptations, alternate, elastic, exact, late_results, push, scarce, tell, tokens, uneven
 from benchmarks.adapt.claims import judge, scaled
 from benchmarks.adapt.epochs import Epoch
 from benchmarks.adapt.executor_list import Listed
@@ -207,7 +208,7 @@ def test_units_that_go_together_are_one_spill_or_one_relocation() -> None:
 
 
 def filling(number: int, memory: int, results: int, busy: tuple[float, ...] = ()) -> Epoch:
-    return Epoch(number, 100.0 + number, 1.0, 10, results, 0, busy, (), (memory,), (1000,), 0)
+    return Epoch(number, 100.0 + number, 1.0, 10, results, 0, busy, (), (memory,), (1000,), 0, state=(memory,))
 
 
 def test_what_a_spill_pushed_is_of_the_state_before_it_and_the_rows_of_its_epoch() -> None:
@@ -221,6 +222,19 @@ def test_the_time_of_a_cleanup_by_site() -> None:
     epochs = (epoch(0, 100, 10, 1), Epoch(1, 101, 1.0, 0, 5, 0, (3.0, 1.0), (), (1, 1), (9, 9), 0))
     assert scarce.cleanup_shares(Run("c", epochs, 6, 0, 0.0)) == [0.75, 0.25]
     assert scarce.cleanup_shares(Run("c", epochs[:1], 1, 0, 0.0)) == []
+
+
+def test_output_before_a_remiss_state_and_passes_of_tokens() -> None:
+    full = replace(filling(2, 50, 10, (1.0,)), limits=(100,), state=(101,), copied=3, rows=2)
+    before = [replace(filling(number, 50, 10, (1.0,)), limits=(100,), state=(100,), rows=2) for number in (0, 1)]
+    asked = {"action": "pass token", "epoch": 1, "site": 2, "refused": None}
+    passed = (asked, {**asked, "input": 1}, {**asked, "epoch": 3, "refused": "no"})
+    run = Run("tokens", (*before, full), 30, 0, 0.0, passed)
+    assert tokens.remiss_epochs(run) == [2]
+    assert tokens.passes(run) == [(1, 2)]
+    assert tokens.copies(run) == 1.5
+    found = tokens.values({"static": run, "tokens": replace(run, epochs=tuple(before))})
+    assert (found["more, n:m"], found["normally"], found["in order"]) == (1.0, 1.0, 1)
 
 
 def test_every_claim_is_measured() -> None:
@@ -240,6 +254,7 @@ def test_every_claim_is_measured() -> None:
             uneven.values({c.name: idle(c.name) for c in (uneven.ALL_IN_MEMORY, uneven.WITH, uneven.WITHOUT)}, 12),
         ),
         judge(scarce.CLAIMS, scarce.values({c.name: idle(c.name) for c in (scarce.LAZY, scarce.NO_RELOCATION)})),
+        judge(tokens.CLAIMS, tokens.values({c.name: idle(c.name) for c in (tokens.DISABLED, tokens.TOKENS)})),
     ]
     for experiment in verdicts:
         assert any(not verdict.held for verdict in experiment)
