@@ -46,7 +46,7 @@ def over_rates(
 def summary(one: WindowOutcome) -> dict[str, object]:
     """What is kept of an outcome."""
     return {
-        "delay, seconds": one.delay,
+        "delay, seconds": one.delay if one.results else None,
         "working, seconds of each slave": one.site_working[one.active],
         "communicating, seconds of each slave": one.site_communicating[one.active],
         "idle, seconds of each slave": one.site_idle[one.active],
