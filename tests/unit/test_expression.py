@@ -177,6 +177,33 @@ class TestRowsThatGetThere:
             values(text)
 
 
+class TestTheEndsOfTime:
+    def at(self, text: str, **columns: pa.Array) -> list[Any]:
+        table = pa.table(columns)
+        return compile_expression(text, lambda stream, column: column, table.schema).evaluate(table).to_pylist()
+
+    def test_the_calendar_goes_on(self) -> None:
+        days = pa.array([2**31 - 2, 0, -(2**31) + 1], pa.int32()).cast(pa.date32())
+        assert self.at("weekofyear(day)", day=days)[:2] == [28, 1]
+        assert self.at("year(day)", day=days) == [5_881_580, 1970, -5_877_641]
+
+    def test_a_moment_is_cut_down_to_one_that_there_is(self) -> None:
+        times = pa.array([-(2**63) + 2]).cast(INSTANT)
+        for unit in ("WEEK", "MONTH", "YEAR", "HOUR", "SECOND"):
+            with pytest.raises(EvaluationError, match="overflow"):
+                self.at(f"date_trunc('{unit}', ts)", ts=times)
+
+    def test_seconds_beyond_all_times_are_the_last_one(self) -> None:
+        counts = pa.array([2**53, -(2**53), 1])
+        table = pa.table({"n": counts})
+        cast = compile_expression("CAST(n AS timestamp)", lambda stream, column: column, table.schema).evaluate(table)
+        assert cast.cast(pa.int64()).to_pylist() == [2**63 - 1, -(2**63), 1_000_000]
+
+    def test_a_difference_of_days_goes_round(self) -> None:
+        days = pa.array([-(2**31) + 1], pa.int32()).cast(pa.date32())
+        assert self.at("datediff(DATE'9999-12-31', day)", day=days) == [-2_144_550_753]
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         ("text", "message"),

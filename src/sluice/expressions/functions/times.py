@@ -76,7 +76,7 @@ def date_trunc(build: Builder, at: Syntax, arguments: Arguments) -> Node:
 
 def datediff(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     dates = [as_date(build, at, node) for node in arguments]
-    return build.call(at, partial(times.days_between, type_=INT), dates, INT, raises=True)
+    return build.call(at, partial(times.days_between, type_=INT), dates, INT)
 
 
 def date_add(build: Builder, at: Syntax, arguments: Arguments) -> Node:

@@ -52,7 +52,7 @@ def cast_kernel(source: pa.DataType, target: pa.DataType) -> tuple[Kernel, bool]
     if is_instant(source) and target == DOUBLE:
         return _fractional_seconds, False
     if is_integral(source) and is_instant(target):
-        return partial(times.from_epoch, micros=times.SECOND, zone=target.tz), True
+        return partial(times.from_seconds, zone=target.tz), False
     return None
 
 

@@ -24,6 +24,7 @@ from sluice.expressions.types import DATE, INTERVAL, LOCAL_TIME
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 _CYCLE = 146_097 * DAY  # the Gregorian calendar, weekdays included, repeats every 400 years
+_KNOWN_CYCLES = 20  # Arrow's calendar ends with the year 32767
 _TABLE_START = datetime(2037, 1, 1, tzinfo=timezone.utc)
 _TABLE_YEARS = 463
 
@@ -134,7 +135,21 @@ def date_of(moments: pa.Array) -> pa.Array:
 def calendar_field(moments: pa.Array, *, field: str, **options: Any) -> pa.Array:
     """A part of the calendar or the clock, as an int."""
     local = local_time(moments) if getattr(moments.type, "tz", None) else moments
-    return getattr(pc, field)(local, **options).cast(pa.int32())
+    near, cycles = _in_known_years(local)
+    found = getattr(pc, field)(near, **options).cast(pa.int32())
+    if field != "year" or not cycles.any():
+        return found
+    return rebuilt((numbers(found) + 400 * cycles).astype(np.int32), valid(found), found.type)
+
+
+def _in_known_years(local: pa.Array) -> tuple[pa.Array, Any]:
+    """The same place in the calendar in a year that Arrow knows, and how many cycles of the calendar it is away."""
+    values, cycle = numbers(local), _CYCLE // DAY if local.type == DATE else _CYCLE
+    far = (values > _KNOWN_CYCLES * cycle) | (values < -_KNOWN_CYCLES * cycle)
+    cycles = np.where(far, values // cycle, 0)
+    if not far.any():
+        return local, cycles
+    return rebuilt((values - cycles * cycle).astype(values.dtype), valid(local), local.type), cycles
 
 
 def truncated(moments: pa.Array, *, unit: str) -> pa.Array:
@@ -142,11 +157,19 @@ def truncated(moments: pa.Array, *, unit: str) -> pa.Array:
     zone, instants = moments.type.tz, numbers(moments)
     if unit in ("second", "millisecond", "microsecond"):
         size = {"second": SECOND, "millisecond": 1000, "microsecond": 1}[unit]
-        return rebuilt(instants // size * size, valid(moments), moments.type)
-    floor = pc.floor_temporal(local_time(moments), unit=unit)
+        return _not_after(moments, instants // size * size)
+    local = local_time(moments)
+    near, cycles = _in_known_years(local)
+    floor = _not_after(local, numbers(pc.floor_temporal(near, unit=unit)) + cycles * _CYCLE)
     if unit in ("day", "hour", "minute"):
         return rebuilt(_instant_of(numbers(floor), zone, _offset_at(instants, zone)), valid(moments), moments.type)
     return midnight(date_of(floor), zone=zone)
+
+
+def _not_after(moments: pa.Array, floor: Any) -> pa.Array:
+    """What moments were cut down to; one that comes out later has gone beyond the end of all times."""
+    demand(floor <= numbers(moments), valid(moments), "overflow")
+    return rebuilt(floor, valid(moments), moments.type)
 
 
 def add_interval(moments: Datum, interval: Datum) -> pa.Array:
@@ -178,8 +201,7 @@ def days_between(left: Datum, right: Datum, *, type_: pa.DataType) -> pa.Array:
     if type_ == INTERVAL:
         demand(np.abs(days) <= (2**63 - 1) // DAY, present, "overflow")
         return rebuilt(np.where(present, days, 0) * DAY, present, INTERVAL)
-    demand(np.abs(days) < 2**31, present, "overflow")
-    return rebuilt(days.astype(np.int32), present, type_)
+    return rebuilt(days.astype(np.int32), present, type_)  # which goes round at the ends, as in Spark
 
 
 def add_days(dates: Datum, days: Datum, *, sign: int = 1) -> pa.Array:
@@ -220,6 +242,14 @@ def epoch(moments: pa.Array, *, micros: int, towards_zero: bool = False) -> pa.A
     if towards_zero:
         counts = counts + ((values < 0) & (values % micros != 0))
     return rebuilt(counts, valid(moments), pa.int64())
+
+
+def from_seconds(counts: pa.Array, *, zone: str) -> pa.Array:
+    """Seconds since 1970 as instants, beyond the ends of all times the first and the last of them."""
+    values, most = numbers(counts).astype(np.int64), (2**63 - 1) // SECOND
+    instants = np.clip(values, -most, most) * SECOND
+    instants = np.where(values > most, 2**63 - 1, np.where(values < -most, -(2**63), instants))
+    return rebuilt(instants, valid(counts), pa.timestamp("us", zone))
 
 
 def from_epoch(counts: pa.Array, *, micros: int, zone: str) -> pa.Array:
