@@ -76,6 +76,41 @@ def test_a_hot_key_is_shared_by_the_policy(spark: Any, tmp_path: Path) -> None:
     join.check()
 
 
+def test_tokens_pass_from_sites_whose_memory_is_full(spark: Any, tmp_path: Path) -> None:
+    """D-CAPE's policy: each site has memory for four files of each stream, and the third soon for all. State stays
+    where it is, new rows are stored at one site after the other, and the last one keeps its tokens."""
+    join = SkewedJoin(
+        spark,
+        tmp_path,
+        where="a.v > b.v + 7 AND a.k <> b.k",
+        within="1 hour",
+        memory="115000",
+        wanted="tokens",
+        collect="1 millisecond",
+    )
+    query = join.query
+    tokens, memory = [], []
+    for _ in range(11):
+        join.next()
+        progress = query.lastProgress
+        tokens.append(progress["sharedUnits"][0]["tokens"] if progress["sharedUnits"] else (0, 0))
+        memory.append([site["memoryBytes"] for site in progress["sites"]])
+        assert not progress["remiss"] and not progress["spills"]
+        if list(tokens[-1]) == [1, 1]:
+            query.setSiteMemory(2, "1g")
+    assert [list(storing) for storing in dict.fromkeys(map(tuple, tokens))] == [[0, 0], [1, 1], [2, 2]]
+    assert query.holders(0) == (0, 1, 2)
+    taken = [d for d in query.decisions() if d["refused"] is None]
+    verbs = [(d["action"], d["site"]) for d in taken]
+    assert verbs == [(verb, site) for site in (1, 2) for verb in ("share", "pass token", "pass token")]
+    assert {d["policy"] for d in taken} == {"tokens"}
+    assert [d["reason"].startswith(f"site {full} has filled 9") for full, d in enumerate(taken[::3])] == [True, True]
+    assert all(used <= 115_000 for sites in memory for used in sites[:2])
+    before, last = memory[-2:]
+    assert last[2] > before[2] > 0 and last[0] <= before[0] and last[1] <= before[1], "only the third stores new rows"
+    join.check()
+
+
 def test_a_join_without_an_equality_on_all_sites(spark: Any, tmp_path: Path) -> None:
     """Its one unit is shared, the query is started again on another number of sites, and goes on."""
     join = SkewedJoin(spark, tmp_path, where="a.v > b.v + 5 AND a.k <> b.k")

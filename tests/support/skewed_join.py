@@ -27,18 +27,27 @@ def skewed(seed: int, second: int, rows: int = 300) -> pa.Table:
 class SkewedJoin:
     """A running join of two streams with a hot key, whose files come when a test says so."""
 
-    def __init__(self, spark: Any, root: Path, where: str | None = None, **policy: Any) -> None:
-        self.root, self.seen, self.spark = root, [[], []], spark
+    def __init__(
+        self,
+        spark: Any,
+        root: Path,
+        where: str | None = None,
+        within: str = "1 second",
+        memory: str = "1g",
+        **policy: Any,
+    ) -> None:
+        self.root, self.seen, self.spark, self.memory = root, [[], []], spark, memory
         self.next()
         flow = Flow(spark, "skewed")
         a, b = (flow.readFiles(n, str(root / n), eventTime="ts", maxFilesPerTrigger=1) for n in "ab")
-        self.joined = a.join(b, where=where, within="1 second") if where else a.join(b, on="k", within="1 second")
+        self.joined = a.join(b, where=where, within=within) if where else a.join(b, on="k", within=within)
         self.where = where
         self.start(sites=3, **policy)
 
     def start(self, sites: int, **policy: Any) -> None:
         writer = self.joined.writeStream.format("parquet").option("path", str(self.root / "out"))
         writer = writer.option("checkpointLocation", str(self.root / "ck")).options(sites=sites, partitions=6)
+        writer = writer.option("siteMemory", self.memory)
         self.query = (writer.policy(**policy) if policy else writer).start()
         self.query.processAllAvailable()
 
