@@ -495,7 +495,7 @@ class TestCheckpoint:
     @pytest.mark.parametrize(
         ("file", "content", "message"),
         [
-            ("flow.json", lambda d: json.dumps({**d["content"], "format": 99}), r"has format 99.*reads format 10"),
+            ("flow.json", lambda d: json.dumps({**d["content"], "format": 99}), r"has format 99.*reads format \d+"),
             ("flow.json", lambda d: json.dumps(d)[:-20], r"flow\.json is damaged"),
             ("flow.json", lambda d: "", r"flow\.json is damaged"),
             ("flow.json", lambda d: "[]", r"flow\.json is damaged"),
