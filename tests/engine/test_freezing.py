@@ -28,6 +28,7 @@ from sluice.cli.inspection import inspect
 from sluice.engine import cleaning, freezing
 from sluice.kernels.hashing import hash_keys
 from sluice.model.actions import Action, CleanUp, Freeze
+from sluice.model.clock import SystemClock
 from sluice.model.directory import Directory
 from sluice.model.durations import LONGEST
 from sluice.model.join import JoinSpec
@@ -311,6 +312,18 @@ def test_a_unit_that_is_frozen_over_and_over_has_few_runs(tmp_path):
     query.close()
 
 
+class CountingClock(SystemClock):
+    """A millisecond passes with every look at it: what is paged when depends on nothing else."""
+
+    looks = 0
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        return self.looks / 1000
+
+    process_time = monotonic
+
+
 def test_under_advice_nothing_is_frozen_and_units_are_paged_as_ever(tmp_path):
     """What would be frozen is a decision that is refused; state, files and results are those of `static`."""
     a, b = stream("a"), stream("b")
@@ -319,6 +332,7 @@ def test_under_advice_nothing_is_frozen_and_units_are_paged_as_ever(tmp_path):
     for name, how in [("advised", advised), ("static", {"wanted": "static"})]:
         (tmp_path / name).mkdir()
         query = DirectQuery(join([a, b], LONGEST), tmp_path / name, 1, PARTITIONS, memory=3000, **how)
+        query.clock = CountingClock()
         for epoch in range(10):
             query.run([keyed(a, range(20), epoch), keyed(b, range(20), epoch)])
         assert not query.epochs.record.missing_units and not frozen_runs(query)

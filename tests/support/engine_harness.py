@@ -21,6 +21,7 @@ from sluice.engine.settings import Settings
 from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
+from sluice.model.clock import Clock, SystemClock
 from sluice.model.codec import decode
 from sluice.model.plan import Applied, OperatorSpec, Plan, Relation, plan_of
 from sluice.model.reports import SiteReport
@@ -89,6 +90,8 @@ class DirectQuery:
             spill=spill,
             freezing=freezing,
         )
+        self.clock: Clock = SystemClock()
+        """The clock that sites are handed."""
         self.site_keys = tuple(range(100, 100 + sites))
         reading = tuple(tuple(s.schema.names) for s in self.plan.sources)
         self.sinks = [ParquetSink(place(out.name), "snappy") for out in self.outs]
@@ -160,7 +163,7 @@ class DirectQuery:
 
     def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:
         """One level's work of a site in an epoch."""
-        return run_site(task, level, site_key, blobs)
+        return run_site(task, level, site_key, blobs, self.clock)
 
     def results(self, output: int = 0) -> pa.Table:
         storage = self.sinks[output].storage
