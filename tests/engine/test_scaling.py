@@ -525,6 +525,45 @@ def test_an_epoch_with_other_sites_that_came_to_nothing_is_tried_again_alike():
         assert first.leaving == again.leaving
 
 
+@pytest.mark.parametrize("wanted", [2, 5, 6])
+def test_an_epoch_with_other_sites_that_came_to_nothing_may_be_followed_by_one_with_as_many_as_before(wanted):
+    """Also by one with fewer than were to join: then the others get their share later."""
+    for other in {4, min(wanted, 5)}:
+        driver = Driver(Routing(4, (0, 0, 0, 0, 1, 1, 1, 1)))
+        driver.ask(Scale(wanted, "to see"))
+        driver.epoch()
+        planned = {move.unit: move.site for move in driver.controller.loop.filling}
+        assert {site for site in planned.values() if site >= 4} == set(range(4, wanted))
+        lost = driver.controller.resized(driver.newest, wanted, "", 2.0)
+        if other == 4:
+            step = driver.controller.after(driver.newest, 3.0, "executors gone: 1", lost=lost)
+        else:
+            step = driver.controller.resized(driver.newest, other, "executors gone: 1", 3.0, lost=lost)
+        assert step.routing.sites == other
+        assert all(max(move.source, move.target) < other for move in driver.controller.moves)
+        begun = {end.decision.unit for end in step.ended if end.abandoned}
+        assert begun == {unit for unit, site in planned.items() if site >= other}
+        assert [one.decision.action for one in step.under_way].count("scale") == (other != wanted)
+        driver.newest = committed(driver.newest.number + 1, step)
+        for _ in range(3):
+            driver.epoch()
+        assert driver.routing.sites == wanted and not driver.controller.moves and not driver.controller.loop.filling
+        assert all(driver.routing.holders[unit] == site for unit, site in planned.items())
+        assert not driver.newest.under_way
+
+
+def test_cores_that_come_and_go_within_an_epoch_that_came_to_nothing_leave_nothing_behind(monkeypatch):
+    monkeypatch.setattr("sluice.control.controller._is_little", lambda record, routing, allowance: False)
+    driver = Driver()
+    driver.epoch()
+    lost = driver.controller.resized(driver.newest, 6, "executors joined: 2", 2.0)
+    assert {move.target for move in driver.controller.moves} == {4, 5}
+    step = driver.controller.after(driver.newest, 3.0, "executors gone: 2", lost=lost)
+    assert step.routing == driver.routing and not step.leaving and not step.under_way
+    assert not driver.controller.moves and not driver.controller.loop.filling
+    assert {end.abandoned for end in step.ended} == {"site 4 is gone", "site 5 is gone"}
+
+
 class Watching:
     """Asks for nothing, and remembers what it saw."""
 

@@ -6,6 +6,7 @@ the policy, `vetting.py` says what cannot be, `epoch_carrier.py` has the rest ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sluice.control.collection import EpochCollection
@@ -134,6 +135,8 @@ class Controller:
         only there for what is under way. `lost` is what was decided for this epoch, if it was begun with another number
         of sites and came to nothing."""
         self._go_on_from(record, lost)
+        if lost is not None:
+            self._go_back_to(record.routing, now)
         allowance = self._rate.allow(record.stats)
         arriving = self.carrier.advance(self.loop, record, allowance, now)
         self.collection.add(record, now)
@@ -269,18 +272,14 @@ class Controller:
             routing = before.joined(sites, record.number + 1)
         reason = f"{why}; sites: {before.sites}, now {sites}; {routing.moves_since(before)} units moved"
         ledger.add([self._about_sites(RESIZE, reason)])
+        for handover in self.loop.stop_handovers():
+            ledger.end(handover.action.verb, handover.unit, another)
         stopped = [
             move
             for move in self.moves
-            if max(move.source, move.target) >= sites or routing.holders[move.unit] != before.holders[move.unit]
+            if _is_without_site(move, routing) or routing.holders[move.unit] != before.holders[move.unit]
         ]
-        self.loop.stop(stopped, now)
-        for move in stopped:
-            if move.phase is Phase.ABANDONED and routing.holders[move.unit] != move.target:
-                ledger.end(Move.verb, move.unit, _explain_abandonment(move, sites))
-        for handover in self.loop.stop_handovers():
-            ledger.end(handover.action.verb, handover.unit, another)
-        self.loop.routing = routing
+        self._stop_moves(stopped, routing, now)
         self.collection.pass_by(record, now)
         self.collection.begin(routing, now, self.rounds.collect)
         if not joining:
@@ -315,6 +314,27 @@ class Controller:
         if lost is not None:
             self._ledger.recover(lost.decisions, lost.ended)
 
+    def _go_back_to(self, routing: Routing, now: float) -> None:
+        """There are as many sites as under a committed routing: the epoch with another number came to nothing."""
+        self._stop_moves([move for move in self.moves if _is_without_site(move, routing)], routing, now)
+        if self.loop.scaling is None:
+            self.loop.stop_scaling(routing.sites)
+        self.collection.begin(routing, now, self.rounds.collect)
+
+    def _stop_moves(self, moves: Sequence[MoveInFlight], routing: Routing, now: float) -> None:
+        """End moves that cannot go on under a routing, which holds from now on. Those to sites that are still awaited
+        begin anew when these are there."""
+        self.loop.stop(moves, now)
+        self.loop.routing = routing
+        stopped = [move for move in moves if move.phase is Phase.ABANDONED]
+        for move in stopped:
+            if routing.holders[move.unit] != move.target:
+                self._ledger.end(Move.verb, move.unit, _explain_abandonment(move, routing.sites))
+        if self.loop.scaling:
+            awaited = range(routing.sites, self.loop.scaling.wanted)
+            again = (move.action for move in stopped if move.target in awaited)
+            self.loop.filling = (*again, *self.loop.filling)
+
     def _stop_waiting(self, now: float) -> None:
         """Go on with the sites that are there, if those that were to join have not come for too long."""
         scaling = self.loop.scaling
@@ -343,6 +363,11 @@ def _is_little(record: EpochRecord, routing: Routing, allowance: float) -> bool:
     """Whether no site that is new under a routing has to read more than this to have its units at once."""
     arriving = reassign(record.manifests, record.routing, routing)[record.routing.sites :]
     return all(fetched_bytes(runs) <= allowance for runs in arriving)
+
+
+def _is_without_site(move: MoveInFlight, routing: Routing) -> bool:
+    """Whether a site that a move is from, or to, is not there under a routing."""
+    return max(move.source, move.target) >= routing.sites
 
 
 def _explain_abandonment(move: MoveInFlight, sites: int) -> str:
