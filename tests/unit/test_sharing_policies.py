@@ -215,6 +215,21 @@ class TestTokens:
         assert [(type(a), a.site) for a in actions] == [(PassToken, 1), (PassToken, 1)]
         assert actions[0].reason == "site 0 has filled 91 % of its memory; site 1, 11 %, has room again"
 
+    def test_where_no_site_has_room_units_of_one_holder_are_not_looked_at(self, monkeypatch) -> None:
+        """There may be very many, and nobody could take their tokens."""
+        looked: list[int] = []
+        alone = SharedUnit.alone
+        monkeypatch.setattr(SharedUnit, "alone", lambda unit, *of: looked.append(unit) or alone(unit, *of))
+        for filled, seen in ((95, False), (10, True)):
+            sizes = np.where(np.arange(1000) % 2, filled, 95)
+            view = replace(
+                ClusterView.at_rest(np.arange(1000) % 2, [50_000, 50_000]),
+                unit_bytes=sizes,
+                unit_rows=np.full(1000, 60),
+                unit_inputs=np.full(1000, 2),
+            )
+            assert bool(Tokens().decide(view)) == bool(looked) == seen
+
     def test_then_a_site_that_is_none_yet(self) -> None:
         actions = Tokens().decide(self.view([90, 30, 50], self.shared(0, 1)))
         assert [(type(a), a.site) for a in actions] == [(Share, 2), (PassToken, 2), (PassToken, 2)]

@@ -69,10 +69,10 @@ class Tokens:
         return tuple(actions)
 
     def _candidates(self, view: ClusterView, saturation: np.ndarray, intake: _Intake) -> list[Unit]:
-        """Units that something may be done about, those that take in most first: those that are shared by token, and
-        all that are at a site above `high`."""
-        wanted = (view.unit_inputs > 0) & ~view.unit_unready
-        wanted &= view.is_shared | (saturation > self.high)[view.unit_site]
+        """Units that something may be done about, those that take in most first: those that are shared by token, and,
+        as long as any site has room, all that are at one above `high`."""
+        crowded = (saturation > self.high) & bool((saturation < self.high).any())
+        wanted = (view.unit_inputs > 0) & ~view.unit_unready & (view.is_shared | crowded[view.unit_site])
         units = np.flatnonzero(wanted)
         order = np.argsort(-intake.unit_rows[units], kind="stable")
         return [Unit(unit) for unit in units[order].tolist() if not intake.sharing(Unit(unit)).lines]
