@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import pickle
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from engine_harness import DirectQuery
+from holders import next_sharing
 from hypothesis import given
 from hypothesis import strategies as st
 from specs import SECOND, TIME, join, stream
 
+from sluice.control.handover import missing_runs
+from sluice.control.resharing import reshared
 from sluice.engine.site_task import SiteTask
 from sluice.model import reassignment
+from sluice.model.abilities import Abilities
 from sluice.model.epoch import EpochRecord, Lagging, Queues
-from sluice.model.reassignment import reassign
+from sluice.model.errors import ProtocolError
+from sluice.model.reassignment import reassign, reassign_unit
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, RunRef, SegmentRef
-from sluice.model.unit_ranges import Ranges, intersect, ranges, unite
+from sluice.model.unit_ranges import Ranges, holds, intersect, only, ranges, unite
 
 UNITS = 12
 
@@ -83,6 +92,43 @@ def test_a_move_touches_no_run_of_other_sites_and_divides_units_once(monkeypatch
     assert [site for site, runs in enumerate(after) if not {id(run) for run in runs} <= known] == [1, 9]
     assert [run.units for run in after[1]] == [((5, 8),)] * 20
     assert sum(run.units == ((4, 5),) for run in after[9]) == 20
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_runs_of_one_unit_are_reassigned_as_with_those_of_all(seed):
+    """However it is shared, and from one way to any other."""
+    rng, able = np.random.default_rng(seed), Abilities(shareable={0: (0, 1)}, grids=True)
+    before = Routing.even(2, 5)
+    written = [segment(f"s{i}", ((0, 2),), input=i % 2, length=int(rng.integers(1, 100))) for i in range(8)]
+    manifests = reassigned_one_by_one((tuple(RunRef(ref, ref.units) for ref in written),), before)
+    for _ in range(20):
+        routing = before
+        for _ in range(int(rng.integers(1, 4))):
+            with suppress(ProtocolError):
+                routing = reshared(next_sharing(rng, routing, (0, 1)), routing, able)
+        then = reassign(manifests, before, routing)
+        for unit in range(2):
+            alone = [[run.of(only(unit)) for run in held if holds(run.units, unit)] for held in then]
+            found = reassign_unit(manifests, before, routing, unit)
+            assert [sorted(runs, key=lambda run: run.segment.id) for runs in found] == [
+                sorted(runs, key=lambda run: run.segment.id) for runs in alone
+            ]
+        before, manifests = routing, then
+
+
+def test_what_a_wish_to_share_a_unit_costs_the_driver_has_nothing_to_do_with_the_other_units():
+    """A policy may have 64 units, each by three wishes, shared otherwise in a round."""
+    routing = Routing.even(60_000, 16).share(7, 3, (0, 1), since=0)
+    record = EpochRecord(3, (7,), routing, ((),) * 16)
+    after = routing.pass_token(7, 1, 3, since=0)
+
+    def seconds(work: Callable[[], object]) -> float:
+        begun = time.process_time()
+        for _ in range(20):
+            work()
+        return time.process_time() - begun
+
+    assert seconds(lambda: missing_runs(record, after, 7)) < seconds(lambda: np.array(routing.holders))
 
 
 @given(routings())

@@ -9,7 +9,7 @@ from sluice.model.epoch import Attempt, EpochRecord
 from sluice.model.ids import Site
 from sluice.model.state import SegmentRef
 from sluice.model.stats import EpochStats
-from sluice.model.unit_ranges import intersect, only
+from sluice.model.unit_ranges import holds, only
 
 SHARE = 0.1
 """How much longer copying may make an epoch."""
@@ -78,7 +78,7 @@ def is_all_new(copied: Collection[str], missing: Sequence[SegmentRef], newest: i
 def separate(record: EpochRecord, move: MoveInFlight) -> tuple[list[SegmentRef], bool]:
     """The segments at the source that hold nothing but the unit's rows, and whether others hold some of them."""
     alone = only(move.unit)
-    runs = [r for r in record.manifests[move.source] if r.is_active and intersect(r.units, alone)]
+    runs = [r for r in record.manifests[move.source] if r.is_active and holds(r.units, move.unit)]
     own = [run.segment for run in runs if run.segment.units == alone]
     shared = [run for run in runs if run.segment.units != alone and run.of(alone).rows]
     return own, bool(shared)

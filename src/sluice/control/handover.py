@@ -15,10 +15,10 @@ from sluice.model.actions import SharingAction
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Site, Unit
-from sluice.model.reassignment import reassign
+from sluice.model.reassignment import reassign_unit
 from sluice.model.routing import Routing
 from sluice.model.state import RunRef
-from sluice.model.unit_ranges import intersect, only
+from sluice.model.unit_ranges import holds
 
 
 @dataclass(eq=False)
@@ -48,10 +48,8 @@ class Handover:
 
 def missing_runs(record: EpochRecord, after: Routing, unit: Unit) -> list[list[RunRef]]:
     """By site: the runs of a unit that it has under another routing, and not by the record."""
-    alone = only(unit)
-    runs = [[run.of(alone) for run in m if intersect(run.units, alone)] for m in record.manifests]
-    then = reassign([tuple(held) for held in runs], record.routing, after)
-    here = [{run.segment.id for run in held} for held in runs]
+    then = reassign_unit(record.manifests, record.routing, after, unit)
+    here = [{run.segment.id for run in manifest if holds(run.units, unit)} for manifest in record.manifests]
     return [
         [run for run in wanted if run.rows and run.segment.id not in held]
         for wanted, held in zip(then, here, strict=True)

@@ -18,7 +18,7 @@ from sluice.model.reports import SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, PackedManifests
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, Slices, StreamStats, TaskSeconds, UnitColumns
-from sluice.model.unit_ranges import intersect, numbers, only, subtract, unite_all
+from sluice.model.unit_ranges import holds, numbers, only, subtract, unite_all
 
 _WHO = {"spill": "rotation", "fetch": "rotation", "freeze": "freezing", "clean up": "freezing"}
 """By whom a site's decisions were made."""
@@ -185,7 +185,7 @@ def _settle(
 
 def _those_of(cold: Frozen, one: UnderWay) -> list[Unit]:
     """The units of a decision that are among frozen ones."""
-    return [unit for unit in one.units if intersect(cold.units, only(unit))]
+    return [unit for unit in one.units if holds(cold.units, unit)]
 
 
 def _page_decisions(number: int, before: EpochRecord, reports: Sequence[SiteReport]) -> list[Decision]:

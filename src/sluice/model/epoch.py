@@ -16,7 +16,7 @@ from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, SegmentRef
 from sluice.model.stats import EpochStats
-from sluice.model.unit_ranges import Ranges, divide, intersect, numbers, only, unite_all
+from sluice.model.unit_ranges import Ranges, divide, holds, numbers, unite_all
 
 Times = tuple[int | None, ...]
 """One event time (microseconds) a stream, None where no row was seen yet or the stream has no watermark."""
@@ -160,9 +160,9 @@ class EpochRecord:
     def why_unready(self, unit: Unit) -> str | None:
         """Why a unit cannot be shared otherwise than it is now, if so: its holders would not have come equally far, or
         would meet what they have missed."""
-        if any(intersect(late.units, only(unit)) for late in self.lagging):
+        if any(holds(late.units, unit) for late in self.lagging):
             return "has input that waits"
-        return "is frozen" if any(intersect(cold.units, only(unit)) for cold in self.frozen) else None
+        return "is frozen" if any(holds(cold.units, unit) for cold in self.frozen) else None
 
     @property
     def unready_units(self) -> Ranges:

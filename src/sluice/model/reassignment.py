@@ -15,7 +15,7 @@ from sluice.model.ids import InputNumber, Site, Unit
 from sluice.model.routing import Routing
 from sluice.model.sharing import SharedUnit
 from sluice.model.state import Manifest, RunRef, join_parts
-from sluice.model.unit_ranges import Ranges, divide, intersect, only, subtract
+from sluice.model.unit_ranges import Ranges, divide, holds, only, subtract
 
 
 def reassign(manifests: Sequence[Manifest], before: Routing, routing: Routing) -> tuple[Manifest, ...]:
@@ -44,6 +44,17 @@ def reassign(manifests: Sequence[Manifest], before: Routing, routing: Routing) -
         for target, runs in _deal(manifests, before, routing, low).items():
             arriving[target] += runs
     return tuple(_joined(staying[site], arriving[site]) for site in range(routing.sites))
+
+
+def reassign_unit(
+    manifests: Sequence[Manifest], before: Routing, routing: Routing, unit: Unit
+) -> tuple[tuple[RunRef, ...], ...]:
+    """The runs of one unit at each site, as `reassign` has them, without a look at any other unit."""
+    if before.sharing(unit) == routing.sharing(unit) and before.holders[unit] == routing.holders[unit]:
+        alone = only(unit)
+        return tuple(tuple(run.of(alone) for run in m if holds(run.units, unit)) for m in manifests)
+    dealt = _deal(manifests, before, routing, unit)
+    return tuple(tuple(dealt.get(Site(site), ())) for site in range(routing.sites))
 
 
 def _joined(staying: list[RunRef], arriving: list[RunRef]) -> Manifest:
@@ -96,7 +107,7 @@ def _distinct(manifests: Sequence[Manifest], sharing: SharedUnit | None, unit: U
         (Site(site), run.of(alone))
         for site, manifest in enumerate(manifests)
         for run in manifest
-        if intersect(run.units, alone)
+        if holds(run.units, unit)
     ]
     if sharing is None or not sharing.lines:
         return runs

@@ -19,7 +19,7 @@ from sluice.model.ids import Unit
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.model.stats import EpochStats, Slices, UnitColumns
-from sluice.model.unit_ranges import Ranges, intersect, numbers, only, unite_all
+from sluice.model.unit_ranges import Ranges, holds, numbers, unite_all
 
 AnAction = TypeVar("AnAction", bound=Action)
 
@@ -187,7 +187,7 @@ def renumber_moves(moves: Iterable[Move], before: Routing, now: Routing) -> tupl
 def why_unmergeable(manifests: Iterable[Manifest], unit: Unit, buddy: Unit) -> str | None:
     """Why two units cannot be one without a row being written anew, None if they can."""
     for run in (run for manifest in manifests for run in manifest):
-        held = [bool(intersect(run.units, only(each))) for each in (unit, buddy)]
+        held = [holds(run.units, each) for each in (unit, buddy)]
         if held[0] != held[1] and _rows_in(run.segment, buddy if held[0] else unit):
             return f"units {unit} and {buddy} have rows in one segment, and those of one are not used any more"
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import cast
 
@@ -35,6 +36,16 @@ def only(unit: Unit) -> Ranges:
     ((3, 4),)
     """
     return ((unit, Unit(unit + 1)),)
+
+
+def holds(units: Ranges, unit: Unit) -> bool:
+    """Whether a unit is one of them, by a binary search.
+
+    >>> [unit for unit in range(10) if holds(((0, 4), (6, 9)), unit)]
+    [0, 1, 2, 3, 6, 7, 8]
+    """
+    place = bisect_right(units, unit, key=lambda part: part[0]) - 1
+    return place >= 0 and unit < units[place][1]
 
 
 def intersect(a: Ranges, b: Ranges) -> Ranges:
