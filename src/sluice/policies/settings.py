@@ -100,7 +100,7 @@ def settings_of(policy: type[Any]) -> dict[str, Setting]:
 
     >>> from sluice.policies.load import LoadBalancing
     >>> list(settings_of(LoadBalancing))
-    ['th_imb', 'th_util']
+    ['th_imb', 'th_util', 'as_printed']
     """
     hints = get_type_hints(policy, include_extras=True)
     marks = {field.name: getattr(hints[field.name], "__metadata__", ()) for field in fields(policy)}
