@@ -38,6 +38,7 @@ from sluice.model.stream import Stream
 from sluice.policies.freezing import ORDERS, Freezing
 from sluice.state import segment
 from sluice.state.durable import DurableSegments
+from sluice.state.generations import Generations
 
 
 def frozen_by_hand(data: st.DataObject) -> list[Action]:
@@ -309,6 +310,29 @@ def test_a_unit_that_is_frozen_over_and_over_has_few_runs(tmp_path):
     query.drain()
     expected = sum(1 for x in range(300) for key in (x % 7, 8) for y in range(300) if y % 11 == key)
     assert query.results().num_rows == expected
+    query.close()
+
+
+def test_units_come_back_together(tmp_path, monkeypatch):
+    """What is said of frozen runs is gone through once for all that fit, not once for each unit."""
+    a, b = stream("a"), stream("b")
+    units, keys = 64, range(500)
+    query = DirectQuery(join([a, b], LONGEST), tmp_path, 1, units)
+    query.run([keyed(a, keys, 1), keyed(b, [], 1)])
+    for first in range(2):
+        for unit in range(first, units, 2):
+            query.epochs.settings.controller.ask(Freeze(unit, "to see"))
+        query.run([keyed(a, [], 2 + first), keyed(b, [], 2 + first)])
+    query.run([keyed(a, [], 4), keyed(b, keys[:250], 4)])
+    calls = []
+    real = Generations.thaw
+    monkeypatch.setattr(Generations, "thaw", lambda *given: (calls.append(given[1:]), real(*given))[1])
+    query.drain()
+    assert len(calls) <= 2 and query.results().num_rows == 250
+    assert sum(site.frozen_units for site in query.epochs.record.stats.sites) < 5  # those that missed nothing
+    query.run([keyed(a, [], 5), keyed(b, keys[250:], 5)])
+    query.drain()
+    assert query.results().num_rows == 500
     query.close()
 
 

@@ -11,6 +11,7 @@ from paged_site import ALL, ALWAYS, LAYOUT, UNITS, Site, crowded_site, rows
 from segment_refs import segment
 
 from sluice.engine.stopwatch import Stopwatch
+from sluice.kernels.probe import Run
 from sluice.model.clock import SystemClock
 from sluice.model.directory import Directory
 from sluice.model.errors import ProtocolError
@@ -217,3 +218,23 @@ def test_merges_go_by_how_far_each_unit_has_come(tmp_path):
     site.retention = {0: replace(site.retention[0], compacting=compacting)}
     site.commit(transaction)
     assert site.all_rows() == {2: 2, 3: 3}  # of the run that four have become
+
+
+def test_units_that_have_come_equally_far_are_merged_at_once_wherever_they_lie(tmp_path):
+    site = Site(tmp_path, 1 << 30)
+    for epoch in range(4):
+        site.add(rows(epoch, 0, 1, 2, 3))
+    calls: list[list[int]] = []
+
+    def first_half(run: Run) -> Run:
+        calls.append(sorted(set(run.rows.column("v").to_pylist())))
+        return run.part(0, len(run) // 2)
+
+    transaction = site.begin()
+    transaction.begin_turn(ALL)
+    transaction.end_turn()
+    even, odd = ((0, 1), (2, 3)), ((1, 2), (3, 4))
+    site.retention = {0: replace(site.retention[0], compacting=((even, first_half), (odd, first_half)))}
+    site.commit(transaction)
+    assert calls == [[0, 2], [1, 3]]
+    assert site.all_rows() == {0: 160, 1: 160}

@@ -99,9 +99,7 @@ class UnitCleaning:
             yield from self._clean(chunk)
             if self._is_over():
                 return
-        for unit in units:
-            if unit in self._frozen:
-                self._thaw_if_it_fits(unit)
+        self._thaw_what_fits([unit for unit in units if unit in self._frozen])
 
     def _misses_results(self, unit: Unit) -> bool:
         frozen = self._frozen.get(unit, ())
@@ -192,7 +190,8 @@ class UnitCleaning:
 
     def _settle(self, units: list[Unit], rows: Rows) -> None:
         """Units of which nothing is missing are in memory again if there is room, or one frozen generation."""
-        staying = ranges([unit for unit in units if not self._thaw_if_it_fits(unit)])
+        self._thaw_what_fits(units)
+        staying = ranges([unit for unit in units if unit in self._frozen])
         if staying:
             directories = self._transaction.holdings.directories
             own = {i: [p for run in runs for p in parts(run, staying, directories[i])] for i, runs in rows.items()}
@@ -203,16 +202,20 @@ class UnitCleaning:
                 self._active_rows[unit] = self._active_bytes[unit] = 0
                 del self._frozen[unit]  # it is as it is to be
 
-    def _thaw_if_it_fits(self, unit: Unit) -> bool:
-        """Has a unit's only frozen generation in memory again, if there is room for it."""
-        frozen = self._frozen[unit]
-        if len(frozen) != 1 or self._active_bytes.sum() + self._frozen_bytes[unit] > self._transaction.limit:
-            return False
-        self._transaction.generations.thaw(ranges([unit]), frozen[0])
-        del self._frozen[unit]
-        self._active_bytes[unit] += self._frozen_bytes[unit]
-        self._frozen_bytes[unit] = 0
-        return True
+    def _thaw_what_fits(self, units: Sequence[Unit]) -> None:
+        """Has the only frozen generation of units in memory again, as far as there is room; of all of them at once, as
+        there may be many."""
+        room = self._transaction.limit - self._active_bytes.sum()
+        thawed: dict[Unit, int] = {}
+        for unit in units:
+            if len(self._frozen[unit]) == 1 and self._frozen_bytes[unit] <= room:
+                (thawed[unit],) = self._frozen.pop(unit)
+                room -= self._frozen_bytes[unit]
+        for generation, some in _by_generation(thawed).items():
+            self._transaction.generations.thaw(some, generation)
+        back = list(thawed)
+        self._active_bytes[back] += self._frozen_bytes[back]
+        self._frozen_bytes[back] = 0
 
 
 def _as_one(pieces: list[Run]) -> list[Run]:

@@ -12,7 +12,7 @@ from sluice.kernels.order import changes
 from sluice.kernels.probe import Run
 from sluice.model.directory import HashRange
 from sluice.state.inputs import Retention
-from sluice.state.segment import merged_run, parts
+from sluice.state.segment import joined_run, merged_run, parts
 
 
 def merge_runs(runs: list[Run], rules: Retention) -> Run | None:
@@ -26,11 +26,12 @@ def merge_runs(runs: list[Run], rules: Retention) -> Run | None:
 
 
 def _compacted(run: Run, rules: Retention) -> Run:
-    """A merged run without what its units need no longer, each by how far it has come."""
+    """A merged run without what its units need no longer, each by how far it has come: the rows of those that have come
+    equally far at once, wherever they lie in it."""
     if len(rules.compacting) == 1:
         return rules.compacting[0][1](run)
-    pieces = [compact(part) for units, compact in rules.compacting for part in parts(run, units, rules.directory)]
-    return merged_run(pieces, None)
+    by_progress = [(parts(run, units, rules.directory), compact) for units, compact in rules.compacting]
+    return merged_run([compact(joined_run(pieces)) for pieces, compact in by_progress if pieces], None)
 
 
 def cut_run(
