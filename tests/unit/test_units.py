@@ -25,7 +25,7 @@ from sluice.model.errors import ProtocolError
 from sluice.model.redivision import Renumbering, redivided, renumber_action
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochStats, UnitColumns
-from sluice.model.unit_ranges import intersect, numbers
+from sluice.model.unit_ranges import FEW_RANGES, intersect, numbers
 from sluice.model.view import ClusterView
 
 hashes = st.integers(0, HASH_SPACE - 1)
@@ -310,3 +310,9 @@ def test_policies_do_not_ask_to_split_units_of_one_hash() -> None:
 def test_policies_do_not_ask_to_split_where_there_is_no_room() -> None:
     assert view_of(Routing.even(1000, 2)).unit_divisible.all()
     assert not view_of(Routing.even(MOST_UNITS, 2)).unit_divisible.any()
+
+
+@pytest.mark.parametrize("count", [0, 1, FEW_RANGES - 1, FEW_RANGES, 500])
+def test_units_of_few_and_of_many_ranges_one_by_one(count):
+    few = [(7 * n, 7 * n + 1 + n % 5) for n in range(count)]
+    assert numbers(tuple(few)).tolist() == [unit for low, high in few for unit in range(low, high)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import chain
 from typing import cast
 
 import numpy as np
@@ -12,6 +13,8 @@ from sluice.model.ids import Site, Unit
 
 Ranges = tuple[tuple[Unit, Unit], ...]
 """Half-open ranges of units, ascending and disjoint."""
+FEW_RANGES = 16
+"""Fewer ranges than these are quicker to go through one by one."""
 
 
 def ranges(units: Iterable[Unit]) -> Ranges:
@@ -114,8 +117,18 @@ def subtract(a: Ranges, b: Ranges) -> Ranges:
 
 
 def numbers(units: Ranges) -> np.ndarray:
-    """The units of some ranges, one by one."""
-    return np.concatenate([np.arange(low, high) for low, high in units]) if units else np.arange(0)
+    """The units of some ranges, one by one; there may be thousands of ranges.
+
+    >>> numbers(((1, 4), (7, 8)))
+    array([1, 2, 3, 7])
+    """
+    if len(units) < FEW_RANGES:
+        return np.concatenate([np.arange(low, high) for low, high in units]) if units else np.arange(0)
+    low, high = np.fromiter(chain.from_iterable(units), np.int64, 2 * len(units)).reshape(-1, 2).T
+    counts = high - low
+    before = np.cumsum(counts) - counts
+    found: np.ndarray = np.repeat(low - before, counts) + np.arange(counts.sum())
+    return found
 
 
 def divide(units: Ranges, holders: np.ndarray) -> dict[Site, Ranges]:
