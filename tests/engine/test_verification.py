@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,28 @@ def test_a_journal_that_is_damaged(root: Path) -> None:
 def test_sparks_part_that_lacks_something(root: Path) -> None:
     (root / "checkpoint" / "spark" / "offsets" / str(EPOCHS - 1)).unlink()
     assert "lacks spark/offsets/2" in problems(root)
+
+
+def test_a_query_that_goes_on_meanwhile_has_no_problems(root: Path) -> None:
+    """State that was named at first is deleted by then, and both parts of the checkpoint are further on."""
+    query = DirectQuery(SPEC, root, sites=1, partitions=4)
+    spark = root / "checkpoint" / "spark"
+    epochs, running = count(EPOCHS), False
+
+    def go_on(operation: str, path: str) -> None:
+        nonlocal running
+        if running or operation != "read" or "/state/" not in path:
+            return
+        running = True
+        for epoch in islice(epochs, 2):
+            (spark / "offsets" / str(epoch)).write_text(f"v1\n{{}}\n{epoch}")
+            query.run(epoch_rows(epoch), batch_input=_described(query, epoch))
+            (spark / "commits" / str(epoch)).write_text("v1\n{}")
+        running = False
+
+    with watch(go_on):
+        verified = verify(str(root / "checkpoint"))
+    query.close()
+    assert verified.problems == ()
+    assert query.epochs.record.number > EPOCHS
+    assert problems(root) == ""

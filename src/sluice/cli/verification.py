@@ -10,15 +10,11 @@ from sluice.control.journal import Entry, Journal
 from sluice.model.checksum import checksum
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import SluiceError
-from sluice.model.results import Part, Results
+from sluice.model.results import Part
 from sluice.model.state import SegmentRef
 from sluice.spark.sink_log import MARK, SinkLog
 from sluice.spark.sparks_part import SparksPart
 from sluice.state.storage import Storage
-
-LOOKS = 3
-"""How often a checkpoint is looked at whose query goes on meanwhile, and deletes what it no longer needs."""
-
 
 @dataclass(frozen=True)
 class Verified:
@@ -40,16 +36,12 @@ def verify(uri: str) -> Verified:
     journal = Journal(Storage(uri))
     identity = journal.recognised()
     shown = [None if place is None else str(place) for place in identity.get("shown", ())]
-    for _ in range(LOOKS):
-        indexes = journal.indexes()
-        verified = _Verification(journal, shown, str(identity["id"])).run()
-        if journal.indexes() == indexes:
-            break
-    return verified
+    return _Verification(journal, shown, str(identity["id"])).run()
 
 
 class _Verification:
-    """One look at a checkpoint."""
+    """One look at a checkpoint. Its query may go on meanwhile, and delete what it no longer needs: what is gone or
+    differs is a problem only if the journal still names it."""
 
     def __init__(self, journal: Journal, shown: list[str | None], query: str) -> None:
         self.journal, self.storage, self.shown, self.query = journal, journal.storage, shown, query
@@ -63,7 +55,7 @@ class _Verification:
             self._look_at_state(newest)
             for output in range(len(self.shown)):
                 self._look_at_results(output, entries)
-            self._look_at_sparks_part(newest)
+            self._look_at_sparks_part()
         return Verified(self.segments, self.parts, tuple(self.problems))
 
     def _entries(self) -> list[Entry]:
@@ -73,7 +65,8 @@ class _Verification:
             try:
                 read.append(self.journal.read(index))
             except SluiceError as problem:
-                self.problems.append(str(problem))
+                if index in self.journal.indexes():
+                    self.problems.append(str(problem))
         for before, entry in pairwise(read):
             if entry.index == before.index + 1 and entry.before != before.checksum:
                 self.problems.append(f"entry {entry.index} of the journal does not continue the one before it")
@@ -84,23 +77,36 @@ class _Verification:
         for manifest in newest.manifests:
             for run in manifest:
                 by_file[run.segment.file][run.segment.id] = run.segment
+        problems: dict[str, str] = {}
         for file, segments in sorted(by_file.items()):
             for segment in segments.values():
                 self.segments += 1
-                self._look_at_segment(file, segment)
+                problem = self._problem_of(file, segment)
+                if problem is not None:
+                    problems[segment.id] = problem
+        if problems:
+            named = {run.segment.id for manifest in self._newest(newest).manifests for run in manifest}
+            self.problems += [problem for segment, problem in problems.items() if segment in named]
 
-    def _look_at_segment(self, file: str, segment: SegmentRef) -> None:
+    def _problem_of(self, file: str, segment: SegmentRef) -> str | None:
         try:
             data = self.storage.read(file, segment.offset, segment.length)
         except SluiceError as problem:
-            self.problems.append(f"state: {problem}")
-            return
+            return f"state: {problem}"
         offset = 0
         for block in segment.blocks:
             if checksum(data.slice(offset, block.length)) != block.checksum:
-                self.problems.append(f"state: segment {segment.id} in {self.storage.path(file)} is damaged")
-                return
+                return f"state: segment {segment.id} in {self.storage.path(file)} is damaged"
             offset += block.length
+        return None
+
+    def _newest(self, read: EpochRecord) -> EpochRecord:
+        """The newest record by now, or the one that was read if that is damaged."""
+        try:
+            entry = self.journal.newest()
+        except SluiceError:
+            return read
+        return read if entry is None else entry.record
 
     def _look_at_results(self, output: int, entries: list[Entry]) -> None:
         """The parts that were shown: those of the epochs on record, and in an output with lists for Spark's readers all
@@ -113,7 +119,7 @@ class _Verification:
         waiting = self.storage.files(place.rpartition("/")[0]) if inside else storage.files(f"{MARK}{self.query}")
         unshown = {part.name for part in newest.parts} & {entry.name for entry in waiting}
         recorded = {part.name: part for entry in entries for part in entry.record.results_of(output).parts}
-        sizes = {name: part.bytes for name, part in recorded.items()} | self._listed(storage, newest)
+        sizes = {name: part.bytes for name, part in recorded.items()} | self._listed(storage, output, entries[-1].record)
         here = {entry.name: entry.size for entry in storage.files()}
         for name, size in sorted(sizes.items()):
             self.parts += 1
@@ -124,20 +130,24 @@ class _Verification:
             elif here[name] != size or (name in recorded and not _is_whole(storage, recorded[name])):
                 self.problems.append(f"results: {storage.path(name)} is not what was shown")
 
-    def _listed(self, storage: Storage, newest: Results) -> dict[str, int]:
+    def _listed(self, storage: Storage, output: int, record: EpochRecord) -> dict[str, int]:
         """What Spark's readers take for the content of an output."""
-        log = SinkLog(storage)
+        log, results = SinkLog(storage), record.results_of(output)
         try:
-            return log.listed(newest.listing if log.has(newest) else newest.before)
+            return log.listed(results.listing if log.has(results) else results.before)
         except SluiceError as problem:
+            newest = self._newest(record)
+            if newest.number > record.number:
+                return self._listed(storage, output, newest)
             self.problems.append(f"results: {problem}")
             return {}
 
-    def _look_at_sparks_part(self, newest: EpochRecord) -> None:
+    def _look_at_sparks_part(self) -> None:
         try:
-            SparksPart(self.storage).check(newest)
+            SparksPart(self.storage).check_with(self.journal)
         except SluiceError as problem:
-            self.problems.append(str(problem))
+            if str(problem) not in self.problems:  # of the journal's newest entry it was told before
+                self.problems.append(str(problem))
 
 
 def _is_whole(storage: Storage, part: Part) -> bool:
