@@ -144,3 +144,27 @@ def test_the_files_that_spark_writes_give_the_rows_that_spark_reads(spark: Any, 
     run_to_view(rows, tmp_path, "as_written")
     wanted = spark.read.schema(TICKS).option("header", True).csv(str(tmp_path / "in"))
     assert Counter(r.k for r in spark.table("as_written").collect()) == Counter(r.k for r in wanted.collect())
+
+
+def test_streams_that_are_made_of_one_dataframe_share_its_lists_of_files(spark: Any, tmp_path: Path) -> None:
+    """Spark lists its files once, and names how far they go as often as there are streams."""
+
+    def run_all() -> Counter[tuple[int, int, int]]:
+        flow = Flow(spark)
+        both = spark.readStream.schema(TICKS).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "both"))
+        even = flow.readStream("even", both.where("v % 2 = 0"), eventTime="ts", delay=None)
+        odd = flow.readStream("odd", both.where("v % 2 = 1"), eventTime="ts", delay=None)
+        third = flow.readFiles("third", str(tmp_path / "third"), eventTime="ts", delay=None, schema=TICKS)
+        rows = flow.join([even, odd, third], on="k", within="unbounded")
+        return Counter((r.even_v, r.odd_v, r.third_v) for r in view_of(rows))
+
+    def view_of(rows: Any) -> list[Any]:
+        run_to_view(rows, tmp_path, "triples")
+        return spark.table("triples").collect()  # type: ignore[no-any-return]
+
+    both = [ticks(["a", "a"], [i, i + 0.5], [2 * i, 2 * i + 1]) for i in range(3)]
+    arrive(tmp_path / "third", ticks(["a"], [0], [7]))
+    arrive(tmp_path / "both", *both[:2])
+    assert run_all() == Counter((even, odd, 7) for even in (0, 2) for odd in (1, 3))
+    arrive(tmp_path / "both", both[2])
+    assert run_all() == Counter((even, odd, 7) for even in (0, 2, 4) for odd in (1, 3, 5))

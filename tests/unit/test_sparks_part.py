@@ -71,6 +71,15 @@ def test_whole_ones_are_accepted(checkpoint: Checkpoint) -> None:
     checkpoint.part.check(record)
 
 
+def test_offsets_that_spark_has_deleted_are_not_missed(checkpoint: Checkpoint) -> None:
+    """With `minBatchesToRetain` of 1 it deletes those before a batch when it plans the next."""
+    record = checkpoint.run(4)
+    checkpoint.list_files(4, ("4.parquet", 4))
+    checkpoint.plan(4, 4)
+    checkpoint.remove("offsets/0", "offsets/1", "offsets/2")
+    checkpoint.part.check(record)
+
+
 LOST = {
     "the newest offsets": ["offsets/3", "commits/3"],
     "those before": ["offsets/2"],
@@ -175,6 +184,31 @@ class TestWhatABatchIs:
         assert checkpoint.part.describe_batch(2) == record.batch_input
         checkpoint.part.check(record)
         assert len(checkpoint.part.describe_batch(0)) == len(record.batch_input), "all of it is read, if need be"
+
+
+class TestASourceThatTwoStreamsAreMadeOf:
+    """Its offsets stand there twice, its lists once."""
+
+    @pytest.fixture
+    def shared(self, checkpoint: Checkpoint) -> Checkpoint:
+        checkpoint.part = SparksPart(Storage(str(checkpoint.root)), directories=(0, 0, 1))
+        for batch in range(3):
+            checkpoint.list_files(batch, (f"{batch}.parquet", batch))
+            listed = {"path": "other.parquet", "timestamp": 7, "batchId": 0}
+            checkpoint.write("sources/1/0", json.dumps(listed))
+            shared, other = f'{{"logOffset":{batch}}}', '{"logOffset":0}'
+            checkpoint.write(f"offsets/{batch}", "{}", shared, shared, other)
+            checkpoint.part.make_durable(batch)
+        return checkpoint
+
+    def test_is_whole(self, shared: Checkpoint) -> None:
+        shared.part.check(shared.record(2))
+        shared.remove("sources/0/2")
+        with pytest.raises(CheckpointError, match="lacks spark/sources/0/2"):
+            shared.part.describe_batch(2)
+
+    def test_is_no_problem_where_the_plan_is_not_there(self, shared: Checkpoint) -> None:
+        SparksPart(Storage(str(shared.root))).check(shared.record(2))
 
 
 def test_an_epoch_reads_what_is_new_once(checkpoint: Checkpoint) -> None:

@@ -16,6 +16,7 @@ from sluice.spark.sink_log import MARK, SinkLog
 from sluice.spark.sparks_part import SparksPart
 from sluice.state.storage import Storage
 
+
 @dataclass(frozen=True)
 class Verified:
     """What was looked at, and what is wrong with it."""
@@ -119,7 +120,8 @@ class _Verification:
         waiting = self.storage.files(place.rpartition("/")[0]) if inside else storage.files(f"{MARK}{self.query}")
         unshown = {part.name for part in newest.parts} & {entry.name for entry in waiting}
         recorded = {part.name: part for entry in entries for part in entry.record.results_of(output).parts}
-        sizes = {name: part.bytes for name, part in recorded.items()} | self._listed(storage, output, entries[-1].record)
+        listed = self._listed(storage, output, entries[-1].record)
+        sizes = {name: part.bytes for name, part in recorded.items()} | listed
         here = {entry.name: entry.size for entry in storage.files()}
         for name, size in sorted(sizes.items()):
             self.parts += 1

@@ -35,7 +35,7 @@ from sluice.spark.exchange import Sites
 from sluice.spark.failures import QueryFailed, in_words
 from sluice.spark.idling import IDLE, Failing, Idling
 from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, console
-from sluice.spark.sources import Source, combined, ways_to_read
+from sluice.spark.sources import Source, combined, directories_of_lists, ways_to_read
 from sluice.spark.sparks_part import SPARK, SparksPart
 from sluice.state.storage import Storage
 from sluice.state.workspace import scratch
@@ -114,14 +114,14 @@ class RunningQuery:
         ]
         try:
             self.epochs = Epochs(flow, plan, ways_to_read(sources), self.settings, self.sinks)
-            self._sparks_part = SparksPart(self.epochs.storage)
+            frame = combined(spark, sources)
+            self._sparks_part = SparksPart(self.epochs.storage, directories_of_lists(frame))
             self._sparks_part.check_with(self.epochs.journal)
             self.query = self.epochs.recover(uuid.uuid4().hex[:16])
             self._idling = Idling(self.epochs, self._interval)
             self._log_recovery()
             most = settings.partitions if settings.follow else None
             self.sites = Sites(spark, settings.sites, most, settings.controller.turnout is not None)
-            frame = combined(spark, sources)
             self._callback = BatchCallback(spark.sparkContext, self._epoch)
             writer = frame.writeStream.foreachBatch(self._callback)
             writer = writer.option("checkpointLocation", f"{checkpoint}/{SPARK}")

@@ -146,6 +146,20 @@ def combined(spark: SparkSession, sources: list[Source]) -> DataFrame:
     return reduce(DataFrame.unionByName, parts)
 
 
+def directories_of_lists(frame: DataFrame) -> tuple[int, ...]:
+    """For each source in the plan of a streaming DataFrame the number by which Spark keeps what it lists. Sources that
+    are one and the same have one: it stands in the plan as often as streams are made of it."""
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    distinct: list[Any] = []
+    numbers = []
+    for leaf in (leaves.apply(at) for at in range(leaves.size())):
+        if leaf.isStreaming():
+            number = next((n for n, other in enumerate(distinct) if other.equals(leaf)), len(distinct))
+            distinct += [leaf] if number == len(distinct) else []
+            numbers.append(number)
+    return tuple(numbers)
+
+
 def _slots(sources: list[Source]) -> list[list[tuple[str, DataType]]]:
     """A slot for every column of every row stream. Streams share slots of one type: so few are empty in any row."""
     kinds: list[DataType] = []

@@ -9,6 +9,7 @@ its batch was, and a checkpoint whose two parts do not fit is refused before any
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -26,10 +27,12 @@ _TAIL = 1 << 16
 
 
 class SparksPart:
-    """What Spark keeps in the checkpoint of a query."""
+    """What Spark keeps in the checkpoint of a query. `directories` has a number for each source of its plan, by which
+    Spark keeps its lists: those that are one and the same, as a DataFrame that two streams are made of, share theirs.
+    None where only the checkpoint is there."""
 
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
+    def __init__(self, storage: Storage, directories: Sequence[int] | None = None) -> None:
+        self.storage, self._directories = storage, directories
         self._planned: dict[int, tuple[Any, ...]] = {}
         """How far the newest batches go, as they were read: what is new in a batch is seen by the one before it."""
 
@@ -47,7 +50,7 @@ class SparksPart:
             )
         if newest is not None and batch >= 0:
             self._refuse_gaps(batch, planned)
-            if self.describe_batch(batch) != newest.batch_input:
+            if self._can_describe(batch, planned) and self.describe_batch(batch) != newest.batch_input:
                 raise CheckpointError(
                     f"batch {batch} is not the same in the journal of checkpoint {self.storage.uri} and in {OFFSETS}: "
                     f"{PARTS_DIFFER}"
@@ -88,20 +91,38 @@ class SparksPart:
         self.storage.sync([*names, *map(_hadoop_checksum, names)])
 
     def _refuse_gaps(self, batch: int, planned: set[int]) -> None:
-        """Refuse to go on from a batch if a file is missing that Spark needs for it."""
+        """Refuse to go on from a batch if a file is missing that Spark needs for it. Once the next one is planned it
+        needs those before the batch no more, and may have deleted them."""
         for needed in (batch, batch - 1):
-            if needed >= 0 and needed not in planned:
+            if needed >= 0 and needed not in planned and not (needed < batch and batch + 1 in planned):
                 raise self._lacks(f"{OFFSETS}/{needed}", f"the journal has batch {batch}")
+        if not self._knows_directories(batch):
+            return
         for source, offset in enumerate(self._offsets(batch)):
             last = _last_list(offset)
             if last is None:
                 continue
-            directory = f"{SOURCES}/{source}"
+            directory = self._directory(source)
             names = {entry.name for entry in self.storage.files(directory)}
             compact = [int(name.removesuffix(".compact")) for name in names if name.endswith(".compact")]
             for number in range(max((c for c in compact if c <= last), default=-1) + 1, last + 1):
                 if str(number) not in names and not any(c > number for c in compact):
                     raise self._lacks(f"{directory}/{number}", f"batch {batch} has files up to list {last}")
+
+    def _can_describe(self, batch: int, planned: set[int]) -> bool:
+        return (batch == 0 or batch - 1 in planned) and self._knows_directories(batch)
+
+    def _knows_directories(self, batch: int) -> bool:
+        """Whether it is known where each source's lists are. Without a plan, sources that go equally far may be one."""
+        offsets = self._offsets(batch)
+        if self._directories is not None or all(offset not in offsets[:at] for at, offset in enumerate(offsets)):
+            return True
+        return all(self.storage.files(f"{SOURCES}/{source}") for source in range(len(offsets)))
+
+    def _directory(self, source: int) -> str:
+        """Where the lists of a source are. That a plan has fewer sources than it had is for Spark to tell."""
+        numbers = self._directories or ()
+        return f"{SOURCES}/{numbers[source] if source < len(numbers) else source}"
 
     def _refuse_torn(self, batch: int, is_planned: bool) -> None:
         """Refuse what a power cut left of a batch that was about to begin, and say how to go on. What is of earlier
@@ -125,9 +146,10 @@ class SparksPart:
         """How far a batch goes, source by source."""
         name = f"{OFFSETS}/{batch}"
         try:
-            _version, _settings, *offsets = [*self._lines(name), "", ""]
+            version, _settings, *offsets = [*self._lines(name), "", ""]
         except StorageError as problem:
             raise self._lacks(name, f"batch {batch} was planned") from problem
+        offsets = _by_number(offsets) if version == "v2" else offsets
         planned = tuple(_parsed(offset) for offset in offsets if offset)
         self._planned = {n: known for n, known in self._planned.items() if n == batch - 1} | {batch: planned}
         return planned
@@ -139,7 +161,7 @@ class SparksPart:
     def _entries(self, source: int, number: int) -> list[list[Any]]:
         """The files of a source's list: where each lies, and since when."""
         try:
-            lines = self._lines(f"{SOURCES}/{source}/{number}")[1:]
+            lines = self._lines(f"{self._directory(source)}/{number}")[1:]
         except StorageError:  # it is a compact one, or in one
             lines = self._newest_lines(self._list_name(source, number), number)
         entries = [entry for entry in map(_parsed, lines) if isinstance(entry, dict)]
@@ -147,7 +169,7 @@ class SparksPart:
 
     def _list_name(self, source: int, number: int) -> str:
         """The file with the entries of a source's list."""
-        directory = f"{SOURCES}/{source}"
+        directory = self._directory(source)
         for name in (f"{directory}/{number}", f"{directory}/{number}.compact"):
             if self.storage.size(name) is not None:
                 return name
@@ -179,6 +201,18 @@ class SparksPart:
 
     def _lacks(self, name: str, although: str) -> CheckpointError:
         return CheckpointError(f"checkpoint {self.storage.uri} lacks {name}, although {although}: {PARTS_DIFFER}")
+
+
+def _by_number(lines: Sequence[str]) -> list[str]:
+    """Offsets with their source's number before them, as in version 2 of Spark's log, one a source.
+
+    >>> _by_number(['2:{"logOffset":4}', "0:17", ""])
+    ['17', '-', '{"logOffset":4}']
+    """
+    offsets = {line.partition(":")[0]: line.partition(":")[2] for line in lines if line}
+    if not all(number.isdecimal() for number in offsets):
+        return sorted(filter(None, lines))  # they have names
+    return [offsets.get(str(number), "-") for number in range(max(map(int, offsets), default=-1) + 1)]
 
 
 def _parsed(text: str) -> Any:
