@@ -10,8 +10,6 @@ import pytest
 from engine_harness import DirectQuery
 from specs import SECOND, TIME, join, stream
 
-from sluice.engine.site import run_site
-from sluice.engine.site_task import SiteTask
 from sluice.model.actions import Freeze
 from sluice.model.checksum import checksum
 from sluice.model.clock import SystemClock
@@ -37,12 +35,9 @@ class SlowDisks(DirectQuery):
     """A query at sites with slow disks that all go by one clock."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.clock = SleepCounter()
         super().__init__(*arguments, **options)
+        self.clock = SleepCounter()
         self.epochs.settings.emulation.disk_delay = DELAY
-
-    def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:
-        return run_site(task, level, site_key, blobs, self.clock)
 
     def slept_bytes(self) -> int:
         """Bytes that were slept for since the last time."""
