@@ -178,6 +178,8 @@ class Chaos:
         self.scales = bool(self.scaling.random() < 0.6) or getattr(self.policy, "scales", False)
         self.options["most_sites"] = int(self.scaling.integers(2, MOST_SITES + 1)) if self.scales else None
         self.options["least_sites"] = int(self.scaling.integers(1, 3))
+        self.turnover = rng.spawn(1)[0]
+        """Draws how many executors there are after an epoch that came to nothing."""
         self.trouble = float(rng.uniform(0, 0.6))
         self.step, self.spread = int(rng.choice([SECOND, 8 * SECOND])), int(rng.choice([SECOND, 20 * SECOND]))
         self.keys, self.nulls = int(rng.choice([3, 20])), bool(rng.random() < 0.3)
@@ -274,9 +276,7 @@ class Chaos:
             self.limits[of] = size
         if self.chance(0.1):
             self.happened["resize"] += 1
-            self.sites = int(self.rng.integers(1, MOST_SITES + 1))
-            self.say(f"  executors come and go: {self.sites} sites")
-            self.query.site_keys = tuple(range(100, 100 + self.sites))
+            self.executors_come_and_go(int(self.rng.integers(1, MOST_SITES + 1)))
         if self.chance(self.trouble / 4):
             self.executor_dies(int(self.rng.integers(0, EXECUTORS)))
         if self.chance(self.trouble / 4):
@@ -347,6 +347,11 @@ class Chaos:
             self.happened[f"death: {kind}"] += 1
             if self.chance(0.5):
                 self.restart()
+            elif self.turnover.random() < 0.4:
+                as_before = self.turnover.random() < 0.5
+                sites = self.query.epochs.record.routing.sites if as_before else self.turnover.integers(MOST_SITES) + 1
+                self.executors_come_and_go(int(sites))
+                self.happened["resize after a failure"] += 1
             if again or self.chance(0.5):
                 self.epoch(what, run, again)
                 return
@@ -438,6 +443,11 @@ class Chaos:
         """The memory tier's file system is full."""
         if operation == "finish" and path.startswith(tuple(str(p.memory) for p in self.places)):
             raise OSError(28, "No space left on device")
+
+    def executors_come_and_go(self, sites: int) -> None:
+        self.sites = sites
+        self.say(f"  executors come and go: {sites} sites")
+        self.query.site_keys = tuple(range(100, 100 + sites))
 
     def executor_dies(self, executor: int) -> None:
         self.happened["executor's death"] += 1
