@@ -96,7 +96,7 @@ class SiteLevel:
         """From which time on rows of an input are needed by units that had begun there, and were frozen there."""
         node, i = self.local[input_]
         before = self.watermarks(node, begun if frozen is None else slowest([begun, frozen]))
-        bounds = [self.operators[node].keep_from(i, before, before)]
+        bounds = [self.operators[node].keep_from(i, before)]
         if frozen is not None:
             bounds.append(self.watermarks(node, frozen)[self.plan.nodes[node].spec.inputs[i].stream])
         return min(KEEPS_ALL if bound is None else bound for bound in bounds)

@@ -105,7 +105,7 @@ class LastRowsGroupBy:
         rows = rows.select(self.needed.names)
         return Outgoing(hash_group_keys([rows.column(k) for k in self.spec.keys], rows=rows.num_rows), rows)
 
-    def keep_from(self, input_: int, before: Times, after: Times) -> int | None:
+    def keep_from(self, input_: int, watermarks: Times) -> int | None:
         return None
 
     def compacted(self, input_: int, run: Run, after: Times) -> Run:

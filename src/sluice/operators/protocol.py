@@ -72,8 +72,8 @@ class Operator(Protocol):
     def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         """What of an input's rows has to reach the sites; runs before the exchange."""
 
-    def keep_from(self, input_: int, before: Times, after: Times) -> int | None:
-        """The time below which rows of the state have become useless; None keeps everything."""
+    def keep_from(self, input_: int, watermarks: Times) -> int | None:
+        """The time below which rows of the state are useless, where streams have these watermarks; None keeps all."""
 
     def compacted(self, input_: int, run: Run, after: Times) -> Run:
         """A merged run with fewer rows that mean the same."""

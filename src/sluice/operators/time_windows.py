@@ -53,8 +53,8 @@ class TimeWindowsGroupBy:
         partial = self.aggregation.partial(rows, times, groups)
         return Outgoing(hashes[groups.first], self._batch(keys, panes, groups.first, partial))
 
-    def keep_from(self, input_: int, before: Times, after: Times) -> int | None:
-        return self.spec.keep_from(before[0])
+    def keep_from(self, input_: int, watermarks: Times) -> int | None:
+        return self.spec.keep_from(watermarks[0])
 
     def compacted(self, input_: int, run: Run, after: Times) -> Run:
         """One partial a group and pane, where merged runs brought several."""

@@ -95,8 +95,8 @@ class WindowJoin:
         kinds = zip(keys, self.spec.key_types, strict=True)
         return Outgoing(hash_keys([_conformed(k, t) for k, t in kinds]), rows, before - rows.num_rows)
 
-    def keep_from(self, input_: int, before: Times, after: Times) -> int | None:
-        return self.spec.keep_from(input_, before)
+    def keep_from(self, input_: int, watermarks: Times) -> int | None:
+        return self.spec.keep_from(input_, watermarks)
 
     def expires(self, input_: int) -> bool:
         return self.spec.expires(input_)
