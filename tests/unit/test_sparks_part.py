@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_whole_ones_are_accepted(checkpoint: Checkpoint) -> None:
     checkpoint.part.check(None)
     record = checkpoint.run(4)
     checkpoint.part.check(record)
-    checkpoint.remove("commits/3")  # Spark asks for batch 3 again
+    checkpoint.remove("commits/3", "commits/.3.crc")  # Spark asks for batch 3 again
     checkpoint.part.check(record)
     checkpoint.list_files(4, ("4.parquet", 4))
     checkpoint.plan(4, 4)
@@ -104,20 +105,33 @@ def test_offsets_without_content_are_refused(checkpoint: Checkpoint) -> None:
         checkpoint.part.check(record)
 
 
-def test_of_a_batch_that_was_not_committed_it_is_said_how_to_go_on(checkpoint: Checkpoint) -> None:
+TORN = {
+    "offsets": (["offsets/4"], [], ["offsets/4", "offsets/.4.crc"]),
+    "a list": (["sources/0/4"], [], ["sources/0/4", "offsets/4", "offsets/.4.crc", "sources/0/.4.crc"]),
+    "that a batch is over": (["commits/3"], [], ["commits/3", "commits/.3.crc"]),
+    "checksums whose files are gone": (
+        [],
+        ["offsets/4", "sources/0/4", "commits/3"],
+        ["offsets/.4.crc", "commits/.3.crc", "sources/0/.4.crc"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("cut", "gone", "useless"), TORN.values(), ids=TORN.keys())
+def test_what_a_power_cut_left_is_told_with_all_that_is_in_the_way(
+    checkpoint: Checkpoint, cut: list[str], gone: list[str], useless: list[str]
+) -> None:
+    """Spark refuses to write a file beside which there is a checksum."""
     record = checkpoint.run(4)
-    (checkpoint.root / "spark/offsets/4").write_text("")
-    with pytest.raises(CheckpointError, match=r"offsets/4 is cut short.*delete spark/offsets/4, and the query goes"):
-        checkpoint.part.check(record)
-    checkpoint.remove("offsets/4")
-    checkpoint.part.check(record)
+    checkpoint.list_files(4, ("4.parquet", 4))
     checkpoint.plan(4, 4)
-    (checkpoint.root / "spark/sources/0/4").write_text("")
-    with pytest.raises(
-        CheckpointError, match=r"sources/0/4 is cut short.*delete spark/sources/0/4, spark/offsets/4, and"
-    ):
+    for name in cut:
+        (checkpoint.root / "spark" / name).write_text("")
+    checkpoint.remove(*gone)
+    told = ", ".join(f"spark/{name}" for name in useless)
+    with pytest.raises(CheckpointError, match=rf"{useless[0]} is cut short.*: delete {re.escape(told)}, and the query"):
         checkpoint.part.check(record)
-    checkpoint.remove("sources/0/4", "offsets/4")
+    checkpoint.remove(*useless)
     checkpoint.part.check(record)
 
 

@@ -125,22 +125,36 @@ class SparksPart:
         return f"{SOURCES}/{numbers[source] if source < len(numbers) else source}"
 
     def _refuse_torn(self, batch: int, is_planned: bool) -> None:
-        """Refuse what a power cut left of a batch that was about to begin, and say how to go on. What is of earlier
-        ones was synced."""
+        """Refuse what a power cut left of a batch that was about to begin, or of the word that one is over, and say how
+        to go on. What else is of earlier ones was synced."""
         name = f"{OFFSETS}/{batch}"
         torn = [name] if is_planned and len(self._lines(name)) < 3 else []
+        directories = [COMMITS]
         for source in count():
-            lists = self.storage.files(f"{SOURCES}/{source}")
-            if not lists:
+            if not self.storage.files(f"{SOURCES}/{source}"):
                 break
-            empty = [entry.name for entry in lists if entry.size == 0 and not entry.name.startswith(".")]
-            torn += [f"{SOURCES}/{source}/{entry}" for entry in empty]
-        if torn:
-            also = [name] if is_planned and name not in torn else []
+            directories.append(f"{SOURCES}/{source}")
+        for directory in directories:
+            entries = self.storage.files(directory)
+            torn += [f"{directory}/{e.name}" for e in entries if e.size == 0 and not e.name.startswith(".")]
+        begun = [name] if is_planned and name not in torn and any(SOURCES in one for one in torn) else []
+        checksums = [c for d in (OFFSETS, *directories) for c in self._left_over_checksums(d, {*torn, *begun})]
+        if torn or checksums:
+            useless = [*torn, *begun, *checksums]
             raise CheckpointError(
-                f"{self.storage.path(torn[0])} is cut short, as by a power cut. Batch {batch} was not committed: "
-                f"delete {', '.join([*torn, *also])}, and the query goes on where it was"
+                f"{self.storage.path(useless[0])} is cut short, as by a power cut, and nothing in the journal needs "
+                f"it: delete {', '.join(useless)}, and the query goes on where it was"
             )
+
+    def _left_over_checksums(self, directory: str, torn: set[str]) -> list[str]:
+        """Checksums of Hadoop's whose files are gone, or are to go. Spark would take them for those of another query
+        when it writes the file."""
+        names = {entry.name for entry in self.storage.files(directory)}
+        whole = [_number(name) for name in names if f"{directory}/{name}" not in torn]
+        newest = max((number for number in whole if number is not None), default=-1)
+        hidden = sorted(name for name in names if name.startswith(".") and name.endswith(".crc"))
+        numbers = {name: _number(name[1:].removesuffix(".crc")) for name in hidden}
+        return [f"{directory}/{name}" for name, number in numbers.items() if number is not None and number > newest]
 
     def _offsets(self, batch: int) -> tuple[Any, ...]:
         """How far a batch goes, source by source."""
@@ -234,6 +248,16 @@ def _new_lists(source: int, before: tuple[Any, ...], offset: Any) -> range:
     last = _last_list(offset)
     first = _last_list(before[source]) if source < len(before) else None
     return range(0) if last is None else range(0 if first is None else first + 1, last + 1)
+
+
+def _number(name: str) -> int | None:
+    """The number of a batch or of a list, None of files that are neither.
+
+    >>> _number("7"), _number("9.compact"), _number("9.tmp")
+    (7, 9, None)
+    """
+    number = name.removesuffix(".compact")
+    return int(number) if number.isdecimal() else None
 
 
 def _hadoop_checksum(name: str) -> str:
