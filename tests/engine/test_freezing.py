@@ -17,7 +17,7 @@ from chaos_flows import drawn
 from chaos_flows import rows as flow_rows
 from disturbed import FAST, PARTITIONS
 from disturbed import check as check_disturbed
-from engine_harness import DirectQuery
+from engine_harness import CountingClock, DirectQuery
 from group_by_oracle import source
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +28,6 @@ from sluice.cli.inspection import inspect
 from sluice.engine import cleaning, freezing
 from sluice.kernels.hashing import hash_keys
 from sluice.model.actions import Action, CleanUp, Freeze
-from sluice.model.clock import SystemClock
 from sluice.model.directory import Directory
 from sluice.model.durations import LONGEST
 from sluice.model.join import JoinSpec
@@ -334,18 +333,6 @@ def test_units_come_back_together(tmp_path, monkeypatch):
     query.drain()
     assert query.results().num_rows == 500
     query.close()
-
-
-class CountingClock(SystemClock):
-    """A millisecond passes with every look at it: what is paged when depends on nothing else."""
-
-    looks = 0
-
-    def monotonic(self) -> float:
-        self.looks += 1
-        return self.looks / 1000
-
-    process_time = monotonic
 
 
 def test_under_advice_nothing_is_frozen_and_units_are_paged_as_ever(tmp_path):

@@ -45,6 +45,18 @@ def limits(data: st.DataObject) -> dict[str, Any]:
     }
 
 
+class CountingClock(SystemClock):
+    """A millisecond passes with every look at it: what depends on time is the same in every run."""
+
+    looks = 0
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        return self.looks / 1000
+
+    process_time = monotonic
+
+
 class DirectQuery:
     """A query on a checkpoint. A new one on the same checkpoint is a restarted driver."""
 
