@@ -153,13 +153,13 @@ def test_a_query_to_which_nothing_comes_needs_fewer_sites(tmp_path):
     query.run([rows(0)])
     query.run([rows(1)])
     assert query.epochs.record.routing.sites == 3
-    rests = 0
+    idle_epochs = 0
     while query.epochs.may_need_fewer_sites:
-        query.rest()
-        rests += 1
+        query.run_idle_epoch()
+        idle_epochs += 1
         while query.follow() and query.catch_up():
             pass
-        assert rests < 10
+        assert idle_epochs < 10
     assert query.epochs.record.routing.sites == 1
     for epoch in range(2, EPOCHS):
         query.run([rows(epoch)])
@@ -236,7 +236,7 @@ def test_a_policy_has_nothing_to_say_while_epochs_are_only_for_what_is_under_way
 def test_what_a_row_costs_is_known_after_an_epoch_without_rows(tmp_path):
     query = Told(plan_of([relation()]), tmp_path, sites=2, seconds=1e9)
     query.run([rows(0)])
-    query.rest()
+    query.run_idle_epoch()
     query.run([rows(1)])
     assert all(cost and cost > 0 for cost in query.told.costs)
     query.close()

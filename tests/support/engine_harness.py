@@ -137,10 +137,10 @@ class DirectQuery:
         empty = [s.schema.empty_table() for s in self.plan.sources]
         return self.epochs.catch_up(self.site_keys, self._exchange(empty, before_commit), until=until)
 
-    def rest(self) -> None:
+    def run_idle_epoch(self) -> None:
         """An epoch over nothing, as nothing has come."""
         empty = [s.schema.empty_table() for s in self.plan.sources]
-        self.epochs.rest(self.site_keys, self._exchange(empty, lambda: None))
+        self.epochs.run_idle_epoch(self.site_keys, self._exchange(empty, lambda: None))
 
     def drain(self) -> None:
         """All input that waits, all results that are missing, and sites that are to leave."""

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 
 from sluice.spark import idling, running
 from sluice.spark.failures import QueryFailed
-from sluice.spark.idling import REST, RESTS, Idling
+from sluice.spark.idling import IDLE_EPOCH_AFTER_S, MAX_IDLE_EPOCHS, Idling
 from sluice.spark.running import RunningQuery
 
 
@@ -53,16 +53,16 @@ def test_what_is_to_be_done_is_done_a_moment_after_the_last_batch(known):
 
 def test_a_policy_is_shown_a_few_times_that_nothing_comes():
     query, _, clock = made(may_need_fewer_sites=True)
-    rests = 0
+    idle_epochs = 0
     for _ in range(1000):
         clock.wait(1.0)
         if query.is_epoch_due(nobody_joins):
-            assert query.is_rest_due
-            query.rest_is_over()
-            rests += 1
-    assert rests == RESTS
+            assert query.is_idle_epoch_due
+            query.idle_epoch_is_over()
+            idle_epochs += 1
+    assert idle_epochs == MAX_IDLE_EPOCHS
     query.sites_have_changed()
-    assert query.is_rest_due
+    assert query.is_idle_epoch_due
 
 
 def test_what_the_user_asks_for_uses_up_no_rest():
@@ -71,10 +71,10 @@ def test_what_the_user_asks_for_uses_up_no_rest():
         clock.wait(0.1)
         query.is_epoch_due(nobody_joins)
     work.is_under_way = False
-    for _ in range(RESTS):
-        clock.wait(REST + 6.0)
-        assert query.is_rest_due
-        query.rest_is_over()
+    for _ in range(MAX_IDLE_EPOCHS):
+        clock.wait(IDLE_EPOCH_AFTER_S + 6.0)
+        assert query.is_idle_epoch_due
+        query.idle_epoch_is_over()
 
 
 class SparkQuery:

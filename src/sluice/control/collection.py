@@ -78,7 +78,7 @@ class EpochCollection:
         self._added = self._taken = 0.0
         """When the newest epoch was added, as the next one began, and when input was taken in the last time before."""
         self.growth = Growth()
-        self.resting: int | None = None
+        self.idle_epoch: int | None = None
         """The newest epoch that took in nothing because nothing had come."""
         self._sums: Sums | None = None
         self._sizes: deque[np.ndarray] = deque(maxlen=RECENT)
@@ -106,7 +106,7 @@ class EpochCollection:
 
     def pass_by(self, record: EpochRecord, now: float) -> None:
         """The next epoch begins, after this one, which may have been for input that waited alone."""
-        if not record.stats.catch_up or record.number == self.resting:
+        if not record.stats.catch_up or record.number == self.idle_epoch:
             self.growth.add(record.stats.rows_in, self._added - self._taken)
             self._taken = self._added
         self._added = now

@@ -225,9 +225,9 @@ class Controller:
         scales = able.scalable and getattr(self.policy, "scales", False)
         return scales and routing.sites > able.least_sites and self.scaling_after(record) is None
 
-    def rested(self, epoch: int) -> None:
+    def note_idle_epoch(self, epoch: int) -> None:
         """The newest epoch took in nothing, because nothing has come."""
-        self.collection.resting = epoch
+        self.collection.idle_epoch = epoch
 
     @property
     def turnout(self) -> Turnout | None:

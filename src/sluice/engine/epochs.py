@@ -101,7 +101,7 @@ class Epochs:
         """Take the checkpoint over, go to its newest epoch, and remove what did not become part of it. Returns its
         id."""
         self.query = self._take_over(new_id)
-        with self.telling_of_other_owners():
+        with self.translate_fencing_errors():
             self.storage.make_dir(STATE)
             self.delivery.open(self.query, self.record)
             self.journal.remove_drafts()
@@ -167,14 +167,15 @@ class Epochs:
         batch: int,
         site_keys: tuple[SiteKey, ...],
         exchange: Exchange,
-        why: str = "",
-        taken_in: float | None = None,
+        site_change_reason: str = "",
+        ingested_at: float | None = None,
         batch_input: str = "",
     ) -> None:
         """Process one of Spark's batches exactly once, however often it is asked for. There is a key for each site;
-        `why` says what became of the sites since the epoch before, `taken_in` when Spark saw what there is; else it was
-        just now. `batch_input` says what the batch has in it, as a short hash: it has to be the same each time."""
-        with self.busy, self.telling_of_other_owners():
+        `site_change_reason` says what became of the sites since the epoch before, `ingested_at` when Spark saw what
+        there is; else it was just now. `batch_input` says what the batch has in it, as a short hash: it has to be the
+        same each time."""
+        with self.busy, self.translate_fencing_errors():
             if self.closed:
                 raise CheckpointError("the query has ended")
             if batch < self.record.batch or batch > self.record.batch + 1:
@@ -192,7 +193,7 @@ class Epochs:
             else:
                 if self.record.stats.catch_up:
                     self.delivery.finish(self.record)
-                self._run(batch, batch_input, site_keys, exchange, why, taken_in)
+                self._run(batch, batch_input, site_keys, exchange, site_change_reason, ingested_at)
             self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
 
     @property
@@ -239,30 +240,38 @@ class Epochs:
         return bool(record.lagging) and any(segment.id < later for segment in waiting)
 
     def catch_up(
-        self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "", until: float = math.inf
+        self, site_keys: tuple[SiteKey, ...], exchange: Exchange, site_change_reason: str = "", until: float = math.inf
     ) -> bool:
         """Process input that waits, in an epoch that takes in nothing new, or find what frozen units have missed, or go
         on with what is under way; whether there was any of it to do. Where epochs have a budget it is to be over by
         `until`, as far as can be told."""
-        with self.busy, self.telling_of_other_owners():
+        with self.busy, self.translate_fencing_errors():
             behind, resized = self.is_behind, self.record.number >= 0 and len(site_keys) != self.record.routing.sites
             if self.closed or not (behind or resized or self.is_under_way):
                 return False
             self.delivery.finish(self.record)
-            self._run(self.record.batch, self.record.batch_input, site_keys, exchange, why, until=until, asking=behind)
+            self._run(
+                self.record.batch,
+                self.record.batch_input,
+                site_keys,
+                exchange,
+                site_change_reason,
+                until=until,
+                asking=behind,
+            )
             return True
 
-    def rest(self, site_keys: tuple[SiteKey, ...], exchange: Exchange, why: str = "") -> None:
+    def run_idle_epoch(self, site_keys: tuple[SiteKey, ...], exchange: Exchange, site_change_reason: str = "") -> None:
         """An epoch over nothing, as no input has come for a while: so the policy sees that, and can have sites
         leave."""
-        with self.busy, self.telling_of_other_owners():
+        with self.busy, self.translate_fencing_errors():
             if not self.closed:
                 self.delivery.finish(self.record)
-                self._run(self.record.batch, self.record.batch_input, site_keys, exchange, why)
-                self.settings.controller.rested(self.record.number)
+                self._run(self.record.batch, self.record.batch_input, site_keys, exchange, site_change_reason)
+                self.settings.controller.note_idle_epoch(self.record.number)
 
     @contextmanager
-    def telling_of_other_owners(self) -> Iterator[None]:
+    def translate_fencing_errors(self) -> Iterator[None]:
         """Where another driver has taken the checkpoint over, that is what went wrong, whatever it looked like."""
         try:
             yield
@@ -278,14 +287,15 @@ class Epochs:
         batch_input: str,
         site_keys: tuple[SiteKey, ...],
         exchange: Exchange,
-        why: str,
-        taken_in: float | None = None,
+        site_change_reason: str,
+        ingested_at: float | None = None,
         until: float = math.inf,
         asking: bool = True,
     ) -> None:
         begun = perf_counter()
         number = self.record.number + 1
-        step, before = self._placed(len(site_keys), why, self.clock() if taken_in is None else taken_in, asking)
+        now = self.clock() if ingested_at is None else ingested_at
+        step, before = self._plan_next_epoch(len(site_keys), site_change_reason, now, asking)
         step = replace(step, clean_up=(*step.clean_up, *sorted(self._to_clean_up)))
         cleaning = CleanUpFollower(self.plan, step.clean_up, before)
         if step.clean_up and cleaning.is_new:
@@ -323,8 +333,8 @@ class Epochs:
         if self.tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
             self._tidy()
             self.tidy_due = False
-        now = perf_counter()
-        seconds = replace(stats.seconds, commit=committed - exchanged, deliver=now - committed, total=now - begun)
+        shown = perf_counter()
+        seconds = replace(stats.seconds, commit=committed - exchanged, deliver=shown - committed, total=shown - begun)
         self.measured = replace(stats, seconds=seconds)
         with self.lock:
             self.recent.append(_without_state(replace(record, stats=self.measured)))
@@ -344,18 +354,21 @@ class Epochs:
         """The epochs on record, oldest first: those of earlier runs too, as far back as the journal keeps them."""
         return self.journal.epochs()
 
-    def _placed(self, sites: int, why: str, now: float, asking: bool) -> tuple[NextEpoch, EpochRecord]:
+    def _plan_next_epoch(
+        self, sites: int, site_change_reason: str, now: float, asking: bool
+    ) -> tuple[NextEpoch, EpochRecord]:
         """What the next epoch does, and the newest record under its routing: the controller's, which may be `asking`
         the policy, or one for another number of sites."""
         record, controller, lost = replace(self.record, stats=self.measured), self.settings.controller, self._next
         if lost is not None and lost.routing.sites == sites:
-            step = controller.again(lost, why)  # what was decided for an epoch holds until it is committed
+            # what was decided for an epoch holds until it is committed
+            step = controller.again(lost, site_change_reason)
         elif record.routing.sites != sites:
-            step = controller.resized(record, sites, why or "restarted", now, lost)
+            step = controller.resized(record, sites, site_change_reason or "restarted", now, lost)
         elif not self.recent:  # how long its input took to arrive is not known
             step = controller.resume(record, lost)
         else:
-            step = controller.after(record, now, why, self._found, asking, lost)
+            step = controller.after(record, now, site_change_reason, self._found, asking, lost)
         self._next = step
         if step.before is not None:
             renumbering = Renumbering.between(record.routing, step.before.routing)

@@ -119,8 +119,8 @@ class Sites:
         if not there:
             return True  # all were lost; others come in their place
         sites = max(self.count, wanted or 0)
-        taken_in = sum(e.slots for e in there if e in self.executors)
-        short = sites > min(taken_in, self.count)
+        slots = sum(e.slots for e in there if e in self.executors)
+        short = sites > min(slots, self.count)
         if short:
             self.pool.ask(self.name, executors_needed(sites, there), f"for {sites} sites")
         self.warm_up.wait_for_more(short and self.pool.can_ask)

@@ -8,9 +8,9 @@ from typing import Protocol
 
 IDLE = 1.0
 """Seconds without a batch after which input that waits is processed in epochs of its own."""
-REST = 10.0
+IDLE_EPOCH_AFTER_S = 10.0
 """Seconds without a batch that was due after which a query whose policy scales has an epoch over nothing."""
-RESTS = 3
+MAX_IDLE_EPOCHS = 3
 """How many of those there are at most until sites leave or new input comes."""
 UNREACHABLE_S = 30.0
 """Seconds for which looking after an idle query may fail before the query does."""
@@ -33,36 +33,36 @@ class Work(Protocol):
 
 
 class Idling:
-    """Counts the time since the newest batch, and the rests since then. `interval` is the trigger's."""
+    """Counts the time since the newest batch, and the idle epochs since then. `interval` is the trigger's."""
 
     def __init__(self, work: Work, interval: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._work, self._interval, self._clock = work, interval, clock
         self._since = clock()
-        self._rests = 0
+        self._idle_epochs = 0
 
     def batch_is_over(self) -> None:
         """Input has come, and was taken in."""
-        self._since, self._rests = self._clock(), 0
+        self._since, self._idle_epochs = self._clock(), 0
 
-    def rest_is_over(self) -> None:
+    def idle_epoch_is_over(self) -> None:
         """The policy has seen that nothing came."""
-        self._since, self._rests = self._clock(), self._rests + 1
+        self._since, self._idle_epochs = self._clock(), self._idle_epochs + 1
 
     def sites_have_changed(self) -> None:
         """What the policy sees is another thing than before."""
-        self._rests = 0
+        self._idle_epochs = 0
 
     def is_epoch_due(self, can_resize: Callable[[], bool]) -> bool:
         """Whether there is something to do in an epoch without input; sites that were asked for may be able to join."""
         if self._clock() - self._since <= IDLE:
             return False
-        return self._work.is_behind or self._work.is_under_way or can_resize() or self.is_rest_due
+        return self._work.is_behind or self._work.is_under_way or can_resize() or self.is_idle_epoch_due
 
     @property
-    def is_rest_due(self) -> bool:
+    def is_idle_epoch_due(self) -> bool:
         """Whether the policy is to see that nothing comes: without epochs it is never asked."""
-        waited = self._clock() - self._since > REST + self._interval
-        return waited and self._rests < RESTS and self._work.may_need_fewer_sites
+        waited = self._clock() - self._since > IDLE_EPOCH_AFTER_S + self._interval
+        return waited and self._idle_epochs < MAX_IDLE_EPOCHS and self._work.may_need_fewer_sites
 
 
 class Failing:

@@ -150,13 +150,13 @@ class RunningQuery:
     def _epoch(self, batch: DataFrame, number: int) -> None:
         try:
             with self._turn:
-                taken_in = self.epochs.clock()
-                why = self._follow()
+                ingested_at = self.epochs.clock()
+                site_change_reason = self._follow()
                 files = files_of_batch(self.spark, self.sources)
                 exchange = with_all_files(self.sites.exchange(batch, self._sites_next), files, self.sources)
                 self._sparks_part.make_durable(number)
                 batch_input = self._sparks_part.describe_batch(number)
-                self.epochs.run(number, self.sites.site_keys, exchange, why, taken_in, batch_input)
+                self.epochs.run(number, self.sites.site_keys, exchange, site_change_reason, ingested_at, batch_input)
             self._idling.batch_is_over()
         except BaseException as failure:
             self._cause = failure
@@ -167,9 +167,9 @@ class RunningQuery:
 
     def _follow(self) -> str:
         """Have the sites be where executors are, and as many as they are to be; why they changed, if they did."""
-        why = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
+        site_change_reason = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
         self.settings.controller.slots = self.sites.slots
-        return why
+        return site_change_reason
 
     def _next_batch(self) -> float:
         """When Spark looks for the next batch's input: at whole multiples of the trigger's interval."""
@@ -219,8 +219,8 @@ class RunningQuery:
             self.spark_query.stop()
 
     def _catch_up(self) -> bool:
-        """One epoch for input that waits, units to be cleaned up or what is under way, if any, or to rest; what goes
-        wrong ends the query."""
+        """One epoch for input that waits, units to be cleaned up or what is under way, if any, or an idle
+        one; what goes wrong ends the query."""
         context = self.sites.session.sparkContext
         try:
             context.setJobGroup(f"sluice-{self.query}", "input that waits")
@@ -228,14 +228,14 @@ class RunningQuery:
                 if self.epochs.closed:
                     return False
                 before = self.sites.count
-                why = self._follow()
+                site_change_reason = self._follow()
                 if self.sites.count != before:
                     self._idling.sites_have_changed()
                 exchange = self.sites.exchange(None, self._sites_next)
-                did = self.epochs.catch_up(self.sites.site_keys, exchange, why, self._next_batch())
-                if not did and self._idling.is_rest_due and self.spark_query.isActive:
-                    self.epochs.rest(self.sites.site_keys, exchange, why)
-                    self._idling.rest_is_over()
+                did = self.epochs.catch_up(self.sites.site_keys, exchange, site_change_reason, self._next_batch())
+                if not did and self._idling.is_idle_epoch_due and self.spark_query.isActive:
+                    self.epochs.run_idle_epoch(self.sites.site_keys, exchange, site_change_reason)
+                    self._idling.idle_epoch_is_over()
                 return did
         except BaseException as failure:
             if not self._stopping.is_set():
@@ -308,7 +308,7 @@ class RunningQuery:
         try:
             # Spark notices other owners too, and cannot tell whose they are; a temporary checkpoint, which may be gone
             # by now, has none
-            owners = nullcontext() if self.temporary else self.epochs.telling_of_other_owners()
+            owners = nullcontext() if self.temporary else self.epochs.translate_fencing_errors()
             with self._telling_what_went_wrong(), owners:
                 ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]  # seconds, parts too
         finally:
