@@ -342,8 +342,9 @@ def test_under_advice_nothing_is_frozen_and_units_are_paged_as_ever(tmp_path):
     seen = []
     for name, how in [("advised", advised), ("static", {"wanted": "static"})]:
         (tmp_path / name).mkdir()
-        query = DirectQuery(join([a, b], LONGEST), tmp_path / name, 1, PARTITIONS, memory=3000, **how)
-        query.clock = CountingClock()
+        query = DirectQuery(
+            join([a, b], LONGEST), tmp_path / name, 1, PARTITIONS, memory=3000, clock=CountingClock(), **how
+        )
         for epoch in range(10):
             query.run([keyed(a, range(20), epoch), keyed(b, range(20), epoch)])
         assert not query.epochs.record.missing_units and not frozen_runs(query)

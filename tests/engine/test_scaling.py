@@ -199,14 +199,13 @@ def test_what_the_user_asks_an_idle_query_for_is_done_without_input(tmp_path, si
 
 
 def test_an_idle_query_waits_for_executors_without_epochs(tmp_path):
-    query = DirectQuery(plan_of([relation()]), tmp_path, sites=2, most_sites=4)
-    query.clock = CountingClock()  # both sites have as much to do, so no unit moves between them
+    clock = CountingClock()  # both sites have as much to do, so no unit moves between them
+    query = DirectQuery(plan_of([relation()]), tmp_path, sites=2, most_sites=4, clock=clock)
     for epoch in range(2):
         query.run([rows(epoch)])
     query.epochs.settings.controller.ask(Scale(4, "to see"))
     assert epochs_over_nothing(query, joining=False) == 1
-    clock = query.epochs.clock
-    query.epochs.clock = lambda: clock() + PATIENCE
+    clock.sleep(PATIENCE)
     assert epochs_over_nothing(query, joining=False) == 1
     (gave_up,) = query.epochs.record.ended
     assert gave_up.abandoned == "sites: 2; nobody else came within 120 s"
@@ -691,12 +690,12 @@ def test_an_epoch_for_input_that_waits_leaves_time_for_the_next_batch(tmp_path):
     for epoch in range(2):
         query.run([rows(epoch, keys=200)])
     assert query.epochs.is_behind
-    assert query.catch_up(until=query.epochs.clock())
+    assert query.catch_up(until=query.clock.time())
     assert query.told.seconds == 0.25e-6
     assert query.catch_up()
     assert query.told.seconds == 1e-6
     query.run([rows(2, keys=200)])
-    assert query.catch_up(until=query.epochs.clock() + 3600)
+    assert query.catch_up(until=query.clock.time() + 3600)
     assert query.told.seconds == 1e-6
     query.drain()
     query.close()

@@ -94,7 +94,6 @@ def in_its_own_world(rng: np.random.Generator) -> Iterator[Clock]:
     clock = Clock(rng)
     names = SimpleNamespace(uuid4=lambda: uuid.UUID(bytes=rng.bytes(16)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(epochs, "perf_counter", clock.time)
         for module in (site, epochs):
             patch.setattr(module, "uuid", names)
         patch.setattr(copying, "LEAST", int(rng.choice([1, 2_000, 1 << 20])))
@@ -131,8 +130,7 @@ class ChaosQuery(DirectQuery):
 
     def __init__(self, chaos: Chaos, **options: Any) -> None:
         self.chaos = chaos
-        super().__init__(chaos.flow.plan, chaos.root, **options)
-        self.epochs.clock = chaos.clock.time
+        super().__init__(chaos.flow.plan, chaos.root, clock=chaos.clock, **options)
 
     def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:
         return self.chaos.at_site(task, level, site_key, blobs)

@@ -54,7 +54,10 @@ class CountingClock(SystemClock):
         self.looks += 1
         return self.looks / 1000
 
-    process_time = monotonic
+    time = process_time = monotonic
+
+    def sleep(self, seconds: float) -> None:
+        self.looks += round(seconds * 1000)
 
 
 class DirectQuery:
@@ -79,6 +82,7 @@ class DirectQuery:
         least_sites: int = 1,
         unit_size: int = UNIT_SIZE,
         advise: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         """`place` tells where the checkpoint and the outputs lie, if not below the root. With `most_sites` the number
         of sites can be chosen, up to that from `least_sites` on."""
@@ -102,12 +106,12 @@ class DirectQuery:
             spill=spill,
             freezing=freezing,
         )
-        self.clock: Clock = SystemClock()
-        """The clock that sites are handed."""
+        self.clock = clock or SystemClock()
+        """The clock that the driver, map tasks and sites are handed."""
         self.site_keys = tuple(range(100, 100 + sites))
         reading = tuple(tuple(s.schema.names) for s in self.plan.sources)
         self.sinks = [ParquetSink(place(out.name), "snappy") for out in self.outs]
-        self.epochs = Epochs(name, self.plan, reading, settings, self.sinks)
+        self.epochs = Epochs(name, self.plan, reading, settings, self.sinks, self.clock)
         self.query = self.epochs.recover("0" * 16)
 
     @property
@@ -170,7 +174,7 @@ class DirectQuery:
                 cuts = np.linspace(0, table.num_rows, self.map_tasks + 1).astype(int)
                 for batch in table.slice(cuts[task], cuts[task + 1] - cuts[task]).to_batches():
                     batches.append(self._sent(stream, batch))
-            blobs += list(split(iter(batches)))
+            blobs += list(split(iter(batches), self.clock))
         return pa.Table.from_batches(blobs, BLOBS)
 
     def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:

@@ -20,6 +20,7 @@ from specs import SECOND, TIME
 
 from sluice.control.journal import DIRECTORY
 from sluice.model.actions import Action
+from sluice.model.clock import SystemClock
 
 STEP = 600 * SECOND
 """From epoch to epoch."""
@@ -47,16 +48,24 @@ class Sample:
         return " ".join(f"{getattr(self, field.name):13,}" for field in fields(Sample))
 
 
+class MonthClock(SystemClock):
+    """A calendar that goes on when it is told so."""
+
+    now = 1e9
+
+    def time(self) -> float:
+        return self.now
+
+
 class MonthlyQuery(DirectQuery):
     """A query whose clock is the month's. An epoch follows the one before by `interval` seconds of it."""
 
     def __init__(self, *arguments: Any, interval: float = STEP / SECOND, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.now, self.interval = 1e9, interval
-        self.epochs.clock = lambda: self.now
+        self.calendar, self.interval = MonthClock(), interval
+        super().__init__(*arguments, clock=self.calendar, **options)
 
     def run(self, rows: EpochRows, *arguments: Any, **hooks: Any) -> None:
-        self.now += self.interval
+        self.calendar.now += self.interval
         super().run(rows, *arguments, **hooks)
         for sink in self.sinks:
             sink.storage.delete_all(entry.name for entry in sink.storage.files() if entry.name.endswith(".parquet"))

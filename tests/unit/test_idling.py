@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
+from sluice.model.clock import SystemClock
 from sluice.spark import idling, running
 from sluice.spark.failures import QueryFailed
 from sluice.spark.idling import IDLE_EPOCH_AFTER_S, MAX_IDLE_EPOCHS, Idling
@@ -103,7 +104,7 @@ def behind(failures: int, monkeypatch: Any) -> Any:
     query = object.__new__(RunningQuery)
     query.query, query.failure, query._interval, query._whose = "q", None, 0.0, "the query"
     query._closed, query._stopping = threading.Event(), threading.Event()
-    query.epochs = SimpleNamespace(is_behind=True, busy=threading.Lock(), clock=lambda: 0.0)
+    query.epochs = SimpleNamespace(is_behind=True, busy=threading.Lock(), clock=SystemClock())
     query.epochs.record = SimpleNamespace(number=6)
     query._idling = Idling(query.epochs, 0.0)
     query.spark_query = SparkQuery(failures)

@@ -9,13 +9,11 @@ import logging
 import math
 import pickle
 import threading
-import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from time import perf_counter
 
 import numpy as np
 
@@ -30,6 +28,7 @@ from sluice.engine.settings import Settings
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.model.actions import CleanUp
+from sluice.model.clock import Clock
 from sluice.model.decision import Outcome, outcomes
 from sluice.model.epoch import (
     Attempt,
@@ -69,7 +68,7 @@ class Epochs:
         reading: tuple[Reading, ...],
         settings: Settings,
         sinks: Sequence[Sink],
-        clock: Callable[[], float] = time.time,
+        clock: Clock,
     ) -> None:
         self.plan, self.reading, self.settings, self.sinks, self.clock = plan, reading, settings, sinks, clock
         self.storage = Storage(settings.checkpoint)
@@ -120,7 +119,7 @@ class Epochs:
                 self.delivery.check(known, record)
                 self.storage.make_dir()
                 identity = self.journal.claim({"id": new_id, **self.identity})
-                if self.journal.take_over(self.run_id, self.clock(), newest, record):
+                if self.journal.take_over(self.run_id, self.clock.time(), newest, record):
                     self.record, self.measured = record, record.stats
                     return str(identity["id"])
             except SluiceError:
@@ -211,7 +210,9 @@ class Epochs:
         """Whether something has been asked for, or begun, that it takes more epochs to end, with new input or
         without; or an earlier driver was at something, which ends with the first epoch of this one."""
         left = not self.recent and bool(self.record.under_way)
-        return left or (self.record.number >= 0 and self.settings.controller.is_under_way(self.record, self.clock()))
+        return left or (
+            self.record.number >= 0 and self.settings.controller.is_under_way(self.record, self.clock.time())
+        )
 
     @property
     def may_need_fewer_sites(self) -> bool:
@@ -292,9 +293,9 @@ class Epochs:
         until: float = math.inf,
         asking: bool = True,
     ) -> None:
-        begun = perf_counter()
+        begun = self.clock.monotonic()
         number = self.record.number + 1
-        now = self.clock() if ingested_at is None else ingested_at
+        now = self.clock.time() if ingested_at is None else ingested_at
         step, before = self._plan_next_epoch(len(site_keys), site_change_reason, now, asking)
         step = replace(step, clean_up=(*step.clean_up, *sorted(self._to_clean_up)))
         cleaning = CleanUpFollower(self.plan, step.clean_up, before)
@@ -303,12 +304,12 @@ class Epochs:
             _log.info("epoch %d: cleaning up %s units begins, of %s rows", number, f"{units:,}", f"{rows:,}")
         split, site = self._tasks(number, site_keys, before, step, catching_up=batch == self.record.batch, until=until)
         reports = run_until_agreed(exchange, split, site)
-        exchanged = perf_counter()
+        exchanged = self.clock.monotonic()
         took = exchanged - begun
         record = record_epoch(self.plan, number, batch, batch_input, before, reports, took, self._yielded(before))
         stats = replace(
             record.stats,
-            committed_at=self.clock(),
+            committed_at=self.clock.time(),
             catch_up=batch == self.record.batch,
             moves=before.routing.moves_since(self.record.routing) if number else 0,
             clean_up=cleaning.after(record, reports),
@@ -317,7 +318,7 @@ class Epochs:
         record = replace(record, stats=stats)
         record = replace(record, listings=self.delivery.listings(self.record, record))
         self.journal.commit(record)
-        committed = perf_counter()
+        committed = self.clock.monotonic()
         self._found = UnitFindings(
             tuple(weight for report in reports for weight in report.weights),
             tuple(cut for report in reports for cut in report.cuts),
@@ -333,7 +334,7 @@ class Epochs:
         if self.tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
             self._tidy()
             self.tidy_due = False
-        shown = perf_counter()
+        shown = self.clock.monotonic()
         seconds = replace(stats.seconds, commit=committed - exchanged, deliver=shown - committed, total=shown - begun)
         self.measured = replace(stats, seconds=seconds)
         with self.lock:
@@ -408,7 +409,7 @@ class Epochs:
             places=self.settings.places,
             staging=tuple(sink.staging for sink in self.sinks),
             adapting=directives(
-                self.settings, before, step, until - self.clock(), self._cost, self._yielded(before), catching_up
+                self.settings, before, step, until - self.clock.time(), self._cost, self._yielded(before), catching_up
             ),
         )
         return split, site

@@ -23,7 +23,7 @@ from sluice.engine.site_task import SiteTask
 from sluice.engine.stopwatch import Stopwatch
 from sluice.engine.unit_stats import UnitStats
 from sluice.kernels.probe import Run
-from sluice.model.clock import Clock, SystemClock
+from sluice.model.clock import Clock
 from sluice.model.epoch import Attempt, Lagging, SiteShare, Times, slowest
 from sluice.model.ids import InputNumber, Level, Site, SiteKey, Unit
 from sluice.model.reports import LevelWatermark, SiteReport
@@ -44,10 +44,10 @@ from sluice.state.transaction import SiteStore, StateBefore, Transaction
 from sluice.state.workspace import Workspace, executor
 
 
-def run_site(task: SiteTask, level: Level, site_key: SiteKey, blobs: pa.Table, clock: Clock | None = None) -> pa.Table:
+def run_site(task: SiteTask, level: Level, site_key: SiteKey, blobs: pa.Table, clock: Clock) -> pa.Table:
     """One level's work of a site in an epoch: blobs in, blobs for the levels above and a report out."""
     pa.set_cpu_count(1)
-    site = _SiteEpoch(task, Site(task.site_keys.index(site_key)), level, clock or SystemClock())
+    site = _SiteEpoch(task, Site(task.site_keys.index(site_key)), level, clock)
     return pa.Table.from_batches(in_batches(site.run(blobs)), BLOBS)
 
 

@@ -10,13 +10,13 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from time import perf_counter
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.engine.blobs import SPLIT_REPORT, in_batches, message, senders
+from sluice.model.clock import Clock
 from sluice.model.epoch import Times
 from sluice.model.errors import CorruptFile, MissingFile, StorageError
 from sluice.model.ids import SiteKey
@@ -58,16 +58,16 @@ class SplitTask:
     site_keys: tuple[SiteKey, ...]
     watermarks: Times
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch], clock: Clock) -> Iterator[pa.RecordBatch]:
         pa.set_cpu_count(1)
-        splits = [_Split(self, i) for i in range(len(self.plan.sources))]
-        started = perf_counter()
+        splits = [_Split(self, i, clock) for i in range(len(self.plan.sources))]
+        started = clock.monotonic()
         for batch in batches:
-            waited = perf_counter() - started
+            waited = clock.monotonic() - started
             for number, part in _by_stream(batch):
                 splits[number].seconds["crossing"] += waited * part.num_rows / batch.num_rows
                 yield from splits[number].take_in(part)
-            started = perf_counter()
+            started = clock.monotonic()
         for split in splits:
             yield from split.finish()
 
@@ -84,8 +84,8 @@ def _by_stream(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 class _Split:
     """One stream's rows in one map task: gathered until there are enough for large blobs."""
 
-    def __init__(self, task: SplitTask, stream: int) -> None:
-        self.task, self.number, self.stream = task, stream, task.plan.sources[stream]
+    def __init__(self, task: SplitTask, stream: int, clock: Clock) -> None:
+        self.task, self.number, self.stream, self.clock = task, stream, task.plan.sources[stream], clock
         self.senders = senders(task.plan, stream, task.routing, task.site_keys)
         self.waiting: list[pa.RecordBatch] = []
         self.waiting_rows = self.waiting_bytes = 0
@@ -117,12 +117,12 @@ class _Split:
                 self.corrupt += 1
 
     def _read(self, path: str, form: FileFormat) -> Iterator[pa.RecordBatch]:
-        started = perf_counter()
+        started = self.clock.monotonic()
         for rows in read_file(path, form.format, self.stream.schema, form.options):
-            self.seconds["read"] += perf_counter() - started
+            self.seconds["read"] += self.clock.monotonic() - started
             yield from self._gather(rows)
-            started = perf_counter()
-        self.seconds["read"] += perf_counter() - started
+            started = self.clock.monotonic()
+        self.seconds["read"] += self.clock.monotonic() - started
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         yield from self._flush()
@@ -157,7 +157,7 @@ class _Split:
     def _flush(self) -> Iterator[pa.RecordBatch]:
         if not self.waiting:
             return
-        started = perf_counter()
+        started = self.clock.monotonic()
         rows = self.waiting[0] if len(self.waiting) == 1 else pa.concat_batches(self.waiting)
         pieces = max(1, -(-self.waiting_bytes // (2 * BYTES_AT_ONCE)))
         self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
@@ -166,9 +166,9 @@ class _Split:
         for start in range(0, rows.num_rows, max(each, 1)):
             piece = rows.slice(start, each)
             out = list(in_batches(blob for sender in self.senders for blob in sender.blobs(piece)))
-            self.seconds["split"] += perf_counter() - started
+            self.seconds["split"] += self.clock.monotonic() - started
             yield from out
-            started = perf_counter()
+            started = self.clock.monotonic()
 
     def _in_time(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that have an event time, one of the years 1 to 9999, and are not late; all are counted."""

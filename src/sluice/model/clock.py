@@ -7,10 +7,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Seconds that only go forward; the names are those of the module `time`."""
+    """Seconds; the names are those of the module `time`."""
+
+    def time(self) -> float:
+        """Seconds since 1970, as the machine has it; they may go back."""
 
     def monotonic(self) -> float:
-        """Seconds since whenever."""
+        """Seconds since whenever, which only go forward."""
 
     def process_time(self) -> float:
         """Processor seconds of this process."""
@@ -21,6 +24,9 @@ class Clock(Protocol):
 
 class SystemClock:
     """The machine's own clock."""
+
+    def time(self) -> float:
+        return time.time()
 
     def monotonic(self) -> float:
         return time.monotonic()

@@ -19,6 +19,7 @@ from sluice.engine.blobs import BLOBS, BLOBS_DDL
 from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
+from sluice.model.clock import SystemClock
 from sluice.model.codec import decode
 from sluice.model.errors import SluiceError
 from sluice.model.ids import Level, SiteKey
@@ -192,12 +193,12 @@ class Sites:
     def _job(self, batch: DataFrame | None, split: SplitTask, site: SiteTask) -> DataFrame:
         def at_level(level: Level) -> Any:
             def at_site(key: tuple[Any, ...], anchor: pa.Table, blobs: pa.Table) -> pa.Table:
-                return run_site(site, level, key[0].as_py(), blobs)
+                return run_site(site, level, key[0].as_py(), blobs, SystemClock())
 
             return at_site
 
         def map_side(batches: Any) -> Any:
-            return split(batches)
+            return split(batches, SystemClock())
 
         if batch is None:
             blobs = self.session.createDataFrame([], BLOBS_DDL)

@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.engine.delivery import Sink
 from sluice.engine.epochs import Epochs
 from sluice.engine.settings import Settings
+from sluice.model.clock import SystemClock
 from sluice.model.durations import seconds
 from sluice.model.errors import SluiceError
 from sluice.model.plan import Plan
@@ -113,7 +114,7 @@ class RunningQuery:
             for i, (sink, output) in enumerate(zip(sinks, plan.outputs, strict=True))
         ]
         try:
-            self.epochs = Epochs(flow, plan, ways_to_read(sources), self.settings, self.sinks)
+            self.epochs = Epochs(flow, plan, ways_to_read(sources), self.settings, self.sinks, SystemClock())
             frame = combined(spark, sources)
             self._sparks_part = SparksPart(self.epochs.storage, directories_of_lists(frame))
             self._sparks_part.check_with(self.epochs.journal)
@@ -150,7 +151,7 @@ class RunningQuery:
     def _epoch(self, batch: DataFrame, number: int) -> None:
         try:
             with self._turn:
-                ingested_at = self.epochs.clock()
+                ingested_at = self.epochs.clock.time()
                 site_change_reason = self._follow()
                 files = files_of_batch(self.spark, self.sources)
                 exchange = with_all_files(self.sites.exchange(batch, self._sites_next), files, self.sources)
@@ -173,7 +174,7 @@ class RunningQuery:
 
     def _next_batch(self) -> float:
         """When Spark looks for the next batch's input: at whole multiples of the trigger's interval."""
-        return (self.epochs.clock() // self._interval + 1) * self._interval if self._interval else math.inf
+        return (self.epochs.clock.time() // self._interval + 1) * self._interval if self._interval else math.inf
 
     def _is_batch_coming(self) -> bool:
         """Whether Spark has found input for a batch, or is about to look for some, or may just have done so. It may
@@ -181,7 +182,7 @@ class RunningQuery:
         status = self.spark_query.status
         if status["isTriggerActive"] and status["isDataAvailable"]:
             return True
-        near, left = min(IDLE, self._interval / 4), self._next_batch() - self.epochs.clock()
+        near, left = min(IDLE, self._interval / 4), self._next_batch() - self.epochs.clock.time()
         return left < near or left > self._interval - near > 0
 
     def _sites_next(self) -> int | None:
