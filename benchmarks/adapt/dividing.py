@@ -14,6 +14,7 @@ from benchmarks.adapt.rows import Rows
 from benchmarks.adapt.running import STATIC, Contender, Run, Setup
 from sluice.model.actions import Action, Merge, Split
 from sluice.model.view import ClusterView
+from sluice.policies import Policy
 
 SLOWER, SAME = 1.02, 1.001
 ROWS = Rows("busy-long", files=48, rows=300_000, keys=1_000_000, within=60)
@@ -24,7 +25,7 @@ REPEATS = 6
 
 
 @dataclass
-class BackAndForth:
+class BackAndForth(Policy):
     """Splits some units, and merges them again, in turn."""
 
     units: int = 8

@@ -24,12 +24,12 @@ from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
 from sluice.model.stream import Stream
 from sluice.model.view import ClusterView
-from sluice.policies import policy
+from sluice.policies import Policy, policy
 
 EVEN = Routing.even(8, 2)
 
 
-class Once:
+class Once(Policy):
     """Asks for one move, and remembers what it saw."""
 
     name = "once"
@@ -390,7 +390,7 @@ def test_the_controller_sees_how_long_an_epoch_took_with_its_commit_and_its_resu
 
 @pytest.mark.parametrize("reason", [None, 0.5, np.str_("hot")])
 def test_whatever_a_policy_gives_as_its_reason_can_be_read_again(tmp_path, reason):
-    class Restless:
+    class Restless(Policy):
         name = "restless"
 
         def decide(self, view: ClusterView) -> tuple[Move, ...]:

@@ -33,7 +33,7 @@ from sluice.model.routing import Routing
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, Turnout, UnitColumns
 from sluice.model.stream import Stream
 from sluice.model.view import ClusterView
-from sluice.policies import policy
+from sluice.policies import Policy, policy
 from sluice.state import compaction
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -212,7 +212,7 @@ def test_an_idle_query_waits_for_executors_without_epochs(tmp_path):
     query.close()
 
 
-class Restless:
+class Restless(Policy):
     """Wants a unit elsewhere whenever it is asked."""
 
     name = "restless"
@@ -426,7 +426,7 @@ def test_units_are_set_apart_when_there_are_executors_for_the_sites_they_go_to()
     assert ready.leaving == tuple(sorted(unit for unit, site in planned.items() if site == 1))
 
 
-class Greedy:
+class Greedy(Policy):
     """Wants as many sites as there may be."""
 
     name = "greedy"
@@ -564,7 +564,7 @@ def test_cores_that_come_and_go_within_an_epoch_that_came_to_nothing_leave_nothi
     assert {end.abandoned for end in step.ended} == {"site 4 is gone", "site 5 is gone"}
 
 
-class Watching:
+class Watching(Policy):
     """Asks for nothing, and remembers what it saw."""
 
     name = "watching"

@@ -14,7 +14,7 @@ import pytest
 from arrivals import arrive, fingerprint, ticks, workspaces
 from pyspark.sql import functions as F
 
-from sluice import CheckpointError, ClusterView, Flow, FlowError, Scale
+from sluice import CheckpointError, ClusterView, Flow, FlowError, Policy, Scale
 
 pytestmark = pytest.mark.spark
 
@@ -23,7 +23,7 @@ QUOTES = "symbol string, sym string, ts timestamp, local timestamp_ntz, size big
 AS_SEEN = "symbol string, ts timestamp, price double"
 
 
-class Scaling:
+class Scaling(Policy):
     """A policy that would choose the number of sites."""
 
     name, scales = "scaling", True

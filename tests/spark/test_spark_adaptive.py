@@ -12,13 +12,13 @@ import pytest
 from arrivals import arrive
 from trade_sums import EPOCHS, TRADES, assert_exact, sums
 
-from sluice import FlowError
+from sluice import FlowError, Policy
 from sluice.experiments import slowDisk, slowDown
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 
 
-class Restless:
+class Restless(Policy):
     """Sends a unit back and forth, whatever it sees."""
 
     name = "restless"

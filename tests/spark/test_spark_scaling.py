@@ -11,7 +11,7 @@ import pytest
 from arrivals import arrive
 from trade_sums import TRADES, assert_exact, sums
 
-from sluice import ClusterView, FlowError, Scale
+from sluice import ClusterView, FlowError, Policy, Scale
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 
@@ -65,7 +65,7 @@ def test_sites_leave_and_join_and_units_move_though_no_input_comes(spark: Any, t
     ]
 
 
-class BackAndForth:
+class BackAndForth(Policy):
     """Has one site more, then one less, whatever it sees."""
 
     name, scales = "back and forth", True

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sluice.model.actions import Move
 from sluice.model.view import ClusterView
+from sluice.policies import Policy
 
 
-class Wanderer:
+class Wanderer(Policy):
     """A policy that moves units about all the time, some of them to where they are already."""
 
     name = "wanderer"

@@ -27,7 +27,7 @@ from sluice.model.errors import FlowError
 from sluice.model.ids import Unit
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
-from sluice.policies import policy
+from sluice.policies import Policy, policy
 from sluice.sim.scenario import Scenario
 from sluice.sim.simulation import Simulation, simulate
 
@@ -37,7 +37,7 @@ JOIN = Abilities(freezable=frozenset([0]), shareable={0: (0, 1)})
 SECOND_IS_A_JOIN = Abilities(freezable=frozenset([1]))
 
 
-class Scripted:
+class Scripted(Policy):
     """Asks for one round's moves after the other."""
 
     name = "scripted"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sluice.control.site_mode import Mode
 from sluice.model.actions import CleanUp, Freeze, Move
 from sluice.model.errors import ScenarioError
-from sluice.policies import policy
+from sluice.policies import Policy, policy
 from sluice.policies.freezing import ORDERS, Freezing
 from sluice.sim.frozen_generations import FrozenGenerations
 from sluice.sim.hardware import Hardware
@@ -37,13 +37,17 @@ SMALL = JoinScenario(
 )
 
 
-class Restless:
+class Restless(Policy):
     """Moves and freezes at random."""
 
     name = "restless"
 
     def __init__(self, seed: int, freezing: Freezing | None) -> None:
-        self.freezing, self._rng = freezing, np.random.default_rng(seed)
+        self._freezing, self._rng = freezing, np.random.default_rng(seed)
+
+    @property
+    def freezing(self) -> Freezing | None:
+        return self._freezing
 
     def decide(self, view):
         units, rng = len(view.unit_site), self._rng
@@ -217,7 +221,7 @@ def test_three_generations_are_merged_one_after_the_other():
     assert frozen.missing(0).generations == 2
 
 
-class Cleaner:
+class Cleaner(Policy):
     name, freezing = "cleaner", Freezing()
 
     def decide(self, view):

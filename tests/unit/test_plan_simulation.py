@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sluice.model.actions import Freeze, LayOut, Move, PassToken, Release, Scale, Share, Split
 from sluice.model.errors import ScenarioError
-from sluice.policies import policy
+from sluice.policies import Policy, policy
 from sluice.sim.plan_scenario import BinaryJoin, PlanScenario
 from sluice.sim.plan_simulation import PlanSimulation, simulate_plan
 
@@ -23,7 +23,7 @@ SMALL = PlanScenario("small", ONE, seconds=150, sites=3, memory=PLENTY, rate=20,
 TIGHT = replace(SMALL, memory=1_800_000)
 
 
-class Restless:
+class Restless(Policy):
     """Shares, passes and moves at random; what cannot be is refused by vetting."""
 
     name = "restless"
@@ -157,7 +157,7 @@ def test_units_can_begin_spread_over_all_machines():
     assert replace(spread, spread=False).routing().holders == (0,) * 6 + (1,) * 6 + (2,) * 6
 
 
-class Once:
+class Once(Policy):
     name = "once"
 
     def __init__(self, *actions):

@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.model.actions import Freeze
+from sluice.model.actions import Action, Freeze
 from sluice.model.errors import FlowError
 from sluice.model.view import ClusterView
 from sluice.policies import _BY_NAME, Policy, policy
 from sluice.policies.freezing import Freezing
 from sluice.policies.hybrid import Hybrid
+from sluice.policies.lazy_disk import LazyDisk
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing
 from sluice.policies.settings import settings_of
@@ -615,6 +616,54 @@ class TestLazyDisk:
             policy("static", push=0.5)
         with pytest.raises(FlowError, match="go with the name of a policy"):
             policy(policy("lazy-disk"), push=0.5)
+
+
+class TestOwnPolicies:
+    """What a user's policy has to have, and what it need not say."""
+
+    def test_a_name_and_a_decide_are_enough(self):
+        class Quiet(Policy):
+            name = "quiet"
+
+            def decide(self, view: ClusterView) -> tuple[Action, ...]:
+                return ()
+
+        own = policy(Quiet())
+        assert (own.name, own.scales, own.freezing) == ("quiet", False, None)
+
+    def test_what_is_missing_is_named(self):
+        class Foreign:
+            name = "foreign"
+
+            def decide(self, view: ClusterView) -> tuple[Action, ...]:
+                return ()
+
+        class Nameless(Policy):
+            def decide(self, view: ClusterView) -> tuple[Action, ...]:
+                return ()
+
+        class Undecided(Policy):
+            name = "undecided"
+
+        for wrong, why in [
+            (Foreign(), r"^Foreign decides, but .* derive it from sluice.Policy, class Foreign\(Policy\)$"),
+            (Nameless(), "^a policy has a name .* give Nameless a line like name ="),
+            (LazyDisk, r"^a policy is an object: policy\(LazyDisk\(\)\), not the class LazyDisk$"),
+            (7, "derived from sluice.Policy, not 7$"),
+        ]:
+            with pytest.raises(FlowError, match=why):
+                policy(wrong)
+        with pytest.raises(TypeError, match="decide"):
+            Undecided()
+
+    def test_policies_of_the_papers_declare_what_they_need(self):
+        declared = {name: (policy(name).scales, policy(name).freezing is not None) for name in _BY_NAME}
+        assert {name for name, (scales, _) in declared.items() if scales} == {"elastic"}
+        assert {name for name, (_, freezes) in declared.items() if freezes} == {
+            "active-disk",
+            "lazy-disk",
+            "no-relocation",
+        }
 
 
 class TestActiveDisk:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sluice.model.actions import Move
 from sluice.model.errors import ScenarioError
 from sluice.model.view import ClusterView
-from sluice.policies import policy
+from sluice.policies import Policy, policy
 from sluice.sim.event_queue import Agenda
 from sluice.sim.hardware import MB, Hardware
 from sluice.sim.network import Network
@@ -23,7 +23,7 @@ from sluice.sim.workload import SKEWS, Skew, alias_table, group_shares, unit_sha
 SMALL = Scenario("small", 0.5, sites=4, units_per_site=8, groups=256, buffer=128, interval=0.1)
 
 
-class Restless:
+class Restless(Policy):
     """Moves units at random, all the time: the hardest policy for the protocol."""
 
     name = "restless"

@@ -15,7 +15,7 @@ from sluice.model.actions import Action, Merge, Move, Scale, Split
 from sluice.model.directory import HASH_SPACE
 from sluice.model.errors import ScenarioError
 from sluice.model.view import ClusterView
-from sluice.policies import policy
+from sluice.policies import Policy, policy
 from sluice.policies.elastic import Elastic
 from sluice.sim.window_scenario import WindowScenario
 from sluice.sim.window_simulation import WindowSimulation, simulate_window_join
@@ -38,7 +38,7 @@ NEVER = Elastic(even=False, hot=1e9)
 
 
 @dataclass(frozen=True)
-class Anything:
+class Anything(Policy):
     """Asks for what comes to mind, sensible or not."""
 
     seed: int
@@ -112,7 +112,7 @@ def test_a_move_takes_its_state_and_no_more() -> None:
     scenario = replace(SMALL, sites=2)
 
     @dataclass(frozen=True)
-    class Once:
+    class Once(Policy):
         name: str = "once"
 
         def decide(self, view: ClusterView) -> tuple[Action, ...]:

@@ -100,7 +100,7 @@ def start_query(writers: Sequence[WriterChoices]) -> Query:
 def _scales_by_itself(policy: Policy, given: Mapping[str, Any]) -> bool:
     """Whether a policy is to choose the number of sites, by how much input waits at them; if so, some has to be able to
     wait."""
-    if not getattr(policy, "scales", False):
+    if not policy.scales:
         return False
     if MIN_SITES.name not in given and MAX_SITES.name not in given:
         raise FlowError(
@@ -128,7 +128,7 @@ def _settings(registry: Registry, options: QueryOptions, choice: PolicyChoice, a
         partitions=options.partitions,
         site_memory=options.site_memory,
         places=Places(options.memory_dir, options.disk_dir),
-        freezing=getattr(choice.policy, "freezing", None),
+        freezing=choice.policy.freezing,
         controller=Controller(
             choice.policy,
             options.site_memory,

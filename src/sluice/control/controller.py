@@ -222,7 +222,7 @@ class Controller:
     def may_need_fewer(self, record: EpochRecord) -> bool:
         """Whether a policy decides how many sites there are, and there could be fewer than in this epoch."""
         able, routing = self.loop.abilities, record.routing
-        scales = able.scalable and getattr(self.policy, "scales", False)
+        scales = able.scalable and self.policy.scales
         return scales and routing.sites > able.least_sites and self.scaling_after(record) is None
 
     def note_idle_epoch(self, epoch: int) -> None:
@@ -343,7 +343,7 @@ class Controller:
         self.loop.stop_scaling(self.loop.routing.sites)
         self.loop.backoff = self.loop.backoff.after(now)
         there = f"sites: {self.loop.routing.sites}; nobody else came within {PATIENCE:.0f} s"
-        if getattr(self.policy, "scales", False):
+        if self.policy.scales:
             there += f", and {self.policy.name} waits {self.loop.backoff.seconds:.0f} s before it asks again"
         self._ledger.end(Scale.verb, None, there)
 

@@ -43,7 +43,6 @@ from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
 from sluice.policies.filling import fill
-from sluice.policies.freezing import Freezing
 
 USER = "you"
 """Who asks for what is asked for by hand."""
@@ -195,7 +194,7 @@ class ControlLoop:
     def _ask_policy(self, now: float) -> tuple[Action, ...]:
         """What the policy wants. Where it only advises, sites freeze nothing by themselves: that is advice, too."""
         view = self._view(now)
-        freezing: Freezing | None = getattr(self.policy, "freezing", None) if self.advise else None
+        freezing = self.policy.freezing if self.advise else None
         return (*self.policy.decide(view), *(freezing.advise(view) if freezing else ()))
 
     def _view(self, now: float) -> ClusterView:

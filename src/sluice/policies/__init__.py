@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
-from sluice.model.actions import Action
 from sluice.model.errors import FlowError
-from sluice.model.view import ClusterView
 from sluice.policies.active_disk import ActiveDisk
+from sluice.policies.base import Policy
 from sluice.policies.elastic import Elastic
 from sluice.policies.hybrid import Hybrid
 from sluice.policies.lazy_disk import LazyDisk, NoRelocation
@@ -17,28 +14,9 @@ from sluice.policies.settings import settings_of
 from sluice.policies.static import Static
 from sluice.policies.tokens import Tokens
 
+__all__ = ["NAMES", "Policy", "policy", "policy_class"]
 
-class Policy(Protocol):
-    """Anything with a name and a `decide`.
-
-    >>> from sluice import Move
-    >>> class HottestToFirst:
-    ...     name = "hottest to the first site"
-    ...
-    ...     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-    ...         return (Move(view.unit_rows.argmax(), 0, "it has most rows"),)
-    >>> policy(HottestToFirst()).name
-    'hottest to the first site'
-    """
-
-    name: str
-
-    def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        """What is to change, given the cluster as it was since the policy was asked last; each with its reason."""
-        ...
-
-
-_BY_NAME: dict[str, Any] = {
+_BY_NAME: dict[str, type[Policy]] = {
     "active-disk": ActiveDisk,
     "elastic": Elastic,
     "hybrid": Hybrid,
@@ -55,10 +33,9 @@ NAMES = tuple(_BY_NAME)
 """Of all policies that can be asked for by name."""
 
 
-def policy_class(name: str) -> type[Any]:
+def policy_class(name: str) -> type[Policy]:
     """The class of the policy with a name."""
-    chosen: type[Any] = _BY_NAME[name]
-    return chosen
+    return _BY_NAME[name]
 
 
 def policy(wanted: str | Policy, **settings: object) -> Policy:
@@ -70,10 +47,7 @@ def policy(wanted: str | Policy, **settings: object) -> Policy:
     False
     """
     if not isinstance(wanted, str):
-        if not callable(getattr(wanted, "decide", None)):
-            raise FlowError(f"a policy is a name or an object with a decide(view) method, not {wanted!r}")
-        if not isinstance(getattr(wanted, "name", None), str):
-            raise FlowError(f"a policy has a name, a text by which its decisions are told: {wanted!r} has none")
+        _refuse_incomplete(wanted)
         if settings:
             raise FlowError(f"settings ({', '.join(settings)}) go with the name of a policy; an object has its own")
         return wanted
@@ -86,7 +60,19 @@ def policy(wanted: str | Policy, **settings: object) -> Policy:
             which = f"has {', '.join(known)}" if known else "has none"
             raise FlowError(f"policy {wanted!r} has no setting {name!r}; it {which}")
     try:
-        made: Policy = chosen(**settings)
-        return made
+        return chosen(**settings)
     except FlowError as problem:
         raise FlowError(f"policy {wanted!r}: {problem}") from problem
+
+
+def _refuse_incomplete(wanted: object) -> None:
+    """Refuse what is no policy, or has no name."""
+    kind = wanted.__name__ if isinstance(wanted, type) else type(wanted).__name__
+    if isinstance(wanted, type) and issubclass(wanted, Policy):
+        raise FlowError(f"a policy is an object: policy({kind}()), not the class {kind}")
+    if hasattr(wanted, "decide") and not isinstance(wanted, Policy):
+        raise FlowError(f"{kind} decides, but is no policy yet: derive it from sluice.Policy, class {kind}(Policy)")
+    if not isinstance(wanted, Policy):
+        raise FlowError(f"a policy is a name or an object whose class is derived from sluice.Policy, not {wanted!r}")
+    if not (hasattr(wanted, "name") and isinstance(wanted.name, str)):
+        raise FlowError(f'a policy has a name by which its decisions are known: give {kind} a line like name = "mine"')

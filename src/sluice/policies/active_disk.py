@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class ActiveDisk(LazyDisk):
     ()
     """
 
-    name: ClassVar[str] = "active-disk"
+    name = "active-disk"
 
     ratio: Annotated[float, Number("how many times as much as another a site has to yield", least=1)] = 2.0
     expected: Annotated[float, Number("how many bytes of state there will be", least=0)] = inf

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from sluice.model.actions import Action, DirectoryAction, Merge, Move, Scale
 from sluice.model.errors import FlowError
 from sluice.model.ids import Site
 from sluice.model.view import ClusterView
+from sluice.policies.base import Policy
 from sluice.policies.draining import drain
 from sluice.policies.evening import best_unit, busy_by_site, even_out, load_by_site, work_by_unit
 from sluice.policies.memory import excess_capacity
@@ -43,7 +44,7 @@ _WORKING = Number("a part of a site's time", above=0)  # above 1 where it has mo
 
 
 @dataclass(frozen=True)
-class Elastic:
+class Elastic(Policy):
     """One unit from each supplier to a consumer of its own; more sites when there are more suppliers than `beta` times
     the consumers, or all work more than `high` of the time; one less when nobody is a supplier and the others would
     work at most `low` of it. Units are kept within one and two times the query's `unitSize`, and split when they are
@@ -62,8 +63,8 @@ class Elastic:
     Scale(sites=3, reason='2 sites work 95 % of the time, more than 85 %; 3 would work 63 %')
     """
 
-    name: ClassVar[str] = "elastic"
-    scales: ClassVar[bool] = True
+    name = "elastic"
+    scales = True
     """It chooses the number of sites by the input that waits at them, so some has to be able to wait."""
 
     th_sup: Annotated[float, _WAITING] = 0.5

@@ -14,6 +14,7 @@ import numpy as np
 
 from sluice.model.actions import Action
 from sluice.model.view import ClusterView
+from sluice.policies.base import Policy
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing, excess_capacity, in_bytes
 from sluice.policies.settings import Flag, check_settings
@@ -22,7 +23,7 @@ from sluice.policies.unit_sizes import UnitSizes
 
 
 @dataclass(frozen=True)
-class Hybrid:
+class Hybrid(Policy):
     """Balance memory while any unit of any site is on disk, and load while none is; with `share`, units that are more
     than a site's part of the work are shared before others are moved. With `divide` units that are too large or too hot
     are split first, as far as their keys allow, and those that are neither any more are merged.

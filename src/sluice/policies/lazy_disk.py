@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
 from sluice.model.actions import Action, Move
 from sluice.model.view import ClusterView
+from sluice.policies.base import Policy
 from sluice.policies.freezing import Freezing, HalfLife, Order, Push
 from sluice.policies.memory import in_bytes
 from sluice.policies.settings import Number, check_settings
 
 
 @dataclass(frozen=True)
-class LazyDisk:
+class LazyDisk(Policy):
     """Relocate while the sites differ; a site whose memory is full freezes `push` of its state, in this `order`.
 
     >>> from dataclasses import replace
@@ -34,7 +35,7 @@ class LazyDisk:
     (Move(unit=2, site=1, reason='site 0 has 6 MiB in memory, site 1 2 MiB; unit 2 has 1 MiB, and yields much'),)
     """
 
-    name: ClassVar[str] = "lazy-disk"
+    name = "lazy-disk"
 
     push: Push = 0.3
     order: Order = "less-productive"
@@ -75,7 +76,7 @@ class LazyDisk:
 class NoRelocation(LazyDisk):
     """The same without relocation, to compare with."""
 
-    name: ClassVar[str] = "no-relocation"
+    name = "no-relocation"
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         return ()

@@ -14,6 +14,7 @@ import numpy as np
 from sluice.model.actions import Action, Move
 from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
+from sluice.policies.base import Policy
 from sluice.policies.pairing import Pairs, first_of_each
 from sluice.policies.settings import Flag, Imbalance, Number, check_settings
 
@@ -30,7 +31,7 @@ it is taken to be a little less than it is, it would go back and forth."""
 
 
 @dataclass(frozen=True)
-class LoadBalancing:
+class LoadBalancing(Policy):
     """Pair the busiest site with the idlest and move one unit that brings the two closer, without overloading either.
 
     A pair is left alone, and all after it, when its donor is less busy than the average or less than `th_imb` times as

@@ -14,6 +14,7 @@ import numpy as np
 from sluice.model.actions import Action, Move
 from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
+from sluice.policies.base import Policy
 from sluice.policies.pairing import Pairs, first_of_each
 
 
@@ -24,7 +25,7 @@ def excess_capacity(view: ClusterView) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class MemoryBalancing:
+class MemoryBalancing(Policy):
     """Pair the site with the least excess capacity with the one with the most and move one unit to even them out.
 
     A pair is left alone, and all after it, when its donor has no less than the average. Nothing is asked of the

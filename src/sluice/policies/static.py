@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from sluice.model.actions import Action
 from sluice.model.view import ClusterView
+from sluice.policies.base import Policy
 
 
 @dataclass(frozen=True)
-class Static:
+class Static(Policy):
     """Units stay where the first routing puts them."""
 
     name = "static"

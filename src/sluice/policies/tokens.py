@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
@@ -21,13 +21,14 @@ from sluice.model.errors import FlowError
 from sluice.model.ids import InputNumber, Site, Unit
 from sluice.model.sharing import SharedUnit
 from sluice.model.view import ClusterView
+from sluice.policies.base import Policy
 from sluice.policies.settings import Count, Number, check_settings
 
 _SATURATION = Number("a part of a site's memory", least=0, most=1)
 
 
 @dataclass(frozen=True)
-class Tokens:
+class Tokens(Policy):
     """Pass tokens from sites that have filled more than `high` of their memory: first to a holder that has filled less
     than `low`, then to a site that becomes a holder, then to a holder below `high`; when there is none, to the holder
     that has filled least, and what does not fit goes to disk. At most `most` units a round, those that take in most.
@@ -44,7 +45,7 @@ class Tokens:
     PassToken(unit=0, input=1, site=1, reason='site 0 has filled 95 % of its memory; site 1, 0 %, becomes a holder')
     """
 
-    name: ClassVar[str] = "tokens"
+    name = "tokens"
 
     low: Annotated[float, _SATURATION] = 0.2
     high: Annotated[float, _SATURATION] = 0.85

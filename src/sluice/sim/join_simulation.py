@@ -187,7 +187,7 @@ class JoinSimulation:
 
 
 def _freezing(policy: Policy) -> Freezing | None:
-    freezing: Freezing | None = getattr(policy, "freezing", None)
+    freezing = policy.freezing
     if freezing is not None and freezing.half_life < math.inf:
         raise ScenarioError(
             f"{policy.name}: half_life counts epochs, and a simulated join has none; leave it out of its settings"

@@ -141,7 +141,7 @@ def known_policies(names: Sequence[str], where: str) -> tuple[str, ...]:
             chosen = policy(name)
         except FlowError as problem:
             raise ScenarioError(f"{where}: {problem}") from None
-        if getattr(chosen, "freezing", None) is not None:
+        if chosen.freezing is not None:
             told = "units of a scenario file have no join to freeze; sluice figures lazy-disk simulates one"
             raise ScenarioError(f"{where}: {name} freezes the state of joins, and {told}")
         if list(names).count(name) > 1:
