@@ -227,11 +227,6 @@ def test_what_is_no_action_is_refused_in_words():
         vet(SimpleNamespace(unit=0, site=1, reason="x"), EVEN)
 
 
-def test_a_policy_needs_a_name():
-    with pytest.raises(FlowError, match="has a name"):
-        policy(SimpleNamespace(decide=lambda view: (), name=7))
-
-
 def test_what_is_shared_and_what_cannot_be() -> None:
     routing = Routing.even(4, 3)
     shared = reshared(Share(0, 1, "so"), routing, JOIN, since=2)

@@ -642,12 +642,16 @@ class TestOwnPolicies:
             def decide(self, view: ClusterView) -> tuple[Action, ...]:
                 return ()
 
+        class Numbered(Nameless):
+            name = 7
+
         class Undecided(Policy):
             name = "undecided"
 
         for wrong, why in [
             (Foreign(), r"^Foreign decides, but .* derive it from sluice.Policy, class Foreign\(Policy\)$"),
             (Nameless(), "^a policy has a name .* give Nameless a line like name ="),
+            (Numbered(), "^a policy has a name .* give Numbered a line like name ="),
             (LazyDisk, r"^a policy is an object: policy\(LazyDisk\(\)\), not the class LazyDisk$"),
             (7, "derived from sluice.Policy, not 7$"),
         ]:
