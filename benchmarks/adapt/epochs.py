@@ -43,6 +43,7 @@ class Epoch:
     fetched: tuple[int, ...] = ()  # bytes of state that each site read from the checkpoint
     received: tuple[int, ...] = ()  # bytes that units had which came to each site, before the epoch
     state: tuple[int, ...] = ()  # bytes of state that each site has, wherever they lie
+    largest_unit: int = 0  # bytes of the unit that has most
 
     @property
     def rate(self) -> float:
@@ -76,6 +77,7 @@ class Epoch:
             fetched=tuple(site.fetched_bytes for site in sites),
             received=_received(record, previous),
             state=tuple(site.durable_bytes for site in sites),
+            largest_unit=int(_unit_sizes(record).max(initial=0)),
         )
 
 
@@ -114,6 +116,11 @@ def _received(record: EpochRecord, previous: EpochRecord | None) -> tuple[int, .
     if previous is None or previous.routing.directories != record.routing.directories:
         return (0,) * sites
     before, now = np.array(previous.routing.holders), np.array(record.routing.holders)
-    runs = (run for manifest in previous.manifests for run in manifest if not run.generation)
-    sizes = np.where(before != now, unit_bytes(runs, previous.routing.units), 0)
+    sizes = np.where(before != now, _unit_sizes(previous), 0)
     return tuple(np.bincount(now, weights=sizes, minlength=sites).astype(np.int64).tolist())
+
+
+def _unit_sizes(record: EpochRecord) -> np.ndarray:
+    """The bytes that each unit has, input that waits among them, but for what is frozen."""
+    runs = (run for manifest in record.manifests for run in manifest if not run.generation)
+    return unit_bytes(runs, record.routing.units)

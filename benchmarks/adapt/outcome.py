@@ -10,7 +10,6 @@ from typing import Any
 from benchmarks.adapt.epochs import Epoch
 from benchmarks.adapt.running import Run
 from sluice.figures.claim import Verdict
-from sluice.figures.publish import cells
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Outcome:
             "head": list(self.head),
             "rows": [list(row) for row in self.rows],
             "bars": [bar.row for bar in self.bars],
-            "verdicts": [cells(verdict) for verdict in self.verdicts],
+            "verdicts": [verdict.as_json() for verdict in self.verdicts],
             "met": self.met,
             "runs": [shown(run) for run in self.runs],
         }

@@ -12,6 +12,7 @@ from benchmarks.adapt.outcome import Chart, Outcome
 from sluice.dashboard.chart import Axis, Line, Mark, chart
 from sluice.dashboard.quantity import BYTES, ROWS, SECONDS
 from sluice.figures.publish import HEAD as VERDICTS
+from sluice.figures.publish import as_text, recorded_cells
 
 BARS = ["bar", "measured", "asked for", ""]
 QUANTITIES = {"seconds": SECONDS, "bytes in memory": BYTES}
@@ -37,13 +38,13 @@ def outcome(found: Outcome) -> None:
     if found.bars:
         report.table("", BARS, document["bars"])
     if found.verdicts:
-        report.table("", list(VERDICTS), document["verdicts"])
+        report.table("", list(VERDICTS), verdict_rows(document))
 
 
 def keep(found: Outcome, head: dict[str, dict[str, str]], directory: Path) -> None:
     """A JSON file with every epoch, and the charts."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"{found.scenario}.json").write_text(json.dumps(head | found.document()) + "\n")
+    (directory / f"{found.scenario}.json").write_text(as_text(head | found.document()), encoding="utf-8")
     for name, drawn in found.charts.items():
         suffix = f"-{name}" if name else ""
         (directory / f"{found.scenario}{suffix}.svg").write_text(svg(drawn, found))
@@ -78,8 +79,13 @@ def section(document: dict[str, Any]) -> str:
             piped(BARS, [[*row[:3], "**missed**" if row[3] == "MISSED" else row[3]] for row in document["bars"]])
         )
     if document.get("verdicts"):
-        parts.append(piped(list(VERDICTS), document["verdicts"]))
+        parts.append(piped(list(VERDICTS), verdict_rows(document)))
     return "\n\n".join(parts)
+
+
+def verdict_rows(document: dict[str, Any]) -> list[list[str]]:
+    """The verdicts of a scenario as a table shows them."""
+    return [recorded_cells(verdict) for verdict in document["verdicts"]]
 
 
 def piped(head: list[str], rows: list[list[str]]) -> str:

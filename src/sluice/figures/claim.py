@@ -74,7 +74,12 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        return "missed" if not self.held else "fitted" if self.claim.kind is Kind.FITTED else "held"
+        return verdict_word(self.held, self.claim.kind)
+
+
+def verdict_word(held: bool, kind: Kind) -> str:
+    """What became of a claim, in a word."""
+    return "missed" if not held else "fitted" if kind is Kind.FITTED else "held"
 
 
 ANY = math.inf

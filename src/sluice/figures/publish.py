@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sluice.figures.claim import Claim, Kind, Verdict
+from sluice.figures.claim import Kind, Verdict, verdict_word
 from sluice.figures.experiment import AnyExperiment, Reading
 from sluice.model.version import VERSION
 
@@ -105,16 +105,27 @@ def row(verdict: Verdict) -> str:
 
 def cells(verdict: Verdict) -> list[str]:
     """A claim, its value and what was measured, what is accepted, and whether it held."""
-    claim = verdict.claim
-    said = verdict.word if verdict.held else f"**{verdict.word}**"
-    return [claim.says, published_value(claim), number(verdict.measured), claim.accepted, said]
+    return recorded_cells(verdict.as_json())
 
 
-def published_value(claim: Claim) -> str:
+def recorded_cells(verdict: Mapping[str, Any]) -> list[str]:
+    """The same of a verdict that is on file."""
+    kind, measured = Kind(verdict["kind"]), verdict["measured"]
+    word = verdict_word(verdict["held"], kind)
+    return [
+        verdict["paper"],
+        published_value(verdict["value"], kind),
+        number(float("nan") if measured is None else measured),
+        verdict["accepted"],
+        word if verdict["held"] else f"**{word}**",
+    ]
+
+
+def published_value(value: float | None, kind: Kind) -> str:
     """The number that the paper prints, if any; one that was worked out is marked."""
-    if claim.value is None:
+    if value is None:
         return ""
-    return number(claim.value) + (" (derived)" if claim.kind is Kind.DERIVED else "")
+    return number(value) + (" (derived)" if kind is Kind.DERIVED else "")
 
 
 def number(value: float) -> str:
