@@ -42,6 +42,7 @@ from benchmarks.adapt.slow import slow
 from benchmarks.adapt.split import split
 from benchmarks.adapt.theta import theta
 from benchmarks.adapt.tokens import tokens
+from benchmarks.adapt.tuning import tuning
 from benchmarks.adapt.uneven import uneven
 from benchmarks.adapt.unit_sizes import unit_sizes
 from benchmarks.run import chosen
@@ -73,6 +74,7 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], Outcome]]] = {
     "uneven": (THREE_SITES, uneven),
     "scarce": (THREE_SITES, scarce),
     "tokens": (THREE_SITES, tokens),
+    "tuning": (FOUR_SITES, tuning),
     "elastic": (FOUR_SITES, elastic),
 }
 POLICIES = ("static", "hybrid", "elastic", "lazy-disk", "active-disk", "no-relocation", "tokens")

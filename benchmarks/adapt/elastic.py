@@ -157,8 +157,8 @@ def told(run: Run, executors: Listed, least: float) -> list[str]:
     return [
         run.contender, f"{site_seconds(run):,.0f}", f"{site_seconds(run) / least:.2f}",
         f"{used:,.0f}", str(max(len(e.busy) for e in counted(run))),
-        f"{sites_at_last(run):.1f}", f"{late(run, 0.5):.1f} s", f"{late(run, 0.99):.1f} s", str(resized), str(run.moves),
-        f"{run.others:.0%}",
+        f"{sites_at_last(run):.1f}", f"{late(run, 0.5):.1f} s", f"{late(run, 0.99):.1f} s", str(resized),
+        str(run.moves), f"{run.others:.0%}",
     ]  # fmt: skip
 
 

@@ -124,6 +124,14 @@ class SiteLoad:
 
 
 @dataclass(frozen=True)
+class Slowdown:
+    """A rate of arrival that falls: files that span more event time than those before, with as many rows."""
+
+    first: int  # file of the lower rate
+    seconds: int  # of event time in each from there on
+
+
+@dataclass(frozen=True)
 class Rows:
     """Streams of files with `rows` rows each, joined on `key` within `within` seconds of event time; None is for good.
 
@@ -144,6 +152,7 @@ class Rows:
     where: str | None = None  # in place of equal keys, what a pair has to meet
     rates: JoinRates | None = None
     load: SiteLoad | None = None
+    slowdown: Slowdown | None = None
 
     def says(self, files: int | None = None) -> str:
         within = "without a window" if self.within is None else f"within {self.within} s"
@@ -162,7 +171,26 @@ class Rows:
                 f"; {self.hot.share:.0%} of the rows on {part:.0%} of the keys, neighbours in the hash, of which "
                 f"{self.hot.step / self.hot.units:.0%} change after every {self.hot.files} files"
             )
+        if self.slowdown:
+            text += (
+                f"; a file spans {self.seconds} s of event time, from the {self.slowdown.first + 1}th on "
+                f"{self.slowdown.seconds} s"
+            )
         return text
+
+    def times(self, ids: np.ndarray) -> np.ndarray:
+        """The event times of rows, in microseconds after the first.
+
+        >>> rows = Rows("slower", files=3, rows=2, keys=1, seconds=4, slowdown=Slowdown(first=1, seconds=40))
+        >>> (rows.times(np.arange(6)) // SECOND).tolist()
+        [0, 2, 4, 24, 44, 64]
+        """
+        at: np.ndarray = ids * (self.seconds * SECOND) // self.rows
+        if self.slowdown is None:
+            return at
+        since = ids - self.slowdown.first * self.rows
+        begin = self.slowdown.first * self.seconds * SECOND
+        return np.where(since < 0, at, begin + since * (self.slowdown.seconds * SECOND) // self.rows)
 
 
 def prepared(rows: Rows, cache: Path) -> Path:
@@ -186,7 +214,7 @@ def table(rows: Rows, stream: int, number: int) -> pa.Table:
     """One file of one stream; the same rows whenever it is asked for."""
     rng = np.random.default_rng([5, stream, number])
     ids = np.arange(number * rows.rows, (number + 1) * rows.rows)
-    at = FIRST_EVENT + ids * (rows.seconds * SECOND) // rows.rows
+    at = FIRST_EVENT + rows.times(ids)
     drawn = keys(rows, rng, number)
     columns = {"key": drawn, "ts": pa.array(at, pa.timestamp("us", tz="UTC")), "id": ids}
     if rows.wide:

@@ -54,7 +54,7 @@ def figures(names: Sequence[str], out: Path, workers: int | None, against: Path 
     for experiment, reading in found:
         print(f"\n{experiment.name}: {experiment.title}")
         for verdict in experiment.verdicts(reading):
-            published = "" if verdict.claim.value is None else f", published {published_value(verdict.claim)}"
+            published = "" if verdict.claim.value is None else f", published {published_value(verdict.claim.value, verdict.claim.kind)}"
             print(
                 f"  {verdict.word:<6} {verdict.claim.says}: "
                 f"measured {number(verdict.measured)}{published}, accepted {verdict.claim.accepted}"
