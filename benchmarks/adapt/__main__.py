@@ -89,6 +89,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seconds", type=float, default=3.0, help="emulated work that a site has in an epoch (3)")
     parser.add_argument("--quick", action="store_true", help="few epochs: shows that it runs, and little else")
+    parser.add_argument("--cold", action="store_true", help="no run before the first: enough where nothing is timed")
     parser.add_argument("--cache", type=Path, default=data.CACHE, help="where rows are kept")
     parser.add_argument("--out", type=Path, help="where figures and charts go (adapt in the cache)")
     parser.add_argument("--markdown", action="store_true", help="print the figures on file as tables; runs nothing")
@@ -104,7 +105,8 @@ def run(args: argparse.Namespace, out: Path, work: Path) -> list[str]:
     for master, names in groupby(wanted, key=lambda name: SCENARIOS[name][0]):
         with cluster(master, work) as spark:
             bench = Bench(Stage(spark, args.cache, work), tuple(args.policies), args.seconds, args.quick)
-            bench.warm_up(spark.sparkContext.defaultParallelism)
+            if not args.cold:
+                bench.warm_up(spark.sparkContext.defaultParallelism)
             for name in names:
                 begun = time.monotonic()
                 try:

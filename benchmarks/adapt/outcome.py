@@ -93,6 +93,28 @@ def shown(run: Run) -> dict[str, Any]:
     }
 
 
+def restored(document: Mapping[str, Any]) -> Run:
+    """A run of which a file has its epochs."""
+    columns = document["epochs"]
+    epochs = [
+        Epoch(**dict(zip(columns, map(_as_epoch_value, values), strict=True)))
+        for values in zip(*columns.values(), strict=True)
+    ]
+    return Run(
+        document["contender"],
+        tuple(epochs),
+        document["results"],
+        document["moves"],
+        document["others"],
+        tuple(document["decisions"]),
+    )
+
+
+def _as_epoch_value(value: Any) -> Any:
+    """JSON has lists for what is by site."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 def rate(epochs: Sequence[Epoch]) -> float:
     """Median rows a second."""
     return median(epoch.rate for epoch in epochs)

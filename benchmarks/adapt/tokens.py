@@ -30,15 +30,19 @@ CLAIMS = (
     scaled(D_CAPE_3, "enough", -ANY, 0, "epochs after which a site has more state than it may", "none, as it is said"),
     replace(
         scaled(D_CAPE_3, "enough, disabled", 1, ANY, "such epochs", "one site has memory for a quarter of the state"),
+        value=None,  # the simulator's is a number of plans
         kind=Kind.FITTED,
     ),
-    scaled(
-        D_CAPE_3,
-        "more, n:m",
-        1.5,
-        ANY,
-        "times the results with partitioning disabled, before its first remiss state",
-        "half as much again at least for what is called significant",
+    replace(
+        scaled(
+            D_CAPE_3,
+            "more, n:m",
+            1.5,
+            ANY,
+            "times the results with partitioning disabled, before its first remiss state",
+            "half as much again at least for what is called significant",
+        ),
+        says="where memory is exceeded, significantly more output before the first remiss state; joins n:m",
     ),
     scaled(
         D_CAPE_3,
@@ -64,6 +68,7 @@ CLAIMS = (
         "passes: from the first site to the third, and from there to the second",
         "two sites get full once, and nothing expires; a pass is of both inputs",
         2,
+        Kind.DERIVED,
     ),
 )
 

@@ -124,13 +124,14 @@ def tuning(bench: Bench) -> Outcome:
 def values(runs: dict[str, Run], high: int = HIGH) -> dict[str, float]:
     """What was measured for each claim, where so many epochs were of the high rate."""
     fixed, tuned = runs[FIXED.name], runs[TUNED.name]
+    at_start = max(1, sum(fixed.epochs[0].units))
     return {
         "within 2θ": largest(tuned, high) / THETA,
         "grows": largest(fixed, high) / THETA,
-        "splits": sum(tuned.epochs[high - 1].units) / sum(fixed.epochs[0].units),
-        "merges": sum(tuned.epochs[-1].units) / sum(fixed.epochs[0].units),
+        "splits": sum(tuned.epochs[high - 1].units) / at_start,
+        "merges": sum(tuned.epochs[-1].units) / at_start,
         "cpu, tuned": worked(tuned, high) / worked(fixed, high),
-        "communication": exchanged(tuned) / exchanged(fixed),
+        "communication": exchanged(tuned) / max(1, exchanged(fixed)),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from dataclasses import replace
@@ -14,18 +15,32 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import contenders
-from benchmarks.adapt import adaptations, alternate, elastic, exact, late_results, push, scarce, tell, tokens, uneven
+from benchmarks.adapt import (
+    adaptations,
+    alternate,
+    elastic,
+    exact,
+    late_results,
+    push,
+    scarce,
+    tell,
+    tokens,
+    tuning,
+    uneven,
+)
+from benchmarks.adapt.__main__ import SCENARIOS
 from benchmarks.adapt.claims import judge, scaled
 from benchmarks.adapt.epochs import Epoch
 from benchmarks.adapt.executor_list import Listed
-from benchmarks.adapt.outcome import Bar, Outcome
+from benchmarks.adapt.outcome import Bar, Outcome, restored
+from benchmarks.adapt.papers import LIVE, LiveExperiment
 from benchmarks.adapt.rows import JoinRates, Rows, SiteLoad, Surge, keys, keys_at_rates, linked, prepared, units_of_keys
 from benchmarks.adapt.running import Run
 from benchmarks.data import open_cache
 from benchmarks.run import taking_part
-from sluice.figures.claim import ANY
+from sluice.figures.claim import ANY, Kind
 from sluice.figures.lazy_disk_relocation import LAZY_9
-from sluice.figures.publish import row
+from sluice.figures.publish import as_text
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -255,6 +270,7 @@ def test_every_claim_is_measured() -> None:
         ),
         judge(scarce.CLAIMS, scarce.values({c.name: idle(c.name) for c in (scarce.LAZY, scarce.NO_RELOCATION)})),
         judge(tokens.CLAIMS, tokens.values({c.name: idle(c.name) for c in (tokens.DISABLED, tokens.TOKENS)})),
+        judge(tuning.CLAIMS, tuning.values({c.name: idle(c.name) for c in (tuning.FIXED, tuning.TUNED)}, 8)),
     ]
     for experiment in verdicts:
         assert any(not verdict.held for verdict in experiment)
@@ -274,27 +290,39 @@ def test_a_claim_keeps_the_paper_s_words_and_number_and_is_told_beside_the_bars(
     )
 
 
-def test_the_page_of_the_paper_shows_a_verdict_on_every_claim_by_the_ranges_of_now() -> None:
-    page = (ROOT / "docs" / "reproduction" / "lazy-disk.md").read_text(encoding="utf-8")
-    section = page.split("## On Spark executors, scaled down")[1]
-    words = []
-    for scenario in (push, alternate, uneven, scarce):
-        name = scenario.__name__.rpartition(".")[2]
-        shown = [
-            line.strip("| ").split(" | ") for line in section.split(f"### {name} ")[1].split("\n### ")[0].split("\n")
-        ]
-        for claim in scenario.CLAIMS:
-            measured = next(cells[2] for cells in shown if cells[0] == claim.says)
-            verdict = claim.verdict(float(measured.replace(",", "")))
-            assert row(verdict) in section, claim.name
-            words.append(verdict.word)
-    held, missed, fitted = (words.count(word) for word in ("held", "missed", "fitted"))
-    assert (
-        f"**{held} of {held + missed} claims held, {missed} " in section
-        and f", {fitted} more were fitted.**" in section
+@pytest.mark.parametrize("experiment", [live for of_paper in LIVE.values() for live in of_paper], ids=lambda e: e.name)
+def test_a_claim_on_spark_says_why_it_is_judged_so_and_the_papers_own_value_passes(experiment: LiveExperiment) -> None:
+    assert experiment.scenario in SCENARIOS
+    assert len({claim.name for claim in experiment.claims}) == len(experiment.claims)
+    for claim in experiment.claims:
+        assert claim.low <= claim.high and claim.why and claim.says
+        if claim.value is not None:
+            assert claim.verdict(claim.value).held
+        if claim.kind is Kind.DERIVED:
+            assert claim.value is not None, "only a number can be worked out"
+
+
+def test_a_run_is_on_file_with_all_that_its_epochs_had() -> None:
+    asked = decision(3, "freeze", 1, 0)
+    run = Run("c", (replace(filling(0, 500, 10, (1.0,)), fetched=(7, 8)), filling(1, 600, 9)), 19, 0, 0.25, (asked,))
+    outcome = Outcome("s", "about", {}, ["a"], [["1"]], runs=[run])
+    assert restored(json.loads(as_text(outcome.document()))["runs"][0]) == run
+
+
+def test_the_largest_unit_the_work_and_the_bytes_of_the_last_epochs_at_the_high_rate() -> None:
+    def run(name: str, units: tuple[int, ...], largest: float, busy: float, written: int) -> Run:
+        epochs = [
+            Epoch(number, 100.0 + number, 1.0, 10, 1, 0, (busy,) * 2, (count,), (), (), 0, written=written,
+                  fetched=(0, 5), largest_unit=int(largest * tuning.THETA))
+            for number, count in enumerate(units)
+        ]  # fmt: skip
+        return Run(name, tuple(epochs), 9, 0, 0.0)
+
+    fixed = run(tuning.FIXED.name, (60,) * 6, 3.4, 2.0, 95)
+    tuned = run(tuning.TUNED.name, (60, 60, 90, 120, 100, 66), 1.9, 1.5, 105)
+    assert tuning.values({fixed.contender: fixed, tuned.contender: tuned}, high=4) == pytest.approx(
+        {"within 2θ": 1.9, "grows": 3.4, "splits": 2.0, "merges": 1.1, "cpu, tuned": 0.75, "communication": 1.1}
     )
-    index = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    assert f"| {held} of {held + missed} | {missed} | {fitted} |" in index
 
 
 def elastic_epoch(number: int, committed: float, seconds: float, fetched: list[int], received: list[int]) -> Epoch:
@@ -315,6 +343,21 @@ def test_site_seconds_are_counted_from_when_it_has_settled_to_the_end_of_what_ar
     run = Run("elastic", epochs, 3, 0, 0.0, arrived={24: 100.0, 25: 101.0})
     assert elastic.site_seconds(run) == pytest.approx(3 * 10 + 5 + 2 * (last - settled - 15))
     assert elastic.sites_over_time(run)[0] == (settled + 10, 3.0)
+
+
+def test_sites_by_rate_and_delays_of_what_counts() -> None:
+    up, last = elastic.RATES.seconds[2], elastic.RATES.last
+
+    def run(name: str, sites: tuple[int, int, int], late: float) -> Run:
+        at = (elastic.SETTLED - 5, up + 10, last - 3)
+        epochs = [elastic_epoch(n, 100.0 + at[n], 5.0, [0] * sites[n], [0] * sites[n]) for n in range(3)]
+        arrived = {0: 100.0, 1: 100.0 + at[1] - late, 2: 100.0 + at[2] - 2 * late}
+        return Run(name, tuple(epochs), 3, 0, 0.0, given=((0, 0, 50), (1, 1, 3), (2, 2, 1)), arrived=arrived)
+
+    fixed, adapted = run("all sites", (4, 4, 4), 4.0), run("elastic", (4, 3, 1), 6.0)
+    assert elastic.values({"all sites": fixed, "elastic": adapted}) == pytest.approx(
+        {"high rate": 3, "low rate": 1, "adaptive": (3 * 5 + 1 * 5 + 1 * 3) / (4 * 13), "flat": 1.5}
+    )
 
 
 def test_the_least_site_seconds_cover_the_rate_at_every_moment() -> None:

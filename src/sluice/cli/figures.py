@@ -29,7 +29,7 @@ def figures(names: Sequence[str], out: Path, workers: int | None, against: Path 
     from sluice.figures.catalogue import chosen
     from sluice.figures.comparison import changes
     from sluice.figures.experiment import Run, run_all
-    from sluice.figures.publish import number, publish, published_value, summary
+    from sluice.figures.publish import cells, publish, summary
 
     experiments = chosen(names)
     if against is not None and not against.is_dir():
@@ -54,11 +54,9 @@ def figures(names: Sequence[str], out: Path, workers: int | None, against: Path 
     for experiment, reading in found:
         print(f"\n{experiment.name}: {experiment.title}")
         for verdict in experiment.verdicts(reading):
-            published = "" if verdict.claim.value is None else f", published {published_value(verdict.claim.value, verdict.claim.kind)}"
-            print(
-                f"  {verdict.word:<6} {verdict.claim.says}: "
-                f"measured {number(verdict.measured)}{published}, accepted {verdict.claim.accepted}"
-            )
+            says, value, measured, accepted, _ = cells(verdict)
+            published = f", published {value}" if value else ""
+            print(f"  {verdict.word:<6} {says}: measured {measured}{published}, accepted {accepted}")
     counts = summary([verdict for experiment, reading in found for verdict in experiment.verdicts(reading)])
     print(f"\n{counts.sentence} {len(written)} files in {out}, see {written[-1]}")
     if against is None:
