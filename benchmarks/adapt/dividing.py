@@ -13,6 +13,7 @@ from benchmarks.adapt.outcome import Bar, Chart, Outcome, over_time, seconds
 from benchmarks.adapt.rows import Rows
 from benchmarks.adapt.running import STATIC, Contender, Run, Setup
 from sluice.model.actions import Action, Merge, Split
+from sluice.model.ids import Unit
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
 
@@ -36,8 +37,8 @@ class BackAndForth(Policy):
             return ()
         halves = np.flatnonzero(view.unit_buddy > np.arange(len(view.unit_buddy))).tolist()
         if halves:
-            return tuple(Merge(unit, "to see what it costs") for unit in halves)
-        return tuple(Split(unit, "to see what it costs") for unit in range(self.units))
+            return tuple(Merge(Unit(unit), "to see what it costs") for unit in halves)
+        return tuple(Split(Unit(unit), "to see what it costs") for unit in range(self.units))
 
 
 DIVIDED = Contender("split and merged", BackAndForth())

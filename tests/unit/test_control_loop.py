@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 from sluice.control import redividing
@@ -18,14 +20,28 @@ from sluice.control.moves import MoveInFlight
 from sluice.control.resharing import reshared
 from sluice.control.vetting import vet
 from sluice.model.abilities import Abilities
-from sluice.model.actions import CleanUp, Freeze, LayOut, Move, PassToken, Release, Share, SharingAction, Split
-from sluice.model.codec import decode, encode
+from sluice.model.actions import (
+    Action,
+    CleanUp,
+    Freeze,
+    LayOut,
+    Merge,
+    Move,
+    PassToken,
+    Release,
+    Scale,
+    Share,
+    SharingAction,
+    Split,
+)
+from sluice.model.codec import DecodeError, decode, encode
 from sluice.model.decision import Decision
 from sluice.model.directory import Directory
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
 from sluice.model.ids import Unit
 from sluice.model.routing import Routing
+from sluice.model.verb import Verb
 from sluice.model.view import ClusterView
 from sluice.policies import Policy, policy
 from sluice.sim.scenario import Scenario
@@ -206,8 +222,8 @@ def test_another_number_of_sites_before_the_first_epoch():
 
 
 def test_a_decision_is_a_plain_dictionary_for_users_and_itself_in_the_journal():
-    move = Decision(3, "load", "move", unit=17, site=1, reason="idle", refused="no")
-    resize = Decision(3, "sites", "resize", unit=None, site=None, reason="executors joined: 1")
+    move = Decision(3, "load", Verb.MOVE, unit=17, site=1, reason="idle", refused="no")
+    resize = Decision(3, "sites", Verb.RESIZE, unit=None, site=None, reason="executors joined: 1")
     assert move.as_dict() == {
         "epoch": 3,
         "policy": "load",
@@ -218,8 +234,53 @@ def test_a_decision_is_a_plain_dictionary_for_users_and_itself_in_the_journal():
         "refused": "no",
     }
     assert (resize.as_dict()["unit"], resize.as_dict()["site"]) == (-1, -1)
+    assert type(move.as_dict()["action"]) is str
     for decision in (move, resize, replace(move, unit=0, site=0)):
-        assert decode(encode(decision), Decision) == decision
+        back = decode(encode(decision), Decision)
+        assert back == decision and back.action is decision.action
+    with pytest.raises(DecodeError, match="wander"):
+        decode(encode(move).replace(b'"move"', b'"wander"'), Decision)
+
+
+EVERY_ACTION = {
+    Move(3, 1, "so"): "Move(unit=3, site=1, reason='so')",
+    Freeze(3, "so"): "Freeze(unit=3, reason='so')",
+    CleanUp(3, "so"): "CleanUp(unit=3, reason='so')",
+    Share(3, 1, "so", True): "Share(unit=3, site=1, reason='so', evenly=True)",
+    Release(3, 1, "so"): "Release(unit=3, site=1, reason='so')",
+    PassToken(3, 0, 1, "so"): "PassToken(unit=3, input=0, site=1, reason='so')",
+    LayOut(3, [2, 4], "so"): "LayOut(unit=3, lines=(2, 4), reason='so')",
+    Split(3, "so", 2): "Split(unit=3, reason='so', bits=2)",
+    Merge(3, "so"): "Merge(unit=3, reason='so')",
+    Scale(3, "so"): "Scale(sites=3, reason='so')",
+}
+
+
+def test_every_action_is_a_value_with_a_verb_of_its_own():
+    assert {repr(action) for action in EVERY_ACTION} == set(EVERY_ACTION.values())
+    assert {type(action) for action in EVERY_ACTION} == set(get_args(Action))
+    verbs = [action.verb for action in EVERY_ACTION]
+    assert len(set(verbs)) == len(verbs) and all(isinstance(verb, Verb) for verb in verbs)
+    assert all(replace(action, reason="else") != action for action in EVERY_ACTION)
+
+
+@pytest.mark.parametrize("wrong", ["3", True, 1.5, None, np.float64(1), np.True_, [1]], ids=repr)
+def test_what_is_no_number_is_refused_in_words_wherever_one_is_due(wrong):
+    for action in EVERY_ACTION:
+        for field in set(vars(action)) & {"unit", "site", "input", "sites", "bits"}:
+            with pytest.raises(FlowError, match="^a .* is given by its number, not by " + re.escape(repr(wrong))):
+                replace(action, **{field: wrong})
+    with pytest.raises(FlowError, match=r"^a number of lines is given by its number"):
+        LayOut(3, (2, wrong), "so")
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, np.int32], ids=lambda kind: kind.__name__)
+def test_numbers_of_numpy_become_plain_ones(kind):
+    for action in EVERY_ACTION:
+        for field in set(vars(action)) & {"unit", "site", "input", "sites", "bits"}:
+            number = vars(replace(action, **{field: kind(7)}))[field]
+            assert type(number) is int and number == 7
+    assert [type(line) for line in LayOut(3, np.array([2, 4], kind), "so").lines] == [int, int]
 
 
 def test_what_is_no_action_is_refused_in_words():

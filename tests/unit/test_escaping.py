@@ -17,6 +17,7 @@ from sluice.cli import run as running
 from sluice.cli.main import main
 from sluice.dashboard.terminal import watch_all
 from sluice.model.decision import Decision
+from sluice.model.verb import Verb
 
 CONTROLS = "\x1b[2J\x1b]0;owned\x07\r\x00\x9b31m\u202e"
 HOSTILE = f"</pre><script>alert(1)</script>\"'&amp;{CONTROLS}\nsecond"
@@ -27,7 +28,7 @@ def checkpoint(tmp_path: Path) -> Path:
     """One in which everything that a user can name is hostile."""
     stream = {"name": HOSTILE, "columns": [[HOSTILE, HOSTILE]], "eventTime": HOSTILE, "delay": None}
     journal = owned_journal(str(tmp_path / "ck"), HOSTILE, streams=[stream], says=HOSTILE)
-    decision = Decision(0, HOSTILE, HOSTILE, unit=1, site=0, reason=HOSTILE, refused=HOSTILE)
+    decision = Decision(0, HOSTILE, Verb.MOVE, unit=1, site=0, reason=HOSTILE, refused=HOSTILE)
     one = record(0, decisions=(decision,))
     one = with_stats(one, streams=(replace(one.stats.streams[0], name=HOSTILE),))
     one = with_site(one, 0, executor=HOSTILE)

@@ -36,6 +36,7 @@ from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
 from sluice.model.routing import Routing
 from sluice.model.stats import PHASES, CleanUpProgress, EpochSeconds, TaskSeconds
+from sluice.model.verb import Verb
 from sluice.spark.progress import progress as spark_progress
 
 HOSTILE = "</style><script>alert(1)</script>\"'&amp;"
@@ -65,7 +66,7 @@ class TestPage:
         }
 
     def test_decisions_and_refusals_are_told_with_their_reasons(self, tmp_path: Path) -> None:
-        decision = Decision(1, "hybrid", "move", unit=17, site=1, reason="site 0 is full")
+        decision = Decision(1, "hybrid", Verb.MOVE, unit=17, site=1, reason="site 0 is full")
         decisions = (decision, replace(decision, refused="there is no site 1"))
         write_report([record(1, decisions=decisions)], IDENTITY, str(tmp_path / "r.html"))
         text = read(tmp_path / "r.html").text
@@ -83,7 +84,7 @@ class TestPage:
         assert not any(plot in path.read_text() for plot in plots)
 
     def test_what_a_user_named_is_text_and_nothing_else(self, tmp_path: Path) -> None:
-        decision = Decision(0, HOSTILE, HOSTILE, unit=1, site=0, reason=HOSTILE, refused=HOSTILE)
+        decision = Decision(0, HOSTILE, Verb.MOVE, unit=1, site=0, reason=HOSTILE, refused=HOSTILE)
         one = record(0, decisions=(decision,))
         one = with_stats(one, streams=(replace(one.stats.streams[0], name=HOSTILE),))
         identity = {
@@ -372,7 +373,7 @@ def test_inspect_tells_what_state_yields_and_what_is_frozen(tmp_path: Path, caps
 
 def test_inspect_fits_120_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = owned_journal(str(tmp_path))
-    decision = Decision(1, "load", "spill", unit=17, site=1, reason="full")
+    decision = Decision(1, "load", Verb.SPILL, unit=17, site=1, reason="full")
     for number in range(12):
         one = record(number, decisions=(decision,) * (number == 5))
         one = with_site(with_stats(one, rows_in=10**8, rows_out=10**8), 1, pending_rows=10**7)

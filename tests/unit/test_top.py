@@ -40,11 +40,12 @@ from sluice.model.codec import decode, encode
 from sluice.model.decision import Decision
 from sluice.model.routing import Routing
 from sluice.model.stats import CleanUpProgress, Turnout, UnitColumns
+from sluice.model.verb import Verb
 from sluice.state.storage import Storage, watch
 
 CODES = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = "a\x1b[2Jb\nc\t注文" * 9
-DECISION = Decision(7, "load", "move", unit=17, site=1, reason="idle")
+DECISION = Decision(7, "load", Verb.MOVE, unit=17, site=1, reason="idle")
 LARGE = Look(columns=200, rows=100)
 
 
@@ -74,7 +75,7 @@ class TestScreen:
         self, columns: int, rows: int, colour: bool, blocks: bool, sites: int, epochs: int, text: str, much: int
     ) -> None:
         decision = replace(DECISION, policy=text, reason=text, unit=much, refused=text)
-        spills = [replace(DECISION, action="spill", unit=2 * n, reason=text * n) for n in range(9)]
+        spills = [replace(DECISION, action=Verb.SPILL, unit=2 * n, reason=text * n) for n in range(9)]
         records = [record(n, sites, much, decisions=(decision, *spills) * (n % 3)) for n in range(epochs)]
         done = CleanUpProgress(much, much, much, seconds=0.5)
         records = [with_stats(with_frozen_units(r), clean_up=done) if r.number % 2 else r for r in records]
@@ -137,8 +138,8 @@ class TestScreen:
         assert not any(line.split()[:2] == ["unit", "site"] for line in screen("desk", [idle], AT, LARGE))
 
     def test_decisions_newest_first_with_their_reasons(self) -> None:
-        spill = replace(DECISION, epoch=8, policy="lazy disk", action="spill", reason="site 1 is full")
-        fetch = replace(DECISION, epoch=8, action="fetch", refused="unit 17 is not on disk")
+        spill = replace(DECISION, epoch=8, policy="lazy disk", action=Verb.SPILL, reason="site 1 is full")
+        fetch = replace(DECISION, epoch=8, action=Verb.FETCH, refused="unit 17 is not on disk")
         others = tuple(replace(spill, unit=unit, reason=f"{unit} bytes") for unit in (4, 3, 9, 30, 18))
         records = [record(7, decisions=(DECISION,) * 2), record(8, decisions=(spill, *others, fetch))]
         lines = [re.sub(" +", " ", line).strip() for line in screen("desk", records, AT, LARGE)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from sluice.api.options import describe_options
 from sluice.control.vetting import no_such, vet
-from sluice.model.actions import Action, Freeze, Merge, Move, Release, Scale, Share, Split, whole
+from sluice.model.actions import Action, Freeze, Merge, Move, Release, Scale, Share, Split, read_number
 from sluice.model.durations import size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError
@@ -97,7 +97,7 @@ class Query:
 
     def holders(self, unit: int) -> tuple[int, ...]:
         """The sites that hold a unit: one, unless it is shared."""
-        number = Unit(whole("unit", unit))
+        number = Unit(read_number("unit", unit))
         routing = self._running.epochs.record.routing
         missing = no_such("unit", number, routing.units)
         if missing is not None:
@@ -114,31 +114,32 @@ class Query:
 
     def move(self, unit: int, site: int) -> None:
         """Have a unit go to another site: its state is prepared in the next epoch and is there in the one after it."""
-        self._ask(f"move unit {unit} to site {site}", Move(unit, site, "asked for with move()"))
+        self._ask(f"move unit {unit} to site {site}", Move(Unit(unit), Site(site), "asked for with move()"))
 
     def freeze(self, unit: int) -> None:
         """Have a join's state of one unit go out of memory: its rows so far meet no new ones until it is cleaned up."""
-        self._ask(f"freeze unit {unit}", Freeze(unit, "asked for with freeze()"))
+        self._ask(f"freeze unit {unit}", Freeze(Unit(unit), "asked for with freeze()"))
 
     def share(self, unit: int, site: int) -> None:
         """Have one more site hold a unit of a join, from the next epoch on, or when it has copied its part of a large
         state: the holders stand on a grid, and each has a part of the work and of the state. Not while the unit's input
         waits, or it is frozen or on its way."""
-        self._ask(f"share unit {unit} with site {site}", Share(unit, site, "asked for with share()", evenly=True))
+        sharing = Share(Unit(unit), Site(site), "asked for with share()", evenly=True)
+        self._ask(f"share unit {unit} with site {site}", sharing)
 
     def release(self, unit: int, site: int) -> None:
         """Have a site hold a shared unit no longer: what it stored goes to the others."""
-        self._ask(f"release unit {unit} from site {site}", Release(unit, site, "asked for with release()"))
+        self._ask(f"release unit {unit} from site {site}", Release(Unit(unit), Site(site), "asked for with release()"))
 
     def split(self, unit: int, bits: int = 1) -> None:
         """Have two units in place of one, by one more bit of the hash of their keys, or four, eight, ... by more of
         them; those behind it get other numbers. If one key has most of the unit's rows, it is split so often that this
         key is alone; if one has all of them it stays as it is, and `decisions()` says so. No row is written anew."""
-        self._ask(f"split unit {unit}", Split(unit, "asked for with split()", bits))
+        self._ask(f"split unit {unit}", Split(Unit(unit), "asked for with split()", bits))
 
     def merge(self, unit: int) -> None:
         """Have a unit and its buddy, from which it was split, be one again. Both have to be at the same site."""
-        self._ask(f"merge unit {unit}", Merge(unit, "asked for with merge()"))
+        self._ask(f"merge unit {unit}", Merge(Unit(unit), "asked for with merge()"))
 
     def scale(self, sites: int) -> None:
         """Have so many sites take part. The last ones leave, when their units have moved to the others; some join when
@@ -216,7 +217,7 @@ class Query:
         return "the query has taken in all there was, and only finishes what waits" if draining else None
 
     def _site(self, site: int) -> Site:
-        number = Site(whole("site", site))
+        number = Site(read_number("site", site))
         refused = self._over() or no_such("site", number, self._running.epochs.record.routing.sites)
         if refused is not None:
             raise FlowError(refused)

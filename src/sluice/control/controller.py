@@ -13,7 +13,7 @@ from sluice.control.collection import EpochCollection
 from sluice.control.copying import CopyRate
 from sluice.control.epoch_carrier import EpochCarrier, leaving_units, units_to_share
 from sluice.control.handover import fetched_bytes
-from sluice.control.ledger import PLACE, RESIZE, Ledger
+from sluice.control.ledger import Ledger
 from sluice.control.loop import SITES, ControlLoop
 from sluice.control.movement import Phase
 from sluice.control.moves import MoveInFlight
@@ -21,7 +21,7 @@ from sluice.control.rounds import Rounds
 from sluice.control.scaling import AT_ONCE, PATIENCE, Backoff, Scaling
 from sluice.control.site_memory import SiteMemory
 from sluice.model.abilities import Abilities
-from sluice.model.actions import Action, CleanUp, DirectoryAction, Freeze, Move, Scale
+from sluice.model.actions import Action, DirectoryAction, Move
 from sluice.model.decision import Decision, Ended, UnderWay
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Unit
@@ -30,6 +30,7 @@ from sluice.model.redivision import CutPlan, Renumbering, UnitFindings
 from sluice.model.routing import Routing
 from sluice.model.state import SegmentRef
 from sluice.model.stats import Turnout
+from sluice.model.verb import Verb
 from sluice.policies import Policy
 
 MINIMUM = 5.0
@@ -119,7 +120,7 @@ class Controller:
         """What to do in an epoch that has come to nothing and is run again, with as many sites."""
         if not site_changes or any(decision.reason == site_changes for decision in step.decisions):
             return step
-        return replace(step, decisions=(*step.decisions, self._about_sites(PLACE, site_changes)))
+        return replace(step, decisions=(*step.decisions, self._about_sites(Verb.PLACE, site_changes)))
 
     def after(
         self,
@@ -141,7 +142,7 @@ class Controller:
         arriving = self.carrier.advance(self.loop, record, allowance, now)
         self.collection.add(record, now)
         if site_changes:
-            self._ledger.add([self._about_sites(PLACE, site_changes)])
+            self._ledger.add([self._about_sites(Verb.PLACE, site_changes)])
             self.loop.backoff = Backoff()
         committed, record = record, self._redivided(record, found or UnitFindings(), now)
         known = self.carrier.redividing
@@ -167,8 +168,8 @@ class Controller:
         ledger.conclude(self.loop)
         return NextEpoch(
             self.loop.routing,
-            freeze=tuple(ledger.units_under(Freeze.verb)),
-            clean_up=tuple(ledger.units_under(CleanUp.verb)),
+            freeze=tuple(ledger.units_under(Verb.FREEZE)),
+            clean_up=tuple(ledger.units_under(Verb.CLEAN_UP)),
             decisions=tuple(ledger.decisions),
             ended=tuple(ledger.ended),
             under_way=tuple(ledger.under_way),
@@ -214,7 +215,7 @@ class Controller:
         loop, scaling = self.loop, self.scaling_after(record)
         if loop.has_requests or loop.moves or loop.handovers or loop.redivisions or self.has_leaving_sites(record):
             return True
-        cleaning = any(one.decision.action == CleanUp.verb for one in record.under_way)
+        cleaning = any(one.decision.action == Verb.CLEAN_UP for one in record.under_way)
         if cleaning or any(move.site < record.routing.sites for move in loop.filling):
             return True
         return scaling is not None and now - scaling.since >= PATIENCE
@@ -258,7 +259,7 @@ class Controller:
         before = record.routing
         if not (self.loop.scaling and self.loop.scaling.leads_to(sites, before)):
             self.loop.stop_scaling()  # it was about other sites
-            ledger.end(Scale.verb, None, another)
+            ledger.end(Verb.SCALE, None, another)
         if self.loop.scaling:
             why = self.loop.scaling.action.reason
         allowance = self._rate.allow(record.stats)
@@ -271,7 +272,7 @@ class Controller:
         if joining:
             routing = before.joined(sites, record.number + 1)
         reason = f"{why}; sites: {before.sites}, now {sites}; {routing.moves_since(before)} units moved"
-        ledger.add([self._about_sites(RESIZE, reason)])
+        ledger.add([self._about_sites(Verb.RESIZE, reason)])
         for handover in self.loop.stop_handovers():
             ledger.end(handover.action.verb, handover.unit, another)
         stopped = [
@@ -301,7 +302,7 @@ class Controller:
                 if not self.loop.routing.sharing(move.unit) and (self._slots is None or move.site < self._slots)
             ]
             units |= set(awaited[: max(0, AT_ONCE - len(units))])
-        return tuple(sorted(units.difference(self._ledger.units_under(Freeze.verb))))
+        return tuple(sorted(units.difference(self._ledger.units_under(Verb.FREEZE))))
 
     def _go_on_from(self, record: EpochRecord, lost: NextEpoch | None) -> None:
         """The loop goes on from a committed epoch, whose routing is what counts. Of what was decided for one that came
@@ -329,7 +330,7 @@ class Controller:
         stopped = [move for move in moves if move.phase is Phase.ABANDONED]
         for move in stopped:
             if routing.holders[move.unit] != move.target:
-                self._ledger.end(Move.verb, move.unit, _explain_abandonment(move, routing.sites))
+                self._ledger.end(Verb.MOVE, move.unit, _explain_abandonment(move, routing.sites))
         if self.loop.scaling:
             awaited = range(routing.sites, self.loop.scaling.wanted)
             again = (move.action for move in stopped if move.target in awaited)
@@ -345,9 +346,9 @@ class Controller:
         there = f"sites: {self.loop.routing.sites}; nobody else came within {PATIENCE:.0f} s"
         if self.policy.scales:
             there += f", and {self.policy.name} waits {self.loop.backoff.seconds:.0f} s before it asks again"
-        self._ledger.end(Scale.verb, None, there)
+        self._ledger.end(Verb.SCALE, None, there)
 
-    def _about_sites(self, action: str, reason: str) -> Decision:
+    def _about_sites(self, action: Verb, reason: str) -> Decision:
         """A decision that no policy makes: executors came or went."""
         return self.loop.announce(Decision(self.loop.epoch, SITES, action, None, None, reason))
 

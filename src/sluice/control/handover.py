@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sluice.model.actions import SharingAction
+from sluice.model.actions import LayOut, SharingAction
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Site, Unit
@@ -38,7 +38,7 @@ class Handover:
 
     def is_of(self, decision: Decision) -> bool:
         """Whether this is the wish that a decision tells of."""
-        site = getattr(self.action, "site", decision.site)
+        site = decision.site if isinstance(self.action, LayOut) else self.action.site
         wish = (self.decided, self.action.verb, site, self.action.reason)
         return wish == (decision.epoch, decision.action, decision.site, decision.reason)
 

@@ -16,21 +16,19 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from sluice.control.loop import ControlLoop
-from sluice.model.actions import CleanUp, Freeze, LayOut, Merge, Move, PassToken, Release, Scale, Share, Split
 from sluice.model.decision import Decision, Ended, UnderWay
 from sluice.model.ids import Unit
 from sluice.model.redivision import Renumbering
+from sluice.model.verb import Verb
 
 RESTARTED = "the driver was started again"
 """Why a decision is abandoned that nobody is at any more."""
 RUN_AGAIN = "its epoch failed, and was run again with another number of sites"
 SUPERSEDED = "another number of sites was asked for"
-PLACE, RESIZE = "place", "resize"
-"""What is said of sites that are elsewhere, and of another number of them. Nobody asks for these."""
-_SHARING = frozenset(verb.verb for verb in (Share, Release, PassToken, LayOut))
-_LASTING = _SHARING.union(verb.verb for verb in (Move, Freeze, CleanUp, Split, Merge, Scale))
+_SHARING = frozenset((Verb.SHARE, Verb.RELEASE, Verb.PASS_TOKEN, Verb.LAY_OUT))
+_LASTING = _SHARING | {Verb.MOVE, Verb.FREEZE, Verb.CLEAN_UP, Verb.SPLIT, Verb.MERGE, Verb.SCALE}
 """Verbs that may not be done with the epoch that they are decided for."""
-_LOST_WITH_AN_EPOCH = _SHARING | {Freeze.verb}
+_LOST_WITH_AN_EPOCH = _SHARING | {Verb.FREEZE}
 """Verbs of which nothing is left if their epoch is not committed."""
 _log = logging.getLogger(__name__)
 
@@ -54,16 +52,16 @@ class Ledger:
     def recover(self, decisions: Sequence[Decision], ended: Sequence[Ended]) -> None:
         """What was decided for an epoch that came to nothing and is decided anew. What its routing was to end has not
         ended, as there is another one."""
-        asked = [decision for decision in decisions if decision.action not in (PLACE, RESIZE)]
+        asked = [decision for decision in decisions if decision.action not in (Verb.PLACE, Verb.RESIZE)]
         self.add(asked)
         for decision in asked:
             if decision.refused is None and decision.action in _LOST_WITH_AN_EPOCH:
                 self._end(decision, RUN_AGAIN)
         for end in ended:
-            if end.abandoned is not None or end.decision.action in (Split.verb, Merge.verb):
+            if end.abandoned is not None or end.decision.action in (Verb.SPLIT, Verb.MERGE):
                 self._end(end.decision, end.abandoned)
 
-    def end(self, verb: str, unit: Unit | None, abandoned: str | None = None) -> None:
+    def end(self, verb: Verb, unit: Unit | None, abandoned: str | None = None) -> None:
         """What is under way about a unit, by its number now, is done, or abandoned."""
         for one in list(self.under_way):
             if one.decision.action == verb and (unit is None or unit in one.units):
@@ -73,17 +71,17 @@ class Ledger:
         """Units have other numbers from now on."""
         self.under_way = [UnderWay(one.decision, tuple(renumbering.of(one.units))) for one in self.under_way]
 
-    def units_under(self, verb: str) -> list[Unit]:
+    def units_under(self, verb: Verb) -> list[Unit]:
         """The units that are under way by a verb, by their numbers now."""
         return list(dict.fromkeys(unit for one in self.under_way if one.decision.action == verb for unit in one.units))
 
     def conclude(self, loop: ControlLoop) -> None:
         """End what the loop's routing ends, and what the loop is not at any more."""
-        scales = [one for one in self.under_way if one.decision.action == Scale.verb]
+        scales = [one for one in self.under_way if one.decision.action == Verb.SCALE]
         for one in list(self.under_way):
             decision = one.decision
             match decision.action:
-                case Move.verb:
+                case Verb.MOVE:
                     unit = one.units[0]
                     if loop.routing.holders[unit] == decision.site:
                         self._end(decision)
@@ -91,10 +89,10 @@ class Ledger:
                         self._end(decision, RESTARTED)
                 case verb if verb in _SHARING:
                     self._conclude_sharing(one, loop)
-                case Split.verb | Merge.verb:
+                case Verb.SPLIT | Verb.MERGE:
                     if one.units[0] not in loop.redivisions:
                         self._end(decision, RESTARTED)
-                case Scale.verb:
+                case Verb.SCALE:
                     if loop.scaling is None:
                         self._end(decision, RESTARTED)
                     elif one is not scales[-1]:

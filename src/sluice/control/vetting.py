@@ -22,6 +22,7 @@ from sluice.model.actions import (
     Share,
     SharingAction,
     Split,
+    UnitAction,
 )
 from sluice.model.directory import MOST_BITS, MOST_UNITS
 from sluice.model.errors import FlowError, ProtocolError
@@ -51,7 +52,7 @@ def vet(
     'unit 1 is at site 0 already'
     """
     moves, abilities, redivisions = moves or {}, abilities or Abilities(), redivisions or {}
-    if not isinstance(action, Scale) and getattr(action, "unit", None) in concerned(redivisions, routing):
+    if isinstance(action, UnitAction) and action.unit in concerned(redivisions, routing):
         return f"unit {action.unit} is to be split or merged"
     if scaling and isinstance(action, Move | Share | PassToken) and action.site in scaling.leaving:
         return f"site {action.site} is leaving"

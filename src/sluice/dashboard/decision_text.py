@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from sluice.model.decision import Outcome, State
 from sluice.model.ids import Unit
 from sluice.model.unit_ranges import ranges
+from sluice.model.verb import Verb
 
-_MANY_AT_ONCE = ("spill", "fetch", "freeze", "clean up")
+_MANY_AT_ONCE = (Verb.SPILL, Verb.FETCH, Verb.FREEZE, Verb.CLEAN_UP)
 """What a site does to many units at a time."""
 _WHERE = {
     **dict.fromkeys(_MANY_AT_ONCE, "of"),
-    "share": "with",
-    "release": "from",
-    "lay out": "of",
-    "split": "of",
-    "merge": "of",
+    Verb.SHARE: "with",
+    Verb.RELEASE: "from",
+    Verb.LAY_OUT: "of",
+    Verb.SPLIT: "of",
+    Verb.MERGE: "of",
 }
 """How an action is said to be about a site, where it does not bring a unit there."""
 _LISTED = 3  # ranges of units that are named
@@ -50,10 +51,10 @@ def summarize(outcomes: Iterable[Outcome]) -> list[DecisionSummary]:
     """Decisions in words. Spills of a site in one epoch are told as one, as its fetches are: there may be hundreds.
 
     >>> from sluice.model.decision import Decision
-    >>> spills = [Outcome(Decision(4, "memory", "spill", unit, site=0, reason="full"), 4) for unit in (9, 7, 8, 2)]
+    >>> spills = [Outcome(Decision(4, "memory", Verb.SPILL, unit, site=0, reason="full"), 4) for unit in (9, 7, 8, 2)]
     >>> [(one.action, one.reason) for one in summarize(spills)]
     [('spill units 2, 7-9 of site 0', 'full')]
-    >>> summarize([Outcome(Decision(4, "you", "release", 3, site=1, reason="to see"), 4)])[0].action
+    >>> summarize([Outcome(Decision(4, "you", Verb.RELEASE, 3, site=1, reason="to see"), 4)])[0].action
     'release unit 3 from site 1'
     """
     groups: dict[tuple[object, ...], list[Outcome]] = {}
@@ -67,10 +68,10 @@ def summarize(outcomes: Iterable[Outcome]) -> list[DecisionSummary]:
 
 def _summary(group: list[Outcome]) -> DecisionSummary:
     first, outcome = group[0].decision, group[0]
-    action, reason = first.action, first.reason
+    action, reason = str(first.action), first.reason
     if first.unit is not None:  # else it is not about units
         units = _units([one.decision.unit for one in group if one.decision.unit is not None])
-        action = f"{action} {units} {_WHERE.get(action, 'to')} site {first.site}"
+        action = f"{action} {units} {_WHERE.get(first.action, 'to')} site {first.site}"
         reason += "; …" if any(one.decision.reason != reason for one in group) else ""
     why = first.refused or outcome.abandoned
     return DecisionSummary(first.epoch, first.policy, action, reason, outcome.state, outcome.ended, why)

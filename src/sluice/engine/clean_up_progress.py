@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from sluice.model.actions import CleanUp
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Level, Unit
 from sluice.model.join import JoinSpec
@@ -16,6 +15,7 @@ from sluice.model.reports import SiteReport
 from sluice.model.state import unit_rows
 from sluice.model.stats import CleanUpProgress
 from sluice.model.unit_ranges import numbers
+from sluice.model.verb import Verb
 
 
 class CleanUpFollower:
@@ -73,5 +73,5 @@ def _cleaned(reports: Sequence[SiteReport], asked: set[Unit]) -> set[tuple[Level
         (report.level, event.unit)
         for report in reports
         for event in report.page_events
-        if event.action == CleanUp.verb and event.unit in asked
+        if event.action == Verb.CLEAN_UP and event.unit in asked
     }

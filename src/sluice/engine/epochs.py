@@ -27,7 +27,6 @@ from sluice.engine.recording import record_epoch, yielded_before
 from sluice.engine.settings import Settings
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import Reading, SplitTask
-from sluice.model.actions import CleanUp
 from sluice.model.clock import Clock
 from sluice.model.decision import Outcome, outcomes
 from sluice.model.epoch import (
@@ -43,6 +42,7 @@ from sluice.model.reassignment import reassign
 from sluice.model.redivision import Renumbering, UnitFindings
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochStats, UnitColumns
+from sluice.model.verb import Verb
 from sluice.state.durable import STATE
 from sluice.state.storage import Storage
 from sluice.state.workspace import Workspace
@@ -327,7 +327,7 @@ class Epochs:
         self._next = None
         _log_clean_up(record)
         _log_excess(previous, record)
-        cleaned = {event.unit for report in reports for event in report.page_events if event.action == CleanUp.verb}
+        cleaned = {event.unit for report in reports for event in report.page_events if event.action == Verb.CLEAN_UP}
         self._to_clean_up = (self._to_clean_up - cleaned) & set(record.missing_units)
         self.storage.delete_all(previous.files() - record.files())
         self.delivery.deliver(record)

@@ -22,6 +22,7 @@ from sluice.model.ids import InputNumber, Unit
 from sluice.model.reports import PageEvent
 from sluice.model.state import Manifest, count_generations, unit_rows
 from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, subtract, unite_all
+from sluice.model.verb import Verb
 from sluice.operators.protocol import FreezableOperator, Results
 from sluice.state.inputs import Retention
 from sluice.state.scheduling import Cohort
@@ -80,7 +81,7 @@ class SiteFreezing:
         yield from cleaning.run(units, seconds)
         self._by_unit.spend(self._clock.process_time() - started, before, np.array(units, dtype=np.int64))
         self._cleaned = ranges(sorted(cleaning.cleaned))
-        self.events += [PageEvent("clean up", unit, "its results were missing") for unit in cleaning.cleaned]
+        self.events += [PageEvent(Verb.CLEAN_UP, unit, "its results were missing") for unit in cleaning.cleaned]
 
     def choose(self, transaction: Transaction) -> Ranges:
         """The units that are to begin anew: those that were named, and as many as it takes to stay within the limit.
@@ -105,7 +106,7 @@ class SiteFreezing:
                 places = adapting.freezing.choose_of(sizes, yielded, total, limit, self._task.number)
                 reason = adapting.freezing.explain(total, limit)
                 chosen |= dict.fromkeys(held[places].tolist(), reason)
-        self.events += [PageEvent("freeze", Unit(unit), why) for unit, why in sorted(chosen.items())]
+        self.events += [PageEvent(Verb.FREEZE, Unit(unit), why) for unit, why in sorted(chosen.items())]
         self._frozen_now = ranges(sorted(chosen))
         return self._frozen_now
 

@@ -8,7 +8,6 @@ from functools import reduce
 
 import numpy as np
 
-from sluice.model.actions import CleanUp, Freeze
 from sluice.model.decision import Decision, Ended, UnderWay
 from sluice.model.epoch import EpochRecord, Frozen, slowest, unite_cohorts
 from sluice.model.ids import Level, Unit
@@ -19,8 +18,14 @@ from sluice.model.routing import Routing
 from sluice.model.state import Manifest, PackedManifests
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, Slices, StreamStats, TaskSeconds, UnitColumns
 from sluice.model.unit_ranges import holds, numbers, only, subtract, unite_all
+from sluice.model.verb import Verb
 
-_WHO = {"spill": "rotation", "fetch": "rotation", "freeze": "freezing", "clean up": "freezing"}
+_WHO = {
+    Verb.SPILL: "rotation",
+    Verb.FETCH: "rotation",
+    Verb.FREEZE: "freezing",
+    Verb.CLEAN_UP: "freezing",
+}
 """By whom a site's decisions were made."""
 
 
@@ -90,8 +95,8 @@ def _epoch_stats(
         out_of_range_rows=sum(split.out_of_range for split in splits),
         missing_files=sum(split.missing for split in splits),
         corrupt_files=sum(split.corrupt for split in splits),
-        spills=events.count("spill"),
-        fetches=events.count("fetch"),
+        spills=events.count(Verb.SPILL),
+        fetches=events.count(Verb.FETCH),
         streams=tuple(_stream_stats(s.name, [x for x in splits if x.stream == i]) for i, s in enumerate(plan.sources)),
         sites=_site_stats(plan, by_site, units, routing),
         units=units,
@@ -153,7 +158,7 @@ def yielded_before(before: EpochRecord, fading: float) -> np.ndarray:
 
 def _still_counting(yielded: np.ndarray, reports: Sequence[SiteReport]) -> np.ndarray:
     """The same without units that have begun another generation."""
-    frozen = [event.unit for report in reports for event in report.page_events if event.action == Freeze.verb]
+    frozen = [event.unit for report in reports for event in report.page_events if event.action == Verb.FREEZE]
     yielded = yielded.copy()
     yielded[frozen] = 0
     return yielded
@@ -163,15 +168,15 @@ def _settle(
     number: int, before: EpochRecord, reports: Sequence[SiteReport]
 ) -> tuple[list[Ended], tuple[UnderWay, ...]]:
     """Which decisions that were under way end with what the sites did about units, and which go on."""
-    frozen = {event.unit for report in reports for event in report.page_events if event.action == Freeze.verb}
-    cleaned = {(r.level, event.unit) for r in reports for event in r.page_events if event.action == CleanUp.verb}
+    frozen = {event.unit for report in reports for event in report.page_events if event.action == Verb.FREEZE}
+    cleaned = {(r.level, event.unit) for r in reports for event in r.page_events if event.action == Verb.CLEAN_UP}
     ended: list[Ended] = []
     going_on: list[UnderWay] = []
     for one in before.under_way:
-        if one.decision.action == Freeze.verb:
+        if one.decision.action == Verb.FREEZE:
             left = [unit for unit in one.units if unit not in frozen]
             ended += [Ended(one.decision, f"its site did not freeze unit {unit}") for unit in left]
-        elif one.decision.action == CleanUp.verb:
+        elif one.decision.action == Verb.CLEAN_UP:
             missing = [(cold.level, unit) for cold in before.frozen if cold.missing for unit in _those_of(cold, one)]
             units = {unit for level, unit in missing if (level, unit) not in cleaned}
             if units:

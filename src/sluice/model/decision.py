@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from sluice.model.ids import Site, Unit
+from sluice.model.verb import Verb
 
 _NONE = -1
 """Stands, for users, for the unit and the site of a decision that is about none."""
@@ -20,13 +21,13 @@ class Decision:
     `policy` is the policy's name, "you" for what a user asked for, "sites" where executors came or went, "rotation"
     for what a site spilled and fetched. `unit` and `site` are None where it is not about one.
 
-    >>> Decision(7, "sites", "resize", None, None, "executors joined: 1").as_dict()["unit"]
+    >>> Decision(7, "sites", Verb.RESIZE, None, None, "executors joined: 1").as_dict()["unit"]
     -1
     """
 
     epoch: int
     policy: str
-    action: str
+    action: Verb
     unit: Unit | None
     site: Site | None
     reason: str
@@ -34,8 +35,8 @@ class Decision:
 
     def as_dict(self) -> dict[str, Any]:
         """As a user gets it: a plain dictionary."""
-        numbers = {name: _NONE for name in ("unit", "site") if getattr(self, name) is None}
-        return vars(self) | numbers
+        unit, site = (_NONE if number is None else number for number in (self.unit, self.site))
+        return {**vars(self), "action": self.action.value, "unit": unit, "site": site}
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Outcome:
     """What has become of a decision: the epoch that ended it, None while it is under way, and why it was abandoned, if
     it was.
 
-    >>> Outcome(Decision(7, "you", "move", 3, 1, "to see"), ended=9).as_dict()["done"]
+    >>> Outcome(Decision(7, "you", Verb.MOVE, 3, 1, "to see"), ended=9).as_dict()["done"]
     9
     """
 

@@ -12,6 +12,7 @@ from sluice.model.redivision import Cut, UnitWeight
 from sluice.model.results import Part
 from sluice.model.state import Manifest
 from sluice.model.stats import SiteStats, TaskSeconds, UnitColumns
+from sluice.model.verb import Verb
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,9 @@ class LevelWatermark:
 
 
 class PageEvent(NamedTuple):
-    """A unit that was spilled or fetched, and why."""
+    """A unit that was spilled, fetched, frozen or cleaned up, and why."""
 
-    action: str
+    action: Verb
     unit: Unit
     reason: str
 

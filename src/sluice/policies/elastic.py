@@ -30,7 +30,7 @@ import numpy as np
 
 from sluice.model.actions import Action, DirectoryAction, Merge, Move, Scale
 from sluice.model.errors import FlowError
-from sluice.model.ids import Site
+from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
 from sluice.policies.draining import drain
@@ -130,7 +130,7 @@ class Elastic(Policy):
                     f"{_percent(busy[receiver] / view.seconds)} busy, and unit {unit} takes "
                     f"{_percent(work[unit] / view.seconds)}"
                 )
-                moves.append(Move(unit, receiver, reason))
+                moves.append(Move(Unit(unit), Site(receiver), reason))
         return tuple(moves)
 
     def _scale(self, view: ClusterView, is_even: bool) -> Scale | None:

@@ -15,6 +15,7 @@ from typing import Annotated
 import numpy as np
 
 from sluice.model.actions import Action, Move
+from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
 from sluice.policies.freezing import Freezing, HalfLife, Order, Push
@@ -68,7 +69,7 @@ class LazyDisk(Policy):
             if size <= amount:
                 amount -= size
                 reason = f"{standing}; unit {unit} has {in_bytes(size)}, and yields much"
-                actions.append(Move(unit, least, reason))
+                actions.append(Move(Unit(unit), Site(least), reason))
         return tuple(actions)
 
 

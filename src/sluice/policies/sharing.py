@@ -53,8 +53,8 @@ class HotUnits:
     ...     unit_results=np.array([9000, 10, 10, 10, 10]), unit_inputs=np.full(5, 2),
     ...     site_idle=np.array([0.0, 9.9, 9.9, 9.9]),
     ... )
-    >>> [action.verb for action in HotUnits().decide(view)]
-    ['share', 'share', 'share', 'lay out']
+    >>> print(*(action.verb for action in HotUnits().decide(view)), sep=", ")
+    share, share, share, lay out
     >>> print(HotUnits().decide(view)[-1].reason)
     unit 0 is 99 % of what site 0 does, which is 100 % busy; at 4 sites, 2 x 2, the busiest would be 28 %
     """

@@ -14,6 +14,7 @@ import numpy as np
 
 from sluice.model.actions import DirectoryAction, Merge, Move, Split
 from sluice.model.directory import MOST_BITS
+from sluice.model.ids import Site
 from sluice.model.view import ClusterView
 from sluice.policies.memory import in_bytes
 from sluice.policies.settings import HotPart, Imbalance, MostActions, check_settings
@@ -124,7 +125,7 @@ class UnitSizes:
             size, site = float(view.unit_bytes[small]), int(view.unit_site[large])
             if size <= min(room[site], LITTLE * view.unit_size):
                 reason = f"units {one} and {other} are small and can be merged at one site; unit {small} has "
-                moves.append(Move(small, site, f"{reason}{in_bytes(size)}"))
+                moves.append(Move(small, Site(site), f"{reason}{in_bytes(size)}"))
         return tuple(moves[: self.most])
 
     def _small_pairs(self, view: ClusterView, load: np.ndarray, mean: float) -> tuple[np.ndarray, np.ndarray]:

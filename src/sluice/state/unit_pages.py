@@ -19,6 +19,7 @@ from sluice.model.ids import Level, Site, Unit
 from sluice.model.reports import PageEvent
 from sluice.model.state import RunRef, unit_bytes
 from sluice.model.unit_ranges import numbers, ranges
+from sluice.model.verb import Verb
 from sluice.state.inputs import Holdings
 from sluice.state.paging import Residence, Spill, Task
 from sluice.state.reading import SegmentReader
@@ -160,7 +161,7 @@ class UnitPages:
         limit, used = residence.limit, residence.used
         over = f"{used:,} bytes of state in memory, {limit:,} allowed"
         reason = over if used > limit else "makes room for a unit whose turn it is"
-        self._events.append(PageEvent("spill", unit, reason))
+        self._events.append(PageEvent(Verb.SPILL, unit, reason))
         self._tiers.shift(unit, DISK)
         residence.spilled(unit)
 
@@ -168,7 +169,7 @@ class UnitPages:
         started = self._clock.monotonic()
         self._tiers.shift(unit, MEMORY)
         now = self._clock.monotonic()
-        self._events.append(PageEvent("fetch", unit, f"its turn; read in {now - started:.3f} seconds"))
+        self._events.append(PageEvent(Verb.FETCH, unit, f"its turn; read in {now - started:.3f} seconds"))
         self._machine.fetched(unit, now, now - started)
 
     def _relieve(self) -> None:
