@@ -35,7 +35,8 @@ from sluice.control import copying
 from sluice.control.controller import UNIT_SIZE
 from sluice.control.ledger import RESTARTED
 from sluice.control.loop import USER
-from sluice.engine import epochs, site
+from sluice.engine import checkpoint, site
+from sluice.engine.agreement import Exchange
 from sluice.engine.site_task import SiteTask
 from sluice.model.actions import Action, CleanUp, Freeze, Move, Scale
 from sluice.model.codec import encode
@@ -94,7 +95,7 @@ def in_its_own_world(rng: np.random.Generator) -> Iterator[Clock]:
     clock = Clock(rng)
     names = SimpleNamespace(uuid4=lambda: uuid.UUID(bytes=rng.bytes(16)))
     with pytest.MonkeyPatch.context() as patch:
-        for module in (site, epochs):
+        for module in (site, checkpoint):
             patch.setattr(module, "uuid", names)
         patch.setattr(copying, "LEAST", int(rng.choice([1, 2_000, 1 << 20])))
         patch.setattr(copying, "COPIED", 20_000.0)
@@ -135,7 +136,7 @@ class ChaosQuery(DirectQuery):
     def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:
         return self.chaos.at_site(task, level, site_key, blobs)
 
-    def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> epochs.Exchange:
+    def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> Exchange:
         exchange = super()._exchange(rows, before_commit)
 
         def tried_again(*tasks: Any) -> list[dict]:
@@ -573,7 +574,7 @@ class Chaos:
 
     def check_memory(self, record: EpochRecord) -> None:
         """What lies in the memory tiers, by the files that are there."""
-        levels, run = self.flow.plan.levels, f"sluice-*-{self.query.epochs.run_id}-*"
+        levels, run = self.flow.plan.levels, f"sluice-*-{self.query.epochs.checkpoint.run}-*"
         for number, stats in enumerate(record.stats.sites):
             sizes: list[int] = []
             for level in range(levels):
@@ -598,7 +599,7 @@ class Chaos:
         names = {f"state/{p.name}" for p in (checkpoint / "state").iterdir()}
         assert record.files() <= names
         # what a driver left that died in the epoch to come stays until that has been run: it might still be at work
-        mine = self.query.epochs.run_id
+        mine = self.query.epochs.checkpoint.run
         assert not [n for n in names - record.files() if left_over(n, record.number, mine)]
         assert not list(checkpoint.rglob("*.tmp"))
         for out in self.query.outs:

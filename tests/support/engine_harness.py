@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sluice.control.controller import UNIT_SIZE, Controller
 from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS
+from sluice.engine.checkpoint import open_checkpoint
 from sluice.engine.epochs import Epochs
 from sluice.engine.settings import Settings
 from sluice.engine.site import run_site
@@ -29,6 +30,7 @@ from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
 from sluice.policies.freezing import Freezing
 from sluice.spark.sinks import ParquetSink
+from sluice.state.storage import Storage
 from sluice.state.workspace import Places
 
 EpochRows = list[pa.Table]
@@ -95,7 +97,6 @@ class DirectQuery:
         if most_sites:
             abilities = replace(abilities, scalable=True, least_sites=least_sites, most_sites=most_sites)
         settings = Settings(
-            place("checkpoint"),
             sites,
             partitions,
             memory,
@@ -111,8 +112,10 @@ class DirectQuery:
         self.site_keys = tuple(range(100, 100 + sites))
         reading = tuple(tuple(s.schema.names) for s in self.plan.sources)
         self.sinks = [ParquetSink(place(out.name), "snappy") for out in self.outs]
-        self.epochs = Epochs(name, self.plan, reading, settings, self.sinks, self.clock)
-        self.query = self.epochs.recover("0" * 16)
+        storage = Storage(place("checkpoint"))
+        checkpoint = open_checkpoint(storage, name, "0" * 16, self.plan, settings, self.sinks, self.clock)
+        self.epochs = Epochs(self.plan, reading, settings, checkpoint, self.clock)
+        self.query = checkpoint.query
 
     @property
     def next(self) -> int:

@@ -185,7 +185,7 @@ class Query:
                 print(f"  {directory.describe()}")
         for sharing in record.routing.shared:
             print(f"  {sharing.describe()}")
-        print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {settings.checkpoint}")
+        print(f"Memory tier: {settings.site_memory / 2**20:,.0f} MiB a site; checkpoint {running.epochs.storage.uri}")
         print(f"Options: {describe_options(self._options)}")
         for stream, source in zip(plan.sources, running.sources, strict=True):
             print(f"Source {stream.name!r}: {source.how}")

@@ -91,9 +91,10 @@ def start_query(writers: Sequence[WriterChoices]) -> Query:
     sources = _sources(registry, plan)
     zone = registry.time_zone if plan.has_expressions else ""
     plan = replace(plan, sources=tuple(s.stream for s in sources), time_zone=zone)
-    settings = replace(settings, checkpoint=checkpoint)
     name = name or next((w.name for w in writers if w.name), None)
-    running = RunningQuery(registry.spark, registry.flow, name, plan, sources, settings, sinks, trigger, temporary)
+    running = RunningQuery(
+        registry.spark, registry.flow, name, plan, sources, settings, checkpoint, sinks, trigger, temporary
+    )
     return Query(running, given)
 
 
@@ -117,13 +118,12 @@ def _scales_by_itself(policy: Policy, given: Mapping[str, Any]) -> bool:
 
 
 def _settings(registry: Registry, options: QueryOptions, choice: PolicyChoice, abilities: Abilities) -> Settings:
-    """How the query runs, but for where its checkpoint is."""
+    """How the query runs."""
     cores = sum(e.slots for e in await_executors(registry.spark))
     least, most = options.bounds
     if options.scales:
         abilities = replace(abilities, scalable=True, least_sites=least, most_sites=most)
     return Settings(
-        checkpoint="",
         sites=options.sites or max(least, min(cores, most)),
         partitions=options.partitions,
         site_memory=options.site_memory,

@@ -9,19 +9,15 @@ import logging
 import math
 import pickle
 import threading
-import uuid
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 
 from sluice.control.controller import NextEpoch
-from sluice.control.journal import Entry, Journal
 from sluice.engine.agreement import Exchange, run_until_agreed
+from sluice.engine.checkpoint import PARTS_DIFFER, OpenCheckpoint
 from sluice.engine.clean_up_progress import CleanUpFollower
-from sluice.engine.delivery import Delivery, Sink
 from sluice.engine.directing import directives, mean_cost
 from sluice.engine.recording import record_epoch, yielded_before
 from sluice.engine.settings import Settings
@@ -32,19 +28,15 @@ from sluice.model.decision import Outcome, outcomes
 from sluice.model.epoch import (
     Attempt,
     EpochRecord,
-    left_over,
     watermarks,
 )
-from sluice.model.errors import CheckpointError, SluiceError
-from sluice.model.ids import Fragment, SiteKey, Unit
+from sluice.model.errors import CheckpointError
+from sluice.model.ids import SiteKey, Unit
 from sluice.model.plan import Plan
 from sluice.model.reassignment import reassign
 from sluice.model.redivision import Renumbering, UnitFindings
-from sluice.model.routing import Routing
 from sluice.model.stats import EpochStats, UnitColumns
 from sluice.model.verb import Verb
-from sluice.state.durable import STATE
-from sluice.state.storage import Storage
 from sluice.state.workspace import Workspace
 
 _log = logging.getLogger(__name__)
@@ -52,31 +44,19 @@ _log = logging.getLogger(__name__)
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
 
-PARTS_DIFFER = (
-    "part of it was deleted or restored. Restore it as a whole, or start anew with a new checkpointLocation and path"
-)
-"""Why the journal and Spark's part of a checkpoint do not fit together, and what to do."""
-
 
 class Epochs:
     """A running flow between its checkpoint and its exchange."""
 
     def __init__(
-        self,
-        name: str,
-        plan: Plan,
-        reading: tuple[Reading, ...],
-        settings: Settings,
-        sinks: Sequence[Sink],
-        clock: Clock,
+        self, plan: Plan, reading: tuple[Reading, ...], settings: Settings, checkpoint: OpenCheckpoint, clock: Clock
     ) -> None:
-        self.plan, self.reading, self.settings, self.sinks, self.clock = plan, reading, settings, sinks, clock
-        self.storage = Storage(settings.checkpoint)
-        self.delivery = Delivery(sinks, self.storage)
-        self.journal = Journal(self.storage)
-        words = {"says": plan.describe(), "queries": [plan.describe_output(i) for i in range(len(plan.outputs))]}
-        shown = [sink.shown for sink in sinks]
-        self.identity = {"name": name, "partitions": settings.partitions, "shown": shown, **words, **plan.identity()}
+        self.plan, self.reading, self.settings, self.clock = plan, reading, settings, clock
+        self.checkpoint = checkpoint
+        self.storage, self.journal, self.delivery = checkpoint.storage, checkpoint.journal, checkpoint.delivery
+        self.record = checkpoint.newest
+        self.measured = self.record.stats
+        """The newest record's statistics, with the times that were not known yet when it was committed."""
         self.recent: deque[EpochRecord] = deque(maxlen=100)
         """What progress tells of the newest epochs of this run: records without state."""
         self.lock = threading.Lock()
@@ -88,51 +68,12 @@ class Epochs:
         """What was decided for the epoch that is to be committed next, once it has been."""
         self._cost: float | None = None
         """Seconds that a row took on average in the newest epoch that had any."""
-        self.run_id = uuid.uuid4().hex[:8]
-        self.tidy_due = True
-        units = [plan.units_of(Fragment(fragment), settings.partitions) for fragment in range(plan.fragments)]
-        routing = Routing.of_fragments(units, settings.sites)
-        self.record = EpochRecord(-1, (None,) * len(plan.sources), routing, ((),) * settings.sites)
-        self.measured = self.record.stats
-        """The newest record's statistics, with the times that were not known yet when it was committed."""
-
-    def recover(self, new_id: str) -> str:
-        """Take the checkpoint over, go to its newest epoch, and remove what did not become part of it. Returns its
-        id."""
-        self.query = self._take_over(new_id)
-        with self.translate_fencing_errors():
-            self.storage.make_dir(STATE)
-            self.delivery.open(self.query, self.record)
-            self.journal.remove_drafts()
-            self._tidy()
-        return self.query
-
-    def _take_over(self, new_id: str) -> str:
-        """Become the owner of the checkpoint, if nothing speaks against it."""
-        while True:
-            known = (self.journal.identity() or {}).get("id")
-            if known is not None:
-                self.journal.claim({"id": new_id, **self.identity})
-            newest = self.journal.newest()
-            record = self.record if newest is None else newest.record
-            try:
-                self.delivery.check(known, record)
-                self.storage.make_dir()
-                identity = self.journal.claim({"id": new_id, **self.identity})
-                if self.journal.take_over(self.run_id, self.clock.time(), newest, record):
-                    self.record, self.measured = record, record.stats
-                    return str(identity["id"])
-            except SluiceError:
-                if not self._has_moved_on(newest):  # else its owner was still at work, or there is another one
-                    raise
-
-    def _has_moved_on(self, newest: Entry | None) -> bool:
-        return self.journal.indexes()[-1:] != ([] if newest is None else [newest.index])
+        self._tidy_due = True
 
     @property
     def workspace(self) -> Workspace:
         """What this run has in the local tiers."""
-        return Workspace(self.settings.places, self.query, self.run_id)
+        return Workspace(self.settings.places, self.checkpoint.query, self.checkpoint.run)
 
     @property
     def ran_on(self) -> tuple[str, ...]:
@@ -148,18 +89,7 @@ class Epochs:
         """Let no epoch run any more, and remove what failed attempts at the epochs left."""
         self.end()
         with self.busy:
-            # a commit can come through although it failed here: then what looks left over is the newest epoch's
-            if self.journal.is_at(self.record) and self.journal.is_owned():
-                self._tidy()
-
-    def _tidy(self) -> None:
-        """Remove what failed attempts left, but nothing that another driver on this checkpoint may be writing."""
-
-        def over(name: str) -> bool:
-            return left_over(name, self.record.number, self.run_id)
-
-        self.storage.delete_all(name for name in self.storage.files_in(STATE) - self.record.files() if over(name))
-        self.delivery.tidy(self.record, over)
+            self.checkpoint.close(self.record)
 
     def run(
         self,
@@ -174,18 +104,18 @@ class Epochs:
         `site_change_reason` says what became of the sites since the epoch before, `ingested_at` when Spark saw what
         there is; else it was just now. `batch_input` says what the batch has in it, as a short hash: it has to be the
         same each time."""
-        with self.busy, self.translate_fencing_errors():
+        with self.busy, self.checkpoint.translate_fencing_errors():
             if self.closed:
                 raise CheckpointError("the query has ended")
             if batch < self.record.batch or batch > self.record.batch + 1:
                 raise CheckpointError(
-                    f"Spark's part of checkpoint {self.settings.checkpoint} is at batch {batch}, the journal is at "
+                    f"Spark's part of checkpoint {self.storage.uri} is at batch {batch}, the journal is at "
                     f"{self.record.batch}: {PARTS_DIFFER}"
                 )
             if batch == self.record.batch:
                 if batch_input != self.record.batch_input:
                     raise CheckpointError(
-                        f"Spark's part of checkpoint {self.settings.checkpoint} has other input in batch {batch} than "
+                        f"Spark's part of checkpoint {self.storage.uri} has other input in batch {batch} than "
                         f"the journal, and to go on would lose rows: {PARTS_DIFFER}"
                     )
                 self.delivery.deliver(self.record)
@@ -246,7 +176,7 @@ class Epochs:
         """Process input that waits, in an epoch that takes in nothing new, or find what frozen units have missed, or go
         on with what is under way; whether there was any of it to do. Where epochs have a budget it is to be over by
         `until`, as far as can be told."""
-        with self.busy, self.translate_fencing_errors():
+        with self.busy, self.checkpoint.translate_fencing_errors():
             behind, resized = self.is_behind, self.record.number >= 0 and len(site_keys) != self.record.routing.sites
             if self.closed or not (behind or resized or self.is_under_way):
                 return False
@@ -265,22 +195,11 @@ class Epochs:
     def run_idle_epoch(self, site_keys: tuple[SiteKey, ...], exchange: Exchange, site_change_reason: str = "") -> None:
         """An epoch over nothing, as no input has come for a while: so the policy sees that, and can have sites
         leave."""
-        with self.busy, self.translate_fencing_errors():
+        with self.busy, self.checkpoint.translate_fencing_errors():
             if not self.closed:
                 self.delivery.finish(self.record)
                 self._run(self.record.batch, self.record.batch_input, site_keys, exchange, site_change_reason)
                 self.settings.controller.note_idle_epoch(self.record.number)
-
-    @contextmanager
-    def translate_fencing_errors(self) -> Iterator[None]:
-        """Where another driver has taken the checkpoint over, that is what went wrong, whatever it looked like."""
-        try:
-            yield
-        except CheckpointError:
-            raise
-        except Exception as problem:
-            self.journal.refuse_if_taken_over(problem)
-            raise
 
     def _run(
         self,
@@ -331,9 +250,9 @@ class Epochs:
         self._to_clean_up = (self._to_clean_up - cleaned) & set(record.missing_units)
         self.storage.delete_all(previous.files() - record.files())
         self.delivery.deliver(record)
-        if self.tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
-            self._tidy()
-            self.tidy_due = False
+        if self._tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
+            self.checkpoint.tidy(record)
+            self._tidy_due = False
         shown = self.clock.monotonic()
         seconds = replace(stats.seconds, commit=committed - exchanged, deliver=shown - committed, total=shown - begun)
         self.measured = replace(stats, seconds=seconds)
@@ -403,11 +322,11 @@ class Epochs:
             before=replace(shared, stats=EpochStats()),
             shares=tuple(pickle.dumps(share) for share in before.shares(step.arriving)),
             site_keys=site_keys,
-            checkpoint=self.settings.checkpoint,
-            query=self.query,
-            run=self.run_id,
+            checkpoint=self.storage.uri,
+            query=self.checkpoint.query,
+            run=self.checkpoint.run,
             places=self.settings.places,
-            staging=tuple(sink.staging for sink in self.sinks),
+            staging=tuple(sink.staging for sink in self.delivery.sinks),
             adapting=directives(
                 self.settings, before, step, until - self.clock.time(), self._cost, self._yielded(before), catching_up
             ),

@@ -26,7 +26,6 @@ class Emulation:
 class Settings:
     """How a query runs, apart from what it computes."""
 
-    checkpoint: str
     sites: int
     partitions: int
     site_memory: int

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -23,6 +23,8 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from sluice.control.journal import Journal
+from sluice.engine.checkpoint import open_checkpoint
 from sluice.engine.delivery import Sink
 from sluice.engine.epochs import Epochs
 from sluice.engine.settings import Settings
@@ -89,6 +91,7 @@ class RunningQuery:
         plan: Plan,
         sources: list[Source],
         settings: Settings,
+        checkpoint: str,
         sinks: Sequence[SinkChoice],
         trigger: Trigger,
         temporary: bool,
@@ -103,22 +106,22 @@ class RunningQuery:
         self.draining = False
         self.spark = spark
         _use_this_python(spark)
-        checkpoint = _absolute(settings.checkpoint)
+        checkpoint = _absolute(checkpoint)
         earlier = _running.get(checkpoint)
         if earlier is not None and not earlier._closed.is_set():
             earlier.stop()  # Spark, too, ends the run before when a query is started again
         self.plan, self.sources, self.temporary, self.trigger = plan, sources, temporary, trigger
-        self.settings = replace(settings, checkpoint=checkpoint)
+        self.settings, clock = settings, SystemClock()
         self.sinks = [
             sink.build(spark, checkpoint, i, output.schema)
             for i, (sink, output) in enumerate(zip(sinks, plan.outputs, strict=True))
         ]
         try:
-            self.epochs = Epochs(flow, plan, ways_to_read(sources), self.settings, self.sinks, SystemClock())
-            frame = combined(spark, sources)
-            self._sparks_part = SparksPart(self.epochs.storage, directories_of_lists(frame))
-            self._sparks_part.check_with(self.epochs.journal)
-            self.query = self.epochs.recover(uuid.uuid4().hex[:16])
+            storage, frame = Storage(checkpoint), combined(spark, sources)
+            self._sparks_part = SparksPart(storage, directories_of_lists(frame))
+            self._sparks_part.check_with(Journal(storage))
+            taken = open_checkpoint(storage, flow, uuid.uuid4().hex[:16], plan, settings, self.sinks, clock)
+            self.epochs, self.query = Epochs(plan, ways_to_read(sources), settings, taken, clock), taken.query
             self._idling = Idling(self.epochs, self._interval)
             self._log_recovery()
             most = settings.partitions if settings.follow else None
@@ -142,7 +145,7 @@ class RunningQuery:
             threading.Thread(target=work, name=f"sluice-{self.query}", daemon=True).start()
 
     def _log_recovery(self) -> None:
-        record, checkpoint = self.epochs.record, self.settings.checkpoint
+        record, checkpoint = self.epochs.record, self.epochs.storage.uri
         if record.number < 0:
             log.info("query %s begins on the new checkpoint %s", self.query, checkpoint)
         else:
@@ -309,7 +312,7 @@ class RunningQuery:
         try:
             # Spark notices other owners too, and cannot tell whose they are; a temporary checkpoint, which may be gone
             # by now, has none
-            owners = nullcontext() if self.temporary else self.epochs.translate_fencing_errors()
+            owners = nullcontext() if self.temporary else self.epochs.checkpoint.translate_fencing_errors()
             with self._telling_what_went_wrong(), owners:
                 ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]  # seconds, parts too
         finally:
@@ -348,7 +351,7 @@ class RunningQuery:
         if not self.temporary:
             return
         if not any(isinstance(sink, MemorySink) for sink in self.sinks):  # a view is for looking at afterwards, too
-            _remove(self.settings.checkpoint)
+            _remove(self.epochs.storage.uri)
 
 
 def temporary_checkpoint() -> str:

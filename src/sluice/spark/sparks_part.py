@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 from sluice.control.journal import FORMAT, Journal
-from sluice.engine.epochs import PARTS_DIFFER
+from sluice.engine.checkpoint import PARTS_DIFFER
 from sluice.model.checksum import checksum
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import CheckpointError, StorageError

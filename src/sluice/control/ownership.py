@@ -1,0 +1,50 @@
+"""How a driver becomes the owner of a checkpoint: it claims it for its flow, and fences off whoever had it before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.control.journal import Entry, Journal
+from sluice.model.clock import Clock
+from sluice.model.epoch import EpochRecord
+from sluice.model.errors import SluiceError
+
+Check = Callable[[str | None, EpochRecord], None]
+"""Refuses a checkpoint, before anything is touched, by its query's id (None if it has none yet) and its newest
+epoch."""
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """The query that a checkpoint is of, and the newest epoch, from which its owner goes on."""
+
+    query: str
+    record: EpochRecord
+
+
+def take_ownership(
+    journal: Journal, identity: dict[str, Any], run: str, clock: Clock, first: EpochRecord, check: Check
+) -> Ownership:
+    """Make a run the owner of a checkpoint, if it is the flow's and nothing speaks against it. Where the checkpoint is
+    new it becomes the flow's, under the id in `identity`, and goes on from `first`."""
+    while True:
+        query = (journal.identity() or {}).get("id")
+        if query is not None:
+            journal.claim(identity)
+        newest = journal.newest()
+        record = first if newest is None else newest.record
+        try:
+            check(query, record)
+            journal.storage.make_dir()
+            claimed = journal.claim(identity)
+            if journal.take_over(run, clock.time(), newest, record):
+                return Ownership(str(claimed["id"]), record)
+        except SluiceError:
+            if not _has_moved_on(journal, newest):  # else its owner was still at work, or there is another one
+                raise
+
+
+def _has_moved_on(journal: Journal, newest: Entry | None) -> bool:
+    return journal.indexes()[-1:] != ([] if newest is None else [newest.index])

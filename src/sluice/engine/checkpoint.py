@@ -1,0 +1,101 @@
+"""A checkpoint as its driver has it open: taken over, at its newest epoch, without what failed attempts left in it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.control.journal import Journal
+from sluice.control.ownership import take_ownership
+from sluice.engine.delivery import Delivery, Sink
+from sluice.engine.settings import Settings
+from sluice.model.clock import Clock
+from sluice.model.epoch import EpochRecord, left_over
+from sluice.model.errors import CheckpointError
+from sluice.model.ids import Fragment
+from sluice.model.plan import Plan
+from sluice.model.routing import Routing
+from sluice.state.durable import STATE
+from sluice.state.storage import Storage
+
+PARTS_DIFFER = (
+    "part of it was deleted or restored. Restore it as a whole, or start anew with a new checkpointLocation and path"
+)
+"""Why the journal and Spark's part of a checkpoint do not fit together, and what to do."""
+
+
+@dataclass(frozen=True)
+class OpenCheckpoint:
+    """A checkpoint that a run of a query owns, until another driver takes it over."""
+
+    storage: Storage
+    journal: Journal
+    delivery: Delivery
+    query: str
+    run: str
+
+    @property
+    def newest(self) -> EpochRecord:
+        """The newest epoch of this owner's, at first the one that it goes on from."""
+        assert self.journal.head is not None, "a checkpoint that is open has an owner"
+        return self.journal.head.record
+
+    @contextmanager
+    def translate_fencing_errors(self) -> Iterator[None]:
+        """Where another driver has taken the checkpoint over, that is what went wrong, whatever it looked like."""
+        try:
+            yield
+        except CheckpointError:
+            raise
+        except Exception as problem:
+            self.journal.refuse_if_taken_over(problem)
+            raise
+
+    def tidy(self, newest: EpochRecord) -> None:
+        """Remove what failed attempts left, but nothing that another driver on this checkpoint may be writing."""
+
+        def over(name: str) -> bool:
+            return left_over(name, newest.number, self.run)
+
+        self.storage.delete_all(name for name in self.storage.files_in(STATE) - newest.files() if over(name))
+        self.delivery.tidy(newest, over)
+
+    def close(self, newest: EpochRecord) -> None:
+        """Remove what failed attempts left, now that there is none any more, if the checkpoint is still this run's."""
+        # a commit can come through although it failed here: then what looks left over is the newest epoch's
+        if self.journal.is_at(newest) and self.journal.is_owned():
+            self.tidy(newest)
+
+
+def open_checkpoint(
+    storage: Storage, flow: str, new_id: str, plan: Plan, settings: Settings, sinks: Sequence[Sink], clock: Clock
+) -> OpenCheckpoint:
+    """Take a checkpoint over, go to its newest epoch, and remove what did not become part of it. What is refused is not
+    touched. `new_id` is the query's where the checkpoint is new."""
+    journal, delivery = Journal(storage), Delivery(sinks, storage)
+    identity, run = {"id": new_id, **identify(flow, plan, settings, sinks)}, uuid.uuid4().hex[:8]
+    owned = take_ownership(journal, identity, run, clock, first_record(plan, settings), delivery.check)
+    checkpoint = OpenCheckpoint(storage, journal, delivery, owned.query, run)
+    with checkpoint.translate_fencing_errors():
+        storage.make_dir(STATE)
+        delivery.open(owned.query, owned.record)
+        journal.remove_drafts()
+        checkpoint.tidy(owned.record)
+    return checkpoint
+
+
+def identify(flow: str, plan: Plan, settings: Settings, sinks: Sequence[Sink]) -> dict[str, Any]:
+    """What has to be the same whenever a flow goes on with its checkpoint, and words for it."""
+    words = {"says": plan.describe(), "queries": [plan.describe_output(i) for i in range(len(plan.outputs))]}
+    shown = [sink.shown for sink in sinks]
+    return {"name": flow, "partitions": settings.partitions, "shown": shown, **words, **plan.identity()}
+
+
+def first_record(plan: Plan, settings: Settings) -> EpochRecord:
+    """What stands for the newest epoch as long as there is none."""
+    units = [plan.units_of(Fragment(fragment), settings.partitions) for fragment in range(plan.fragments)]
+    routing = Routing.of_fragments(units, settings.sites)
+    return EpochRecord(-1, (None,) * len(plan.sources), routing, ((),) * settings.sites)
