@@ -10,7 +10,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sluice.model.errors import CheckpointError, FlowError, SluiceError, StorageError
+from sluice.model.errors import (
+    CheckpointError,
+    CorruptFile,
+    EvaluationError,
+    FlowError,
+    MissingFile,
+    ProtocolError,
+    QueryError,
+    ScenarioError,
+    SluiceError,
+    SqlError,
+    StorageError,
+)
 from sluice.model.version import VERSION
 
 if TYPE_CHECKING:
@@ -21,27 +33,36 @@ if TYPE_CHECKING:
     from sluice.model.actions import CleanUp, Freeze, LayOut, Merge, Move, PassToken, Release, Scale, Share, Split
     from sluice.model.view import ClusterView
     from sluice.policies import Policy
+    from sluice.spark.failures import QueryFailed
 
 __all__ = [
     "CheckpointError",
     "CleanUp",
     "ClusterView",
+    "CorruptFile",
     "DataStream",
     "DataStreamWriter",
+    "EvaluationError",
     "Flow",
     "FlowError",
     "Freeze",
     "LayOut",
     "Merge",
+    "MissingFile",
     "Move",
     "PassToken",
     "Policy",
+    "ProtocolError",
     "Query",
+    "QueryError",
+    "QueryFailed",
     "Release",
     "Scale",
+    "ScenarioError",
     "Share",
     "SluiceError",
     "Split",
+    "SqlError",
     "StorageError",
     "__version__",
 ]
@@ -58,6 +79,7 @@ _MODULES = {
     ),
     "Policy": "sluice.policies",
     "Query": "sluice.api.query",
+    "QueryFailed": "sluice.spark.failures",
 }
 """Where the names are that load more than the errors: Python workers import parts of this package, not its face."""
 

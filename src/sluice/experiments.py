@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sluice.model.durations import seconds, size_in_bytes
-from sluice.model.errors import FlowError
+from sluice.model.errors import FlowError, QueryError
 
 if TYPE_CHECKING:
     from sluice.api.query import Query
@@ -38,5 +38,5 @@ def slowDisk(query: Query, perSecond: str | int | None) -> None:
     if rate == 0:
         raise FlowError("a disk of 0 bytes a second would take for ever; None ends the emulation")
     if (over := query._over()) is not None:
-        raise FlowError(over)
+        raise QueryError(over)
     query._running.settings.emulation.disk_delay = 0.0 if rate is None else 1 / rate

@@ -12,7 +12,7 @@ import pytest
 from arrivals import arrive
 from trade_sums import EPOCHS, TRADES, assert_exact, sums
 
-from sluice import FlowError, Policy
+from sluice import FlowError, Policy, QueryError
 from sluice.experiments import slowDisk, slowDown
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
@@ -46,11 +46,11 @@ def test_a_unit_moved_by_hand_is_where_it_was_sent(spark: Any, tmp_path: Path) -
     query = sums(spark, tmp_path).trigger(processingTime="0 seconds").start()
     query.processAllAvailable()
     assert query.routing()[2] == 0
-    with pytest.raises(FlowError, match="cannot move unit 2 to site 5: there is no site 5"):
+    with pytest.raises(QueryError, match="cannot move unit 2 to site 5: there is no site 5"):
         query.move(2, 5)
     with pytest.raises(FlowError, match="a unit is given by its number, not by '2'"):
         query.move("2", 1)
-    with pytest.raises(FlowError, match="there is no site 2; they are numbered from 0 to 1"):
+    with pytest.raises(QueryError, match="there is no site 2; they are numbered from 0 to 1"):
         query.setSiteMemory(2, "1m")
     with pytest.raises(FlowError, match="size is not a size: 'much'"):
         query.setSiteMemory(1, "much")
@@ -79,7 +79,7 @@ def test_a_unit_moved_by_hand_is_where_it_was_sent(spark: Any, tmp_path: Path) -
         lambda: slowDown(query, 0, "1 second"),
         lambda: slowDisk(query, "50m"),
     ):
-        with pytest.raises(FlowError, match="the query has ended"):
+        with pytest.raises(QueryError, match="the query has ended"):
             late()
     assert_exact(tmp_path)
 

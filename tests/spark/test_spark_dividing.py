@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from skewed_join import SkewedJoin
 
-from sluice import FlowError
+from sluice import FlowError, QueryError
 from sluice.cli.main import main
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
@@ -18,15 +18,15 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 def test_units_split_and_merged_by_hand(spark: Any, tmp_path: Path, capsys: Any) -> None:
     join = SkewedJoin(spark, tmp_path)
     query = join.query
-    with pytest.raises(FlowError, match="cannot split unit 6: there is no unit 6; they are numbered from 0 to 5"):
+    with pytest.raises(QueryError, match="cannot split unit 6: there is no unit 6; they are numbered from 0 to 5"):
         query.split(6)
-    with pytest.raises(FlowError, match="cannot merge unit 2: unit 2 has no buddy to be merged with"):
+    with pytest.raises(QueryError, match="cannot merge unit 2: unit 2 has no buddy to be merged with"):
         query.merge(2)
     with pytest.raises(FlowError, match="a unit is given by its number, not by 'two'"):
         query.split("two")  # type: ignore[arg-type]
     with pytest.raises(FlowError, match="a number of bits is given by its number"):
         query.split(2, bits=1.5)  # type: ignore[arg-type]
-    with pytest.raises(FlowError, match="cannot split unit 2: a unit is split by 1 to 5 bits at a time, not by 0"):
+    with pytest.raises(QueryError, match="cannot split unit 2: a unit is split by 1 to 5 bits at a time, not by 0"):
         query.split(2, bits=0)
     hot = int(query._running.epochs.record.stats.units.rows.argmax())
     cold = next(unit for unit in range(6) if unit not in (hot, hot + 1))
@@ -40,7 +40,7 @@ def test_units_split_and_merged_by_hand(spark: Any, tmp_path: Path, capsys: Any)
     deadline = time.monotonic() + 60
     while len(query.routing()) != 8 and time.monotonic() < deadline:
         time.sleep(0.1)
-    with pytest.raises(FlowError, match=f"the other half of what unit {cold} is of is itself split"):
+    with pytest.raises(QueryError, match=f"the other half of what unit {cold} is of is itself split"):
         query.merge(cold)
     join.next()
     assert query.lastProgress["units"] == 8
@@ -66,6 +66,6 @@ def test_units_split_and_merged_by_hand(spark: Any, tmp_path: Path, capsys: Any)
 
 def test_a_join_without_a_key_is_not_split(spark: Any, tmp_path: Path) -> None:
     join = SkewedJoin(spark, tmp_path, where="a.v > b.v + 5 AND a.k <> b.k")
-    with pytest.raises(FlowError, match="units are split and merged by the hashes of their keys, and unit 0 has none"):
+    with pytest.raises(QueryError, match="units are split and merged by the hashes of their keys, and unit 0 has none"):
         join.query.split(0)
     join.check()

@@ -11,7 +11,7 @@ import pytest
 from arrivals import arrive
 from trade_sums import TRADES, assert_exact, sums
 
-from sluice import ClusterView, FlowError, Policy, Scale
+from sluice import ClusterView, Policy, QueryError, Scale
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 
@@ -40,7 +40,7 @@ def test_sites_leave_and_join_and_units_move_though_no_input_comes(spark: Any, t
         "awaited": 0,
     }
     for sites, why in ((4, "there may be 1 to 3 sites"), (2, "there are 2 sites already")):
-        with pytest.raises(FlowError, match=f"cannot scale to {sites} sites: {why}"):
+        with pytest.raises(QueryError, match=f"cannot scale to {sites} sites: {why}"):
             query.scale(sites)
     query.scale(1)
     until_there_are(query, 1)
@@ -91,6 +91,6 @@ def test_a_query_without_bounds_does_not_scale(spark: Any, tmp_path: Path) -> No
     query = sums(spark, tmp_path).start()
     query.processAllAvailable()
     assert query.lastProgress["scaling"] is None
-    with pytest.raises(FlowError, match="cannot scale to 3 sites: give option minSites or maxSites"):
+    with pytest.raises(QueryError, match="cannot scale to 3 sites: give option minSites or maxSites"):
         query.scale(3)
     query.stop()

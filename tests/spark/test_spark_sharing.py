@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from skewed_join import SkewedJoin
 
-from sluice import FlowError
+from sluice import QueryError
 from sluice.cli.main import main
 from sluice.experiments import slowDown
 
@@ -23,11 +23,11 @@ def test_a_unit_shared_by_hand_and_released(spark: Any, tmp_path: Path, capsys: 
     unit = int(rows.argmax())
     first = query.routing()[unit]
     others = [site for site in range(3) if site != first]
-    with pytest.raises(FlowError, match=f"cannot share unit {unit} with site {first}: site {first} holds unit"):
+    with pytest.raises(QueryError, match=f"cannot share unit {unit} with site {first}: site {first} holds unit"):
         query.share(unit, first)
-    with pytest.raises(FlowError, match="there is no site 9"):
+    with pytest.raises(QueryError, match="there is no site 9"):
         query.share(unit, 9)
-    with pytest.raises(FlowError, match=f"cannot release unit {unit} from site {first}: unit {unit} is not shared"):
+    with pytest.raises(QueryError, match=f"cannot release unit {unit} from site {first}: unit {unit} is not shared"):
         query.release(unit, first)
     for site in others:
         query.share(unit, site)
@@ -41,7 +41,7 @@ def test_a_unit_shared_by_hand_and_released(spark: Any, tmp_path: Path, capsys: 
     query.explain()
     said = f"unit {unit} is shared by sites {first}, {others[0]}, {others[1]}: on a grid of 3 x 1"
     assert said in capsys.readouterr().out
-    with pytest.raises(FlowError, match="is shared by sites"):
+    with pytest.raises(QueryError, match="is shared by sites"):
         query.move(unit, others[0])
     join.next()
     query.release(unit, first)

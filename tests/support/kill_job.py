@@ -107,13 +107,13 @@ def run(
 
 def disturb(query: Any, sites: int, seed: int, freezing: bool) -> None:
     """Whatever a user may ask of a running query, at random moments until it ends."""
-    from sluice import FlowError
+    from sluice import QueryError
     from sluice.experiments import slowDown
 
     rng = random.Random(seed)
     while query.isActive:
         site = rng.randrange(sites)
-        with suppress(FlowError):  # the unit is there already, the site is not there yet, or the query has just ended
+        with suppress(QueryError):  # the unit is there already, the site is not there yet, or the query has just ended
             if rng.random() < 0.5:
                 query.setSiteMemory(site, rng.choice(["0", "16k", "64k", "64m"]))
             if rng.random() < 0.3:

@@ -24,7 +24,7 @@ def list_executors(spark: SparkSession, root: Path) -> int:
 
 
 def main() -> None:
-    from sluice import Flow, FlowError
+    from sluice import Flow, QueryError
     from sluice.spark import exchange
 
     arguments = argparse.ArgumentParser()
@@ -65,7 +65,7 @@ def main() -> None:
     query = writer.trigger(processingTime="0 seconds").start()
     while not (root / "end").exists() and query.isActive:
         for asked in root.glob("scale-*"):
-            with suppress(FlowError):  # some are leaving or joining, or there are as many already
+            with suppress(QueryError):  # some are leaving or joining, or there are as many already
                 query.scale(int(asked.name.partition("-")[2]))
             asked.unlink()
         list_executors(spark, root)

@@ -38,7 +38,7 @@ from sluice.model.codec import DecodeError, decode, encode
 from sluice.model.decision import Decision
 from sluice.model.directory import Directory
 from sluice.model.epoch import EpochRecord
-from sluice.model.errors import FlowError
+from sluice.model.errors import FlowError, QueryError
 from sluice.model.ids import Unit
 from sluice.model.routing import Routing
 from sluice.model.verb import Verb
@@ -284,7 +284,7 @@ def test_numbers_of_numpy_become_plain_ones(kind):
 
 
 def test_what_is_no_action_is_refused_in_words():
-    with pytest.raises(FlowError, match="answers with actions such as Move"):
+    with pytest.raises(QueryError, match="answers with actions such as Move"):
         vet(SimpleNamespace(unit=0, site=1, reason="x"), EVEN)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import sluice
 from sluice import experiments
+from sluice.model import errors
 
 HEAVY = ("pyspark", "pyarrow", "numpy", "pandas")
 
@@ -51,6 +54,27 @@ def test_public_names_are_there_and_explained(name: str) -> None:
     for member, attribute in vars(value).items():
         if not member.startswith("_") and (callable(attribute) or isinstance(attribute, property)):
             assert inspect.getdoc(attribute), f"{name}.{member} has no docstring"
+
+
+def test_every_error_is_public_and_explained() -> None:
+    """Whatever a user can get can be caught by its name in `sluice`, and has a row on the page about errors."""
+    own = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
+    own.add("QueryFailed")
+    assert own <= set(sluice.__all__)
+    page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
+    assert own == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    for name in own:
+        error = getattr(sluice, name)
+        assert issubclass(error, sluice.SluiceError)
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+        parents = [base.__name__ for base in error.__bases__]
+        assert all(f"`{parent}`" in row for parent in parents), (name, parents)
+
+
+def test_wrong_words_and_what_goes_wrong_later_are_two_things() -> None:
+    assert not issubclass(sluice.QueryError, sluice.FlowError)
+    assert not issubclass(sluice.FlowError, sluice.QueryError)
+    assert issubclass(sluice.QueryFailed, sluice.QueryError)
 
 
 def test_what_is_for_experiments_says_so() -> None:

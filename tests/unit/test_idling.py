@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
 
 from sluice.model.clock import SystemClock
+from sluice.model.errors import CheckpointError, FlowError, QueryError, StorageError
 from sluice.spark import idling, running
 from sluice.spark.failures import QueryFailed
 from sluice.spark.idling import IDLE_EPOCH_AFTER_S, MAX_IDLE_EPOCHS, Idling
@@ -134,6 +136,23 @@ def test_nobody_waits_for_a_query_that_cannot_be_looked_after_any_more(monkeypat
         query.settle()
     watching.join()
     assert query.spark_query.stopped and not query._closed.is_set()
+
+
+@pytest.mark.parametrize("cause", [FlowError("a unit is given by its number, not by '3'"), StorageError("it is gone")])
+def test_what_goes_wrong_while_a_query_runs_is_the_query_s_error(cause, monkeypatch):
+    """Also in an epoch of which Spark knows nothing, and whatever a policy or a file raised."""
+    query = behind(0, monkeypatch)
+    query._fail(cause)
+    assert type(query.failure) is QueryFailed
+    assert isinstance(query.failure, QueryError) and isinstance(query.failure, StreamingQueryException)
+    assert not isinstance(query.failure, FlowError)
+    assert str(query.failure) == f"the query failed in epoch 7: {cause}"
+
+
+def test_a_driver_whose_checkpoint_was_taken_over_says_so(monkeypatch):
+    query, taken = behind(0, monkeypatch), CheckpointError("checkpoint ck was taken over")
+    query._fail(taken)
+    assert query.failure is taken
 
 
 def test_cleaning_up_ends_though_new_input_always_waits(monkeypatch):

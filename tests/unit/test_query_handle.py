@@ -15,7 +15,7 @@ from specs import join, stream
 from sluice.api.query import Query
 from sluice.control.controller import Controller
 from sluice.model.epoch import EpochRecord
-from sluice.model.errors import FlowError
+from sluice.model.errors import QueryError
 from sluice.policies import policy
 
 PLAN = single(join([stream("a"), stream("b")], 5))
@@ -78,5 +78,5 @@ REQUESTS = {
 def test_a_query_that_only_finishes_what_waits_takes_no_requests(what: str) -> None:
     """A loop that freezes would keep it from ending."""
     query = handle(draining=True)
-    with pytest.raises(FlowError, match=rf"cannot {what}: the query has taken in all there was, and only finishes"):
+    with pytest.raises(QueryError, match=rf"cannot {what}: the query has taken in all there was, and only finishes"):
         REQUESTS[what](query)

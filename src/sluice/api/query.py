@@ -10,7 +10,7 @@ from sluice.control.vetting import no_such, vet
 from sluice.model.actions import Action, Freeze, Merge, Move, Release, Scale, Share, Split, read_number
 from sluice.model.durations import size_in_bytes
 from sluice.model.epoch import EpochRecord
-from sluice.model.errors import FlowError
+from sluice.model.errors import QueryError
 from sluice.model.ids import Fragment, Site, Unit
 from sluice.spark.progress import caught_up, progress
 from sluice.spark.running import RunningQuery
@@ -101,7 +101,7 @@ class Query:
         routing = self._running.epochs.record.routing
         missing = no_such("unit", number, routing.units)
         if missing is not None:
-            raise FlowError(missing)
+            raise QueryError(missing)
         return routing.holders_of(number)
 
     def decisions(self) -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ class Query:
         """Have so many sites take part. The last ones leave, when their units have moved to the others; some join when
         there are executors for them, and get their share of the units. Needs option `minSites` or `maxSites`."""
         if not self._running.settings.controller.loop.abilities.scalable:
-            raise FlowError(
+            raise QueryError(
                 f"cannot scale to {sites} sites: give option minSites or maxSites when the query is started"
             )
         self._ask(f"scale to {sites} sites", Scale(sites, "asked for with scale()"))
@@ -155,10 +155,10 @@ class Query:
         when they are there. New input is taken in meanwhile."""
         over = self._over()
         if over is not None:
-            raise FlowError(f"cannot clean up: {over}")
+            raise QueryError(f"cannot clean up: {over}")
         self._running.clean_up()
         if self._over() and self._running.epochs.record.missing_units:
-            raise FlowError("the query ended before all was cleaned up; start it again, and clean up then")
+            raise QueryError("the query ended before all was cleaned up; start it again, and clean up then")
 
     def setSiteMemory(self, site: int, size: str | int) -> None:
         """How much state a site may keep in memory from the next epoch on, until the query ends ("512m")."""
@@ -205,7 +205,7 @@ class Query:
             )
         )
         if refused is not None:
-            raise FlowError(f"cannot {what}: {refused}")
+            raise QueryError(f"cannot {what}: {refused}")
         self._running.settings.controller.ask(action, record.routing)
 
     def _over(self) -> str | None:
@@ -220,7 +220,7 @@ class Query:
         number = Site(read_number("site", site))
         refused = self._over() or no_such("site", number, self._running.epochs.record.routing.sites)
         if refused is not None:
-            raise FlowError(refused)
+            raise QueryError(refused)
         return number
 
     def _records(self) -> list[EpochRecord]:

@@ -25,7 +25,7 @@ from sluice.model.actions import (
     UnitAction,
 )
 from sluice.model.directory import MOST_BITS, MOST_UNITS
-from sluice.model.errors import FlowError, ProtocolError
+from sluice.model.errors import ProtocolError, QueryError
 from sluice.model.ids import Site, Unit
 from sluice.model.routing import Routing
 
@@ -72,7 +72,7 @@ def vet(
         case Scale():
             return _vet_scale(action, routing, abilities, scaling)
         case _:
-            raise FlowError(f"a policy answers with actions such as Move(unit, site, reason), not with {action!r}")
+            raise QueryError(f"a policy answers with actions such as Move(unit, site, reason), not with {action!r}")
 
 
 def _vet_at_holder(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
 from sluice.model.epoch import name_attempts
-from sluice.model.errors import SluiceError
+from sluice.model.errors import QueryError
 from sluice.model.ids import Level
 from sluice.model.reports import SiteReport
 
@@ -31,7 +31,7 @@ def run_until_agreed(exchange: Exchange, split: SplitTask, site: SiteTask) -> li
         reports = sorted(exchange(split, site), key=lambda report: (report.site, report.level))
         if all(_agree(reports, Level(level)) for level in range(site.plan.levels)):
             return reports
-    raise SluiceError(
+    raise QueryError(
         f"epoch {site.number} was run {ATTEMPTS} times, and each time sites got what different attempts of the same "
         "tasks had sent: executors are lost while it runs. Nothing of it was committed; see Spark's log for why they "
         "are lost, then start the query again"

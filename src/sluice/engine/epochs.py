@@ -30,7 +30,7 @@ from sluice.model.epoch import (
     EpochRecord,
     watermarks,
 )
-from sluice.model.errors import CheckpointError
+from sluice.model.errors import CheckpointError, QueryError
 from sluice.model.ids import SiteKey, Unit
 from sluice.model.plan import Plan
 from sluice.model.reassignment import reassign
@@ -104,26 +104,27 @@ class Epochs:
         `site_change_reason` says what became of the sites since the epoch before, `ingested_at` when Spark saw what
         there is; else it was just now. `batch_input` says what the batch has in it, as a short hash: it has to be the
         same each time."""
-        with self.busy, self.checkpoint.translate_fencing_errors():
-            if self.closed:
-                raise CheckpointError("the query has ended")
-            if batch < self.record.batch or batch > self.record.batch + 1:
-                raise CheckpointError(
-                    f"Spark's part of checkpoint {self.storage.uri} is at batch {batch}, the journal is at "
-                    f"{self.record.batch}: {PARTS_DIFFER}"
-                )
-            if batch == self.record.batch:
-                if batch_input != self.record.batch_input:
+        with self.busy:
+            if self.closed:  # its checkpoint may be gone
+                raise QueryError("the query has ended")
+            with self.checkpoint.translate_fencing_errors():
+                if batch < self.record.batch or batch > self.record.batch + 1:
                     raise CheckpointError(
-                        f"Spark's part of checkpoint {self.storage.uri} has other input in batch {batch} than "
-                        f"the journal, and to go on would lose rows: {PARTS_DIFFER}"
+                        f"Spark's part of checkpoint {self.storage.uri} is at batch {batch}, the journal is at "
+                        f"{self.record.batch}: {PARTS_DIFFER}"
                     )
-                self.delivery.deliver(self.record)
-            else:
-                if self.record.stats.catch_up:
-                    self.delivery.finish(self.record)
-                self._run(batch, batch_input, site_keys, exchange, site_change_reason, ingested_at)
-            self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
+                if batch == self.record.batch:
+                    if batch_input != self.record.batch_input:
+                        raise CheckpointError(
+                            f"Spark's part of checkpoint {self.storage.uri} has other input in batch {batch} than "
+                            f"the journal, and to go on would lose rows: {PARTS_DIFFER}"
+                        )
+                    self.delivery.deliver(self.record)
+                else:
+                    if self.record.stats.catch_up:
+                        self.delivery.finish(self.record)
+                    self._run(batch, batch_input, site_keys, exchange, site_change_reason, ingested_at)
+                self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
 
     @property
     def is_behind(self) -> bool:

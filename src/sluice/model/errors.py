@@ -8,7 +8,7 @@ class SluiceError(Exception):
 
 
 class FlowError(SluiceError, ValueError):
-    """The flow, a stream, a column or an option is wrong; nothing has run yet.
+    """What was asked for is wrong: the flow, a stream, a column, an option or an argument. Nothing has run of it.
 
     >>> try:
     ...     raise FlowError("stream 'trades' has no column 'sym'")
@@ -18,12 +18,20 @@ class FlowError(SluiceError, ValueError):
     """
 
 
+class SqlError(FlowError):
+    """A part of a SQL text cannot be run; the message ends with the line it stands in and a caret under it."""
+
+
+class QueryError(SluiceError):
+    """A query that was started cannot do what it is asked for, or cannot go on."""
+
+
 class ScenarioError(SluiceError, ValueError):
     """A scenario cannot be simulated as it is written, or at all; nothing has run yet."""
 
 
 class CheckpointError(SluiceError):
-    """The checkpoint belongs to another flow or version, or cannot be read; it was left untouched."""
+    """The checkpoint belongs to another flow, version or driver, or cannot be read; it was left untouched."""
 
 
 class StorageError(SluiceError):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.control.placement import Executor
-from sluice.model.errors import FlowError
+from sluice.model.errors import QueryError
 from sluice.model.ids import Site, SiteKey
 from sluice.model.version import VERSION
 from sluice.spark.executors import do_at
@@ -109,7 +109,7 @@ def _placed(
 def _check_versions(found: set[str], python: str) -> None:
     """See that a flow can run on the executors, before an epoch fails on it."""
     for version in found - {VERSION}:
-        raise FlowError(
+        raise QueryError(
             f"the executors' Python ({python}) cannot run this flow: {version}. Install "
             f"sluice {VERSION} there, or set PYSPARK_PYTHON to an interpreter that has it"
         )

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from sluice.model.errors import SluiceError
+from sluice.model.errors import QueryError
 
 _GOODBYE = 5.0
 """Seconds that a thread whose socket is closed gets to end."""
@@ -63,4 +63,4 @@ def as_error(failure: BaseException) -> Exception:
     """What ended a query as something that ends nothing else: a `SystemExit` in a user's function is for the query."""
     if isinstance(failure, Exception):
         return failure
-    return SluiceError(f"the query ended by {type(failure).__name__}({failure}), which a function of yours raised")
+    return QueryError(f"the query ended by {type(failure).__name__}({failure}), which a function of yours raised")

@@ -21,7 +21,7 @@ from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
 from sluice.model.clock import SystemClock
 from sluice.model.codec import decode
-from sluice.model.errors import SluiceError
+from sluice.model.errors import QueryError
 from sluice.model.ids import Level, SiteKey
 from sluice.model.reports import SiteReport
 from sluice.spark.anchors import let_go, place
@@ -185,7 +185,7 @@ class Sites:
                         raise
                     log.info("epoch %d is run again: Spark gave its job up, as executors were lost", site.number)
             if len(rows) != self.count * site.plan.levels:
-                raise SluiceError(f"{len(rows)} of {self.count * site.plan.levels} reports of sites arrived")
+                raise QueryError(f"{len(rows)} of {self.count * site.plan.levels} reports of sites arrived")
             return [decode(bytes(row["payload"]), SiteReport) for row in rows]
 
         return run

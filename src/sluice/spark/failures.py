@@ -6,19 +6,21 @@ import re
 
 from pyspark.errors import StreamingQueryException
 
-from sluice.model.errors import SPARKS_ACCOUNT, SluiceError
+from sluice.model.errors import SPARKS_ACCOUNT, QueryError, SluiceError
 
 _OWN_ERROR = re.compile(r"^sluice\.[\w.]+: (.+)$", re.MULTILINE)
 """The last line of a Python traceback that ends in an error of Sluice's own."""
 
 
-class QueryFailed(SluiceError, StreamingQueryException):
+class QueryFailed(QueryError, StreamingQueryException):
     """A query that failed while it ran. It is a StreamingQueryException, as from Spark's own queries, too."""
 
 
 def in_words(whose: str, epoch: int, cause: BaseException, told: BaseException) -> QueryFailed:
-    """The error for whoever waits for a query. `cause` is what ended an epoch, `told` what Spark makes of it."""
-    return QueryFailed(f"{whose} failed in epoch {epoch}: {sentence_of(cause)}\n\n{SPARKS_ACCOUNT}\n{told}")
+    """The error for whoever waits for a query. `cause` is what ended an epoch, `told` what Spark makes of it, if it
+    knows of it."""
+    account = "" if isinstance(told, SluiceError) else f"\n\n{SPARKS_ACCOUNT}\n{told}"
+    return QueryFailed(f"{whose} failed in epoch {epoch}: {sentence_of(cause)}{account}")
 
 
 def sentence_of(cause: BaseException) -> str:

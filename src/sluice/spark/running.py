@@ -30,7 +30,7 @@ from sluice.engine.epochs import Epochs
 from sluice.engine.settings import Settings
 from sluice.model.clock import SystemClock
 from sluice.model.durations import seconds
-from sluice.model.errors import SluiceError
+from sluice.model.errors import CheckpointError, QueryError
 from sluice.model.plan import Plan
 from sluice.spark.batch_files import files_of_batch, with_all_files
 from sluice.spark.callbacks import BatchCallback, as_error
@@ -167,7 +167,7 @@ class RunningQuery:
             if not isinstance(failure, Py4JJavaError) or _INTERRUPTED not in str(failure.java_exception):
                 raise
             # Spark looks for these words to tell a stop from a failure, by an expression that overflows on a long trace
-            raise SluiceError(f"{_PY4J}: An error occurred while calling an epoch.\n: {_INTERRUPTED}") from None
+            raise QueryError(f"{_PY4J}: An error occurred while calling an epoch.\n: {_INTERRUPTED}") from None
 
     def _follow(self) -> str:
         """Have the sites be where executors are, and as many as they are to be; why they changed, if they did."""
@@ -218,7 +218,7 @@ class RunningQuery:
     def _fail(self, failure: BaseException) -> None:
         """End the query because of something that Spark knows nothing of."""
         self._cause, failed = failure, as_error(failure)
-        self.failure = failed if isinstance(failed, SluiceError) else self._in_words(failed)
+        self.failure = failed if isinstance(failed, CheckpointError) else self._in_words(failed)
         with suppress(Exception):  # where Spark is not reached any more it has ended
             self.spark_query.stop()
 

@@ -14,14 +14,10 @@ from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from sluice.expressions.parsing import SparkAsWritten, Syntax, is_interval
-from sluice.model.errors import FlowError
+from sluice.model.errors import FlowError, SqlError
 
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 _OPENING = re.compile(r"""['"`]|/\*""")
-
-
-class SqlError(FlowError):
-    """A part of a query cannot be run; the message ends with the line it stands in and a caret under it."""
 
 
 class Text:
