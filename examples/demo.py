@@ -180,7 +180,7 @@ def run(spark: SparkSession, home: Path, policy: str, files: int, rows: int) -> 
     feeder.start()
     seen = watch(query, sys.stdout)
     feeder.join()
-    moves = [d for d in query.decisions() if d["action"] == "move" and d["refused"] is None]
+    moves = [d for d in query.decisions() if d.action == "move" and d.refused is None]
     return Outcome(policy, seen, fed, timed(query, fed, rows), len(moves))
 
 

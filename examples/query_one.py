@@ -143,7 +143,7 @@ class Freezing:
 
 
 def frozen_of(query: Query) -> Freezing:
-    decided = [decision["action"] for decision in query.decisions()]
+    decided = [decision.action for decision in query.decisions()]
     by_epoch = [epoch["sites"] for epoch in query.recentProgress]
     return Freezing(
         frozen=decided.count("freeze"),

@@ -30,26 +30,64 @@ if TYPE_CHECKING:
     from sluice.api.query import Query
     from sluice.api.stream import DataStream
     from sluice.api.writer import DataStreamWriter
-    from sluice.model.actions import CleanUp, Freeze, LayOut, Merge, Move, PassToken, Release, Scale, Share, Split
+    from sluice.model.actions import (
+        Action,
+        CleanUp,
+        Freeze,
+        LayOut,
+        Merge,
+        Move,
+        PassToken,
+        Release,
+        Scale,
+        Share,
+        Split,
+    )
+    from sluice.model.decision import Decision, DecisionOutcome
+    from sluice.model.ids import Site, Unit
+    from sluice.model.verb import Verb
     from sluice.model.view import ClusterView
-    from sluice.policies import Policy
+    from sluice.policies import (
+        ActiveDisk,
+        Elastic,
+        Freezing,
+        Hybrid,
+        LazyDisk,
+        LoadBalancing,
+        MemoryBalancing,
+        NoRelocation,
+        Policy,
+        Static,
+        Tokens,
+    )
     from sluice.spark.failures import QueryFailed
 
 __all__ = [
+    "Action",
+    "ActiveDisk",
     "CheckpointError",
     "CleanUp",
     "ClusterView",
     "CorruptFile",
     "DataStream",
     "DataStreamWriter",
+    "Decision",
+    "DecisionOutcome",
+    "Elastic",
     "EvaluationError",
     "Flow",
     "FlowError",
     "Freeze",
+    "Freezing",
+    "Hybrid",
     "LayOut",
+    "LazyDisk",
+    "LoadBalancing",
+    "MemoryBalancing",
     "Merge",
     "MissingFile",
     "Move",
+    "NoRelocation",
     "PassToken",
     "Policy",
     "ProtocolError",
@@ -60,10 +98,15 @@ __all__ = [
     "Scale",
     "ScenarioError",
     "Share",
+    "Site",
     "SluiceError",
     "Split",
     "SqlError",
+    "Static",
     "StorageError",
+    "Tokens",
+    "Unit",
+    "Verb",
     "__version__",
 ]
 __version__ = VERSION
@@ -74,10 +117,28 @@ _MODULES = {
     "DataStreamWriter": "sluice.api.writer",
     "Flow": "sluice.api.flow",
     **dict.fromkeys(
-        ("CleanUp", "Freeze", "LayOut", "Merge", "Move", "PassToken", "Release", "Scale", "Share", "Split"),
+        ("Action", "CleanUp", "Freeze", "LayOut", "Merge", "Move", "PassToken", "Release", "Scale", "Share", "Split"),
         "sluice.model.actions",
     ),
-    "Policy": "sluice.policies",
+    **dict.fromkeys(("Decision", "DecisionOutcome"), "sluice.model.decision"),
+    **dict.fromkeys(("Site", "Unit"), "sluice.model.ids"),
+    "Verb": "sluice.model.verb",
+    **dict.fromkeys(
+        (
+            "ActiveDisk",
+            "Elastic",
+            "Freezing",
+            "Hybrid",
+            "LazyDisk",
+            "LoadBalancing",
+            "MemoryBalancing",
+            "NoRelocation",
+            "Policy",
+            "Static",
+            "Tokens",
+        ),
+        "sluice.policies",
+    ),
     "Query": "sluice.api.query",
     "QueryFailed": "sluice.spark.failures",
 }

@@ -120,7 +120,7 @@ class Fixture:
     def told(self) -> list[tuple[str, int | None, str | None]]:
         """What was decided, and why it came to nothing, if it did."""
         found = self.query.epochs.outcomes()
-        return [(one.decision.action, one.decision.unit, one.decision.refused or one.abandoned) for one in found]
+        return [(one.action, one.unit, one.refused or one.abandoned) for one in found]
 
     def check(self) -> None:
         self.query.drain()

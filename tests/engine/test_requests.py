@@ -29,7 +29,7 @@ from sluice.model.actions import (
     Share,
     Split,
 )
-from sluice.model.decision import Outcome
+from sluice.model.decision import DecisionOutcome
 from sluice.model.durations import LONGEST
 from sluice.model.epoch import EpochRecord
 from sluice.model.unit_ranges import intersect, only
@@ -69,12 +69,12 @@ class Asked:
             self.query.run([kept[-1] for kept in self.seen])
         return self.record
 
-    def outcomes(self, who: str = "you") -> list[Outcome]:
-        return [one for one in self.query.epochs.outcomes() if one.decision.policy == who]
+    def outcomes(self, who: str = "you") -> list[DecisionOutcome]:
+        return [one for one in self.query.epochs.outcomes() if one.policy == who]
 
     def fates(self) -> list[tuple[str, str, int | None]]:
         """Of what was asked for: the verb, what has become of it, and with which epoch."""
-        return [(one.decision.action, one.state, one.ended) for one in self.outcomes()]
+        return [(one.action, one.outcome, one.ended) for one in self.outcomes()]
 
     def check(self) -> None:
         self.query.drain()
@@ -213,8 +213,8 @@ def test_what_cannot_be_is_refused_with_a_reason(asked):
     asked.run(2)
     asked.ask(Move(0, 0, "to see"), Release(0, 1, "to see"), Scale(9, "to see"), Merge(0, "to see"))
     asked.run()
-    assert [one.state for one in asked.outcomes()] == ["refused"] * 4
-    assert all(one.decision.refused and one.ended == 2 for one in asked.outcomes())
+    assert [one.outcome for one in asked.outcomes()] == ["refused"] * 4
+    assert all(one.refused and one.ended == 2 for one in asked.outcomes())
     asked.check()
 
 
@@ -225,7 +225,7 @@ def test_more_sites_than_before_take_the_place_of_the_request_before(asked):
     asked.ask(Scale(4, "to see"))
     asked.run()
     first, second = asked.outcomes()
-    assert first.abandoned == SUPERSEDED and first.ended == 3 and second.state == "waiting"
+    assert first.abandoned == SUPERSEDED and first.ended == 3 and second.outcome == "waiting"
     asked.query.follow()
     asked.run()
     assert asked.outcomes()[1].ended == 4 and asked.record.routing.sites == 4
@@ -243,10 +243,10 @@ def test_what_a_driver_was_at_ends_with_the_first_epoch_of_the_next_one(asked):
     asked.start()
     asked.run()
     assert {one.decision.action for one in asked.record.under_way} <= {"clean up"}
-    told = {one.decision.action: (one.state, one.ended, one.abandoned) for one in asked.outcomes()}
+    told = {one.action: (one.outcome, one.ended, one.abandoned) for one in asked.outcomes()}
     assert {told[verb] for verb in ("move", "scale", "split")} == {("abandoned", asked.record.number, RESTARTED)}
     asked.run()
-    assert {one.decision.action: one.state for one in asked.outcomes()}["clean up"] == "done"
+    assert {one.action: one.outcome for one in asked.outcomes()}["clean up"] == "done"
     asked.check()
 
 
@@ -291,7 +291,7 @@ def test_an_epoch_that_is_run_again_with_other_sites_tells_what_it_cannot_do(ask
     lose_an_epoch(asked)
     asked.query.site_keys = (100,)
     asked.run(3)
-    told = {one.decision.action: (one.state, one.ended, one.abandoned) for one in asked.outcomes()}
+    told = {one.action: (one.outcome, one.ended, one.abandoned) for one in asked.outcomes()}
     assert told["freeze"] == told["share"] == ("abandoned", 2, RUN_AGAIN)
     assert told["split"] == ("abandoned", 2, "there is another number of sites: 1")
     assert told["move"][:2] == ("done", 2) and asked.record.routing.holders[2] == 0
@@ -307,7 +307,7 @@ def test_what_a_record_says_of_decisions_does_not_grow_with_the_epochs(asked):
         record = asked.run(rows=0)
         sizes.append(len(record.decisions) + len(record.ended) + len(record.under_way))
     assert max(sizes[60:]) <= max(sizes[:60])
-    assert {one.state for one in asked.outcomes()} == {"done"}
+    assert {one.outcome for one in asked.outcomes()} == {"done"}
     asked.check()
 
 
@@ -342,9 +342,9 @@ def drawn(rng: np.random.Generator, record: EpochRecord) -> Action:
             return Scale(int(rng.integers(1, MOST_SITES + 1)), "drawn")
 
 
-def assert_done(one: Outcome, history: dict[int, EpochRecord]) -> None:
+def assert_done(one: DecisionOutcome, history: dict[int, EpochRecord]) -> None:
     """That what is said to be done with an epoch is so in its record."""
-    decision, ended = one.decision, history.get(one.ended or 0)
+    decision, ended = one, history.get(one.ended or 0)
     if ended is None:
         return
     match decision.action:
@@ -386,14 +386,14 @@ def test_every_request_comes_to_its_end(seed):
             asked.run(rows=3)
         history = {record.number: record for record in asked.query.epochs.history()}
         told = asked.query.epochs.outcomes()
-        verbs = {one.decision.action for one in told if one.state == "done"}
+        verbs = {one.action for one in told if one.outcome == "done"}
         assert len(verbs) > 3, verbs
         for one in told:
-            assert one.state != "waiting", one
-            assert one.ended is not None and one.ended >= one.decision.epoch
-            if one.state == "abandoned":
+            assert one.outcome != "waiting", one
+            assert one.ended is not None and one.ended >= one.epoch
+            if one.outcome == "abandoned":
                 assert one.abandoned and (one.abandoned != RESTARTED or one.ended in restarted), one
                 assert "did not" not in one.abandoned
-            if one.state == "done":
+            if one.outcome == "done":
                 assert_done(one, history)
         asked.check()

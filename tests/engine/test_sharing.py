@@ -98,9 +98,9 @@ def test_what_a_holder_will_have_is_copied_ahead_and_little_in_an_epoch(tmp_path
             read += sum(fetched)
             epochs += 1
             assert epochs < 40
-            newest = [one for one in query.epochs.outcomes() if one.decision.policy == "you"][-1]
+            newest = [one for one in query.epochs.outcomes() if one.policy == "you"][-1]
             routed = query.epochs.record.routing != before.routing
-            assert newest.state == ("done" if routed else "waiting")
+            assert newest.outcome == ("done" if routed else "waiting")
         assert epochs > 3 or read <= 3 * least, "what is much takes some epochs"
     assert query.epochs.record.routing.holders_of(0) == (1,)
     query.close()

@@ -36,9 +36,9 @@ def test_a_policy_moves_units_and_the_answer_stays(spark: Any, tmp_path: Path) -
     query = writer.start()
     query.awaitTermination()
     assert_exact(tmp_path)
-    moved = [d for d in query.decisions() if not d["refused"]]
+    moved = [d for d in query.decisions() if not d.refused]
     assert moved
-    assert {(d["policy"], d["unit"], d["reason"]) for d in moved} == {("restless", 3, "for the sake of it")}
+    assert {(d.policy, d.unit, d.reason) for d in moved} == {("restless", 3, "for the sake of it")}
 
 
 def test_a_unit_moved_by_hand_is_where_it_was_sent(spark: Any, tmp_path: Path) -> None:
@@ -63,15 +63,15 @@ def test_a_unit_moved_by_hand_is_where_it_was_sent(spark: Any, tmp_path: Path) -
     slowDisk(query, "50m")
     slowDisk(query, None)
     query.move(unit=np.int64(2), site=1)
-    assert [d["policy"] for d in query.decisions()] == ["you"]
+    assert [d.policy for d in query.decisions()] == ["you"]
     for table in TRADES[3:]:
         arrive(tmp_path / "trades", table)
         query.processAllAvailable()
     assert query.routing()[2] == 1
     (move,) = query.decisions()
-    assert (move["outcome"], move["refused"], move["abandoned"]) == ("done", None, None)
+    assert (move.outcome, move.refused, move.abandoned) == ("done", None, None)
     holders = {record.number: record.routing.holders[2] for record in query._running.epochs.history()}
-    assert (holders[move["done"] - 1], holders[move["done"]]) == (0, 1)
+    assert (holders[move.done - 1], holders[move.done]) == (0, 1)
     query.stop()
     for late in (
         lambda: query.move(2, 0),

@@ -57,7 +57,7 @@ def test_units_split_and_merged_by_hand(spark: Any, tmp_path: Path, capsys: Any)
     query.split(apart)
     for _ in range(3):
         join.next()
-    abandoned = [d["abandoned"] for d in query.decisions() if d["outcome"] != "done"]
+    abandoned = [d.abandoned for d in query.decisions() if d.outcome != "done"]
     assert abandoned == [f"all rows of unit {apart} have one key"]
     join.check()
     assert main(["inspect", str(tmp_path / "ck")]) == 0

@@ -57,7 +57,7 @@ def test_sites_leave_and_join_and_units_move_though_no_input_comes(spark: Any, t
     assert "Sites: 3 of at most 3 sites, at least 1" in capsys.readouterr().out
     query.stop()
     assert_exact(tmp_path)
-    assert [d["reason"] for d in query.decisions() if d["action"] in ("scale", "resize")] == [
+    assert [d.reason for d in query.decisions() if d.action in ("scale", "resize")] == [
         "asked for with scale(); sites: 2, wanted 1",
         "asked for with scale(); sites: 2, now 1; 0 units moved",
         "asked for with scale(); sites: 1, wanted 3",
@@ -83,7 +83,7 @@ def test_a_policy_scales_and_the_answer_stays(spark: Any, tmp_path: Path) -> Non
     query.awaitTermination()
     assert_exact(tmp_path)
     assert {r["scaling"]["sites"] for r in query.recentProgress} >= {2, 3}
-    assert all(d["refused"] is None for d in query.decisions())
+    assert all(d.refused is None for d in query.decisions())
 
 
 def test_a_query_without_bounds_does_not_scale(spark: Any, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_unit_shared_by_hand_and_released(spark: Any, tmp_path: Path, capsys: 
     query.release(unit, others[0])
     join.next()
     assert query.holders(unit) == (others[1],)
-    verbs = Counter(d["action"] for d in query.decisions() if d["refused"] is None)
+    verbs = Counter(d.action for d in query.decisions() if d.refused is None)
     assert verbs == {"share": 2, "release": 2}
     join.check()
     assert main(["inspect", str(tmp_path / "ck")]) == 0
@@ -65,7 +65,7 @@ def test_a_hot_key_is_shared_by_the_policy(spark: Any, tmp_path: Path) -> None:
         shared = join.query.lastProgress["sharedUnits"]
         if shared:
             break
-    verbs = [d["action"] for d in join.query.decisions() if d["refused"] is None]
+    verbs = [d.action for d in join.query.decisions() if d.refused is None]
     assert verbs.index("split") < verbs.index("share"), "the key is set apart first"
     join.next()
     join.next()
@@ -100,11 +100,11 @@ def test_tokens_pass_from_sites_whose_memory_is_full(spark: Any, tmp_path: Path)
             query.setSiteMemory(2, "1g")
     assert [list(storing) for storing in dict.fromkeys(map(tuple, tokens))] == [[0, 0], [1, 1], [2, 2]]
     assert query.holders(0) == (0, 1, 2)
-    taken = [d for d in query.decisions() if d["refused"] is None]
-    verbs = [(d["action"], d["site"]) for d in taken]
+    taken = [d for d in query.decisions() if d.refused is None]
+    verbs = [(d.action, d.site) for d in taken]
     assert verbs == [(verb, site) for site in (1, 2) for verb in ("share", "pass token", "pass token")]
-    assert {d["policy"] for d in taken} == {"tokens"}
-    assert [d["reason"].startswith(f"site {full} has filled 9") for full, d in enumerate(taken[::3])] == [True, True]
+    assert {d.policy for d in taken} == {"tokens"}
+    assert [d.reason.startswith(f"site {full} has filled 9") for full, d in enumerate(taken[::3])] == [True, True]
     assert all(used <= 115_000 for sites in memory for used in sites[:2])
     before, last = memory[-2:]
     assert last[2] > before[2] > 0 and last[0] <= before[0] and last[1] <= before[1], "only the third stores new rows"

@@ -514,10 +514,10 @@ class Chaos:
         empty = [s.schema.empty_table() for s in self.flow.plan.sources]
 
         def left() -> list[object]:
-            waiting = [one for one in self.query.epochs.outcomes() if one.state == "waiting"]
+            waiting = [one for one in self.query.epochs.outcomes() if one.outcome == "waiting"]
             if alone:
                 return [*waiting, *self.query.epochs.settings.controller.moves]
-            return [one for one in waiting if one.decision.policy == USER]
+            return [one for one in waiting if one.policy == USER]
 
         for _ in range(PATIENCE):
             self.epoch("idle", lambda **hooks: self.query.run(empty))
@@ -529,10 +529,10 @@ class Chaos:
     def check_outcomes(self) -> None:
         """What came to nothing has its reason, and a driver abandons only what the one before was at."""
         for one in self.query.epochs.outcomes():
-            assert one.ended is None or one.ended >= one.decision.epoch
+            assert one.ended is None or one.ended >= one.epoch
             assert one.abandoned != RESTARTED or one.ended in self.first_epochs, one
             assert "did not freeze" not in (one.abandoned or ""), one
-            self.happened[f"{one.state}: {one.decision.action}"] += 1
+            self.happened[f"{one.outcome}: {one.action}"] += 1
 
     def check(self) -> None:
         """What holds after every epoch."""

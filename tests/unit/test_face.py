@@ -51,7 +51,8 @@ def test_public_names_are_there_and_explained(name: str) -> None:
     value = getattr(sluice, name)
     assert name in dir(sluice)
     assert value.__doc__
-    for member, attribute in vars(value).items():
+    members = vars(value) if inspect.isclass(value) else {}  # else it is a name for types
+    for member, attribute in members.items():
         if not member.startswith("_") and (callable(attribute) or isinstance(attribute, property)):
             assert inspect.getdoc(attribute), f"{name}.{member} has no docstring"
 

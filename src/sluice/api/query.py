@@ -8,6 +8,7 @@ from typing import Any
 from sluice.api.options import describe_options
 from sluice.control.vetting import no_such, vet
 from sluice.model.actions import Action, Freeze, Merge, Move, Release, Scale, Share, Split, read_number
+from sluice.model.decision import DecisionOutcome
 from sluice.model.durations import size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import QueryError
@@ -104,13 +105,14 @@ class Query:
             raise QueryError(missing)
         return routing.holders_of(number)
 
-    def decisions(self) -> list[dict[str, Any]]:
+    def decisions(self) -> list[DecisionOutcome]:
         """What was decided in the epochs on record, oldest first: when, by whom, why, and what has become of it.
 
         `outcome` is "refused", "waiting", "done" or "abandoned"; `done` is the epoch with which it was done, `refused`
-        and `abandoned` say why it was not. What you ask for is there at once, and waits.
+        and `abandoned` say why it was not. What you ask for is there at once, and waits. `as_dict()` has a decision as
+        a dictionary.
         """
-        return [outcome.as_dict() for outcome in self._running.epochs.outcomes()]
+        return self._running.epochs.outcomes()
 
     def move(self, unit: int, site: int) -> None:
         """Have a unit go to another site: its state is prepared in the next epoch and is there in the one after it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sluice.model.decision import Outcome, State
+from sluice.model.decision import DecisionOutcome, Fate
 from sluice.model.ids import Unit
 from sluice.model.unit_ranges import ranges
 from sluice.model.verb import Verb
@@ -33,7 +33,7 @@ class DecisionSummary:
     policy: str
     action: str
     reason: str
-    state: State
+    fate: Fate
     ended: int | None
     why: str | None
 
@@ -43,38 +43,36 @@ class DecisionSummary:
         >>> DecisionSummary(7, "you", "scale", "to see", "abandoned", 9, "nobody came").outcome
         'abandoned in epoch 9: nobody came'
         """
-        later = "" if self.ended in (None, self.epoch) or self.state == "refused" else f" in epoch {self.ended}"
-        return f"{self.state}{later}" + (f": {self.why}" if self.why else "")
+        later = "" if self.ended in (None, self.epoch) or self.fate == "refused" else f" in epoch {self.ended}"
+        return f"{self.fate}{later}" + (f": {self.why}" if self.why else "")
 
 
-def summarize(outcomes: Iterable[Outcome]) -> list[DecisionSummary]:
+def summarize(outcomes: Iterable[DecisionOutcome]) -> list[DecisionSummary]:
     """Decisions in words. Spills of a site in one epoch are told as one, as its fetches are: there may be hundreds.
 
-    >>> from sluice.model.decision import Decision
-    >>> spills = [Outcome(Decision(4, "memory", Verb.SPILL, unit, site=0, reason="full"), 4) for unit in (9, 7, 8, 2)]
+    >>> spills = [DecisionOutcome(4, "memory", Verb.SPILL, unit, 0, "full", ended=4) for unit in (9, 7, 8, 2)]
     >>> [(one.action, one.reason) for one in summarize(spills)]
     [('spill units 2, 7-9 of site 0', 'full')]
-    >>> summarize([Outcome(Decision(4, "you", Verb.RELEASE, 3, site=1, reason="to see"), 4)])[0].action
+    >>> summarize([DecisionOutcome(4, "you", Verb.RELEASE, 3, site=1, reason="to see", ended=4)])[0].action
     'release unit 3 from site 1'
     """
-    groups: dict[tuple[object, ...], list[Outcome]] = {}
+    groups: dict[tuple[object, ...], list[DecisionOutcome]] = {}
     for number, one in enumerate(outcomes):
-        d = one.decision
-        alone = None if d.action in _MANY_AT_ONCE else number
-        fate = one.state, one.ended, one.abandoned, d.refused
-        groups.setdefault((d.epoch, d.policy, d.action, d.site, *fate, alone), []).append(one)
+        alone = None if one.action in _MANY_AT_ONCE else number
+        fate = one.ended, one.abandoned, one.refused
+        groups.setdefault((one.epoch, one.policy, one.action, one.site, *fate, alone), []).append(one)
     return [_summary(group) for group in groups.values()]
 
 
-def _summary(group: list[Outcome]) -> DecisionSummary:
-    first, outcome = group[0].decision, group[0]
+def _summary(group: list[DecisionOutcome]) -> DecisionSummary:
+    first = group[0]
     action, reason = str(first.action), first.reason
     if first.unit is not None:  # else it is not about units
-        units = _units([one.decision.unit for one in group if one.decision.unit is not None])
+        units = _units([one.unit for one in group if one.unit is not None])
         action = f"{action} {units} {_WHERE.get(first.action, 'to')} site {first.site}"
-        reason += "; …" if any(one.decision.reason != reason for one in group) else ""
-    why = first.refused or outcome.abandoned
-    return DecisionSummary(first.epoch, first.policy, action, reason, outcome.state, outcome.ended, why)
+        reason += "; …" if any(one.reason != reason for one in group) else ""
+    why = first.refused or first.abandoned
+    return DecisionSummary(first.epoch, first.policy, action, reason, first.outcome, first.ended, why)
 
 
 def _units(units: list[Unit]) -> str:

@@ -15,7 +15,7 @@ from sluice.dashboard import plot, series
 from sluice.dashboard.decision_text import summarize
 from sluice.dashboard.quantity import BYTES, COUNT, RATIO, ROWS, ROWS_PER_SECOND, SECONDS
 from sluice.dashboard.text_layout import written
-from sluice.model.decision import Outcome, outcomes
+from sluice.model.decision import DecisionOutcome, outcomes
 from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import StorageError
@@ -148,7 +148,7 @@ def _adaptive_plots(records: list[EpochRecord], epochs: list[int]) -> list[str]:
     return plots
 
 
-def _decisions(decisions: list[Outcome]) -> str:
+def _decisions(decisions: list[DecisionOutcome]) -> str:
     rows = [(str(one.epoch), one.policy, one.action, one.reason, one.outcome) for one in summarize(decisions)]
     return _table(("epoch", "policy", "action", "reason", "outcome"), rows, words=True)
 

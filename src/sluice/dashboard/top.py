@@ -226,7 +226,7 @@ def _decisions(decisions: Sequence[DecisionSummary], look: Look) -> list[str]:
 
 def _done(one: DecisionSummary) -> str:
     """With which epoch it was done, or that it was not."""
-    return f"{one.ended:,}" if one.state == "done" else one.state
+    return f"{one.ended:,}" if one.fate == "done" else one.fate
 
 
 def _why(one: DecisionSummary) -> str:

@@ -24,7 +24,7 @@ from sluice.engine.settings import Settings
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.model.clock import Clock
-from sluice.model.decision import Outcome, outcomes
+from sluice.model.decision import DecisionOutcome, outcomes
 from sluice.model.epoch import (
     Attempt,
     EpochRecord,
@@ -260,7 +260,7 @@ class Epochs:
         with self.lock:
             self.recent.append(_without_state(replace(record, stats=self.measured)))
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[DecisionOutcome]:
         """What has become of the decisions of the epochs on record, oldest first, then those that no epoch has
         committed yet."""
         steps = [self._next]
@@ -269,7 +269,7 @@ class Epochs:
         steps.append(self._next)  # epochs may have been committed meanwhile
         decided = dict.fromkeys(d for step in steps if step for d in step.decisions if d.epoch > newest)
         waiting = [*decided, *self.settings.controller.loop.unanswered(newest + 1)]
-        return [*outcomes(history), *(Outcome(decision, None) for decision in waiting)]
+        return [*outcomes(history), *(DecisionOutcome.of(decision, None) for decision in waiting)]
 
     def history(self) -> list[EpochRecord]:
         """The epochs on record, oldest first: those of earlier runs too, as far back as the journal keeps them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
 
 from sluice.model.ids import Site, Unit
@@ -11,7 +11,8 @@ from sluice.model.verb import Verb
 
 _NONE = -1
 """Stands, for users, for the unit and the site of a decision that is about none."""
-State = Literal["refused", "waiting", "done", "abandoned"]
+Fate = Literal["refused", "waiting", "done", "abandoned"]
+"""What can become of a decision."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,10 @@ class Decision:
     refused: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """As a user gets it: a plain dictionary."""
+        """As a plain dictionary; -1 stands for no unit and no site."""
         unit, site = (_NONE if number is None else number for number in (self.unit, self.site))
-        return {**vars(self), "action": self.action.value, "unit": unit, "site": site}
+        own = {field.name: vars(self)[field.name] for field in fields(Decision)}
+        return own | {"action": self.action.value, "unit": unit, "site": site}
 
 
 @dataclass(frozen=True)
@@ -57,30 +59,41 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What has become of a decision: the epoch that ended it, None while it is under way, and why it was abandoned, if
-    it was.
+class DecisionOutcome(Decision):
+    """A decision and what has become of it: the epoch that ended it, None while it is under way, and why it was
+    abandoned, if it was.
 
-    >>> Outcome(Decision(7, "you", Verb.MOVE, 3, 1, "to see"), ended=9).as_dict()["done"]
-    9
+    >>> move = DecisionOutcome(7, "you", Verb.MOVE, 3, 1, "to see", ended=9)
+    >>> move.outcome, move.done, move.as_dict()["done"]
+    ('done', 9, 9)
     """
 
-    decision: Decision
-    ended: int | None
+    ended: int | None = None
     abandoned: str | None = None
 
+    @classmethod
+    def of(cls, decision: Decision, ended: int | None, abandoned: str | None = None) -> DecisionOutcome:
+        """What has become of a decision."""
+        return cls(**vars(decision), ended=ended, abandoned=abandoned)
+
     @property
-    def state(self) -> State:
-        if self.decision.refused is not None:
+    def outcome(self) -> Fate:
+        """In a word."""
+        if self.refused is not None:
             return "refused"
         if self.ended is None:
             return "waiting"
         return "done" if self.abandoned is None else "abandoned"
 
+    @property
+    def done(self) -> int | None:
+        """The epoch with which it was carried out, None if it was not."""
+        return self.ended if self.outcome == "done" else None
+
     def as_dict(self) -> dict[str, Any]:
-        """As a user gets it: a plain dictionary. `done` is the epoch with which it was, None if it was not."""
-        done = self.ended if self.state == "done" else None
-        return {**self.decision.as_dict(), "outcome": self.state, "done": done, "abandoned": self.abandoned}
+        """As a plain dictionary."""
+        became = {"outcome": self.outcome, "done": self.done, "abandoned": self.abandoned}
+        return super().as_dict() | became
 
 
 class DecisionRecord(Protocol):
@@ -96,7 +109,7 @@ class DecisionRecord(Protocol):
     def ended(self) -> tuple[Ended, ...]: ...
 
 
-def outcomes(records: Sequence[DecisionRecord]) -> list[Outcome]:
+def outcomes(records: Sequence[DecisionRecord]) -> list[DecisionOutcome]:
     """What has become of the decisions that some records, one after the other, tell of, oldest first. Of those that are
     older than the records it is told if they ended in one of them, or have not ended yet.
 
@@ -106,14 +119,18 @@ def outcomes(records: Sequence[DecisionRecord]) -> list[Outcome]:
     if not records:
         return []
     ends = {
-        end.decision: Outcome(end.decision, record.number, end.abandoned) for record in records for end in record.ended
+        end.decision: DecisionOutcome.of(end.decision, record.number, end.abandoned)
+        for record in records
+        for end in record.ended
     }
     waiting = {one.decision for one in records[-1].under_way}
     first = records[0].number
     earlier = _distinct(decision for decision in (*ends, *waiting) if decision.epoch < first)
     made = [decision for record in records for decision in record.decisions]
     return [
-        Outcome(decision, None) if decision in waiting else ends.get(decision) or Outcome(decision, decision.epoch)
+        DecisionOutcome.of(decision, None)
+        if decision in waiting
+        else ends.get(decision) or DecisionOutcome.of(decision, decision.epoch)
         for decision in (*sorted(earlier, key=lambda decision: decision.epoch), *made)
     ]
 

@@ -6,6 +6,7 @@ from sluice.model.errors import FlowError
 from sluice.policies.active_disk import ActiveDisk
 from sluice.policies.base import Policy
 from sluice.policies.elastic import Elastic
+from sluice.policies.freezing import Freezing
 from sluice.policies.hybrid import Hybrid
 from sluice.policies.lazy_disk import LazyDisk, NoRelocation
 from sluice.policies.load import LoadBalancing
@@ -14,7 +15,22 @@ from sluice.policies.settings import settings_of
 from sluice.policies.static import Static
 from sluice.policies.tokens import Tokens
 
-__all__ = ["NAMES", "Policy", "policy", "policy_class"]
+__all__ = [
+    "NAMES",
+    "ActiveDisk",
+    "Elastic",
+    "Freezing",
+    "Hybrid",
+    "LazyDisk",
+    "LoadBalancing",
+    "MemoryBalancing",
+    "NoRelocation",
+    "Policy",
+    "Static",
+    "Tokens",
+    "policy",
+    "policy_class",
+]
 
 _BY_NAME: dict[str, type[Policy]] = {
     "active-disk": ActiveDisk,
