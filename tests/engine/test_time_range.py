@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from specs import SECOND, TIME, handle, join, stream
 
+from sluice.api.progress import _iso
 from sluice.kernels.order import TimeScale, order_key, sorting
 from sluice.kernels.probe import Run, pairs
 from sluice.model.durations import LONGEST, microseconds
 from sluice.model.epoch import EpochRecord
 from sluice.model.plan import Plan, plan_of
 from sluice.model.stream import EARLIEST, LATEST, Stream
-from sluice.spark.progress import _iso
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 LEAST, MOST = -(2**63), 2**63 - 1

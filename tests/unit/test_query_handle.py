@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from sluice.api.query import Query
 from sluice.control.controller import Controller
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import QueryError
+from sluice.model.progress import EpochProgress
 from sluice.policies import policy
 
 PLAN = single(join([stream("a"), stream("b")], 5))
@@ -56,6 +58,27 @@ class TestProgress:
         assert (last["id"], last["runId"], last["name"]) == ("7", "9", "pairs")
         assert last["batchId"] == 3
         assert last["numOutputRows"] == 200
+
+    def test_has_the_names_that_users_know(self) -> None:
+        last = handle(record(0, batch=0), batches=(0,)).lastProgress
+        assert last is not None
+        assert " ".join(last) == (
+            "batchId id durationMs numInputRows epoch committedAt processedRowsPerSecond numOutputRows lateRows "
+            "nullRows outOfRangeRows missingFiles corruptFiles units moves spills fetches backlogRows sharedUnits "
+            "copiedRows copiedBytes remiss missingUnits cleanUp imbalance scaling streams watermarks operators "
+            "phaseSeconds sites"
+        )
+        assert [set(operator) for operator in last["operators"]] == [{"operator", "rowsIn", "rowsOut"}]
+        assert json.loads(json.dumps(last)) == last
+
+    def test_is_a_value_until_then(self) -> None:
+        epoch = replace(record(3, batch=2), newest=(90_000_000, None))
+        progress = EpochProgress.of(epoch, PLAN, seconds=4.0)
+        assert progress == EpochProgress.of(epoch, PLAN, seconds=4.0)
+        assert (progress.epoch, progress.batch, progress.units) == (3, 2, epoch.routing.units)
+        assert progress.rows_per_second == epoch.stats.rows_in / 4.0
+        assert [mark.stream for mark in progress.watermarks] == ["a", "b"]
+        assert progress.scaling is None and EpochProgress.of(epoch, PLAN, seconds=0.0).rows_per_second == 0.0
 
     def test_comes_in_the_order_of_epochs(self) -> None:
         """Who asks for those after the newest it has seen misses none."""

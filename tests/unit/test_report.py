@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from specs import SECOND, TIME, join, stream
 
 from sluice import CheckpointError, StorageError
+from sluice.api.progress import progress_dictionary
 from sluice.cli.main import main
 from sluice.dashboard import plot, series
 from sluice.dashboard.progress_view import Seen, epoch_line, panel
@@ -37,7 +38,6 @@ from sluice.model.epoch import EpochRecord
 from sluice.model.routing import Routing
 from sluice.model.stats import PHASES, CleanUpProgress, EpochSeconds, TaskSeconds
 from sluice.model.verb import Verb
-from sluice.spark.progress import progress as spark_progress
 
 HOSTILE = "</style><script>alert(1)</script>\"'&amp;"
 
@@ -314,7 +314,7 @@ class TestWatching:
 def test_progress_has_what_the_journal_has() -> None:
     spec = join([stream("a"), stream("b")])
     one = replace(record(3), newest=(None, None), batch=2)
-    told = spark_progress({"batchId": 2, "durationMs": {"triggerExecution": 500}}, one, single(spec))
+    told = progress_dictionary({"batchId": 2, "durationMs": {"triggerExecution": 500}}, one, single(spec))
     assert (told["moves"], told["spills"], told["fetches"], told["backlogRows"], told["imbalance"]) == (
         1,
         1,
@@ -331,12 +331,12 @@ def test_progress_has_what_the_journal_has() -> None:
 def test_progress_tells_of_frozen_units_and_how_far_cleaning_up_has_come() -> None:
     spark, plan = {"batchId": 2, "durationMs": {"triggerExecution": 500}}, single(join([stream("trades"), stream("b")]))
     two_streams = replace(record(3), newest=(None, None))
-    assert spark_progress(spark, two_streams, plan)["cleanUp"] is None
+    assert progress_dictionary(spark, two_streams, plan)["cleanUp"] is None
     done = CleanUpProgress(rows_done=300, rows_left=100, results=70, seconds=2.0)
     one = with_site(
         with_frozen_units(with_stats(two_streams, clean_up=done)), 1, results_per_unit=2.5, productivity=0.5
     )
-    told = spark_progress(spark, one, plan)
+    told = progress_dictionary(spark, one, plan)
     assert told["cleanUp"] == {"rowsDone": 300, "rowsLeft": 100, "results": 70, "rowsPerSecond": 150.0}
     assert told["missingUnits"] == 2
     site = told["sites"][1]

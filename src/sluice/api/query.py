@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluice.api.options import describe_options
+from sluice.api.progress import progress_dictionary, without_spark
 from sluice.control.vetting import no_such, vet
 from sluice.model.actions import Action, Freeze, Merge, Move, Release, Scale, Share, Split, read_number
 from sluice.model.decision import DecisionOutcome
@@ -13,7 +14,6 @@ from sluice.model.durations import size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import QueryError
 from sluice.model.ids import Fragment, Site, Unit
-from sluice.spark.progress import caught_up, progress
 from sluice.spark.running import RunningQuery
 
 
@@ -79,10 +79,10 @@ class Query:
         whose = {"id": self.id, "runId": self.runId, "name": self.name}
         recent = []
         for record in self._records():
-            own = caught_up(whose, record) if record.stats.catch_up else spark.get(record.batch)
+            own = without_spark(whose, record) if record.stats.catch_up else spark.get(record.batch)
             if own is None:  # Spark has not made its part known yet: what comes after it waits, too
                 break
-            recent.append(progress(own, record, self._running.plan))
+            recent.append(progress_dictionary(own, record, self._running.plan))
         return recent
 
     @property

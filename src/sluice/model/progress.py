@@ -1,0 +1,113 @@
+"""The progress of an epoch as a value; users get it as a dictionary, under Spark's names (`api/progress.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sluice.model.epoch import EpochRecord, watermarks
+from sluice.model.plan import Plan
+from sluice.model.sharing import SharedUnit
+from sluice.model.stats import EpochStats, phases
+
+
+@dataclass(frozen=True)
+class StreamWatermark:
+    """Below which event time, in microseconds, a row of a stream is late; None as long as none is."""
+
+    stream: str
+    micros: int | None
+
+
+@dataclass(frozen=True)
+class OperatorProgress:
+    """What went into an operator (rows, or partial aggregates where it combines them early) and came out of it."""
+
+    operator: str
+    rows_in: int
+    rows_out: int
+
+
+@dataclass(frozen=True)
+class ScalingProgress:
+    """How many sites there are, may be and are to be.
+
+    >>> ScalingProgress(sites=4, least=1, most=8, wanted=2).leaving, ScalingProgress(4, 1, 8, wanted=6).awaited
+    (range(2, 4), 2)
+    """
+
+    sites: int
+    least: int
+    most: int
+    wanted: int
+
+    @property
+    def leaving(self) -> range:
+        """The sites that are to leave."""
+        return range(self.wanted, self.sites)
+
+    @property
+    def awaited(self) -> int:
+        """How many sites are to join."""
+        return max(0, self.wanted - self.sites)
+
+
+@dataclass(frozen=True)
+class EpochProgress:
+    """What an epoch did, and how the query stands after it. `seconds` is how long it took, as Spark counts it."""
+
+    epoch: int
+    batch: int
+    seconds: float
+    stats: EpochStats
+    units: int
+    missing_units: int
+    shared: tuple[SharedUnit, ...]
+    scaling: ScalingProgress | None
+    watermarks: tuple[StreamWatermark, ...]
+    operators: tuple[OperatorProgress, ...]
+
+    @classmethod
+    def of(cls, record: EpochRecord, plan: Plan, seconds: float) -> EpochProgress:
+        """The progress of the epoch of a record."""
+        marks = watermarks(record.newest, tuple(stream.delay for stream in plan.sources))
+        named = zip((stream.name for stream in plan.sources), marks, strict=True)
+        return cls(
+            epoch=record.number,
+            batch=record.batch,
+            seconds=seconds,
+            stats=record.stats,
+            units=record.routing.units,
+            missing_units=len(record.missing_units),
+            shared=record.routing.shared,
+            scaling=_scaling(record),
+            watermarks=tuple(StreamWatermark(stream, mark) for stream, mark in named),
+            operators=_operators(record.stats, plan),
+        )
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows that were taken in, by second of the epoch."""
+        return self.stats.rows_in / self.seconds if self.seconds else 0.0
+
+    @property
+    def phase_seconds(self) -> dict[str, float]:
+        """Where the time went; what no phase accounts for is Spark's."""
+        spark = max(0.0, self.seconds - (self.stats.seconds.total or self.seconds))
+        return {**phases(self.stats), "spark": spark}
+
+
+def _scaling(record: EpochRecord) -> ScalingProgress | None:
+    """None where the number of sites is no matter of choice."""
+    turnout, sites = record.stats.turnout, record.routing.sites
+    if turnout is None:
+        return None
+    return ScalingProgress(sites, turnout.least, turnout.most, sites if turnout.wanted is None else turnout.wanted)
+
+
+def _operators(stats: EpochStats, plan: Plan) -> tuple[OperatorProgress, ...]:
+    operators = []
+    for number, node in enumerate(plan.nodes):
+        counts = [count for site in stats.sites for count in site.operators if count.operator == number]
+        rows_in, rows_out = sum(count.rows_in for count in counts), sum(count.rows_out for count in counts)
+        operators.append(OperatorProgress(node.spec.describe().split("\n")[0], rows_in, rows_out))
+    return tuple(operators)
