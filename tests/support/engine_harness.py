@@ -26,6 +26,7 @@ from sluice.model.clock import Clock, SystemClock
 from sluice.model.codec import decode
 from sluice.model.plan import Applied, OperatorSpec, Plan, Relation, plan_of
 from sluice.model.reports import SiteReport
+from sluice.model.spill import Spill
 from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
 from sluice.policies.freezing import Freezing
@@ -104,7 +105,7 @@ class DirectQuery:
             Controller(policy(wanted), memory, 1e-9, advise, abilities, backlog, unit_size),
             seconds=seconds,
             backlog=backlog,
-            spill=spill,
+            spill=Spill(spill),
             freezing=freezing,
         )
         self.clock = clock or SystemClock()

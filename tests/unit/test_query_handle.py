@@ -13,12 +13,16 @@ from engine_harness import single
 from epoch_factory import record
 from specs import join, stream
 
+from sluice.api.options import QueryOptions
 from sluice.api.query import Query
+from sluice.api.writer import DataStreamWriter
 from sluice.control.controller import Controller
 from sluice.model.epoch import EpochRecord
-from sluice.model.errors import QueryError
+from sluice.model.errors import FlowError, QueryError
 from sluice.model.progress import EpochProgress
+from sluice.model.spill import Spill
 from sluice.policies import policy
+from sluice.spark.sinks import SinkKind
 
 PLAN = single(join([stream("a"), stream("b")], 5))
 
@@ -103,3 +107,19 @@ def test_a_query_that_only_finishes_what_waits_takes_no_requests(what: str) -> N
     query = handle(draining=True)
     with pytest.raises(QueryError, match=rf"cannot {what}: the query has taken in all there was, and only finishes"):
         REQUESTS[what](query)
+
+
+def test_what_a_writer_is_told_last_is_its_sink() -> None:
+    rows: Any = SimpleNamespace()
+    writer = DataStreamWriter(rows).foreachBatch(print)
+    assert writer.choices().format is SinkKind.FOREACH_BATCH
+    assert writer.format("noop").choices().format is SinkKind.NOOP
+    with pytest.raises(FlowError, match="there is no sink 'foreachBatch'; known: parquet, memory, console, noop, for"):
+        writer.format("foreachBatch")
+
+
+def test_spill_is_one_of_two_and_no_text() -> None:
+    assert QueryOptions.read({}).spill is Spill.UNIT
+    assert QueryOptions.read({"spill": "PROBE"}).spill is Spill.PROBE
+    with pytest.raises(FlowError, match="option 'spill' must be one of unit, probe, not 'all'"):
+        QueryOptions.read({"spill": "all"})

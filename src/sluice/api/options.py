@@ -12,6 +12,7 @@ from typing import Any
 from sluice.model.directory import MOST_UNITS
 from sluice.model.errors import FlowError
 from sluice.model.option import DIRECTORY, DURATION, SIZE, SIZE_ABOVE_ZERO, WHOLE_NUMBER, Kind, Option, one_of
+from sluice.model.spill import Spill
 
 QUERY = "query"
 """The scope of options that hold for a query as a whole; the others are of one sink, by its name."""
@@ -62,10 +63,10 @@ UNIT_SIZE = Option(
 SITE_MEMORY = Option("siteMemory", SIZE, QUERY, "state a site keeps in memory before it spills to disk", default="1g")
 SPILL = Option(
     "spill",
-    one_of("unit", "probe"),
+    one_of(*(mode.value for mode in Spill)),
     QUERY,
     "beyond `siteMemory`: `unit`, whole units wait on disk for their turn; `probe`, segments are read there",
-    default="unit",
+    default=Spill.UNIT.value,
 )
 EPOCH_BUDGET = Option(
     "epochBudget", DURATION, QUERY, "how long a site works on an epoch at most; the rest of its input waits"
@@ -130,7 +131,7 @@ class QueryOptions:
     partitions: int
     unit_size: int
     site_memory: int
-    spill: str
+    spill: Spill
     epoch_budget: float | None
     backlog: int
     memory_dir: str | None
@@ -140,7 +141,7 @@ class QueryOptions:
     def read(cls, given: Mapping[str, Any]) -> QueryOptions:
         """What is given, checked, and the defaults.
 
-        >>> QueryOptions.read({"sites": "4"}).sites, QueryOptions.read({}).spill
+        >>> QueryOptions.read({"sites": "4"}).sites, QueryOptions.read({}).spill.value
         (4, 'unit')
         """
         options = cls(
@@ -151,7 +152,7 @@ class QueryOptions:
             partitions=PARTITIONS.value(given),
             unit_size=UNIT_SIZE.value(given),
             site_memory=SITE_MEMORY.value(given),
-            spill=SPILL.value(given),
+            spill=Spill(SPILL.value(given)),
             epoch_budget=EPOCH_BUDGET.value_if_given(given),
             backlog=BACKLOG.value(given),
             memory_dir=MEMORY_DIR.value_if_given(given),

@@ -30,6 +30,7 @@ from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
 from sluice.spark.executors import await_executors
 from sluice.spark.running import RunningQuery, SinkChoice, Trigger, temporary_checkpoint
+from sluice.spark.sinks import SinkKind
 from sluice.spark.sources import Source, as_rows
 from sluice.state.workspace import Places
 
@@ -50,7 +51,7 @@ class WriterChoices:
     """All that a writer was told."""
 
     rows: NamedRelation
-    format: str | None
+    format: SinkKind | None
     function: Callable[..., Any] | None
     name: str | None
     options: Mapping[str, Any]
@@ -79,7 +80,7 @@ def start_query(writers: Sequence[WriterChoices]) -> Query:
     of_query = {row.name: _agree_on(row.name, values[row.name]) for row in OPTIONS if row.scope == QUERY}
     given = {name: value for name, value in of_query.items() if value is not None}
     trigger = _agree_on("trigger", [w.trigger for w in writers if w.trigger]) or {}
-    name = _agree_on("queryName", [w.name for w in writers if w.name and w.format != "memory"])
+    name = _agree_on("queryName", [w.name for w in writers if w.name and w.format is not SinkKind.MEMORY])
     choice = _agree_on("policy", [w.policy for w in writers if w.policy])
     if choice and _scales_by_itself(choice.policy, given):
         given = {BACKLOG.name: BACKLOG_TO_SCALE_BY, **given}
@@ -163,13 +164,13 @@ def _choose_sink(writer: WriterChoices) -> SinkChoice:
             "say where the results go: writeStream.format('parquet'), 'memory', 'console' or 'noop', "
             "or writeStream.foreachBatch(f)"
         )
-    if kind == "parquet" and not options.path:
+    if kind is SinkKind.PARQUET and not options.path:
         raise FlowError("the parquet sink needs option('path', DIRECTORY)")
-    if kind == "memory" and not writer.name:
+    if kind is SinkKind.MEMORY and not writer.name:
         raise FlowError("the memory sink needs queryName(NAME), the name of the view with its results")
     return SinkChoice(
         kind=kind,
-        path=options.path if kind == "parquet" else None,
+        path=options.path if kind is SinkKind.PARQUET else None,
         compression=options.compression,
         name=writer.name,
         function=writer.function,
@@ -181,7 +182,7 @@ def _choose_sink(writer: WriterChoices) -> SinkChoice:
 def _refuse_shared(sinks: Sequence[SinkChoice]) -> None:
     """Two sinks of one query cannot share a directory or a view."""
     paths = [os.path.abspath(s.path) if "://" not in s.path else s.path.rstrip("/") for s in sinks if s.path]
-    views = [str(s.name).lower() for s in sinks if s.kind == "memory"]
+    views = [str(s.name).lower() for s in sinks if s.kind is SinkKind.MEMORY]
     for what, names in (("path", paths), ("queryName", views)):
         for name in names:
             if names.count(name) > 1:
@@ -192,7 +193,7 @@ def _checkpoint(location: str | None, sinks: Sequence[SinkChoice], master: str) 
     """Whether the checkpoint goes with the query, and where it is."""
     if location:
         return False, location
-    if any(sink.kind == "parquet" for sink in sinks):
+    if any(sink.kind is SinkKind.PARQUET for sink in sinks):
         raise FlowError("the parquet sink needs option('checkpointLocation', DIRECTORY) to show no result twice")
     if not master.startswith("local"):
         raise FlowError(

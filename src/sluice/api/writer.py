@@ -14,8 +14,7 @@ from sluice.model.errors import FlowError
 from sluice.model.option import find_option
 from sluice.policies import Policy, policy
 from sluice.spark.running import Trigger
-
-SINKS = ("parquet", "memory", "console", "noop", "foreachBatch")
+from sluice.spark.sinks import SinkKind
 
 
 class DataStreamWriter:
@@ -31,7 +30,7 @@ class DataStreamWriter:
 
     def __init__(self, rows: NamedRelation) -> None:
         self._rows = rows
-        self._format: str | None = None
+        self._format: SinkKind | None = None
         self._options: dict[str, Any] = {}
         self._name: str | None = None
         self._trigger: Trigger = {}
@@ -40,9 +39,10 @@ class DataStreamWriter:
 
     def format(self, source: str) -> DataStreamWriter:
         """The sink: "parquet", "memory" (with `queryName`), "console" or "noop"."""
-        if source not in SINKS or source == "foreachBatch":
-            raise FlowError(f"there is no sink {source!r}; known: {', '.join(SINKS)} (the last as a method)")
-        self._format = source
+        names = [kind.value for kind in SinkKind]
+        if source not in names or source == SinkKind.FOREACH_BATCH:
+            raise FlowError(f"there is no sink {source!r}; known: {', '.join(names)} (the last as a method)")
+        self._format = SinkKind(source)
         return self
 
     def foreachBatch(self, func: Callable[..., Any]) -> DataStreamWriter:
@@ -52,7 +52,7 @@ class DataStreamWriter:
         """
         if not callable(func):
             raise FlowError("foreachBatch takes a function of a DataFrame and the epoch's number")
-        self._format, self._function = "foreachBatch", func
+        self._format, self._function = SinkKind.FOREACH_BATCH, func
         return self
 
     def option(self, key: str, value: Any) -> DataStreamWriter:

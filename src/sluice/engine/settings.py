@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sluice.control.controller import Controller
 from sluice.model.ids import Site
+from sluice.model.spill import Spill
 from sluice.policies.freezing import Freezing
 from sluice.state.workspace import Places
 
@@ -35,7 +36,7 @@ class Settings:
     """How long a site works on an epoch at most; what it did not get to waits."""
     backlog: float = float("inf")
     """Bytes of input that may wait at a site."""
-    spill: str = "unit"
+    spill: Spill = Spill.UNIT
     freezing: Freezing | None = None
     """How memory is freed by freezing units, as the policy has it; None if it has nothing of the kind."""
     follow: bool = False

@@ -27,6 +27,7 @@ from sluice.model.clock import Clock
 from sluice.model.epoch import Attempt, Lagging, SiteShare, Times, slowest
 from sluice.model.ids import InputNumber, Level, Site, SiteKey, Unit
 from sluice.model.reports import LevelWatermark, SiteReport
+from sluice.model.spill import Spill
 from sluice.model.state import Manifest, unit_rows
 from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
 from sluice.model.unit_ranges import Ranges, intersect, numbers, only, ranges, subtract, unite_all
@@ -332,7 +333,7 @@ class _SiteEpoch:
             Tiers(memory, disk, limit),
             DurableSegments(Storage(task.checkpoint), self.clock, speed),
             self.clock,
-            paging=adapting.spill == "unit" and adapting.freezing is None,
+            paging=adapting.spill is Spill.UNIT and adapting.freezing is None,
         )
         before = StateBefore(
             tuple(run for run in self.share.manifest if run.segment.input in self.level.local),

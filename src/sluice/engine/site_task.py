@@ -12,6 +12,7 @@ from sluice.model.ids import SiteKey, Unit
 from sluice.model.plan import Plan
 from sluice.model.redivision import CutPlan
 from sluice.model.routing import Routing
+from sluice.model.spill import Spill
 from sluice.policies.freezing import Freezing
 from sluice.state.workspace import Places
 
@@ -22,7 +23,7 @@ class SiteDirectives:
 
     limits: tuple[int, ...]
     """Bytes in memory, of each site."""
-    spill: str = "unit"
+    spill: Spill = Spill.UNIT
     seconds: float | None = None
     backlog: float = float("inf")
     patient: bool = False

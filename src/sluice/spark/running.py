@@ -37,7 +37,7 @@ from sluice.spark.callbacks import BatchCallback, as_error
 from sluice.spark.exchange import Sites
 from sluice.spark.failures import QueryFailed, in_words
 from sluice.spark.idling import IDLE, Failing, Idling
-from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, console
+from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, SinkKind, console
 from sluice.spark.sources import Source, combined, directories_of_lists, ways_to_read
 from sluice.spark.sparks_part import SPARK, SparksPart
 from sluice.state.storage import Storage
@@ -60,7 +60,7 @@ _temporary: set[str] = set()
 class SinkChoice:
     """Which sink, with its options, as the user chose it."""
 
-    kind: str
+    kind: SinkKind
     path: str | None
     compression: str
     name: str | None
@@ -69,15 +69,18 @@ class SinkChoice:
     truncate: bool
 
     def build(self, spark: SparkSession, checkpoint: str, output: int, schema: pa.Schema) -> Sink:
-        if self.kind == "parquet":
-            return ParquetSink(_absolute(str(self.path)), self.compression)
-        if self.kind == "memory":
-            return MemorySink(spark, checkpoint, output, schema, str(self.name))
-        if self.kind == "console":
-            return BatchSink(spark, checkpoint, output, schema, console(self.rows, self.truncate))
-        if self.function is not None:
-            return BatchSink(spark, checkpoint, output, schema, self.function)
-        return NoopSink()
+        match self.kind:
+            case SinkKind.PARQUET:
+                return ParquetSink(_absolute(str(self.path)), self.compression)
+            case SinkKind.MEMORY:
+                return MemorySink(spark, checkpoint, output, schema, str(self.name))
+            case SinkKind.CONSOLE:
+                return BatchSink(spark, checkpoint, output, schema, console(self.rows, self.truncate))
+            case SinkKind.FOREACH_BATCH:
+                assert self.function is not None, "foreachBatch comes with its function"
+                return BatchSink(spark, checkpoint, output, schema, self.function)
+            case SinkKind.NOOP:
+                return NoopSink()
 
 
 class RunningQuery:

@@ -7,6 +7,7 @@ count, with their sizes and checksums. Only then are they shown, and showing the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,16 @@ RESULTS = "results"
 UNTIL_THE_NEXT_EPOCH = "until-the-next-epoch"
 """The directory of what is handed to a function. Whoever keeps the DataFrame and reads it too late finds this name in
 Spark's message."""
+
+
+class SinkKind(str, Enum):
+    """The sinks, by the names that users give."""
+
+    PARQUET = "parquet"
+    MEMORY = "memory"
+    CONSOLE = "console"
+    NOOP = "noop"
+    FOREACH_BATCH = "foreachBatch"
 
 
 class NoopSink:
