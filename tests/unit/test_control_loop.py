@@ -44,8 +44,8 @@ from sluice.model.routing import Routing
 from sluice.model.verb import Verb
 from sluice.model.view import ClusterView
 from sluice.policies import Policy, policy
-from sluice.sim.scenario import Scenario
 from sluice.sim.simulation import Simulation, simulate
+from sluice.sim.worlds.flux.scenario import FluxScenario
 
 EVEN = Routing.even(8, 2)
 
@@ -202,16 +202,16 @@ def test_the_log_has_a_line_for_each_decision(caplog: pytest.LogCaptureFixture):
 
 
 def test_the_simulator_and_the_driver_run_the_same_loop():
-    simulation = Simulation(Scenario(sites=2, units_per_site=4, seconds=0.1), policy("load"))
+    simulation = Simulation(FluxScenario(sites=2, units_per_site=4, seconds=0.1), policy("load"))
     assert type(simulation.loop) is type(Controller(policy("load"), 1).loop) is ControlLoop
 
 
 def test_a_simulated_policy_that_asks_for_the_impossible_is_refused_and_asked_again():
     impossible, possible = Move(0, 0, "where it is"), Move(0, 1, "elsewhere")
-    scenario = Scenario(sites=2, units_per_site=4, seconds=4.0, groups=64, minimum_collection=0.25)
+    scenario = FluxScenario(sites=2, units_per_site=4, seconds=4.0, groups=64, minimum_collection=0.25)
     outcome = simulate(scenario, Scripted((impossible,), (), (impossible, possible)))
-    assert [(move.unit, move.target, move.reason) for move in outcome.decisions] == [(0, 1, "elsewhere")]
-    assert outcome.holders.tolist() == [1, 0, 0, 0, 1, 1, 1, 1]
+    assert [(move.unit, move.target, move.reason) for move in outcome.moves] == [(0, 1, "elsewhere")]
+    assert outcome.unit_sites == (1, 0, 0, 0, 1, 1, 1, 1)
     assert outcome.rounds > 3
 
 

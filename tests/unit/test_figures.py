@@ -16,21 +16,23 @@ from sluice.dashboard.chart import Axis, Line, chart
 from sluice.figures.catalogue import EXPERIMENTS, PAPERS, UnknownFigure, chosen
 from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.comparison import changes
-from sluice.figures.experiment import AnyOutcome, Experiment, Reading, Run, effort, run_all, steady_from
+from sluice.figures.experiment import Experiment, Reading, Run, effort, run_all, steady_from
 from sluice.figures.publish import publish, row, summary
 from sluice.policies import policy
 from sluice.sim.hardware import Hardware
-from sluice.sim.join_scenario import JoinScenario
-from sluice.sim.join_simulation import JoinOutcome, SiteCleanup, simulate_join
-from sluice.sim.plan_scenario import BinaryJoin, PlanScenario
-from sluice.sim.plan_simulation import PlanOutcome, Remiss
-from sluice.sim.scenario import Scenario
-from sluice.sim.simulation import Outcome, simulate
-from sluice.sim.window_scenario import WindowScenario
-from sluice.sim.window_simulation import WindowOutcome
+from sluice.sim.outcome import Outcome
+from sluice.sim.simulation import simulate
+from sluice.sim.worlds.flux.scenario import FluxScenario
+from sluice.sim.worlds.flux.world import FluxOutcome
+from sluice.sim.worlds.lazy_disk.scenario import LazyDiskScenario
+from sluice.sim.worlds.lazy_disk.world import LazyDiskOutcome, SiteCleanup
+from sluice.sim.worlds.replication.scenario import BinaryJoin, ReplicationScenario
+from sluice.sim.worlds.replication.world import Remiss, ReplicationOutcome
+from sluice.sim.worlds.window_joins.scenario import WindowJoinScenario
+from sluice.sim.worlds.window_joins.world import WindowJoinOutcome
 
 DOCS = Path(__file__).parents[2] / "docs"
-TINY = Scenario("tiny", 0.2, sites=2, units_per_site=2, groups=16, buffer=32, interval=0.05)
+TINY = FluxScenario("tiny", 0.2, sites=2, units_per_site=2, groups=16, buffer=32, interval=0.05)
 FAST = Claim("fast", "it is fast", 1.0, 0.5, 2.0, "times", "a factor of two")
 
 
@@ -78,29 +80,31 @@ def test_several_workers_find_what_one_finds():
 
 
 def test_runs_of_both_worlds_go_together_and_settings_reach_the_policy():
-    join = JoinScenario("tiny join", seconds=20, units=4, interval=5, hardware=Hardware(tuple_bytes=100, memory=20_000))
+    join = LazyDiskScenario(
+        "tiny join", seconds=20, units=4, interval=5, hardware=Hardware(tuple_bytes=100, memory=20_000)
+    )
     runs = [Run(TINY), *(Run(join, "no-relocation", (("push", push),)) for push in (0.2, 1.0))]
     outcomes = run_all(runs, 1, lambda *_: None)
-    assert isinstance(outcomes[runs[0]], Outcome)
+    assert isinstance(outcomes[runs[0]], FluxOutcome)
     few, all_of_it = (outcomes[run] for run in runs[1:])
-    assert isinstance(few, JoinOutcome) and len(few.spills) > len(all_of_it.spills) > 0
+    assert isinstance(few, LazyDiskOutcome) and len(few.spills) > len(all_of_it.spills) > 0
     assert runs[1].label == "tiny join, no-relocation, push 0.2"
-    np.testing.assert_array_equal(few.output, simulate_join(join, policy("no-relocation", push=0.2)).output)
+    np.testing.assert_array_equal(few.output, simulate(join, policy("no-relocation", push=0.2)).output)
 
 
 def test_a_plans_runs_go_with_the_others():
-    plan = PlanScenario("tiny plan", (BinaryJoin(10.0, 2.0),) * 2, seconds=60, sites=2, memory=2_000_000)
+    plan = ReplicationScenario("tiny plan", joins=(BinaryJoin(10.0, 2.0),) * 2, seconds=60, sites=2, memory=2_000_000)
     runs = [Run(plan), Run(plan, "tokens", (("high", 0.8),))]
     outcomes = run_all(runs, 1, lambda *_: None)
-    assert all(isinstance(one, PlanOutcome) and one.total > 0 for one in outcomes.values())
+    assert all(isinstance(one, ReplicationOutcome) and one.total > 0 for one in outcomes.values())
     assert runs[1].label == "tiny plan, tokens, high 0.8"
 
 
 def test_a_parallel_window_joins_runs_go_with_the_others():
-    tiny = WindowScenario("tiny", rate=50.0, seconds=20.0, measured_from=10.0, window=10.0, partitions=4, sites=2)
+    tiny = WindowJoinScenario("tiny", rate=50.0, seconds=20.0, measured_from=10.0, window=10.0, partitions=4, sites=2)
     runs = [Run(tiny), Run(tiny, "elastic", (("hot", 0.5), ("even", False)))]
     outcomes = run_all(runs, 1, lambda *_: None)
-    assert all(isinstance(one, WindowOutcome) and one.results > 0 for one in outcomes.values())
+    assert all(isinstance(one, WindowJoinOutcome) and one.results > 0 for one in outcomes.values())
     assert runs[1].label == "tiny, elastic, hot 0.5, even False"
 
 
@@ -122,25 +126,26 @@ def test_every_experiment_reads_a_value_for_each_claim_and_says_why_it_is_judged
             ElementTree.fromstring(drawing)
 
 
-def flat_outcome(run: Run) -> AnyOutcome:
+def flat_outcome(run: Run) -> Outcome:
     """As if every site had processed the same all the time."""
-    scenario = run.scenario
-    if isinstance(scenario, PlanScenario):
+    scenario, known = run.scenario, {"policy": run.policy, "scenario": run.scenario}
+    if isinstance(scenario, ReplicationScenario):
         output, filled = np.full(scenario.steps, 10.0), np.full((scenario.steps, scenario.sites), 0.5)
-        return PlanOutcome(scenario, run.policy, output, filled, Remiss(scenario.seconds, 0), 1e6, 2e6, 0.0, 0, 0, 4)
-    if isinstance(scenario, WindowScenario):
+        sent = {"input_bytes": 1e6, "sent_bytes": 2e6, "passes": 0, "holders": 4}
+        return ReplicationOutcome(**known, output=output, filled=filled, remiss=Remiss(scenario.seconds, 0), **sent)
+    if isinstance(scenario, WindowJoinScenario):
         each, slots = np.full(scenario.most, 100.0), np.full(scenario.slots, scenario.sites)
-        return WindowOutcome(
-            scenario, run.policy, 1e6, 1.0, each, each, 3 * each, slots, slots, 100.0 * slots, 0, 0, 0, ()
-        )
+        sites = {"site_working": each, "site_communicating": each, "site_taking_part": 3 * each}
+        seen = {"sites": slots, "units": slots, "waiting": 100.0 * slots}
+        return WindowJoinOutcome(**known, results=1e6, delay=1.0, **sites, **seen, redivisions=0)
     bins = round(scenario.seconds / scenario.interval)
-    if isinstance(scenario, JoinScenario):
+    if isinstance(scenario, LazyDiskScenario):
         output = np.full((bins + 1, scenario.sites), 1000)
         cleanup = (SiteCleanup(0, 0, 0, 0.0),) * scenario.sites
-        return JoinOutcome(scenario, run.policy, output, output[1:], output[1:], (), (), cleanup, 0)
+        return LazyDiskOutcome(**known, output=output, memory=output[1:], peak=output[1:], spills=(), cleanup=cleanup)
     rate, latency = np.full((bins, scenario.sites), 1000.0), np.full(bins, 1e-4)
-    owners = np.repeat(np.arange(scenario.sites), scenario.units_per_site)
-    return Outcome(scenario, run.policy, rate, latency, (), owners, np.zeros(len(owners), bool), 0)
+    owners = tuple(np.repeat(np.arange(scenario.sites), scenario.units_per_site).tolist())
+    return FluxOutcome(**known, unit_sites=owners, rate=rate, latency=latency, spilled=np.zeros(len(owners), bool))
 
 
 def test_figures_are_chosen_by_paper_or_by_name():

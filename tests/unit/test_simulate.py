@@ -9,21 +9,23 @@ import re
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import get_args
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-import sluice.sim
+import sluice.sim.worlds.flux
 from sluice.cli import simulate as command
 from sluice.cli.main import main
 from sluice.model.errors import ScenarioError, SluiceError
 from sluice.policies import policy
-from sluice.sim import disturbance, scenario_file
 from sluice.sim.hardware import Hardware
-from sluice.sim.scenario import Drift, Load, Pressure, Scenario, merged
+from sluice.sim.notation import hints_of
 from sluice.sim.scenario_file import Comparison, read_scenarios
-from sluice.sim.workload import Skew
+from sluice.sim.worlds import WORLDS
+from sluice.sim.worlds.flux.scenario import Drift, FluxScenario, Load, Pressure, merged
+from sluice.sim.worlds.flux.workload import Skew
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulator.md"
 READY = ("memory-short", "mixed", "rotating-load", "skew-drift", "slow-site")
@@ -69,7 +71,7 @@ def read(tmp_path: Path, text: str) -> Comparison:
 
 def test_an_empty_file_is_the_papers_baseline(tmp_path: Path) -> None:
     found = read(tmp_path, "")
-    assert found == Comparison(Scenario(name="given"), ("static", "hybrid"), ("flux",))
+    assert found == Comparison({"flux": FluxScenario(name="given")}, ("static", "hybrid"))
 
 
 def test_every_section_is_read(tmp_path: Path) -> None:
@@ -126,12 +128,12 @@ def test_every_section_is_read(tmp_path: Path) -> None:
         tuple_bytes=100,
         memory=64 << 20,
     )
-    scenario = Scenario(
+    scenario = FluxScenario(
         name="all of it",
         seconds=60.0,
         sites=8,
         units_per_site=16,
-        unit_bytes=1_500_000,
+        unit_size=1_500_000,
         groups=1000,
         skew=Skew("zipf", 1.2),
         exchange="flux",
@@ -146,9 +148,8 @@ def test_every_section_is_read(tmp_path: Path) -> None:
         seed=7,
         hardware=hardware,
     )
-    assert found == Comparison(
-        scenario, ("memory", "static"), ("flux", "exchange", "river"), about="everything at once"
-    )
+    variants = {name: replace(scenario, exchange=name) for name in ("flux", "exchange", "river")}
+    assert found == Comparison(variants, ("memory", "static"), about="everything at once")
 
 
 def test_every_policy_runs_under_every_exchange_but_a_river_has_nothing_to_move(tmp_path: Path) -> None:
@@ -209,10 +210,6 @@ def test_memory_that_one_gives_back_is_there_for_another(tmp_path: Path) -> None
     assert [one.start for one in read(tmp_path, later + sooner).scenario.pressures] == [0.0, 5.0]
 
 
-def test_every_field_of_the_hardware_has_its_key() -> None:
-    assert sorted(key.replace("-", "_") for key in scenario_file.HARDWARE) == sorted(f.name for f in fields(Hardware))
-
-
 def test_packets_can_be_told_to_be_full(tmp_path: Path) -> None:
     assert read(tmp_path, "[hardware]\nfull-packets = true").scenario.hardware.full_packets
 
@@ -225,31 +222,31 @@ MISTAKES = {
     "clutser = 1": "clutser: there is no such key; did you mean cluster?",
     "[hardware]\nfull-packets = 1": "hardware.full-packets: this must be true or false, not 1",
     "cluster = 4": "cluster: this is a section, written [cluster], not 4",
-    "zebra = 1": "zebra: there is no such key; known: name, about, cluster, workload, run, hardware, load, pressure",
+    "zebra = 1": "zebra: there is no such key; known: world, name, about, cluster, workload, run, ",
     "name = 3": "name: this must be a text, not 3",
-    CLUSTER + "sites = 0": "cluster.sites: this must be at least 1",
-    CLUSTER + "sites = -4": "cluster.sites: this must be at least 1",
+    CLUSTER + "sites = 0": "cluster.sites: this must be above 0, not 0",
+    CLUSTER + "sites = -4": "cluster.sites: this must be above 0, not -4",
     CLUSTER + "sites = 4.5": "cluster.sites: this must be a whole number, not 4.5",
     CLUSTER + "sites = true": "cluster.sites: this must be a whole number, not True",
     CLUSTER + "unit_size = 1": "cluster.unit_size: there is no such key; did you mean unit-size",
     CLUSTER + 'unit-size = "800 K"': "cluster.unit-size: '800 K' is not a size; write for example '800 KB' or '1 GiB'",
     CLUSTER + 'unit-size = "5 Mbit"': "cluster.unit-size: '5 Mbit' is not a size",
-    CLUSTER + 'unit-size = "0 KB"': "cluster.unit-size: '0 KB' is too small",
-    CLUSTER + "unit-size = -1": "cluster.unit-size: -1 is too small",
+    CLUSTER + 'unit-size = "0 KB"': "cluster.unit-size: this must be above 0, not '0 KB'",
+    CLUSTER + "unit-size = -1": "cluster.unit-size: this must be above 0, not -1",
     CLUSTER + 'memory = "1 GB/s"': "cluster.memory: '1 GB/s' is not a size",
     CLUSTER + 'exchange = "fluks"': "cluster.exchange: there is no exchange 'fluks'; did you mean flux?",
-    CLUSTER + "exchange = []": "cluster.exchange: this must be a text or a list of texts, not []",
+    CLUSTER + "exchange = []": "cluster.exchange: this must be one or several, not []",
     CLUSTER + 'exchange = ["flux", "flux"]': "cluster.exchange: flux is listed twice",
     CLUSTER + "buffer = 0": "cluster.buffer: flux passes every tuple through its buffer",
-    CLUSTER + 'exchange = "river"\n[run]\npolicies = ["load"]': "cluster.exchange: in a river there is nothing to move",
-    CLUSTER + 'load-on = "0 us"': "cluster.load-on: '0 us' is too short",
+    CLUSTER + 'exchange = "river"\n[run]\npolicies = ["load"]': "run.policies: in a river there is nothing to decide",
+    CLUSTER + 'load-on = "0 us"': "cluster.load-on: this must be above 0, not '0 us'",
     WORK + 'skew = "zip"': "workload.skew: there is no skew 'zip'; did you mean zipf?",
     WORK
     + 'skew = "linear"': "workload.skew: there is no skew 'linear'; known: uniform, 80/20, two-level, zipf, b-model",
     WORK + 'skew = "80/20"\namount = 1.5': "workload.amount: this must be above 0.5 and below 1, not 1.5",
     WORK + 'skew = "zipf"\namount = "much"': "workload.amount: this must be a number, not 'much'",
     WORK + "amount = 0.8": "workload.amount: a uniform workload has none",
-    WORK + "groups = 0": "workload.groups: this must be at least 1",
+    WORK + "groups = 0": "workload.groups: this must be above 0",
     WORK + 'drift-every = "1 s"': "workload.drift-every: in a uniform workload no group is more popular than another",
     WORK + 'skew = "zipf"\ndrift-every = "1 us"': "workload.drift-every: the workload would change 60,000,000 times",
     WORK + 'skew = "zipf"\ndrift-every = "1 s"\ndrift-at = "2 s"': "workload.drift-at: give this or drift-every",
@@ -262,23 +259,23 @@ MISTAKES = {
     RUN + 'seconds = "soon"': "run.seconds: this is not a duration: 'soon'",
     RUN + 'seconds = "-5 s"': "run.seconds: this must not be negative: '-5 s'",
     RUN + 'policies = ["magic"]': "run.policies: there is no policy 'magic'; known: active-disk, elastic, hybrid",
-    '[run]\npolicies = ["lazy-disk"]': "run.policies: lazy-disk freezes the state of joins, and units",
-    RUN + "policies = []": "run.policies: this must be a text or a list of texts, not []",
+    '[run]\npolicies = ["lazy-disk"]': "run.policies: lazy-disk freezes the state of joins; of the worlds",
+    RUN + "policies = []": "run.policies: this must be one or several, not []",
     RUN + 'policies = ["load", "load"]': "run.policies: load is listed twice",
-    RUN + "seed = -1": "run.seed: this must be at least 0",
+    RUN + "seed = -1": "run.seed: this must be at least 0, not -1",
     RUN + 'interval = "7 seconds"': "run.interval: 60 seconds are no whole number of intervals of 7 seconds",
     RUN + 'interval = "30 seconds"': "run.interval: 30 seconds leave fewer than four intervals",
     RUN + 'interval = "1 us"': "run.interval: 1e-06 seconds would make 60,000,000 intervals",
     RUN + "interval = 1": 'run.interval: 1 is a duration without its unit; write for example "1 seconds"',
-    RUN + 'minimum-collection = "0 s"': "run.minimum-collection: '0 s' is too short",
+    RUN + 'minimum-collection = "0 s"': "run.minimum-collection: this must be above 0, not '0 s'",
     RUN + 'minimum-collection = "2 minutes"': "run.minimum-collection: it is as long as the run",
     HARD + 'proces = "45 us"': "hardware.proces: there is no such key; did you mean process",
     HARD + "process = 45": "hardware.process: 45 is a duration without its unit",
-    HARD + 'process = "0 us"': "hardware.process: '0 us' is too short",
+    HARD + 'process = "0 us"': "hardware.process: this must be above 0, not '0 us'",
     HARD
     + 'disk-rate = "20 MB"': "hardware.disk-rate: '20 MB' is not a rate; write for example '20 MB/s' or '250 Mbit/s'",
-    HARD + 'disk-rate = "0 MB/s"': "hardware.disk-rate: '0 MB/s' is no rate at which anything ever arrives",
-    HARD + "packet-tuples = 0": "hardware.packet-tuples: this must be at least 1",
+    HARD + 'disk-rate = "0 MB/s"': "hardware.disk-rate: this must be above 0, not '0 MB/s'",
+    HARD + "packet-tuples = 0": "hardware.packet-tuples: this must be above 0",
     HARD + 'memory = "1 GB"\n[cluster]\nmemory = "1 GB"': "hardware.memory: this is in [cluster] too; say it once",
     "[load]\nsites = [1]": "load: there can be several, so it is written [[load]], in double brackets",
     "[[load]]": 'load[0].sites: say where: sites = [3, 5], sites = "all" or count = 8; one of them',
@@ -290,7 +287,7 @@ MISTAKES = {
     "[[load]]\nsites = []": "load[0].sites: write a list of numbers",
     '[[load]]\nsites = "some"': "load[0].sites: write a list of numbers",
     "[[load]]\ncount = 33": "load[0].count: the cluster has only 32 sites",
-    "[[load]]\ncount = 0": "load[0].count: this must be at least 1",
+    "[[load]]\ncount = 0": "load[0].count: this must be above 0",
     LOAD + 'start = "60 s"': "load[0].start: 60 seconds is not before the end of the run, 60 seconds",
     LOAD + 'start = "5 s"\nend = "5 s"': "load[0].end: 5 seconds is not after the start, 5 seconds",
     LOAD + 'rotate = "1 us"': "load[0].rotate: the load would change its site 60,000,000 times",
@@ -352,7 +349,7 @@ def test_a_tiny_cluster_from_file_to_charts(tiny: Path, capsys: pytest.CaptureFi
         assert "static" in text and "load" in text and "Tiny one" in text
     told = json.loads((home / "outcome.json").read_text())
     static, load = told["runs"]
-    assert len(told["times"]) == len(static["throughput"]) == len(load["latency"]) == 20
+    assert len(static["times"]) == len(static["throughput"]) == len(load["latency"]) == 20
     assert load["meanThroughput"] > static["meanThroughput"] > 0
     assert static["moves"] == 0 < load["moves"]
     assert told["scenario"]["loads"] == [{"site": 1, "start": 0.02, "end": None}]
@@ -377,7 +374,7 @@ def test_watching_a_simulation_changes_nothing(tiny: Path) -> None:
     (seen,) = json.loads(Path("simulated-tiny-one", "outcome.json").read_text())["runs"]
     alone = simulate(read_scenarios(tiny).scenario, policy("hybrid"))
     np.testing.assert_array_equal(seen["throughput"], alone.throughput)
-    np.testing.assert_array_equal(seen["unitSite"], alone.holders)
+    np.testing.assert_array_equal(seen["unitSite"], alone.unit_sites)
 
 
 def test_a_terminal_shows_how_far_it_has_come(tiny: Path) -> None:
@@ -471,9 +468,9 @@ def test_without_numba_it_says_what_to_install(
     tiny: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
-    for name in ("sluice.sim.simulation", "sluice.sim.core"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.delattr(sluice.sim, "core", raising=False)
+    for name in ("world", "site", "core"):
+        monkeypatch.delitem(sys.modules, f"sluice.sim.worlds.flux.{name}", raising=False)
+        monkeypatch.delattr(sluice.sim.worlds.flux, name, raising=False)
     assert main(["simulate", "tiny.toml"]) == 2
     assert "sluice: the simulator needs Numba: pip install 'sluice-streaming[sim]'" in capsys.readouterr().err
     assert main(["simulate", "--list"]) == 0
@@ -505,21 +502,82 @@ def test_a_ready_scenario_can_be_copied(name: str, tmp_path: Path, capsys: pytes
 def test_a_ready_scenario_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     short = command.read("rotating-load")
-    short = replace(short, scenario=replace(short.scenario, seconds=0.2, interval=0.05))
+    short = replace(short, variants={"flux": replace(short.scenario, seconds=0.2, interval=0.05)})
     monkeypatch.setattr(command, "read", lambda *_: short)
     assert main(["simulate", "rotating-load"]) == 0
     assert sorted(path.name for path in Path("simulated-rotating-load").iterdir()) == sorted(FILES)
 
 
-def test_the_page_has_every_key_and_its_files_can_be_read(tmp_path: Path) -> None:
+def test_the_page_has_every_key() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    keys = (*scenario_file.TOP, *scenario_file.CLUSTER, *scenario_file.WORKLOAD, *scenario_file.RUN)
-    for key in (*keys, *scenario_file.HARDWARE, *disturbance.LOAD, *disturbance.PRESSURE):
+    keys = {"world", "name", "about", "policies", *(field.name for field in fields(Hardware))}
+    for world in WORLDS.values():
+        entries = [get_args(hints_of(world)[field])[0] for field in world.tables.values()]
+        named = (*world.sections.items(), *world.own_keys.items(), *((title, ()) for title in world.tables))
+        keys |= {key for title, names in named for key in (title, *names)}
+        keys |= {field.name for entry in entries for field in fields(entry)}
+    for key in (name.replace("_", "-") for name in keys):
         assert f"`{key}`" in page or f"`[{key}]`" in page or f"`[[{key}]]`" in page, f"{key} is not told"
-    scenarios = [text for text in re.findall(r"```text\n(.*?)```", page, re.DOTALL) if "[run]" in text]
-    assert scenarios
-    for text in scenarios:
-        assert read(tmp_path, text).trials
+
+
+def page_examples() -> dict[str, str]:
+    """The scenario files of the page, by their worlds."""
+    texts = re.findall(r"```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return {(re.findall(r'world = "(.*)"', text) or ["flux"])[0]: text for text in texts if "[run]" in text}
+
+
+def test_the_page_has_an_example_of_every_world(tmp_path: Path) -> None:
+    assert set(page_examples()) == set(WORLDS)
+    for world, text in page_examples().items():
+        found = read(tmp_path, text)
+        assert type(found.scenario) is WORLDS[world] and len(found.trials) > 1
+
+
+@pytest.mark.parametrize("world", [name for name in WORLDS if name != "flux"])
+def test_any_world_goes_from_file_to_charts(
+    world: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("example.toml").write_text(page_examples()[world])
+    assert main(["simulate", "example.toml"]) == 0
+    out, _ = capsys.readouterr()
+    rows = out.split("\n\n")[1]
+    assert rows in PAGE.read_text(encoding="utf-8"), "the page shows this table"
+    home = Path("simulated-example")
+    told = json.loads((home / "outcome.json").read_text())
+    assert [run["policy"] for run in told["runs"]] == list(WORLDS[world].policies)
+    for chart in home.glob("*.svg"):
+        ElementTree.parse(chart)
+        assert all(len(run[chart.stem]) == len(run["times"]) for run in told["runs"])
+    rows = list(csv.DictReader((home / "decisions.csv").open(newline="")))
+    assert rows and {row["run"] for row in rows} == {WORLDS[world].policies[-1]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('world = "fluks"', "world: there is no world 'fluks'; did you mean flux?"),
+        ("world = 3", "world: there is no world 3; known: flux, lazy-disk, replication, window-joins"),
+        ('world = "lazy-disk"\n[cluster]\nsites = 3', "cluster.sites: there is no such key"),
+        ('world = "lazy-disk"\n[workload]\ninputs = 1', "workload.inputs: a join has at least two, not 1"),
+        ('world = "lazy-disk"\n[[surge]]\nsite = 0', "surge[0].start: this has to be given"),
+        ('world = "lazy-disk"\n[[surge]]\nsite = 2\nstart = "1 s"', "surge[0].site: there is no site 2; there are 1"),
+        ('world = "replication"\n[[join]]\nfan-out = 2', "join[0].fan-out: a tuple of a 1:1 join has one result"),
+        ('world = "replication"\njoin = 1', "join: there can be several, so it is written [[join]]"),
+        ('world = "replication"\n[hardware]', "hardware: there is no such key"),
+        ('world = "window-joins"\n[cluster]\nmost-sites = 2', "sites: from at least 1 to at most one a partition"),
+        ('world = "window-joins"\n[[change]]\nstart = "1 s"\nrate = 0', "change[0].rate: this must be above 0"),
+    ],
+)
+def test_a_mistake_about_a_world_is_named_by_its_key(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ScenarioError) as problem:
+        read(tmp_path, text)
+    assert message in str(problem.value)
+
+
+def test_n_to_m_joins_have_no_partner_to_wait_for(tmp_path: Path) -> None:
+    text = 'world = "replication"\n[[join]]\npartner-after = "none"\nfan-out = 2'
+    assert read(tmp_path, text).scenario.joins[0].partner_after is None
 
 
 def test_errors_are_sluices_own() -> None:

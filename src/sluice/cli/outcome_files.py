@@ -11,22 +11,21 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sluice import __version__
-from sluice.cli.outcome_text import figures
+from sluice.cli.outcome_text import QUANTITIES
 from sluice.dashboard.chart import Axis, Line, Mark, chart
-from sluice.dashboard.quantity import LATENCY, ROWS_PER_SECOND, SECONDS
+from sluice.dashboard.quantity import SECONDS
 from sluice.model.errors import StorageError
+from sluice.model.verb import Verb
+from sluice.sim.outcome import Outcome, TimedMove
 from sluice.sim.scenario import Scenario
 from sluice.sim.scenario_file import Trial
 
-if TYPE_CHECKING:
-    from sluice.sim.simulation import Outcome
+Outcomes = Sequence[tuple[Trial, Outcome]]
 
-    Outcomes = Sequence[tuple[Trial, Outcome]]
-
-OUTCOME, THROUGHPUT, DELAY, DECISIONS = "outcome.json", "throughput.svg", "latency.svg", "decisions.csv"
+NAMES = OUTCOME, DECISIONS = "outcome.json", "decisions.csv"
 MADE_BY = "sluice simulate"
 MOST_MARKS = 6
 """More things that go wrong than this are not marked in the charts: they would hide what they explain."""
@@ -47,7 +46,7 @@ class Results:
         there_is = next(path for path in (self.directory, *self.directory.absolute().parents) if path.exists())
         if not os.access(there_is, os.W_OK):
             raise StorageError(f"{there_is} cannot be written to; give another directory with --out")
-        there = [name for name in (OUTCOME, THROUGHPUT, DELAY, DECISIONS) if (self.directory / name).exists()]
+        there = sorted(path.name for path in self.directory.glob("*") if path.name in NAMES or path.suffix == ".svg")
         if there and not self._is_ours():
             raise StorageError(
                 f"{self.directory} has a {there[0]} that no simulation wrote, and it would be overwritten; "
@@ -65,8 +64,7 @@ class Results:
         """Write all files; their names. The first is the one by which the directory is known as a simulation's."""
         made = {
             OUTCOME: outcome_json(outcomes),
-            THROUGHPUT: throughput_chart(outcomes),
-            DELAY: latency_chart(outcomes),
+            **curve_charts(outcomes),
             DECISIONS: decisions_csv(outcomes),
         }
         try:
@@ -75,62 +73,50 @@ class Results:
                 (self.directory / name).write_text(text, encoding="utf-8", newline="")
         except OSError as problem:
             raise StorageError(f"cannot write to {self.directory}: {problem.strerror or problem}") from problem
-        return [THROUGHPUT, DELAY, DECISIONS, OUTCOME]
+        return [*list(made)[1:], OUTCOME]
 
 
-def throughput_chart(outcomes: Outcomes) -> str:
+def curve_charts(outcomes: Outcomes) -> dict[str, str]:
+    """A chart a curve, with a line a run; by file name."""
     scenario = outcomes[0][0].scenario
-    lines = [Line(trial.label, outcome.times.tolist(), outcome.throughput.tolist()) for trial, outcome in outcomes]
-    y = Axis("tuples processed", ROWS_PER_SECOND)
-    return chart(f"{scenario.name}: throughput", _time(scenario), y, lines, _marks(scenario), _note(scenario))
-
-
-def latency_chart(outcomes: Outcomes) -> str:
-    scenario = outcomes[0][0].scenario
-    lines = [Line(trial.label, outcome.times.tolist(), outcome.latency.tolist()) for trial, outcome in outcomes]
-    y = Axis("mean latency", LATENCY, log=True)
-    return chart(f"{scenario.name}: latency", _time(scenario), y, lines, _marks(scenario), _note(scenario))
-
-
-def _time(scenario: Scenario) -> Axis:
-    return Axis("simulated time", SECONDS, low=0.0, high=scenario.seconds)
-
-
-def _note(scenario: Scenario) -> str:
-    every = SECONDS.text(scenario.interval)
-    return f"{scenario.sites} sites, seed {scenario.seed}; a point is the mean of the {every} before it"
+    time = Axis("simulated time", SECONDS, low=0.0, high=scenario.seconds)
+    note = f"{scenario.summary}, seed {scenario.seed}"
+    charts = {}
+    for number, curve in enumerate(outcomes[0][1].curves):
+        lines = [
+            Line(trial.label, outcome.times.tolist(), outcome.curves[number].values.tolist())
+            for trial, outcome in outcomes
+        ]
+        y = Axis(curve.label, QUANTITIES[curve.unit], log=curve.log)
+        charts[f"{curve.name}.svg"] = chart(f"{scenario.name}: {curve.name}", time, y, lines, _marks(scenario), note)
+    return charts
 
 
 def _marks(scenario: Scenario) -> list[Mark]:
-    """When something goes wrong, and when it ends."""
-    found: dict[float, list[str]] = {}
-    for text, times in (
-        ("load", (load.start for load in scenario.loads)),
-        ("load ends", (load.end for load in scenario.loads)),
-        ("memory taken", (pressure.start for pressure in scenario.pressures)),
-        ("memory given back", (pressure.end for pressure in scenario.pressures)),
-        ("other groups popular", (drift.start for drift in scenario.drifts)),
-    ):
+    """When something happens to the cluster."""
+    incidents: dict[float, list[str]] = {}
+    for text, times in scenario.incidents.items():
         for time in set(times):
             if 0 < time < scenario.seconds:
-                found.setdefault(time, []).append(text)
-    if len(found) > MOST_MARKS:
+                incidents.setdefault(time, []).append(text)
+    if len(incidents) > MOST_MARKS:
         return []
-    return [Mark(", ".join(texts), x=time) for time, texts in sorted(found.items())]
+    return [Mark(", ".join(texts), x=time) for time, texts in sorted(incidents.items())]
 
 
 def decisions_csv(outcomes: Outcomes) -> str:
-    """A line a decision; `done` is empty where the end came first."""
+    """A line a decision; `done` is empty where it is no move, or the end came first."""
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
-    out.writerow(["run", "policy", "exchange", "time", "unit", "source", "target", "done", "reason"])
+    out.writerow(["run", "policy", "variant", "time", "action", "unit", "source", "target", "done", "reason"])
     for trial, outcome in outcomes:
-        for one in outcome.decisions:
-            done = "" if one.done is None else f"{one.done:.6f}"
-            where = (one.unit, one.source, one.target)
-            out.writerow(
-                [trial.label, trial.policy, trial.scenario.exchange, f"{one.time:.6f}", *where, done, one.reason]
-            )
+        for one in outcome.timeline:
+            run = (trial.label, trial.policy, trial.variant, f"{one.time:.6f}")
+            if isinstance(one, TimedMove):
+                done = "" if one.done is None else f"{one.done:.6f}"
+                out.writerow([*run, Verb.MOVE, one.unit, one.source, one.target, done, one.reason])
+            else:
+                out.writerow([*run, one.action, one.unit, "", one.site, "", one.reason])
     return text.getvalue()
 
 
@@ -140,11 +126,11 @@ def outcome_json(outcomes: Outcomes) -> str:
         {
             "run": trial.label,
             "policy": trial.policy,
-            "exchange": trial.scenario.exchange,
-            **figures(outcome),
-            "throughput": outcome.throughput.tolist(),
-            "latency": outcome.latency.tolist(),
-            "unitSite": outcome.holders.tolist(),
+            "variant": trial.variant,
+            **{measure.name: measure.value for measure in outcome.measures},
+            **{curve.name: curve.values.tolist() for curve in outcome.curves},
+            "times": outcome.times.tolist(),
+            "unitSite": outcome.unit_sites,
         }
         for trial, outcome in outcomes
     ]
@@ -152,7 +138,6 @@ def outcome_json(outcomes: Outcomes) -> str:
         "madeBy": MADE_BY,
         "version": __version__,
         "scenario": asdict(outcomes[0][0].scenario),
-        "times": outcomes[0][1].times.tolist(),
         "runs": runs,
     }
     return json.dumps(_finite(told), indent=1, ensure_ascii=False, allow_nan=False) + "\n"

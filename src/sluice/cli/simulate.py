@@ -17,13 +17,12 @@ from sluice.cli.outcome_text import decisions_text, heading, table
 from sluice.model.errors import ScenarioError
 from sluice.model.text import printable
 from sluice.policies import policy
-from sluice.sim.scenario import Scenario
+from sluice.sim.outcome import Outcome
 from sluice.sim.scenario_file import Comparison, Trial, read_scenarios
+from sluice.sim.simulation import Simulation
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
-
-    from sluice.sim.simulation import Outcome
 
 PATIENCE = 4.0
 """Seconds until it is said that the simulator is being compiled; to load what is compiled takes about one."""
@@ -104,21 +103,21 @@ def _named(name: str) -> Traversable:
 
 
 def _run(comparison: Comparison, progress: TextIO) -> list[tuple[Trial, Outcome]]:
-    run = _simulator(progress)
+    run = _simulator(comparison, progress)
     trials = comparison.trials
     return [(trial, run(trial, f"{trial.label} ({n} of {len(trials)})")) for n, trial in enumerate(trials, 1)]
 
 
-def _simulator(progress: TextIO) -> Callable[[Trial, str], Outcome]:
+def _simulator(comparison: Comparison, progress: TextIO) -> Callable[[Trial, str], Outcome]:
     """What simulates a trial and says so; compiled first if that has not been done before."""
     preparing = "the simulator is made ready; after an installation it is compiled, which takes about half a minute"
     patience = threading.Timer(PATIENCE, print, [preparing], {"file": progress, "flush": True})
     patience.daemon = True
     patience.start()
     try:
-        from sluice.sim.simulation import Simulation
-
-        Simulation(Scenario(seconds=0.001, sites=2, units_per_site=1, interval=0.001), policy("hybrid")).run()
+        scenario = type(comparison.scenario)
+        if scenario.smallest is not None:
+            Simulation(scenario(**scenario.smallest), policy("static")).run()
     except ModuleNotFoundError as problem:
         if (problem.name or "").partition(".")[0] not in ("numba", "llvmlite"):
             raise
@@ -130,7 +129,7 @@ def _simulator(progress: TextIO) -> Callable[[Trial, str], Outcome]:
         simulation = Simulation(trial.scenario, policy(trial.policy))
         with Meter(about, trial.scenario.seconds, progress) as meter:
             for step in range(1, STEPS):
-                simulation.agenda.at(trial.scenario.seconds * step / STEPS, partial(meter.reached, step / STEPS))
+                simulation.events.at(trial.scenario.seconds * step / STEPS, partial(meter.reached, step / STEPS))
             return simulation.run()
 
     return run

@@ -8,10 +8,10 @@ from dataclasses import replace
 from sluice.dashboard.chart import Axis, Line, chart
 from sluice.dashboard.quantity import BYTES, COUNT, RATIO, SHARE
 from sluice.figures.claim import Claim, Kind, at_least, at_most
-from sluice.figures.d_cape_plans import ENOUGH, MANY_TO_MANY, ONE_TO_ONE, PLANS, PlanOutcomes
+from sluice.figures.d_cape_plans import ENOUGH, MANY_TO_MANY, ONE_TO_ONE, PLANS, ReplicationOutcomes
 from sluice.figures.experiment import Experiment, Reading, Run
-from sluice.sim.plan_scenario import PlanScenario
-from sluice.sim.plan_simulation import PlanOutcome
+from sluice.sim.worlds.replication.scenario import ReplicationScenario
+from sluice.sim.worlds.replication.world import ReplicationOutcome
 
 _ENABLED, _DISABLED = "tokens", "static"
 _MOVED, _SPREAD = "hash partitions that move", "hash partitions spread from the start"
@@ -23,7 +23,7 @@ def _bars(title: str, y: Axis, values: dict[str, Sequence[float]], note: str = "
     return chart(title, plans, y, lines, note=note, bars=True)
 
 
-def _data(outcomes: PlanOutcomes) -> dict[str, object]:
+def _data(outcomes: ReplicationOutcomes) -> dict[str, object]:
     return {
         name: {
             "results": one.total,
@@ -32,7 +32,7 @@ def _data(outcomes: PlanOutcomes) -> dict[str, object]:
             "bytes of tuples, each once": one.input_bytes,
             "bytes sent to holders": one.sent_bytes,
             "bytes moved": one.moved_bytes,
-            "moves": one.moves,
+            "moves": len(one.moves),
             "tokens passed": one.passes,
             "holders of all units": one.holders,
         }
@@ -43,25 +43,25 @@ def _data(outcomes: PlanOutcomes) -> dict[str, object]:
 # --- comparison 1 and 3 ---------------------------------------------------------------------------------------------
 
 
-def _named(policy: str, plan: PlanScenario) -> str:
+def _named(policy: str, plan: ReplicationScenario) -> str:
     return f"{plan.name}, {policy}"
 
 
-def _gains(plans: Sequence[PlanScenario], outcomes: PlanOutcomes) -> list[float]:
+def _gains(plans: Sequence[ReplicationScenario], outcomes: ReplicationOutcomes) -> list[float]:
     return [outcomes[_named(_ENABLED, p)].total / max(outcomes[_named(_DISABLED, p)].total, 1e-9) for p in plans]
 
 
-def _remiss(policy: str, outcomes: PlanOutcomes) -> float:
+def _remiss(policy: str, outcomes: ReplicationOutcomes) -> float:
     return float(sum(outcomes[_named(policy, plan)].remiss is not None for plan in ENOUGH.values()))
 
 
-def _alike(plan: PlanScenario, outcomes: PlanOutcomes) -> float:
+def _alike(plan: ReplicationScenario, outcomes: ReplicationOutcomes) -> float:
     """Output with tokens by that without, as long as there is one without."""
     static, tokens = outcomes[_named(_DISABLED, plan)], outcomes[_named(_ENABLED, plan)]
     return tokens.total_until(float(static.times[-1])) / max(static.total, 1e-9)
 
 
-def _read_3(outcomes: PlanOutcomes) -> Reading:
+def _read_3(outcomes: ReplicationOutcomes) -> Reading:
     tokens = [outcomes[_named(_ENABLED, plan)] for plan in PLANS]
     values = {
         "enough": _remiss(_ENABLED, outcomes),
@@ -99,7 +99,7 @@ def _read_3(outcomes: PlanOutcomes) -> Reading:
     return Reading(values, charts, _data(outcomes))
 
 
-D_CAPE_3: Experiment[PlanOutcome] = Experiment(
+D_CAPE_3: Experiment[ReplicationOutcome] = Experiment(
     "d-cape-3",
     "the same plans with partitioning disabled and enabled (section 4.2, comparisons 1 and 3)",
     (
@@ -168,7 +168,7 @@ D_CAPE_3: Experiment[PlanOutcome] = Experiment(
 _PARTITIONS = 16
 
 
-def _hashed(plan: PlanScenario, spread: bool) -> PlanScenario:
+def _hashed(plan: ReplicationScenario, spread: bool) -> ReplicationScenario:
     return replace(
         plan,
         name=f"{plan.name}, {_PARTITIONS} partitions{', spread' if spread else ''}",
@@ -177,12 +177,12 @@ def _hashed(plan: PlanScenario, spread: bool) -> PlanScenario:
     )
 
 
-def _network_rate(one: PlanOutcome) -> float:
+def _network_rate(one: ReplicationOutcome) -> float:
     """Bytes a second."""
     return (one.sent_bytes + one.moved_bytes) / float(one.times[-1])
 
 
-def _read_4(outcomes: PlanOutcomes) -> Reading:
+def _read_4(outcomes: ReplicationOutcomes) -> Reading:
     ways = (_ENABLED, _MOVED, _SPREAD)
     by_way = {way: [outcomes[_named(way, plan)] for plan in PLANS] for way in ways}
     against = {
@@ -211,7 +211,7 @@ def _read_4(outcomes: PlanOutcomes) -> Reading:
     return Reading(values, charts, _data(outcomes))
 
 
-D_CAPE_4: Experiment[PlanOutcome] = Experiment(
+D_CAPE_4: Experiment[ReplicationOutcome] = Experiment(
     "d-cape-4",
     "equality joins: storage tokens and hash partitions that move (section 4.2, comparison 2)",
     (

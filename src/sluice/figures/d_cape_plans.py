@@ -11,24 +11,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sluice.sim.hardware import MB
-from sluice.sim.plan_scenario import BinaryJoin, PlanScenario
-from sluice.sim.plan_simulation import PlanOutcome
+from sluice.sim.worlds.replication.scenario import BinaryJoin, ReplicationScenario
+from sluice.sim.worlds.replication.world import ReplicationOutcome
 
-PlanOutcomes = Mapping[str, PlanOutcome]
+ReplicationOutcomes = Mapping[str, ReplicationOutcome]
 
 _WINDOWS = (240.0, 60.0, 120.0)
 """Seconds, in turn: operators need a wide range of memory, as the proposal has it."""
 _MEMORY = 26 * MB
 
 
-def _one_to_one(joins: int) -> PlanScenario:
+def _one_to_one(joins: int) -> ReplicationScenario:
     chain = tuple(BinaryJoin(_WINDOWS[number % 3], 10.0, 0.95, 0.95) for number in range(joins))
-    return PlanScenario(f"{joins} joins, 1:1", chain, memory=_MEMORY)
+    return ReplicationScenario(f"{joins} joins, 1:1", joins=chain, memory=_MEMORY)
 
 
-def _many_to_many(joins: int) -> PlanScenario:
+def _many_to_many(joins: int) -> ReplicationScenario:
     chain = tuple(BinaryJoin(_WINDOWS[number % 3], None, 1.05, 0.95) for number in range(joins))
-    return PlanScenario(f"{joins} joins, n:m", chain, memory=_MEMORY)
+    return ReplicationScenario(f"{joins} joins, n:m", joins=chain, memory=_MEMORY)
 
 
 ONE_TO_ONE = tuple(map(_one_to_one, (3, 5, 7)))

@@ -10,20 +10,20 @@ import numpy as np
 from sluice.dashboard.heat_map import Panel, Settings, heat_map
 from sluice.dashboard.quantity import ROWS
 from sluice.figures.claim import Claim, Kind, at_least
-from sluice.figures.d_cape_plans import MANY_TO_MANY, ONE_TO_ONE, PlanOutcomes
+from sluice.figures.d_cape_plans import MANY_TO_MANY, ONE_TO_ONE, ReplicationOutcomes
 from sluice.figures.experiment import Experiment, Reading, Run
-from sluice.sim.plan_scenario import PlanScenario
-from sluice.sim.plan_simulation import PlanOutcome
+from sluice.sim.worlds.replication.scenario import ReplicationScenario
+from sluice.sim.worlds.replication.world import ReplicationOutcome
 
 LOW = (0.1, 0.15, 0.2, 0.25, 0.3)
 HIGH = (0.75, 0.8, 0.85, 0.9, 0.95)
 
 
-def _name(plan: PlanScenario, low: float, high: float) -> str:
+def _name(plan: ReplicationScenario, low: float, high: float) -> str:
     return f"{plan.name}, {low:g} and {high:g}"
 
 
-def _runs(plans: Sequence[PlanScenario]) -> dict[str, Run]:
+def _runs(plans: Sequence[ReplicationScenario]) -> dict[str, Run]:
     return {
         _name(plan, low, high): Run(plan, "tokens", (("low", low), ("high", high)))
         for plan in plans
@@ -32,13 +32,13 @@ def _runs(plans: Sequence[PlanScenario]) -> dict[str, Run]:
     }
 
 
-def _outputs(plan: PlanScenario, outcomes: PlanOutcomes) -> np.ndarray:
+def _outputs(plan: ReplicationScenario, outcomes: ReplicationOutcomes) -> np.ndarray:
     """Before the first remiss state: a row for each high, a column for each low."""
     return np.array([[outcomes[_name(plan, low, high)].total for low in LOW] for high in HIGH])
 
 
-def _reader(title: str, plans: Sequence[PlanScenario]) -> Callable[[PlanOutcomes], Reading]:
-    def read(outcomes: PlanOutcomes) -> Reading:
+def _reader(title: str, plans: Sequence[ReplicationScenario]) -> Callable[[ReplicationOutcomes], Reading]:
+    def read(outcomes: ReplicationOutcomes) -> Reading:
         outputs = [_outputs(plan, outcomes) for plan in plans]
         shares = [output / max(output.max(), 1e-9) for output in outputs]
         together = np.exp(np.mean([np.log(np.maximum(share, 1e-9)) for share in shares], axis=0))
@@ -89,7 +89,7 @@ def _claims() -> tuple[Claim, ...]:
     )
 
 
-D_CAPE_1: Experiment[PlanOutcome] = Experiment(
+D_CAPE_1: Experiment[ReplicationOutcome] = Experiment(
     "d-cape-1",
     "thresholds low 0.10 to 0.30 and high 0.75 to 0.95, plans of 3, 5 and 7 joins 1:1 (section 4.1, test 1)",
     _claims(),
@@ -97,7 +97,7 @@ D_CAPE_1: Experiment[PlanOutcome] = Experiment(
     _reader("Thresholds of memory saturation, joins 1:1", ONE_TO_ONE),
 )
 
-D_CAPE_2: Experiment[PlanOutcome] = Experiment(
+D_CAPE_2: Experiment[ReplicationOutcome] = Experiment(
     "d-cape-2",
     "the same thresholds, plans of 2, 3 and 4 joins n:m (section 4.1, test 2)",
     _claims(),

@@ -14,33 +14,27 @@ import numpy as np
 
 from sluice.figures.claim import Claim, Verdict
 from sluice.policies import policy
-from sluice.sim.join_scenario import JoinScenario
-from sluice.sim.join_simulation import JoinOutcome, simulate_join
-from sluice.sim.plan_scenario import PlanScenario
-from sluice.sim.plan_simulation import PlanOutcome, simulate_plan
+from sluice.sim.outcome import Outcome
 from sluice.sim.scenario import Scenario
-from sluice.sim.simulation import Outcome, simulate
-from sluice.sim.window_scenario import WindowScenario
-from sluice.sim.window_simulation import WindowOutcome, simulate_window_join
+from sluice.sim.simulation import simulate
+from sluice.sim.worlds.flux.world import FluxOutcome
 
-AnyScenario: TypeAlias = Scenario | JoinScenario | PlanScenario | WindowScenario
-AnyOutcome: TypeAlias = Outcome | JoinOutcome | PlanOutcome | WindowOutcome
-"""What a simulated exchange, join, plan or parallel window join gives."""
-Seen = TypeVar("Seen", Outcome, JoinOutcome, PlanOutcome, WindowOutcome)
+O = TypeVar("O", bound=Outcome)  # noqa: E741
 
 
 @dataclass(frozen=True)
 class Run:
     """A scenario under a policy, with those of its settings that are other than usual."""
 
-    scenario: AnyScenario
+    scenario: Scenario
     policy: str = "static"
     settings: tuple[tuple[str, float | str], ...] = ()
 
     @property
     def label(self) -> str:
         """
-        >>> Run(Scenario("calm"), "lazy-disk", (("theta", 0.5),)).label
+        >>> from sluice.sim.worlds.lazy_disk.scenario import LazyDiskScenario
+        >>> Run(LazyDiskScenario("calm"), "lazy-disk", (("theta", 0.5),)).label
         'calm, lazy-disk, theta 0.5'
         """
         return ", ".join([self.scenario.name, self.policy, *(f"{name} {value}" for name, value in self.settings)])
@@ -56,14 +50,14 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Experiment(Generic[Seen]):
+class Experiment(Generic[O]):
     """A figure of a paper. `runs` names the simulations, `read` gets their outcomes by the same names."""
 
     name: str
     title: str
     claims: tuple[Claim, ...]
     runs: Mapping[str, Run]
-    read: Callable[[Mapping[str, Seen]], Reading]
+    read: Callable[[Mapping[str, O]], Reading]
 
     def judge(self, outcomes: Mapping[Run, Any]) -> Reading:
         """Read what came out of this experiment's runs, among those of others."""
@@ -73,16 +67,8 @@ class Experiment(Generic[Seen]):
         return [claim.verdict(reading.values[claim.name]) for claim in self.claims]
 
 
-_SMALLEST: tuple[AnyScenario, ...] = (
-    Scenario(seconds=0.001, sites=2, units_per_site=2),
-    JoinScenario(seconds=1, units=2, interval=1),
-)
-SPEED = {Scenario: 1.0, JoinScenario: 1e5, PlanScenario: 1e5, WindowScenario: 100.0}
-"""A second of another simulation takes about so much less time than one of a simulated exchange."""
-AnyExperiment: TypeAlias = (
-    Experiment[Outcome] | Experiment[JoinOutcome] | Experiment[PlanOutcome] | Experiment[WindowOutcome]
-)
-Outcomes = dict[Run, AnyOutcome]
+AnyExperiment: TypeAlias = Experiment[Any]
+Outcomes = dict[Run, Outcome]
 
 
 def run_all(runs: Iterable[Run], workers: int, tell: Callable[[int, int, Run], None]) -> Outcomes:
@@ -94,9 +80,9 @@ def run_all(runs: Iterable[Run], workers: int, tell: Callable[[int, int, Run], N
             outcomes[run] = _simulate(run)
             tell(len(outcomes), len(left), run)
         return outcomes
-    for smallest in _SMALLEST:  # compiles, once for all
-        if any(type(run.scenario) is type(smallest) for run in left):
-            _simulate(Run(smallest))
+    for scenario in {type(run.scenario) for run in left}:
+        if scenario.smallest is not None:
+            simulate(scenario(**scenario.smallest), policy("static"))  # compiles, once for all
     with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
         waiting = {pool.submit(_simulate, run): run for run in left}
         try:
@@ -121,31 +107,22 @@ def _end_with_parent() -> None:
     Thread(target=watch, daemon=True).start()
 
 
-def _simulate(run: Run) -> AnyOutcome:
-    chosen = policy(run.policy, **dict(run.settings))
-    match run.scenario:
-        case JoinScenario():
-            return simulate_join(run.scenario, chosen)
-        case PlanScenario():
-            return simulate_plan(run.scenario, chosen)
-        case WindowScenario():
-            return simulate_window_join(run.scenario, chosen)
-        case _:
-            return simulate(run.scenario, chosen)
+def _simulate(run: Run) -> Outcome:
+    return simulate(run.scenario, policy(run.policy, **dict(run.settings)))
 
 
 def effort(run: Run) -> float:
     """How long a run takes, compared with others."""
-    return run.scenario.seconds * run.scenario.sites / SPEED[type(run.scenario)]
+    return run.scenario.seconds * run.scenario.effort
 
 
-def first_time(outcome: Outcome, holds: np.ndarray, start: float = 0.0) -> float:
+def first_time(outcome: FluxOutcome, holds: np.ndarray, start: float = 0.0) -> float:
     """The end of the first interval after `start` where something holds; NaN if it never does."""
     found = outcome.times[holds & (outcome.times > start)]
     return float(found[0]) if len(found) else float("nan")
 
 
-def steady_from(outcome: Outcome, share: float = 0.97, last: float = 5.0) -> float:
+def steady_from(outcome: FluxOutcome, share: float = 0.97, last: float = 5.0) -> float:
     """When the throughput reached the mean of the last seconds, but for a small rest, to stay there."""
     end = outcome.scenario.seconds
     level = share * outcome.mean_throughput(end - last)

@@ -12,11 +12,11 @@ from sluice.dashboard.quantity import COUNT, ROWS_PER_SECOND, SECONDS
 from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading, Run, first_time, steady_from
 from sluice.sim.hardware import Hardware
-from sluice.sim.scenario import Load, Scenario
-from sluice.sim.simulation import Outcome
-from sluice.sim.workload import SELF_SIMILAR, Skew, unit_shares
+from sluice.sim.worlds.flux.scenario import FluxScenario, Load
+from sluice.sim.worlds.flux.workload import SELF_SIMILAR, Skew, unit_shares
+from sluice.sim.worlds.flux.world import FluxOutcome
 
-Outcomes = Mapping[str, Outcome]
+Outcomes = Mapping[str, FluxOutcome]
 
 RATE = Axis("tuples processed a second", ROWS_PER_SECOND)
 PERTURBED = Axis("sites perturbed", COUNT)
@@ -31,7 +31,7 @@ def over_time(title: str, outcomes: Outcomes, marks: list[Mark], note: str = "")
 
 # --- baseline -------------------------------------------------------------------------------------------------------
 
-_ONE = Scenario(name="one site", seconds=6, sites=1)
+_ONE = FluxScenario(name="one site", seconds=6, sites=1)
 
 
 def _baseline(outcomes: Outcomes) -> Reading:
@@ -68,7 +68,7 @@ BASELINE = Experiment(
         ),
     ),
     {
-        "32 sites": Run(Scenario(seconds=10)),
+        "32 sites": Run(FluxScenario(seconds=10)),
         "one site": Run(_ONE),
         "one loaded site": Run(replace(_ONE, loads=(Load(0),))),
     },
@@ -83,7 +83,7 @@ _WARM = 2.0  # seconds before the load, in which the buffers fill
 
 def _rotating(exchange: str, buffer: int) -> Run:
     turns = tuple(Load(site, _WARM + site / 2, _WARM + (site + 1) / 2) for site in range(32))
-    return Run(Scenario("rotating load", _WARM + 16, exchange=exchange, buffer=buffer, loads=turns, interval=0.5))
+    return Run(FluxScenario("rotating load", _WARM + 16, exchange=exchange, buffer=buffer, loads=turns, interval=0.5))
 
 
 def _fig3(outcomes: Outcomes) -> Reading:
@@ -160,7 +160,7 @@ FIG_3 = Experiment(
         ),
     ),
     {
-        "unloaded": Run(Scenario(seconds=_WARM + 6)),
+        "unloaded": Run(FluxScenario(seconds=_WARM + 6)),
         "exchange 0": _rotating("exchange", 0),
         **{f"{kind} {b}": _rotating(kind, b) for kind in ("flux", "exchange") for b in _BUFFERS if b},
         "river": _rotating("river", 2048),
@@ -171,7 +171,7 @@ FIG_3 = Experiment(
 # --- Fig. 7 ---------------------------------------------------------------------------------------------------------
 
 _SLOW = 5
-_ONE_SLOW = Scenario("one slow site", 30, loads=(Load(_SLOW, 1.0),))
+_ONE_SLOW = FluxScenario("one slow site", 30, loads=(Load(_SLOW, 1.0),))
 
 
 def _fig7(outcomes: Outcomes) -> Reading:
@@ -179,7 +179,7 @@ def _fig7(outcomes: Outcomes) -> Reading:
     level = free.mean_throughput(5)
     felt = first_time(static, static.throughput < 0.8 * level, 1.0) - 1.0  # the beginning of that interval
     steady = steady_from(adaptive)
-    before = [d for d in adaptive.decisions if d.done is not None and d.done <= steady]
+    before = [d for d in adaptive.moves if d.done is not None and d.done <= steady]
     left = sum(d.source == _SLOW for d in before) - sum(d.target == _SLOW for d in before)
     marks = [Mark("paper: felt", x=5.0), Mark("paper: steady", x=14.0)]
     drawn = over_time("Fig. 7: one site is loaded at 1 s", outcomes, marks, "aggregate throughput in 1 s intervals")
@@ -190,7 +190,7 @@ def _fig7(outcomes: Outcomes) -> Reading:
         "static": static.mean_throughput(20) / level,
         "adaptive": adaptive.mean_throughput(25) / (level * (31 + KEPT) / 32),
     }
-    return Reading(values, {"": drawn}, {"moves in all": len(adaptive.decisions), "rounds": adaptive.rounds})
+    return Reading(values, {"": drawn}, {"moves in all": len(adaptive.moves), "rounds": adaptive.rounds})
 
 
 FIG_7 = Experiment(
@@ -289,8 +289,8 @@ def _fig8(outcomes: Outcomes) -> Reading:
     return Reading(values, {"": drawn}, {"sites": _COUNTS, "static": static, "load": adaptive})
 
 
-def _loaded(count: int) -> Scenario:
-    return Scenario(f"{count} loaded sites", 40, loads=tuple(Load(s, 1.0) for s in some_sites(count)))
+def _loaded(count: int) -> FluxScenario:
+    return FluxScenario(f"{count} loaded sites", 40, loads=tuple(Load(s, 1.0) for s in some_sites(count)))
 
 
 FIG_8 = Experiment(
@@ -338,7 +338,7 @@ FIG_8 = Experiment(
 # --- Fig. 9 ---------------------------------------------------------------------------------------------------------
 
 _MINIMA = (10, 50, 100, 150, 200, 250, 500, 1000)  # milliseconds
-_SKEWED = Scenario("80/20", 60, skew=Skew(SELF_SIMILAR, 0.8), hardware=Hardware(full_packets=True))
+_SKEWED = FluxScenario("80/20", 60, skew=Skew(SELF_SIMILAR, 0.8), hardware=Hardware(full_packets=True))
 _AS_PRINTED = (("as_printed", True),)
 
 
@@ -352,7 +352,7 @@ def _hot_and_others() -> tuple[Load, ...]:
 _SKEWED_LOADED = replace(_SKEWED, name="80/20, 8 loaded sites", loads=_hot_and_others())
 
 
-def _balanced(scenario: Scenario, minimum: int) -> Run:
+def _balanced(scenario: FluxScenario, minimum: int) -> Run:
     """The paper's policy with a shortest collection phase of so many milliseconds."""
     return Run(replace(scenario, minimum_collection=minimum / 1000), "load", _AS_PRINTED)
 

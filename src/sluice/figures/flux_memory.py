@@ -13,17 +13,17 @@ from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading, Run, first_time, steady_from
 from sluice.figures.flux_load import PERTURBED, RATE, over_time, some_sites
 from sluice.sim.hardware import MB
-from sluice.sim.scenario import MEMORY_BOUND, Load, Pressure, Scenario
-from sluice.sim.simulation import Outcome
+from sluice.sim.worlds.flux.scenario import MEMORY_BOUND, FluxScenario, Load, Pressure
+from sluice.sim.worlds.flux.world import FluxOutcome
 
-Outcomes = Mapping[str, Outcome]
+Outcomes = Mapping[str, FluxOutcome]
 
 DELAY = Axis("mean latency of a tuple", LATENCY, log=True)
 IN_MEMORY = 1e-3
 """Seconds. A tuple of a unit in memory takes 45 µs; one that was on disk, seconds."""
 HALF = 512 * MB
 
-_STAGE = Scenario("memory", 70, **MEMORY_BOUND)  # type: ignore[arg-type]
+_STAGE = FluxScenario("memory", 70, **MEMORY_BOUND)  # type: ignore[arg-type]
 
 # --- Fig. 11 and 12 -------------------------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ def _fig11(outcomes: Outcomes) -> Reading:
         "static": static.mean_throughput(50) / level,
         "trickle": adaptive.mean_throughput(6, 14) / level,
     }
-    return Reading(values, charts, {"moves": len(adaptive.decisions), "rounds": adaptive.rounds})
+    return Reading(values, charts, {"moves": len(adaptive.moves), "rounds": adaptive.rounds})
 
 
 FIG_11 = Experiment(
@@ -145,7 +145,7 @@ def _until_steady(count: int) -> float:
     return 80.0 + 10.0 * count if count <= 16 else 160.0
 
 
-def _short(count: int, seconds: float) -> Scenario:
+def _short(count: int, seconds: float) -> FluxScenario:
     pressed = tuple(Pressure(site, HALF, 1.0) for site in some_sites(count))
     return replace(_STAGE, name=f"{count} sites short of memory", seconds=seconds if count else 30.0, pressures=pressed)
 
@@ -154,13 +154,13 @@ LAST = 20.0
 """Seconds at the end of a run over which steady state is measured."""
 
 
-def _last(outcome: Outcome) -> tuple[float, float]:
+def _last(outcome: FluxOutcome) -> tuple[float, float]:
     """Throughput and latency in steady state."""
     start = outcome.scenario.seconds - LAST
     return outcome.mean_throughput(start), outcome.mean_latency(start)
 
 
-def _moves_at_end(outcome: Outcome) -> int:
+def _moves_at_end(outcome: FluxOutcome) -> int:
     """Moves decided while steady state was measured."""
     return outcome.count_moves(outcome.scenario.seconds - LAST)
 
@@ -258,14 +258,14 @@ def _mean_gap(times: tuple[float, ...], start: float) -> float:
     return (later[-1] - later[0]) / (len(later) - 1) if len(later) > 1 else float("nan")
 
 
-def _over_by_site(outcome: Outcome) -> list[int]:
+def _over_by_site(outcome: FluxOutcome) -> list[int]:
     """How many units more each site holds than fit into its memory."""
     scenario = outcome.scenario
     memory = np.full(scenario.sites, scenario.hardware.memory)
     for pressure in scenario.pressures:
         memory[pressure.site] -= pressure.size
-    held = np.bincount(outcome.holders, minlength=scenario.sites)
-    over: list[int] = np.maximum(held - memory // scenario.unit_bytes, 0).tolist()
+    held = np.bincount(outcome.unit_sites, minlength=scenario.sites)
+    over: list[int] = np.maximum(held - memory // scenario.unit_size, 0).tolist()
     return over
 
 
@@ -279,7 +279,7 @@ def _on_disk(outcomes: Outcomes) -> Reading:
         "none elsewhere": float(sum(over) - sum(over[site] for site in short)),
         "rebalanced": float(_moves_at_end(adaptive)),
     }
-    ended = max((move.done or 0.0 for move in adaptive.decisions), default=0.0)
+    ended = max((move.done or 0.0 for move in adaptive.moves), default=0.0)
     return Reading(values, {}, {"units over what fits, by site": over, "last move done": ended})
 
 
@@ -400,7 +400,7 @@ def _fig15(outcomes: Outcomes) -> Reading:
     }
     stricter = {p: steady_from(o) for p, o in medium.items()}
     data = {"medium": rates, "steady": steady, "steady within 3 %": stricter, "heavy": heavy}
-    ends = {p: max((m.done or 0.0 for m in outcomes[f"heavy {p}"].decisions), default=0.0) for p in _POLICIES}
+    ends = {p: max((m.done or 0.0 for m in outcomes[f"heavy {p}"].moves), default=0.0) for p in _POLICIES}
     return Reading(values, charts, {**data, "heavy, moves in the last 20 s": still, "heavy, last move done": ends})
 
 

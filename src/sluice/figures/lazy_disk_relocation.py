@@ -9,16 +9,16 @@ import numpy as np
 from sluice.dashboard.chart import Mark
 from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading, Run
-from sluice.figures.join_charts import MINUTE, JoinOutcomes, last, memory_chart, rate_chart, results_chart
+from sluice.figures.join_charts import MINUTE, LazyDiskOutcomes, last, memory_chart, rate_chart, results_chart
 from sluice.figures.lazy_disk_spill import ALL_MEM
 from sluice.sim.hardware import MB
-from sluice.sim.join_scenario import CLUSTER, JoinScenario, Surge
-from sluice.sim.join_simulation import JoinOutcome
+from sluice.sim.worlds.lazy_disk.scenario import CLUSTER, LazyDiskScenario, Surge
+from sluice.sim.worlds.lazy_disk.world import LazyDiskOutcome
 
 # --- Fig. 9 and 10 --------------------------------------------------------------------------------------------------
 
 _TURNS = (0.0, *(300.0 + 600.0 * turn for turn in range(6)))
-_ALTERNATING = JoinScenario(
+_ALTERNATING = LazyDiskScenario(
     "load that alternates between two sites",
     seconds=3600,
     interval=30,
@@ -34,14 +34,14 @@ def _theta(theta: float) -> str:
     return f"θ {theta:.0%}".replace("%", " %")
 
 
-def _evenness(outcome: JoinOutcome) -> np.ndarray:
+def _evenness(outcome: LazyDiskOutcome) -> np.ndarray:
     """What the site with least has of what that with most has, after the first ten minutes."""
     memory = outcome.memory[outcome.times > _SETTLED]
     even: np.ndarray = memory.min(axis=1) / np.maximum(memory.max(axis=1), 1)
     return even
 
 
-def _fig9(outcomes: JoinOutcomes) -> Reading:
+def _fig9(outcomes: LazyDiskOutcomes) -> Reading:
     alone, even = outcomes[ALL_MEM], outcomes[_theta(0.9)]
     totals = {theta: last(outcomes[_theta(theta)].total) / last(alone.total) for theta in _THETAS}
     values = {
@@ -61,7 +61,7 @@ def _fig9(outcomes: JoinOutcomes) -> Reading:
     return Reading(values, charts, data | {"results against all in memory": totals})
 
 
-LAZY_9: Experiment[JoinOutcome] = Experiment(
+LAZY_9: Experiment[LazyDiskOutcome] = Experiment(
     "lazy-disk-9",
     "two sites that get ten times the load of the other in turn, θ from 50 % to 90 % (Fig. 9 and 10)",
     (
@@ -116,13 +116,13 @@ LAZY_9: Experiment[JoinOutcome] = Experiment(
 
 # --- Fig. 11 --------------------------------------------------------------------------------------------------------
 
-_SKEWED = JoinScenario(
+_SKEWED = LazyDiskScenario(
     "60 %, 20 % and 20 % of the units", seconds=3600, interval=60, placement=(0.6, 0.2, 0.2), hardware=CLUSTER
 )
 _WITH, _WITHOUT = "with relocation", "no relocation"
 
 
-def _fig11(outcomes: JoinOutcomes) -> Reading:
+def _fig11(outcomes: LazyDiskOutcomes) -> Reading:
     with_it, without = outcomes[_WITH], outcomes[_WITHOUT]
     full = without.spills[0].time if without.spills else float("nan")
     shortly = full + MINUTE, full + 6 * MINUTE
@@ -139,7 +139,7 @@ def _fig11(outcomes: JoinOutcomes) -> Reading:
     return Reading(values, charts, data)
 
 
-LAZY_11: Experiment[JoinOutcome] = Experiment(
+LAZY_11: Experiment[LazyDiskOutcome] = Experiment(
     "lazy-disk-11",
     "three sites of 200 MB with 60 %, 20 % and 20 % of the units, θ 80 % (Fig. 11)",
     (

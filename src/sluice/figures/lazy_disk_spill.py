@@ -8,13 +8,13 @@ from itertools import pairwise
 from sluice.dashboard.chart import Mark
 from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading, Run
-from sluice.figures.join_charts import JoinOutcomes, last, memory_chart, results_chart
-from sluice.sim.join_scenario import JoinScenario, Population
-from sluice.sim.join_simulation import JoinOutcome
+from sluice.figures.join_charts import LazyDiskOutcomes, last, memory_chart, results_chart
+from sluice.sim.worlds.lazy_disk.scenario import LazyDiskScenario, Population
+from sluice.sim.worlds.lazy_disk.world import LazyDiskOutcome
 
 # --- Fig. 5 and 6 ---------------------------------------------------------------------------------------------------
 
-_ONE_SITE = JoinScenario("one site of 200 MB, join rate 3", seconds=3600, interval=15)
+_ONE_SITE = LazyDiskScenario("one site of 200 MB, join rate 3", seconds=3600, interval=15)
 _PUSHED = (0.1, 0.3, 0.5, 1.0)
 ALL_MEM = "all in memory"
 
@@ -23,7 +23,7 @@ def _percent(push: float) -> str:
     return f"{push:.0%} pushed".replace("%", " %")
 
 
-def _fig5(outcomes: JoinOutcomes) -> Reading:
+def _fig5(outcomes: LazyDiskOutcomes) -> Reading:
     by_push = [outcomes[_percent(push)] for push in _PUSHED]
     totals = [last(outcome.total) for outcome in (outcomes[ALL_MEM], *by_push)]
     spills = [len(outcome.spills) for outcome in by_push]
@@ -47,7 +47,7 @@ def _fig5(outcomes: JoinOutcomes) -> Reading:
     return Reading(values, charts, data)
 
 
-LAZY_5: Experiment[JoinOutcome] = Experiment(
+LAZY_5: Experiment[LazyDiskOutcome] = Experiment(
     "lazy-disk-5",
     "one site, memory full again and again: 10 % to 100 % of the state pushed at a time (Fig. 5 and 6)",
     (
@@ -95,7 +95,7 @@ _MIXED = replace(_ONE_SITE, name="one site, join rates 4, 2 and 1", seconds=2400
 _LESS, _MORE = "less productive first", "more productive first"
 
 
-def _fig7(outcomes: JoinOutcomes) -> Reading:
+def _fig7(outcomes: LazyDiskOutcomes) -> Reading:
     less, more = outcomes[_LESS], outcomes[_MORE]
     values = {
         "better": last(less.total) / last(more.total),
@@ -117,7 +117,7 @@ def _fig7(outcomes: JoinOutcomes) -> Reading:
     return Reading(values, {"": results_chart("Fig. 7: which units are pushed first", outcomes)}, data)
 
 
-LAZY_7: Experiment[JoinOutcome] = Experiment(
+LAZY_7: Experiment[LazyDiskOutcome] = Experiment(
     "lazy-disk-7",
     "one site, join rates 4, 2 and 1 by thirds, 40 minutes: less or more productive units pushed first (Fig. 7)",
     (

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading, Run
-from sluice.figures.join_charts import MINUTE, JoinOutcomes, last, rate_chart, results_chart
+from sluice.figures.join_charts import MINUTE, LazyDiskOutcomes, last, rate_chart, results_chart
 from sluice.sim.hardware import MB
-from sluice.sim.join_scenario import CLUSTER, JoinScenario, Population
-from sluice.sim.join_simulation import JoinOutcome
+from sluice.sim.worlds.lazy_disk.scenario import CLUSTER, LazyDiskScenario, Population
+from sluice.sim.worlds.lazy_disk.world import LazyDiskOutcome
 
 # --- Fig. 12 --------------------------------------------------------------------------------------------------------
 
-_SCARCE = JoinScenario(
+_SCARCE = LazyDiskScenario(
     "two thirds of the units at one site",
     seconds=3600,
     interval=60,
@@ -27,11 +27,11 @@ _LAZY, _NO_RELOCATION = "lazy-disk", "no relocation"
 _LAZY_LONG, _NO_RELOCATION_LONG = "lazy-disk, six hours", "no relocation, six hours"
 
 
-def _spilling_sites(outcome: JoinOutcome) -> float:
+def _spilling_sites(outcome: LazyDiskOutcome) -> float:
     return float(len({spill.site for spill in outcome.spills}))
 
 
-def _fig12(outcomes: JoinOutcomes) -> Reading:
+def _fig12(outcomes: LazyDiskOutcomes) -> Reading:
     lazy, none, lazy_long, none_long = (
         outcomes[name] for name in (_LAZY, _NO_RELOCATION, _LAZY_LONG, _NO_RELOCATION_LONG)
     )
@@ -62,7 +62,7 @@ def _fig12(outcomes: JoinOutcomes) -> Reading:
     return Reading(values, charts, data)
 
 
-LAZY_12: Experiment[JoinOutcome] = Experiment(
+LAZY_12: Experiment[LazyDiskOutcome] = Experiment(
     "lazy-disk-12",
     "three sites, one with two thirds of the units: an hour, and six hours (Fig. 12 and text)",
     (
@@ -129,7 +129,7 @@ LAZY_12: Experiment[JoinOutcome] = Experiment(
 
 _THIRD = 1 / 3
 _MEMORY, _MOST_FORCED = 60 * MB, 100 * MB
-_UNEQUAL = JoinScenario(
+_UNEQUAL = LazyDiskScenario(
     "join rate 4 at one site, 1 at two",
     seconds=3600,
     interval=60,
@@ -148,11 +148,11 @@ _ACTIVE, _ACTIVE_UNBOUNDED = "active-disk", "active-disk, no maximum"
 _LAZY_SAME, _ACTIVE_SAME = "lazy-disk, same ranges", "active-disk, same ranges"
 
 
-def _gain(active: JoinOutcome, lazy: JoinOutcome) -> float:
+def _gain(active: LazyDiskOutcome, lazy: LazyDiskOutcome) -> float:
     return last(active.total) / last(lazy.total)
 
 
-def _dip(active: JoinOutcome, lazy: JoinOutcome) -> float:
+def _dip(active: LazyDiskOutcome, lazy: LazyDiskOutcome) -> float:
     """Active-disk's rate by that of lazy-disk where that is lowest, in the ten minutes after the first forced spill."""
     forced = [spill.time for spill in active.spills if spill.forced]
     if not forced:
@@ -161,7 +161,7 @@ def _dip(active: JoinOutcome, lazy: JoinOutcome) -> float:
     return float((active.rate[within] / lazy.rate[within]).min())
 
 
-def _data(outcomes: JoinOutcomes) -> dict[str, object]:
+def _data(outcomes: LazyDiskOutcomes) -> dict[str, object]:
     return {
         name: {
             "results": one.run_results,
@@ -175,7 +175,7 @@ def _data(outcomes: JoinOutcomes) -> dict[str, object]:
     }
 
 
-def _fig13(outcomes: JoinOutcomes) -> Reading:
+def _fig13(outcomes: LazyDiskOutcomes) -> Reading:
     active, lazy = outcomes[_ACTIVE], outcomes[_LAZY]
     forced = sum(spill.size for spill in active.spills if spill.forced)
     values = {
@@ -191,7 +191,7 @@ def _fig13(outcomes: JoinOutcomes) -> Reading:
     return Reading(values, charts, _data(outcomes))
 
 
-LAZY_13: Experiment[JoinOutcome] = Experiment(
+LAZY_13: Experiment[LazyDiskOutcome] = Experiment(
     "lazy-disk-13",
     "join rate 4 at one site and 1 at two, 60 MB each: lazy-disk and active-disk (Fig. 13)",
     (
@@ -232,7 +232,7 @@ LAZY_13: Experiment[JoinOutcome] = Experiment(
 )
 
 
-def _fig14(outcomes: JoinOutcomes) -> Reading:
+def _fig14(outcomes: LazyDiskOutcomes) -> Reading:
     gain = _gain(outcomes[_ACTIVE], outcomes[_LAZY])
     values = {
         "major": gain,
@@ -244,7 +244,7 @@ def _fig14(outcomes: JoinOutcomes) -> Reading:
     return Reading(values, charts, _data(outcomes))
 
 
-LAZY_14: Experiment[JoinOutcome] = Experiment(
+LAZY_14: Experiment[LazyDiskOutcome] = Experiment(
     "lazy-disk-14",
     "the same with tuple ranges of 15,000 at the productive site and 45,000 at the others (Fig. 14)",
     (

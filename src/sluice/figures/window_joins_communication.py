@@ -11,8 +11,9 @@ from sluice.dashboard.chart import Axis, Line, chart
 from sluice.dashboard.quantity import COUNT, LATENCY, ROWS
 from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading, Run
-from sluice.figures.window_joins_runs import TABLE_1, WindowOutcomes, at_rate, over_rates, published, summary
-from sluice.sim.window_simulation import WindowOutcome
+from sluice.figures.window_joins_runs import TABLE_1, WindowJoinOutcomes, at_rate, over_rates, published, summary
+from sluice.sim.worlds.window_joins.scenario import RateChange
+from sluice.sim.worlds.window_joins.world import WindowJoinOutcome
 
 _SECONDS = Axis("seconds of 600", COUNT, low=0.0)
 
@@ -36,12 +37,12 @@ def _at_fast_rate(name: str) -> str:
     return f"{name}, {_FAST:,} tuples/s"
 
 
-def _saved(outcomes: WindowOutcomes, fixed: str, adaptive: str) -> float:
+def _saved(outcomes: WindowJoinOutcomes, fixed: str, adaptive: str) -> float:
     """Seconds of communication, of all slaves together."""
     return float(outcomes[fixed].site_communicating.sum() - outcomes[adaptive].site_communicating.sum())
 
 
-def _read_11(outcomes: WindowOutcomes) -> Reading:
+def _read_11(outcomes: WindowJoinOutcomes) -> Reading:
     each = [outcomes[_fixed(sites)].mean(outcomes[_fixed(sites)].site_communicating) for sites in _NUMBERS]
     fixed, adaptive = (
         np.array([outcomes[name(sites)].site_communicating.sum() for sites in _NUMBERS]) for name in (_fixed, _adaptive)
@@ -77,7 +78,7 @@ def _read_11(outcomes: WindowOutcomes) -> Reading:
     return Reading(values, charts, {**data, f"slaves by slot, {_UP_AND_DOWN}": changing.sites})
 
 
-WINDOW_11: Experiment[WindowOutcome] = Experiment(
+WINDOW_11: Experiment[WindowJoinOutcome] = Experiment(
     "window-joins-11",
     "communication at 1,500 tuples/s by number of slaves, fixed and adaptive (Fig. 11)",
     (
@@ -140,7 +141,7 @@ WINDOW_11: Experiment[WindowOutcome] = Experiment(
                 name=_UP_AND_DOWN,
                 least_sites=1,
                 most_sites=12,
-                changes=((600.0, 6000.0), (1500.0, 1500.0)),
+                changes=(RateChange(600.0, 6000.0), RateChange(1500.0, 1500.0)),
                 seconds=3000.0,
                 measured_from=0.0,
             ),
@@ -155,7 +156,7 @@ WINDOW_11: Experiment[WindowOutcome] = Experiment(
 _RATES = tuple(range(1000, 7000, 1000))
 
 
-def _read_12(outcomes: WindowOutcomes) -> Reading:
+def _read_12(outcomes: WindowJoinOutcomes) -> Reading:
     by_rate = [one.site_communicating[one.active] for one in outcomes.values()]
     apart = np.array([max(float(np.ptp(column)), 1e-9) for column in by_rate])
     values = {
@@ -170,7 +171,7 @@ def _read_12(outcomes: WindowOutcomes) -> Reading:
     return Reading(values, charts, {name: summary(one) for name, one in outcomes.items()})
 
 
-WINDOW_12: Experiment[WindowOutcome] = Experiment(
+WINDOW_12: Experiment[WindowJoinOutcome] = Experiment(
     "window-joins-12",
     "least, average and greatest communication across 4 slaves, by rate (Fig. 12)",
     (
@@ -206,7 +207,7 @@ def _epoch(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
-def _read_13(outcomes: WindowOutcomes) -> Reading:
+def _read_13(outcomes: WindowJoinOutcomes) -> Reading:
     shown, shortest = [outcomes[_epoch(epoch)] for epoch in _EPOCHS], outcomes[_SHORTEST]
     delay = np.array([one.delay for one in shown])
     sending = np.array([one.mean(one.site_communicating) for one in shown])
@@ -235,7 +236,7 @@ def _read_13(outcomes: WindowOutcomes) -> Reading:
     return Reading(values, charts, {name: summary(one) for name, one in outcomes.items()})
 
 
-WINDOW_13: Experiment[WindowOutcome] = Experiment(
+WINDOW_13: Experiment[WindowJoinOutcome] = Experiment(
     "window-joins-13",
     "distribution epochs of 0.25 to 4 s, 3 slaves: delay and communication (Fig. 13 and 14)",
     (
@@ -301,7 +302,7 @@ def _formula(groups: int) -> float:
     return TABLE_1.rate * TABLE_1.distribution / 2 * (1 + 1 / groups)
 
 
-def _read_groups(outcomes: WindowOutcomes) -> Reading:
+def _read_groups(outcomes: WindowJoinOutcomes) -> Reading:
     largest = [one.largest_waiting for one in outcomes.values()]
     sending = [one.mean(one.site_communicating) for one in outcomes.values()]
     ratios = [measured / _formula(groups) for measured, groups in zip(largest, _GROUPS, strict=True)]
@@ -329,7 +330,7 @@ def _read_groups(outcomes: WindowOutcomes) -> Reading:
     return Reading(values, charts, data)
 
 
-WINDOW_GROUPS: Experiment[WindowOutcome] = Experiment(
+WINDOW_GROUPS: Experiment[WindowJoinOutcome] = Experiment(
     "window-joins-groups",
     "8 slaves in 1 to 8 sub-groups (section V-B)",
     (

@@ -10,8 +10,8 @@ from sluice.dashboard.chart import Axis, Mark
 from sluice.dashboard.quantity import COUNT, LATENCY
 from sluice.figures.claim import Claim, Kind, at_least, at_most
 from sluice.figures.experiment import Experiment, Reading
-from sluice.figures.window_joins_runs import MEASURED, WindowOutcomes, at_rate, over_rates, published, summary
-from sluice.sim.window_simulation import WindowOutcome
+from sluice.figures.window_joins_runs import MEASURED, WindowJoinOutcomes, at_rate, over_rates, published, summary
+from sluice.sim.worlds.window_joins.world import WindowJoinOutcome
 
 _DELAY = Axis("average delay of a result", LATENCY, low=0.0)
 _SECONDS = Axis("seconds of 600, a slave on average", COUNT, low=0.0)
@@ -28,18 +28,18 @@ def _point(sites: int, rate: int) -> str:
     return f"{sites} slaves, {rate:,} tuples/s"
 
 
-def _delays(outcomes: WindowOutcomes, sites: int) -> np.ndarray:
+def _delays(outcomes: WindowJoinOutcomes, sites: int) -> np.ndarray:
     return np.array([outcomes[_point(sites, rate)].delay for rate in _RATES])
 
 
-def _saturation(outcomes: WindowOutcomes, sites: int) -> int:
+def _saturation(outcomes: WindowJoinOutcomes, sites: int) -> int:
     """The place of the first rate that is too much; behind the last if none is."""
     points = [outcomes[_point(sites, rate)] for rate in _RATES]
     over = np.array([one.mean(one.site_idle) < _SATURATED * MEASURED for one in points])
     return int(over.argmax()) if over.any() else len(over)
 
 
-def _read_5(outcomes: WindowOutcomes) -> Reading:
+def _read_5(outcomes: WindowJoinOutcomes) -> Reading:
     delays = {sites: _delays(outcomes, sites) for sites in _SLAVES}
     places = {sites: _saturation(outcomes, sites) for sites in _SLAVES}
     rates = np.array([*_RATES, np.nan])
@@ -69,7 +69,7 @@ def _read_5(outcomes: WindowOutcomes) -> Reading:
     return Reading(values, charts, data)
 
 
-WINDOW_5: Experiment[WindowOutcome] = Experiment(
+WINDOW_5: Experiment[WindowJoinOutcome] = Experiment(
     "window-joins-5",
     "average delay by rate, 1 to 4 slaves with fine tuning (Fig. 5 and 6)",
     (
@@ -112,12 +112,12 @@ def _run(tuned: bool, rate: int) -> str:
 _COMPARED = {_run(tuned, rate): published(at_rate(rate, 4), tuned) for tuned in _TUNED for rate in _FOUR}
 
 
-def _means(outcomes: WindowOutcomes, tuned: bool, column: str) -> dict[int, float]:
+def _means(outcomes: WindowJoinOutcomes, tuned: bool, column: str) -> dict[int, float]:
     """Of the slaves, by rate."""
     return {rate: one.mean(getattr(one, column)) for rate in _FOUR for one in [outcomes[_run(tuned, rate)]]}
 
 
-def _read_7(outcomes: WindowOutcomes) -> Reading:
+def _read_7(outcomes: WindowJoinOutcomes) -> Reading:
     working = {tuned: _means(outcomes, tuned, "site_working") for tuned in _TUNED}
     delay = {tuned: {rate: outcomes[_run(tuned, rate)].delay for rate in _FOUR} for tuned in _TUNED}
     values = {
@@ -142,7 +142,7 @@ def _read_7(outcomes: WindowOutcomes) -> Reading:
     return Reading(values, charts, {name: summary(one) for name, one in outcomes.items()})
 
 
-WINDOW_7: Experiment[WindowOutcome] = Experiment(
+WINDOW_7: Experiment[WindowJoinOutcome] = Experiment(
     "window-joins-7",
     "4 slaves with and without fine tuning: processor time and delay (Fig. 7 and 8)",
     (
@@ -185,7 +185,7 @@ WINDOW_7: Experiment[WindowOutcome] = Experiment(
 )
 
 
-def _read_9(outcomes: WindowOutcomes) -> Reading:
+def _read_9(outcomes: WindowJoinOutcomes) -> Reading:
     idle = {tuned: _means(outcomes, tuned, "site_idle") for tuned in _TUNED}
     sending = {tuned: _means(outcomes, tuned, "site_communicating") for tuned in _TUNED}
     ratios = [sending[True][rate] / sending[False][rate] for rate in _FOUR if rate < 4000]
@@ -209,7 +209,7 @@ def _read_9(outcomes: WindowOutcomes) -> Reading:
     return Reading(values, charts, {name: summary(one) for name, one in outcomes.items()})
 
 
-WINDOW_9: Experiment[WindowOutcome] = Experiment(
+WINDOW_9: Experiment[WindowJoinOutcome] = Experiment(
     "window-joins-9",
     "4 slaves with and without fine tuning: idle time and communication (Fig. 9 and 10)",
     (

@@ -13,25 +13,25 @@ from dataclasses import replace
 from sluice.dashboard.chart import Axis, Line, Mark, chart
 from sluice.dashboard.quantity import COUNT
 from sluice.figures.experiment import Run
-from sluice.sim.window_scenario import WindowScenario
-from sluice.sim.window_simulation import WindowOutcome
+from sluice.sim.worlds.window_joins.scenario import WindowJoinScenario
+from sluice.sim.worlds.window_joins.world import WindowJoinOutcome
 
-WindowOutcomes = Mapping[str, WindowOutcome]
+WindowJoinOutcomes = Mapping[str, WindowJoinOutcome]
 
 _NEVER = 1 << 50
 _AS_PUBLISHED = (("even", False), ("hot", 1e9))
-TABLE_1 = WindowScenario()
+TABLE_1 = WindowJoinScenario()
 MEASURED = TABLE_1.seconds - TABLE_1.measured_from
 
 
-def published(scenario: WindowScenario, tuned: bool = True) -> Run:
+def published(scenario: WindowJoinScenario, tuned: bool = True) -> Run:
     """A run under the paper's rules, with or without fine tuning."""
     if not tuned:
         scenario = replace(scenario, name=f"{scenario.name}, not tuned", unit_size=_NEVER)
     return Run(replace(scenario, local_tuning=True), "elastic", _AS_PUBLISHED)
 
 
-def at_rate(rate: float, sites: int, **others: float) -> WindowScenario:
+def at_rate(rate: float, sites: int, **others: float) -> WindowJoinScenario:
     return replace(TABLE_1, name=f"{rate:g} tuples/s, {sites} slaves", rate=float(rate), sites=sites, **others)  # type: ignore[arg-type]
 
 
@@ -43,7 +43,7 @@ def over_rates(
     return chart(title, Axis("tuples a second in each stream", COUNT, low=0.0), y, drawn, marks)
 
 
-def summary(one: WindowOutcome) -> dict[str, object]:
+def summary(one: WindowJoinOutcome) -> dict[str, object]:
     """What is kept of an outcome."""
     return {
         "delay, seconds": one.delay if one.results else None,
@@ -52,7 +52,7 @@ def summary(one: WindowOutcome) -> dict[str, object]:
         "idle, seconds of each slave": one.site_idle[one.active],
         "slaves at the end": int(one.sites[-1]),
         "units at the end": int(one.units[-1]),
-        "moves": one.moves,
-        "bytes moved": one.moved_bytes,
+        "moves": len(one.moves),
+        "bytes moved": int(one.moved_bytes),
         "splits and merges": one.redivisions,
     }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import count
 
 
-class Agenda:
+class EventQueue:
     """Calls in the order of their times; of one time, in the order they were planned."""
 
     def __init__(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sluice.sim.notation import ByteRate, Bytes, Count, Delay, Seconds
+
 MB = 1_000_000
 MICRO = 1e-6
 
@@ -16,28 +18,28 @@ class Hardware:
     costs to go from one thread to another; with packets of 12 tuples, 5 µs make the paper's unloaded rate.
     """
 
-    tuple_bytes: int = 80
-    process: float = 45 * MICRO
-    process_spread: float = 3 * MICRO
-    produce: float = 0.5 * MICRO
-    spool: float = 0.5 * MICRO
+    tuple_bytes: Bytes = 80
+    process: Seconds = 45 * MICRO
+    process_spread: Delay = 3 * MICRO
+    produce: Delay = 0.5 * MICRO
+    spool: Delay = 0.5 * MICRO
     """CPU to put a tuple of a spilled unit aside; not in the paper."""
-    handle_state: float = 0.2 * MICRO
+    handle_state: Delay = 0.2 * MICRO
     """CPU per tuple of a unit's state to take it out or to install it (section 5.4)."""
-    switch: float = 5 * MICRO
-    packet_tuples: int = 12
-    queue_packets: int = 2
+    switch: Delay = 5 * MICRO
+    packet_tuples: Count = 12
+    queue_packets: Count = 2
     full_packets: bool = False
     """Whether a transient skew buffer sends full packets only, or every tuple as soon as its queue has room."""
-    latency: float = 70 * MICRO
-    memory: int = 1024 * MB
-    disk_rate: float = 20 * MB
-    seek: float = 5e-3
-    seek_spread: float = 0.2e-3
-    spool_buffer: int = 64 << 10
+    latency: Delay = 70 * MICRO
+    memory: Bytes = 1024 * MB
+    disk_rate: ByteRate = 20 * MB
+    seek: Delay = 5e-3
+    seek_spread: Delay = 0.2e-3
+    spool_buffer: Bytes = 64 << 10
     """Bytes of input that are collected before they are written to a spilled unit's run; not in the paper."""
-    link_rate: float = 250e6 / 8
-    cross_rate: float = 500e6 / 8
+    link_rate: ByteRate = 250e6 / 8
+    cross_rate: ByteRate = 500e6 / 8
     """Bytes a second for moving state: between two nodes, and from one half of the nodes to the other (section 5.4)."""
 
     @property

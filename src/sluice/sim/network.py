@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sluice.sim.event_queue import Agenda
+from sluice.sim.event_queue import EventQueue
 
 Done = Callable[[], None]
 
@@ -21,8 +21,8 @@ class _Transfer:
 class Network:
     """Transfers under way."""
 
-    def __init__(self, agenda: Agenda, sites: int, link_rate: float, cross_rate: float) -> None:
-        self.agenda, self.middle, self.link_rate, self.cross_rate = agenda, sites // 2, link_rate, cross_rate
+    def __init__(self, events: EventQueue, sites: int, link_rate: float, cross_rate: float) -> None:
+        self.events, self.middle, self.link_rate, self.cross_rate = events, sites // 2, link_rate, cross_rate
         self._under_way: list[_Transfer] = []
         self._since = 0.0
         self._plan = 0
@@ -40,17 +40,17 @@ class Network:
         return min(self.link_rate, self.cross_rate / sum(other.crosses for other in self._under_way))
 
     def _progress(self) -> None:
-        passed = self.agenda.now - self._since
+        passed = self.events.now - self._since
         for one, rate in [(one, self._rate(one)) for one in self._under_way]:
             one.left -= passed * rate
-        self._since = self.agenda.now
+        self._since = self.events.now
 
     def _look_ahead(self) -> None:
         """Plans the end of the next transfer; an older plan no longer holds."""
         self._plan += 1
         if self._under_way:
             plan, soonest = self._plan, min(max(0.0, one.left) / self._rate(one) for one in self._under_way)
-            self.agenda.after(soonest, lambda: self._arrived(plan))
+            self.events.after(soonest, lambda: self._arrived(plan))
 
     def _arrived(self, plan: int) -> None:
         if plan != self._plan:

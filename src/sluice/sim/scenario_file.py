@@ -1,43 +1,33 @@
-"""A scenario as a TOML file: the cluster, the workload, what goes wrong, and which policies are compared.
+"""A scenario as a TOML file: its world, the cluster, the workload, and which policies are compared.
 
-`docs/simulator.md` has every key. What a file does not say is as in the Flux paper.
+`docs/simulator.md` has every key. What a file does not say is as in the paper of its world.
 """
 
 from __future__ import annotations
 
-import math
 import os
+import re
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from sluice.model.errors import FlowError, ScenarioError
 from sluice.policies import policy
-from sluice.sim.disturbance import MOST, Disturbances
 from sluice.sim.hardware import Hardware
-from sluice.sim.scenario import EXCHANGES, Drift, Scenario
-from sluice.sim.toml_table import Section, duration, meant
-from sluice.sim.workload import SKEWS, UNIFORM, ZIPF, Skew
+from sluice.sim.notation import Seconds, hints_of
+from sluice.sim.scenario import Scenario
+from sluice.sim.section import Section, meant, sections
+from sluice.sim.worlds import WORLDS
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-TOP = ("name", "about", "cluster", "workload", "run", "hardware", "load", "pressure")
-CLUSTER = ("sites", "units-per-site", "unit-size", "memory", "exchange", "buffer", "load-on", "load-off")
-WORKLOAD = ("groups", "skew", "amount", "drift-every", "drift-at")
-RUN = ("seconds", "policies", "seed", "interval", "minimum-collection")
-TIMES = ("process", "process-spread", "produce", "spool", "handle-state", "switch", "latency", "seek", "seek-spread")
-RATES = ("disk-rate", "link-rate", "cross-rate")
-COUNTS = ("packet-tuples", "queue-packets")
-FLAGS = ("full-packets",)
-SIZES = ("tuple-bytes", "memory", "spool-buffer")
-HARDWARE = (*TIMES, *RATES, *COUNTS, *FLAGS, *SIZES)
-POLICIES = ("static", "hybrid")
-"""What is compared unless the file says otherwise."""
+MOST_INTERVALS = 100_000
+"""More are a unit that was mistaken."""
 
 
 @dataclass(frozen=True)
@@ -45,28 +35,32 @@ class Trial:
     """One simulation of a comparison."""
 
     label: str
+    variant: str
     scenario: Scenario
     policy: str
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A scenario and what is compared in it; without `exchanges` only the scenario's own."""
+    """What is compared: policies, each in every variant of a scenario; static alone where nothing can be decided."""
 
-    scenario: Scenario
-    policies: tuple[str, ...] = POLICIES
-    exchanges: tuple[str, ...] = ()
+    variants: Mapping[str, Scenario]
+    policies: tuple[str, ...]
     about: str = ""
 
     @property
+    def scenario(self) -> Scenario:
+        """The first variant, which is the only one most often."""
+        return next(iter(self.variants.values()))
+
+    @property
     def trials(self) -> tuple[Trial, ...]:
-        """Every policy under every exchange; but a river sends any tuple anywhere, so there is nothing to move."""
-        several = len(self.exchanges) > 1
+        several = len(self.variants) > 1
         return tuple(
-            Trial(f"{exchange}, {name}" if several else name, replace(self.scenario, exchange=exchange), name)
-            for exchange in self.exchanges or (self.scenario.exchange,)
+            Trial(f"{variant}, {name}" if several else name, variant, scenario, name)
+            for variant, scenario in self.variants.items()
             for name in self.policies
-            if exchange != "river" or name == "static"
+            if scenario.decides or name == "static"
         )
 
 
@@ -90,162 +84,98 @@ def read_scenarios(
 
 
 def comparison(
-    given: dict[str, object], name: str = "scenario", *, policies: Sequence[str] = (), seed: int | None = None
+    given: Mapping[str, object], name: str = "scenario", *, policies: Sequence[str] = (), seed: int | None = None
 ) -> Comparison:
     """What a file says, as read from its TOML; `name` is for a file that has none."""
-    top = Section("", given, TOP)
-    cluster = Section("cluster", given.get("cluster", {}), CLUSTER)
-    workload = Section("workload", given.get("workload", {}), WORKLOAD)
-    run = Section("run", given.get("run", {}), RUN)
-    hardware = _hardware(Section("hardware", given.get("hardware", {}), HARDWARE), cluster)
-
-    known = Scenario()
-    seconds = _seconds(run, known.seconds)
-    seed = run.count("seed", known.seed, least=0) if seed is None else seed
-    sites = cluster.count("sites", known.sites)
-    exchanges = _exchanges(cluster)
-    skew = _skew(workload)
-    what = Disturbances(seconds, sites, hardware.memory, seed)
-    scenario = Scenario(
-        name=top.text("name", name),
-        seconds=seconds,
-        sites=sites,
-        units_per_site=cluster.count("units-per-site", known.units_per_site),
-        unit_bytes=cluster.size("unit-size", known.unit_bytes),
-        groups=workload.count("groups", known.groups),
-        skew=skew,
-        exchange=exchanges[0],
-        buffer=_buffer(cluster, exchanges),
-        loads=what.loads(given.get("load", [])),
-        load_on=cluster.duration("load-on", known.load_on, positive=True),
-        load_off=cluster.duration("load-off", known.load_off, positive=True),
-        pressures=what.pressures(given.get("pressure", [])),
-        drifts=_drifts(workload, skew, seconds),
-        minimum_collection=_minimum_collection(run, seconds, known.minimum_collection),
-        interval=_interval(run, seconds),
-        seed=seed,
-        hardware=hardware,
-    )
-    chosen = known_policies(policies or run.texts("policies", POLICIES), "--policies" if policies else "run.policies")
-    if "river" in exchanges and "static" not in chosen:
-        raise cluster.refuses(
-            "exchange", "in a river there is nothing to move: it is simulated with policy static only"
-        )
-    return Comparison(scenario, chosen, exchanges, top.text("about", "") if "about" in top else "")
+    world = _world(given.get("world", "flux"))
+    file = _sections(world, given)
+    top, run = file[""], file["run"]
+    values: dict[str, Any] = {"name": top.get("name", str, name)}
+    for title, names in world.sections.items():
+        values |= file[title].read(world, names)
+    for title, field in world.tables.items():
+        values |= _table(world, title, field, given)
+    if "hardware" in file:
+        told = file["hardware"].read(Hardware, [one.name for one in fields(Hardware)])
+        values["hardware"] = replace(world().hardware, **told)  # type: ignore[attr-defined]
+    if seed is not None:
+        values["seed"] = seed
+    _check_run(world, run, values)
+    try:
+        variants = world.variants(values, file)
+    except ScenarioError as problem:
+        raise ScenarioError(_with_path(str(problem), world)) from None
+    where = "--policies" if policies else "run.policies"
+    chosen = _known_policies(policies or run.get("policies", tuple[str, ...], world.policies), where, world)
+    for variant, scenario in variants.items():
+        if not scenario.decides and "static" not in chosen:
+            raise ScenarioError(f"{where}: in a {variant} there is nothing to decide: it is simulated with static only")
+    return Comparison(variants, chosen, top.get("about", str, ""))
 
 
-def known_policies(names: Sequence[str], where: str) -> tuple[str, ...]:
-    """The names, if each is a policy's and none is there twice."""
+def _world(name: object) -> type[Scenario]:
+    if not isinstance(name, str) or name not in WORLDS:
+        raise ScenarioError(f"world: there is no world {name!r}; {meant(str(name), list(WORLDS))}")
+    return WORLDS[name]
+
+
+def _sections(world: type[Scenario], given: Mapping[str, object]) -> dict[str, Section]:
+    """The sections by their titles, that of the whole file by none."""
+    known = {title: (*names, *world.own_keys.get(title, ())) for title, names in world.sections.items()}
+    known["run"] = (*known["run"], "policies")
+    if "hardware" in hints_of(world):
+        known["hardware"] = tuple(field.name for field in fields(Hardware))
+    tables = (*world.tables, *(title for title in world.own_keys if title not in known))
+    top = Section("", given, ("world", "name", "about", *known, *tables))
+    return {"": top, **{title: Section(title, given.get(title, {}), keys) for title, keys in known.items()}}
+
+
+def _table(world: type[Scenario], title: str, field: str, given: Mapping[str, object]) -> dict[str, Any]:
+    if title not in given:
+        return {}
+    entry = get_args(hints_of(world)[field])[0]
+    names = [one.name for one in fields(entry)]
+    return {field: tuple(entry(**one.read(entry, names)) for one in sections(title, given[title], names))}
+
+
+def _check_run(world: type[Scenario], run: Section, values: dict[str, Any]) -> None:
+    """Intervals are whole parts of the run, or the last would look low, and statistics are there before its end."""
+    known = {field.name: field.default for field in fields(world)}
+    length = values.get("seconds", known["seconds"])
+    if "interval" in known and "interval" not in run:
+        values["interval"] = length / max(20, round(length / known["interval"]))
+    elif "interval" in known:
+        interval = run.get("interval", Seconds, 0.0)
+        parts = length / interval
+        if parts < 4 - 1e-9:
+            raise run.refuses("interval", f"{interval:g} seconds leave fewer than four intervals in {length:g} seconds")
+        if parts > MOST_INTERVALS:
+            raise run.refuses("interval", f"{interval:g} seconds would make {parts:,.0f} intervals")
+        if abs(parts - round(parts)) > 1e-6:
+            told = f"{length:g} seconds are no whole number of intervals of {interval:g} seconds"
+            raise run.refuses("interval", told)
+    if values.get("minimum_collection", 0.0) >= length:
+        raise run.refuses("minimum-collection", "it is as long as the run: nothing would ever be decided")
+
+
+def _with_path(message: str, world: type[Scenario]) -> str:
+    """What a scenario says of one of its fields, by the path of the key."""
+    paths = {name: f"{title}.{name}" for title, names in world.sections.items() for name in names}
+    paths |= {field: title for title, field in world.tables.items()}
+    field, path, rest = re.match(r"(\w*)([^:]*)(.*)", message, re.DOTALL).groups()  # type: ignore[union-attr]
+    return f"{(paths[field] + path).replace('_', '-')}{rest}" if field in paths else message
+
+
+def _known_policies(names: Sequence[str], where: str, world: type[Scenario]) -> tuple[str, ...]:
+    """The names, if each is a policy's that can be simulated in this world and none is there twice."""
     for name in names:
         try:
             chosen = policy(name)
         except FlowError as problem:
             raise ScenarioError(f"{where}: {problem}") from None
-        if chosen.freezing is not None:
-            told = "units of a scenario file have no join to freeze; sluice figures lazy-disk simulates one"
-            raise ScenarioError(f"{where}: {name} freezes the state of joins, and {told}")
+        if chosen.freezing is not None and not world.freezes:
+            able = ", ".join(title for title, other in WORLDS.items() if other.freezes)
+            raise ScenarioError(f"{where}: {name} freezes the state of joins; of the worlds there are, {able} has any")
         if list(names).count(name) > 1:
             raise ScenarioError(f"{where}: {name} is listed twice")
     return tuple(names)
-
-
-def _hardware(given: Section, cluster: Section) -> Hardware:
-    """A field of `Hardware` a key, with hyphens; a site's memory may be told with the cluster."""
-    if "memory" in given and "memory" in cluster:
-        raise given.refuses("memory", "this is in [cluster] too; say it once")
-    known = Hardware()
-    found: dict[str, Any] = {"memory": cluster.size("memory", known.memory)}
-    for key in given.given:
-        field = key.replace("-", "_")
-        default = getattr(known, field)
-        if key in TIMES:
-            found[field] = given.duration(key, default, positive=key == "process")
-        elif key in RATES:
-            found[field] = given.rate(key, default)
-        elif key in COUNTS:
-            found[field] = given.count(key, default)
-        elif key in FLAGS:
-            found[field] = given.flag(key, default)
-        else:
-            found[field] = given.size(key, default)
-    return replace(known, **found)
-
-
-def _seconds(run: Section, default: float) -> float:
-    """The one duration that is a number too: its key has the unit."""
-    if isinstance(run.given.get("seconds"), str):
-        return run.duration("seconds", default, positive=True)
-    return run.number("seconds", default, above=0, below=1e6)
-
-
-def _interval(run: Section, seconds: float) -> float:
-    """One second unless given, or a twentieth of a short run; always a whole part of it, or the last would look low."""
-    if "interval" not in run:
-        return seconds / max(20, round(seconds))
-    found = run.duration("interval", 0.0, positive=True)
-    parts = seconds / found
-    if parts < 4 - 1e-9:
-        raise run.refuses("interval", f"{found:g} seconds leave fewer than four intervals in {seconds:g} seconds")
-    if parts > MOST:
-        raise run.refuses("interval", f"{found:g} seconds would make {parts:,.0f} intervals")
-    if abs(parts - round(parts)) > 1e-6:
-        raise run.refuses("interval", f"{seconds:g} seconds are no whole number of intervals of {found:g} seconds")
-    return found
-
-
-def _minimum_collection(run: Section, seconds: float, default: float) -> float:
-    found = run.duration("minimum-collection", default, positive=True)
-    if found >= seconds and "minimum-collection" in run:
-        raise run.refuses("minimum-collection", "it is as long as the run: nothing would ever be decided")
-    return found
-
-
-def _exchanges(cluster: Section) -> tuple[str, ...]:
-    found = cluster.texts("exchange", ("flux",))
-    for name in found:
-        if name not in EXCHANGES:
-            raise cluster.refuses("exchange", f"there is no exchange {name!r}; {meant(name, list(EXCHANGES))}")
-        if found.count(name) > 1:
-            raise cluster.refuses("exchange", f"{name} is listed twice")
-    return found
-
-
-def _buffer(cluster: Section, exchanges: Sequence[str]) -> int:
-    found = cluster.count("buffer", Scenario().buffer, least=0)
-    if found == 0 and "flux" in exchanges:
-        raise cluster.refuses(
-            "buffer", 'flux passes every tuple through its buffer; give it room, or exchange = "exchange"'
-        )
-    return found
-
-
-def _skew(workload: Section) -> Skew:
-    kind = workload.text("skew", UNIFORM)
-    if kind not in SKEWS:
-        raise workload.refuses("skew", f"there is no skew {kind!r}; {meant(kind, SKEWS)}")
-    if kind == UNIFORM:
-        if "amount" in workload:
-            raise workload.refuses("amount", "a uniform workload has none; give a skew too")
-        return Skew()
-    above, below, default = (0.0, 10.0, 1.0) if kind == ZIPF else (0.5, 1.0, 0.8)
-    return Skew(kind, workload.number("amount", default, above, below))
-
-
-def _drifts(workload: Section, skew: Skew, seconds: float) -> tuple[Drift, ...]:
-    if "drift-every" in workload and "drift-at" in workload:
-        raise workload.refuses("drift-at", "give this or drift-every, not both")
-    for key in ("drift-every", "drift-at"):
-        if key in workload and skew.kind == UNIFORM:
-            raise workload.refuses(key, "in a uniform workload no group is more popular than another; give a skew")
-    if "drift-every" in workload:
-        every = workload.duration("drift-every", seconds, positive=True)
-        if seconds / every > MOST:
-            raise workload.refuses("drift-every", f"the workload would change {seconds / every:,.0f} times")
-        times = [every * number for number in range(1, math.ceil(seconds / every - 1e-9))]
-    else:
-        given = workload.given.get("drift-at", [])
-        times = [duration(one, "workload.drift-at") for one in (given if isinstance(given, list) else [given])]
-    for time in times:
-        if not 0 < time < seconds:
-            raise workload.refuses("drift-at", f"{time:g} seconds is not inside the run of {seconds:g} seconds")
-    return tuple(Drift(time) for time in sorted(set(times)))

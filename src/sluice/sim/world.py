@@ -1,169 +1,152 @@
-"""The simulated cluster as arrays of records, which the compiled core works on and the protocol machines share."""
+"""What a simulated world is to the simulation: sites that take messages, and what they can do and count."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
-from sluice.sim.hardware import Hardware
+from sluice.control.loop import ControlLoop
+from sluice.control.movement import Extract, Install, LetGo, Pause, Restart, Transfer
+from sluice.control.moves import MoveInFlight
+from sluice.model.actions import Action
+from sluice.model.decision import Decision
+from sluice.model.ids import Fragment, InputNumber, Site, Unit
+from sluice.model.routing import Routing
+from sluice.model.view import ClusterView
+from sluice.sim.network import Network
+from sluice.sim.outcome import ControlRecord, Outcome, TimedDecision
 
-# These numbers are compiled into `core`: after a change of one, remove core's files from __pycache__.
-FLUX, EXCHANGE, RIVER = 0, 1, 2
-"""How producers hand tuples on: through a transient skew buffer; straight into bounded queues; to whoever has room."""
-IDLE, READY, RUNNING, BLOCKED = 0, 1, 2, 3
-"""What a thread does: waits for something to do, waits for the CPU, has it, waits for the disk."""
-CONSUMER, PRODUCER, EXTERNAL = 0, 1, 2
-"""The threads of a node."""
-EVENTS = 4
-"""Kinds of event a node can have ahead of it, one of each at most; `core` names them."""
-ASIDE = 64
-"""How many times all its queues a consumer can set aside."""
-NEVER = np.inf
-NOBODY = -1
-NOT_AWAITED = np.iinfo(np.int64).max
-
-_I, _F, _B = np.int64, np.float64, np.bool_
-
-NODE = np.dtype(
-    [
-        # its CPU: the thread that runs, the one that ran last, how many wait; whether an external process is there
-        ("running", _I),
-        ("last", _I),
-        ("waiting_count", _I),
-        ("loaded", _B),
-        ("external", _I),
-        # its consumer: what it does, whether it has to ask before it goes on, and what it has to do before more tuples:
-        # CPU seconds of other work, seconds of disk, a unit whose pending input comes first
-        ("consumer", _I),
-        ("mail", _B),
-        ("work", _F),
-        ("disk", _F),
-        ("draining", _I),
-        ("burst", _F),
-        ("burst_from", _F),
-        ("burst_kind", _I),
-        ("burst_tuples", _I),
-        # the packet at hand: tuples to process, those done, the producer it came from, all that were taken
-        ("packet_size", _I),
-        ("packet_done", _I),
-        ("packet_input", _I),
-        ("packet_taken", _I),
-        ("packet_waited", _F),  # seconds its tuples were set aside before, summed
-        ("aside_head", _I),  # tuples that came in before their turn, to let a unit's input run dry
-        ("aside_size", _I),
-        ("next_input", _I),
-        ("idle", _F),
-        ("idle_since", _F),
-        # its producer: what it does, whether there is more to do, the unit of the tuple that an exchange is blocked by
-        ("producer", _I),
-        ("again", _B),
-        ("held", _I),
-        ("buffered", _I),
-        ("free_slot", _I),
-    ]
-)
-PAIR = np.dtype(
-    [
-        # from a producer to a consumer: the tuples in the buffer, the queue, and counts of what ever went through it
-        ("list_head", _I),
-        ("list_tail", _I),
-        ("list_size", _I),
-        ("queue_head", _I),
-        ("queue_size", _I),
-        ("sent", _I),
-        ("handled", _I),
-        ("awaited", _I),
-    ]
-)
-UNIT = np.dtype(
-    [
-        ("resident", _B),
-        ("processed", _I),
-        ("pending", _I),  # tuples put aside while it is spilled, and the sum of the times they came
-        ("pending_entered", _F),
-        ("unwritten", _I),  # bytes put aside since the last write
-    ]
-)
-SHARE = np.dtype([("chance", _F), ("other", _I)])
-"""Alias table of the units' shares of the load."""
-ROUTE = np.dtype([("owner", np.int32), ("stalled_count", np.int32), ("stalled", _B)])
-"""Of a producer and a unit: where its tuples go, or how many wait in the buffer while they go nowhere."""
-SLOT = np.dtype([("unit", np.int32), ("next", np.int32)])
-IN_FLIGHT = np.dtype([("time", _F), ("unit", _I)])
+Call = Callable[[], object]
+Done = Callable[[], None]
+Handlers = Mapping[type, Callable[..., None]]
+"""What a world can do, by the class of the instruction or action; what is not here it cannot do. A handler of an action
+is called with it; of `Split` and `Merge` with nothing, as the loop has all units that are to be split or merged."""
 
 
-class Costs(NamedTuple):
-    """The numbers the core needs, in seconds and tuples."""
+class World(ABC):
+    """A cluster at one moment: where its tuples are, and what happens to them until the next one.
 
-    kind: int
-    produce: float
-    process: float
-    process_spread: float
-    spool: float
-    switch: float
-    latency: float
-    load_on: float
-    load_off: float
-    packet: int
-    least: int  # tuples for a destination that a transient skew buffer collects before it sends them
-    buffer: int
-    tuple_bytes: int
-    spool_buffer: int
-    disk_rate: float
-    seek: float
-    bin: float
+    The control loop sits on a machine of its own and talks to sites by messages. A world says how long those take, has
+    a handler for everything that its sites can do, and counts what they did.
+    """
 
+    name: ClassVar[str]
+    """As it is called in messages to the user, such as "window join"."""
+    producers: Sequence[int] = (0,)
+    """Whoever sends tuples and has to pause before a unit can move."""
+    reporters: Sequence[Site | None] = (None,)
+    """Who reports statistics: sites one by one, or all of them together (None)."""
+    inputs: Mapping[Fragment, tuple[InputNumber, ...]] = {}
+    """The inputs of joins whose units can be shared."""
 
-class World(NamedTuple):
-    """Every array of the simulation. N nodes, U units, B buffer slots of a producer, C tuples that a queue holds."""
+    def __init__(self, network: Network, routing: Routing, latency: float, minimum_collection: float) -> None:
+        """`latency` is how long a message takes, `minimum_collection` how long statistics are collected at least."""
+        self.network, self.events, self.routing = network, network.events, routing
+        self.latency, self.minimum_collection = latency, minimum_collection
+        self.decisions: list[TimedDecision] = []
 
-    now: np.ndarray
-    random: np.ndarray
-    events: np.ndarray  # a tree of minima over N * EVENTS times: the root is the next event's
-    node: np.ndarray  # (N,)
-    waiting: np.ndarray  # (N, 3) threads in the order in which they get the CPU
-    packet: np.ndarray  # (N, packet) units of the tuples at hand
-    pair: np.ndarray  # (N, N)
-    queue: np.ndarray  # (N, N, C)
-    aside: np.ndarray  # (N, ASIDE * N * C)
-    slot: np.ndarray  # (N, B) the transient skew buffers
-    unit: np.ndarray  # (U,)
-    share: np.ndarray  # (U,)
-    route: np.ndarray  # (N, U)
-    rate: np.ndarray  # (bins, N) tuples processed
-    delay: np.ndarray  # (bins,) their latency, summed
+    # --- time ---
 
+    def start(self, loop: ControlLoop) -> None:
+        """Everybody begins, and the loop is there that decides about them."""
+        self.loop = loop
 
-def world(nodes: int, holders: np.ndarray, hardware: Hardware, kind: int, buffer: int, bins: int, seed: int) -> World:
-    """A cluster at rest, its units held as `holders` says. An exchange has the buffer's space in its queues."""
-    slots = buffer if kind == FLUX else 1
-    capacity = hardware.queue_tuples + (0 if kind == FLUX else buffer // nodes)
-    leaves = 1 << (nodes * EVENTS - 1).bit_length()
-    found = World(
-        now=np.zeros(1),
-        random=np.array([seed], dtype=np.uint64),
-        events=np.full(2 * leaves, NEVER),
-        node=np.zeros(nodes, dtype=NODE),
-        waiting=np.zeros((nodes, 3), dtype=np.int64),
-        packet=np.zeros((nodes, hardware.packet_tuples), dtype=np.int64),
-        pair=np.zeros((nodes, nodes), dtype=PAIR),
-        queue=np.zeros((nodes, nodes, capacity), dtype=IN_FLIGHT),
-        aside=np.zeros((nodes, ASIDE * nodes * capacity), dtype=IN_FLIGHT),
-        slot=np.zeros((nodes, slots), dtype=SLOT),
-        unit=np.zeros(len(holders), dtype=UNIT),
-        share=np.ones(len(holders), dtype=SHARE),
-        route=np.zeros((nodes, len(holders)), dtype=ROUTE),
-        rate=np.zeros((bins, nodes), dtype=np.int64),
-        delay=np.zeros(bins),
-    )
-    for field in ("running", "last", "draining", "packet_input", "held"):
-        found.node[field] = NOBODY
-    for field in ("list_head", "list_tail"):
-        found.pair[field] = NOBODY
-    found.pair["awaited"] = NOT_AWAITED
-    found.slot["next"] = np.arange(1, slots + 1)
-    found.slot["next"][:, -1] = NOBODY
-    found.unit["resident"] = True
-    found.route["owner"] = holders
-    return found
+    @property
+    @abstractmethod
+    def over(self) -> bool:
+        """Whether the run has come to its end."""
+
+    @abstractmethod
+    def advance(self, until: float) -> bool:
+        """Lets time pass, and sets the clock of the events. True when events are due, at `until`; False when something
+        happened before that, by which other events may have been planned."""
+
+    def decide(self, who: str, actions: Sequence[Action]) -> None:
+        """Has the loop vet and carry out what somebody else than its policy wants."""
+        self.keep(self.loop.decide(who, actions, self.events.now))
+
+    def keep(self, decisions: Iterable[Decision]) -> None:
+        """What was decided just now."""
+        self.decisions += [TimedDecision(**vars(decision), time=self.events.now) for decision in decisions]
+
+    # --- messages ---
+
+    def send(self, call: Call) -> None:
+        """A message from or to the control loop takes the network's latency."""
+        self.events.after(self.latency, call)
+
+    def deliver(self, site: Site | None, call: Call) -> None:
+        """Has a site do something when it gets to it."""
+        call()
+
+    def ask(self, site: Site | None, call: Call) -> None:
+        """Asks for statistics."""
+        self.send(lambda: self.deliver(site, call))
+
+    # --- what it can do ---
+
+    @property
+    def handlers(self) -> Handlers:
+        """Its list of capabilities; units can be moved in every world."""
+        return {
+            Pause: self.pause,
+            Extract: self.extract,
+            Transfer: self.transfer,
+            Install: self.install,
+            Restart: self.restart,
+            LetGo: self.let_go,
+        }
+
+    def why_not(self, action: Action) -> str | None:
+        """Why something that it has a handler for cannot be done just now; None if it can."""
+        return None
+
+    @abstractmethod
+    def pause(self, move: MoveInFlight, acknowledge: Callable[[int], None]) -> None:
+        """Has all producers hold back the tuples of a unit, and acknowledge behind those that they have sent."""
+
+    def extract(self, move: MoveInFlight, done: Done) -> None:
+        """Has the source take a unit's state out; that takes no time unless a world says so."""
+        done()
+
+    @abstractmethod
+    def state_bytes(self, unit: Unit) -> float:
+        """What of a unit has to be sent when it moves."""
+
+    def transfer(self, move: MoveInFlight, size: float, done: Done) -> None:
+        """Sends a unit's state."""
+        self.network.transfer(move.source, move.target, int(size), done)
+
+    @abstractmethod
+    def install(self, move: MoveInFlight, done: Done) -> None:
+        """Has the target take a unit's state in."""
+
+    @abstractmethod
+    def restart(self, unit: Unit, site: Site) -> None:
+        """Has all producers send a unit's tuples to a site, first those that they held back."""
+
+    def let_go(self, move: MoveInFlight, done: Done) -> None:
+        """Source and target are free for other things."""
+        done()
+
+    # --- what it counts ---
+
+    @abstractmethod
+    def counts(self) -> tuple[np.ndarray, ...]:
+        """Counters that only grow; statistics are what they have grown by."""
+
+    @abstractmethod
+    def at_rest(self, routing: Routing) -> ClusterView:
+        """The cluster as it is now, without what it did."""
+
+    @abstractmethod
+    def statistics(self, routing: Routing, grown: Sequence[np.ndarray], seconds: float) -> Mapping[str, Any]:
+        """Columns of a `ClusterView` from what the counters have grown by in so many seconds. Of columns `unit_*` and
+        `site_*`, a site that reports by itself is believed what concerns it."""
+
+    @abstractmethod
+    def outcome(self, control: ControlRecord) -> Outcome:
+        """What was seen, when the run is over."""

@@ -1,0 +1,314 @@
+"""A parallel window join, slot by slot: its units move, are split and merged, and its sites come and go.
+
+Master and sites talk at the ends of distribution epochs, so all is decided there and messages take no time beside them.
+A site sends or receives one unit at a time, and joins nothing meanwhile. A unit is held back at the master for as long
+as its state is on its way; what waits in its site's buffer goes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sluice.control.loop import SITES
+from sluice.control.moves import MoveInFlight
+from sluice.control.redividing import halved_into
+from sluice.model import ids
+from sluice.model.actions import Merge, Scale, Split
+from sluice.model.routing import Routing
+from sluice.model.view import ClusterView
+from sluice.policies.draining import drain
+from sluice.policies.unit_sizes import UnitSizes
+from sluice.sim.event_queue import EventQueue
+from sluice.sim.network import Network
+from sluice.sim.outcome import ControlRecord, Curve, Measure, Outcome
+from sluice.sim.world import Call, Done, Handlers, World
+from sluice.sim.worlds.window_joins.cells import FINEST, cells_of
+from sluice.sim.worlds.window_joins.progress import Progress
+from sluice.sim.worlds.window_joins.scenario import WindowJoinScenario
+from sluice.sim.worlds.window_joins.sites import WindowSites
+
+DRAINING = "draining"
+"""Who decides where the units of a site go that is to leave."""
+_ENOUGH = 1 << 40
+"""Bytes: the paper's nodes have memory for all windows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowJoinOutcome(Outcome):
+    """What was seen. Columns `site_*` are seconds of each site that ever could take part, from `measured_from` on;
+    `sites`, `units` and `waiting` (tuples of one stream at the master, the mean of both) have an entry a slot."""
+
+    scenario: WindowJoinScenario
+    results: float
+    delay: float
+    """Seconds between the arrival of the newer tuple of a result and the result, on average."""
+    site_working: np.ndarray
+    site_communicating: np.ndarray
+    site_taking_part: np.ndarray
+    sites: np.ndarray
+    units: np.ndarray
+    waiting: np.ndarray
+    redivisions: int
+
+    @property
+    def times(self) -> np.ndarray:
+        return np.arange(1, len(self.sites) + 1) * self.scenario.slot
+
+    @property
+    def measures(self) -> Sequence[Measure]:
+        return (
+            Measure("results", "results", self.results, "rows"),
+            Measure("delay", "meanDelay", self.delay, "seconds"),
+            Measure("site seconds", "siteSeconds", self.site_seconds, "count"),
+            Measure("sites", "sitesAtTheEnd", int(self.sites[-1]), "count"),
+            Measure("units", "unitsAtTheEnd", int(self.units[-1]), "count"),
+            Measure("moves", "moves", len(self.moves), "count"),
+        )
+
+    @property
+    def curves(self) -> Sequence[Curve]:
+        return (
+            Curve("waiting", "tuples that wait at the master", "rows", self.waiting),
+            Curve("sites", "sites that take part", "count", self.sites),
+        )
+
+    @property
+    def active(self) -> np.ndarray:
+        """Which sites took part at all in what was measured."""
+        took_part: np.ndarray = self.site_taking_part > 0
+        return took_part
+
+    @property
+    def site_idle(self) -> np.ndarray:
+        """Seconds, but for what adding up many small numbers leaves."""
+        idle = self.site_taking_part - self.site_working - self.site_communicating
+        rounded: np.ndarray = np.maximum(idle, 0.0).round(6)
+        return rounded
+
+    def mean(self, column: np.ndarray) -> float:
+        """The mean of a column over the sites that took part."""
+        return float(column[self.active].mean())
+
+    @property
+    def site_seconds(self) -> float:
+        """Of all sites together."""
+        return float(self.site_taking_part.sum())
+
+    @property
+    def largest_waiting(self) -> float:
+        """Tuples of one stream that the master keeps when it has most, in a distribution epoch on average."""
+        scenario = self.scenario
+        first = round(scenario.measured_from / scenario.slot)
+        epochs = (len(self.waiting) - first) // scenario.groups
+        return float(self.waiting[first : first + epochs * scenario.groups].reshape(epochs, -1).max(axis=1).mean())
+
+
+class WindowJoinWorld(World):
+    """A master and its sites."""
+
+    name = "window join"
+
+    def __init__(self, scenario: WindowJoinScenario, events: EventQueue) -> None:
+        routing = Routing.even(scenario.partitions, scenario.sites)
+        network = Network(events, scenario.sites, scenario.link_rate, scenario.link_rate)
+        super().__init__(network, routing, latency=0.0, minimum_collection=scenario.reorganization)
+        cells = cells_of(scenario.partitions, scenario.bias)
+        self.scenario = scenario
+        self.progress = Progress(scenario, cells, routing.directories[0], np.array(routing.holders))
+        self.sites = WindowSites(self.progress)
+        self.redivisions = 0
+        self.slots_done = 0
+        self.leaving: Scale | None = None
+        """How many sites stay, while others give their units away."""
+        self._redividing = False
+        self._waiting: list[tuple[MoveInFlight, Callable[[int], None]]] = []
+        """Moves whose sites are busy with others."""
+        self._occupied: set[ids.Site] = set()
+        """Sites that send or receive a unit."""
+        self._seen = np.zeros((scenario.slots, 3))
+        self._first_measured = min(round(scenario.measured_from / scenario.slot), scenario.slots - 1)
+        self._measured_before = self._measures()
+
+    # --- time ---
+
+    @property
+    def over(self) -> bool:
+        return self.slots_done == self.scenario.slots
+
+    def advance(self, until: float) -> bool:
+        """What was due within the slot before, then the master's messages, and what sites join."""
+        slot = self.slots_done
+        start = slot * self.scenario.slot
+        if until <= start:
+            self.events.now = until
+            return True
+        self.events.now = start
+        if slot == self._first_measured:
+            self._measured_before = self._measures()
+        if self.scenario.local_tuning:
+            self._tune()
+        routing = self.loop.routing
+        self._seen[slot] = routing.sites, routing.units, self.progress.waiting_at_master(slot).mean()
+        self.sites.run_slot(slot, routing.sites)
+        self.slots_done += 1
+        return False
+
+    def _tune(self) -> None:
+        """Sites split units that are too large. While one is on its way to another site all keep their numbers."""
+        if not self.loop.moves and not self.loop.redivisions:
+            splits = UnitSizes().splits_by_size(self.at_rest(self.loop.routing))
+            self.decide(SITES, splits)
+
+    def send(self, call: Call) -> None:
+        call()
+
+    # --- what it can do ---
+
+    @property
+    def handlers(self) -> Handlers:
+        return {**super().handlers, Split: self.redivide, Merge: self.redivide, Scale: self.scale}
+
+    def pause(self, move: MoveInFlight, acknowledge: Callable[[int], None]) -> None:
+        self._waiting.append((move, acknowledge))
+        self._begin_waiting()
+
+    def _begin_waiting(self) -> None:
+        """The first moves between sites that are free."""
+        for move, acknowledge in list(self._waiting):
+            if not self._occupied & {move.source, move.target}:
+                self._waiting.remove((move, acknowledge))
+                self._occupied |= {move.source, move.target}
+                self.progress.paused[self.progress.cells_of(move.unit)] = True
+                acknowledge(self.producers[0])
+
+    def state_bytes(self, unit: ids.Unit) -> float:
+        return int(self.progress.stored[self.progress.cells_of(unit)].sum()) * self.scenario.tuple_bytes
+
+    def transfer(self, move: MoveInFlight, size: float, done: Done) -> None:
+        seconds = size / self.scenario.link_rate
+        for site in (move.source, move.target):
+            self.sites.occupy(site, seconds)
+        self.events.after(seconds, done)
+
+    def install(self, move: MoveInFlight, done: Done) -> None:
+        self.progress.site[self.progress.cells_of(move.unit)] = move.target
+        done()
+
+    def restart(self, unit: ids.Unit, site: ids.Site) -> None:
+        self.progress.paused[self.progress.cells_of(unit)] = False
+
+    def let_go(self, move: MoveInFlight, done: Done) -> None:
+        self._occupied -= {move.source, move.target}
+        self._leave_if_empty([other for other in self.loop.moves.values() if other is not move])
+        done()
+        self._begin_waiting()
+        self._redivide_if_calm()
+        self._drain()
+
+    def scale(self, action: Scale) -> None:
+        """Sites that join have no units; those that leave give theirs away first."""
+        loop = self.loop
+        routing, sites = loop.routing, min(max(action.sites, self.scenario.least), self.scenario.most)
+        if sites >= routing.sites:
+            self.leaving = None
+            loop.routing = replace(routing, sites=sites, version=routing.version + 1, since=loop.epoch)
+        else:
+            self.leaving = action
+            self._drain()
+
+    def _drain(self) -> None:
+        """The units of sites that leave go elsewhere, also those that were on their way there, or could not move."""
+        self._leave_if_empty(list(self.loop.moves.values()))
+        if self.leaving is None or self.loop.moves:
+            return
+        routing, stay = self.loop.routing, self.leaving.sites
+        staying = [ids.Site(site) for site in range(stay)]
+        leaving = [ids.Site(site) for site in range(stay, routing.sites)]
+        stored = self.progress.by_unit(self.progress.stored)
+        moves = drain(np.array(routing.holders), stored, stored, leaving, staying, self.leaving.reason)
+        self.decide(DRAINING, moves)
+
+    def _leave_if_empty(self, moves: Sequence[MoveInFlight]) -> None:
+        """Sites are gone when they hold nothing, and nothing is on its way to them."""
+        if self.leaving is None:
+            return
+        routing, sites = self.loop.routing, self.leaving.sites
+        if max(*routing.holders, *(move.target for move in moves)) < sites:
+            self.loop.routing = routing.resized(sites, routing.version + 1, self.loop.epoch)
+            self.leaving = None
+
+    def redivide(self) -> None:
+        """There is nothing to prepare; but a unit on its way keeps its number until it is there."""
+        self._redividing = True
+        self._redivide_if_calm()
+
+    def _redivide_if_calm(self) -> None:
+        loop = self.loop
+        if self._redividing and not loop.moves:
+            directory, further = loop.routing.directories[0], {}
+            for unit, action in loop.redivisions.items():
+                if isinstance(action, Split):
+                    bits = min(action.bits, FINEST - directory.depth(unit))
+                    further[unit] = halved_into(directory.hashes_of(unit), None, bits)[1:]
+            self.redivisions += len(loop.redivisions)
+            self._redividing = False
+            loop.redivide(self.events.now, further)
+            self.progress.divide(loop.routing.directories[0])
+
+    # --- what it counts ---
+
+    def counts(self) -> tuple[np.ndarray, ...]:
+        progress, sites = self.progress, self.sites
+        return progress.rows, progress.results, sites.working + sites.communicating, sites.occupancy, sites.messages
+
+    def at_rest(self, routing: Routing) -> ClusterView:
+        """How large units are by now, and which can be split and merged."""
+        directory = routing.directories[0]
+        size = self.progress.by_unit(self.progress.stored) * self.scenario.tuple_bytes
+        return replace(
+            ClusterView.at_rest(routing.holders, np.full(routing.sites, _ENOUGH)),
+            unit_bytes=size,
+            unit_memory=size,
+            unit_buddy=np.array(directory.buddies()),
+            unit_single=np.array([directory.depth(ids.Unit(unit)) >= FINEST for unit in range(directory.units)]),
+            unit_divisible=np.full(directory.units, True),
+            unit_size=self.scenario.unit_size,
+            least_sites=self.scenario.least,
+            most_sites=self.scenario.most,
+        )
+
+    def statistics(self, routing: Routing, grown: Sequence[np.ndarray], seconds: float) -> Mapping[str, Any]:
+        (rows, results), (busy, filled, messages) = grown[:2], (column[: routing.sites] for column in grown[2:])
+        return {
+            "unit_rows": np.round(self.progress.by_unit(rows)).astype(np.int64),
+            "unit_results": np.round(self.progress.by_unit(results)).astype(np.int64),
+            "site_idle": np.maximum(seconds - busy, 0.0),
+            "site_occupancy": filled / np.maximum(messages, 1),
+        }
+
+    def _measures(self) -> tuple[np.ndarray, ...]:
+        sites = self.sites
+        sums = np.array([sites.results, sites.delays])
+        return sums, sites.working.copy(), sites.communicating.copy(), sites.taking_part.copy()
+
+    def outcome(self, control: ControlRecord) -> WindowJoinOutcome:
+        measured = [now - then for now, then in zip(self._measures(), self._measured_before, strict=True)]
+        (results, delays), working, communicating, taking_part = measured
+        sites, units, waiting = self._seen.T
+        return WindowJoinOutcome(
+            **vars(control),
+            scenario=self.scenario,
+            results=float(results),
+            delay=float(delays / results) if results else float("nan"),
+            site_working=working,
+            site_communicating=communicating,
+            site_taking_part=taking_part,
+            sites=sites.astype(np.int64),
+            units=units.astype(np.int64),
+            waiting=waiting,
+            redivisions=self.redivisions,
+        )
