@@ -608,7 +608,7 @@ class Chaos:
 
     def close_workspaces(self) -> None:
         for places in self.places:
-            replace(self.query.epochs.workspace, places=places).close()
+            self.query.workspace(places).close()
 
 
 def scaled(decision: Decision) -> str | None:

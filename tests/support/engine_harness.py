@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from sluice.control.controller import UNIT_SIZE, Controller
+from sluice.control.identity import identify
 from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS
 from sluice.engine.checkpoint import open_checkpoint
@@ -32,7 +33,7 @@ from sluice.policies import Policy, policy
 from sluice.policies.freezing import Freezing
 from sluice.spark.sinks import ParquetSink
 from sluice.state.storage import Storage
-from sluice.state.workspace import Places
+from sluice.state.workspace import Places, Workspace
 
 EpochRows = list[pa.Table]
 """The new rows of every stream in one epoch."""
@@ -113,8 +114,8 @@ class DirectQuery:
         self.site_keys = tuple(range(100, 100 + sites))
         reading = tuple(tuple(s.schema.names) for s in self.plan.sources)
         self.sinks = [ParquetSink(place(out.name), "snappy") for out in self.outs]
-        storage = Storage(place("checkpoint"))
-        checkpoint = open_checkpoint(storage, name, "0" * 16, self.plan, settings, self.sinks, self.clock)
+        identity, first = identify(name, self.plan, partitions), self.plan.first_record(partitions, sites)
+        checkpoint = open_checkpoint(Storage(place("checkpoint")), "0" * 16, identity, first, self.sinks, self.clock)
         self.epochs = Epochs(self.plan, reading, settings, checkpoint, self.clock)
         self.query = checkpoint.query
 
@@ -191,8 +192,12 @@ class DirectQuery:
         tables = [pq.read_table(pa.BufferReader(storage.read(name))) for name in names]
         return pa.concat_tables(tables) if tables else self.plan.outputs[output].schema.empty_table()
 
+    def workspace(self, places: Places) -> Workspace:
+        """What this run has in local tiers."""
+        return Workspace(places, self.epochs.checkpoint.query, self.epochs.checkpoint.run)
+
     def close(self) -> None:
-        self.epochs.workspace.close()
+        self.workspace(self.places).close()
 
     def _sent(self, stream: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         number = pa.array([stream] * batch.num_rows, pa.int32())

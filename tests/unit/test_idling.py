@@ -104,7 +104,8 @@ def behind(failures: int, monkeypatch: Any) -> Any:
     monkeypatch.setattr(running, "IDLE", 0.004)
     monkeypatch.setattr(idling, "IDLE", -1.0)
     query = object.__new__(RunningQuery)
-    query.query, query.failure, query._interval, query._whose = "q", None, 0.0, "the query"
+    query.id, query.failure, query._interval = "q", None, 0.0
+    query._query = SimpleNamespace(title="the query")
     query._closed, query._stopping = threading.Event(), threading.Event()
     query.epochs = SimpleNamespace(is_behind=True, busy=threading.Lock(), clock=SystemClock())
     query.epochs.record = SimpleNamespace(number=6)

@@ -8,12 +8,13 @@ from typing import Any
 from sluice.api.options import OPTIONS
 from sluice.api.query import Query
 from sluice.api.relation import NamedRelation
-from sluice.api.starting import PolicyChoice, WriterChoices, start_query
+from sluice.api.request import PolicyChoice, WriterChoices
+from sluice.api.starting import start_query
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
 from sluice.model.option import find_option
 from sluice.policies import Policy, policy
-from sluice.spark.running import Trigger
+from sluice.spark.checked_query import Trigger
 from sluice.spark.sinks import SinkKind
 
 

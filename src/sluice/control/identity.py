@@ -6,10 +6,18 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sluice.model.plan import Plan
+
 UNCOMPARED = ("id", "shown", "says", "queries")
 """What stands in an identity and does not have to be the same: where results are shown, and words for what else is in
 it."""
 _LISTS = ("streams", "operators", "outputs")
+
+
+def identify(flow: str, plan: Plan, partitions: int) -> dict[str, Any]:
+    """What has to be the same whenever a flow goes on with its checkpoint, and words for it."""
+    words = {"says": plan.describe(), "queries": [plan.describe_output(i) for i in range(len(plan.outputs))]}
+    return {"name": flow, "partitions": partitions, **words, **plan.identity()}
 
 
 def differing_flows(ours: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:

@@ -11,13 +11,9 @@ from typing import Any
 from sluice.control.journal import Journal
 from sluice.control.ownership import take_ownership
 from sluice.engine.delivery import Delivery, Sink
-from sluice.engine.settings import Settings
 from sluice.model.clock import Clock
 from sluice.model.epoch import EpochRecord, left_over
 from sluice.model.errors import CheckpointError
-from sluice.model.ids import Fragment
-from sluice.model.plan import Plan
-from sluice.model.routing import Routing
 from sluice.state.durable import STATE
 from sluice.state.storage import Storage
 
@@ -71,13 +67,14 @@ class OpenCheckpoint:
 
 
 def open_checkpoint(
-    storage: Storage, flow: str, new_id: str, plan: Plan, settings: Settings, sinks: Sequence[Sink], clock: Clock
+    storage: Storage, new_id: str, identity: dict[str, Any], first: EpochRecord, sinks: Sequence[Sink], clock: Clock
 ) -> OpenCheckpoint:
     """Take a checkpoint over, go to its newest epoch, and remove what did not become part of it. What is refused is not
-    touched. `new_id` is the query's where the checkpoint is new."""
-    journal, delivery = Journal(storage), Delivery(sinks, storage)
-    identity, run = {"id": new_id, **identify(flow, plan, settings, sinks)}, uuid.uuid4().hex[:8]
-    owned = take_ownership(journal, identity, run, clock, first_record(plan, settings), delivery.check)
+    touched. Where the checkpoint is new it becomes the flow's of this identity, under a new id, and goes on from
+    `first`."""
+    journal, delivery, run = Journal(storage), Delivery(sinks, storage), uuid.uuid4().hex[:8]
+    identity = {"id": new_id, "shown": [sink.shown for sink in sinks], **identity}
+    owned = take_ownership(journal, identity, run, clock, first, delivery.check)
     checkpoint = OpenCheckpoint(storage, journal, delivery, owned.query, run)
     with checkpoint.translate_fencing_errors():
         storage.make_dir(STATE)
@@ -85,17 +82,3 @@ def open_checkpoint(
         journal.remove_drafts()
         checkpoint.tidy(owned.record)
     return checkpoint
-
-
-def identify(flow: str, plan: Plan, settings: Settings, sinks: Sequence[Sink]) -> dict[str, Any]:
-    """What has to be the same whenever a flow goes on with its checkpoint, and words for it."""
-    words = {"says": plan.describe(), "queries": [plan.describe_output(i) for i in range(len(plan.outputs))]}
-    shown = [sink.shown for sink in sinks]
-    return {"name": flow, "partitions": settings.partitions, "shown": shown, **words, **plan.identity()}
-
-
-def first_record(plan: Plan, settings: Settings) -> EpochRecord:
-    """What stands for the newest epoch as long as there is none."""
-    units = [plan.units_of(Fragment(fragment), settings.partitions) for fragment in range(plan.fragments)]
-    routing = Routing.of_fragments(units, settings.sites)
-    return EpochRecord(-1, (None,) * len(plan.sources), routing, ((),) * settings.sites)

@@ -37,7 +37,6 @@ from sluice.model.reassignment import reassign
 from sluice.model.redivision import Renumbering, UnitFindings
 from sluice.model.stats import EpochStats, UnitColumns
 from sluice.model.verb import Verb
-from sluice.state.workspace import Workspace
 
 _log = logging.getLogger(__name__)
 
@@ -69,11 +68,6 @@ class Epochs:
         self._cost: float | None = None
         """Seconds that a row took on average in the newest epoch that had any."""
         self._tidy_due = True
-
-    @property
-    def workspace(self) -> Workspace:
-        """What this run has in the local tiers."""
-        return Workspace(self.settings.places, self.checkpoint.query, self.checkpoint.run)
 
     @property
     def ran_on(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sluice.control.controller import Controller
+from sluice.control.placement import SiteCount
 from sluice.model.ids import Site
 from sluice.model.spill import Spill
 from sluice.policies.freezing import Freezing
@@ -39,8 +40,8 @@ class Settings:
     spill: Spill = Spill.UNIT
     freezing: Freezing | None = None
     """How memory is freed by freezing units, as the policy has it; None if it has nothing of the kind."""
-    follow: bool = False
-    """Whether the number of sites follows the executors' cores; `sites` is what there is at the start."""
+    site_count: SiteCount | None = None
+    """How the number of sites follows the executors' cores, from `sites` on; None where it does not."""
     emulation: Emulation = field(default_factory=Emulation)
 
     @property

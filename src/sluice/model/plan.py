@@ -14,9 +14,10 @@ from typing import Protocol
 import pyarrow as pa
 
 from sluice.model.abilities import Abilities
-from sluice.model.epoch import Times
+from sluice.model.epoch import EpochRecord, Times
 from sluice.model.ids import Fragment, InputNumber, Level
 from sluice.model.join import JoinSpec
+from sluice.model.routing import Routing
 from sluice.model.stream import BySpark, Filter, Input, Project, Step, Stream, columns_of
 
 
@@ -114,6 +115,11 @@ class Plan:
     def fragments_at(self, level: Level) -> list[Fragment]:
         """Those with operators on a level."""
         return sorted({node.fragment for node in self.nodes if node.level == level})
+
+    def first_record(self, partitions: int, sites: int) -> EpochRecord:
+        """What stands for the newest epoch of a checkpoint as long as there is none."""
+        units = [self.units_of(Fragment(fragment), partitions) for fragment in range(self.fragments)]
+        return EpochRecord(-1, (None,) * len(self.sources), Routing.of_fragments(units, sites), ((),) * sites)
 
     def units_of(self, fragment: Fragment, partitions: int) -> int:
         """How many units a fragment has: without a key there is nothing to tell several apart by."""

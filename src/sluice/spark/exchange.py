@@ -47,16 +47,15 @@ _GIVEN_UP = ("with indeterminate output was failed and retried", "has failed the
 
 
 class Sites:
-    """The sites of a query on a Spark cluster. With `most` their number follows the executors' cores, up to that. If it
-    `scales` their number is as asked for, and they use as few executors as have a slot for each: the others go back."""
+    """The sites of a query on a Spark cluster. With a `size` their number follows the executors' cores. If it `scales`
+    their number is as asked for, and they use as few executors as have a slot for each: the others go back."""
 
-    def __init__(self, spark: SparkSession, count: int, most: int | None = None, scales: bool = False) -> None:
+    def __init__(self, spark: SparkSession, count: int, size: SiteCount | None = None, scales: bool = False) -> None:
         self.session = spark.newSession()  # so that nothing of the user's own session is changed
         for key, value in _SETTINGS.items():
             self.session.conf.set(key, value)
         self.pool, self.name = pool_of(self.session.sparkContext), uuid.uuid4().hex
-        self.size = SiteCount(count, most) if most else None
-        self.scales, self.arrange = scales, pack if scales else spread
+        self.size, self.scales, self.arrange = size, scales, pack if scales else spread
         self.executors = self.counted_with = self.pool.look()
         self.warm_up = WarmUp(self.pool.look, partial(rehearse, spark.newSession())) if scales else None
         self.pool.use(self.name, [e.id for e in self.executors])

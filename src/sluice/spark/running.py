@@ -2,167 +2,85 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import math
-import os
-import shutil
-import sys
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
-from weakref import WeakValueDictionary
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from sluice.control.journal import Journal
-from sluice.engine.checkpoint import open_checkpoint
-from sluice.engine.delivery import Sink
 from sluice.engine.epochs import Epochs
-from sluice.engine.settings import Settings
-from sluice.model.clock import SystemClock
-from sluice.model.durations import seconds
+from sluice.model.clock import Clock
 from sluice.model.errors import CheckpointError, QueryError
-from sluice.model.plan import Plan
 from sluice.spark.batch_files import files_of_batch, with_all_files
 from sluice.spark.callbacks import BatchCallback, as_error
+from sluice.spark.checked_query import CheckedQuery
 from sluice.spark.exchange import Sites
 from sluice.spark.failures import QueryFailed, in_words
 from sluice.spark.idling import IDLE, Failing, Idling
-from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, SinkKind, console
-from sluice.spark.sources import Source, combined, directories_of_lists, ways_to_read
-from sluice.spark.sparks_part import SPARK, SparksPart
-from sluice.state.storage import Storage
-from sluice.state.workspace import scratch
+from sluice.spark.query_checkpoint import QueryCheckpoint
+from sluice.spark.sparks_part import SPARK
 
 log = logging.getLogger(__name__)
 
-Trigger = dict[str, Any]
-"""The arguments of Spark's `trigger`; none is its default."""
 POLL_S = 0.1
 """Seconds between two looks at what somebody waits for."""
 _PY4J, _INTERRUPTED = "py4j.protocol.Py4JJavaError", "java.lang.InterruptedException"
-_running: WeakValueDictionary[str, RunningQuery] = WeakValueDictionary()
-"""The query that this process runs on each checkpoint, also while it is being closed."""
-_temporary: set[str] = set()
-"""Checkpoints that go with this process."""
-
-
-@dataclass(frozen=True)
-class SinkChoice:
-    """Which sink, with its options, as the user chose it."""
-
-    kind: SinkKind
-    path: str | None
-    compression: str
-    name: str | None
-    function: Callable[..., Any] | None
-    rows: int
-    truncate: bool
-
-    def build(self, spark: SparkSession, checkpoint: str, output: int, schema: pa.Schema) -> Sink:
-        match self.kind:
-            case SinkKind.PARQUET:
-                return ParquetSink(_absolute(str(self.path)), self.compression)
-            case SinkKind.MEMORY:
-                return MemorySink(spark, checkpoint, output, schema, str(self.name))
-            case SinkKind.CONSOLE:
-                return BatchSink(spark, checkpoint, output, schema, console(self.rows, self.truncate))
-            case SinkKind.FOREACH_BATCH:
-                assert self.function is not None, "foreachBatch comes with its function"
-                return BatchSink(spark, checkpoint, output, schema, self.function)
-            case SinkKind.NOOP:
-                return NoopSink()
 
 
 class RunningQuery:
-    """Starts the query on construction; `stop` ends it and removes everything but the checkpoint and the results."""
+    """A query that was started: Spark calls for an epoch with every batch, and `stop` ends it and removes everything
+    but the checkpoint and the results."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        flow: str,
-        name: str | None,
-        plan: Plan,
-        sources: list[Source],
-        settings: Settings,
-        checkpoint: str,
-        sinks: Sequence[SinkChoice],
-        trigger: Trigger,
-        temporary: bool,
-    ) -> None:
+    def __init__(self, query: CheckedQuery, checkpoint: QueryCheckpoint, sites: Sites, clock: Clock) -> None:
+        self._query, self._checkpoint, self.sites = query, checkpoint, sites
+        self.plan, self.sources, self.settings, self.trigger = query.plan, query.sources, query.settings, query.trigger
+        self.id = checkpoint.opened.query
+        self.epochs = Epochs(query.plan, query.reading, query.settings, checkpoint.opened, clock)
+        self._interval = query.interval
+        self._idling = Idling(self.epochs, self._interval)
+        self._callback = BatchCallback(query.spark.sparkContext, self._epoch)
         self._closed, self._stopping = threading.Event(), threading.Event()
         self._turn = threading.Lock()
-        self._interval = seconds(trigger.get("processingTime", "0 seconds"), "trigger's processingTime")
         self.failure: Exception | None = None
-        self._whose = f"query {name!r}" if name else "the query"
         self._cause: BaseException | None = None
         """What ended the last of Spark's batches, if it failed, before it went through Spark."""
         self.draining = False
-        self.spark = spark
-        _use_this_python(spark)
-        checkpoint = _absolute(checkpoint)
-        earlier = _running.get(checkpoint)
-        if earlier is not None and not earlier._closed.is_set():
-            earlier.stop()  # Spark, too, ends the run before when a query is started again
-        self.plan, self.sources, self.temporary, self.trigger = plan, sources, temporary, trigger
-        self.settings, clock = settings, SystemClock()
-        self.sinks = [
-            sink.build(spark, checkpoint, i, output.schema)
-            for i, (sink, output) in enumerate(zip(sinks, plan.outputs, strict=True))
-        ]
+
+    def start(self) -> None:
+        """Have Spark run it. From here on it ends by itself, or with `stop`, and cleans up then."""
+        query = self._query
         try:
-            storage, frame = Storage(checkpoint), combined(spark, sources)
-            self._sparks_part = SparksPart(storage, directories_of_lists(frame))
-            self._sparks_part.check_with(Journal(storage))
-            taken = open_checkpoint(storage, flow, uuid.uuid4().hex[:16], plan, settings, self.sinks, clock)
-            self.epochs, self.query = Epochs(plan, ways_to_read(sources), settings, taken, clock), taken.query
-            self._idling = Idling(self.epochs, self._interval)
-            self._log_recovery()
-            most = settings.partitions if settings.follow else None
-            self.sites = Sites(spark, settings.sites, most, settings.controller.turnout is not None)
-            self._callback = BatchCallback(spark.sparkContext, self._epoch)
-            writer = frame.writeStream.foreachBatch(self._callback)
-            writer = writer.option("checkpointLocation", f"{checkpoint}/{SPARK}")
-            writer = writer.trigger(**trigger) if trigger else writer
-            writer = writer.queryName(name) if name else writer
+            writer = query.frame.writeStream.foreachBatch(self._callback)
+            writer = writer.option("checkpointLocation", f"{self._checkpoint.location}/{SPARK}")
+            writer = writer.trigger(**query.trigger) if query.trigger else writer
+            writer = writer.queryName(query.name) if query.name else writer
             self.spark_query = writer.start()
         except BaseException:
-            if temporary:
-                _remove(checkpoint)
-            if hasattr(self, "_callback"):
-                self._callback.release()
-            if hasattr(self, "sites"):
-                self.sites.close(self.epochs.workspace)
+            self._callback.release()
             raise
-        _running[checkpoint] = self
         for work in (self._close_when_over, self._catch_up_when_idle):
-            threading.Thread(target=work, name=f"sluice-{self.query}", daemon=True).start()
+            threading.Thread(target=work, name=f"sluice-{self.id}", daemon=True).start()
 
-    def _log_recovery(self) -> None:
-        record, checkpoint = self.epochs.record, self.epochs.storage.uri
-        if record.number < 0:
-            log.info("query %s begins on the new checkpoint %s", self.query, checkpoint)
-        else:
-            log.info("query %s takes over the checkpoint %s, from epoch %d on", self.query, checkpoint, record.number)
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended and everything is cleaned up."""
+        return self._closed.is_set()
 
     def _epoch(self, batch: DataFrame, number: int) -> None:
         try:
             with self._turn:
                 ingested_at = self.epochs.clock.time()
                 site_change_reason = self._follow()
-                files = files_of_batch(self.spark, self.sources)
+                files = files_of_batch(self._query.spark, self.sources)
                 exchange = with_all_files(self.sites.exchange(batch, self._sites_next), files, self.sources)
-                self._sparks_part.make_durable(number)
-                batch_input = self._sparks_part.describe_batch(number)
+                self._checkpoint.sparks_part.make_durable(number)
+                batch_input = self._checkpoint.sparks_part.describe_batch(number)
                 self.epochs.run(number, self.sites.site_keys, exchange, site_change_reason, ingested_at, batch_input)
             self._idling.batch_is_over()
         except BaseException as failure:
@@ -174,7 +92,7 @@ class RunningQuery:
 
     def _follow(self) -> str:
         """Have the sites be where executors are, and as many as they are to be; why they changed, if they did."""
-        site_change_reason = self.sites.follow(self.epochs.workspace, self.epochs.ran_on, self.epochs.sites_next)
+        site_change_reason = self.sites.follow(self._checkpoint.workspace, self.epochs.ran_on, self.epochs.sites_next)
         self.settings.controller.slots = self.sites.slots
         return site_change_reason
 
@@ -203,7 +121,7 @@ class RunningQuery:
                 self._look_after()
                 failing.succeeded()
             except BaseException as failure:
-                log.info("query %s cannot be looked after while it is idle: %s", self.query, failure)
+                log.info("query %s cannot be looked after while it is idle: %s", self.id, failure)
                 if failing.failed() or not isinstance(failure, Exception):
                     self._fail(failure)
 
@@ -230,7 +148,7 @@ class RunningQuery:
         one; what goes wrong ends the query."""
         context = self.sites.session.sparkContext
         try:
-            context.setJobGroup(f"sluice-{self.query}", "input that waits")
+            context.setJobGroup(f"sluice-{self.id}", "input that waits")
             with self._turn:
                 if self.epochs.closed:
                     return False
@@ -246,7 +164,7 @@ class RunningQuery:
                 return did
         except BaseException as failure:
             if not self._stopping.is_set():
-                log.info("query %s ends, because an epoch for input that waits failed: %s", self.query, failure)
+                log.info("query %s ends, because an epoch for input that waits failed: %s", self.id, failure)
                 self._fail(failure)
             return False
         finally:
@@ -300,12 +218,12 @@ class RunningQuery:
             raise self._in_words(told) from None
 
     def _in_words(self, told: BaseException) -> QueryFailed:
-        return in_words(self._whose, self.epochs.record.number + 1, self._cause or told, told)
+        return in_words(self._query.title, self.epochs.record.number + 1, self._cause or told, told)
 
     def stop(self) -> None:
         self._stopping.set()
         with suppress(Exception):  # a context that has been stopped has no jobs
-            self.sites.session.sparkContext.cancelJobGroup(f"sluice-{self.query}")
+            self.sites.session.sparkContext.cancelJobGroup(f"sluice-{self.id}")
         self.spark_query.stop()
         self._closed.wait()
 
@@ -315,7 +233,7 @@ class RunningQuery:
         try:
             # Spark notices other owners too, and cannot tell whose they are; a temporary checkpoint, which may be gone
             # by now, has none
-            owners = nullcontext() if self.temporary else self.epochs.checkpoint.translate_fencing_errors()
+            owners = nullcontext() if self._checkpoint.temporary else self._checkpoint.opened.translate_fencing_errors()
             with self._telling_what_went_wrong(), owners:
                 ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]  # seconds, parts too
         finally:
@@ -338,53 +256,14 @@ class RunningQuery:
             with self._turn:  # nobody asks for executors after this
                 self.epochs.end()
                 self.draining = False
-                self.sites.close(self.epochs.workspace)
+                self.sites.close(self._checkpoint.workspace)
         finally:
             try:
                 self.epochs.close()
             finally:
-                self._remove_temporary()
+                self._checkpoint.leave()
                 self._closed.set()
 
     @property
     def _is_to_drain(self) -> bool:
         return self.epochs.is_behind and not self._stopping.is_set() and self.failure is None
-
-    def _remove_temporary(self) -> None:
-        if not self.temporary:
-            return
-        if not any(isinstance(sink, MemorySink) for sink in self.sinks):  # a view is for looking at afterwards, too
-            _remove(self.epochs.storage.uri)
-
-
-def temporary_checkpoint() -> str:
-    """A directory for a query without a checkpointLocation; it goes with the query, or with this process."""
-    directory = scratch(uuid.uuid4().hex[:16])
-    _temporary.add(directory)
-    return directory
-
-
-def _remove(temporary: str) -> None:
-    shutil.rmtree(temporary, ignore_errors=True)
-    _temporary.discard(temporary)
-
-
-@atexit.register
-def _remove_all_temporary() -> None:
-    for directory in tuple(_temporary):
-        _remove(directory)
-
-
-def _absolute(path: str) -> str:
-    """A path every executor understands: local ones made absolute, URIs as they are."""
-    if "://" in path or path.startswith("file:"):
-        storage = Storage(path)
-        return storage.root if storage.local else path
-    return os.path.abspath(path)
-
-
-def _use_this_python(spark: SparkSession) -> None:
-    """Have local executors run this interpreter, where Sluice is installed, unless the user chose another."""
-    context = spark.sparkContext
-    if str(context.master).startswith("local") and not os.environ.get("PYSPARK_PYTHON"):
-        context.pythonExec = sys.executable

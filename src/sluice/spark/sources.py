@@ -6,7 +6,7 @@ Spark tracks the files, and only the split reads them, as Arrow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -92,13 +92,24 @@ def as_rows(spark: SparkSession, number: int, source: Source, expressions: list[
     if frame is None:
         assert source.format is not None
         reader = spark.readStream.format(source.format.format).schema(spark_schema(source.stream.schema))
-        options = options_for_spark(source.format.format, source.format.options) | _tracking(number, source)
+        tracking = _tracking(number, source)
+        options = options_for_spark(source.format.format, source.format.options) | tracking
         frame = _without_glob_characters(reader.options(**options).load(source.path), source.stream.name)
     fields = [pa.field(e.name, e.type) for e in expressions]
     for e in expressions:
         frame = frame.alias(e.scope).withColumn(e.name, F.expr(e.sql))
     stream = replace(source.stream, schema=pa.schema([*source.stream.schema, *fields]))
     return replace(source, stream=stream, frame=frame, computed=tuple(e.text for e in expressions))
+
+
+def read_as_planned(
+    spark: SparkSession, sources: Sequence[Source], by_spark: Sequence[list[BySpark]]
+) -> tuple[Source, ...]:
+    """A plan's sources, as rows where Spark has to read them or to compute something of them."""
+    return tuple(
+        as_rows(spark, number, source, expressions) if expressions or source.file_options.why_spark else source
+        for number, (source, expressions) in enumerate(zip(sources, by_spark, strict=True))
+    )
 
 
 def _tracking(number: int, source: Source) -> dict[str, Any]:
@@ -118,7 +129,7 @@ def _without_glob_characters(frame: DataFrame, stream: str) -> DataFrame:
     return frame.where(F.when(odd, refused.cast("boolean")).otherwise(F.lit(True)))
 
 
-def ways_to_read(sources: list[Source]) -> tuple[Reading, ...]:
+def ways_to_read(sources: Sequence[Source]) -> tuple[Reading, ...]:
     """How the split gets each stream's rows: from files, or out of slots of the combined DataFrame."""
     slots = _slots(sources)
     return tuple(
@@ -126,7 +137,7 @@ def ways_to_read(sources: list[Source]) -> tuple[Reading, ...]:
     )
 
 
-def combined(spark: SparkSession, sources: list[Source]) -> DataFrame:
+def combined(spark: SparkSession, sources: Sequence[Source]) -> DataFrame:
     """All sources as one streaming DataFrame of (stream, path, slots)."""
     slots = _slots(sources)
     kinds = dict(slot for mine in slots for slot in mine)
@@ -160,7 +171,7 @@ def directories_of_lists(frame: DataFrame) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _slots(sources: list[Source]) -> list[list[tuple[str, DataType]]]:
+def _slots(sources: Sequence[Source]) -> list[list[tuple[str, DataType]]]:
     """A slot for every column of every row stream. Streams share slots of one type: so few are empty in any row."""
     kinds: list[DataType] = []
     out = []

@@ -1,0 +1,88 @@
+"""From what is wanted to what can be started: the plan, its sources as Spark reads them, and how the query runs. What
+is refused here has touched nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sluice.api.request import QueryRequest
+from sluice.control.controller import Controller
+from sluice.control.identity import identify
+from sluice.control.placement import SiteCount
+from sluice.engine.settings import Settings
+from sluice.model.errors import FlowError
+from sluice.model.plan import plan_of
+from sluice.spark.checked_query import CheckedQuery
+from sluice.spark.executors import await_executors
+from sluice.spark.locations import absolute
+from sluice.spark.sinks import SinkKind
+from sluice.spark.sources import combined, read_as_planned, ways_to_read
+from sluice.state.workspace import Places
+
+
+def check_request(request: QueryRequest) -> CheckedQuery:
+    """The query that was asked for, as it can be started."""
+    spark, registry, options, choice = request.registry.spark, request.registry, request.options, request.policy
+    location = _locate_checkpoint(request)
+
+    plan = plan_of(request.outputs)
+    by_spark = [plan.by_spark(number) for number in range(len(plan.sources))]
+    sources = read_as_planned(spark, [registry.sources[stream.name] for stream in plan.sources], by_spark)
+    zone = registry.time_zone if plan.has_expressions else ""
+    plan = replace(plan, sources=tuple(source.stream for source in sources), time_zone=zone)
+    frame, reading = combined(spark, sources), ways_to_read(sources)
+
+    least, most = options.bounds
+    slots = sum(executor.slots for executor in await_executors(spark))
+    sites = options.sites or max(least, min(slots, most))
+    follows = options.sites is None and not options.scales
+    abilities = plan.abilities
+    if options.scales:
+        abilities = replace(abilities, scalable=True, least_sites=least, most_sites=most)
+    settings = Settings(
+        sites=sites,
+        site_count=SiteCount(sites, options.partitions) if follows else None,
+        partitions=options.partitions,
+        site_memory=options.site_memory,
+        places=Places(options.memory_dir, options.disk_dir),
+        freezing=choice.policy.freezing,
+        controller=Controller(
+            choice.policy,
+            options.site_memory,
+            choice.minimum,
+            choice.advise,
+            abilities,
+            options.backlog,
+            options.unit_size,
+        ),
+        seconds=options.epoch_budget,
+        backlog=options.backlog,
+        spill=options.spill,
+    )
+    return CheckedQuery(
+        spark=spark,
+        name=request.name,
+        plan=plan,
+        sources=sources,
+        frame=frame,
+        reading=reading,
+        settings=settings,
+        sinks=request.sinks,
+        trigger=request.trigger,
+        identity=identify(registry.flow, plan, options.partitions),
+        first=plan.first_record(options.partitions, sites),
+        location=location,
+    )
+
+
+def _locate_checkpoint(request: QueryRequest) -> str | None:
+    """Where the checkpoint is; None if the query may have one that goes with it."""
+    if request.options.checkpoint:
+        return absolute(request.options.checkpoint)
+    if any(sink.kind is SinkKind.PARQUET for sink in request.sinks):
+        raise FlowError("the parquet sink needs option('checkpointLocation', DIRECTORY) to show no result twice")
+    if not str(request.registry.spark.sparkContext.master).startswith("local"):
+        raise FlowError(
+            "on a cluster a query needs option('checkpointLocation', DIRECTORY) that every executor can reach"
+        )
+    return None

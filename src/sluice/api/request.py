@@ -1,0 +1,164 @@
+"""What the writers of a query want together: one value, in which they agree. Spark is asked for nothing yet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sluice.api.options import (
+    BACKLOG,
+    BACKLOG_TO_SCALE_BY,
+    EPOCH_BUDGET,
+    MAX_SITES,
+    MIN_SITES,
+    OPTIONS,
+    QUERY,
+    QueryOptions,
+    SinkOptions,
+)
+from sluice.api.relation import NamedRelation, Registry
+from sluice.control.controller import MINIMUM
+from sluice.model.errors import FlowError
+from sluice.model.plan import Relation
+from sluice.model.stream import Stream
+from sluice.policies import Policy, policy
+from sluice.spark.checked_query import Trigger
+from sluice.spark.sink_choice import SinkChoice
+from sluice.spark.sinks import SinkKind
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PolicyChoice:
+    """Which policy is asked, after how many seconds of statistics at least, and whether it only advises."""
+
+    policy: Policy
+    advise: bool
+    minimum: float
+
+
+@dataclass(frozen=True)
+class WriterChoices:
+    """All that a writer was told."""
+
+    rows: NamedRelation
+    format: SinkKind | None
+    function: Callable[..., Any] | None
+    name: str | None
+    options: Mapping[str, Any]
+    trigger: Trigger
+    policy: PolicyChoice | None
+
+
+@dataclass(frozen=True)
+class QueryRequest:
+    """One query, as all its writers want it. There is a sink for each of its outputs."""
+
+    registry: Registry
+    name: str | None
+    outputs: tuple[Relation, ...]
+    sinks: tuple[SinkChoice, ...]
+    options: QueryOptions
+    given: Mapping[str, Any]
+    """The options as they were given, for `explain`."""
+    trigger: Trigger
+    policy: PolicyChoice
+
+
+def read_request(writers: Sequence[WriterChoices]) -> QueryRequest:
+    """What writers want together.
+
+    What concerns the whole query (checkpoint, sites, memory, trigger, policy) may be said by any of the writers, by
+    several only if they agree.
+    """
+    registry = writers[0].rows.registry
+    for writer in writers:
+        if writer.rows.registry is not registry:
+            raise FlowError("all writers of one query must be of one Flow")
+        if isinstance(writer.rows.relation.origin, Stream):
+            raise FlowError(
+                f"{writer.rows.title} has no join or group-by, so there is nothing for Sluice to do; write it with "
+                "Spark's own writeStream"
+            )
+    sinks = tuple(_choose_sink(w) for w in writers)
+    _refuse_shared(sinks)
+    values = {row.name: [w.options[row.name] for w in writers if row.name in w.options] for row in OPTIONS}
+    of_query = {row.name: _agree_on(row.name, values[row.name]) for row in OPTIONS if row.scope == QUERY}
+    given = {name: value for name, value in of_query.items() if value is not None}
+    trigger = _agree_on("trigger", [w.trigger for w in writers if w.trigger]) or {}
+    name = _agree_on("queryName", [w.name for w in writers if w.name and w.format is not SinkKind.MEMORY])
+    choice = _agree_on("policy", [w.policy for w in writers if w.policy])
+    if choice and _scales_by_itself(choice.policy, given):
+        given = {BACKLOG.name: BACKLOG_TO_SCALE_BY, **given}
+    return QueryRequest(
+        registry=registry,
+        name=name or next((w.name for w in writers if w.name), None),
+        outputs=tuple(w.rows.relation for w in writers),
+        sinks=sinks,
+        options=QueryOptions.read(given),
+        given=given,
+        trigger=trigger,
+        policy=choice or PolicyChoice(policy("static"), False, MINIMUM),
+    )
+
+
+def _scales_by_itself(policy: Policy, given: Mapping[str, Any]) -> bool:
+    """Whether a policy is to choose the number of sites, by how much input waits at them; if so, some has to be able to
+    wait."""
+    if not policy.scales:
+        return False
+    if MIN_SITES.name not in given and MAX_SITES.name not in given:
+        raise FlowError(
+            f"policy {policy.name!r} chooses how many sites there are, and without bounds nothing is scaled: give "
+            "option('maxSites', N), with option('minSites', N) if it is more than one; where the number is fixed, "
+            "policy('hybrid') moves, splits and shares units"
+        )
+    if EPOCH_BUDGET.name not in given:
+        raise FlowError(
+            f"policy {policy.name!r} goes by the input that waits at sites, and without an epochBudget none does: give "
+            "option('epochBudget', DURATION), a little less than the trigger's interval"
+        )
+    return True
+
+
+def _choose_sink(writer: WriterChoices) -> SinkChoice:
+    kind, options = writer.format, SinkOptions.read(writer.options)
+    if kind is None:
+        raise FlowError(
+            "say where the results go: writeStream.format('parquet'), 'memory', 'console' or 'noop', "
+            "or writeStream.foreachBatch(f)"
+        )
+    if kind is SinkKind.PARQUET and not options.path:
+        raise FlowError("the parquet sink needs option('path', DIRECTORY)")
+    if kind is SinkKind.MEMORY and not writer.name:
+        raise FlowError("the memory sink needs queryName(NAME), the name of the view with its results")
+    return SinkChoice(
+        kind=kind,
+        path=options.path if kind is SinkKind.PARQUET else None,
+        compression=options.compression,
+        name=writer.name,
+        function=writer.function,
+        rows=options.rows,
+        truncate=options.truncate,
+    )
+
+
+def _refuse_shared(sinks: Sequence[SinkChoice]) -> None:
+    """Two sinks of one query cannot share a directory or a view."""
+    paths = [os.path.abspath(s.path) if "://" not in s.path else s.path.rstrip("/") for s in sinks if s.path]
+    views = [str(s.name).lower() for s in sinks if s.kind is SinkKind.MEMORY]
+    for what, names in (("path", paths), ("queryName", views)):
+        for name in names:
+            if names.count(name) > 1:
+                raise FlowError(f"two writers of this query have the {what} {name!r}; give each its own")
+
+
+def _agree_on(what: str, values: Sequence[T]) -> T | None:
+    """The one value that is given, None if none is."""
+    for other in values[1:]:
+        if other != values[0]:
+            raise FlowError(f"the writers of one query disagree on {what}: {values[0]!r} and {other!r}")
+    return values[0] if values else None

@@ -1,0 +1,53 @@
+"""A query that has been checked: all that is needed to start it. Nothing of a checkpoint has been looked at yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sluice.engine.settings import Settings
+from sluice.engine.split import Reading
+from sluice.model.durations import seconds
+from sluice.model.epoch import EpochRecord
+from sluice.model.plan import Plan
+from sluice.spark.sink_choice import SinkChoice
+from sluice.spark.sources import Source
+
+Trigger = dict[str, Any]
+"""The arguments of Spark's `trigger`; none is its default."""
+
+
+@dataclass(frozen=True)
+class CheckedQuery:
+    """What is computed, out of what, how it runs and where its results go. There is a sink for each output of the
+    plan."""
+
+    spark: SparkSession
+    name: str | None
+    plan: Plan
+    sources: tuple[Source, ...]
+    frame: DataFrame
+    """All sources as one streaming DataFrame."""
+    reading: tuple[Reading, ...]
+    """How the split gets each source's rows out of it."""
+    settings: Settings
+    sinks: tuple[SinkChoice, ...]
+    trigger: Trigger
+    identity: dict[str, Any]
+    """What has to be the same whenever the flow goes on with its checkpoint."""
+    first: EpochRecord
+    """What it goes on from where the checkpoint is new."""
+    location: str | None
+    """Where its checkpoint is; None if it has one that goes with it."""
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"query {self.name!r}" if self.name else "the query"
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two batches, 0 if one follows the other."""
+        return seconds(self.trigger.get("processingTime", "0 seconds"), "trigger's processingTime")

@@ -1,0 +1,76 @@
+"""The checkpoint of a query that is started: Sluice's part of it, opened, and Spark's part, which fits it."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass
+
+from sluice.control.journal import Journal
+from sluice.engine.checkpoint import OpenCheckpoint, open_checkpoint
+from sluice.model.clock import Clock
+from sluice.spark.checked_query import CheckedQuery
+from sluice.spark.locations import make_temporary, remove_temporary
+from sluice.spark.sinks import MemorySink
+from sluice.spark.sources import directories_of_lists
+from sluice.spark.sparks_part import SparksPart
+from sluice.state.storage import Storage
+from sluice.state.workspace import Workspace
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class QueryCheckpoint:
+    """Both parts of a checkpoint, `workspace`, which this run has in the local tiers, and whether the checkpoint is
+    temporary: then it goes with the query."""
+
+    opened: OpenCheckpoint
+    sparks_part: SparksPart
+    workspace: Workspace
+    temporary: bool
+
+    @property
+    def location(self) -> str:
+        """Where it is, as every executor understands it."""
+        return self.opened.storage.uri
+
+    def discard(self) -> None:
+        """Remove the checkpoint of a query that could not be started, if it is temporary."""
+        if self.temporary:
+            remove_temporary(self.location)
+
+    def leave(self) -> None:
+        """The query is over: remove a temporary checkpoint, unless it has a view, which is for looking at afterwards,
+        too."""
+        if not any(isinstance(sink, MemorySink) for sink in self.opened.delivery.sinks):
+            self.discard()
+
+
+def take_checkpoint(query: CheckedQuery, clock: Clock) -> QueryCheckpoint:
+    """Take over the checkpoint of a query, or make one for it. What does not fit the query is refused, untouched."""
+    temporary = query.location is None
+    location = query.location or make_temporary()
+    try:
+        storage = Storage(location)
+        sparks_part = SparksPart(storage, directories_of_lists(query.frame))
+        sparks_part.check_with(Journal(storage))
+        sinks = [
+            choice.build(query.spark, location, number, output.schema)
+            for number, (choice, output) in enumerate(zip(query.sinks, query.plan.outputs, strict=True))
+        ]
+        opened = open_checkpoint(storage, uuid.uuid4().hex[:16], query.identity, query.first, sinks, clock)
+    except BaseException:
+        if temporary:
+            remove_temporary(location)
+        raise
+    _log_recovery(opened)
+    return QueryCheckpoint(opened, sparks_part, Workspace(query.settings.places, opened.query, opened.run), temporary)
+
+
+def _log_recovery(opened: OpenCheckpoint) -> None:
+    query, where, newest = opened.query, opened.storage.uri, opened.newest.number
+    if newest < 0:
+        log.info("query %s begins on the new checkpoint %s", query, where)
+    else:
+        log.info("query %s takes over the checkpoint %s, from epoch %d on", query, where, newest)

@@ -1,0 +1,42 @@
+"""Which sink the results of an output go to, as the user chose it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sluice.engine.delivery import Sink
+from sluice.spark.locations import absolute
+from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, SinkKind, console
+
+
+@dataclass(frozen=True)
+class SinkChoice:
+    """Which sink, with its options, as the user chose it."""
+
+    kind: SinkKind
+    path: str | None
+    compression: str
+    name: str | None
+    function: Callable[..., Any] | None
+    rows: int
+    truncate: bool
+
+    def build(self, spark: SparkSession, checkpoint: str, output: int, schema: pa.Schema) -> Sink:
+        """The sink of one output of a query on a checkpoint; nothing is touched yet."""
+        match self.kind:
+            case SinkKind.PARQUET:
+                return ParquetSink(absolute(str(self.path)), self.compression)
+            case SinkKind.MEMORY:
+                return MemorySink(spark, checkpoint, output, schema, str(self.name))
+            case SinkKind.CONSOLE:
+                return BatchSink(spark, checkpoint, output, schema, console(self.rows, self.truncate))
+            case SinkKind.FOREACH_BATCH:
+                assert self.function is not None, "foreachBatch comes with its function"
+                return BatchSink(spark, checkpoint, output, schema, self.function)
+            case SinkKind.NOOP:
+                return NoopSink()

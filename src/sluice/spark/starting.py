@@ -1,0 +1,57 @@
+"""From a checked query to one that runs. Each step hands its value to the next; one that fails undoes what it did
+itself, and `start` undoes the steps before it, the last first."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from weakref import WeakValueDictionary
+
+from pyspark.sql import SparkSession
+
+from sluice.model.clock import SystemClock
+from sluice.spark.checked_query import CheckedQuery
+from sluice.spark.exchange import Sites
+from sluice.spark.query_checkpoint import take_checkpoint
+from sluice.spark.running import RunningQuery
+
+_running: WeakValueDictionary[str, RunningQuery] = WeakValueDictionary()
+"""The query that this process runs on each checkpoint, also while it is being closed."""
+
+
+def start(query: CheckedQuery) -> RunningQuery:
+    """Take the query's checkpoint, place its sites, and have Spark run it."""
+    _use_this_python(query.spark)
+    _stop_earlier_run(query.location)
+    clock = SystemClock()
+    with ExitStack() as undo:
+        checkpoint = take_checkpoint(query, clock)
+        undo.callback(checkpoint.discard)
+        sites = place_sites(query)
+        undo.callback(sites.close, checkpoint.workspace)
+        running = RunningQuery(query, checkpoint, sites, clock)
+        running.start()
+        undo.pop_all()
+    _running[checkpoint.location] = running
+    return running
+
+
+def place_sites(query: CheckedQuery) -> Sites:
+    """Pin the query's sites to executors."""
+    settings = query.settings
+    return Sites(query.spark, settings.sites, settings.site_count, settings.controller.turnout is not None)
+
+
+def _stop_earlier_run(location: str | None) -> None:
+    """End the run that this process has on a checkpoint: Spark, too, does so when a query is started again."""
+    earlier = None if location is None else _running.get(location)
+    if earlier is not None and not earlier.is_closed:
+        earlier.stop()
+
+
+def _use_this_python(spark: SparkSession) -> None:
+    """Have local executors run this interpreter, where Sluice is installed, unless the user chose another."""
+    context = spark.sparkContext
+    if str(context.master).startswith("local") and not os.environ.get("PYSPARK_PYTHON"):
+        context.pythonExec = sys.executable
