@@ -138,7 +138,7 @@ class RunningQuery:
 
     def _fail(self, failure: BaseException) -> None:
         """End the query because of something that Spark knows nothing of."""
-        self._cause, failed = failure, as_error(failure)
+        self._cause = failed = as_error(failure)
         self.failure = failed if isinstance(failed, CheckpointError) else self._in_words(failed)
         with suppress(Exception):  # where Spark is not reached any more it has ended
             self.spark_query.stop()
