@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from specs import SECOND
 
-from sluice.control.journal import FORMAT, Journal
+from sluice.control.journal import Journal
 from sluice.model.epoch import EpochRecord, Frozen
+from sluice.model.identity import CheckpointIdentity, StreamIdentity
 from sluice.model.routing import Routing
 from sluice.model.state import RunRef, SegmentRef
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
@@ -17,14 +18,13 @@ from sluice.state.storage import Storage
 
 UNITS = 128
 AT = 1_794_711_267.0
-IDENTITY = {
-    "format": FORMAT,
-    "id": "0" * 16,
-    "name": "desk",
-    "partitions": UNITS,
-    "streams": [{"name": "trades", "columns": [["symbol", "string"]], "eventTime": "ts", "delay": 5 * SECOND}],
-    "says": "Window join\n  'trades' on (symbol)",
-}
+IDENTITY = CheckpointIdentity(
+    id="0" * 16,
+    name="desk",
+    partitions=UNITS,
+    streams=(StreamIdentity("trades", (("symbol", "string"),), "ts", 5 * SECOND),),
+    says="Window join\n  'trades' on (symbol)",
+)
 
 
 def owned_journal(uri: str, name: str = "desk", **more: Any) -> Journal:
@@ -32,7 +32,7 @@ def owned_journal(uri: str, name: str = "desk", **more: Any) -> Journal:
     storage = Storage(uri)
     storage.make_dir()
     journal = Journal(storage)
-    journal.claim({k: v for k, v in IDENTITY.items() if k != "format"} | {"name": name, **more})
+    journal.claim(replace(IDENTITY, name=name, **more))
     first = EpochRecord(-1, (None,), Routing.even(UNITS, 2), ((),) * 2)
     assert journal.take_over("ab12", AT, journal.newest(), first)
     return journal

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sluice.control.journal import Journal
+from sluice.model.identity import CheckpointIdentity
 from sluice.state.storage import Storage
 
 
@@ -53,7 +54,7 @@ class FakeWriter:
         if self._options.get("checkpointLocation"):
             storage = Storage(self._options["checkpointLocation"])
             storage.make_dir()
-            Journal(storage).claim({"id": "0" * 16, "name": "desk", "partitions": 8, "streams": []})
+            Journal(storage).claim(CheckpointIdentity(id="0" * 16, name="desk", partitions=8))
         self.query = FakeQuery(self)
         return self.query
 

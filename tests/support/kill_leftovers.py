@@ -40,7 +40,8 @@ def local_leftovers(root: Path) -> list[str]:
     left = [f"process {p.pid} {p.info['name']}" for p in processes(root)]
     for directory in (root / "mem", root / "disk", root / "tmp"):
         left += [str(p) for p in directory.glob("sluice-*")]
-    query = (Journal(Storage(str(root / "ck"))).identity() or {"id": "none"})["id"]
+    identity = Journal(Storage(str(root / "ck"))).identity()
+    query = "none" if identity is None else identity.id
     return left + [str(p) for p in Path("/dev/shm").glob(f"sluice-*-{query}-*")]
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from engine_harness import DirectQuery
+from engine_harness import DirectQuery, single
 from epoch_factory import owned_journal, record
 from specs import SECOND, join, stream
 
-from sluice.control.journal import KEPT, Journal
+from sluice.control.journal import FORMAT, KEPT, Journal, _wrap
+from sluice.model.codec import encode
 from sluice.model.errors import CheckpointError, FlowError, SluiceError
+from sluice.model.identity import CheckpointIdentity
 from sluice.model.plan import Applied, Relation, plan_of
 from sluice.model.stream import Stream
 from sluice.state.storage import Storage, watch
@@ -121,6 +124,45 @@ def test_a_name_that_is_no_text_is_refused_before_anything_is_written(tmp_path: 
     with pytest.raises(FlowError, match="is no Unicode text"):
         owned_journal(str(tmp_path / "ck"), name="desk \ud800")
     assert not list((tmp_path / "ck" / "journal").iterdir()) and not (tmp_path / "ck" / "flow.json").exists()
+
+
+class TestIdentity:
+    """It is a value, and stands in the checkpoint under the names that older versions gave it."""
+
+    def identity(self, root: Path) -> CheckpointIdentity:
+        DirectQuery(single(join([stream("a"), stream("b")], 5 * SECOND)), root, sites=1, partitions=4).close()
+        identity = Journal(Storage(str(root / "checkpoint"))).recognised()
+        assert isinstance(identity, CheckpointIdentity)
+        return identity
+
+    def test_what_was_written_is_read(self, tmp_path: Path) -> None:
+        identity = self.identity(tmp_path)
+        assert [s.name for s in identity.streams] == ["a", "b"] and identity.partitions == 4
+        document = json.loads((tmp_path / "checkpoint" / "flow.json").read_bytes())["content"]
+        assert set(document) == {
+            *("format", "id", "name", "partitions", "shown", "says", "queries"),
+            *("streams", "operators", "outputs", "timeZone"),
+        }
+        assert set(document["streams"][0]) == {"name", "columns", "eventTime", "delay"}
+        assert self.identity(tmp_path) == identity
+
+    @pytest.mark.parametrize("lost", ["id", "name", "partitions"])
+    def test_what_is_none_is_refused(self, tmp_path: Path, lost: str) -> None:
+        document = json.loads(encode(owned_journal(str(tmp_path)).identity())) | {"format": FORMAT}
+        del document[lost]
+        (tmp_path / "flow.json").write_bytes(_wrap(json.dumps(document).encode())[0])
+        with pytest.raises(CheckpointError, match=f"flow.json is damaged: .*`{lost}`"):
+            Journal(Storage(str(tmp_path))).identity()
+
+    def test_of_another_format_is_refused_by_that(self, tmp_path: Path) -> None:
+        """Whatever else has changed in it."""
+        owned_journal(str(tmp_path))
+        (tmp_path / "flow.json").write_bytes(_wrap(json.dumps({"format": 999}).encode())[0])
+        journal = Journal(Storage(str(tmp_path)))
+        assert journal.format == 999
+        for read in (journal.identity, journal.recognised):
+            with pytest.raises(CheckpointError, match="has format 999"):
+                read()
 
 
 class TestAnotherListOfWriters:

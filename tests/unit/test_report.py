@@ -35,6 +35,7 @@ from sluice.dashboard.terminal import watch, watch_all
 from sluice.dashboard.terminal_style import Look
 from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord
+from sluice.model.identity import CheckpointIdentity, StreamIdentity
 from sluice.model.routing import Routing
 from sluice.model.stats import PHASES, CleanUpProgress, EpochSeconds, TaskSeconds
 from sluice.model.verb import Verb
@@ -87,19 +88,15 @@ class TestPage:
         decision = Decision(0, HOSTILE, Verb.MOVE, unit=1, site=0, reason=HOSTILE, refused=HOSTILE)
         one = record(0, decisions=(decision,))
         one = with_stats(one, streams=(replace(one.stats.streams[0], name=HOSTILE),))
-        identity = {
-            **IDENTITY,
-            "name": HOSTILE,
-            "streams": [{"name": HOSTILE, "columns": [[HOSTILE, HOSTILE]], "eventTime": HOSTILE, "delay": None}],
-            "says": HOSTILE,
-        }
+        hostile = StreamIdentity(HOSTILE, ((HOSTILE, HOSTILE),), HOSTILE, None)
+        identity = replace(IDENTITY, name=HOSTILE, streams=(hostile,), says=HOSTILE)
         write_report([one], identity, str(tmp_path / "r.html"))
         page = read(tmp_path / "r.html")
         assert page.text.count("alert(1)") >= 8
 
     def test_figures_that_are_not_there_count_nothing(self, tmp_path: Path) -> None:
         bare = EpochRecord(0, (), Routing.even(2, 1), ((),))
-        write_report([bare, record(1)], {}, str(tmp_path / "r.html"))
+        write_report([bare, record(1)], CheckpointIdentity(id="0", name="desk", partitions=2), str(tmp_path / "r.html"))
         read(tmp_path / "r.html")
 
     def test_a_file_that_cannot_be_written_is_named(self, tmp_path: Path) -> None:

@@ -276,7 +276,7 @@ class TestJournalTail:
         journal.storage.delete_tree()
         owned_journal(journal.storage.uri, "other").commit(record(0))
         following.look()
-        assert following.identity["name"] == "other" and [r.number for r in following.records] == [0]
+        assert following.identity.name == "other" and [r.number for r in following.records] == [0]
 
 
 class Screen(io.StringIO):

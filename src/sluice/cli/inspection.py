@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from itertools import groupby
-from typing import Any
 
-from sluice.control.journal import Journal
+from sluice.control.journal import FORMAT, Journal
 from sluice.dashboard.decision_text import DecisionSummary, summarize
 from sluice.dashboard.frozen_text import clean_up_text, frozen_text
 from sluice.dashboard.quantity import PRODUCTIVITY
 from sluice.model.decision import outcomes
 from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
+from sluice.model.identity import CheckpointIdentity
 from sluice.model.ids import Site
 from sluice.model.text import one_line
 from sluice.model.unit_ranges import numbers
@@ -44,15 +44,13 @@ def _page(lines: Sequence[str]) -> str:
     return "\n".join(map(one_line, lines))
 
 
-def _flow(identity: dict[str, Any]) -> list[str]:
-    delays = {s["name"]: in_words(s["delay"]) for s in identity["streams"]}
-    lines = [f"Flow       {identity['name']!r}, checkpoint format {identity['format']}, id {identity['id']}"]
-    for stream in identity["streams"]:
-        columns = ", ".join(f"{name} {kind}" for name, kind in stream["columns"])
-        lines.append(
-            f"Stream     {stream['name']}: {columns}; event time {stream['eventTime']}, delay {delays[stream['name']]}"
-        )
-    says = str(identity.get("says", "")).split("\n")
+def _flow(identity: CheckpointIdentity) -> list[str]:
+    lines = [f"Flow       {identity.name!r}, checkpoint format {FORMAT}, id {identity.id}"]
+    for stream in identity.streams:
+        columns = ", ".join(f"{name} {kind}" for name, kind in stream.columns)
+        delay = in_words(stream.delay)
+        lines.append(f"Stream     {stream.name}: {columns}; event time {stream.eventTime}, delay {delay}")
+    says = identity.says.split("\n")
     return [*lines, *(f"{'Operators' if i == 0 else '':<10} {line}" for i, line in enumerate(says))]
 
 

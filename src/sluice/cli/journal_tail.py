@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sluice.control.journal import Journal
 from sluice.model.epoch import EpochRecord
 
@@ -15,7 +13,7 @@ class JournalTail:
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        self.identity: dict[str, Any] = journal.recognised()
+        self.identity = journal.recognised()
         self.records: list[EpochRecord] = []
         self.index = -1
 

@@ -52,9 +52,9 @@ def top(
 def _once(following: JournalTail, now: float, look: Look, terminal: bool) -> list[str]:
     """All lines; only a terminal has a width to keep to."""
     if not following.records:
-        return [f"{one_line(following.identity['name'])}: no epoch has committed yet"]
+        return [f"{one_line(following.identity.name)}: no epoch has committed yet"]
     look = replace(look, rows=_NO_END) if terminal else replace(look, rows=_NO_END, columns=_NO_END, colour=False)
-    return screen(following.identity["name"], following.records, now, look)
+    return screen(following.identity.name, following.records, now, look)
 
 
 def _follow(
@@ -66,7 +66,7 @@ def _follow(
     while True:
         look = look_of(stream)
         room = replace(look, rows=max(1, look.rows - 1 - bool(problem)))
-        lines = screen(following.identity["name"], following.records, clock(), room)
+        lines = screen(following.identity.name, following.records, clock(), room)
         lines += [cut(problem, look)] if problem else []
         stream.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
         stream.flush()

@@ -36,8 +36,7 @@ def verify(uri: str) -> Verified:
     """Read all that the checkpoint at `uri` names, and the results that it has shown. Nothing is changed."""
     journal = Journal(Storage(uri))
     identity = journal.recognised()
-    shown = [None if place is None else str(place) for place in identity.get("shown", ())]
-    return _Verification(journal, shown, str(identity["id"])).run()
+    return _Verification(journal, list(identity.shown), identity.id).run()
 
 
 class _Verification:

@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from sluice.model.codec import decode, encode
+from sluice.model.identity import CheckpointIdentity, FlowIdentity
 from sluice.model.plan import Plan
 
 UNCOMPARED = ("id", "shown", "says", "queries")
-"""What stands in an identity and does not have to be the same: where results are shown, and words for what else is in
-it."""
+"""What stands in an identity and does not have to be the same: where results are shown, and words for the rest."""
 _LISTS = ("streams", "operators", "outputs")
 
 
-def identify(flow: str, plan: Plan, partitions: int) -> dict[str, Any]:
+def identify(flow: str, plan: Plan, partitions: int) -> FlowIdentity:
     """What has to be the same whenever a flow goes on with its checkpoint, and words for it."""
-    words = {"says": plan.describe(), "queries": [plan.describe_output(i) for i in range(len(plan.outputs))]}
-    return {"name": flow, "partitions": partitions, **words, **plan.identity()}
+    return FlowIdentity(
+        name=flow,
+        partitions=partitions,
+        says=plan.describe(),
+        queries=tuple(plan.describe_output(number) for number in range(len(plan.outputs))),
+        **vars(plan.identity()),
+    )
 
 
-def differing_flows(ours: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def differing_flows(ours: CheckpointIdentity, found: CheckpointIdentity) -> list[str]:
     """Where a flow differs from the one that a checkpoint has, in words: which queries, and how."""
-    compared = {key: value for key, value in ours.items() if key not in UNCOMPARED}
-    lists = [key for key in _LISTS if key in compared]
-    new, old = list(ours.get("queries", ())), list(found.get("queries", ()))
-    if all(len(compared[key]) == len(found.get(key) or ()) for key in lists) and len(new) == len(old):
+    compared, theirs = _compared(ours), _compared(found)
+    new, old = ours.queries, found.queries
+    if all(len(compared[key]) == len(theirs[key]) for key in _LISTS) and len(new) == len(old):
         changed = [str(n) for n, (a, b) in enumerate(zip(new, old, strict=True), start=1) if a != b]
         whose = f"query {', '.join(changed)}: " if changed and len(new) > 1 else ""
-        return [f"{whose}{difference}" for difference in differing(compared, found)]
-    rest = {key: value for key, value in compared.items() if key not in lists}
-    return [*differing(rest, found), _differing_queries(new, old)]
+        return [f"{whose}{difference}" for difference in differing(compared, theirs)]
+    rest = {key: value for key, value in compared.items() if key not in _LISTS}
+    return [*differing(rest, theirs), _differing_queries(new, old)]
+
+
+def _compared(identity: CheckpointIdentity) -> dict[str, Any]:
+    """What has to be the same, as JSON has it: in which words it differs is told by the names there."""
+    document = decode(encode(identity), dict[str, Any])
+    return {key: value for key, value in document.items() if key not in UNCOMPARED}
 
 
 def _differing_queries(new: Sequence[str], old: Sequence[str]) -> str:

@@ -14,9 +14,10 @@ from typing import Any
 
 from sluice.control.identity import differing_flows
 from sluice.model.checksum import checksum
-from sluice.model.codec import DecodeError, decode, encode
+from sluice.model.codec import DecodeError, Value, decode, encode
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import CheckpointError, ProtocolError, StorageError
+from sluice.model.identity import CheckpointIdentity
 from sluice.model.owner import Owner
 from sluice.model.state import PackedManifests
 from sluice.state.storage import Storage
@@ -59,24 +60,27 @@ class Journal:
         self.head: Entry | None = None
         """The newest entry that this process put; None as long as it only reads."""
 
-    def identity(self) -> dict[str, Any] | None:
-        """Whose checkpoint this is; None if it is nobody's yet."""
+    @property
+    def format(self) -> int | None:
+        """Of which format the checkpoint is; None if it is nobody's yet."""
+        return None if self.storage.size(IDENTITY) is None else self._read_format_and_identity()[0]
+
+    def identity(self) -> CheckpointIdentity | None:
+        """Whose checkpoint this is; None if it is nobody's yet. What another version wrote is refused."""
         if self.storage.size(IDENTITY) is None:
             return None
         return self._read_identity()
 
-    def recognised(self) -> dict[str, Any]:
+    def recognised(self) -> CheckpointIdentity:
         """Whose checkpoint this is, for those who only read it; what is none, or of another version, is refused."""
-        found = self.identity()
-        if found is None:
+        if self.storage.size(IDENTITY) is None:
             raise CheckpointError(f"{self.storage.uri} holds no Sluice checkpoint (there is no {IDENTITY} in it)")
-        if found.get("format") != FORMAT:
-            raise CheckpointError(
-                f"{self.storage.uri} has format {found.get('format')}; this version of Sluice reads {FORMAT}"
-            )
-        return found
+        its_format, content = self._read_format_and_identity()
+        if its_format != FORMAT:
+            raise CheckpointError(f"{self.storage.uri} has format {its_format}; this version of Sluice reads {FORMAT}")
+        return self._decoded(content, CheckpointIdentity)
 
-    def claim(self, identity: dict[str, Any]) -> dict[str, Any]:
+    def claim(self, identity: CheckpointIdentity) -> CheckpointIdentity:
         """Make this checkpoint the flow's, or see that it is; another flow's or version's is refused, untouched."""
         found = self.identity()
         if found is None:
@@ -87,15 +91,8 @@ class Journal:
                     "not written by Sluice; give an empty or new directory"
                 )
             self.storage.make_dir(DIRECTORY)
-            self.storage.put_if_absent(IDENTITY, _wrap(encode({"format": FORMAT, **identity}))[0])
+            self.storage.put_if_absent(IDENTITY, _wrap(encode({"format": FORMAT, **vars(identity)}))[0])
             found = self._read_identity()
-        if found.get("format") != FORMAT:
-            raise CheckpointError(
-                f"checkpoint {self.storage.uri} has format {found.get('format')}, this version of Sluice reads format "
-                f"{FORMAT}; nothing was touched. Use the version that wrote it, or a new checkpointLocation and path"
-            )
-        if not isinstance(found.get("id"), str):
-            raise CheckpointError(f"{self.storage.path(IDENTITY)} is damaged: it has no id")
         differences = differing_flows(identity, found)
         if differences:
             raise CheckpointError(
@@ -228,21 +225,33 @@ class Journal:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: its checksum differs")
         return checked[2], int(checked[1], 16)
 
-    def _read_identity(self) -> dict[str, Any]:
-        """The identity. What older formats wrote had another checksum or none: it is read, to be refused by format."""
-        where = self.storage.path(IDENTITY)
+    def _read_identity(self) -> CheckpointIdentity:
+        its_format, content = self._read_format_and_identity()
+        if its_format != FORMAT:
+            raise CheckpointError(
+                f"checkpoint {self.storage.uri} has format {its_format}, this version of Sluice reads format {FORMAT}; "
+                "nothing was touched. Use the version that wrote it, or a new checkpointLocation and path"
+            )
+        return self._decoded(content, CheckpointIdentity)
+
+    def _read_format_and_identity(self) -> tuple[int | None, bytes]:
+        """What older formats wrote had another checksum or none: its format is read, to be refused by it."""
         content, its_checksum = self._unwrap(IDENTITY)
-        try:
-            doc = decode(content, dict[str, Any])
-        except DecodeError as problem:
-            raise CheckpointError(f"{where} is damaged: {problem}") from problem
+        doc = self._decoded(content, dict[str, Any])
         if its_checksum is None:
+            where = self.storage.path(IDENTITY)
             doc = doc["content"] if isinstance(doc.get("content"), dict) else doc
             if not isinstance(doc.get("format"), int):
                 raise CheckpointError(f"{where} is damaged: it is not as Sluice writes it")
             if doc["format"] == FORMAT:
                 raise CheckpointError(f"{where} is damaged: it has no checksum")
-        return doc
+        return doc.get("format"), content
+
+    def _decoded(self, content: bytes, type_: type[Value]) -> Value:
+        try:
+            return decode(content, type_)
+        except DecodeError as problem:
+            raise CheckpointError(f"{self.storage.path(IDENTITY)} is damaged: {problem}") from problem
 
 
 def _name(index: int) -> str:

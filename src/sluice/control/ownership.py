@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from sluice.control.journal import Entry, Journal
 from sluice.model.clock import Clock
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import SluiceError
+from sluice.model.identity import CheckpointIdentity
 
 Check = Callable[[str | None, EpochRecord], None]
 """Refuses a checkpoint, before anything is touched, by its query's id (None if it has none yet) and its newest
@@ -25,22 +25,22 @@ class Ownership:
 
 
 def take_ownership(
-    journal: Journal, identity: dict[str, Any], run: str, clock: Clock, first: EpochRecord, check: Check
+    journal: Journal, identity: CheckpointIdentity, run: str, clock: Clock, first: EpochRecord, check: Check
 ) -> Ownership:
     """Make a run the owner of a checkpoint, if it is the flow's and nothing speaks against it. Where the checkpoint is
     new it becomes the flow's, under the id in `identity`, and goes on from `first`."""
     while True:
-        query = (journal.identity() or {}).get("id")
-        if query is not None:
+        before = journal.identity()
+        if before is not None:
             journal.claim(identity)
         newest = journal.newest()
         record = first if newest is None else newest.record
         try:
-            check(query, record)
+            check(None if before is None else before.id, record)
             journal.storage.make_dir()
             claimed = journal.claim(identity)
             if journal.take_over(run, clock.time(), newest, record):
-                return Ownership(str(claimed["id"]), record)
+                return Ownership(claimed.id, record)
         except SluiceError:
             if not _has_moved_on(journal, newest):  # else its owner was still at work, or there is another one
                 raise

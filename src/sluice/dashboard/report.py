@@ -5,10 +5,9 @@ It opens without a network: the style sheet and the plots are inside, there is n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from importlib.resources import files
-from typing import Any
 
 from sluice.control.journal import Journal
 from sluice.dashboard import plot, series
@@ -19,6 +18,7 @@ from sluice.model.decision import DecisionOutcome, outcomes
 from sluice.model.durations import in_words
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import StorageError
+from sluice.model.identity import CheckpointIdentity
 from sluice.state.storage import Storage
 
 LISTED = 25
@@ -30,14 +30,14 @@ def report_checkpoint(uri: str, path: str) -> None:
     write_report(records, identity, path)
 
 
-def read_checkpoint(uri: str) -> tuple[dict[str, Any], list[EpochRecord]]:
+def read_checkpoint(uri: str) -> tuple[CheckpointIdentity, list[EpochRecord]]:
     """The identity and the epochs on record of a checkpoint."""
     journal = Journal(Storage(uri))
     identity = journal.recognised()
     return identity, journal.epochs()
 
 
-def write_report(records: Sequence[EpochRecord], identity: Mapping[str, Any], path: str) -> None:
+def write_report(records: Sequence[EpochRecord], identity: CheckpointIdentity, path: str) -> None:
     """Write the report of these epochs, oldest first, of the flow with this identity."""
     page = _page(list(records), identity)
     try:
@@ -47,8 +47,8 @@ def write_report(records: Sequence[EpochRecord], identity: Mapping[str, Any], pa
         raise StorageError(f"cannot write the report to {path}: {problem.strerror or problem}") from problem
 
 
-def _page(records: list[EpochRecord], identity: Mapping[str, Any]) -> str:
-    name = str(identity.get("name", "flow"))
+def _page(records: list[EpochRecord], identity: CheckpointIdentity) -> str:
+    name = identity.name
     style = files("sluice.dashboard").joinpath("report.css").read_text(encoding="utf-8")
     sections = [_header(name, records), _tiles(records)]
     if records:
@@ -197,22 +197,21 @@ def _epochs(records: list[EpochRecord]) -> str:
     return _table((*head, "spilled", "fetched", "time", "committed"), rows)
 
 
-def _streams(identity: Mapping[str, Any]) -> str:
+def _streams(identity: CheckpointIdentity) -> str:
     rows = [
         (
-            str(s.get("name", "")),
-            str(s.get("eventTime", "")),
-            in_words(s.get("delay")),
-            ", ".join(f"{column} {kind}" for column, kind in s.get("columns", [])),
+            stream.name,
+            stream.eventTime,
+            in_words(stream.delay),
+            ", ".join(f"{column} {kind}" for column, kind in stream.columns),
         )
-        for s in identity.get("streams", [])
+        for stream in identity.streams
     ]
     return _table(("stream", "event time", "delay", "columns"), rows, words=True)
 
 
-def _operators(identity: Mapping[str, Any]) -> str:
-    says = written(str(identity.get("says", "")))
-    return f"<pre>{says}</pre><p>{written(str(identity.get('partitions', '-')))} units</p>"
+def _operators(identity: CheckpointIdentity) -> str:
+    return f"<pre>{written(identity.says)}</pre><p>{identity.partitions} units</p>"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> str:

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from sluice.control.journal import Journal
 from sluice.control.ownership import take_ownership
@@ -14,6 +13,7 @@ from sluice.engine.delivery import Delivery, Sink
 from sluice.model.clock import Clock
 from sluice.model.epoch import EpochRecord, left_over
 from sluice.model.errors import CheckpointError
+from sluice.model.identity import CheckpointIdentity, FlowIdentity
 from sluice.state.durable import STATE
 from sluice.state.storage import Storage
 
@@ -67,14 +67,14 @@ class OpenCheckpoint:
 
 
 def open_checkpoint(
-    storage: Storage, new_id: str, identity: dict[str, Any], first: EpochRecord, sinks: Sequence[Sink], clock: Clock
+    storage: Storage, new_id: str, identity: FlowIdentity, first: EpochRecord, sinks: Sequence[Sink], clock: Clock
 ) -> OpenCheckpoint:
     """Take a checkpoint over, go to its newest epoch, and remove what did not become part of it. What is refused is not
     touched. Where the checkpoint is new it becomes the flow's of this identity, under a new id, and goes on from
     `first`."""
     journal, delivery, run = Journal(storage), Delivery(sinks, storage), uuid.uuid4().hex[:8]
-    identity = {"id": new_id, "shown": [sink.shown for sink in sinks], **identity}
-    owned = take_ownership(journal, identity, run, clock, first, delivery.check)
+    claim = CheckpointIdentity(id=new_id, shown=tuple(sink.shown for sink in sinks), **vars(identity))
+    owned = take_ownership(journal, claim, run, clock, first, delivery.check)
     checkpoint = OpenCheckpoint(storage, journal, delivery, owned.query, run)
     with checkpoint.translate_fencing_errors():
         storage.make_dir(STATE)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from sluice.model.abilities import Abilities
 from sluice.model.epoch import EpochRecord, Times
+from sluice.model.identity import PlanIdentity, StreamIdentity
 from sluice.model.ids import Fragment, InputNumber, Level
 from sluice.model.join import JoinSpec
 from sluice.model.routing import Routing
@@ -186,17 +187,14 @@ class Plan:
         found = [e for s in steps for e in ([s.condition] if isinstance(s, Filter) else [e for _, e in s.columns])]
         return list(dict.fromkeys(e for e in found if isinstance(e, BySpark)))
 
-    def identity(self) -> dict[str, object]:
+    def identity(self) -> PlanIdentity:
         """What must be the same for a checkpoint to be continued."""
-        return {
-            "streams": [
-                {"name": s.name, "columns": columns_of(s.schema), "eventTime": s.event_time, "delay": s.delay}
-                for s in self.sources
-            ],
-            "operators": [{**n.spec.identity(), "feeds": [f.identity() for f in n.feeds]} for n in self.nodes],
-            "outputs": [o.feed.identity() for o in self.outputs],
-            "timeZone": self.time_zone,
-        }
+        return PlanIdentity(
+            streams=tuple(StreamIdentity(s.name, columns_of(s.schema), s.event_time, s.delay) for s in self.sources),
+            operators=tuple({**n.spec.identity(), "feeds": [f.identity() for f in n.feeds]} for n in self.nodes),
+            outputs=tuple(o.feed.identity() for o in self.outputs),
+            timeZone=self.time_zone,
+        )
 
     def describe(self) -> str:
         """All operators for `explain`, each with the stateless steps before it, and those before the outputs."""

@@ -166,6 +166,6 @@ def applied(steps: tuple[Step, ...], rows: pa.RecordBatch, whose: str) -> pa.Rec
         raise EvaluationError(f"{whose}, {error}") from error
 
 
-def columns_of(schema: pa.Schema) -> list[list[str]]:
-    """A schema's columns as names and types, for identities and messages."""
-    return [[f.name, str(f.type)] for f in schema]
+def columns_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
+    """A schema's columns as names and types."""
+    return tuple((f.name, str(f.type)) for f in schema)

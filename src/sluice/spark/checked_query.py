@@ -11,6 +11,7 @@ from sluice.engine.settings import Settings
 from sluice.engine.split import Reading
 from sluice.model.durations import seconds
 from sluice.model.epoch import EpochRecord
+from sluice.model.identity import FlowIdentity
 from sluice.model.plan import Plan
 from sluice.spark.sink_choice import SinkChoice
 from sluice.spark.sources import Source
@@ -35,7 +36,7 @@ class CheckedQuery:
     settings: Settings
     sinks: tuple[SinkChoice, ...]
     trigger: Trigger
-    identity: dict[str, Any]
+    identity: FlowIdentity
     """What has to be the same whenever the flow goes on with its checkpoint."""
     first: EpochRecord
     """What it goes on from where the checkpoint is new."""

@@ -59,7 +59,7 @@ class SparksPart:
 
     def check_with(self, journal: Journal) -> None:
         """The same with the journal's newest record. Another driver may be at work, and both parts move on."""
-        if (journal.identity() or {"format": FORMAT}).get("format") != FORMAT:
+        if journal.format not in (None, FORMAT):
             return  # it is refused when it is claimed
         while True:
             newest = journal.newest()
