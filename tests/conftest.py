@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ SUPPORT = Path(__file__).parent / "support"
 sys.path.insert(0, str(SUPPORT))  # what test files share
 pytest.register_assert_rewrite(*(module.stem for module in SUPPORT.glob("*.py")))  # failures there tell values, too
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+MEMORY = "/dev/shm"
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)  # of `tmp_path`: there, no test waits for a disk
 
 settings.register_profile("default", deadline=None, suppress_health_check=list(HealthCheck), max_examples=25)
 settings.register_profile("thorough", deadline=None, suppress_health_check=list(HealthCheck), max_examples=1000)
@@ -33,21 +37,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[Any]:
     """One local session for all tests that need Spark."""
     from pyspark.sql import SparkSession
-    from quick_jvm import QUICK_TO_START
+    from quick_jvm import INTERPRETED, quick_to_start
 
     session = (
         SparkSession.builder.master("local[2]")
         .appName("sluice-tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.extraJavaOptions", QUICK_TO_START)
+        .config("spark.driver.extraJavaOptions", quick_to_start())
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
+        .config(map=INTERPRETED)
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def compiled_queries(spark: Any) -> Iterator[None]:
+    """Spark compiles expressions, as it does for users: for tests whose oracle they are."""
+    from quick_jvm import COMPILED, INTERPRETED
+
+    for setting, value in COMPILED.items():
+        spark.conf.set(setting, value)
+    yield
+    for setting, value in INTERPRETED.items():
+        spark.conf.set(setting, value)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sluice.expressions import EvaluationError, compile_expression
 from sluice.model.errors import FlowError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled_queries")]
 
 NAN, INF = float("nan"), float("inf")
 UTC = timezone.utc

@@ -29,7 +29,7 @@ from sluice.sources.file_options import FileOptions, options_for_spark
 from sluice.sources.files import read_file
 from sluice.spark.types import spark_schema
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled_queries")]
 
 UTC = timezone.utc
 Row = tuple[Any, ...]

@@ -14,7 +14,7 @@ from specs import SECOND, TIME
 
 from sluice import Flow
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays", "compiled_queries")]
 
 NEAR = "t.ts BETWEEN q.ts - INTERVAL 3 SECONDS AND q.ts + INTERVAL 5 SECONDS"
 CONDITION = "t.price > q.ask AND t.venue <> q.venue"

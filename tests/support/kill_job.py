@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from quick_jvm import QUICK_TO_START
+from quick_jvm import CLASS_PATH, INTERPRETED, quick_to_start
 
 UNITS = 32
 
@@ -78,6 +78,9 @@ def run(
         "spark.deploy.maxExecutorRetries": "-1",  # executors that keep dying are no reason to give the application up
         "spark.task.maxFailures": "20",
         "spark.network.timeout": "1h",  # however long it was suspended
+        "spark.driver.extraClassPath": CLASS_PATH,  # not by way of SPARK_HOME, which is one of links
+        "spark.executor.extraClassPath": CLASS_PATH,
+        **INTERPRETED,
     }.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
@@ -169,7 +172,7 @@ def keep_spark_inside(root: Path) -> None:
             link.symlink_to(entry)
     os.environ["SPARK_HOME"] = str(home)
     os.environ["TMPDIR"] = str(root / "tmp")
-    os.environ["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={root}/tmp {QUICK_TO_START}"
+    os.environ["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={root}/tmp {quick_to_start()}"
 
 
 if __name__ == "__main__":

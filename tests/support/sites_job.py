@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from quick_jvm import QUICK_TO_START
+from quick_jvm import INTERPRETED, quick_to_start
 
 
 def list_executors(spark: SparkSession, root: Path) -> int:
@@ -43,11 +43,12 @@ def main() -> None:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": QUICK_TO_START,
-        "spark.executor.extraJavaOptions": QUICK_TO_START,
+        "spark.driver.extraJavaOptions": quick_to_start(),
+        "spark.executor.extraJavaOptions": quick_to_start(),
         "spark.executor.memory": "512m",
         "spark.sql.warehouse.dir": f"{root}/warehouse",
         "spark.task.maxFailures": "20",
+        **INTERPRETED,
     }.items():
         builder = builder.config(key, value)
     if chosen.max_sites:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pyspark
-from quick_jvm import QUICK_TO_START
+from quick_jvm import quick_to_start
 
 import sluice
 
@@ -35,7 +35,7 @@ class Standalone:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(root / "tmp"),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": QUICK_TO_START,
+            "SPARK_DAEMON_JAVA_OPTS": quick_to_start(),
             "TMPDIR": str(root / "tmp"),
         }
         self.started: list[subprocess.Popen[bytes]] = []
