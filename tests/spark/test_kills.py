@@ -36,13 +36,16 @@ def assert_exact(root: Path, files: int) -> None:
 
 
 @pytest.mark.spark
-def test_killed_executors_and_drivers_change_nothing(tmp_path):
-    files = 6
+@pytest.mark.parametrize("drivers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_killed_executors_and_drivers_change_nothing(tmp_path, drivers):
+    """A start of Spark for each killed driver, and one more."""
+    files = 2 + 2 * drivers
     with job(tmp_path, files) as running:
         running.carry_out(Kill("executor", 1, 0.3))
-        running.carry_out(Kill("driver and executors", 2, 0.2))
-        assert_nothing_left(tmp_path, local_leftovers)
-        running.carry_out(Kill("driver", 4, 0.4))
+        if drivers > 1:
+            running.carry_out(Kill("driver and executors", 2, 0.2))
+            assert_nothing_left(tmp_path, local_leftovers)
+        running.carry_out(Kill("driver", 2 * drivers, 0.4))
         running.finish()
         assert_right(tmp_path, files)
         assert_nothing_left(tmp_path, local_leftovers)
