@@ -16,7 +16,7 @@ from engine_harness import DirectQuery, limits
 from group_by_oracle import last_of, source, windows_of
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import multiset, on_time
+from oracle import connect_duckdb, multiset, on_time
 from specs import KEYS, SECOND, TIME, handle, stream
 from wandering import Wanderer
 
@@ -94,8 +94,7 @@ def check(
                 query.close()
                 query = start()
         query.drain()
-        with duckdb.connect() as db:
-            db.execute("SET TimeZone = 'UTC'")
+        with connect_duckdb() as db:
             marks = {}
             for handle, _ in sources:
                 numbered = [
@@ -276,8 +275,7 @@ def test_many_epochs_and_merges(data, count, delay, one_hash):
             table = [rng.integers(0, 4, size), pa.array(times, TIME), rng.integers(0, 9, size), np.zeros(size)]
             seen.append(pa.table(table, schema=a.stream.schema))
             query.run([seen[-1]])
-        with duckdb.connect() as db:
-            db.execute("SET TimeZone = 'UTC'")
+        with connect_duckdb() as db:
             numbered = [t.append_column("epoch", pa.array([i] * len(t), pa.int64())) for i, t in enumerate(seen)]
             db.register("a", on_time(numbered, "ts", delay)[0])
             times = [t for table in seen for t in table["ts"].cast(pa.int64()).to_pylist()]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 from engine_harness import DirectQuery
-from oracle import batch_join, multiset
+from oracle import batch_join, connect_duckdb, multiset
 from specs import SECOND, TIME, handle, join, stream
 
 from sluice.model.actions import Move
@@ -62,7 +61,7 @@ def test_rows_that_are_replaced_leave_large_state(tmp_path, memory, hot, moves, 
     assert most_runs <= 40
     assert most_durable <= 2
     query.close()
-    with duckdb.connect() as db:
+    with connect_duckdb() as db:
         db.register("s", pa.concat_tables(seen))
         frame = f"PARTITION BY k ORDER BY ts ROWS BETWEEN {K - 1} PRECEDING AND CURRENT ROW"
         what = "k, ts, CAST(sum(v) OVER w AS BIGINT) AS total, count(*) OVER w AS n"
@@ -92,8 +91,7 @@ def test_windows_whose_state_is_in_many_pieces(tmp_path):
     seen = [ticking(epoch, 150) for epoch in range(50)]
     for new in seen:
         query.run([new])
-    with duckdb.connect() as db:
-        db.execute("SET TimeZone = 'UTC'")
+    with connect_duckdb() as db:
         db.register("s", pa.concat_tables(seen))
         last = max(pa.concat_tables(seen)["ts"].cast(pa.int64()).to_pylist())
         expected = db.sql(

@@ -7,13 +7,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pytest
 from engine_harness import DirectQuery
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import multiset, on_time
+from oracle import connect_duckdb, multiset, on_time
 from specs import REGISTRY, SECOND, handle, rows, stream
 
 from sluice.api.joining import Keys, build_join
@@ -67,8 +66,7 @@ def test_the_answer_is_that_of_the_batch_query(text: str, data: st.DataObject, d
                 query.epochs.settings.controller.ask(Freeze(unit, "to see"))
             query.run(new)
         query.drain()
-        with duckdb.connect() as db:
-            db.execute("SET TimeZone = 'UTC'")
+        with connect_duckdb() as db:
             for source, tables in zip(plan.sources, seen, strict=True):
                 db.register(source.name, on_time(tables, source.event_time, source.delay)[0])
             expected = db.sql(text).to_arrow_table()

@@ -9,11 +9,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from arrivals import arrive, fingerprint, ticks, workspaces
-from oracle import batch_join, multiset
+from oracle import batch_join, connect_duckdb, multiset
 
 from sluice import CheckpointError, Flow
 from sluice.cli.main import main
@@ -94,8 +93,7 @@ class TestParquet:
 
         run()
         run()
-        with duckdb.connect() as db:
-            db.execute("SET TimeZone = 'UTC'")
+        with connect_duckdb() as db:
             shown = db.sql(f"SELECT * FROM '{out}/*.parquet'").to_arrow_table()
         assert multiset(shown) == expected(spark, tmp_path, 3)
         assert rows_of(spark.read.parquet(str(out))) == expected(spark, tmp_path, 3)

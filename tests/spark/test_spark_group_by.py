@@ -7,12 +7,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from arrivals import arrive, ticks
-from oracle import multiset
+from oracle import connect_duckdb, multiset
 
 from sluice import Flow, FlowError
 from sluice.cli.main import main
@@ -50,8 +49,7 @@ def written(root: Path, flow: Flow, *results: Any) -> tuple[list[Counter], Any]:
 
 
 def batch(query: str) -> Counter:
-    with duckdb.connect() as db:
-        db.execute("SET TimeZone = 'UTC'")
+    with connect_duckdb() as db:
         db.register("trades", pa.concat_tables(TRADES))
         db.register("quotes", pa.concat_tables(QUOTES))
         return multiset(db.sql(query).to_arrow_table())

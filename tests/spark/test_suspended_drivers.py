@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import psutil
 import pyarrow as pa
 import pytest
@@ -23,6 +22,7 @@ import spark_listing
 from kill_leftovers import assert_nothing_left, local_leftovers, processes
 from kill_rows import OUTPUTS, answer_tables, write_files
 from kills import Job
+from oracle import connect_duckdb
 from suspension import names_drivers
 
 from sluice.control.journal import Journal
@@ -175,8 +175,7 @@ class Relay:
 
 def beyond(rows: pa.Table, other: pa.Table) -> int:
     """How many of these rows the other does not have, or not so often."""
-    with duckdb.connect() as db:
-        db.execute("SET TimeZone = 'UTC'")
+    with connect_duckdb() as db:
         return db.sql("SELECT count(*) FROM (FROM rows EXCEPT ALL FROM other)").fetchall()[0][0]
 
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 from group_by_oracle import last_of, source, windows_of
-from oracle import on_time, rounded
+from oracle import connect_duckdb, on_time, rounded
 from specs import REGISTRY, SECOND, TIME
 
 from sluice.api.joining import build_join
@@ -37,8 +36,7 @@ class TestedFlow:
         """Each output of the batch query over the rows that were not late, given how batches cut the streams, and how
         many rows were late."""
         marks, late = {}, 0
-        with duckdb.connect() as db:
-            db.execute("SET TimeZone = 'UTC'")
+        with connect_duckdb() as db:
             for stream, tables in zip(self.plan.sources, seen, strict=True):
                 numbered = [t.append_column("epoch", pa.array([i] * len(t), pa.int64())) for i, t in enumerate(tables)]
                 good, too_late = on_time(numbered, "ts", stream.delay)

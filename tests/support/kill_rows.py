@@ -7,11 +7,10 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from oracle import batch_join, multiset
+from oracle import batch_join, connect_duckdb, multiset
 from specs import SECOND, TIME, join, stream
 
 STREAMS = stream("a"), stream("b")
@@ -59,8 +58,7 @@ def answer_tables(files: int, count: int = ROWS) -> tuple[pa.Table, pa.Table]:
     newest = min(max(t["ts"].cast(pa.int64()).to_pylist()) for t in tables)
     length, slide = 10 * SECOND, 5 * SECOND
     time = "greatest(epoch_us(a_ts), epoch_us(b_ts))"
-    with duckdb.connect() as db:
-        db.execute("SET TimeZone = 'UTC'")
+    with connect_duckdb() as db:
         bars = db.sql(
             f"""SELECT a_k, make_timestamptz(s) AS window_start, make_timestamptz(s + {length}) AS window_end,
                        count(*) AS n, CAST(sum(b_v) AS BIGINT) AS total

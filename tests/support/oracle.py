@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from datetime import timezone
+from functools import cache
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
 from sluice.model.join import JoinSpec
+
+
+def connect_duckdb() -> duckdb.DuckDBPyConnection:
+    """A connection of its own, in UTC, to the process's one database: starting another takes as long as ten queries."""
+    connection = _database(os.getpid()).cursor()
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+@cache
+def _database(pid: int) -> duckdb.DuckDBPyConnection:
+    """A fork has its own: threads do not survive it."""
+    return duckdb.connect(config={"threads": 1})
 
 
 def on_time(epochs: list[pa.Table], event_time: str, delay: int | None) -> tuple[pa.Table, int]:
@@ -27,8 +42,7 @@ def on_time(epochs: list[pa.Table], event_time: str, delay: int | None) -> tuple
 
 def batch_join(spec: JoinSpec, tables: list[pa.Table], where: str | None = None) -> pa.Table:
     """The join as one SQL query; `tables` has one table a stream."""
-    with duckdb.connect() as db:
-        db.execute("SET TimeZone = 'UTC'")
+    with connect_duckdb() as db:
         for number, table in enumerate(tables):
             db.register(f"s{number}", table)
         legs = range(len(spec.legs))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from arrivals import ticks
-from oracle import multiset
+from oracle import connect_duckdb, multiset
 
 from sluice import Flow
 
@@ -31,7 +30,6 @@ def sums(spark: Any, root: Path) -> Any:
 
 def assert_exact(root: Path) -> None:
     found = pa.concat_tables([pq.read_table(p) for p in sorted((root / "out").glob("*.parquet"))])
-    with duckdb.connect() as db:
-        db.execute("SET TimeZone = 'UTC'")
+    with connect_duckdb() as db:
         db.register("trades", pa.concat_tables(TRADES))
         assert multiset(found) == multiset(db.sql(SUMS).to_arrow_table())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -22,6 +21,7 @@ from aggregates import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from oracle import connect_duckdb
 
 from sluice.expressions import EvaluationError
 from sluice.kernels.aggregation import Aggregation
@@ -135,8 +135,7 @@ def test_aggregates_of_groups_are_those_of_duckdb(data, column):
         assert overflows(list(contents.values()), aggregation, column.type)
         return
     names = results.schema.names
-    with duckdb.connect() as db:
-        db.execute("SET TimeZone = 'UTC'")
+    with connect_duckdb() as db:
         db.register("rows_", pa.table(rows))
         select = ", ".join(f'{in_duckdb(name, column.type)} AS "{name}"' for name in names)
         answer = db.sql(f"SELECT k, {select} FROM rows_ GROUP BY k").to_arrow_table().to_pylist()

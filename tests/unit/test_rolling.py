@@ -7,7 +7,6 @@ import tracemalloc
 from typing import Any
 from unittest import mock
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -26,6 +25,7 @@ from aggregates import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from oracle import connect_duckdb
 
 from sluice.expressions import EvaluationError
 from sluice.kernels import windows
@@ -86,8 +86,7 @@ def test_rolling_aggregates_are_those_of_duckdb(data, column):
         return
     names = results.schema.names
     spelled = {"first": "first_value(v)", "last": "last_value(v)"}
-    with duckdb.connect() as db:
-        db.execute("SET TimeZone = 'UTC'")
+    with connect_duckdb() as db:
         db.register("rows_", pa.table(rows))
         select = ", ".join(f'{spelled.get(n) or in_duckdb(n, column.type)} OVER w AS "{n}"' for n in names)
         frame = f"PARTITION BY k ORDER BY t ROWS BETWEEN {k - 1} PRECEDING AND CURRENT ROW"
