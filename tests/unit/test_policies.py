@@ -618,6 +618,20 @@ class TestLazyDisk:
             policy(policy("lazy-disk"), push=0.5)
 
 
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({"unit_rows": np.zeros(2)}, "unit_rows of a ClusterView has 2 entries; it needs 3, one a unit"),
+        ({"unit_buddy": np.zeros(0)}, "unit_buddy of a ClusterView has 0 entries; it needs 3, one a unit"),
+        ({"site_done": np.zeros(0)}, "site_done of a ClusterView has 0 entries; it needs 2, one a site"),
+    ],
+)
+def test_every_column_of_a_view_is_complete(column: dict[str, np.ndarray], message: str) -> None:
+    at_rest = ClusterView.at_rest(unit_site=[0, 0, 1], site_memory=[MIB, MIB])
+    with pytest.raises(FlowError, match=message):
+        replace(at_rest, **column)
+
+
 class TestOwnPolicies:
     """What a user's policy has to have, and what it need not say."""
 

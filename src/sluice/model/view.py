@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sluice.model.errors import FlowError
 from sluice.model.productivity import results_by_byte, results_by_unit
 from sluice.model.sharing import SharedUnit
 from sluice.model.stats import Slices
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterView:
-    """The cluster over the time its statistics were collected. Columns `unit_*` have one entry a unit, `site_*` a site.
+    """The cluster over the time its statistics were collected. Columns `unit_*` have one entry a unit, `site_*` a site;
+    what a world does not have is a column of zeros.
 
     `unit_bytes` is a unit's state wherever it lies; `unit_spilled` says that it lies on disk, so that its input waits,
     `unit_pending` rows of it. `site_idle` is how many of the `seconds` a site waited for input, `site_memory` the bytes
@@ -58,11 +60,11 @@ class ClusterView:
     unit_unready: np.ndarray
     shared: tuple[SharedUnit, ...] = ()
     slices: Slices = field(default_factory=Slices.none)
-    unit_buddy: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    unit_single: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
-    unit_divisible: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
-    site_occupancy: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    site_done: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    unit_buddy: np.ndarray
+    unit_single: np.ndarray
+    unit_divisible: np.ndarray
+    site_occupancy: np.ndarray
+    site_done: np.ndarray
     elapsed: float = 0.0
     arriving: float = 0.0
     outlook: float = 1.0
@@ -70,6 +72,16 @@ class ClusterView:
     least_sites: int = 1
     most_sites: int = 1
     wanted_sites: int = 0
+
+    def __post_init__(self) -> None:
+        """See that every column is complete: where a world has nothing to say of units or sites, it is zeros."""
+        for name, column in vars(self).items():
+            if isinstance(column, np.ndarray):
+                whose, count = ("unit", len(self.unit_site)) if name.startswith("unit_") else ("site", self.sites)
+                if len(column) != count:
+                    raise FlowError(
+                        f"{name} of a ClusterView has {len(column)} entries; it needs {count}, one a {whose}"
+                    )
 
     @classmethod
     def at_rest(cls, unit_site: ArrayLike, site_memory: ArrayLike) -> ClusterView:
