@@ -1,4 +1,4 @@
-"""Units that are split and merged while the query runs: whatever their numbers, the answer is the batch query's."""
+"""Units that are split and merged while the query runs: whatever becomes of them, the answer is the batch query's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from redivisions import next_redivision
 from specs import SECOND, TIME, join, stream
 
 from sluice.control import redividing
-from sluice.model.actions import Freeze, Merge, Move, Split
+from sluice.engine.cleaning import UnitCleaning
+from sluice.model.actions import CleanUp, Freeze, Merge, Move, Split
 from sluice.model.directory import HASH_SPACE
 from sluice.model.durations import LONGEST
 from sluice.model.epoch import EpochRecord
@@ -46,7 +47,7 @@ def assert_covered_once(record: EpochRecord) -> None:
     for site, manifest in enumerate(record.manifests):
         for run in manifest:
             assert sum(run.segment.counts) == run.segment.rows
-            assert all(site in record.routing.holders_of(unit) for unit in numbers(run.units).tolist())
+            assert all(site in record.routing.holders_of(unit) for unit in record.routing.units_at(numbers(run.units)))
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -65,9 +66,9 @@ def test_units_that_are_split_and_merged(seed: int) -> None:
         for epoch in range(16):
             record = query.epochs.record
             for _ in range(rng.integers(3)):
-                query.epochs.settings.controller.ask(next_redivision(rng, record), record.routing)
+                query.epochs.settings.controller.ask(next_redivision(rng, record))
             if seed % 3 == 0 and rng.random() < 0.3:
-                query.epochs.settings.controller.ask(next_sharing(rng, record.routing), record.routing)
+                query.epochs.settings.controller.ask(next_sharing(rng, record.routing))
             new = [some_rows(rng, s.schema, int(rng.integers(0, 60)), 8 * SECOND * epoch, 40) for s in spec.streams]
             for kept, table in zip(seen, new, strict=True):
                 kept.append(table)
@@ -102,7 +103,7 @@ class Fixture:
 
     def ask(self, *actions: Split | Merge | Move | Freeze) -> None:
         for action in actions:
-            self.query.epochs.settings.controller.ask(action, self.record.routing)
+            self.query.epochs.settings.controller.ask(action)
 
     def run(self, epochs: int = 1, count: int = 100) -> None:
         for _ in range(epochs):
@@ -121,6 +122,15 @@ class Fixture:
         """What was decided, and why it came to nothing, if it did."""
         found = self.query.epochs.outcomes()
         return [(one.action, one.unit, one.refused or one.abandoned) for one in found]
+
+    def hottest(self) -> int:
+        """The unit that got most rows in the newest epoch."""
+        return self.record.routing.unit_at(self.record.stats.units.rows.argmax())
+
+    @property
+    def new_units(self) -> tuple[int, ...]:
+        """What came of the newest split or merge."""
+        return next(one.new_units for one in reversed(self.query.epochs.outcomes()) if one.new_units)
 
     def check(self) -> None:
         self.query.drain()
@@ -180,13 +190,12 @@ def test_a_split_of_a_frozen_unit_reads_few_blocks_and_holds_one(fixture, monkey
 
 def test_a_key_is_set_apart(fixture):
     fixture.run(2)
-    of = fixture.record.stats.units.rows.argmax()
-    fixture.ask(Split(of, "to see"))
+    fixture.ask(Split(fixture.hottest(), "to see"))
     fixture.run(3)
     routing, rows = fixture.record.routing, fixture.record.stats.units.rows
     assert routing.units > 4
-    hot = int(rows.argmax())
-    assert rows[hot] > 0.4 * rows.sum()
+    hot = fixture.hottest()
+    assert rows.max() > 0.4 * rows.sum() and hot in fixture.new_units
     fixture.ask(Split(hot, "again"))
     fixture.run(3)
     assert ("split", hot, f"all rows of unit {hot} have one key") in fixture.told()
@@ -198,10 +207,11 @@ def test_what_was_split_is_merged_again(fixture):
     fixture.run(1)
     fixture.ask(Split(0, "to see"))
     fixture.run(3)
-    assert fixture.record.routing.units == 3
-    fixture.ask(Merge(1, "to see"))
+    assert fixture.record.routing.ids.array.tolist() == [2, 3, 1] and fixture.new_units == (2, 3)
+    fixture.ask(Merge(3, "to see"))
     fixture.run(2)
     assert fixture.record.routing.directories[0].depths == ()
+    assert fixture.record.routing.ids.array.tolist() == [4, 1] and fixture.new_units == (4,)
     fixture.check()
 
 
@@ -209,29 +219,83 @@ def test_halves_go_their_ways_and_come_together(fixture):
     fixture.run(1)
     fixture.ask(Split(0, "to see"))
     fixture.run(3)
-    there = fixture.record.routing.holders[0]
-    fixture.ask(Move(0, 1 - there, "to see"))
+    first, second = fixture.new_units
+    there = fixture.record.routing.holder(first)
+    fixture.ask(Move(first, 1 - there, "to see"))
     fixture.run(4)
-    fixture.ask(Merge(0, "to see"))
+    fixture.ask(Merge(first, "to see"))
     fixture.run(1)
-    assert ("merge", 0, "units 0 and 1 are at different sites and cannot be merged") in fixture.told()
-    fixture.ask(Move(0, there, "back"))
+    apart = f"units {first} and {second} are at different sites and cannot be merged"
+    assert ("merge", first, apart) in fixture.told()
+    fixture.ask(Move(first, there, "back"))
     fixture.run(4)
-    fixture.ask(Merge(0, "to see"))
+    fixture.ask(Merge(first, "to see"))
     fixture.run(2)
+    assert len(fixture.new_units) == 1
     fixture.check()
 
 
-def test_requests_are_about_the_units_that_were_seen(fixture):
-    """A user who has seen the numbers of before means the same hashes, whatever their number is now."""
+def test_a_unit_keeps_its_id_while_others_are_split(fixture):
     fixture.run(1)
-    seen = fixture.record.routing
+    hashes = fixture.record.routing.hashes_of(1)
     fixture.ask(Split(0, "to see"))
     fixture.run(3)
-    assert fixture.record.routing.holders == (0, 0, 1)
-    fixture.query.epochs.settings.controller.ask(Move(1, 0, "by its old number"), seen)
+    assert fixture.record.routing.holders == (0, 0, 1) and fixture.record.routing.hashes_of(1) == hashes
+    fixture.ask(Move(1, 0, "by its id"))
     fixture.run(3)
     assert fixture.record.routing.holders == (0, 0, 0)
+    fixture.check()
+
+
+def test_what_is_asked_of_a_unit_that_was_split_meanwhile_is_refused_and_tells_of_its_parts(fixture):
+    fixture.run(1)
+    fixture.ask(Split(0, "to see"))
+    fixture.run(1)
+    fixture.ask(Move(0, 1, "while it is about to be split"))
+    fixture.run(3)
+    assert ("move", 0, "there is no unit 0; it was split into 2 and 3") in fixture.told()
+    fixture.ask(Merge(2, "to see"))
+    fixture.run(1)
+    fixture.ask(Freeze(3, "its buddy is about to be merged with it"))
+    fixture.run(2)
+    assert ("freeze", 3, "there is no unit 3; it was merged into 4") in fixture.told()
+    fixture.ask(Split(0, "long gone"), Split(5, "never there"))
+    fixture.run(1)
+    assert ("split", 0, "there is no unit 0 any more: it was split or merged") in fixture.told()
+    assert ("split", 5, "there is no unit 5; ids go from 0 to 4") in fixture.told()
+    fixture.check()
+
+
+def test_ids_are_not_given_again_by_another_driver_or_with_another_number_of_sites(fixture):
+    fixture.run(1)
+    given = {0, 1}
+    for sites in (3, 2, 1):
+        routing = fixture.record.routing
+        widest = max(routing.ids.array.tolist(), key=lambda unit: np.diff(routing.hashes_of(unit)))
+        fixture.ask(Split(widest, "to see"))
+        fixture.run(4)
+        assert not given.intersection(fixture.new_units)
+        given.update(fixture.new_units)
+        fixture.query.close()
+        fixture.query = DirectQuery(fixture.spec, fixture.query.root, sites, 2)
+        fixture.run(1)
+        assert given.issuperset(fixture.record.routing.ids.array.tolist())
+    fixture.check()
+
+
+def test_what_is_under_way_of_a_unit_that_is_split_goes_on_for_its_parts(fixture, monkeypatch):
+    """A site has no time to clean up, and finds what is missing when it has."""
+    fixture.run(1)
+    fixture.ask(Freeze(0, "to see"))
+    fixture.run(2)
+    with monkeypatch.context() as no_time:
+        no_time.setattr(UnitCleaning, "run", lambda *_: iter(()))
+        fixture.ask(CleanUp(0, "to see"), Split(0, "to see"))
+        fixture.run(4)
+        (under_way,) = fixture.record.under_way
+        assert under_way.decision.unit == 0 and under_way.units == fixture.new_units
+    fixture.run(2)
+    assert not fixture.record.missing_units and ("clean up", 0, None) in fixture.told()
     fixture.check()
 
 
@@ -263,11 +327,11 @@ def test_parts_of_a_unit_that_had_one_key_may_have_several():
     with tempfile.TemporaryDirectory(dir=FAST) as directory:
         fixture = Fixture(directory, keys=1)
         fixture.run(1, count=5)
-        (hot,) = np.flatnonzero(fixture.record.stats.units.rows).tolist()
+        hot = fixture.hottest()
         fixture.ask(Split(hot, "to see"), Split(1 - hot, "to see"))
         fixture.run(3, count=5)
-        (hot,) = np.flatnonzero(fixture.record.stats.units.rows).tolist()
-        assert np.flatnonzero(fixture.view.unit_single).tolist() == [hot] and fixture.record.routing.units == 3
+        assert fixture.hottest() == hot and fixture.record.routing.units == 3
+        assert fixture.record.routing.units_at(np.flatnonzero(fixture.view.unit_single)) == [hot]
         fixture.keys = 1000
         fixture.run(2)
         fixture.ask(Split(hot, "to see"))
@@ -285,11 +349,11 @@ def test_policies_do_not_ask_for_ever_to_merge_what_cannot_be(fixture, monkeypat
     fixture.ask(Split(0, "to see"))
     fixture.run(3)
     assert fixture.view.unit_buddy.tolist() == [1, 0, -1]
-    fixture.ask(Merge(0, "to see"))
+    fixture.ask(Merge(2, "to see"))
     fixture.run(2, count=0)
-    assert ("merge", 0, "they have rows in one segment") in fixture.told()
+    assert ("merge", 2, "they have rows in one segment") in fixture.told()
     assert fixture.view.unit_buddy.tolist() == [-1, -1, -1]
-    fixture.ask(Split(2, "others get other numbers"))
+    fixture.ask(Split(1, "others get other places"))
     fixture.run(3, count=0)
     assert fixture.view.unit_buddy.tolist()[:2] == [-1, -1] and fixture.record.routing.units > 3
     fixture.run(3, count=0)

@@ -32,7 +32,7 @@ from sluice.model.actions import (
 from sluice.model.decision import DecisionOutcome
 from sluice.model.durations import LONGEST
 from sluice.model.epoch import EpochRecord
-from sluice.model.unit_ranges import intersect, only
+from sluice.model.unit_ranges import holds
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 UNITS, SITES, MOST_SITES = 4, 2, 4
@@ -58,7 +58,7 @@ class Asked:
 
     def ask(self, *actions: Action) -> None:
         for action in actions:
-            self.query.epochs.settings.controller.ask(action, self.record.routing)
+            self.query.epochs.settings.controller.ask(action)
 
     def run(self, epochs: int = 1, rows: int = 60) -> EpochRecord:
         for _ in range(epochs):
@@ -90,7 +90,7 @@ def asked():
 
 
 def is_frozen(record: EpochRecord, unit: int) -> bool:
-    return any(intersect(cold.units, only(unit)) for cold in record.frozen)
+    return any(holds(cold.units, record.routing.index_of(unit)) for cold in record.frozen)
 
 
 def test_a_unit_is_frozen_before_it_moves(asked):
@@ -186,11 +186,13 @@ def test_a_split_and_a_merge_are_done_with_the_epoch_from_which_on_units_are_oth
     ((_, state, done),) = asked.fates()
     history = asked.query.epochs.history()
     assert state == "done" and history[done].routing.units > history[done - 1].routing.units == UNITS
-    asked.ask(Merge(0, "to see"))
+    assert asked.outcomes()[0].new_units == tuple(range(UNITS, asked.record.routing.ids.next_id))
+    asked.ask(Merge(UNITS, "to see"))
     asked.run(3)
     *_, (_, state, done) = asked.fates()
     history = asked.query.epochs.history()
     assert state == "done" and history[done].routing.units < history[done - 1].routing.units
+    assert asked.outcomes()[1].new_units == (asked.record.routing.ids.next_id - 1,)
     asked.check()
 
 
@@ -326,7 +328,7 @@ def test_a_decision_that_is_older_than_the_journal_is_still_told_of(asked):
 def drawn(rng: np.random.Generator, record: EpochRecord) -> Action:
     """Any verb, about any unit, whether it makes sense or not."""
     routing = record.routing
-    unit, site = int(rng.integers(routing.units)), int(rng.integers(MOST_SITES))
+    unit, site = routing.unit_at(int(rng.integers(routing.units))), int(rng.integers(MOST_SITES))
     match rng.integers(8):
         case 0 | 1:
             return Move(unit, site, "drawn")
@@ -349,13 +351,15 @@ def assert_done(one: DecisionOutcome, history: dict[int, EpochRecord]) -> None:
         return
     match decision.action:
         case Move.verb:
-            assert ended.routing.holders[decision.unit] == decision.site
+            assert ended.routing.holder(decision.unit) == decision.site
         case Split.verb | Merge.verb:
             assert ended.routing.directories != history[ended.number - 1].routing.directories
+            assert one.new_units and all(ended.routing.has_unit(unit) for unit in one.new_units)
+            assert not ended.routing.has_unit(decision.unit)
         case Scale.verb:
             assert decision.reason.endswith(f"wanted {ended.routing.sites}")
         case Freeze.verb:
-            rows = ended.stats.units.memory[decision.unit]
+            rows = ended.stats.units.memory[ended.routing.index_of(decision.unit)]
             assert is_frozen(ended, decision.unit) or not rows
         case CleanUp.verb:
             assert ended.number >= decision.epoch

@@ -375,12 +375,11 @@ def test_all_parts_of_a_unit_that_is_split_go_to_the_site_that_is_awaited_for_it
     hottest = planned[0]
     loop.redivisions = {hottest: Split(hottest, "to see")}
     loop.redivide(1.0)
-    assert [move.unit for move in loop.filling] == [
-        part for unit in planned for part in ([unit, unit + 1] if unit == hottest else [unit + (unit > hottest)])
-    ]
-    loop.redivisions = {hottest: Merge(hottest, "to see")}
+    parts = loop.successors[hottest]
+    assert [move.unit for move in loop.filling] == [*parts, *planned[1:]]
+    loop.redivisions = {parts[1]: Merge(parts[1], "to see")}
     loop.redivide(1.0)
-    assert [move.unit for move in loop.filling] == planned
+    assert [move.unit for move in loop.filling] == [*loop.successors[parts[0]], *planned[1:]]
 
 
 def test_some_may_join_before_others_and_nobody_is_awaited_for_good():

@@ -44,6 +44,7 @@ from sluice.model.decision import Decision
 from sluice.model.epoch import EpochRecord, left_over
 from sluice.model.errors import CheckpointError
 from sluice.model.plan import Plan
+from sluice.model.routing import Routing
 from sluice.model.unit_ranges import intersect, numbers, only
 from sluice.policies import Policy, policy
 from sluice.policies.freezing import ORDERS, Freezing
@@ -297,7 +298,8 @@ class Chaos:
         for _ in range(int(self.sharing.poisson(2)) if self.sharing is not None and shareable else 0):
             among = routing.directories[int(self.sharing.choice(list(shareable)))].range
             if routing.shared and self.sharing.random() < 0.7:
-                (among,) = only(routing.shared[int(self.sharing.integers(len(routing.shared)))].unit)
+                shared = routing.shared[int(self.sharing.integers(len(routing.shared)))]
+                (among,) = only(routing.index_of(shared.unit))
             action = next_sharing(self.sharing, routing, among)
             self.say(f"  asks for {action}")
             self.query.epochs.settings.controller.ask(action)
@@ -308,7 +310,7 @@ class Chaos:
         for _ in range(int(self.dividing.poisson(1)) if self.dividing is not None else 0):
             action = next_redivision(self.dividing, record)
             self.say(f"  asks for {action}")
-            self.query.epochs.settings.controller.ask(action, record.routing)
+            self.query.epochs.settings.controller.ask(action)
 
     def epoch(self, what: str, run: Callable[..., object], again: bool = False) -> None:
         """One epoch, perhaps with trouble; a batch that failed is asked for again until it is done."""
@@ -633,11 +635,22 @@ def assert_nothing_lost(plan: Plan, before: EpochRecord | None, after: EpochReco
     for i, one in enumerate(after.lagging):
         assert not any(intersect(one.units, other.units) for other in after.lagging[:i] if other.level == one.level)
     for number, manifest in enumerate(after.manifests):
-        assert all(number in routing.holders_of(u) for run in manifest for u in numbers(run.units).tolist())
+        assert all(number in routing.holders_of(u) for run in manifest for u in routing.units_at(numbers(run.units)))
     assert_stored_once(after)
+    if before is not None:
+        assert_names_kept(before.routing, routing)
     for queue in after.queues:
         held = after.routing.held(plan.fragments_at(queue.level))[queue.site]
         assert sorted(queue.memory + queue.disk) == held.tolist()
+
+
+def assert_names_kept(before: Routing, after: Routing) -> None:
+    """A unit with the id of one of before has its hashes; those that are new have ids that nobody has had."""
+    kept = np.intersect1d(before.ids.array, after.ids.array).tolist()
+    assert all(before.hashes_of(unit) == after.hashes_of(unit) for unit in kept)
+    assert all(before.fragment_of(unit) == after.fragment_of(unit) for unit in kept)
+    new = np.setdiff1d(after.ids.array, before.ids.array)
+    assert before.ids.next_id <= new.min(initial=before.ids.next_id) and after.ids.next_id >= before.ids.next_id
 
 
 def assert_stored_once(record: EpochRecord) -> None:
@@ -646,11 +659,12 @@ def assert_stored_once(record: EpochRecord) -> None:
     held: Counter[tuple[str, int, int]] = Counter()
     for manifest in record.manifests:
         held.update((run.segment.id, u, run.generation) for run in manifest for u in numbers(run.units).tolist())
-    assert all(record.routing.sharing(u).lines for (_, u, _), times in held.items() if times > 1)
+    copied = [record.routing.unit_at(index) for (_, index, _), times in held.items() if times > 1]
+    assert all(record.routing.sharing(unit).lines for unit in copied)
     for sharing in record.routing.shared:
         assert len(set(sharing.holders)) == len(sharing.holders) > 1
-        assert set(sharing.tokens) <= set(sharing.holders) and sharing.unit not in record.unready_units
-        assert record.routing.holders[sharing.unit] == sharing.holders[0]
+        assert set(sharing.tokens) <= set(sharing.holders) and not record.why_unready(sharing.unit)
+        assert record.routing.holder(sharing.unit) == sharing.holders[0]
 
 
 def assert_within_limits(record: EpochRecord, limits: list[int], levels: int, spill: str) -> None:

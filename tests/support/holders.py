@@ -14,7 +14,7 @@ from sluice.model.sharing import best_lines
 def sharing_by_hand(data: st.DataObject, query: DirectQuery) -> list[SharingAction]:
     """Some shares, passes, releases and shapes; what cannot be is refused when its turn comes."""
     routing = query.epochs.record.routing
-    unit = st.integers(0, routing.units - 1)
+    unit = st.sampled_from(routing.ids.array.tolist())
     site = st.integers(0, routing.sites - 1)
     verbs = st.sampled_from(["share", "share", "pass", "release", "turns", "grid"])
     actions: list[SharingAction] = []
@@ -37,8 +37,8 @@ def sharing_by_hand(data: st.DataObject, query: DirectQuery) -> list[SharingActi
 
 
 def next_sharing(rng: np.random.Generator, routing: Routing, among: tuple[int, int] | None = None) -> SharingAction:
-    """A change that makes sense as the unit, one of a range, is now: few of these are refused."""
-    unit = int(rng.integers(*(among or (0, routing.units))))
+    """A change that makes sense as the unit, at one of these places, is now: few of these are refused."""
+    unit = routing.unit_at(int(rng.integers(*(among or (0, routing.units)))))
     holders, sharing = routing.holders_of(unit), routing.sharing(unit)
     others = [site for site in range(routing.sites) if site not in holders]
     verbs = ["share"] * 2 * bool(others) + ["release", "pass", "turns", "grid", "grid"] * bool(sharing)

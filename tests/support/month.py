@@ -72,7 +72,7 @@ class MonthlyQuery(DirectQuery):
 
     def ask(self, action: Action) -> None:
         controller = self.epochs.settings.controller
-        controller.ask(action, self.epochs.record.routing)
+        controller.ask(action)
 
 
 def rows_of_epoch(rng: np.random.Generator, epoch: int, schema: pa.Schema, count: int, keys: int = 40) -> pa.Table:

@@ -11,9 +11,9 @@ from sluice.model.epoch import EpochRecord
 def next_redivision(rng: np.random.Generator, record: EpochRecord) -> Action:
     """A split, a merge of two buddies at one site, or what brings two to one; few of these are refused."""
     routing = record.routing
-    unit = int(rng.integers(routing.units))
+    unit = routing.unit_at(int(rng.integers(routing.units)))
     buddies = [
-        (int(one), int(other))
+        (routing.unit_at(one), routing.unit_at(other))
         for directory in routing.directories
         for one, other in zip(range(*directory.range), directory.buddies(), strict=True)
         if other > one
@@ -24,7 +24,7 @@ def next_redivision(rng: np.random.Generator, record: EpochRecord) -> Action:
     if buddies and rng.random() < 0.3:
         one, other = buddies[int(rng.integers(len(buddies)))]
         if (one, other) not in together:
-            return Move(one, routing.holders[other], "to its buddy")
+            return Move(one, routing.holder(other), "to its buddy")
     if rng.random() < 0.15:
         return Freeze(unit, "to see")
     return Split(unit, "to see", bits=int(rng.integers(1, 4)))

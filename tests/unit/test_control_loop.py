@@ -153,7 +153,7 @@ def test_nobody_is_asked_while_units_move_but_the_user():
 def test_a_round_in_which_all_is_refused_is_followed_by_another():
     loop = new_loop((Move(0, 0, "because"),), (Move(9, 1, "because"),))
     refused = [decision.refused for now in (1.0, 2.0) for decision in loop.take_turn(now)]
-    assert refused == ["unit 0 is at site 0 already", "there is no unit 9; they are numbered from 0 to 7"]
+    assert refused == ["unit 0 is at site 0 already", "there is no unit 9; ids go from 0 to 7"]
     assert [now for _, now, _ in loop.collector.begun] == [1.0, 2.0]
 
 
@@ -183,7 +183,7 @@ def test_only_units_of_joins_are_frozen():
         vet(Freeze(3, "so"), two, abilities=SECOND_IS_A_JOIN)
         == "only joins can do without their state, and unit 3 is of none"
     )
-    assert vet(CleanUp(8, "so"), two, abilities=SECOND_IS_A_JOIN) == "there is no unit 8; they are numbered from 0 to 7"
+    assert vet(CleanUp(8, "so"), two, abilities=SECOND_IS_A_JOIN) == "there is no unit 8; ids go from 0 to 7"
 
 
 def test_the_log_has_a_line_for_each_decision(caplog: pytest.LogCaptureFixture):
@@ -296,7 +296,7 @@ def test_what_is_shared_and_what_cannot_be() -> None:
     )
     for action, why in (
         (Share(0, 0, "so"), "site 0 holds unit 0 already"),
-        (Share(4, 0, "so"), "there is no unit 4; they are numbered from 0 to 3"),
+        (Share(4, 0, "so"), "there is no unit 4; ids go from 0 to 3"),
         (Share(0, 3, "so"), "there is no site 3; they are numbered from 0 to 2"),
         (Release(0, 0, "so"), "unit 0 is not shared"),
         (PassToken(0, 1, 0, "so"), "unit 0 is not shared"),

@@ -14,11 +14,13 @@ from segment_refs import segment
 from sluice.kernels.order import TimeScale
 from sluice.kernels.probe import Run
 from sluice.model.directory import HASH_SPACE
-from sluice.model.ids import Unit
+from sluice.model.ids import Unit, UnitIndex
 from sluice.model.redivision import CutPlan
 from sluice.model.state import RunRef
 from sluice.model.unit_ranges import only
 from sluice.state.dividing import SAMPLED_BLOCKS, UnitPiece, look_at_units
+
+PLACE, UNIT = UnitIndex(3), Unit(12)
 
 
 def run_of(hashes: np.ndarray) -> Run:
@@ -34,17 +36,17 @@ def test_a_hash_that_most_rows_have_is_found_in_runs_of_any_sizes(sizes: list[in
     frequent = int(rng.integers(0, HASH_SPACE))
     everything[: int(np.ceil(part * rows))] = frequent  # so the first runs have nothing else, the last ones none of it
     runs = {f"s{i}": run_of(hashes) for i, hashes in enumerate(np.split(everything, np.cumsum(sizes)[:-1]))}
-    manifest = tuple(RunRef(segment(name), only(Unit(3))) for name in runs)
-    (weight,) = look_at_units(manifest, [Unit(3)], [], lambda run: [UnitPiece.of(runs[run.segment.id])]).weights
-    assert (weight.rows, weight.least, weight.greatest) == (rows, everything.min(), everything.max())
+    manifest = tuple(RunRef(segment(name), only(PLACE)) for name in runs)
+    (weight,) = look_at_units(manifest, {PLACE: UNIT}, {}, lambda run: [UnitPiece.of(runs[run.segment.id])]).weights
+    assert (weight.unit, weight.rows, weight.least, weight.greatest) == (UNIT, rows, everything.min(), everything.max())
     assert (weight.frequent, weight.frequent_rows) == (frequent, (everything == frequent).sum())
 
 
 def test_a_unit_without_rows_weighs_nothing() -> None:
     empty = run_of(np.array([], np.int64))
-    manifest = (RunRef(segment("s"), only(Unit(3))),)
-    assert not look_at_units(manifest, [Unit(3)], [], lambda run: [UnitPiece.of(empty)]).weights
-    assert not look_at_units(manifest, [Unit(9)], [], lambda run: [UnitPiece.of(empty)]).weights
+    manifest = (RunRef(segment("s"), only(PLACE)),)
+    assert not look_at_units(manifest, {PLACE: UNIT}, {}, lambda run: [UnitPiece.of(empty)]).weights
+    assert not look_at_units(manifest, {UnitIndex(9): UNIT}, {}, lambda run: [UnitPiece.of(empty)]).weights
 
 
 class FrozenRuns:
@@ -56,7 +58,7 @@ class FrozenRuns:
 
     @property
     def manifest(self) -> tuple[RunRef, ...]:
-        return tuple(RunRef(segment(name), only(Unit(3)), generation=1) for name in self.runs)
+        return tuple(RunRef(segment(name), only(PLACE), generation=1) for name in self.runs)
 
     @property
     def blocks(self) -> int:
@@ -82,7 +84,7 @@ def test_a_frozen_unit_is_weighed_by_few_of_its_blocks() -> None:
     hashes = rng.integers(0, HASH_SPACE, 400_000)
     hashes[rng.random(len(hashes)) < 0.6] = 4711
     frozen = FrozenRuns(split_evenly(hashes, 8), block_rows=100)
-    (weight,) = look_at_units(frozen.manifest, [Unit(3)], [], frozen.open).weights
+    (weight,) = look_at_units(frozen.manifest, {PLACE: UNIT}, {}, frozen.open).weights
     assert frozen.blocks == 4000 and sum(frozen.reads.values()) <= SAMPLED_BLOCKS
     assert weight.rows == 400_000 and weight.frequent == 4711
     assert abs(weight.frequent_rows - 240_000) < 20_000
@@ -93,7 +95,7 @@ def test_a_frozen_unit_of_nearly_one_key_is_seen_to_have_another() -> None:
     hashes = np.full(80_000, 4711)
     hashes[-1] = 4710
     frozen = FrozenRuns(split_evenly(hashes, 8), block_rows=100)
-    (weight,) = look_at_units(frozen.manifest, [Unit(3)], [], frozen.open).weights
+    (weight,) = look_at_units(frozen.manifest, {PLACE: UNIT}, {}, frozen.open).weights
     assert (weight.least, weight.greatest, weight.frequent) == (4710, 4711, 4711)
     assert sum(frozen.reads.values()) <= SAMPLED_BLOCKS + 16
 
@@ -103,8 +105,9 @@ def test_a_frozen_unit_of_nearly_one_key_is_seen_to_have_another() -> None:
 )
 def test_a_frozen_unit_is_cut_by_few_of_its_blocks(hashes: list[int], edges: list[int], block_rows: int) -> None:
     frozen = FrozenRuns({"s": run_of(np.array(hashes))}, block_rows)
-    plan = CutPlan(Unit(3), tuple(sorted({*edges, HASH_SPACE})))
-    cuts = look_at_units(frozen.manifest, [], [plan], frozen.open).cuts
+    plan = CutPlan(UNIT, tuple(sorted({*edges, HASH_SPACE})))
+    cuts = look_at_units(frozen.manifest, {}, {PLACE: plan}, frozen.open).cuts
+    assert {cut.unit for cut in cuts} == {UNIT}
     assert {cut.hash: cut.below for cut in cuts} == {e: sum(h < e for h in hashes) for e in plan.edges}
     assert all(count == 1 for count in frozen.reads.values())
     assert len(frozen.reads) <= len(plan.edges) * (frozen.blocks.bit_length() + 1)

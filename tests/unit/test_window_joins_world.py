@@ -46,10 +46,15 @@ class Anything(Policy):
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         rng = np.random.default_rng([self.seed, view.epoch])
-        units = rng.integers(0, len(view.unit_site), 6).tolist()
+        places = rng.integers(0, len(view.unit_site), 6)
+        units = view.unit_id[places].tolist()
         sites = rng.integers(0, view.sites + 1, 2).tolist()
         wishes: list[Action] = [
-            *(Split(unit, "to see", bits=1 + unit % 3) for unit in units[:2] if not view.unit_single[unit]),
+            *(
+                Split(unit, "to see", bits=1 + unit % 3)
+                for unit, single in zip(units[:2], view.unit_single[places], strict=False)
+                if not single
+            ),
             *(Merge(unit, "to see") for unit in units[2:4]),
             *(Move(unit, site, "to see") for unit, site in zip(units[4:], sites, strict=True)),
             Scale(int(rng.integers(1, 7)), "to see"),

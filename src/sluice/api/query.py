@@ -7,14 +7,19 @@ from typing import Any
 
 from sluice.api.options import describe_options
 from sluice.api.progress import progress_dictionary, without_spark
-from sluice.control.vetting import no_such, vet
+from sluice.control.vetting import no_such_site, vet
 from sluice.model.actions import Action, Freeze, Merge, Move, Release, Scale, Share, Split, read_number
-from sluice.model.decision import DecisionOutcome
+from sluice.model.decision import DecisionOutcome, describe_end
 from sluice.model.durations import size_in_bytes
 from sluice.model.epoch import EpochRecord
 from sluice.model.errors import QueryError
 from sluice.model.ids import Fragment, Site, Unit
+from sluice.model.routing import Routing
+from sluice.model.unit_ids import list_units
 from sluice.spark.running import RunningQuery
+
+_LISTED = 8
+"""Runs of units that are named."""
 
 
 class Query:
@@ -92,25 +97,26 @@ class Query:
         return recent[-1] if recent else None
 
     def routing(self) -> dict[int, int]:
-        """Unit → site. Operators that are not chained on one key have units of their own, numbered through:
-        `explain` says which are whose. Of units that are shared it is the first holder; `holders` has all."""
-        return dict(enumerate(self._running.epochs.record.routing.holders))
+        """Unit → site, in the order of the hashes of their keys. A unit has its id until it is split or merged, and no
+        other gets that ever. Operators that are not chained on one key have units of their own: `explain` says which
+        are whose. Of units that are shared it is the first holder; `holders` has all."""
+        routing = self._running.epochs.record.routing
+        return dict(zip(routing.ids.array.tolist(), routing.holders, strict=True))
 
     def holders(self, unit: int) -> tuple[int, ...]:
         """The sites that hold a unit: one, unless it is shared."""
-        number = Unit(read_number("unit", unit))
-        routing = self._running.epochs.record.routing
-        missing = no_such("unit", number, routing.units)
+        routing, id_ = self._running.epochs.record.routing, Unit(read_number("unit", unit))
+        missing = self._why_missing(id_, routing)
         if missing is not None:
             raise QueryError(missing)
-        return routing.holders_of(number)
+        return routing.holders_of(id_)
 
     def decisions(self) -> list[DecisionOutcome]:
         """What was decided in the epochs on record, oldest first: when, by whom, why, and what has become of it.
 
         `outcome` is "refused", "waiting", "done" or "abandoned"; `done` is the epoch with which it was done, `refused`
-        and `abandoned` say why it was not. What you ask for is there at once, and waits. `as_dict()` has a decision as
-        a dictionary.
+        and `abandoned` say why it was not. `new_units` are those that a split or a merge has begun. What you ask for is
+        there at once, and waits. `as_dict()` has a decision as a dictionary.
         """
         return self._running.epochs.outcomes()
 
@@ -134,13 +140,14 @@ class Query:
         self._ask(f"release unit {unit} from site {site}", Release(Unit(unit), Site(site), "asked for with release()"))
 
     def split(self, unit: int, bits: int = 1) -> None:
-        """Have two units in place of one, by one more bit of the hash of their keys, or four, eight, ... by more of
-        them; those behind it get other numbers. If one key has most of the unit's rows, it is split so often that this
-        key is alone; if one has all of them it stays as it is, and `decisions()` says so. No row is written anew."""
+        """Have two new units in place of one, by one more bit of the hash of their keys, or four, eight, ... by more of
+        them; `decisions()` tells their ids. If one key has most of the unit's rows, it is split so often that this key
+        is alone; if one has all of them it stays as it is, and `decisions()` says so. No row is written anew."""
         self._ask(f"split unit {unit}", Split(Unit(unit), "asked for with split()", bits))
 
     def merge(self, unit: int) -> None:
-        """Have a unit and its buddy, from which it was split, be one again. Both have to be at the same site."""
+        """Have one new unit in place of a unit and its buddy, from which it was split; `decisions()` tells its id. Both
+        have to be at the same site."""
         self._ask(f"merge unit {unit}", Merge(Unit(unit), "asked for with merge()"))
 
     def scale(self, sites: int) -> None:
@@ -180,8 +187,8 @@ class Query:
             print(f"Sites: {turnout.in_words(record.routing.sites)}, at least {turnout.least}")
         if plan.fragments > 1:
             for fragment, directory in enumerate(record.routing.directories):
-                first, end = directory.range
-                print(f"  {first} to {end - 1}: {plan.describe_fragment(Fragment(fragment))}")
+                units = list_units(record.routing.ids.array[slice(*directory.range)], _LISTED)
+                print(f"  {units}: {plan.describe_fragment(Fragment(fragment))}")
         for directory in record.routing.directories:
             if directory.depths:
                 print(f"  {directory.describe()}")
@@ -195,9 +202,11 @@ class Query:
 
     def _ask(self, what: str, action: Action) -> None:
         record, controller = self._running.epochs.record, self._running.settings.controller
+        missing = None if isinstance(action, Scale) else self._why_missing(action.unit, record.routing)
         refused = (
             self._over()
             or self._draining()
+            or missing
             or vet(
                 action,
                 record.routing,
@@ -208,7 +217,7 @@ class Query:
         )
         if refused is not None:
             raise QueryError(f"cannot {what}: {refused}")
-        self._running.settings.controller.ask(action, record.routing)
+        self._running.settings.controller.ask(action)
 
     def _over(self) -> str | None:
         return None if self.isActive else "the query has ended"
@@ -218,9 +227,17 @@ class Query:
         draining = self._running.draining
         return "the query has taken in all there was, and only finishes what waits" if draining else None
 
+    def _why_missing(self, unit: Unit, routing: Routing) -> str | None:
+        """Why there is no such unit, and what has become of it as far as this run knows; None if there is one."""
+        if routing.has_unit(unit):
+            return None
+        ended = (end for record in reversed(self._records()) for end in record.ended if end.decision.unit == unit)
+        new_units = next((end.new_units for end in ended if end.new_units), ())
+        return describe_end(unit, new_units) if new_units else routing.ids.why_missing(unit)
+
     def _site(self, site: int) -> Site:
         number = Site(read_number("site", site))
-        refused = self._over() or no_such("site", number, self._running.epochs.record.routing.sites)
+        refused = self._over() or no_such_site(number, self._running.epochs.record.routing)
         if refused is not None:
             raise QueryError(refused)
         return number

@@ -16,10 +16,12 @@ from sluice.model.epoch import EpochRecord
 from sluice.model.identity import CheckpointIdentity
 from sluice.model.ids import Site
 from sluice.model.text import one_line
+from sluice.model.unit_ids import list_units
 from sluice.model.unit_ranges import numbers
 from sluice.state.storage import Storage
 
 _RANKED = 5  # units that are named at either end
+_LISTED = 8  # runs of units that are named
 
 
 def inspect(uri: str, epochs: int = 10) -> str:
@@ -61,15 +63,12 @@ def _routing(record: EpochRecord) -> list[str]:
         f"{routing.sites} sites"
     ]
     if len(routing.directories) > 1:
-        spans = ", ".join(f"{first}-{end - 1}" for first, end in (d.range for d in routing.directories))
-        lines.append(f"  units of fragments: {spans}")
+        fragments = [list_units(routing.ids.array[slice(*d.range)], _LISTED) for d in routing.directories]
+        lines.append(f"  units of fragments: {'; '.join(fragments)}")
     lines += [f"  {directory.describe()}" for directory in routing.directories if directory.depths]
     for site in range(routing.sites):
-        ranges = routing.ranges_of(Site(site))
-        shown = ", ".join(f"{a}" if b == a + 1 else f"{a}-{b - 1}" for a, b in ranges[:8])
-        lines.append(
-            f"  site {site}: {sum(b - a for a, b in ranges)} units ({shown}{', …' if len(ranges) > 8 else ''})"
-        )
+        units = routing.units_at(numbers(routing.ranges_of(Site(site))))
+        lines.append(f"  site {site}: {len(units)} units ({list_units(units, _LISTED)})")
     return [*lines, *(f"  {sharing.describe()}" for sharing in routing.shared)]
 
 
@@ -105,11 +104,12 @@ def _yields(record: EpochRecord) -> list[str]:
         rows.append((str(site.site), f"{site.results_per_unit:,.1f}", PRODUCTIVITY.text(site.productivity)))
     productivity = units.productivity
     joins = [d.range for d in record.routing.directories if units.yielded[slice(*d.range)].any()]
-    held = [unit for unit in numbers(tuple(joins)).tolist() if units.memory[unit] + units.disk[unit]]
-    ranked = sorted(held, key=lambda unit: -productivity[unit])
+    places = [place for place in numbers(tuple(joins)).tolist() if units.memory[place] + units.disk[place]]
+    ranked = sorted(places, key=lambda place: -productivity[place])
 
     def told(some: Sequence[int]) -> str:
-        return ", ".join(f"{unit} ({PRODUCTIVITY.text(productivity[unit])})" for unit in some)
+        ids = record.routing.ids.array
+        return ", ".join(f"{ids[place]} ({PRODUCTIVITY.text(productivity[place])})" for place in some)
 
     return [
         "",

@@ -14,7 +14,7 @@ from sluice.control.viewing import view_cluster
 from sluice.model.abilities import Abilities
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Unit
-from sluice.model.redivision import Renumbering
+from sluice.model.redivision import spread_column
 from sluice.model.routing import Routing
 from sluice.model.state import unit_bytes
 from sluice.model.stats import EpochStats, Slices
@@ -112,9 +112,9 @@ class EpochCollection:
         self._added = now
 
     def redivide(self, before: EpochRecord, record: EpochRecord) -> None:
-        """The newest epoch's units have other numbers from now on."""
-        renumbering, sizes = Renumbering.between(before.routing, record.routing), state_bytes(record)
-        spread = [renumbering.spread(column, sizes) for column in self._sizes]
+        """The newest epoch's units are others from now on."""
+        sizes = state_bytes(record)
+        spread = [spread_column(column, before.routing, record.routing, sizes) for column in self._sizes]
         self._sizes.clear()
         self._sizes.extend(spread)
         self._newest = record

@@ -6,8 +6,10 @@ the policy, `vetting.py` says what cannot be, `epoch_carrier.py` has the rest ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from sluice.control.collection import EpochCollection
 from sluice.control.copying import CopyRate
@@ -26,7 +28,7 @@ from sluice.model.decision import Decision, Ended, UnderWay
 from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Unit
 from sluice.model.reassignment import reassign
-from sluice.model.redivision import CutPlan, Renumbering, UnitFindings
+from sluice.model.redivision import CutPlan, UnitFindings
 from sluice.model.routing import Routing
 from sluice.model.state import SegmentRef
 from sluice.model.stats import Turnout
@@ -57,7 +59,9 @@ class NextEpoch:
     ended: tuple[Ended, ...] = ()
     under_way: tuple[UnderWay, ...] = ()
     before: EpochRecord | None = None
-    """The record of the epoch before, if since then its units have other numbers."""
+    """The record of the epoch before, if units of it were split or merged since."""
+    successors: Mapping[Unit, tuple[Unit, ...]] = field(default_factory=dict)
+    """The units that are in the place of each that was."""
 
 
 class Controller:
@@ -106,9 +110,9 @@ class Controller:
             self.loop.backoff = Backoff()  # other executors than when none came
         self._slots = slots
 
-    def ask(self, action: Action, seen: Routing | None = None) -> None:
-        """What the user wants, beside the policy, by the numbers that units have under the routing that was `seen`."""
-        self.loop.ask(action, seen)
+    def ask(self, action: Action) -> None:
+        """What the user wants, beside the policy."""
+        self.loop.ask(action)
 
     def resume(self, record: EpochRecord, lost: NextEpoch | None = None) -> NextEpoch:
         """What to do in the first epoch of a driver: nothing is known of how long epochs take. What an earlier driver
@@ -160,6 +164,7 @@ class Controller:
             weigh=self.carrier.redividing.weigh,
             cut=self.carrier.redividing.cut,
             before=None if record is committed else record,
+            successors={} if record is committed else self.loop.successors,
         )
 
     def _step(self) -> NextEpoch:
@@ -187,8 +192,8 @@ class Controller:
         after = self.carrier.redivide(self.loop, record, found, refuse, now)
         if after is not record:
             for unit, action in wanted.items():
-                self._ledger.end(action.verb, unit)
-            self._ledger.renumber(Renumbering.between(record.routing, after.routing))
+                self._ledger.end(action.verb, unit, new_units=self.loop.successors.get(unit, ()))
+            self._ledger.follow(self.loop.successors)
             self.loop.go_on(after.number + 1, after.routing, after.why_unready)
             self.collection.redivide(record, after)
         return after
@@ -278,7 +283,7 @@ class Controller:
         stopped = [
             move
             for move in self.moves
-            if _is_without_site(move, routing) or routing.holders[move.unit] != before.holders[move.unit]
+            if _is_without_site(move, routing) or routing.holder(move.unit) != before.holder(move.unit)
         ]
         self._stop_moves(stopped, routing, now)
         self.collection.pass_by(record, now)
@@ -329,7 +334,7 @@ class Controller:
         self.loop.routing = routing
         stopped = [move for move in moves if move.phase is Phase.ABANDONED]
         for move in stopped:
-            if routing.holders[move.unit] != move.target:
+            if routing.holder(move.unit) != move.target:
                 self._ledger.end(Verb.MOVE, move.unit, _explain_abandonment(move, routing.sites))
         if self.loop.scaling:
             awaited = range(routing.sites, self.loop.scaling.wanted)
@@ -355,9 +360,9 @@ class Controller:
 
 def _moves_to(routing: Routing, before: Routing, reason: str) -> tuple[Move, ...]:
     """The moves by which units come to where they are under another routing; those that are shared stay."""
-    pairs = enumerate(zip(before.holders, routing.holders, strict=True))
-    changed = [(Unit(unit), then) for unit, (now, then) in pairs if now != then]
-    return tuple(Move(unit, site, reason) for unit, site in changed if not before.sharing(unit))
+    changed = np.flatnonzero(np.array(before.holders) != np.array(routing.holders))
+    units = [unit for unit in before.units_at(changed) if not before.sharing(unit)]
+    return tuple(Move(unit, routing.holder(unit), reason) for unit in units)
 
 
 def _is_little(record: EpochRecord, routing: Routing, allowance: float) -> bool:

@@ -77,8 +77,9 @@ def is_all_new(copied: Collection[str], missing: Sequence[SegmentRef], newest: i
 
 def separate(record: EpochRecord, move: MoveInFlight) -> tuple[list[SegmentRef], bool]:
     """The segments at the source that hold nothing but the unit's rows, and whether others hold some of them."""
-    alone = only(move.unit)
-    runs = [r for r in record.manifests[move.source] if r.is_active and holds(r.units, move.unit)]
+    index = record.routing.index_of(move.unit)
+    alone = only(index)
+    runs = [r for r in record.manifests[move.source] if r.is_active and holds(r.units, index)]
     own = [run.segment for run in runs if run.segment.units == alone]
     shared = [run for run in runs if run.segment.units != alone and run.of(alone).rows]
     return own, bool(shared)

@@ -91,8 +91,7 @@ class EpochCarrier:
     ) -> tuple[tuple[SegmentRef, ...], ...]:
         """Take the moves in flight one step on, now that another epoch has committed; what each site copies ahead of
         time in the next one, of at most so many bytes."""
-        holders = record.routing.holders
-        for move in [m for m in loop.moves.values() if holders[m.unit] == m.target]:
+        for move in [m for m in loop.moves.values() if record.routing.holder(m.unit) == m.target]:
             loop.follow(move, move.machine.installed(), now)
         copies = EpochCopies(allowance, record.routing.sites)
         for move in loop.moves.values():
@@ -124,13 +123,14 @@ class EpochCarrier:
         """Take what is to become of a unit's holders one step on, one wish after the other."""
         assert self._newest is not None and self._copies is not None, "an epoch has committed"
         record = self._newest
+        alone = only(record.routing.index_of(unit))
         for handover in list(loop.handovers[unit]):
             if handover.routed is not None and record.number >= handover.routed:
                 loop.finish_handover(handover, now)
                 continue
             if handover.routed is None and not self._may_route(loop, handover):
                 for site, runs in enumerate(missing_runs(record, loop.reshared(handover.action), unit)):
-                    own = [run.segment for run in runs if run.segment.units == only(unit)]
+                    own = [run.segment for run in runs if run.segment.units == alone]
                     self._copies.copy_ahead(Site(site), handover.copied_at(Site(site)), own)
                 return
             handover.routed = loop.epoch  # or again, if the epoch that was to have this routing came to nothing

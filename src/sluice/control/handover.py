@@ -49,7 +49,8 @@ class Handover:
 def missing_runs(record: EpochRecord, after: Routing, unit: Unit) -> list[list[RunRef]]:
     """By site: the runs of a unit that it has under another routing, and not by the record."""
     then = reassign_unit(record.manifests, record.routing, after, unit)
-    here = [{run.segment.id for run in manifest if holds(run.units, unit)} for manifest in record.manifests]
+    index = record.routing.index_of(unit)
+    here = [{run.segment.id for run in manifest if holds(run.units, index)} for manifest in record.manifests]
     return [
         [run for run in wanted if run.rows and run.segment.id not in held]
         for wanted, held in zip(then, here, strict=True)

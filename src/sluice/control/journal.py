@@ -22,7 +22,7 @@ from sluice.model.owner import Owner
 from sluice.model.state import PackedManifests
 from sluice.state.storage import Storage
 
-FORMAT = 11
+FORMAT = 12
 IDENTITY = "flow.json"
 DIRECTORY = "journal"
 KEPT = 100

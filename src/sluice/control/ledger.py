@@ -13,12 +13,12 @@ reason. Nothing is kept here beyond a step: what is under way is in the record.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sluice.control.loop import ControlLoop
-from sluice.model.decision import Decision, Ended, UnderWay
+from sluice.model.decision import Decision, Ended, UnderWay, name_units
 from sluice.model.ids import Unit
-from sluice.model.redivision import Renumbering
+from sluice.model.redivision import in_their_place
 from sluice.model.verb import Verb
 
 RESTARTED = "the driver was started again"
@@ -59,20 +59,25 @@ class Ledger:
                 self._end(decision, RUN_AGAIN)
         for end in ended:
             if end.abandoned is not None or end.decision.action in (Verb.SPLIT, Verb.MERGE):
-                self._end(end.decision, end.abandoned)
+                self._end(end.decision, end.abandoned, end.new_units)
 
-    def end(self, verb: Verb, unit: Unit | None, abandoned: str | None = None) -> None:
-        """What is under way about a unit, by its number now, is done, or abandoned."""
+    def end(
+        self, verb: Verb, unit: Unit | None, abandoned: str | None = None, new_units: tuple[Unit, ...] = ()
+    ) -> None:
+        """What is under way about a unit is done, or abandoned; `new_units` are in the place of one that was split or
+        merged."""
         for one in list(self.under_way):
             if one.decision.action == verb and (unit is None or unit in one.units):
-                self._end(one.decision, abandoned)
+                self._end(one.decision, abandoned, new_units)
 
-    def renumber(self, renumbering: Renumbering) -> None:
-        """Units have other numbers from now on."""
-        self.under_way = [UnderWay(one.decision, tuple(renumbering.of(one.units))) for one in self.under_way]
+    def follow(self, successors: Mapping[Unit, tuple[Unit, ...]]) -> None:
+        """What is under way about units that were split or merged goes on for those in their place."""
+        self.under_way = [
+            UnderWay(one.decision, tuple(in_their_place(one.units, successors))) for one in self.under_way
+        ]
 
     def units_under(self, verb: Verb) -> list[Unit]:
-        """The units that are under way by a verb, by their numbers now."""
+        """The units that are under way by a verb."""
         return list(dict.fromkeys(unit for one in self.under_way if one.decision.action == verb for unit in one.units))
 
     def conclude(self, loop: ControlLoop) -> None:
@@ -83,7 +88,7 @@ class Ledger:
             match decision.action:
                 case Verb.MOVE:
                     unit = one.units[0]
-                    if loop.routing.holders[unit] == decision.site:
+                    if loop.routing.holder(unit) == decision.site:
                         self._end(decision)
                     elif unit not in loop.moves or loop.moves[unit].target != decision.site:
                         self._end(decision, RESTARTED)
@@ -111,9 +116,10 @@ class Ledger:
         else:  # it is done with the epoch that it was decided for
             self.under_way.remove(one)
 
-    def _end(self, decision: Decision, abandoned: str | None = None) -> None:
+    def _end(self, decision: Decision, abandoned: str | None = None, new_units: tuple[Unit, ...] = ()) -> None:
         self.under_way = [one for one in self.under_way if one.decision != decision]
-        self.ended.append(Ended(decision, abandoned))
+        self.ended.append(Ended(decision, abandoned, new_units))
         what = decision.action if decision.unit is None else f"{decision.action} unit {decision.unit}"
-        outcome = "done" if abandoned is None else f"abandoned, {abandoned}"
+        done = f"done, {name_units(new_units)} in its place" if new_units else "done"
+        outcome = done if abandoned is None else f"abandoned, {abandoned}"
         _log.info("%s: %s of epoch %d: %s", decision.policy, what, decision.epoch, outcome)

@@ -35,10 +35,10 @@ from sluice.model.actions import (
     SharingAction,
     Split,
 )
-from sluice.model.decision import Decision
+from sluice.model.decision import Decision, describe_end
 from sluice.model.directory import HashRange
 from sluice.model.ids import Site, Unit
-from sluice.model.redivision import renumber_action, renumber_moves
+from sluice.model.redivision import in_their_place, successors
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
@@ -132,7 +132,9 @@ class ControlLoop:
         """When the policy may ask for more sites, if lately some did not come."""
         self.filling: tuple[Move, ...] = ()
         """By which sites that join get their share. Each begins when its site is there."""
-        self._requests: list[tuple[Action, Routing | None]] = []
+        self.successors: dict[Unit, tuple[Unit, ...]] = {}
+        """The units in the place of each that the newest redivision has ended."""
+        self._requests: list[Action] = []
         self._lock = threading.Lock()
 
     def go_on(self, epoch: int, routing: Routing, unready: WhyUnready) -> None:
@@ -140,17 +142,16 @@ class ControlLoop:
         self.epoch, self.routing, self._unready = epoch, routing, unready
         self._told.clear()
 
-    def ask(self, action: Action, seen: Routing | None = None) -> None:
-        """What the user wants, beside the policy, by the numbers that units have under the routing that was `seen`; the
-        present one if there is none."""
+    def ask(self, action: Action) -> None:
+        """What the user wants, beside the policy."""
         with self._lock:
-            self._requests.append((action, seen))
+            self._requests.append(action)
 
     @property
     def asked_for_sites(self) -> int | None:
         """How many sites the user has asked for, where nobody has looked at that yet."""
         with self._lock:
-            return next((action.sites for action, _ in self._requests if isinstance(action, Scale)), None)
+            return next((action.sites for action in self._requests if isinstance(action, Scale)), None)
 
     @property
     def has_requests(self) -> bool:
@@ -161,7 +162,7 @@ class ControlLoop:
     def unanswered(self, epoch: int) -> tuple[Decision, ...]:
         """What the user has asked for and nobody has looked at yet, as if it were decided for an epoch."""
         with self._lock:
-            return tuple(self._decision(epoch, USER, action) for action, _ in self._requests)
+            return tuple(self._decision(epoch, USER, action) for action in self._requests)
 
     def take_turn(self, now: float, asking: bool = True) -> tuple[Decision, ...]:
         """Have the user's requests carried out, or the policy's when a round's statistics are there and it is to be
@@ -242,7 +243,7 @@ class ControlLoop:
 
     def route(self, unit: Unit, site: Site, now: float) -> None:
         """A unit's rows go to this site from now on."""
-        if self.routing.holders[unit] != site:
+        if self.routing.holder(unit) != site:
             self.routing = self.routing.moved(unit, site, self.epoch)
         self._end_phase(now)
 
@@ -257,7 +258,7 @@ class ControlLoop:
         """End moves that cannot go on: their units are where they were, or where they went if they have arrived."""
         since, self._moving_since = self._moving_since, None  # how long these took says nothing about the next ones
         for move in moves:
-            arrived = self.routing.holders[move.unit] == move.target
+            arrived = self.routing.holder(move.unit) == move.target
             self.follow(move, move.machine.installed() if arrived else move.machine.abandon(), now)
         self._moving_since = since if self.moves else None
 
@@ -272,7 +273,7 @@ class ControlLoop:
     def _take_requests(self) -> list[Action]:
         with self._lock:
             requests, self._requests = self._requests, []
-        return [action if seen is None else renumber_action(action, seen, self.routing) for action, seen in requests]
+        return requests
 
     def decide(self, who: str, actions: Sequence[Action], now: float) -> tuple[Decision, ...]:
         """Have what somebody asks for vetted, begun and logged: a policy, the user, or a carrier that needs it."""
@@ -292,7 +293,7 @@ class ControlLoop:
             self.scaling,
             self.handovers,
         )
-        refused = refused or self._why_not(action)
+        refused = self._why_ended(action) or refused or self._why_not(action)
         if self.advise and who == self.policy.name:
             refused = "the policy only advises"
         decision = self._decision(self.epoch, who, action, refused)
@@ -327,9 +328,15 @@ class ControlLoop:
         merged = [unit for unit, action in self.redivisions.items() if isinstance(action, Merge)]
         self.routing = before.redivided(split, merged, self.epoch)
         _log.info("epoch %d: units: %d, now %d", self.epoch, before.units, self.routing.units)
-        self.redivisions = {}
-        self.filling = renumber_moves(self.filling, before, self.routing)
+        self.redivisions, self.successors = {}, successors(before, self.routing)
+        self.filling = self._filling_of_parts()
         self.collector.begin(self.routing, now, self.rounds.collect)
+
+    def _filling_of_parts(self) -> tuple[Move, ...]:
+        """What is planned for sites that join, for the units that are in the place of those that were split or
+        merged."""
+        moves = {unit: move for move in self.filling for unit in in_their_place([move.unit], self.successors)}
+        return tuple(replace(move, unit=unit) for unit, move in moves.items())
 
     def reshare(self, action: SharingAction) -> None:
         """A unit is shared as an action wants it from now on."""
@@ -370,7 +377,12 @@ class ControlLoop:
         return "is to be frozen or cleaned up" if unit in self._told else self._unready(unit)
 
     def _holder(self, unit: Unit | None) -> Site | None:
-        return self.routing.holders[unit] if unit is not None and unit < self.routing.units else None
+        return self.routing.holder(unit) if unit is not None and self.routing.has_unit(unit) else None
+
+    def _why_ended(self, action: Action) -> str | None:
+        """Why there is no unit any more that somebody asks about, if it has ended with the newest redivision."""
+        unit = None if isinstance(action, Scale) else getattr(action, "unit", None)
+        return None if unit not in self.successors else describe_end(unit, self.successors[unit])
 
     def _begin_move(self, action: Move, now: float) -> None:
         move = MoveInFlight.begin(action, self.routing, self.carrier.producers)
@@ -383,6 +395,6 @@ class ControlLoop:
         """The move phase is over when every unit is routed to where it goes."""
         if self._moving_since is None:
             return
-        if all(self.routing.holders[move.unit] == move.target for move in self.moves.values()):
+        if all(self.routing.holder(move.unit) == move.target for move in self.moves.values()):
             self.rounds = self.rounds.after(self.carrier.clock() - self._moving_since)
             self._moving_since, self._routed_at = None, now

@@ -27,7 +27,7 @@ class MoveInFlight:
     @classmethod
     def begin(cls, action: Move, routing: Routing, producers: Sequence[int]) -> MoveInFlight:
         """A move of a unit from where it is, by a protocol that has not begun."""
-        return cls(action, Movement(action.unit, routing.holders[action.unit], action.site, producers))
+        return cls(action, Movement(action.unit, routing.holder(action.unit), action.site, producers))
 
     @property
     def unit(self) -> Unit:

@@ -3,7 +3,7 @@
 First the sites weigh the units that are to be split: whether their rows have more than one hash, and which is the most
 frequent. Then they count, segment by segment, the rows below the hashes where those may be cut. With the epoch after
 that the directory is another one. Nothing waits meanwhile, and no row is written anew. But nothing else is decided
-while the numbers of units are about to change, and moves in flight come first.
+while units are about to end, and moves in flight come first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Fragment, Unit
 from sluice.model.redivision import (
     CutPlan,
-    Renumbering,
     UnitFindings,
     UnitWeight,
     redivided,
@@ -107,7 +106,7 @@ class Redividing:
                 self.single[unit] = loop.epoch
                 refuse(action, f"all rows of unit {unit} have one key")
                 continue
-            whole = loop.routing.directories[loop.routing.fragment_of(unit)].hashes_of(unit)
+            whole = loop.routing.hashes_of(unit)
             if weight is not None and 2 * weight.frequent_rows > weight.rows:
                 self._frequent[unit] = weight.frequent
                 self._divided[unit] = halved_around(whole, weight.frequent)
@@ -135,28 +134,26 @@ class Redividing:
         alone: list[tuple[Fragment, HashRange]] = []
         below, rows = found.below(), rows_of_units(record.manifests, record.routing.units)
         for unit, key in self._frequent.items():
-            parts = _until_alone(self._divided[unit], key, int(rows[unit]), below.get(unit, {}))
+            unit_rows = int(rows[record.routing.index_of(unit)])
+            parts = _until_alone(self._divided[unit], key, unit_rows, below.get(unit, {}))
             self._divided[unit] = parts
             alone.append((record.routing.fragment_of(unit), _half_with(key, parts[-1])))
         loop.redivide(now, {unit: parts[1:] for unit, parts in self._divided.items()})
-        renumbering = Renumbering.between(record.routing, loop.routing)
-        self.single, self.apart = renumbering.remembered(self.single), renumbering.remembered(self.apart)
         for fragment, hashes in alone:
-            piece = loop.routing.directories[fragment].unit_with(*hashes)
-            if piece is not None:
-                self.single[piece] = loop.epoch
+            pieces = loop.routing.units_in(fragment, hashes)
+            if [loop.routing.hashes_of(piece) for piece in pieces] == [hashes]:
+                self.single[pieces[0]] = loop.epoch
         return redivided(record, loop.routing, found.cuts)
 
 
 def _why_not_merged(unit: Unit, record: EpochRecord) -> tuple[str | None, str | None]:
     """Why a unit and its buddy cannot be one, as an epoch left them: what keeps them from it for now, and what their
     segments do."""
-    directory = record.routing.directories[record.routing.fragment_of(unit)]
-    buddy = directory.buddy(unit)
+    buddy = record.routing.buddy_of(unit)
     if buddy is None:
-        return directory.why_alone(unit), None
+        return record.routing.why_alone(unit), None
     why = next((f"unit {each} {why}" for each in (unit, buddy) if (why := record.why_unready(each))), None)
-    return why, why_unmergeable(record.manifests, unit, buddy)
+    return why, why_unmergeable(record, unit, buddy)
 
 
 def _half_with(key: int, hashes: HashRange) -> HashRange:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sluice.model.actions import Action, Release, Scale
+from sluice.model.actions import Action, Move, Release, Scale
 from sluice.model.ids import Site, Unit
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
@@ -110,13 +110,13 @@ class Scaling:
             gone = [site for site in sharing.holders if site in self.leaving]
             staying = len(gone) < len(sharing.holders)
             asked += [Release(sharing.unit, site, self.reason) for site in (gone if staying else gone[1:])]
-        moves = drain(
+        placed = drain(
             view.unit_site,
             view.unit_rows + view.unit_results,
             view.unit_bytes,
             [Site(site) for site in self.leaving],
             [Site(site) for site in range(self.wanted)],
-            self.reason,
         )
+        moves = (Move(view.unit_at(index), site, self.reason) for index, site in placed)
         ready = [m for m in moves if m.unit not in moving and not routing.sharing(m.unit)]
         return [*asked, *ready[: max(0, AT_ONCE - len(moving))]]

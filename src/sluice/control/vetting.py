@@ -52,14 +52,17 @@ def vet(
     'unit 1 is at site 0 already'
     """
     moves, abilities, redivisions = moves or {}, abilities or Abilities(), redivisions or {}
-    if isinstance(action, UnitAction) and action.unit in concerned(redivisions, routing):
-        return f"unit {action.unit} is to be split or merged"
+    if isinstance(action, UnitAction):
+        if not routing.has_unit(action.unit):
+            return routing.ids.why_missing(action.unit)
+        if action.unit in concerned(redivisions, routing):
+            return f"unit {action.unit} is to be split or merged"
     if scaling and isinstance(action, Move | Share | PassToken) and action.site in scaling.leaving:
         return f"site {action.site} is leaving"
     if isinstance(action, Move | Freeze | Split | Merge):
         touched = concerned({action.unit: action}, routing) if isinstance(action, Merge) else {action.unit}
-        for unit in touched.intersection(resharing):
-            return f"unit {unit} is about to be shared otherwise"
+        for other in touched.intersection(resharing):
+            return f"unit {other} is about to be shared otherwise"
     match action:
         case Move():
             return _vet_move(action, routing, moves)
@@ -79,9 +82,6 @@ def _vet_at_holder(
     action: Freeze | CleanUp, routing: Routing, moves: Mapping[Unit, MoveInFlight], abilities: Abilities
 ) -> str | None:
     unit = action.unit
-    missing = no_such("unit", unit, routing.units)
-    if missing:
-        return missing
     if routing.fragment_of(unit) not in abilities.freezable:
         return f"only joins can do without their state, and unit {unit} is of none"
     if isinstance(action, CleanUp) and not abilities.cleanable:
@@ -94,14 +94,14 @@ def _vet_at_holder(
 
 
 def _vet_move(move: Move, routing: Routing, moves: Mapping[Unit, MoveInFlight]) -> str | None:
-    missing = no_such("unit", move.unit, routing.units) or no_such("site", move.site, routing.sites)
+    missing = no_such_site(move.site, routing)
     if missing:
         return missing
     if move.unit in moves:
         return _on_its_way(move.unit, moves)
     if routing.sharing(move.unit):
         return f"unit {move.unit} is shared by sites {_list_sites(routing.holders_of(move.unit))}"
-    if routing.holders[move.unit] == move.site:
+    if routing.holder(move.unit) == move.site:
         return f"unit {move.unit} is at site {move.site} already"
     return None
 
@@ -114,7 +114,7 @@ def _vet_sharing(
     unready: WhyUnready,
 ) -> str | None:
     unit, site = action.unit, None if isinstance(action, LayOut) else action.site
-    missing = no_such("unit", unit, routing.units) or (None if site is None else no_such("site", site, routing.sites))
+    missing = None if site is None else no_such_site(site, routing)
     if missing:
         return missing
     if routing.fragment_of(unit) not in abilities.shareable:
@@ -140,9 +140,6 @@ def _vet_redivision(
     redivisions: Mapping[Unit, DirectoryAction],
 ) -> str | None:
     unit = action.unit
-    missing = no_such("unit", unit, routing.units)
-    if missing:
-        return missing
     if routing.fragment_of(unit) not in abilities.divisible:
         return f"units are split and merged by the hashes of their keys, and unit {unit} has none"
     if isinstance(action, Split) and not 1 <= action.bits <= MOST_BITS:
@@ -168,8 +165,8 @@ def concerned(redivisions: Mapping[Unit, DirectoryAction], routing: Routing) -> 
     """The units that are to be split or merged, with those that they are merged with."""
     units = set(redivisions)
     for unit, action in redivisions.items():
-        if isinstance(action, Merge) and unit < routing.units:
-            buddy = routing.directories[routing.fragment_of(unit)].buddy(unit)
+        if isinstance(action, Merge):
+            buddy = routing.buddy_of(unit)
             units |= {unit if buddy is None else buddy}
     return units
 
@@ -194,10 +191,11 @@ def _on_its_way(unit: Unit, moves: Mapping[Unit, MoveInFlight]) -> str:
     return f"unit {unit} is on its way to site {moves[unit].target}"
 
 
-def no_such(what: str, number: int, count: int) -> str | None:
-    """Why this is not the number of a unit or a site, of which there are so many; None if it is.
+def no_such_site(site: int, routing: Routing) -> str | None:
+    """Why this is not the number of a site; None if it is.
 
-    >>> no_such("site", 4, 4), no_such("unit", 3, 4)
+    >>> no_such_site(4, Routing.even(8, 4)), no_such_site(3, Routing.even(8, 4))
     ('there is no site 4; they are numbered from 0 to 3', None)
     """
-    return None if 0 <= number < count else f"there is no {what} {number}; they are numbered from 0 to {count - 1}"
+    sites = routing.sites
+    return None if 0 <= site < sites else f"there is no site {site}; they are numbered from 0 to {sites - 1}"

@@ -42,6 +42,7 @@ def view_cluster(
     return ClusterView(
         epoch=newest.number,
         seconds=seconds,
+        unit_id=newest.routing.ids.array,
         unit_site=np.array(newest.routing.holders),
         unit_rows=unit_rows,
         unit_bytes=state_bytes,
@@ -60,7 +61,7 @@ def view_cluster(
         shared=newest.routing.shared,
         slices=slices,
         unit_buddy=_buddies(newest, apart),
-        unit_single=np.isin(np.arange(newest.routing.units), list(single)) | _of_one_hash(newest),
+        unit_single=np.isin(newest.routing.ids.array, list(single)) | _of_one_hash(newest),
         unit_divisible=_units_of(newest, [f for f in abilities.divisible if newest.routing.directories[f].has_room()]),
         unit_size=unit_size,
         site_occupancy=site_occupancy,
@@ -74,9 +75,9 @@ def view_cluster(
 
 
 def _buddies(record: EpochRecord, apart: Collection[Unit]) -> np.ndarray:
-    """With which unit each can be merged, -1 where there is none."""
+    """The place of the unit with which each can be merged, -1 where there is none."""
     found = np.array([buddy for directory in record.routing.directories for buddy in directory.buddies()])
-    found[np.isin(np.arange(len(found)), list(apart))] = -1
+    found[np.isin(record.routing.ids.array, list(apart))] = -1
     return found
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sluice.model.decision import DecisionOutcome, Fate
+from sluice.model.decision import DecisionOutcome, Fate, name_units
 from sluice.model.ids import Unit
-from sluice.model.unit_ranges import ranges
+from sluice.model.unit_ids import list_units
 from sluice.model.verb import Verb
 
 _MANY_AT_ONCE = (Verb.SPILL, Verb.FETCH, Verb.FREEZE, Verb.CLEAN_UP)
@@ -21,13 +21,13 @@ _WHERE = {
     Verb.MERGE: "of",
 }
 """How an action is said to be about a site, where it does not bring a unit there."""
-_LISTED = 3  # ranges of units that are named
+_LISTED = 3  # runs of units that are named
 
 
 @dataclass(frozen=True)
 class DecisionSummary:
     """A decision, or what a site spilled or fetched in an epoch: who did what, why, and what has become of it. `ended`
-    is the epoch that ended it, `why` says why it was refused or abandoned."""
+    is the epoch that ended it, `why` says why it was refused or abandoned, `new_units` what came of units by it."""
 
     epoch: int
     policy: str
@@ -36,6 +36,7 @@ class DecisionSummary:
     fate: Fate
     ended: int | None
     why: str | None
+    new_units: str | None = None
 
     @property
     def outcome(self) -> str:
@@ -44,7 +45,8 @@ class DecisionSummary:
         'abandoned in epoch 9: nobody came'
         """
         later = "" if self.ended in (None, self.epoch) or self.fate == "refused" else f" in epoch {self.ended}"
-        return f"{self.fate}{later}" + (f": {self.why}" if self.why else "")
+        told = self.why or self.new_units
+        return f"{self.fate}{later}" + (f": {told}" if told else "")
 
 
 def summarize(outcomes: Iterable[DecisionOutcome]) -> list[DecisionSummary]:
@@ -55,6 +57,8 @@ def summarize(outcomes: Iterable[DecisionOutcome]) -> list[DecisionSummary]:
     [('spill units 2, 7-9 of site 0', 'full')]
     >>> summarize([DecisionOutcome(4, "you", Verb.RELEASE, 3, site=1, reason="to see", ended=4)])[0].action
     'release unit 3 from site 1'
+    >>> summarize([DecisionOutcome(4, "you", Verb.SPLIT, 3, 1, "to see", ended=6, new_units=(8, 9))])[0].outcome
+    'done in epoch 6: now units 8 and 9'
     """
     groups: dict[tuple[object, ...], list[DecisionOutcome]] = {}
     for number, one in enumerate(outcomes):
@@ -72,13 +76,12 @@ def _summary(group: list[DecisionOutcome]) -> DecisionSummary:
         action = f"{action} {units} {_WHERE.get(first.action, 'to')} site {first.site}"
         reason += "; …" if any(one.reason != reason for one in group) else ""
     why = first.refused or first.abandoned
-    return DecisionSummary(first.epoch, first.policy, action, reason, first.outcome, first.ended, why)
+    new_units = f"now {name_units(first.new_units)}" if first.new_units else None
+    return DecisionSummary(first.epoch, first.policy, action, reason, first.outcome, first.ended, why, new_units)
 
 
 def _units(units: list[Unit]) -> str:
-    found = ranges(sorted(set(units)))
-    listed = ", ".join(f"{low}" if high == low + 1 else f"{low}-{high - 1}" for low, high in found[:_LISTED])
-    return f"unit{'s' if len(set(units)) > 1 else ''} {listed}{', …' if len(found) > _LISTED else ''}"
+    return f"unit{'s' if len(set(units)) > 1 else ''} {list_units(units, _LISTED)}"
 
 
 def adapted_text(moves: int, spills: int, fetches: int) -> str:

@@ -16,8 +16,8 @@ from sluice.dashboard.table import Column, table
 from sluice.dashboard.terminal_style import Look, cut, spark, strong
 from sluice.model.decision import outcomes
 from sluice.model.epoch import EpochRecord
-from sluice.model.ids import Unit
-from sluice.model.redivision import Renumbering
+from sluice.model.ids import UnitIndex
+from sluice.model.redivision import spread_column
 from sluice.model.state import unit_bytes
 from sluice.model.text import one_line
 
@@ -173,24 +173,25 @@ def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
     return [*lines, cut(f"  and {left:,} more sites that were less busy", look)] if left else lines
 
 
-def _hottest(lately: Sequence[EpochRecord]) -> list[Unit]:
-    """Units by the seconds they took lately, then by rows; those with nothing to do are left out."""
+def _hottest(lately: Sequence[EpochRecord]) -> list[UnitIndex]:
+    """The places of units by the seconds they took lately, then by rows; those with nothing to do are left out."""
     seconds, rows = _by_unit(lately, "seconds"), _by_unit(lately, "rows")
     order = np.lexsort((-rows, -seconds))[:_UNITS].tolist()
-    return [unit for unit in order if seconds[unit] or rows[unit]]
+    return [UnitIndex(place) for place in order if seconds[place] or rows[place]]
 
 
-def _units(lately: Sequence[EpochRecord], units: Sequence[Unit], look: Look) -> list[str]:
+def _units(lately: Sequence[EpochRecord], places: Sequence[UnitIndex], look: Look) -> list[str]:
     last = lately[-1:]
-    rows, results, seconds = (_by_unit(lately, column)[units] for column in ("rows", "results", "seconds"))
-    memory, disk, pending = (_by_unit(last, column)[units] for column in ("memory", "disk", "pending"))
+    rows, results, seconds = (_by_unit(lately, column)[places] for column in ("rows", "results", "seconds"))
+    memory, disk, pending = (_by_unit(last, column)[places] for column in ("memory", "disk", "pending"))
     routing = last[0].routing
+    units = [routing.unit_at(place) for place in places]
     fragments = [Column("fragment", [str(routing.fragment_of(unit)) for unit in units], spare=4)]
     productivity = last[0].stats.units.productivity
-    yields = [Column("productivity", [_productivity(p) for p in productivity[units]], spare=2)]
+    yields = [Column("productivity", [_productivity(p) for p in productivity[places]], spare=2)]
     put_away, missing = _frozen_bytes(last[0]), set(last[0].missing_units)
     frozen = [
-        Column("frozen", [_bytes(n) for n in put_away[units]], _SIZE, spare=1),
+        Column("frozen", [_bytes(n) for n in put_away[places]], _SIZE, spare=1),
         Column("missing", ["results" if unit in missing else "-" for unit in units], spare=3),
     ]
     return table(
@@ -230,7 +231,9 @@ def _done(one: DecisionSummary) -> str:
 
 
 def _why(one: DecisionSummary) -> str:
-    return f"{one.why}; {one.reason}" if one.why else one.reason
+    """Why it came to nothing, or what came of units, before why it was wanted."""
+    told = one.why or one.new_units
+    return f"{told}; {one.reason}" if told else one.reason
 
 
 def _words(text: str, look: Look) -> str:
@@ -249,14 +252,14 @@ def _column(records: Sequence[EpochRecord], column: str) -> list[float]:
 
 
 def _by_unit(records: Sequence[EpochRecord], column: str) -> np.ndarray:
-    """A column of the units' statistics, summed over the epochs, by the numbers that units have in the last."""
+    """A column of the units' statistics, summed over the epochs, for the units that there are in the last."""
     last = records[-1]
     weights = np.asarray(getattr(last.stats.units, column), dtype=float)
     total = np.zeros(last.routing.units)
     for record in records:
         found = getattr(record.stats.units, column)
         if record.routing.directories != last.routing.directories:
-            found = Renumbering.between(record.routing, last.routing).spread(found, weights)
+            found = spread_column(found, record.routing, last.routing, weights)
         total += found
     return total
 

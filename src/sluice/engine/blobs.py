@@ -51,8 +51,9 @@ class Sender:
         self.plan, self.site_keys = plan, site_keys
         self.directory = routing.directories[plan.nodes[node].fragment]
         first, end = self.directory.range
-        self.shared = [sharing for sharing in routing.shared if first <= sharing.unit < end]
-        self.shared_units = np.array([sharing.unit for sharing in self.shared])
+        shared = {routing.index_of(sharing.unit): sharing for sharing in routing.shared}
+        self.shared = [sharing for index, sharing in shared.items() if first <= index < end]
+        self.shared_units = np.array([index for index in shared if first <= index < end])
         self.turns: dict[tuple[InputNumber, int], int] = {}
         self.dropped = self.copied_rows = self.copied_bytes = 0
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from sluice.model.epoch import EpochRecord
-from sluice.model.ids import Level, Unit
+from sluice.model.ids import Level, Unit, UnitIndex
 from sluice.model.join import JoinSpec
 from sluice.model.plan import Plan
 from sluice.model.reports import SiteReport
+from sluice.model.routing import Routing
 from sluice.model.state import unit_rows
 from sluice.model.stats import CleanUpProgress
 from sluice.model.unit_ranges import numbers
@@ -26,7 +27,7 @@ class CleanUpFollower:
 
     def __init__(self, plan: Plan, asked: Collection[Unit], before: EpochRecord) -> None:
         """`before` is the record of the last epoch, under this one's routing."""
-        self._plan, self._asked = plan, sorted(set(asked))
+        self._plan, self._asked = plan, sorted(before.routing.ids.indexes_of(set(asked)))
         none = np.zeros((plan.levels, before.routing.units), dtype=np.int64)
         self._rows = rows_with_missing_results(plan, before) if asked else none
         known = before.stats.clean_up
@@ -39,7 +40,7 @@ class CleanUpFollower:
         """How far it has come with another epoch; None if nobody had asked for it."""
         if not self._asked:
             return None
-        cleaned = _cleaned(reports, set(self._asked))
+        cleaned = _cleaned(reports, set(self._asked), record.routing)
         left = rows_with_missing_results(self._plan, record)
         if record.stats.rows_in:  # else it is because of what was found below, and they will be cleaned up again
             for level, unit in cleaned:
@@ -53,7 +54,7 @@ class CleanUpFollower:
 
 
 def rows_with_missing_results(plan: Plan, record: EpochRecord) -> np.ndarray:
-    """By level and unit: the rows that a unit's joins have there, if results of them are missing."""
+    """By level and the place of the unit: the rows that a unit's joins have there, if results of them are missing."""
     missing = np.zeros((plan.levels, record.routing.units), dtype=bool)
     for cold in record.frozen:
         if cold.missing:
@@ -67,11 +68,12 @@ def rows_with_missing_results(plan: Plan, record: EpochRecord) -> np.ndarray:
     return rows * missing
 
 
-def _cleaned(reports: Sequence[SiteReport], asked: set[Unit]) -> set[tuple[Level, Unit]]:
-    """Units of which nothing was missing at a level any more."""
-    return {
-        (report.level, event.unit)
+def _cleaned(reports: Sequence[SiteReport], asked: set[UnitIndex], routing: Routing) -> set[tuple[Level, UnitIndex]]:
+    """The places of units of which nothing was missing at a level any more."""
+    cleaned = {
+        (report.level, routing.index_of(event.unit))
         for report in reports
         for event in report.page_events
-        if event.action == Verb.CLEAN_UP and event.unit in asked
+        if event.action == Verb.CLEAN_UP
     }
+    return {(level, index) for level, index in cleaned if index in asked}

@@ -17,7 +17,7 @@ import numpy as np
 from sluice.engine.site_level import SiteLevel
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
-from sluice.model.ids import InputNumber, Unit
+from sluice.model.ids import InputNumber, UnitIndex
 from sluice.model.unit_ranges import Ranges, numbers, ranges
 from sluice.operators.protocol import FreezableOperator, Results
 from sluice.state.generations import ACTIVE
@@ -41,7 +41,7 @@ class _Part:
     """A generation of each of some units, or several that have become one: the number that each unit has for it, its
     bytes, and its rows once they have been read."""
 
-    generations: dict[Unit, int]
+    generations: dict[UnitIndex, int]
     bytes: float
     rows: Rows = field(default_factory=dict)
 
@@ -59,11 +59,11 @@ class UnitCleaning:
         self._level, self._transaction, self._retention, self._clock = level, transaction, retention, clock
         self._deadline, self._steps = inf, 0
         self._written = 0.0
-        self.cleaned: list[Unit] = []
+        self.cleaned: list[UnitIndex] = []
         """Units that missed something, and miss nothing any more."""
 
     @cached_property
-    def _frozen(self) -> dict[Unit, list[int]]:
+    def _frozen(self) -> dict[UnitIndex, list[int]]:
         """The frozen generations of each unit that has any, those that are left."""
         return self._transaction.generations.of_units()
 
@@ -79,19 +79,19 @@ class UnitCleaning:
     def _active_bytes(self) -> np.ndarray:
         return self._transaction.active_bytes()
 
-    def crowded_units(self) -> list[Unit]:
+    def crowded_units(self) -> list[UnitIndex]:
         """Units that have more generations than can be kept."""
         crowded = np.flatnonzero(self._transaction.generations.counts() >= MOST_GENERATIONS)
-        return [Unit(unit) for unit in crowded.tolist()]
+        return [UnitIndex(unit) for unit in crowded.tolist()]
 
-    def units_with_room(self) -> list[Unit]:
+    def units_with_room(self) -> list[UnitIndex]:
         """Frozen units, if there is room for all of them, and for as much again."""
         room = HALF * self._transaction.limit - self._frozen_bytes.sum()
         if room < 0 or self._active_bytes.sum() > room:  # the latter is only asked where it can matter
             return []
-        return [Unit(unit) for unit in np.flatnonzero(self._frozen_bytes).tolist()]
+        return [UnitIndex(unit) for unit in np.flatnonzero(self._frozen_bytes).tolist()]
 
-    def run(self, units: Sequence[Unit], seconds: float) -> Iterator[tuple[int, Results]]:
+    def run(self, units: Sequence[UnitIndex], seconds: float) -> Iterator[tuple[int, Results]]:
         """The missing results of some units with the place of their operator, as far as the time and the memory
         for what is written anew go; one step is always taken."""
         self._deadline = self._clock.monotonic() + seconds
@@ -101,16 +101,16 @@ class UnitCleaning:
                 return
         self._thaw_what_fits([unit for unit in units if unit in self._frozen])
 
-    def _misses_results(self, unit: Unit) -> bool:
+    def _misses_results(self, unit: UnitIndex) -> bool:
         frozen = self._frozen.get(unit, ())
         return len(frozen) > 1 or bool(frozen and self._active_rows[unit])
 
-    def _chunks(self, units: Sequence[Unit]) -> Iterator[list[Unit]]:
+    def _chunks(self, units: Sequence[UnitIndex]) -> Iterator[list[UnitIndex]]:
         """Units of one fragment that are not too large together, in the order in which they come."""
-        chunk: list[Unit] = []
+        chunk: list[UnitIndex] = []
         size, fragment = 0.0, None
         for unit in units:
-            own, of = self._frozen_bytes[unit] + self._active_bytes[unit], self._level.routing.fragment_of(unit)
+            own, of = self._frozen_bytes[unit] + self._active_bytes[unit], self._level.routing.fragment_at(unit)
             if chunk and (size + own > BYTES_AT_ONCE or of != fragment):
                 yield sorted(chunk)
                 chunk, size = [], 0.0
@@ -122,7 +122,7 @@ class UnitCleaning:
     def _is_over(self) -> bool:
         return self._steps > 0 and (self._clock.monotonic() >= self._deadline or self._written >= BYTES_AN_EPOCH)
 
-    def _clean(self, units: list[Unit]) -> Iterator[tuple[int, Results]]:
+    def _clean(self, units: list[UnitIndex]) -> Iterator[tuple[int, Results]]:
         """Finds all that these units miss, unless the time is over before."""
         self._transaction.generations.read_together(ranges(units))
         left = self._parts(units)
@@ -145,7 +145,7 @@ class UnitCleaning:
         self._settle(units, frozen)
         self.cleaned += units
 
-    def _parts(self, units: list[Unit]) -> list[_Part]:
+    def _parts(self, units: list[UnitIndex]) -> list[_Part]:
         """The first frozen generations of all units, the second ones, and so on."""
         found = []
         sizes = {g: self._transaction.generations.sizes(g) for g in {g for u in units for g in self._frozen[u]}}
@@ -159,7 +159,7 @@ class UnitCleaning:
             part.rows = self._rows(part.generations)
         return part.rows
 
-    def _rows(self, generations: Mapping[Unit, int]) -> Rows:
+    def _rows(self, generations: Mapping[UnitIndex, int]) -> Rows:
         """The rows of one generation of each of some units, as one run an input: units that were frozen at different
         times have theirs in many, and each would be probed by itself."""
         found: Rows = {input_: [] for input_ in self._transaction.holdings.freezable}
@@ -188,7 +188,7 @@ class UnitCleaning:
         for input_, pieces in newer.rows.items():
             older.rows[input_] = _as_one([*older.rows[input_], *pieces])
 
-    def _settle(self, units: list[Unit], rows: Rows) -> None:
+    def _settle(self, units: list[UnitIndex], rows: Rows) -> None:
         """Units of which nothing is missing are in memory again if there is room, or one frozen generation."""
         self._thaw_what_fits(units)
         staying = ranges([unit for unit in units if unit in self._frozen])
@@ -202,11 +202,11 @@ class UnitCleaning:
                 self._active_rows[unit] = self._active_bytes[unit] = 0
                 del self._frozen[unit]  # it is as it is to be
 
-    def _thaw_what_fits(self, units: Sequence[Unit]) -> None:
+    def _thaw_what_fits(self, units: Sequence[UnitIndex]) -> None:
         """Has the only frozen generation of units in memory again, as far as there is room; of all of them at once, as
         there may be many."""
         room = self._transaction.limit - self._active_bytes.sum()
-        thawed: dict[Unit, int] = {}
+        thawed: dict[UnitIndex, int] = {}
         for unit in units:
             if len(self._frozen[unit]) == 1 and self._frozen_bytes[unit] <= room:
                 (thawed[unit],) = self._frozen.pop(unit)
@@ -222,9 +222,9 @@ def _as_one(pieces: list[Run]) -> list[Run]:
     return [merged_run(pieces, None)] if len(pieces) > 1 else pieces
 
 
-def _by_generation(generations: Mapping[Unit, int]) -> dict[int, Ranges]:
+def _by_generation(generations: Mapping[UnitIndex, int]) -> dict[int, Ranges]:
     """Units by the number of their generation."""
-    found: dict[int, list[Unit]] = {}
+    found: dict[int, list[UnitIndex]] = {}
     for unit, generation in sorted(generations.items()):
         found.setdefault(generation, []).append(unit)
     return {generation: ranges(units) for generation, units in found.items()}

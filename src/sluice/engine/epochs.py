@@ -34,7 +34,7 @@ from sluice.model.errors import CheckpointError, QueryError
 from sluice.model.ids import SiteKey, Unit
 from sluice.model.plan import Plan
 from sluice.model.reassignment import reassign
-from sluice.model.redivision import Renumbering, UnitFindings
+from sluice.model.redivision import UnitFindings, in_their_place
 from sluice.model.stats import EpochStats, UnitColumns
 from sluice.model.verb import Verb
 
@@ -211,7 +211,8 @@ class Epochs:
         number = self.record.number + 1
         now = self.clock.time() if ingested_at is None else ingested_at
         step, before = self._plan_next_epoch(len(site_keys), site_change_reason, now, asking)
-        step = replace(step, clean_up=(*step.clean_up, *sorted(self._to_clean_up)))
+        neighbours_together = sorted(self._to_clean_up, key=before.routing.index_of)
+        step = replace(step, clean_up=(*step.clean_up, *neighbours_together))
         cleaning = CleanUpFollower(self.plan, step.clean_up, before)
         if step.clean_up and cleaning.is_new:
             units, rows = len(set(step.clean_up)), cleaning.before.rows_left
@@ -286,8 +287,7 @@ class Epochs:
             step = controller.after(record, now, site_change_reason, self._found, asking, lost)
         self._next = step
         if step.before is not None:
-            renumbering = Renumbering.between(record.routing, step.before.routing)
-            self._to_clean_up = set(renumbering.of(self._to_clean_up))
+            self._to_clean_up = set(in_their_place(self._to_clean_up, step.successors))
             self.record = record = step.before
             self.measured, self._found = record.stats, UnitFindings()
         routing = step.routing

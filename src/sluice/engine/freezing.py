@@ -18,7 +18,7 @@ from sluice.engine.site_task import SiteTask
 from sluice.engine.unit_stats import UnitStats
 from sluice.model.clock import Clock
 from sluice.model.epoch import Frozen, Times
-from sluice.model.ids import InputNumber, Unit
+from sluice.model.ids import InputNumber, UnitIndex
 from sluice.model.reports import PageEvent
 from sluice.model.state import Manifest, count_generations, unit_rows
 from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, subtract, unite_all
@@ -48,6 +48,10 @@ class SiteFreezing:
         self._task, self._adapting, self._level, self._by_unit, self._clock = task, task.adapting, level, by_unit, clock
         self._holdings = level.holdings
         self._before = [cold for cold in frozen if cold.level == level.number]
+        routing, adapting = task.routing, task.adapting
+        self._freeze, self._clean_up, self._leaving = (
+            routing.ids.indexes_of(units) for units in (adapting.freeze, adapting.clean_up, adapting.leaving)
+        )
         self._cleaned: Ranges = ()
         self._frozen_now: Ranges = ()
         self.events: list[PageEvent] = []
@@ -72,7 +76,7 @@ class SiteFreezing:
         if self._adapting.freezing is not None:
             due += cleaning.units_with_room()
         here = set(numbers(self._holdings.freezable_units).tolist())
-        units = [unit for unit in dict.fromkeys((*due, *self._adapting.clean_up)) if unit in here]
+        units = [unit for unit in dict.fromkeys((*due, *self._clean_up)) if unit in here]
         if not units:
             return
         limited = self._adapting.seconds
@@ -81,7 +85,7 @@ class SiteFreezing:
         yield from cleaning.run(units, seconds)
         self._by_unit.spend(self._clock.process_time() - started, before, np.array(units, dtype=np.int64))
         self._cleaned = ranges(sorted(cleaning.cleaned))
-        self.events += [PageEvent(Verb.CLEAN_UP, unit, "its results were missing") for unit in cleaning.cleaned]
+        self._report(Verb.CLEAN_UP, dict.fromkeys(cleaning.cleaned, "its results were missing"))
 
     def choose(self, transaction: Transaction) -> Ranges:
         """The units that are to begin anew: those that were named, and as many as it takes to stay within the limit.
@@ -91,11 +95,11 @@ class SiteFreezing:
         fit is used from disk meanwhile.
         """
         adapting = self._adapting
-        if not adapting.freeze and adapting.freezing is None:
+        if not self._freeze and adapting.freezing is None:
             return ()
-        leaving = ranges(sorted(adapting.leaving))  # they would arrive frozen where they were to stay active
+        leaving = ranges(sorted(self._leaving))  # they would arrive frozen where they were to stay active
         held = numbers(subtract(subtract(self._holdings.freezable_units, leaving), self._level.shared))
-        chosen = dict.fromkeys(set(held.tolist()).intersection(adapting.freeze), "asked for")
+        chosen = dict.fromkeys(set(held.tolist()).intersection(self._freeze), "asked for")
         if adapting.freezing is not None and len(held):
             freezable = transaction.active_bytes(self._holdings.freezable)
             sizes, total, limit = freezable[held], transaction.active_bytes().sum(), transaction.limit
@@ -106,7 +110,7 @@ class SiteFreezing:
                 places = adapting.freezing.choose_of(sizes, yielded, total, limit, self._task.number)
                 reason = adapting.freezing.explain(total, limit)
                 chosen |= dict.fromkeys(held[places].tolist(), reason)
-        self.events += [PageEvent(Verb.FREEZE, Unit(unit), why) for unit, why in sorted(chosen.items())]
+        self._report(Verb.FREEZE, dict(sorted(chosen.items())))
         self._frozen_now = ranges(sorted(chosen))
         return self._frozen_now
 
@@ -123,13 +127,13 @@ class SiteFreezing:
         missing = (generations > 1) | ((generations > 0) & (unit_rows(active, size) > 0))
         known = self.cohorts(cohorts)
         reached: list[Cohort] = [*lagging, (self._holdings.units, now)]
-        found: dict[tuple[Times, bool], list[Unit]] = {}
+        found: dict[tuple[Times, bool], list[UnitIndex]] = {}
         for some, choices in ((True, [*known, *reached]), (False, reached)):
             first = np.zeros(size, dtype=np.int64)
             for number in reversed(range(len(choices))):  # the first cohort that has a unit counts
                 first[numbers(choices[number][0])] = number
             for unit in np.flatnonzero((generations > 0) & (missing == some)).tolist():
-                found.setdefault((choices[first[unit]][1], some), []).append(Unit(unit))
+                found.setdefault((choices[first[unit]][1], some), []).append(UnitIndex(unit))
         return tuple(Frozen(self._level.number, ranges(sorted(units)), *key) for key, units in found.items())
 
     def yielded(self) -> np.ndarray:
@@ -139,9 +143,14 @@ class SiteFreezing:
         yielded[ranked] = self._by_unit.results[ranked]
         return yielded
 
-    def _due_units(self) -> list[Unit]:
+    def _report(self, verb: Verb, reasons: Mapping[UnitIndex, str]) -> None:
+        """Tells what was done about units, each with the reason."""
+        unit_at = self._task.routing.unit_at
+        self.events += [PageEvent(verb, unit_at(index), reason) for index, reason in reasons.items()]
+
+    def _due_units(self) -> list[UnitIndex]:
         """Units that have been frozen for so long that rows would expire if it were not for them, the longest first."""
-        found: list[Unit] = []
+        found: list[UnitIndex] = []
         now = self._task.before.reached_at(self._level.number)
         for cohort in sorted(self._before, key=lambda cold: [-inf if t is None else t for t in cold.newest]):
             for node, join in self._joins():
@@ -152,7 +161,7 @@ class SiteFreezing:
                         found += numbers(units).tolist()
         return found
 
-    def _overdue_units(self, transaction: Transaction, retention: Mapping[InputNumber, Retention]) -> list[Unit]:
+    def _overdue_units(self, transaction: Transaction, retention: Mapping[InputNumber, Retention]) -> list[UnitIndex]:
         """Units of joins that keep rows of one side for good, with many rows of another that would have expired if it
         were not for them: as many as the other rows of that side, if the unit fits into memory again; if it does not,
         and would have to be written anew, as the other rows of all sides."""
@@ -168,7 +177,7 @@ class SiteFreezing:
         room = transaction.limit - transaction.active_bytes().sum()
         fits = transaction.generations.sizes() <= room
         allowed = HALF_WINDOW * (needed + np.where(fits, 0.0, kept))
-        return [Unit(unit) for unit in units[(overdue > 0)[units] & (overdue >= allowed)[units]].tolist()]
+        return [UnitIndex(unit) for unit in units[(overdue > 0)[units] & (overdue >= allowed)[units]].tolist()]
 
     def _joins(self) -> list[tuple[int, FreezableOperator]]:
         """The operators of the level whose units can be frozen, with their places."""

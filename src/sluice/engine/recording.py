@@ -10,7 +10,7 @@ import numpy as np
 
 from sluice.model.decision import Decision, Ended, UnderWay
 from sluice.model.epoch import EpochRecord, Frozen, slowest, unite_cohorts
-from sluice.model.ids import Level, Unit
+from sluice.model.ids import Level, UnitIndex
 from sluice.model.plan import Plan
 from sluice.model.productivity import results_by_byte, results_by_unit
 from sluice.model.reports import SiteReport, SplitReport, newest_of
@@ -84,7 +84,7 @@ def _epoch_stats(
     held = [routing.held(plan.fragments_at(Level(level))) for level in range(plan.levels)]
     parts = [(r.site, held[r.level][r.site], r.units) for r in reports]
     units = UnitColumns.of_sites(routing.units, ((numbers, columns) for _, numbers, columns in parts))
-    units = replace(units, yielded=units.yielded + _still_counting(yielded, reports))
+    units = replace(units, yielded=units.yielded + _still_counting(yielded, reports, routing))
     events = [event.action for report in reports for event in report.page_events]
     tasks = [*(split.seconds for split in splits), *(report.stats.seconds for report in reports)]
     return EpochStats(
@@ -100,7 +100,7 @@ def _epoch_stats(
         streams=tuple(_stream_stats(s.name, [x for x in splits if x.stream == i]) for i, s in enumerate(plan.sources)),
         sites=_site_stats(plan, by_site, units, routing),
         units=units,
-        slices=Slices.of(parts, [sharing.unit for sharing in routing.shared]) if routing.shared else Slices.none(),
+        slices=Slices.of(parts, _shared_places(routing)) if routing.shared else Slices.none(),
         copied_rows=sum(s.copied_rows for s in splits) + sum(r.stats.copied_rows for r in reports),
         copied_bytes=sum(s.copied_bytes for s in splits) + sum(r.stats.copied_bytes for r in reports),
         seconds=EpochSeconds(reduce(TaskSeconds.plus, tasks, TaskSeconds()), job_seconds),
@@ -113,7 +113,7 @@ def _site_stats(
     """What each site said of its levels, together, and what its units of joins yield: no others are ranked by it."""
     holders = np.array(routing.holders)
     freezable = tuple(routing.directories[fragment].range for fragment in sorted(plan.freezable))
-    ranked = numbers(subtract(freezable, tuple(only(sharing.unit)[0] for sharing in routing.shared)))
+    ranked = numbers(subtract(freezable, tuple(only(index)[0] for index in _shared_places(routing))))
     yielded, sizes = (
         np.bincount(holders[ranked], weights=column[ranked], minlength=routing.sites)
         for column in (units.yielded, units.memory + units.disk)
@@ -130,6 +130,10 @@ def _site_stats(
         )
         for site, at_site in enumerate(by_site)
     )
+
+
+def _shared_places(routing: Routing) -> list[UnitIndex]:
+    return routing.ids.indexes_of(sharing.unit for sharing in routing.shared)
 
 
 def _count_units(frozen: Iterable[Frozen]) -> int:
@@ -156,11 +160,11 @@ def yielded_before(before: EpochRecord, fading: float) -> np.ndarray:
     return yielded * np.float32(fading) if known else np.zeros(before.routing.units, dtype=np.float32)
 
 
-def _still_counting(yielded: np.ndarray, reports: Sequence[SiteReport]) -> np.ndarray:
+def _still_counting(yielded: np.ndarray, reports: Sequence[SiteReport], routing: Routing) -> np.ndarray:
     """The same without units that have begun another generation."""
     frozen = [event.unit for report in reports for event in report.page_events if event.action == Verb.FREEZE]
     yielded = yielded.copy()
-    yielded[frozen] = 0
+    yielded[routing.ids.indexes_of(frozen)] = 0
     return yielded
 
 
@@ -177,7 +181,14 @@ def _settle(
             left = [unit for unit in one.units if unit not in frozen]
             ended += [Ended(one.decision, f"its site did not freeze unit {unit}") for unit in left]
         elif one.decision.action == Verb.CLEAN_UP:
-            missing = [(cold.level, unit) for cold in before.frozen if cold.missing for unit in _those_of(cold, one)]
+            places = {unit: before.routing.index_of(unit) for unit in one.units}
+            missing = [
+                (cold.level, unit)
+                for cold in before.frozen
+                if cold.missing
+                for unit, index in places.items()
+                if holds(cold.units, index)
+            ]
             units = {unit for level, unit in missing if (level, unit) not in cleaned}
             if units:
                 going_on.append(replace(one, units=tuple(sorted(units))))
@@ -186,11 +197,6 @@ def _settle(
         else:
             going_on.append(one)
     return ended, tuple(going_on)
-
-
-def _those_of(cold: Frozen, one: UnderWay) -> list[Unit]:
-    """The units of a decision that are among frozen ones."""
-    return [unit for unit in one.units if holds(cold.units, unit)]
 
 
 def _page_decisions(number: int, before: EpochRecord, reports: Sequence[SiteReport]) -> list[Decision]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -25,12 +25,12 @@ from sluice.engine.unit_stats import UnitStats
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.epoch import Attempt, Lagging, SiteShare, Times, slowest
-from sluice.model.ids import InputNumber, Level, Site, SiteKey, Unit
-from sluice.model.reports import LevelWatermark, SiteReport
+from sluice.model.ids import InputNumber, Level, Site, SiteKey, UnitIndex
+from sluice.model.reports import LevelWatermark, PageEvent, SiteReport
 from sluice.model.spill import Spill
 from sluice.model.state import Manifest, unit_rows
 from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
-from sluice.model.unit_ranges import Ranges, intersect, numbers, only, ranges, subtract, unite_all
+from sluice.model.unit_ranges import Ranges, holds, intersect, numbers, ranges, subtract, unite_all
 from sluice.operators.protocol import ShareableOperator
 from sluice.state.disk_speed import DiskSpeed
 from sluice.state.durable import DurableSegments
@@ -94,10 +94,11 @@ class _SiteEpoch:
             after = [*lagging, *([(in_time, self.now)] if in_time else [])]
             retention = self.level.retention(cohorts, after, self.freezing.cohorts(cohorts))
             freezing, adapting = self.freezing.choose(transaction), self.task.adapting
-            cut = [plan for plan in adapting.cut if self._of_level([plan.unit])]
-            manifest = transaction.commit(
-                retention, adapting.leaving, adapting.allowance, freezing, self._of_level(adapting.weigh), cut
-            )
+            ids = self.task.routing.ids
+            weigh = {index: unit for unit in adapting.weigh if self._has(index := ids.index_of(unit))}
+            cut = {index: plan for plan in adapting.cut if self._has(index := ids.index_of(plan.unit))}
+            leaving = ids.indexes_of(adapting.leaving)
+            manifest = transaction.commit(retention, leaving, adapting.allowance, freezing, weigh, cut)
         frozen = self.freezing.frozen_after(manifest, cohorts, lagging, self.now)
         yield from came.passing
         if not self.level.is_last:
@@ -117,7 +118,7 @@ class _SiteEpoch:
             frozen=frozen,
             reached=self.now,
             queues=transaction.pages.queues(self.site, self.level.number),
-            page_events=(*transaction.pages.events, *self.freezing.events),
+            page_events=(*self._page_events(transaction), *self.freezing.events),
             splits=came.splits if self.site == 0 and self.level.number == 0 else (),
             units=self._unit_columns(transaction, manifest),
             stats=self._stats(transaction, manifest, begun),
@@ -126,9 +127,14 @@ class _SiteEpoch:
         )
         yield message(self.site_key, SITE_REPORT, report)
 
-    def _of_level(self, units: Iterable[Unit]) -> list[Unit]:
-        """Those of some units that are held here, and at this level."""
-        return [unit for unit in units if intersect(self.held, only(unit))]
+    def _has(self, index: UnitIndex) -> bool:
+        """Whether a unit is held here, and at this level."""
+        return holds(self.held, index)
+
+    def _page_events(self, transaction: Transaction) -> list[PageEvent]:
+        """What was spilled and fetched."""
+        unit_at = self.task.routing.unit_at
+        return [PageEvent(step.action, unit_at(step.unit), step.reason) for step in transaction.pages.steps]
 
     def _cohorts(self) -> list[Cohort]:
         """The units held here by how far they have come, those that are behind first."""

@@ -31,7 +31,7 @@ class SiteLevel:
         self.nodes = [n for n, node in enumerate(plan.nodes) if node.level == level]
         self.operators = {n: operator(plan.nodes[n].spec) for n in self.nodes}
         self.local = {g: (n, i) for n in self.nodes for i, g in enumerate(plan.inputs_of(n))}
-        shared = tuple(only(sharing.unit)[0] for sharing in routing.shared if site in sharing.holders)
+        shared = tuple(only(routing.index_of(unit.unit))[0] for unit in routing.shared if site in unit.holders)
         self.holdings = self._holdings()
         self.shared = intersect(shared, self.holdings.units)
         """The units held here that others share."""

@@ -125,9 +125,8 @@ class LayOut:
 
 @dataclass(frozen=True)
 class Split(_AtHolder):
-    """Have two units in place of one, by one more bit of the hash; with more `bits`, four, eight, ... Those behind it
-    get other numbers. If one key has most of its rows, it is split so often that this key is alone. No row is
-    rewritten.
+    """Have two new units in place of one, by one more bit of the hash; with more `bits`, four, eight, ... If one key
+    has most of its rows, it is split so often that this key is alone. No row is rewritten.
 
     >>> Split(3, "to see")
     Split(unit=3, reason='to see', bits=1)
@@ -143,7 +142,7 @@ class Split(_AtHolder):
 
 @dataclass(frozen=True)
 class Merge(_AtHolder):
-    """Have one unit in place of a unit and its buddy; those behind them count one less. No row is rewritten."""
+    """Have one new unit in place of a unit and its buddy. No row is rewritten."""
 
     verb: ClassVar[Verb] = Verb.MERGE
 
@@ -177,7 +176,7 @@ Action: TypeAlias = UnitAction | Scale
 
 
 def read_number(what: str, number: object) -> int:
-    """The number of a unit or a site, from whatever counts as a whole number."""
+    """The id of a unit or the number of a site, from whatever counts as a whole number."""
     try:
         if not isinstance(number, bool):
             return operator.index(number)  # type: ignore[arg-type]

@@ -43,8 +43,8 @@ class Decision:
 
 @dataclass(frozen=True)
 class UnderWay:
-    """A decision that was accepted and has not come to its end, with the `units` that it still concerns, by the numbers
-    that they have now."""
+    """A decision that was accepted and has not come to its end, with the `units` that it still concerns: of one that
+    was split meanwhile, its parts."""
 
     decision: Decision
     units: tuple[Unit, ...]
@@ -52,16 +52,18 @@ class UnderWay:
 
 @dataclass(frozen=True)
 class Ended:
-    """A decision that came to its end with an epoch: it is done, or was `abandoned` for this reason."""
+    """A decision that came to its end with an epoch: it is done, or was `abandoned` for this reason. `new_units` are
+    those that there are since, if units were split or merged by it."""
 
     decision: Decision
     abandoned: str | None = None
+    new_units: tuple[Unit, ...] = ()
 
 
 @dataclass(frozen=True)
 class DecisionOutcome(Decision):
-    """A decision and what has become of it: the epoch that ended it, None while it is under way, and why it was
-    abandoned, if it was.
+    """A decision and what has become of it: the epoch that ended it, None while it is under way, why it was abandoned,
+    if it was, and the units that there are since, if units were split or merged by it.
 
     >>> move = DecisionOutcome(7, "you", Verb.MOVE, 3, 1, "to see", ended=9)
     >>> move.outcome, move.done, move.as_dict()["done"]
@@ -70,11 +72,14 @@ class DecisionOutcome(Decision):
 
     ended: int | None = None
     abandoned: str | None = None
+    new_units: tuple[Unit, ...] = ()
 
     @classmethod
-    def of(cls, decision: Decision, ended: int | None, abandoned: str | None = None) -> DecisionOutcome:
+    def of(
+        cls, decision: Decision, ended: int | None, abandoned: str | None = None, new_units: tuple[Unit, ...] = ()
+    ) -> DecisionOutcome:
         """What has become of a decision."""
-        return cls(**vars(decision), ended=ended, abandoned=abandoned)
+        return cls(**vars(decision), ended=ended, abandoned=abandoned, new_units=new_units)
 
     @property
     def outcome(self) -> Fate:
@@ -92,7 +97,7 @@ class DecisionOutcome(Decision):
 
     def as_dict(self) -> dict[str, Any]:
         """As a plain dictionary."""
-        became = {"outcome": self.outcome, "done": self.done, "abandoned": self.abandoned}
+        became = {"outcome": self.outcome, "done": self.done, "abandoned": self.abandoned, "new_units": self.new_units}
         return super().as_dict() | became
 
 
@@ -119,7 +124,7 @@ def outcomes(records: Sequence[DecisionRecord]) -> list[DecisionOutcome]:
     if not records:
         return []
     ends = {
-        end.decision: DecisionOutcome.of(end.decision, record.number, end.abandoned)
+        end.decision: DecisionOutcome.of(end.decision, record.number, end.abandoned, end.new_units)
         for record in records
         for end in record.ended
     }
@@ -133,6 +138,27 @@ def outcomes(records: Sequence[DecisionRecord]) -> list[DecisionOutcome]:
         else ends.get(decision) or DecisionOutcome.of(decision, decision.epoch)
         for decision in (*sorted(earlier, key=lambda decision: decision.epoch), *made)
     ]
+
+
+def name_units(units: Sequence[Unit]) -> str:
+    """The units that one was split into, whose ids follow each other, or the one that it was merged into.
+
+    >>> name_units((12,)), name_units((12, 13)), name_units((12, 13, 14))
+    ('unit 12', 'units 12 and 13', 'units 12 to 14')
+    """
+    if len(units) == 1:
+        return f"unit {units[0]}"
+    return f"units {units[0]} {'and' if len(units) == 2 else 'to'} {units[-1]}"
+
+
+def describe_end(unit: Unit, new_units: Sequence[Unit]) -> str:
+    """Why there is no unit any more that was split or merged.
+
+    >>> describe_end(7, (12, 13)), describe_end(7, (14,))
+    ('there is no unit 7; it was split into 12 and 13', 'there is no unit 7; it was merged into 14')
+    """
+    into = name_units(new_units).split(" ", 1)[1]
+    return f"there is no unit {unit}; it was {'split' if len(new_units) > 1 else 'merged'} into {into}"
 
 
 def _distinct(decisions: Iterable[Decision]) -> list[Decision]:

@@ -1,4 +1,5 @@
-"""The directory of a fragment: which unit a key's hash belongs to. Each unit is a range of hashes, in their order.
+"""The directory of a fragment: which unit a key's hash belongs to. Each unit is a range of hashes, in their order, and
+is given by its place in the routing.
 
 A new directory has equal ranges, its roots. A unit is a root, or a half of one, a quarter, ...: how often its root was
 halved is its depth, and which of the parts it is its prefix (extendible hashing, one more bit of the hash a split).
@@ -14,12 +15,12 @@ from itertools import pairwise
 import numpy as np
 
 from sluice.model.errors import ProtocolError
-from sluice.model.ids import Unit
+from sluice.model.ids import UnitIndex
 
 HASH_SPACE = 1 << 32
 HashRange = tuple[int, int]
 """Hashes from the first up to the second, which is not one of them."""
-_FIRST = Unit(0)
+_FIRST = UnitIndex(0)
 
 MOST_UNITS = 65_536
 """How many units a fragment has at most."""
@@ -54,8 +55,8 @@ def _depths_below(hashes: HashRange, depth: int, halved: set[HashRange]) -> Iter
 
 @dataclass(frozen=True)
 class Directory:
-    """`depths` has an entry a unit, in the order of their hashes; none at all where every unit is a root. Units are
-    numbered from `first` on.
+    """`depths` has an entry a unit, in the order of their hashes; none at all where every unit is a root. `first` is
+    the place of the first unit.
 
     >>> halved = Directory(2).split(1)
     >>> halved.depths, halved.units, [halved.hashes_of(unit) for unit in range(3)] == [
@@ -65,9 +66,9 @@ class Directory:
 
     roots: int
     depths: tuple[int, ...] = ()
-    first: Unit = _FIRST
+    first: UnitIndex = _FIRST
 
-    def __reduce__(self) -> tuple[type[Directory], tuple[int, tuple[int, ...], Unit]]:
+    def __reduce__(self) -> tuple[type[Directory], tuple[int, tuple[int, ...], UnitIndex]]:
         """Travels without what is only kept here to be at hand."""
         return Directory, (self.roots, self.depths, self.first)
 
@@ -77,25 +78,25 @@ class Directory:
         return len(self.depths) or self.roots
 
     @property
-    def range(self) -> tuple[Unit, Unit]:
+    def range(self) -> tuple[UnitIndex, UnitIndex]:
         """The units, from the first up to the second, which is not one of them."""
-        return self.first, Unit(self.first + self.units)
+        return self.first, UnitIndex(self.first + self.units)
 
     def has_room(self, splits: int = 1) -> bool:
         """Whether so many units can be split, whatever their rows are."""
         return self.units + splits * _MOST_MORE <= MOST_UNITS
 
-    def depth(self, unit: Unit) -> int:
+    def depth(self, unit: UnitIndex) -> int:
         """How often its root was halved to make it."""
         return self.depths[unit - self.first] if self.depths else 0
 
-    def hashes_of(self, unit: Unit) -> tuple[int, int]:
+    def hashes_of(self, unit: UnitIndex) -> tuple[int, int]:
         """The range of a unit's hashes; the second is not in it."""
         low, high = self.least_hashes(np.array([unit, unit + 1])).tolist()
         return low, high
 
     def least_hashes(self, units: np.ndarray) -> np.ndarray:
-        """The least hash of each of these units; for the number after the last unit, the end of all hashes."""
+        """The least hash of each of these units; for the place after the last unit, the end of all hashes."""
         least: np.ndarray = self._least_hashes[units - self.first]
         return least
 
@@ -114,10 +115,10 @@ class Directory:
         return np.append(low, HASH_SPACE)
 
     @cached_property
-    def _by_hashes(self) -> dict[HashRange, Unit]:
+    def _by_hashes(self) -> dict[HashRange, UnitIndex]:
         """Every unit by its range of hashes."""
         edges = self._least_hashes.tolist()
-        return {hashes: Unit(self.first + place) for place, hashes in enumerate(pairwise(edges))}
+        return {hashes: UnitIndex(self.first + place) for place, hashes in enumerate(pairwise(edges))}
 
     def unit_of(self, hashes: np.ndarray) -> np.ndarray:
         """The unit of each 32-bit key hash. It grows with the hash, so state sorted by hash is sorted by unit."""
@@ -138,7 +139,7 @@ class Directory:
         split = self.roots - self.depths.count(0)
         return f"{self.units} units: of {self.roots} that there were, {split} split up to {max(self.depths)} times"
 
-    def unit_with(self, low: int, high: int) -> Unit | None:
+    def unit_with(self, low: int, high: int) -> UnitIndex | None:
         """The unit of exactly these hashes, None if there is none.
 
         >>> Directory(4).unit_with(2**30, 2**31), Directory(4).unit_with(0, 2**31)
@@ -146,25 +147,28 @@ class Directory:
         """
         return self._by_hashes.get((low, high))
 
-    def units_in(self, low: int, high: int) -> tuple[Unit, Unit]:
+    def units_in(self, low: int, high: int) -> tuple[UnitIndex, UnitIndex]:
         """The units that hashes from the first up to the second, which is not one of them, belong to.
 
         >>> Directory(4).units_in(2**30, 2**31 + 1)
         (1, 3)
         """
         first, last = np.searchsorted(self._least_hashes, [low, high - 1], side="right").tolist()
-        return Unit(self.first + first - 1), Unit(self.first + last)
+        return UnitIndex(self.first + first - 1), UnitIndex(self.first + last)
 
-    def split(self, unit: Unit) -> Directory:
-        """With two units, by one more bit of the hash, in place of one; those behind it count one more."""
+    def split(self, unit: UnitIndex) -> Directory:
+        """With two units, by one more bit of the hash, in place of one."""
         return self.redivided({unit: (self.hashes_of(unit),)})
 
     def redivided(
-        self, halved: Mapping[Unit, Sequence[HashRange]], merged: Collection[Unit] = (), first: Unit | None = None
+        self,
+        halved: Mapping[UnitIndex, Sequence[HashRange]],
+        merged: Collection[UnitIndex] = (),
+        first: UnitIndex | None = None,
     ) -> Directory:
         """With other units in place of some, all at once. Of each that is split, `halved` has its own hashes and those
-        of its parts that are halved in turn; one unit is in the place of each that is `merged` and its buddy. Units are
-        numbered from `first` on then, if that changes.
+        of its parts that are halved in turn; one unit is in the place of each that is `merged` and its buddy. The
+        first unit is at `first` then, if that changes.
 
         >>> Directory(1).redivided({0: ((0, 2**32), (2**31, 2**32))}).depths
         (1, 2, 2)
@@ -175,7 +179,7 @@ class Directory:
         for unit in merged:
             other = self.buddy(unit)
             if other is None:
-                raise ProtocolError(self.why_alone(unit))
+                raise ProtocolError(f"the unit with the hashes {self.hashes_of(unit)} has no buddy to be merged with")
             place = min(unit, other) - self.first
             changed[place] = 2, [depths[place] - 1]
         found: list[int] = []
@@ -187,14 +191,15 @@ class Directory:
         found += depths[done:]
         return Directory(self.roots, tuple(found) if any(found) else (), self.first if first is None else first)
 
-    def _depths_of_parts(self, unit: Unit, parts: Sequence[HashRange]) -> list[int]:
+    def _depths_of_parts(self, unit: UnitIndex, parts: Sequence[HashRange]) -> list[int]:
         """The depths of what a unit becomes if it and parts of it are halved."""
-        found = list(_depths_below(self.hashes_of(unit), self.depth(unit), set(parts)))
+        whole = self.hashes_of(unit)
+        found = list(_depths_below(whole, self.depth(unit), set(parts)))
         if len(found) != 1 + len(parts):
-            raise ProtocolError(f"unit {unit} has no parts with the hashes {parts}, and cannot be split by them")
+            raise ProtocolError(f"the unit with the hashes {whole} has no parts with the hashes {parts}")
         return found
 
-    def buddy(self, unit: Unit) -> Unit | None:
+    def buddy(self, unit: UnitIndex) -> UnitIndex | None:
         """The unit with which one makes up what was split, None if that is split further, or the unit is a root.
 
         >>> Directory(1).split(0).split(0).buddy(2), Directory(1).split(0).buddy(0)
@@ -203,14 +208,8 @@ class Directory:
         depth = self.depth(unit)
         if not depth:
             return None
-        other = Unit(unit - 1 if self._prefixes[1][unit - self.first] % 2 else unit + 1)
+        other = UnitIndex(unit - 1 if self._prefixes[1][unit - self.first] % 2 else unit + 1)
         return other if self.depth(other) == depth else None
-
-    def why_alone(self, unit: Unit) -> str:
-        """Why a unit has no buddy."""
-        if self.depth(unit):
-            return f"the other half of what unit {unit} is of is itself split; merge its parts first"
-        return f"unit {unit} has no buddy to be merged with: it was not split from another"
 
     def buddies(self) -> list[int]:
         """The buddy of each unit, -1 where there is none.
@@ -225,8 +224,8 @@ class Directory:
         buddies: list[int] = np.where((depths > 0) & (depths[other] == depths), other + self.first, -1).tolist()
         return buddies
 
-    def merge(self, unit: Unit) -> Directory:
-        """With one unit in place of two buddies; those behind them count one less."""
+    def merge(self, unit: UnitIndex) -> Directory:
+        """With one unit in place of two buddies."""
         return self.redivided({}, (unit,))
 
     @property

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from sluice.model.decision import Decision, Ended, UnderWay
-from sluice.model.ids import Level, Site, Unit
+from sluice.model.ids import Level, Site, Unit, UnitIndex
 from sluice.model.results import Listing, Part, Results
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, SegmentRef
@@ -98,7 +98,8 @@ class Frozen:
 
 @dataclass(frozen=True)
 class Queues:
-    """The units in memory and on disk, each in the order in which they got there, of a site that cannot hold all.
+    """The units in memory and on disk, by their places, each in the order in which they got there, of a site that
+    cannot hold all.
 
     `rest` is for how many seconds more no rotation is due. The site may run on another machine next, so it says nothing
     about any clock; the time between two epochs does not count.
@@ -106,8 +107,8 @@ class Queues:
 
     site: Site
     level: Level
-    memory: tuple[Unit, ...]
-    disk: tuple[Unit, ...]
+    memory: tuple[UnitIndex, ...]
+    disk: tuple[UnitIndex, ...]
     rest: float
 
 
@@ -154,19 +155,21 @@ class EpochRecord:
 
     @property
     def missing_units(self) -> tuple[Unit, ...]:
-        """Frozen units whose results are missing, at whichever level."""
-        return tuple(sorted({unit for cold in self.frozen if cold.missing for unit in numbers(cold.units).tolist()}))
+        """Frozen units whose results are missing, at whichever level, in the order of their places."""
+        missing = unite_all(part for cold in self.frozen if cold.missing for part in cold.units)
+        return tuple(self.routing.units_at(numbers(missing)))
 
     def why_unready(self, unit: Unit) -> str | None:
         """Why a unit cannot be shared otherwise than it is now, if so: its holders would not have come equally far, or
         would meet what they have missed."""
-        if any(holds(late.units, unit) for late in self.lagging):
+        index = self.routing.index_of(unit)
+        if any(holds(late.units, index) for late in self.lagging):
             return "has input that waits"
-        return "is frozen" if any(holds(cold.units, unit) for cold in self.frozen) else None
+        return "is frozen" if any(holds(cold.units, index) for cold in self.frozen) else None
 
     @property
     def unready_units(self) -> Ranges:
-        """The units for which there is such a reason."""
+        """The units for which there is such a reason, by their places."""
         cohorts = [*(late.units for late in self.lagging), *(cold.units for cold in self.frozen)]
         return unite_all(part for units in cohorts for part in units)
 
@@ -206,7 +209,7 @@ def unite_cohorts(cohorts: Iterable[UnitCohort]) -> tuple[UnitCohort, ...]:
     >>> unite_cohorts([Lagging(0, ((0, 1),), (5,)), Lagging(0, ((3, 4),), (7,)), Lagging(0, ((1, 2),), (5,))])
     (Lagging(level=0, units=((0, 2),), newest=(5,)), Lagging(level=0, units=((3, 4),), newest=(7,)))
     """
-    alike: dict[UnitCohort, list[tuple[Unit, Unit]]] = {}
+    alike: dict[UnitCohort, list[tuple[UnitIndex, UnitIndex]]] = {}
     for cohort in cohorts:
         alike.setdefault(replace(cohort, units=()), []).extend(cohort.units)
     return tuple(replace(cohort, units=unite_all(units)) for cohort, units in alike.items())

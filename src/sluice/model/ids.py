@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import NewType
 
 Unit = NewType("Unit", int)
-"""A fragment's state for one range of hashes; the units of all fragments are numbered through."""
+"""The id of a unit, a fragment's state for one range of hashes. It is given once in a flow's checkpoint."""
+UnitIndex = NewType("UnitIndex", int)
+"""The place of a unit in one routing: fragment by fragment, in the order of their hashes. Arrays and ranges go by it.
+After a split or a merge another unit has it: it never leaves the routing, or the epoch's record, that it is of."""
 Site = NewType("Site", int)
 """An executor slot that holds units."""
 Level = NewType("Level", int)

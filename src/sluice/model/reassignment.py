@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sluice.model.ids import InputNumber, Site, Unit
+from sluice.model.ids import InputNumber, Site, Unit, UnitIndex
 from sluice.model.routing import Routing
 from sluice.model.sharing import SharedUnit
 from sluice.model.state import Manifest, RunRef, join_parts
@@ -50,10 +50,11 @@ def reassign_unit(
     manifests: Sequence[Manifest], before: Routing, routing: Routing, unit: Unit
 ) -> tuple[tuple[RunRef, ...], ...]:
     """The runs of one unit at each site, as `reassign` has them, without a look at any other unit."""
-    if before.sharing(unit) == routing.sharing(unit) and before.holders[unit] == routing.holders[unit]:
-        alone = only(unit)
-        return tuple(tuple(run.of(alone) for run in m if holds(run.units, unit)) for m in manifests)
-    dealt = _deal(manifests, before, routing, unit)
+    index = before.index_of(unit)
+    if before.sharing(unit) == routing.sharing(unit) and before.holder(unit) == routing.holder(unit):
+        alone = only(index)
+        return tuple(tuple(run.of(alone) for run in m if holds(run.units, index)) for m in manifests)
+    dealt = _deal(manifests, before, routing, index)
     return tuple(tuple(dealt.get(Site(site), ())) for site in range(routing.sites))
 
 
@@ -67,26 +68,29 @@ def _holders_for(site: Site, routing: Routing) -> np.ndarray:
     holders = np.array(routing.holders)
     for sharing in routing.shared:
         if site in sharing.holders:
-            holders[sharing.unit] = site
+            holders[routing.index_of(sharing.unit)] = site
     return holders
 
 
-def _dealt_anew(before: Routing, routing: Routing) -> tuple[tuple[Unit, Unit], ...]:
+def _dealt_anew(before: Routing, routing: Routing) -> Ranges:
     """The units, each as a range, whose runs do not simply stay or follow the unit: on a grid there are copies."""
-    units = sorted({sharing.unit for sharing in (*before.shared, *routing.shared)})
-    pairs = [(unit, before.sharing(unit), routing.sharing(unit)) for unit in units]
-    return tuple(only(unit)[0] for unit, old, new in pairs if old != new and (_is_grid(old) or _is_grid(new)))
+    units = {routing.index_of(sharing.unit): sharing.unit for sharing in (*before.shared, *routing.shared)}
+    pairs = [(index, before.sharing(unit), routing.sharing(unit)) for index, unit in sorted(units.items())]
+    return tuple(only(index)[0] for index, old, new in pairs if old != new and (_is_grid(old) or _is_grid(new)))
 
 
 def _is_grid(sharing: SharedUnit | None) -> bool:
     return sharing is not None and bool(sharing.lines)
 
 
-def _deal(manifests: Sequence[Manifest], before: Routing, routing: Routing, unit: Unit) -> dict[Site, list[RunRef]]:
+def _deal(
+    manifests: Sequence[Manifest], before: Routing, routing: Routing, index: UnitIndex
+) -> dict[Site, list[RunRef]]:
     """A unit's runs, each once, at those who are to have them."""
+    unit = routing.unit_at(index)
     found: dict[Site, list[RunRef]] = {}
     by_input: dict[InputNumber, list[tuple[Site, RunRef]]] = {}
-    for site, run in _distinct(manifests, before.sharing(unit), unit):
+    for site, run in _distinct(manifests, before.sharing(unit), index):
         by_input.setdefault(run.segment.input, []).append((site, run))
     sharing = routing.sharing(unit)
     for input_, runs in by_input.items():
@@ -100,14 +104,14 @@ def _deal(manifests: Sequence[Manifest], before: Routing, routing: Routing, unit
     return found
 
 
-def _distinct(manifests: Sequence[Manifest], sharing: SharedUnit | None, unit: Unit) -> list[tuple[Site, RunRef]]:
+def _distinct(manifests: Sequence[Manifest], sharing: SharedUnit | None, index: UnitIndex) -> list[tuple[Site, RunRef]]:
     """A unit's runs and where they are; of those along a line of a grid, which all have the same rows, the first's."""
-    alone = only(unit)
+    alone = only(index)
     runs = [
         (Site(site), run.of(alone))
         for site, manifest in enumerate(manifests)
         for run in manifest
-        if holds(run.units, unit)
+        if holds(run.units, index)
     ]
     if sharing is None or not sharing.lines:
         return runs

@@ -1,4 +1,4 @@
-"""Units that were split or merged: the same state, statistics and queues under the numbers that units have since.
+"""Units that were split or merged: the same state, statistics and queues, laid out for the units that there are since.
 
 A unit is a range of hashes, so which units took the place of which is a matter of two directories. No row moves; how
 many rows of a segment each part of a unit has is what the sites that hold it have looked up.
@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
-from sluice.model.actions import Action, Move, Scale
 from sluice.model.epoch import EpochRecord, Queues
 from sluice.model.errors import ProtocolError
-from sluice.model.ids import Unit
+from sluice.model.ids import Unit, UnitIndex
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.model.stats import EpochStats, Slices, UnitColumns
 from sluice.model.unit_ranges import Ranges, holds, numbers, unite_all
-
-AnAction = TypeVar("AnAction", bound=Action)
 
 
 class UnitWeight(NamedTuple):
@@ -87,10 +84,39 @@ class UnitFindings(NamedTuple):
         return found
 
 
+def successors(before: Routing, now: Routing) -> dict[Unit, tuple[Unit, ...]]:
+    """The units that are in the place of each one that was split or merged between two routings.
+
+    >>> successors(Routing.even(3, 1), Routing.even(3, 1).split(1, since=0))
+    {1: (3, 4)}
+    """
+    ended = before.units_at(np.flatnonzero(~np.isin(before.ids.array, now.ids.array)))
+    return {unit: now.units_in(before.fragment_of(unit), before.hashes_of(unit)) for unit in ended}
+
+
+def in_their_place(units: Iterable[Unit], successors: Mapping[Unit, tuple[Unit, ...]]) -> list[Unit]:
+    """Units, or those that are in the place of such as have ended, in their order, each once.
+
+    >>> in_their_place([5, 1, 2], {1: (3, 4), 2: (4,)})
+    [5, 3, 4]
+    """
+    return list(dict.fromkeys(new for unit in units for new in successors.get(unit, (unit,))))
+
+
+def spread_column(column: np.ndarray, before: Routing, now: Routing, weights: np.ndarray) -> np.ndarray:
+    """A column with an entry for each unit of one routing under another: parts of a unit have its entry by weight, one
+    in the place of two has their sum.
+
+    >>> spread_column(np.array([8, 5]), Routing.even(2, 1), Routing.even(2, 1).split(0, since=0), np.array([3, 1, 1]))
+    array([6, 2, 5])
+    """
+    return IndexMap.between(before, now).spread(column, weights)
+
+
 @dataclass(frozen=True)
-class Renumbering:
-    """Each unit of before is the units from `first` up to `end` now; there are so many `units`, with these `least`
-    hashes."""
+class IndexMap:
+    """From the places of units in one routing to those in another: what was at each place is at those from `first` up
+    to `end` now; there are so many `units`, with these `least` hashes."""
 
     first: np.ndarray
     end: np.ndarray
@@ -98,9 +124,9 @@ class Renumbering:
     least: np.ndarray
 
     @classmethod
-    def between(cls, before: Routing, now: Routing) -> Renumbering:
+    def between(cls, before: Routing, now: Routing) -> IndexMap:
         """
-        >>> Renumbering.between(Routing.even(3, 1), Routing.even(3, 1).split(1, since=0)).ranges(((1, 3),))
+        >>> IndexMap.between(Routing.even(3, 1), Routing.even(3, 1).split(1, since=0)).ranges(((1, 3),))
         ((1, 4),)
         """
         first, end, least = [], [], []
@@ -112,39 +138,28 @@ class Renumbering:
             least.append(starts)
         return cls(np.concatenate(first), np.concatenate(end), now.units, np.concatenate(least))
 
-    def of(self, units: Iterable[Unit]) -> list[Unit]:
-        """The units that are in the place of some, in their order, each once."""
-        found = (new for unit in units for new in range(int(self.first[unit]), int(self.end[unit])))
-        return list(dict.fromkeys(map(Unit, found)))
+    def of(self, indexes: Iterable[UnitIndex]) -> list[UnitIndex]:
+        """What is at some places now, in their order, each once."""
+        places = (place for index in indexes for place in range(int(self.first[index]), int(self.end[index])))
+        return list(dict.fromkeys(map(UnitIndex, places)))
 
     def ranges(self, units: Ranges) -> Ranges:
-        """The same for ranges of units."""
-        return unite_all((Unit(int(self.first[low])), Unit(int(self.end[high - 1]))) for low, high in units)
-
-    def remembered(self, units: Mapping[Unit, int]) -> dict[Unit, int]:
-        """What is known of units, by their numbers now. Of those that were split or merged it is known no longer."""
-        came_from = np.bincount(self._pairs[1], minlength=self.units)
-        new = {unit: Unit(int(self.first[unit])) for unit in units if self.end[unit] - self.first[unit] == 1}
-        return {now: units[unit] for unit, now in new.items() if came_from[now] == 1}
+        """The same for ranges."""
+        return unite_all((UnitIndex(int(self.first[low])), UnitIndex(int(self.end[high - 1]))) for low, high in units)
 
     def spread(self, column: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """A column with an entry for each unit: parts of a unit have theirs by weight, one in the place of two the sum.
-
-        >>> halves = Renumbering.between(Routing.even(2, 1), Routing.even(2, 1).split(0, since=0))
-        >>> halves.spread(np.array([8, 5]), np.array([3.0, 1.0, 1.0]))
-        array([6, 2, 5])
-        """
+        """A column with an entry for each unit, as `spread_column` has it."""
         old, new = self._pairs
         whole = np.bincount(old, weights=weights[new], minlength=len(self.first))
         parts = (self.end - self.first)[old]
         share = np.where(whole[old] > 0, weights[new] / np.where(whole[old] > 0, whole[old], 1.0), 1.0 / parts)
         share = np.where(parts == 1, 1.0, share)
-        found = np.bincount(new, weights=column[old] * share, minlength=self.units)
-        return (np.rint(found) if np.issubdtype(column.dtype, np.integer) else found).astype(column.dtype)
+        sums = np.bincount(new, weights=column[old] * share, minlength=self.units)
+        return (np.rint(sums) if np.issubdtype(column.dtype, np.integer) else sums).astype(column.dtype)
 
     @property
     def _pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of before and now of what is in both."""
+        """The places of before and now of what is in both."""
         parts = self.end - self.first
         old = np.repeat(np.arange(len(parts)), parts)
         within = np.arange(len(old)) - np.repeat(np.cumsum(parts) - parts, parts)
@@ -153,77 +168,63 @@ class Renumbering:
 
 def redivided(record: EpochRecord, routing: Routing, cuts: Iterable[Cut]) -> EpochRecord:
     """A record under a routing whose units were split or merged, and are where they were."""
-    renumbering = Renumbering.between(record.routing, routing)
-    manifests = _Manifests(renumbering, cuts)
-    there = tuple(manifests.renumbered(manifest) for manifest in record.manifests)
+    index_map, replaced = IndexMap.between(record.routing, routing), successors(record.routing, routing)
+    layout = _ManifestLayout(record.routing, index_map, cuts)
+    manifests = tuple(layout.of(manifest) for manifest in record.manifests)
     return replace(
         record,
         routing=routing,
-        manifests=there,
-        lagging=tuple(replace(late, units=renumbering.ranges(late.units)) for late in record.lagging),
-        frozen=tuple(replace(cold, units=renumbering.ranges(cold.units)) for cold in record.frozen),
-        queues=tuple(_queues(queues, renumbering) for queues in record.queues),
-        under_way=tuple(replace(one, units=tuple(renumbering.of(one.units))) for one in record.under_way),
-        stats=_stats(record.stats, renumbering, rows_of_units(there, routing.units)),
+        manifests=manifests,
+        lagging=tuple(replace(late, units=index_map.ranges(late.units)) for late in record.lagging),
+        frozen=tuple(replace(cold, units=index_map.ranges(cold.units)) for cold in record.frozen),
+        queues=tuple(_queues(queues, index_map) for queues in record.queues),
+        under_way=tuple(replace(one, units=tuple(in_their_place(one.units, replaced))) for one in record.under_way),
+        stats=_stats(record.stats, index_map, rows_of_units(manifests, routing.units)),
     )
 
 
-def renumber_action(action: AnAction, before: Routing, now: Routing) -> AnAction:
-    """An action by the numbers that units have now. If its unit was split meanwhile it is about the first part."""
-    if isinstance(action, Scale) or not 0 <= action.unit < before.units:
-        return action
-    fragment = before.fragment_of(action.unit)
-    hashes = before.directories[fragment].hashes_of(action.unit)
-    return replace(action, unit=now.directories[fragment].units_in(*hashes)[0])
-
-
-def renumber_moves(moves: Iterable[Move], before: Routing, now: Routing) -> tuple[Move, ...]:
-    """Moves by the numbers that units have now, of all parts of those that were split."""
-    renumbering = Renumbering.between(before, now)
-    found = {unit: replace(move, unit=unit) for move in moves for unit in renumbering.of([move.unit])}
-    return tuple(found.values())
-
-
-def why_unmergeable(manifests: Iterable[Manifest], unit: Unit, buddy: Unit) -> str | None:
+def why_unmergeable(record: EpochRecord, unit: Unit, buddy: Unit) -> str | None:
     """Why two units cannot be one without a row being written anew, None if they can."""
-    for run in (run for manifest in manifests for run in manifest):
-        held = [holds(run.units, each) for each in (unit, buddy)]
-        if held[0] != held[1] and _rows_in(run.segment, buddy if held[0] else unit):
+    one, other = record.routing.index_of(unit), record.routing.index_of(buddy)
+    for run in (run for manifest in record.manifests for run in manifest):
+        held = [holds(run.units, each) for each in (one, other)]
+        if held[0] != held[1] and _rows_in(run.segment, other if held[0] else one):
             return f"units {unit} and {buddy} have rows in one segment, and those of one are not used any more"
     return None
 
 
-def _rows_in(segment: SegmentRef, unit: Unit) -> int:
+def _rows_in(segment: SegmentRef, index: UnitIndex) -> int:
     """The rows with which a segment was written of a unit."""
     written, rows = segment.unit_rows
-    return int(rows[written == unit].sum())
+    return int(rows[written == index].sum())
 
 
-class _Manifests:
-    """Manifests under other numbers: a segment that several sites have is renumbered once."""
+class _ManifestLayout:
+    """Manifests laid out for the units of another routing: a segment that several sites have is laid out once."""
 
-    def __init__(self, renumbering: Renumbering, cuts: Iterable[Cut]) -> None:
-        self._renumbering = renumbering
-        self._below: dict[tuple[str, Unit], dict[int, int]] = {}
+    def __init__(self, before: Routing, index_map: IndexMap, cuts: Iterable[Cut]) -> None:
+        self._before, self._index_map = before, index_map
+        self._below: dict[tuple[str, UnitIndex], dict[int, int]] = {}
         for cut in cuts:
-            self._below.setdefault((cut.segment, cut.unit), {})[cut.hash] = cut.below
+            self._below.setdefault((cut.segment, before.index_of(cut.unit)), {})[cut.hash] = cut.below
         self._segments: dict[str, SegmentRef] = {}
         self._ranges: dict[Ranges, Ranges] = {}
 
-    def renumbered(self, manifest: Manifest) -> Manifest:
+    def of(self, manifest: Manifest) -> Manifest:
         return tuple(self._run(run) for run in manifest)
 
     def _run(self, run: RunRef) -> RunRef:
         held, rows = run.unit_rows
-        parts = self._renumbering.end[held] - self._renumbering.first[held]
-        for unit in held[(parts > 1) & (rows > 0)].tolist():
-            if (run.segment.id, unit) not in self._below:
+        parts = self._index_map.end[held] - self._index_map.first[held]
+        for index in held[(parts > 1) & (rows > 0)].tolist():
+            if (run.segment.id, index) not in self._below:
+                unit = self._before.unit_at(index)
                 raise ProtocolError(f"nobody has counted where unit {unit} is to be cut in segment {run.segment.id}")
         return replace(run, segment=self._segment(run.segment), units=self._units(run.units))
 
     def _units(self, units: Ranges) -> Ranges:
         if units not in self._ranges:
-            self._ranges[units] = self._renumbering.ranges(units)
+            self._ranges[units] = self._index_map.ranges(units)
         return self._ranges[units]
 
     def _segment(self, segment: SegmentRef) -> SegmentRef:
@@ -233,22 +234,22 @@ class _Manifests:
 
     def _counted(self, segment: SegmentRef) -> SegmentRef:
         units, rows = segment.unit_rows
-        first, end = self._renumbering.first[units], self._renumbering.end[units]
+        first, end = self._index_map.first[units], self._index_map.end[units]
         base = int(first.min()) if len(first) else 0
         found = np.zeros(int(end.max(initial=base)) - base, dtype=np.int64)
         whole = end - first == 1
         np.add.at(found, first[whole] - base, rows[whole])
         for at in np.flatnonzero(~whole).tolist():
             places = np.arange(first[at], end[at])
-            found[places - base] = self._parts(segment.id, Unit(int(units[at])), int(rows[at]), places)
+            found[places - base] = self._parts(segment.id, UnitIndex(int(units[at])), int(rows[at]), places)
         there = self._units(segment.units)
         return replace(segment, units=there, counts=tuple(found[numbers(there) - base].tolist()))
 
-    def _parts(self, segment: str, unit: Unit, rows: int, places: np.ndarray) -> np.ndarray:
+    def _parts(self, segment: str, index: UnitIndex, rows: int, places: np.ndarray) -> np.ndarray:
         """The rows of the parts of a unit. What no site holds any more has not been looked up, and counts for the
         first."""
-        below = self._below.get((segment, unit), {})
-        edges = [below.get(int(edge), rows) for edge in self._renumbering.least[places[1:]]]
+        below = self._below.get((segment, index), {})
+        edges = [below.get(int(edge), rows) for edge in self._index_map.least[places[1:]]]
         return np.diff([0, *edges, rows])
 
 
@@ -262,17 +263,17 @@ def rows_of_units(manifests: Iterable[Manifest], units: int) -> np.ndarray:
     return found
 
 
-def _queues(queues: Queues, renumbering: Renumbering) -> Queues:
+def _queues(queues: Queues, index_map: IndexMap) -> Queues:
     """One that was in memory and one that was on disk, merged, are on disk."""
-    disk = dict.fromkeys(renumbering.of(queues.disk))
-    memory = [unit for unit in renumbering.of(queues.memory) if unit not in disk]
+    disk = dict.fromkeys(index_map.of(queues.disk))
+    memory = [index for index in index_map.of(queues.memory) if index not in disk]
     return replace(queues, memory=tuple(memory), disk=tuple(disk))
 
 
-def _stats(stats: EpochStats, renumbering: Renumbering, sizes: np.ndarray) -> EpochStats:
-    if len(stats.units.rows) != len(renumbering.first):  # there was no epoch yet
+def _stats(stats: EpochStats, index_map: IndexMap, sizes: np.ndarray) -> EpochStats:
+    if len(stats.units.rows) != len(index_map.first):  # there was no epoch yet
         return stats
     columns = {
-        column.name: renumbering.spread(getattr(stats.units, column.name), sizes) for column in fields(UnitColumns)
+        column.name: index_map.spread(getattr(stats.units, column.name), sizes) for column in fields(UnitColumns)
     }
     return replace(stats, units=UnitColumns(**columns), slices=Slices.none())

@@ -11,17 +11,22 @@ import numpy as np
 
 from sluice.model.directory import Directory, HashRange
 from sluice.model.errors import ProtocolError
-from sluice.model.ids import Fragment, InputNumber, Site, Unit
+from sluice.model.ids import Fragment, InputNumber, Site, Unit, UnitIndex
 from sluice.model.sharing import SharedUnit
+from sluice.model.unit_ids import UnitIds
 from sluice.model.unit_ranges import Ranges, numbers, ranges
+
+_NO_IDS = UnitIds((), 0)
 
 
 @dataclass(frozen=True)
 class Routing:
-    """The units of all fragments, numbered through, and the site that holds each, with the epoch from which it holds.
+    """The units of all fragments and the site that holds each, with the epoch from which it holds.
 
-    `directories` has one for each fragment; if there is none, all units are roots of one. A unit with several holders
-    is in `shared`; the first of them stands in `holders`.
+    `directories` has one for each fragment; if there is none, all units are roots of one. Arrays and ranges go by the
+    places of units: fragment by fragment, in the order of their hashes. `holders` does; `ids` has the id of the unit at
+    each place, by which everybody else names it. A unit with several holders is in `shared`; the first of them stands
+    in `holders`.
     """
 
     sites: int
@@ -30,10 +35,15 @@ class Routing:
     since: int = 0
     directories: tuple[Directory, ...] = ()
     shared: tuple[SharedUnit, ...] = ()
+    ids: UnitIds = _NO_IDS
 
     def __post_init__(self) -> None:
         if not self.directories:
             object.__setattr__(self, "directories", (Directory(len(self.holders)),))
+        if not self.ids.runs:
+            object.__setattr__(self, "ids", UnitIds.new(self.units))
+        if len(self.ids) != self.units:
+            raise ProtocolError(f"{self.units} units have a site, {len(self.ids)} have an id")
         ends = [0, *(directory.range[1] for directory in self.directories)]
         if ends[-1] != self.units or any(d.first != end for d, end in zip(self.directories, ends, strict=False)):
             raise ProtocolError(f"{self.units} units have a site, the directories have {self.directories}")
@@ -46,7 +56,7 @@ class Routing:
         ((0, 0, 0, 1, 1), (0, 1, 0, 1))
         """
         holders: np.ndarray = np.arange(units) * sites // units
-        directories = tuple(Directory(units, first=Unit(units * fragment)) for fragment in range(fragments))
+        directories = tuple(Directory(units, first=UnitIndex(units * fragment)) for fragment in range(fragments))
         return cls(sites, tuple(holders.tolist()) * fragments, version, since, directories)
 
     @classmethod
@@ -60,7 +70,7 @@ class Routing:
         directories: list[Directory] = []
         single = 0
         for count in units:
-            directories.append(Directory(count, first=Unit(len(holders))))
+            directories.append(Directory(count, first=UnitIndex(len(holders))))
             if count == 1:
                 holders.append(Site(single % sites))
                 single += 1
@@ -73,17 +83,70 @@ class Routing:
         """How many there are, of all fragments."""
         return len(self.holders)
 
-    def fragment_of(self, unit: Unit) -> Fragment:
+    def has_unit(self, unit: Unit) -> bool:
+        """Whether there is a unit with this id."""
+        return self.ids.has(unit)
+
+    def index_of(self, unit: Unit) -> UnitIndex:
+        """The place of a unit in this routing."""
+        return self.ids.index_of(unit)
+
+    def unit_at(self, index: UnitIndex) -> Unit:
+        """The unit at a place of this routing.
+
+        >>> once = Routing.even(3, 1).split(1, since=0)
+        >>> [once.unit_at(index) for index in range(4)], once.index_of(2)
+        ([0, 3, 4, 2], 3)
         """
-        >>> Routing.even(4, 2, fragments=3).fragment_of(7)
+        return self.ids.unit_at(index)
+
+    def units_at(self, indexes: np.ndarray) -> list[Unit]:
+        """The units at some places."""
+        units: list[Unit] = self.ids.array[indexes].tolist()
+        return units
+
+    def fragment_at(self, index: UnitIndex) -> Fragment:
+        """The fragment of the unit at a place.
+
+        >>> Routing.even(4, 2, fragments=3).fragment_at(7)
         1
         """
-        return Fragment(next(f for f, directory in enumerate(self.directories) if unit < directory.range[1]))
+        return Fragment(next(f for f, directory in enumerate(self.directories) if index < directory.range[1]))
+
+    def fragment_of(self, unit: Unit) -> Fragment:
+        return self.fragment_at(self.index_of(unit))
+
+    def hashes_of(self, unit: Unit) -> HashRange:
+        """The range of a unit's hashes; the second is not in it."""
+        return self.directories[self.fragment_of(unit)].hashes_of(self.index_of(unit))
+
+    def units_in(self, fragment: Fragment, hashes: HashRange) -> tuple[Unit, ...]:
+        """The units of a fragment that some hashes belong to, in the order of these.
+
+        >>> Routing.even(2, 1).split(1, since=0).units_in(0, (2**31, 2**32))
+        (2, 3)
+        """
+        return tuple(self.units_at(np.arange(*self.directories[fragment].units_in(*hashes))))
+
+    def buddy_of(self, unit: Unit) -> Unit | None:
+        """The unit with which one makes up what was split, None if that is split further, or the unit is a root."""
+        buddy = self.directories[self.fragment_of(unit)].buddy(self.index_of(unit))
+        return None if buddy is None else self.unit_at(buddy)
+
+    def why_alone(self, unit: Unit) -> str:
+        """Why a unit has no buddy."""
+        if self.directories[self.fragment_of(unit)].depth(self.index_of(unit)):
+            return f"the other half of what unit {unit} is of is itself split; merge its parts first"
+        return f"unit {unit} has no buddy to be merged with: it was not split from another"
+
+    def holder(self, unit: Unit) -> Site:
+        """The site that holds a unit, the first one if there are several."""
+        return self.holders[self.index_of(unit)]
 
     def holders_of(self, unit: Unit) -> tuple[Site, ...]:
         """All sites that hold a unit."""
         sharing = self.sharing(unit)
-        return sharing.holders if sharing else (self.holders[unit],)
+        return sharing.holders if sharing else (self.holder(unit),)
 
     def sharing(self, unit: Unit) -> SharedUnit | None:
         """How a unit is shared; None if one site holds it."""
@@ -93,8 +156,7 @@ class Routing:
         """The same routing with one unit at another site from epoch `since` on."""
         if self.sharing(unit):
             raise ProtocolError(f"unit {unit} is shared: it is released, not moved")
-        holders = (*self.holders[:unit], site, *self.holders[unit + 1 :])
-        return replace(self, holders=holders, version=self.version + 1, since=since)
+        return replace(self, holders=self._holders_with(unit, site), version=self.version + 1, since=since)
 
     def moves_since(self, before: Routing) -> int:
         """How many units are at a site that did not hold them: no more than one of those who shared a unit may be left.
@@ -103,8 +165,8 @@ class Routing:
         >>> shared.release(0, 0, since=6).moves_since(shared), shared.moved(1, 0, since=6).moves_since(shared)
         (0, 1)
         """
-        changed = np.flatnonzero(np.array(before.holders) != np.array(self.holders)).tolist()
-        return sum(self.holders[unit] not in before.holders_of(Unit(unit)) for unit in changed)
+        changed = before.units_at(np.flatnonzero(np.array(before.holders) != np.array(self.holders)))
+        return sum(self.holder(unit) not in before.holders_of(unit) for unit in changed)
 
     def share(self, unit: Unit, site: Site, inputs: Sequence[InputNumber], since: int, evenly: bool = False) -> Routing:
         """The same routing with one more holder of a unit, of a join with these inputs; tokens stay. `evenly`: the
@@ -113,7 +175,7 @@ class Routing:
         >>> Routing(2, (0, 1)).share(0, 1, inputs=(0, 1), since=5).shared
         (SharedUnit(unit=0, holders=(0, 1), inputs=(0, 1), tokens=(0, 0), turns=False, lines=()),)
         """
-        before = self.sharing(unit) or SharedUnit.alone(unit, self.holders[unit], inputs)
+        before = self.sharing(unit) or SharedUnit.alone(unit, self.holder(unit), inputs)
         sharing = before.with_holder(site)
         return self.with_sharing(sharing.laid_out_evenly() if evenly else sharing, since)
 
@@ -135,13 +197,13 @@ class Routing:
         """The same routing with a unit shared like this, or not shared if one holder is left."""
         unit, holders = sharing.unit, sharing.holders
         others = [other for other in self.shared if other.unit != unit]
-        shared = _in_order([*others, sharing] if len(holders) > 1 else others)
-        first = (*self.holders[:unit], holders[0], *self.holders[unit + 1 :])
+        shared = _in_order([*others, sharing] if len(holders) > 1 else others, self.ids)
+        first = self._holders_with(unit, holders[0])
         return replace(self, holders=first, shared=shared, version=self.version + 1, since=since)
 
     def split(self, unit: Unit, since: int, further: Sequence[HashRange] = ()) -> Routing:
-        """The same routing with two units, where the one was, in place of one; those behind it count one more. Parts of
-        it are split `further`, each given by its hashes.
+        """The same routing with two new units in place of one, where that was. Parts of it are split `further`, each
+        given by its hashes.
 
         >>> Routing(2, (0, 1)).split(1, since=5).holders
         (0, 1, 1)
@@ -149,48 +211,57 @@ class Routing:
         return self.redivided({unit: further}, (), since)
 
     def merge(self, unit: Unit, since: int) -> Routing:
-        """The same routing with one unit in place of two buddies, which have to have the same holders and tokens."""
+        """The same routing with one new unit in place of two buddies, which have to have the same holders and
+        tokens."""
         return self.redivided({}, (unit,), since)
 
     def redivided(self, split: Mapping[Unit, Sequence[HashRange]], merged: Collection[Unit], since: int) -> Routing:
         """The same routing with units split and merged, all at once. Parts of those that are `split` are split further,
-        each given by its hashes."""
-        counts = np.ones(self.units, dtype=np.int64)
-        for unit in split:
-            counts[unit] = 2 + len(split[unit])
-        for unit in merged:
-            counts[self._second_of_mergeable(unit)] = 0
+        each given by its hashes. Units that come of it have new ids, all others keep theirs.
+
+        >>> Routing.even(4, 1).redivided({3: (), 0: ()}, (), since=5).ids.array
+        array([4, 5, 1, 2, 6, 7])
+        """
+        counts, ends = np.ones(self.units, dtype=np.int64), np.zeros(self.units, dtype=bool)
+        parted = {self.index_of(unit): further for unit, further in split.items()}
+        for index, further in parted.items():
+            counts[index], ends[index] = 2 + len(further), True
+        pairs = [self._mergeable(unit) for unit in merged]
+        for pair in pairs:
+            counts[pair[1]], ends[list(pair)] = 0, True
         begins = np.cumsum(counts) - counts
         directories = []
         for d in self.directories:
-            halved = {u: (d.hashes_of(u), *further) for u, further in split.items() if d.range[0] <= u < d.range[1]}
-            here = [unit for unit in merged if d.range[0] <= unit < d.range[1]]
-            directories.append(d.redivided(halved, here, first=Unit(int(begins[d.first]))))
+            halved = {i: (d.hashes_of(i), *further) for i, further in parted.items() if d.range[0] <= i < d.range[1]}
+            here = [first for first, _ in pairs if d.range[0] <= first < d.range[1]]
+            directories.append(d.redivided(halved, here, first=UnitIndex(int(begins[d.first]))))
+        ids = self.ids.replaced(counts, ends)
         shared = [
-            replace(sharing, unit=Unit(int(begins[sharing.unit]) + part))
+            replace(sharing, unit=ids.unit_at(UnitIndex(int(begins[index]) + part)))
             for sharing in self.shared
-            for part in range(int(counts[sharing.unit]))
+            for index in [self.index_of(sharing.unit)]
+            for part in range(int(counts[index]))
         ]
         return replace(
             self,
             holders=tuple(np.repeat(np.array(self.holders), counts).tolist()),
             directories=tuple(directories),
-            shared=_in_order(shared),
+            shared=_in_order(shared, ids),
             version=self.version + 1,
             since=since,
+            ids=ids,
         )
 
-    def _second_of_mergeable(self, unit: Unit) -> Unit:
-        """The later one of a unit and its buddy, if they can be merged."""
-        directory = self.directories[self.fragment_of(unit)]
-        buddy = directory.buddy(unit)
+    def _mergeable(self, unit: Unit) -> tuple[UnitIndex, UnitIndex]:
+        """The places of a unit and its buddy, in their order, if they can be merged."""
+        buddy = self.buddy_of(unit)
         if buddy is None:
-            raise ProtocolError(directory.why_alone(unit))
-        first, second = sorted((unit, buddy))
-        one, other = self.sharing(first), self.sharing(second)
-        if self.holders_of(first) != self.holders_of(second) or (one and other and replace(one, unit=second) != other):
+            raise ProtocolError(self.why_alone(unit))
+        one, other = self.sharing(unit), self.sharing(buddy)
+        if self.holders_of(unit) != self.holders_of(buddy) or (one and other and replace(one, unit=buddy) != other):
             raise ProtocolError(f"units {unit} and {buddy} are at different sites and cannot be merged")
-        return second
+        first, second = sorted((self.index_of(unit), self.index_of(buddy)))
+        return first, second
 
     def resized(self, sites: int, version: int, since: int) -> Routing:
         """The same units at another number of sites, with as few moves as that takes, fragment by fragment.
@@ -212,10 +283,10 @@ class Routing:
         for sharing in self.shared:
             staying = [holder for holder in sharing.holders if holder < sites]
             if staying:
-                holders[sharing.unit] = staying[0]
+                holders[self.index_of(sharing.unit)] = staying[0]
             if len(staying) > 1:
                 shared.append(sharing.kept_by(staying))
-        return Routing(sites, tuple(holders), version, since, self.directories, tuple(shared))
+        return replace(self, sites=sites, holders=tuple(holders), version=version, since=since, shared=tuple(shared))
 
     def joined(self, sites: int, since: int) -> Routing:
         """The same units where they are, and so many sites: those that are new hold nothing.
@@ -226,19 +297,20 @@ class Routing:
         return replace(self, sites=sites, version=self.version + 1, since=since)
 
     def ranges_of(self, site: Site) -> Ranges:
-        """The units of one site.
+        """The units of one site, by their places.
 
         >>> Routing(2, (0, 1, 1, 0)).ranges_of(0)
         ((0, 1), (3, 4))
         """
         held = np.array(self.holders) == site
         for sharing in self.shared:
-            held[sharing.unit] = site in sharing.holders
+            held[self.index_of(sharing.unit)] = site in sharing.holders
         units: np.ndarray = np.flatnonzero(held)
         return ranges(units.tolist())
 
     def held(self, fragments: Sequence[Fragment] = (Fragment(0),)) -> list[np.ndarray]:
-        """The units of some fragments by site, in one pass over all of them; shared ones at each of their holders.
+        """The places of the units of some fragments by site, in one pass over all of them; shared ones at each of their
+        holders.
 
         >>> Routing(3, (0, 2, 2, 0)).held()
         [array([0, 3]), array([], dtype=int64), array([1, 2])]
@@ -247,8 +319,9 @@ class Routing:
         holders = np.array(self.holders)[units]
         here = set(fragments)
         for sharing in self.shared:
-            if self.fragment_of(sharing.unit) in here:
-                units = np.append(units, [sharing.unit] * (len(sharing.holders) - 1))
+            index = self.index_of(sharing.unit)
+            if self.fragment_at(index) in here:
+                units = np.append(units, [index] * (len(sharing.holders) - 1))
                 holders = np.append(holders, sharing.holders[1:])
         order = np.lexsort((units, holders)) if self.shared else np.argsort(holders, kind="stable")
         return np.split(units[order], np.searchsorted(holders[order], np.arange(1, self.sites)))
@@ -259,9 +332,15 @@ class Routing:
             raise ProtocolError(f"unit {unit} is not shared")
         return sharing
 
+    def _holders_with(self, unit: Unit, site: Site) -> tuple[Site, ...]:
+        """The first holder of each unit, with this one of one of them."""
+        index = self.index_of(unit)
+        return (*self.holders[:index], site, *self.holders[index + 1 :])
 
-def _in_order(shared: Sequence[SharedUnit]) -> tuple[SharedUnit, ...]:
-    return tuple(sorted(shared, key=lambda sharing: sharing.unit))
+
+def _in_order(shared: Sequence[SharedUnit], ids: UnitIds) -> tuple[SharedUnit, ...]:
+    """In the order of the units' places."""
+    return tuple(sorted(shared, key=lambda sharing: ids.index_of(sharing.unit)))
 
 
 def _resized(holders: Sequence[Site], before: int, sites: int) -> list[Site]:

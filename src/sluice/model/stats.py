@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sluice.model.ids import Site, Unit
+from sluice.model.ids import Site, UnitIndex
 from sluice.model.productivity import results_by_byte
 
 
@@ -161,7 +161,7 @@ class UnitColumns:
 
     @classmethod
     def of_sites(cls, units: int, parts: Iterable[tuple[np.ndarray, UnitColumns]]) -> UnitColumns:
-        """The columns of all units from those of some, with their numbers; what is said twice of a unit is added."""
+        """The columns of all units from those of some, with their places; what is said twice of a unit is added."""
         whole = cls.none(units)
         for held, part in parts:
             for column in fields(cls):
@@ -171,8 +171,8 @@ class UnitColumns:
 
 @dataclass(frozen=True)
 class Slices:
-    """An entry for each holder of a shared unit: the rows that reached it, the results that it found, and the bytes of
-    the unit's state that it has."""
+    """An entry for each holder of a shared unit: the place of the unit, the rows that reached the holder, the results
+    that it found, and the bytes of the unit's state that it has."""
 
     unit: np.ndarray
     site: np.ndarray
@@ -193,8 +193,8 @@ class Slices:
         return replace(later, rows=self.rows + later.rows, results=self.results + later.results, bytes=most)
 
     @classmethod
-    def of(cls, parts: Iterable[tuple[Site, np.ndarray, UnitColumns]], shared: Sequence[Unit]) -> Slices:
-        """From the columns of sites, with the numbers of the units that they are of."""
+    def of(cls, parts: Iterable[tuple[Site, np.ndarray, UnitColumns]], shared: Sequence[UnitIndex]) -> Slices:
+        """From the columns of sites, with the places of the units that they are of."""
         found = []
         for site, held, columns in parts:
             at = np.flatnonzero(np.isin(held, shared))

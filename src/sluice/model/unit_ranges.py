@@ -1,4 +1,4 @@
-"""Sets of units as ranges: few numbers, however many units there are."""
+"""Sets of units of one routing, by their places in it, as ranges: few numbers, however many units there are."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import cast
 
 import numpy as np
 
-from sluice.model.ids import Site, Unit
+from sluice.model.ids import Site, UnitIndex
 
-Ranges = tuple[tuple[Unit, Unit], ...]
-"""Half-open ranges of units, ascending and disjoint."""
+Ranges = tuple[tuple[UnitIndex, UnitIndex], ...]
+"""Half-open ranges of units' places, ascending and disjoint."""
 FEW_RANGES = 16
 """Fewer ranges than these are quicker to go through one by one."""
 
 
-def ranges(units: Iterable[Unit]) -> Ranges:
+def ranges(units: Iterable[UnitIndex]) -> Ranges:
     """Ascending units as ranges.
 
     >>> ranges([1, 2, 3, 7])
@@ -32,16 +32,16 @@ def ranges(units: Iterable[Unit]) -> Ranges:
     return cast(Ranges, tuple(out))
 
 
-def only(unit: Unit) -> Ranges:
+def only(unit: UnitIndex) -> Ranges:
     """One unit.
 
-    >>> only(Unit(3))
+    >>> only(UnitIndex(3))
     ((3, 4),)
     """
-    return ((unit, Unit(unit + 1)),)
+    return ((unit, UnitIndex(unit + 1)),)
 
 
-def holds(units: Ranges, unit: Unit) -> bool:
+def holds(units: Ranges, unit: UnitIndex) -> bool:
     """Whether a unit is one of them, by a binary search.
 
     >>> [unit for unit in range(10) if holds(((0, 4), (6, 9)), unit)]
@@ -57,7 +57,7 @@ def intersect(a: Ranges, b: Ranges) -> Ranges:
     >>> intersect(((0, 4), (6, 9)), ((2, 7),))
     ((2, 4), (6, 7))
     """
-    out: list[tuple[Unit, Unit]] = []
+    out: list[tuple[UnitIndex, UnitIndex]] = []
     i = j = 0
     while i < len(a) and j < len(b):
         low, high = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
@@ -76,7 +76,7 @@ def unite(a: Ranges, b: Ranges) -> Ranges:
     >>> unite(((0, 2),), ((2, 3), (5, 6)))
     ((0, 3), (5, 6))
     """
-    out: list[tuple[Unit, Unit]] = []
+    out: list[tuple[UnitIndex, UnitIndex]] = []
     for low, high in sorted(a + b):
         if out and low <= out[-1][1]:
             out[-1] = (out[-1][0], max(high, out[-1][1]))
@@ -85,7 +85,7 @@ def unite(a: Ranges, b: Ranges) -> Ranges:
     return tuple(out)
 
 
-def unite_all(parts: Iterable[tuple[Unit, Unit]]) -> Ranges:
+def unite_all(parts: Iterable[tuple[UnitIndex, UnitIndex]]) -> Ranges:
     """The units in any of some ranges, which may come in any order.
 
     >>> unite_all([(5, 6), (0, 2), (1, 3)])
@@ -100,7 +100,7 @@ def subtract(a: Ranges, b: Ranges) -> Ranges:
     >>> subtract(((0, 4), (6, 7)), ((2, 3), (6, 9)))
     ((0, 2), (3, 4))
     """
-    out: list[tuple[Unit, Unit]] = []
+    out: list[tuple[UnitIndex, UnitIndex]] = []
     at = 0
     for low, high in a:
         while at < len(b) and b[at][0] < high:
@@ -143,7 +143,7 @@ def divide(units: Ranges, holders: np.ndarray) -> dict[Site, Ranges]:
     sites = holders[each]
     starts = np.flatnonzero((np.diff(each, prepend=-2) != 1) | (np.diff(sites, prepend=-2) != 0))
     ends = np.append(starts[1:], len(each)) - 1
-    found: dict[Site, list[tuple[Unit, Unit]]] = {}
+    found: dict[Site, list[tuple[UnitIndex, UnitIndex]]] = {}
     for site, low, last in zip(sites[starts].tolist(), each[starts].tolist(), each[ends].tolist(), strict=True):
         found.setdefault(site, []).append((low, last + 1))
     return {site: tuple(parts) for site, parts in found.items()}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sluice.model.errors import FlowError
+from sluice.model.ids import Unit, UnitIndex
 from sluice.model.productivity import results_by_byte, results_by_unit
 from sluice.model.sharing import SharedUnit
 from sluice.model.stats import Slices
@@ -16,7 +18,8 @@ from sluice.model.stats import Slices
 @dataclass(frozen=True, kw_only=True)
 class ClusterView:
     """The cluster over the time its statistics were collected. Columns `unit_*` have one entry a unit, `site_*` a site;
-    what a world does not have is a column of zeros.
+    what a world does not have is a column of zeros. Where a unit stands in its columns is its place in this view alone;
+    `unit_id` has the ids, by which actions and `shared` name units.
 
     `unit_bytes` is a unit's state wherever it lies; `unit_spilled` says that it lies on disk, so that its input waits,
     `unit_pending` rows of it. `site_idle` is how many of the `seconds` a site waited for input, `site_memory` the bytes
@@ -31,18 +34,19 @@ class ClusterView:
     their holders, `slices` has an entry for each; in `unit_site` they are at the first, and `unit_rows` counts a row
     as often as it was sent.
 
-    `unit_buddy` is with which unit one can be merged, -1 if with none. `unit_divisible` says that a unit has a key by
-    which it can be split, `unit_single` that all its rows have one hash, so that it cannot. `site_occupancy` is how
-    much of the input that may wait at a site did, on average over the time, from 0 to 1; `site_done` are the rows that
-    it got through. The query may use any number of sites from `least_sites` to `most_sites`; if more are to join, there
-    will be `wanted_sites`. All this took `elapsed` seconds by the clock; `seconds` leaves out those in which no site
-    worked. The rows arrived in `arriving` seconds, which are fewer as long as more and more come: `outlook` times as
-    many will, if it goes on like this, when sites have joined that are asked for now. Units are to have between one and
-    two times `unit_size` bytes.
+    `unit_buddy` is the place of the unit with which one can be merged, -1 if there is none. `unit_divisible` says that
+    a unit has a key by which it can be split, `unit_single` that all its rows have one hash, so that it cannot.
+    `site_occupancy` is how much of the input that may wait at a site did, on average over the time, from 0 to 1;
+    `site_done` are the rows that it got through. The query may use any number of sites from `least_sites` to
+    `most_sites`; if more are to join, there will be `wanted_sites`. All this took `elapsed` seconds by the clock;
+    `seconds` leaves out those in which no site worked. The rows arrived in `arriving` seconds, which are fewer as long
+    as more and more come: `outlook` times as many will, if it goes on like this, when sites have joined that are asked
+    for now. Units are to have between one and two times `unit_size` bytes.
     """
 
     epoch: int
     seconds: float
+    unit_id: np.ndarray
     unit_site: np.ndarray
     unit_rows: np.ndarray
     unit_bytes: np.ndarray
@@ -97,6 +101,7 @@ class ClusterView:
         return cls(
             epoch=1,
             seconds=10.0,
+            unit_id=np.arange(len(sites)),
             unit_site=sites,
             unit_rows=none,
             unit_bytes=none,
@@ -149,8 +154,25 @@ class ClusterView:
     def is_shared(self) -> np.ndarray:
         """Which units have several holders."""
         found = np.zeros(len(self.unit_site), dtype=bool)
-        found[[sharing.unit for sharing in self.shared]] = True
+        found[[self.index_of(sharing.unit) for sharing in self.shared]] = True
         return found
+
+    def unit_at(self, index: int) -> Unit:
+        """The unit at a place of the columns: what an action names."""
+        return Unit(int(self.unit_id[index]))
+
+    def index_of(self, unit: Unit) -> UnitIndex:
+        """The place of a unit in the columns.
+
+        >>> view = ClusterView.at_rest(unit_site=[0, 0, 1], site_memory=[1 << 20, 1 << 20])
+        >>> view.index_of(2)
+        2
+        """
+        return self._indexes[unit]
+
+    @cached_property
+    def _indexes(self) -> dict[Unit, UnitIndex]:
+        return {unit: UnitIndex(index) for index, unit in enumerate(self.unit_id.tolist())}
 
     @property
     def site_rows(self) -> np.ndarray:

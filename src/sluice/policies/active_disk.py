@@ -67,8 +67,9 @@ class ActiveDisk(LazyDisk):
         order = self.freezing.rank(sizes, view.unit_yielded[units], view.epoch)
         freed = np.cumsum(sizes[order])
         count = min(np.searchsorted(freed, self.push * used[least]) + 1, np.searchsorted(freed, left, side="right"))
+        frozen = units[order[:count]]
         standing = f"site {most} yields {rates[most]:.3g} results a unit, site {least} {rates[least]:.3g}"
         return tuple(
-            Freeze(unit, f"{standing}; unit {unit} has {in_bytes(view.unit_memory[unit])}, and yields little")
-            for unit in units[order[:count]].tolist()
+            Freeze(unit, f"{standing}; unit {unit} has {in_bytes(size)}, and yields little")
+            for unit, size in zip(view.unit_id[frozen].tolist(), view.unit_memory[frozen], strict=True)
         )

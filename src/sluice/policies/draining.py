@@ -10,8 +10,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from sluice.model.actions import Move
-from sluice.model.ids import Site
+from sluice.model.ids import Site, UnitIndex
 
 
 def drain(
@@ -20,26 +19,25 @@ def drain(
     unit_bytes: np.ndarray,
     leaving: Collection[Site],
     staying: Sequence[Site],
-    reason: str,
-) -> tuple[Move, ...]:
-    """Each unit of a leaving site to the staying one with least load so far, largest first. Among units of equal load
-    (of none, say) those with most bytes come first, and among sites of equal load the one with fewest bytes gets it.
+) -> list[tuple[UnitIndex, Site]]:
+    """Each unit of a leaving site, by its place, to the staying one with least load so far, largest first. Among units
+    of equal load (of none, say) those with most bytes come first, and among sites of equal load the one with fewest
+    bytes gets it.
 
-    >>> moves = drain(np.array([0, 1, 2, 2, 2]), np.array([50, 10, 30, 20, 10]), np.ones(5), [2], [0, 1], "2 of 3")
-    >>> [(move.unit, move.site) for move in moves]
+    >>> drain(np.array([0, 1, 2, 2, 2]), np.array([50, 10, 30, 20, 10]), np.ones(5), [2], [0, 1])
     [(2, 1), (3, 1), (4, 0)]
     """
     if not staying:
-        return ()
+        return []
     load, size = (
         np.bincount(unit_site, weights=column, minlength=max(*staying, *unit_site.tolist(), 0) + 1)
         for column in (unit_load, unit_bytes)
     )
     units = np.flatnonzero(np.isin(unit_site, list(leaving)))
-    moves = []
+    placed = []
     for unit in units[np.lexsort((units, -unit_bytes[units], -unit_load[units]))].tolist():
         site = min(staying, key=lambda one: (load[one], size[one], one))
         load[site] += unit_load[unit]
         size[site] += unit_bytes[unit]
-        moves.append(Move(unit, site, reason))
-    return tuple(moves)
+        placed.append((UnitIndex(unit), site))
+    return placed

@@ -28,16 +28,16 @@ from typing import Annotated
 
 import numpy as np
 
-from sluice.model.actions import Action, DirectoryAction, Merge, Move, Scale
+from sluice.model.actions import Action, Move, Scale
 from sluice.model.errors import FlowError
-from sluice.model.ids import Site, Unit
+from sluice.model.ids import Site
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
 from sluice.policies.draining import drain
 from sluice.policies.evening import best_unit, busy_by_site, even_out, load_by_site, work_by_unit
 from sluice.policies.memory import excess_capacity
 from sluice.policies.settings import Flag, HotPart, Imbalance, MostActions, Number, check_settings
-from sluice.policies.unit_sizes import UnitSizes
+from sluice.policies.unit_sizes import UnitSizes, concerned_units
 
 _WAITING = Number("a part of the input that may wait at a site", least=0, most=1)
 _WORKING = Number("a part of a site's time", above=0)  # above 1 where it has more to do than it manages
@@ -104,7 +104,7 @@ class Elastic(Policy):
         if scale is not None and scale.sites < view.sites:
             return (scale,)
         redivisions = self.sizes.decide(view)
-        divided = _concerned(view, redivisions)
+        divided = {unit for action in redivisions for unit in concerned_units(view, action)}
         if scale is not None:
             return (scale, *redivisions)
         moves = tuple(move for move in evening or self._supply(view) if move.unit not in divided)
@@ -120,17 +120,18 @@ class Elastic(Policy):
         moves = []
         for donor, receiver in zip(suppliers.tolist(), consumers.tolist(), strict=False):
             able = ~view.is_shared & (view.unit_bytes <= room[receiver])
-            unit = best_unit(
+            place = best_unit(
                 work, np.flatnonzero(able & (view.unit_site == donor)), float(busy[donor] - busy[receiver])
             )
-            if unit is not None:
+            if place is not None:
+                unit = view.unit_at(place)
                 reason = (
                     f"the input that waits fills site {donor} to {_percent(filled[donor])}, site {receiver} to "
                     f"{_percent(filled[receiver])}; they are {_percent(busy[donor] / view.seconds)} and "
                     f"{_percent(busy[receiver] / view.seconds)} busy, and unit {unit} takes "
-                    f"{_percent(work[unit] / view.seconds)}"
+                    f"{_percent(work[place] / view.seconds)}"
                 )
-                moves.append(Move(Unit(unit), Site(receiver), reason))
+                moves.append(Move(unit, Site(receiver), reason))
         return tuple(moves)
 
     def _scale(self, view: ClusterView, is_even: bool) -> Scale | None:
@@ -180,17 +181,12 @@ class Elastic(Policy):
         work = work_by_unit(view, filled)
         last, staying = Site(view.sites - 1), [Site(site) for site in range(view.sites - 1)]
         after, held = filled[:-1].copy(), view.site_bytes[:-1].astype(float)
-        for move in drain(view.unit_site, work, view.unit_bytes, [last], staying, ""):
-            after[move.site] += work[move.unit]
-            held[move.site] += view.unit_bytes[move.unit]
+        for unit, site in drain(view.unit_site, work, view.unit_bytes, [last], staying):
+            after[site] += work[unit]
+            held[site] += view.unit_bytes[unit]
         shared = filled[-1] - work[view.unit_site == last].sum()
         after[int(after.argmax())] += max(0.0, float(shared))
         return after, held
-
-
-def _concerned(view: ClusterView, redivisions: tuple[DirectoryAction, ...]) -> set[int]:
-    units = {int(action.unit) for action in redivisions}
-    return units | {int(view.unit_buddy[action.unit]) for action in redivisions if isinstance(action, Merge)}
 
 
 def _percent(part: float) -> str:

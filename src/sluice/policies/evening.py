@@ -59,8 +59,8 @@ def load_by_unit(view: ClusterView) -> np.ndarray:
 
 
 def best_unit(work: np.ndarray, units: np.ndarray, difference: float) -> int | None:
-    """Of some units the one that brings two sites closest that differ by so much work; None if it leaves the greater
-    of the two as large.
+    """Of some units, by their places, the one that brings two sites closest that differ by so much work; None if it
+    leaves the greater of the two as large.
 
     >>> work = np.array([5.0, 1.0, 9.0])
     >>> best_unit(work, np.array([0, 1, 2]), difference=8.0), best_unit(work, np.array([2]), difference=8.0)
@@ -128,7 +128,8 @@ def level(view: ClusterView, site_load: np.ndarray, unit_load: np.ndarray, most:
             donors[donor] = False
             continue
         takes = float(unit_load[unit])
-        steps.append(Step(Unit(unit), Site(donor), Site(receiver), takes, float(load[donor]), float(load[receiver])))
+        gives, gets = float(load[donor]), float(load[receiver])
+        steps.append(Step(view.unit_at(unit), Site(donor), Site(receiver), takes, gives, gets))
         load[donor] -= takes
         load[receiver] += takes
         left[receiver] -= view.unit_bytes[unit]

@@ -15,7 +15,6 @@ from typing import Annotated
 import numpy as np
 
 from sluice.model.actions import Freeze
-from sluice.model.ids import Unit
 from sluice.model.productivity import results_by_byte
 from sluice.model.view import ClusterView
 from sluice.policies.settings import Choice, Number, check_settings
@@ -85,7 +84,7 @@ class Freezing:
             if len(units) and self.is_due(sizes[units], total, limit):
                 places = self.choose_of(sizes[units], view.unit_yielded[units], total, limit, view.epoch)
                 reason = self.explain(total, limit)
-                advice += [Freeze(Unit(unit), reason) for unit in sorted(units[places].tolist())]
+                advice += [Freeze(unit, reason) for unit in view.unit_id[np.sort(units[places])].tolist()]
         return tuple(advice)
 
     def explain(self, total: float, limit: int) -> str:

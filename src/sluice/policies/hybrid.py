@@ -68,7 +68,7 @@ class Hybrid(Policy):
         moves = tuple(
             replace(
                 move,
-                reason=f"{move.reason}; its {in_bytes(float(view.unit_bytes[move.unit]))} fit into "
+                reason=f"{move.reason}; its {in_bytes(float(view.unit_bytes[view.index_of(move.unit)]))} fit into "
                 f"the {in_bytes(float(room[move.site]))} free there",
             )
             for move in self.load.moves(view, room)

@@ -15,7 +15,7 @@ from typing import Annotated
 import numpy as np
 
 from sluice.model.actions import Action, Move
-from sluice.model.ids import Site, Unit
+from sluice.model.ids import Site
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
 from sluice.policies.freezing import Freezing, HalfLife, Order, Push
@@ -64,12 +64,11 @@ class LazyDisk(Policy):
         units = units[np.argsort(-view.productivity[units], kind="stable")]
         amount, actions = (used[most] - used[least]) / 2, []
         standing = f"site {most} has {in_bytes(used[most])} in memory, site {least} {in_bytes(used[least])}"
-        for unit in units.tolist():
-            size = view.unit_memory[unit]
+        for unit, size in zip(view.unit_id[units].tolist(), view.unit_memory[units], strict=True):
             if size <= amount:
                 amount -= size
                 reason = f"{standing}; unit {unit} has {in_bytes(size)}, and yields much"
-                actions.append(Move(Unit(unit), Site(least), reason))
+                actions.append(Move(unit, Site(least), reason))
         return tuple(actions)
 
 

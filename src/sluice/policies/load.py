@@ -84,7 +84,7 @@ class LoadBalancing(Policy):
         donor, receiver = pairs.donor[pair], pairs.receiver[pair]
         share = view.unit_rows[unit] / rows[donor]
         columns = (
-            unit,
+            view.unit_id[unit],
             donor,
             receiver,
             busy[donor],

@@ -65,7 +65,7 @@ class MemoryBalancing(Policy):
         unit, pair, size = unit[first], pair[first], size[first]
 
         donor, receiver = pairs.donor[pair], pairs.receiver[pair]
-        columns = (unit, donor, receiver, excess[donor], excess[receiver], size, view.unit_spilled[unit])
+        columns = (view.unit_id[unit], donor, receiver, excess[donor], excess[receiver], size, view.unit_spilled[unit])
         return tuple(
             Move(u, r, explained(u, d, r, *numbers))
             for u, d, r, *numbers in zip(*(column.tolist() for column in columns), strict=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sluice.model.actions import Action, LayOut, Release, Share
-from sluice.model.ids import Site, Unit
+from sluice.model.ids import Site
 from sluice.model.sharing import SharedUnit, best_lines, copied_rows
 from sluice.model.view import ClusterView
 from sluice.policies.settings import Imbalance, check_settings
@@ -83,19 +83,19 @@ class HotUnits:
         loads = np.where(able, (view.unit_rows + view.unit_results) * cost[view.unit_site], 0.0)
         if not loads.any():
             return ()
-        unit = Unit(int(loads.argmax()))
-        site = Site(int(view.unit_site[unit]))
-        if busy[site] < busy.max() or loads[unit] < self.th_imb * busy.mean():
+        place = int(loads.argmax())
+        unit, site = view.unit_at(place), Site(int(view.unit_site[place]))
+        if busy[site] < busy.max() or loads[place] < self.th_imb * busy.mean():
             return ()  # another unit, or another site, is what keeps the busiest one busy: moves can help there
-        first = float(view.unit_first_rows[unit])
-        rows = (first, float(view.unit_rows[unit]) - first) if view.unit_inputs[unit] == 2 else (first,)
-        hot = _Work(rows, float(view.unit_results[unit]), float(view.unit_bytes[unit]))
+        first = float(view.unit_first_rows[place])
+        rows = (first, float(view.unit_rows[place]) - first) if view.unit_inputs[place] == 2 else (first,)
+        hot = _Work(rows, float(view.unit_results[place]), float(view.unit_bytes[place]))
         others = busy.copy()
-        others[site] -= loads[unit]
+        others[site] -= loads[place]
         level, holders = self._best(view, hot, others, (site,), float(cost[site]), np.zeros(view.sites))
         if level * self.th_imb > busy.max():
             return ()
-        part = (view.unit_rows[unit] + view.unit_results[unit]) / max(1, work[site])
+        part = (view.unit_rows[place] + view.unit_results[place]) / max(1, work[site])
         lines = hot.at_each(len(holders))[1]
         reason = (
             f"unit {unit} is {part:.0%} of what site {site} does, which is {busy[site]:.0%} busy; at {len(holders)} "
@@ -107,8 +107,9 @@ class HotUnits:
         self, view: ClusterView, sharing: SharedUnit, busy: np.ndarray, cost: np.ndarray
     ) -> tuple[Action, ...]:
         """Other holders for a shared unit, if that is much better; one, if that is no worse."""
-        unit, mine = sharing.unit, view.slices.unit == sharing.unit
-        if view.unit_unready[unit] or not mine.any() or (not sharing.lines and len(sharing.inputs) == 2):
+        unit, place = sharing.unit, view.index_of(sharing.unit)
+        mine = view.slices.unit == place
+        if view.unit_unready[place] or not mine.any() or (not sharing.lines and len(sharing.inputs) == 2):
             return ()  # storing by token is for short memory, and not ours
         sites = view.slices.site[mine]
         others, stored = busy.copy(), np.zeros(view.sites)
@@ -169,8 +170,8 @@ def _room(view: ClusterView, stored: np.ndarray) -> np.ndarray:
 
 def _shared_work(view: ClusterView, sharing: SharedUnit, mine: np.ndarray) -> _Work:
     """What a shared unit asks for: each row counted once, though it was sent to several holders."""
-    unit = sharing.unit
-    sent = (float(view.unit_first_rows[unit]), float(view.unit_rows[unit] - view.unit_first_rows[unit]))
+    place = view.index_of(sharing.unit)
+    sent = (float(view.unit_first_rows[place]), float(view.unit_rows[place] - view.unit_first_rows[place]))
     rows = tuple(count / sharing.copies(i) for count, i in zip(sent, sharing.inputs, strict=False))
     known = rows if any(rows) else (1.0,) * len(rows)  # state stays for a while where no rows come any more
     copies = copied_rows(sharing.lines, known) / sum(known) if sharing.lines else 1.0

@@ -74,9 +74,9 @@ class Tokens(Policy):
         as long as any site has room, all that are at one above `high`."""
         crowded = (saturation > self.high) & bool((saturation < self.high).any())
         wanted = (view.unit_inputs > 0) & ~view.unit_unready & (view.is_shared | crowded[view.unit_site])
-        units = np.flatnonzero(wanted)
-        order = np.argsort(-intake.unit_rows[units], kind="stable")
-        return [Unit(unit) for unit in units[order].tolist() if not intake.sharing(Unit(unit)).lines]
+        places = np.flatnonzero(wanted)
+        order = np.argsort(-intake.unit_rows[places], kind="stable")
+        return [unit for unit in view.unit_id[places[order]].tolist() if not intake.sharing(unit).lines]
 
     def _pass_on(self, view: ClusterView, sharing: SharedUnit, saturation: np.ndarray, intake: _Intake) -> list[Action]:
         """The tokens that sites without room have of a unit, if it takes in anything."""
@@ -84,7 +84,7 @@ class Tokens(Policy):
         storing = dict.fromkeys(site for input_ in sharing.inputs for site in sharing.stores(input_))
         crowded = sorted((s for s in storing if saturation[s] > self.high), key=lambda s: -float(saturation[s]))
         actions: list[Action] = []
-        for site in crowded if intake.unit_rows[unit] else ():
+        for site in crowded if intake.unit_rows[view.index_of(unit)] else ():
             places = [i for i, token in enumerate(sharing.tokens) if sharing.turns or token == site]
             rows = sum(intake.input_rows(unit)[place] for place in places)
             room = (self.high - saturation) * view.site_memory
@@ -132,7 +132,7 @@ class Tokens(Policy):
         """Holders that store nothing new, and of whose slice nothing is left."""
         if sharing.turns:
             return []
-        mine = view.slices.unit == sharing.unit
+        mine = view.slices.unit == view.index_of(sharing.unit)
         empty = view.slices.site[mine][view.slices.bytes[mine] == 0].tolist()
         reason = f"nothing is left of its slice of unit {sharing.unit}"
         return [Release(sharing.unit, site, reason) for site in empty if site not in sharing.tokens]
@@ -147,7 +147,7 @@ class _Intake:
         self._shared = {sharing.unit: sharing for sharing in view.shared}
         copies = np.ones(len(view.unit_site))
         for sharing in view.shared:
-            copies[sharing.unit] = len(sharing.holders)
+            copies[view.index_of(sharing.unit)] = len(sharing.holders)
         self._copies = copies
         self.unit_rows: np.ndarray = view.unit_rows / copies
         self.site_rows: np.ndarray = view.by_site(view.unit_rows)
@@ -156,12 +156,14 @@ class _Intake:
 
     def sharing(self, unit: Unit) -> SharedUnit:
         """How a unit is shared; by one site, if it is not."""
-        inputs = [InputNumber(place) for place in range(int(self._view.unit_inputs[unit]))]
-        return self._shared.get(unit) or SharedUnit.alone(unit, Site(int(self._view.unit_site[unit])), inputs)
+        index = self._view.index_of(unit)
+        inputs = [InputNumber(place) for place in range(int(self._view.unit_inputs[index]))]
+        return self._shared.get(unit) or SharedUnit.alone(unit, Site(int(self._view.unit_site[index])), inputs)
 
     def input_rows(self, unit: Unit) -> tuple[float, ...]:
         """Of each input of a unit's operator."""
-        rows, first = float(self.unit_rows[unit]), float(self._view.unit_first_rows[unit] / self._copies[unit])
+        index = self._view.index_of(unit)
+        rows, first = float(self.unit_rows[index]), float(self._view.unit_first_rows[index] / self._copies[index])
         return (first, rows - first) if len(self.sharing(unit).inputs) == 2 else (rows,)
 
     def pass_on(self, unit: Unit, sharing: SharedUnit) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from sluice.model.actions import DirectoryAction, Merge, Move, Split
 from sluice.model.directory import MOST_BITS
-from sluice.model.ids import Site
+from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 from sluice.policies.memory import in_bytes
 from sluice.policies.settings import HotPart, Imbalance, MostActions, check_settings
@@ -67,7 +67,7 @@ class UnitSizes:
         splits = [*self.splits_by_size(view), *(self._splits_by_load(view, load, mean) if view.shows_load else ())]
         divided = {split.unit for split in splits}
         actions: list[DirectoryAction] = list(splits)
-        actions += [m for m in self._merges(view, load, mean) if not divided & {m.unit, view.unit_buddy[m.unit]}]
+        actions += [m for m in self._merges(view, load, mean) if not divided & concerned_units(view, m)]
         return tuple(actions[: self.most])
 
     def splits_by_size(self, view: ClusterView) -> tuple[Split, ...]:
@@ -77,11 +77,11 @@ class UnitSizes:
         theta = in_bytes(view.unit_size)
         return tuple(
             Split(
-                unit,
-                f"unit {unit} has {in_bytes(float(view.unit_bytes[unit]))}, more than two times {theta}",
-                _bits(float(view.unit_bytes[unit]), 2 * view.unit_size),
+                unit, f"unit {unit} has {in_bytes(size)}, more than two times {theta}", _bits(size, 2 * view.unit_size)
             )
-            for unit in units.tolist()
+            for unit, size in zip(
+                view.unit_id[units].tolist(), view.unit_bytes[units].astype(float).tolist(), strict=True
+            )
         )
 
     def _splits_by_load(self, view: ClusterView, load: np.ndarray, mean: float) -> list[Split]:
@@ -89,15 +89,15 @@ class UnitSizes:
         site = view.site_rows + view.site_results
         able = view.unit_divisible & ~view.unit_single & ~view.is_shared & (view.unit_bytes <= 2 * view.unit_size)
         hot = (load > self.hot * mean) & (load >= LEAST) & (site > self.th_imb * mean)[view.unit_site]
-        units = np.flatnonzero(able & hot)
+        places = np.flatnonzero(able & hot)
         return [
             Split(
-                unit,
-                f"unit {unit} has {_share(load[unit], mean)} of the mean site's load, more than {_share(self.hot)}; its"
-                f" site {view.unit_site[unit]} has {_share(site[view.unit_site[unit]], mean)}",
-                _bits(float(load[unit]), self.hot * mean),
+                view.unit_at(place),
+                f"unit {view.unit_at(place)} has {_share(load[place], mean)} of the mean site's load, more than "
+                f"{_share(self.hot)}; its site {view.unit_site[place]} has {_share(site[view.unit_site[place]], mean)}",
+                _bits(float(load[place]), self.hot * mean),
             )
-            for unit in units[np.argsort(-load[units], kind="stable")].tolist()
+            for place in places[np.argsort(-load[places], kind="stable")].tolist()
         ]
 
     def _merges(self, view: ClusterView, load: np.ndarray, mean: float) -> list[Merge]:
@@ -106,8 +106,8 @@ class UnitSizes:
         limit = in_bytes(MERGED_AT_MOST * 2 * view.unit_size)
         return [
             Merge(
-                one,
-                f"units {one} and {other} have {in_bytes(float(view.unit_bytes[one]))} and "
+                view.unit_at(one),
+                f"units {view.unit_at(one)} and {view.unit_at(other)} have {in_bytes(float(view.unit_bytes[one]))} and "
                 f"{in_bytes(float(view.unit_bytes[other]))}, together below {limit}",
             )
             for one, other in zip(first[together].tolist(), second[together].tolist(), strict=True)
@@ -124,8 +124,9 @@ class UnitSizes:
             small, large = (one, other) if view.unit_bytes[one] <= view.unit_bytes[other] else (other, one)
             size, site = float(view.unit_bytes[small]), int(view.unit_site[large])
             if size <= min(room[site], LITTLE * view.unit_size):
-                reason = f"units {one} and {other} are small and can be merged at one site; unit {small} has "
-                moves.append(Move(small, Site(site), f"{reason}{in_bytes(size)}"))
+                pair, moving = f"units {view.unit_at(one)} and {view.unit_at(other)}", view.unit_at(small)
+                reason = f"{pair} are small and can be merged at one site; unit {moving} has {in_bytes(size)}"
+                moves.append(Move(moving, Site(site), reason))
         return tuple(moves[: self.most])
 
     def _small_pairs(self, view: ClusterView, load: np.ndarray, mean: float) -> tuple[np.ndarray, np.ndarray]:
@@ -140,6 +141,12 @@ class UnitSizes:
         fits = small & (size < MERGED_AT_MOST * 2 * view.unit_size) & settled[first] & settled[second] & cool
         order = np.argsort(size[fits], kind="stable")
         return first[fits][order], second[fits][order]
+
+
+def concerned_units(view: ClusterView, action: DirectoryAction) -> set[Unit]:
+    """The unit that is split or merged, and the one that it is merged with."""
+    buddy = int(view.unit_buddy[view.index_of(action.unit)]) if isinstance(action, Merge) else -1
+    return {action.unit} if buddy < 0 else {action.unit, view.unit_at(buddy)}
 
 
 def _load(view: ClusterView) -> tuple[np.ndarray, float]:

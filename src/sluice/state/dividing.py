@@ -6,7 +6,7 @@ sample tells its most frequent hash, and where hashes are in a segment is found 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from sluice.kernels.order import hash_part
 from sluice.kernels.probe import Run
-from sluice.model.ids import Unit
+from sluice.model.ids import Unit, UnitIndex
 from sluice.model.redivision import Cut, CutPlan, UnitFindings, UnitWeight
 from sluice.model.state import Manifest, RunRef
 from sluice.model.unit_ranges import intersect, only
@@ -44,15 +44,18 @@ Opening = Callable[[RunRef], Sequence[UnitPiece]]
 """The pieces that the rows of a run of one unit lie in."""
 
 
-def look_at_units(manifest: Manifest, weigh: Iterable[Unit], cut: Iterable[CutPlan], open_run: Opening) -> UnitFindings:
-    """Weigh some units, and count the rows of others below some hashes; `open_run` brings a run's rows."""
-    weights = [weight for unit in weigh for weight in _weigh(unit, _runs_of(unit, manifest), open_run)]
-    cuts = [found for plan in cut for found in _cut(plan, _runs_of(plan.unit, manifest), open_run)]
+def look_at_units(
+    manifest: Manifest, weigh: Mapping[UnitIndex, Unit], cut: Mapping[UnitIndex, CutPlan], open_run: Opening
+) -> UnitFindings:
+    """Weigh some units, and count the rows of others below some hashes, each by its place; `open_run` brings a run's
+    rows."""
+    weights = [w for index, unit in weigh.items() for w in _weigh(unit, _runs_at(index, manifest), open_run)]
+    cuts = [counted for index, plan in cut.items() for counted in _cut(plan, _runs_at(index, manifest), open_run)]
     return UnitFindings(tuple(weights), tuple(cuts))
 
 
-def _runs_of(unit: Unit, manifest: Manifest) -> list[RunRef]:
-    alone = only(unit)
+def _runs_at(index: UnitIndex, manifest: Manifest) -> list[RunRef]:
+    alone = only(index)
     runs = (run.of(alone) for run in manifest if intersect(run.units, alone))
     return [run for run in runs if run.rows]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from sluice.kernels.probe import Run
 from sluice.model.directory import HashRange
-from sluice.model.ids import InputNumber, Unit
+from sluice.model.ids import InputNumber, UnitIndex
 from sluice.model.state import ALL_HASHES, PlacedBlock, RunRef, count_generations, unit_bytes
 from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, unite, unite_all
 from sluice.state.compaction import choose_rewrites, merges_of_epoch
@@ -40,9 +40,9 @@ class Generations:
         self._fetched: dict[str, tuple[set[PlacedBlock], Run]] = {}
         """The blocks of each segment that were read last: neighbouring units lie in the same ones."""
 
-    def of_units(self) -> dict[Unit, list[int]]:
+    def of_units(self) -> dict[UnitIndex, list[int]]:
         """The frozen generations of each unit that has any, in ascending order."""
-        found: dict[Unit, set[int]] = {}
+        found: dict[UnitIndex, set[int]] = {}
         for run in self._frozen():
             for unit in numbers(run.units).tolist():
                 found.setdefault(unit, set()).add(run.generation)
@@ -163,7 +163,7 @@ class Generations:
 
     def _next_numbers(self, units: Ranges) -> tuple[tuple[int, Ranges], ...]:
         """Units by the number of their next generation, the least that each has not in use."""
-        used, found = self.of_units(), dict[int, list[Unit]]()
+        used, found = self.of_units(), dict[int, list[UnitIndex]]()
         for unit in numbers(units).tolist():
             taken = used.get(unit, [])
             number = next(n for n in range(ACTIVE + 1, len(taken) + 2) if n not in taken)

@@ -13,30 +13,32 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from sluice.model.errors import ProtocolError
-from sluice.model.ids import Unit
+
+UnitName = TypeVar("UnitName", bound=int)
+"""By what whoever pages its units names them: a site by their places in the routing."""
 
 
 @dataclass(frozen=True)
-class Spill:
+class Spill(Generic[UnitName]):
     """Write a unit to disk and free its memory."""
 
-    unit: Unit
+    unit: UnitName
 
 
 @dataclass(frozen=True)
-class Fetch:
+class Fetch(Generic[UnitName]):
     """Read a unit back, then process its pending input before anything else."""
 
-    unit: Unit
+    unit: UnitName
 
 
-Task: TypeAlias = Spill | Fetch
+Task: TypeAlias = Spill[UnitName] | Fetch[UnitName]
 
 
-class Residence:
+class Residence(Generic[UnitName]):
     """One site's memory for state. It says what to write and read; the caller does that, and reports it.
 
     One unit may always be in memory, however large it is and however small the limit: else its input would wait for
@@ -62,11 +64,11 @@ class Residence:
         _not_negative(limit)
         self.limit = limit
         self.used = 0
-        self._sizes: dict[Unit, int] = {}
-        self._memory: dict[Unit, None] = {}
-        self._disk: dict[Unit, None] = {}
+        self._sizes: dict[UnitName, int] = {}
+        self._memory: dict[UnitName, None] = {}
+        self._disk: dict[UnitName, None] = {}
         self.rotate_from = rotate_from
-        self._asked: Task | None = None
+        self._asked: Task[UnitName] | None = None
 
     @property
     def free(self) -> int:
@@ -74,12 +76,12 @@ class Residence:
         return max(0, self.limit - self.used)
 
     @property
-    def resident(self) -> tuple[Unit, ...]:
+    def resident(self) -> tuple[UnitName, ...]:
         """Units in memory, the longest there first."""
         return tuple(self._memory)
 
     @property
-    def spilled_units(self) -> tuple[Unit, ...]:
+    def spilled_units(self) -> tuple[UnitName, ...]:
         """Units on disk, the longest there first."""
         return tuple(self._disk)
 
@@ -92,7 +94,7 @@ class Residence:
         """For how long no rotation is due, whatever is on disk."""
         return max(0.0, self.rotate_from - now)
 
-    def is_resident(self, unit: Unit) -> bool:
+    def is_resident(self, unit: UnitName) -> bool:
         """Whether the unit is here and in memory."""
         return unit in self._memory
 
@@ -107,7 +109,7 @@ class Residence:
         _not_negative(self.limit - size)
         self.limit -= size
 
-    def arrive(self, unit: Unit, size: int, resident: bool = True) -> None:
+    def arrive(self, unit: UnitName, size: int, resident: bool = True) -> None:
         """A unit is held here from now on, last in the queue of those in memory or of those on disk."""
         _not_negative(size)
         if unit in self._sizes:
@@ -119,7 +121,7 @@ class Residence:
         else:
             self._disk[unit] = None
 
-    def leave(self, unit: Unit) -> None:
+    def leave(self, unit: UnitName) -> None:
         """A unit has gone, wherever it was. What was asked for it is called off, and must not be reported."""
         size = self.size(unit)
         if unit in self._memory:
@@ -131,13 +133,13 @@ class Residence:
         if self._asked is not None and self._asked.unit == unit:
             self._asked = None
 
-    def defer(self, unit: Unit) -> None:
+    def defer(self, unit: UnitName) -> None:
         """Spill this unit last, if it is in memory: it is about to leave."""
         if unit in self._memory and self._asked != Spill(unit):
             del self._memory[unit]
             self._memory[unit] = None
 
-    def grow(self, unit: Unit, size: int) -> None:
+    def grow(self, unit: UnitName, size: int) -> None:
         """A unit's state has this size now, larger or smaller than before."""
         _not_negative(size)
         before = self.size(unit)
@@ -145,20 +147,20 @@ class Residence:
             self.used += size - before
         self._sizes[unit] = size
 
-    def step(self, now: float) -> Task | None:
+    def step(self, now: float) -> Task[UnitName] | None:
         """What to do next. The same again until it is reported, or its unit leaves."""
         if self._asked is None:
             self._asked = self._choose(now)
         return self._asked
 
-    def spilled(self, unit: Unit) -> None:
+    def spilled(self, unit: UnitName) -> None:
         """The unit is on disk, its memory free."""
         self._close(Spill(unit))
         del self._memory[unit]
         self._disk[unit] = None
         self.used -= self._sizes[unit]
 
-    def fetched(self, unit: Unit, now: float, seconds: float) -> None:
+    def fetched(self, unit: UnitName, now: float, seconds: float) -> None:
         """The unit is in memory since `now`; `seconds` is how long it took to read."""
         if not seconds >= 0:
             raise ProtocolError(f"unit {unit} cannot have been read in {seconds} seconds")
@@ -169,7 +171,7 @@ class Residence:
         # A read that took no time must not make another one due at the same instant: the steps would never end.
         self.rotate_from = max(now + seconds, math.nextafter(now, math.inf))
 
-    def _choose(self, now: float) -> Task | None:
+    def _choose(self, now: float) -> Task[UnitName] | None:
         if self.used > self.limit and len(self._memory) > 1:
             return Spill(next(iter(self._memory)))
         if not self._disk:
@@ -180,12 +182,12 @@ class Residence:
         # A rotation takes several steps: it stays due until its last one, the fetch.
         return Spill(next(iter(self._memory))) if now >= self.rotate_from else None
 
-    def _close(self, report: Task) -> None:
+    def _close(self, report: Task[UnitName]) -> None:
         if self._asked != report:
             raise ProtocolError(f"{report} is reported, but what was asked for is {self._asked}")
         self._asked = None
 
-    def size(self, unit: Unit) -> int:
+    def size(self, unit: UnitName) -> int:
         """The bytes of a unit's state."""
         if unit not in self._sizes:
             raise ProtocolError(f"unit {unit} is not here")

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.probe import Run
-from sluice.model.ids import Unit
+from sluice.model.ids import UnitIndex
 from sluice.model.state import PlacedBlock, RunRef, SegmentRef
 from sluice.state.durable import DurableSegments
 from sluice.state.inputs import Holdings
@@ -46,7 +46,7 @@ class SegmentReader:
         all_here = len(rows) == ref.rows or np.array_equal(counts(rows, run.units, directory), run.unit_rows[1])
         return rows if all_here else None
 
-    def read_page(self, ref: SegmentRef, unit: Unit, rows: int) -> Run | None:
+    def read_page(self, ref: SegmentRef, unit: UnitIndex, rows: int) -> Run | None:
         """A unit's rows of a segment, if they lie here as a page."""
         data = self.tiers.page(ref.id, unit)
         return None if data is None else self._decode(ref, rows, data)

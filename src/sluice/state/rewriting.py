@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sluice.model.ids import InputNumber, Unit
+from sluice.model.ids import InputNumber, UnitIndex
 from sluice.model.state import RunRef
 from sluice.model.unit_ranges import Ranges, intersect, only
 from sluice.state.compaction import Merge, choose_rewrites, merges_of_epoch
@@ -27,7 +27,7 @@ class Rewriter:
         self._writer, self._tiers = writer, tiers
         self.merged_rows = 0
 
-    def merge(self, retention: Mapping[InputNumber, Retention], leaving: Sequence[Unit]) -> None:
+    def merge(self, retention: Mapping[InputNumber, Retention], leaving: Sequence[UnitIndex]) -> None:
         """Merge what is due. The runs of a unit that is about to leave are merged with each other alone: its next site
         is to read nothing else."""
         apart = {only(unit) for unit in leaving}
@@ -49,7 +49,9 @@ class Rewriter:
                 units = merge.runs[0].units
                 self._carry_out(merge, input_, rules, units if units in apart else self._holdings.units)
 
-    def set_apart(self, units: Sequence[Unit], retention: Mapping[InputNumber, Retention], allowance: float) -> None:
+    def set_apart(
+        self, units: Sequence[UnitIndex], retention: Mapping[InputNumber, Retention], allowance: float
+    ) -> None:
         """Give units that are about to leave segments of their own, so that their next site reads nothing else: as many
         as `allowance` bytes, at least one; the others have to wait."""
         for unit in units:
@@ -73,7 +75,7 @@ class Rewriter:
             new = NewSegment(input_, merged, units, level, merge.hashes)
             self._writer.write_pieces(new, merge.narrower)
 
-    def _set_apart(self, input_: InputNumber, unit: Unit, rules: Retention) -> int:
+    def _set_apart(self, input_: InputNumber, unit: UnitIndex, rules: Retention) -> int:
         """Writes all rows of a unit as one segment, and takes them out of the others; returns its bytes."""
         alone = only(unit)
         new = (run for run in self._runs.new if run.is_active)

@@ -14,6 +14,7 @@ import numpy as np
 
 from sluice.model.clock import Clock
 from sluice.model.epoch import Times
+from sluice.model.ids import UnitIndex
 from sluice.model.unit_ranges import Ranges, intersect, numbers, only, ranges
 from sluice.state.paging import Fetch, Task
 from sluice.state.unit_pages import UnitPages
@@ -128,7 +129,7 @@ class UnitSchedule:
                 first = False
                 yield only(unit), newest[unit]
 
-    def _page(self) -> Task | None:
+    def _page(self) -> Task[UnitIndex] | None:
         """Writes or reads what is next; nothing for units that have had their turn, unless memory is over its limit."""
         needed = self._pages.is_over_limit or any(not self._done[u] for u in self._pages.spilled_units)
         return self._pages.step() if needed else None

@@ -17,21 +17,21 @@ import pyarrow as pa
 from sluice.model.checksum import checksum
 from sluice.model.directory import Directory, HashRange
 from sluice.model.errors import ProtocolError, StorageError
-from sluice.model.ids import Unit
+from sluice.model.ids import UnitIndex
 from sluice.model.state import RunRef, SegmentRef
 from sluice.model.unit_ranges import numbers
 from sluice.state.local_files import LocalFiles
 from sluice.state.local_names import LocalFile, name_file, parse_name
 
 MEMORY, DISK = "memory", "disk"
-WHOLE = Unit(-1)
+WHOLE = UnitIndex(-1)
 """In place of a unit: a segment in one file."""
 
 
 class Page(NamedTuple):
     """A unit's rows of a segment, the unit's hashes, and the tier that they belong to."""
 
-    unit: Unit
+    unit: UnitIndex
     hashes: HashRange
     rows: int
     data: pa.Buffer
@@ -47,7 +47,7 @@ class Tiers:
         self.damaged_files = 0
         """Local files that were not what was written, and were dropped."""
         self._places = {MEMORY: memory, DISK: disk}
-        self._index: dict[str, dict[str, dict[Unit, LocalFile]]] = {}
+        self._index: dict[str, dict[str, dict[UnitIndex, LocalFile]]] = {}
         """By tier and segment: each unit's page, or the one file under `WHOLE`."""
 
     def begin(self, needed: Mapping[str, Directory], sparing: str = " ") -> None:
@@ -87,12 +87,12 @@ class Tiers:
         """The rows and bytes of the one file that a segment lies in here, if it does."""
         return self._open(segment, WHOLE)
 
-    def page(self, segment: str, unit: Unit) -> pa.Buffer | None:
+    def page(self, segment: str, unit: UnitIndex) -> pa.Buffer | None:
         """A unit's rows of a segment, if they lie here as a page."""
         found = self._open(segment, unit)
         return None if found is None else found[1]
 
-    def paged(self, segment: str) -> set[Unit]:
+    def paged(self, segment: str) -> set[UnitIndex]:
         """The units that have a page of a segment here."""
         return {unit for tier in (MEMORY, DISK) for unit in self._files(tier).get(segment, {}) if unit != WHOLE}
 
@@ -111,11 +111,11 @@ class Tiers:
             self._write(segment, page.unit, file, page.data, page.tier)
             self.spilled_bytes += file.size if was_whole and page.tier == DISK else 0
 
-    def units(self, tier: str) -> set[Unit]:
+    def units(self, tier: str) -> set[UnitIndex]:
         """The units that have pages in a tier."""
         return {unit for files in self._files(tier).values() for unit in files if unit != WHOLE}
 
-    def shift(self, unit: Unit, tier: str) -> None:
+    def shift(self, unit: UnitIndex, tier: str) -> None:
         """Bring all pages of a unit to a tier."""
         other = DISK if tier == MEMORY else MEMORY
         for segment in [segment for segment, files in self._files(other).items() if unit in files]:
@@ -175,7 +175,7 @@ class Tiers:
                     column[unit] += files[unit].size
         return out[0], out[1]
 
-    def _files(self, tier: str) -> dict[str, dict[Unit, LocalFile]]:
+    def _files(self, tier: str) -> dict[str, dict[UnitIndex, LocalFile]]:
         if tier not in self._index:
             raise ProtocolError("nobody has looked yet at what lies in the tiers")
         return self._index[tier]
@@ -190,7 +190,7 @@ class Tiers:
     def _bytes(self, tier: str) -> int:
         return sum(file.size for files in self._files(tier).values() for file in files.values())
 
-    def _open(self, segment: str, unit: Unit) -> tuple[int, pa.Buffer] | None:
+    def _open(self, segment: str, unit: UnitIndex) -> tuple[int, pa.Buffer] | None:
         """A file's rows and bytes, as they were written: one that is damaged is dropped."""
         for tier in (MEMORY, DISK):
             file = self._files(tier).get(segment, {}).get(unit)
@@ -204,12 +204,12 @@ class Tiers:
                 self._drop_damaged(segment, unit, tier)
         return None
 
-    def _map(self, segment: str, unit: Unit, file: LocalFile, tier: str) -> pa.Buffer | None:
+    def _map(self, segment: str, unit: UnitIndex, file: LocalFile, tier: str) -> pa.Buffer | None:
         """A file's bytes, None if it is damaged. A page on disk is read as a whole, so it is verified every time."""
         again = tier == DISK and unit != WHOLE
         return self._places[tier].map(name_file(segment, file), file.checksum, again)
 
-    def _write(self, segment: str, unit: Unit, file: LocalFile, data: pa.Buffer, tier: str) -> str:
+    def _write(self, segment: str, unit: UnitIndex, file: LocalFile, data: pa.Buffer, tier: str) -> str:
         """Writes a file, and says to which tier."""
         if tier == MEMORY:
             try:
@@ -218,7 +218,7 @@ class Tiers:
                 pass  # the tmpfs is full: less than siteMemory is there
         return self._replace(segment, unit, file, data, DISK)
 
-    def _replace(self, segment: str, unit: Unit, file: LocalFile, data: pa.Buffer, tier: str) -> str:
+    def _replace(self, segment: str, unit: UnitIndex, file: LocalFile, data: pa.Buffer, tier: str) -> str:
         name = name_file(segment, file)
         self._places[tier].write(name, [data])
         before = self._files(tier).get(segment, {}).get(unit)
@@ -227,7 +227,7 @@ class Tiers:
         self._files(tier).setdefault(segment, {})[unit] = file
         return tier
 
-    def _move(self, segment: str, unit: Unit, source: str, target: str) -> int:
+    def _move(self, segment: str, unit: UnitIndex, source: str, target: str) -> int:
         file = self._files(source)[segment][unit]
         try:
             data = self._map(segment, unit, file, source)
@@ -243,14 +243,14 @@ class Tiers:
         self._places[source].delete(name_file(segment, file))
         return file.size
 
-    def _drop_damaged(self, segment: str, unit: Unit, tier: str) -> None:
+    def _drop_damaged(self, segment: str, unit: UnitIndex, tier: str) -> None:
         self.damaged_files += 1
         self._delete(segment, unit, tier)
 
-    def _delete(self, segment: str, unit: Unit, tier: str) -> None:
+    def _delete(self, segment: str, unit: UnitIndex, tier: str) -> None:
         self._places[tier].delete(name_file(segment, self._forget(segment, unit, tier)))
 
-    def _forget(self, segment: str, unit: Unit, tier: str) -> LocalFile:
+    def _forget(self, segment: str, unit: UnitIndex, tier: str) -> LocalFile:
         files = self._files(tier)[segment]
         file = files.pop(unit)
         if not files:

@@ -13,7 +13,7 @@ from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.epoch import Attempt, Queues
 from sluice.model.errors import ProtocolError
-from sluice.model.ids import InputNumber, Unit
+from sluice.model.ids import InputNumber, Unit, UnitIndex
 from sluice.model.redivision import CutPlan, UnitFindings
 from sluice.model.state import Manifest, PlacedBlock, RunRef, SegmentRef, unit_bytes, unit_rows
 from sluice.model.unit_ranges import Ranges, intersect, numbers, subtract
@@ -215,17 +215,17 @@ class Transaction:
     def commit(
         self,
         retention: Mapping[InputNumber, Retention],
-        leaving: Sequence[Unit] = (),
+        leaving: Sequence[UnitIndex] = (),
         allowance: float = float("inf"),
         freezing: Ranges = (),
-        weigh: Sequence[Unit] = (),
-        cut: Sequence[CutPlan] = (),
+        weigh: Mapping[UnitIndex, Unit] | None = None,
+        cut: Mapping[UnitIndex, CutPlan] | None = None,
     ) -> Manifest:
         """Merge what is due, make the new segments durable in one file, settle the tiers; the state from now on.
 
         `retention` is what may leave now that the units have come so far. Units that are about to leave get segments
         of their own: as many as `allowance` bytes, at least one, the others in later epochs. Units that are `freezing`
-        begin anew with the next epoch. What is found out about those to `weigh` or `cut` is in
+        begin anew with the next epoch. What is found out about those to `weigh` or `cut`, each by its place, is in
         `findings` then.
         """
         self._expect(_Phase.BETWEEN_TURNS, "the epoch is committed")
@@ -240,7 +240,7 @@ class Transaction:
         self._rewriter.set_apart(leaving, retention, allowance)
         new = self._writer.write_durable()
         manifest = (*self._runs.state, *self._runs.frozen, *self._runs.waiting, *new)
-        self.findings = look_at_units(manifest, weigh, cut, self._pieces)
+        self.findings = look_at_units(manifest, weigh or {}, cut or {}, self._pieces)
         self._settle(manifest)
         return manifest
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,7 @@ from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.epoch import Queues
 from sluice.model.errors import ProtocolError
-from sluice.model.ids import Level, Site, Unit
-from sluice.model.reports import PageEvent
+from sluice.model.ids import Level, Site, UnitIndex
 from sluice.model.state import RunRef, unit_bytes
 from sluice.model.unit_ranges import numbers, ranges
 from sluice.model.verb import Verb
@@ -30,6 +30,14 @@ ROOMY = 0.75
 """Part of its memory that a site's state has to fit into before its units go together again."""
 
 
+class PageStep(NamedTuple):
+    """A unit, by its place, that was spilled or fetched, and why."""
+
+    action: Verb
+    unit: UnitIndex
+    reason: str
+
+
 class UnitPages:
     """The units of a site in memory and on disk. While all state fits into memory it is not `active`, and there are no
     pages; whether it may become so is for the query to say (`allowed`)."""
@@ -38,8 +46,9 @@ class UnitPages:
         self._reader, self._clock, self._allowed = reader, clock, allowed
         self._tiers: Tiers = reader.tiers
         self._holdings: Holdings = reader.holdings
-        self._residence: Residence | None = None
-        self._events: list[PageEvent] = []
+        self._residence: Residence[UnitIndex] | None = None
+        self.steps: list[PageStep] = []
+        """What was spilled and fetched in this epoch."""
 
     @property
     def active(self) -> bool:
@@ -47,17 +56,12 @@ class UnitPages:
         return self._residence is not None
 
     @property
-    def events(self) -> tuple[PageEvent, ...]:
-        """What was spilled and fetched in this epoch."""
-        return tuple(self._events)
-
-    @property
-    def resident_units(self) -> tuple[Unit, ...]:
+    def resident_units(self) -> tuple[UnitIndex, ...]:
         """Units in memory, the longest there first."""
         return self._machine.resident
 
     @property
-    def spilled_units(self) -> tuple[Unit, ...]:
+    def spilled_units(self) -> tuple[UnitIndex, ...]:
         """Units on disk, the longest there first; none while no units are paged."""
         return () if self._residence is None else self._residence.spilled_units
 
@@ -71,7 +75,7 @@ class UnitPages:
         """When the next rotation can begin, by this piece's clock; None while nothing is on disk."""
         return self._machine.due
 
-    def is_resident(self, unit: Unit) -> bool:
+    def is_resident(self, unit: UnitIndex) -> bool:
         """Whether a unit is in memory."""
         return self._machine.is_resident(unit)
 
@@ -115,11 +119,11 @@ class UnitPages:
             self._machine.grow(unit, round(sizes[unit]))
         self._relieve()
 
-    def grow(self, unit: Unit, size: int) -> None:
+    def grow(self, unit: UnitIndex, size: int) -> None:
         """A unit's state is larger by so many bytes."""
         self._machine.grow(unit, self._machine.size(unit) + size)
 
-    def step(self) -> Task | None:
+    def step(self) -> Task[UnitIndex] | None:
         """Write or read the pages of the unit that is next, if one is; says what was done."""
         task = self._machine.step(self._clock.monotonic())
         if isinstance(task, Spill):
@@ -151,25 +155,25 @@ class UnitPages:
         self._tiers.write_pages(run.segment.id, self._pages(run, rows))
 
     @property
-    def _machine(self) -> Residence:
+    def _machine(self) -> Residence[UnitIndex]:
         if self._residence is None:
             raise ProtocolError("the units of this site are not paged: all state fits into memory")
         return self._residence
 
-    def _spill(self, unit: Unit) -> None:
+    def _spill(self, unit: UnitIndex) -> None:
         residence = self._machine
         limit, used = residence.limit, residence.used
         over = f"{used:,} bytes of state in memory, {limit:,} allowed"
         reason = over if used > limit else "makes room for a unit whose turn it is"
-        self._events.append(PageEvent(Verb.SPILL, unit, reason))
+        self.steps.append(PageStep(Verb.SPILL, unit, reason))
         self._tiers.shift(unit, DISK)
         residence.spilled(unit)
 
-    def _fetch(self, unit: Unit) -> None:
+    def _fetch(self, unit: UnitIndex) -> None:
         started = self._clock.monotonic()
         self._tiers.shift(unit, MEMORY)
         now = self._clock.monotonic()
-        self._events.append(PageEvent(Verb.FETCH, unit, f"its turn; read in {now - started:.3f} seconds"))
+        self.steps.append(PageStep(Verb.FETCH, unit, f"its turn; read in {now - started:.3f} seconds"))
         self._machine.fetched(unit, now, now - started)
 
     def _relieve(self) -> None:

@@ -57,7 +57,7 @@ class FluxSite:
     ) -> None:
         """`sets_aside`: it has the buffers of section 6.1, to which in-flight input can go when a unit has to leave."""
         self.number, self.cluster, self.costs, self.hardware, self.events = number, cluster, costs, hardware, events
-        self.residence = Residence(hardware.memory)
+        self.residence = Residence[Unit](hardware.memory)
         self.sizes: dict[Unit, int] = {}
         self.sets_aside = sets_aside
         self.fetch_times: list[float] = []

@@ -177,7 +177,7 @@ class ReplicationWorld(World):
     def _sharing(self, unit: ids.Unit) -> SharedUnit:
         routing = self.loop.routing
         inputs = self.inputs[routing.fragment_of(unit)]
-        return routing.sharing(unit) or SharedUnit.alone(unit, routing.holders[unit], inputs)
+        return routing.sharing(unit) or SharedUnit.alone(unit, routing.holder(unit), inputs)
 
     def _meet_commands(self) -> None:
         """Holders that have taken all places ahead of a command do as it says."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sluice.model.directory import Directory
 from sluice.model.errors import ScenarioError
 from sluice.model.ids import Site, Unit
+from sluice.model.routing import Routing
 from sluice.sim.worlds.window_joins.cells import FINEST, Cells, arrivals
 from sluice.sim.worlds.window_joins.scenario import WindowJoinScenario
 
@@ -34,7 +34,7 @@ class Jobs:
 class Progress:
     """All arrays. T slots, 2 streams, C cells, U units."""
 
-    def __init__(self, scenario: WindowJoinScenario, cells: Cells, directory: Directory, holders: np.ndarray) -> None:
+    def __init__(self, scenario: WindowJoinScenario, cells: Cells, routing: Routing) -> None:
         self.scenario, self.cells = scenario, cells
         self.arrivals = arrivals(scenario, cells)
         """(T, 2, C)"""
@@ -50,11 +50,12 @@ class Progress:
         self.rows, self.results = np.zeros((2, cells.count))
         """(C): tuples that were joined, and what was found."""
         self._each = np.arange(cells.count)
-        self.divide(directory)
-        self.site[:] = holders[self.unit_of]
+        self.divide(routing)
+        self.site[:] = np.array(routing.holders)[self.unit_of]
 
-    def divide(self, directory: Directory) -> None:
-        """Units are these ranges of cells from now on."""
+    def divide(self, routing: Routing) -> None:
+        """Units are the ranges of cells that a routing has from now on."""
+        self._ids, directory = routing.ids, routing.directories[0]
         self.unit_of = directory.unit_of(self.cells.middles)
         self.first_cells = np.flatnonzero(np.diff(self.unit_of, prepend=-1))
         if len(self.first_cells) != directory.units:
@@ -66,7 +67,7 @@ class Progress:
         return sums
 
     def cells_of(self, unit: Unit) -> np.ndarray:
-        found: np.ndarray = np.flatnonzero(self.unit_of == unit)
+        found: np.ndarray = np.flatnonzero(self.unit_of == self._ids.index_of(unit))
         return found
 
     # --- what is where ---

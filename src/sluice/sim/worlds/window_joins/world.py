@@ -17,7 +17,7 @@ from sluice.control.loop import SITES
 from sluice.control.moves import MoveInFlight
 from sluice.control.redividing import halved_into
 from sluice.model import ids
-from sluice.model.actions import Merge, Scale, Split
+from sluice.model.actions import Merge, Move, Scale, Split
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies.draining import drain
@@ -118,7 +118,7 @@ class WindowJoinWorld(World):
         super().__init__(network, routing, latency=0.0, minimum_collection=scenario.reorganization)
         cells = cells_of(scenario.partitions, scenario.bias)
         self.scenario = scenario
-        self.progress = Progress(scenario, cells, routing.directories[0], np.array(routing.holders))
+        self.progress = Progress(scenario, cells, routing)
         self.sites = WindowSites(self.progress)
         self.redivisions = 0
         self.slots_done = 0
@@ -158,7 +158,7 @@ class WindowJoinWorld(World):
         return False
 
     def _tune(self) -> None:
-        """Sites split units that are too large. While one is on its way to another site all keep their numbers."""
+        """Sites split units that are too large, while none is on its way to another site."""
         if not self.loop.moves and not self.loop.redivisions:
             splits = UnitSizes().splits_by_size(self.at_rest(self.loop.routing))
             self.decide(SITES, splits)
@@ -229,7 +229,8 @@ class WindowJoinWorld(World):
         staying = [ids.Site(site) for site in range(stay)]
         leaving = [ids.Site(site) for site in range(stay, routing.sites)]
         stored = self.progress.by_unit(self.progress.stored)
-        moves = drain(np.array(routing.holders), stored, stored, leaving, staying, self.leaving.reason)
+        placed = drain(np.array(routing.holders), stored, stored, leaving, staying)
+        moves = [Move(routing.unit_at(index), site, self.leaving.reason) for index, site in placed]
         self.decide(DRAINING, moves)
 
     def _leave_if_empty(self, moves: Sequence[MoveInFlight]) -> None:
@@ -242,22 +243,22 @@ class WindowJoinWorld(World):
             self.leaving = None
 
     def redivide(self) -> None:
-        """There is nothing to prepare; but a unit on its way keeps its number until it is there."""
+        """There is nothing to prepare; but a unit that is on its way comes first."""
         self._redividing = True
         self._redivide_if_calm()
 
     def _redivide_if_calm(self) -> None:
         loop = self.loop
         if self._redividing and not loop.moves:
-            directory, further = loop.routing.directories[0], {}
+            routing, further = loop.routing, {}
             for unit, action in loop.redivisions.items():
                 if isinstance(action, Split):
-                    bits = min(action.bits, FINEST - directory.depth(unit))
-                    further[unit] = halved_into(directory.hashes_of(unit), None, bits)[1:]
+                    bits = min(action.bits, FINEST - routing.directories[0].depth(routing.index_of(unit)))
+                    further[unit] = halved_into(routing.hashes_of(unit), None, bits)[1:]
             self.redivisions += len(loop.redivisions)
             self._redividing = False
             loop.redivide(self.events.now, further)
-            self.progress.divide(loop.routing.directories[0])
+            self.progress.divide(loop.routing)
 
     # --- what it counts ---
 
@@ -271,10 +272,11 @@ class WindowJoinWorld(World):
         size = self.progress.by_unit(self.progress.stored) * self.scenario.tuple_bytes
         return replace(
             ClusterView.at_rest(routing.holders, np.full(routing.sites, _ENOUGH)),
+            unit_id=routing.ids.array,
             unit_bytes=size,
             unit_memory=size,
             unit_buddy=np.array(directory.buddies()),
-            unit_single=np.array([directory.depth(ids.Unit(unit)) >= FINEST for unit in range(directory.units)]),
+            unit_single=np.array([directory.depth(ids.UnitIndex(index)) >= FINEST for index in range(directory.units)]),
             unit_divisible=np.full(directory.units, True),
             unit_size=self.scenario.unit_size,
             least_sites=self.scenario.least,
