@@ -36,6 +36,9 @@ class FakeWriter:
         self.triggers: list[dict[str, Any]] = []
         self.query: FakeQuery | None = None
 
+    def choices(self) -> SimpleNamespace:
+        return SimpleNamespace(name=self._name, options=self._options)
+
     def option(self, key: str, value: Any) -> FakeWriter:
         self._options[key] = value
         return self

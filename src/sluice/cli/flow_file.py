@@ -7,7 +7,7 @@ import linecache
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -22,9 +22,20 @@ _EXAMPLE = "return for example joined.writeStream.format('console')"
 _ROOMS = ("sluice", "pyspark", "py4j")  # packages whose own lines say nothing about the user's mistake
 
 
+class Choices(Protocol):
+    """What a writer was told, as far as it matters here."""
+
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+
 @runtime_checkable
 class Writer(Protocol):
     """What `define` returns: a DataStreamWriter that is not started."""
+
+    def choices(self) -> Choices: ...
 
     def option(self, key: str, value: Any) -> Any: ...
 

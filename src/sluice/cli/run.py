@@ -151,7 +151,7 @@ def _planned(writers: Sequence[Writer], wanted: Run, scratch: str, local: bool) 
             writer.policy(wanted.policy)
         if wanted.available_now:
             writer.trigger(availableNow=True)
-        checkpoint = _given(writer, "_options", {}).get("checkpointLocation")
+        checkpoint = writer.choices().options.get("checkpointLocation")
         if wanted.checkpoint:
             checkpoint = f"{wanted.checkpoint.rstrip('/')}/{label}" if len(writers) > 1 else wanted.checkpoint
         elif not checkpoint and wanted.report and local:
@@ -164,12 +164,8 @@ def _planned(writers: Sequence[Writer], wanted: Run, scratch: str, local: bool) 
 
 def _label(writer: Writer, number: int) -> str:
     """A name that can be part of a path: the query's own, else its number."""
-    name = _given(writer, "_name", None)
+    name = writer.choices().name
     return re.sub(r"[^\w.-]+", "_", str(name)).lstrip(".") or f"query-{number}" if name else f"query-{number}"
-
-
-def _given(writer: Writer, what: str, default: Any) -> Any:
-    return getattr(writer, what, default)
 
 
 def _session(wanted: Run, scratch: str) -> Any:
