@@ -34,6 +34,7 @@ from sluice.model.actions import (
     Share,
     SharingAction,
     Split,
+    UnitAction,
 )
 from sluice.model.decision import Decision, describe_end
 from sluice.model.directory import HashRange
@@ -381,7 +382,7 @@ class ControlLoop:
 
     def _why_ended(self, action: Action) -> str | None:
         """Why there is no unit any more that somebody asks about, if it has ended with the newest redivision."""
-        unit = None if isinstance(action, Scale) else getattr(action, "unit", None)
+        unit = action.unit if isinstance(action, UnitAction) else None
         return None if unit not in self.successors else describe_end(unit, self.successors[unit])
 
     def _begin_move(self, action: Move, now: float) -> None:
