@@ -87,7 +87,7 @@ def crash_at(root: Path, operation: int, spill: str) -> bool:
 
 
 def test_a_crash_at_some_file_operations_of_an_epoch(before, fast, answers, spill):
-    assert crash_at_each(before, fast, answers, spill, step=3 if spill == "probe" else 23) > 40
+    assert crash_at_each(before, fast, answers, spill, step=5 if spill == "probe" else 23) > 40
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from engine_harness import DirectQuery, limits
 from group_by_oracle import last_of, source, windows_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import connect_duckdb, multiset, on_time
 from specs import KEYS, SECOND, TIME, handle, stream
@@ -251,6 +251,7 @@ def test_the_newest_rows_of_a_join_in_windows(data, delay):
     check(data, [result], [(a, values), (b, values)], [oracle])
 
 
+@settings(max_examples=settings().max_examples // 3)  # each has as many epochs as three of other tests
 @given(st.data(), st.integers(1, 3), st.sampled_from([0, 3, 50]), st.booleans())
 def test_many_epochs_and_merges(data, count, delay, one_hash):
     """Three levels of merges, with rows that wait, ancient rows, and perhaps all groups under one hash."""
