@@ -190,7 +190,7 @@ def ending(spark: Any, at_home: None, monkeypatch: pytest.MonkeyPatch) -> Iterat
         if timeout is not None or "availableNow" in query._running.trigger:
             return wait(query, timeout)
         query.processAllAvailable()
-        if not wait(query, 2):
+        if not wait(query, 0.1):
             query.stop()
         return None
 
