@@ -20,8 +20,7 @@ from sluice.policies.freezing import ORDERS, Freezing
 from sluice.sim.hardware import Hardware
 from sluice.sim.simulation import Simulation, simulate
 from sluice.sim.worlds.lazy_disk.frozen_generations import FrozenGenerations
-from sluice.sim.worlds.lazy_disk.scenario import LazyDiskScenario, Population, Surge
-from sluice.sim.worlds.lazy_disk.streams import Streams
+from sluice.sim.worlds.lazy_disk.scenario import LazyDiskScenario, Population, Streams, Surge
 
 HARDWARE = Hardware(tuple_bytes=100, memory=40_000)
 SMALL = LazyDiskScenario(

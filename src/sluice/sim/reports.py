@@ -61,9 +61,11 @@ class Reports:
             self._view = replace(
                 at_rest, epoch=self.round, seconds=seconds, elapsed=seconds, arriving=seconds, **columns
             )
-        for name, column in columns.items() if site is not None else ():
-            own = self._view.unit_site == site if name.startswith("unit_") else site
-            getattr(self._view, name)[own] = column[own]
+        elif site is not None:
+            units = np.flatnonzero(self._view.unit_site == site)
+            for name, column in columns.items():
+                own = units if name.startswith("unit_") else site
+                getattr(self._view, name)[own] = column[own]
         self.world.send(partial(self._receive, collection))
 
     def _receive(self, collection: _Round) -> None:

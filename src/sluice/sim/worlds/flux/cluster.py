@@ -25,65 +25,35 @@ NOT_AWAITED = np.iinfo(np.int64).max
 
 _I, _F, _B = np.int64, np.float64, np.bool_
 
+
+def _columns(kind: type, *names: str) -> list[tuple[str, type]]:
+    return [(name, kind) for name in names]
+
+
 NODE = np.dtype(
-    [
-        # its CPU: the thread that runs, the one that ran last, how many wait; whether an external process is there
-        ("running", _I),
-        ("last", _I),
-        ("waiting_count", _I),
-        ("loaded", _B),
-        ("external", _I),
-        # its consumer: what it does, whether it has to ask before it goes on, and what it has to do before more tuples:
-        # CPU seconds of other work, seconds of disk, a unit whose pending input comes first
-        ("consumer", _I),
-        ("mail", _B),
-        ("work", _F),
-        ("disk", _F),
-        ("draining", _I),
-        ("burst", _F),
-        ("burst_from", _F),
-        ("burst_kind", _I),
-        ("burst_tuples", _I),
-        # the packet at hand: tuples to process, those done, the producer it came from, all that were taken
-        ("packet_size", _I),
-        ("packet_done", _I),
-        ("packet_input", _I),
-        ("packet_taken", _I),
-        ("packet_waited", _F),  # seconds its tuples were set aside before, summed
-        ("aside_head", _I),  # tuples that came in before their turn, to let a unit's input run dry
-        ("aside_size", _I),
-        ("next_input", _I),
-        ("idle", _F),
-        ("idle_since", _F),
-        # its producer: what it does, whether there is more to do, the unit of the tuple that an exchange is blocked by
-        ("producer", _I),
-        ("again", _B),
-        ("held", _I),
-        ("buffered", _I),
-        ("free_slot", _I),
-    ]
+    # its CPU: the thread that runs, the one that ran last, how many wait; whether an external process is there
+    _columns(_I, "running", "last", "waiting_count", "external")
+    + _columns(_B, "loaded")
+    # its consumer: what it does, whether it has to ask before it goes on, and what it has to do before more tuples: CPU
+    # seconds of other work, seconds of disk, a unit whose pending input comes first
+    + _columns(_I, "consumer", "draining", "burst_kind", "burst_tuples", "next_input")
+    + _columns(_F, "work", "disk", "burst", "burst_from", "idle", "idle_since")
+    + _columns(_B, "mail")
+    # the packet at hand: tuples to process, those done, the producer it came from, all that were taken; the seconds its
+    # tuples were set aside before, summed; tuples that came in before their turn, to let a unit's input run dry
+    + _columns(_I, "packet_size", "packet_done", "packet_input", "packet_taken", "aside_head", "aside_size")
+    + _columns(_F, "packet_waited")
+    # its producer: what it does, whether there is more to do, the unit of the tuple that an exchange is blocked by
+    + _columns(_I, "producer", "held", "buffered", "free_slot")
+    + _columns(_B, "again")
 )
 PAIR = np.dtype(
-    [
-        # from a producer to a consumer: the tuples in the buffer, the queue, and counts of what ever went through it
-        ("list_head", _I),
-        ("list_tail", _I),
-        ("list_size", _I),
-        ("queue_head", _I),
-        ("queue_size", _I),
-        ("sent", _I),
-        ("handled", _I),
-        ("awaited", _I),
-    ]
+    # from a producer to a consumer: the tuples in the buffer, the queue, and counts of what ever went through it
+    _columns(_I, "list_head", "list_tail", "list_size", "queue_head", "queue_size", "sent", "handled", "awaited")
 )
 UNIT = np.dtype(
-    [
-        ("resident", _B),
-        ("processed", _I),
-        ("pending", _I),  # tuples put aside while it is spilled, and the sum of the times they came
-        ("pending_entered", _F),
-        ("unwritten", _I),  # bytes put aside since the last write
-    ]
+    # tuples put aside while it is spilled, the sum of the times they came, bytes put aside since the last write
+    [("resident", _B), *_columns(_I, "processed", "pending", "unwritten"), ("pending_entered", _F)]
 )
 SHARE = np.dtype([("chance", _F), ("other", _I)])
 """Alias table of the units' shares of the load."""

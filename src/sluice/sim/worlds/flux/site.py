@@ -1,14 +1,14 @@
 """A consumer's dealings beside tuples (Flux-Cons): it answers messages, moves state, and keeps within its memory.
 
-Whatever takes time is a task, a generator that yields what it needs, CPU, disk or a unit's pending input processed,
-and goes on when that is done. A site does one task at a time and no tuples meanwhile; messages wait between two tasks.
+Whatever takes time is a task, a generator that yields when it needs CPU, disk or a unit's pending input processed, and
+goes on when that is done. A site does one task at a time and no tuples meanwhile; messages wait between two tasks.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from types import GeneratorType
 
 import numpy as np
 
@@ -19,26 +19,9 @@ from sluice.sim.worlds.flux import core
 from sluice.sim.worlds.flux.cluster import NOBODY, Cluster, Costs
 from sluice.state.paging import Fetch, Residence, Spill
 
-
-@dataclass(frozen=True)
-class Cpu:
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Disk:
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Pending:
-    """Process all input of a unit that was put aside."""
-
-    unit: Unit
-
-
-Need = Cpu | Disk | Pending
-Task = Iterator[Need]
+CPU, DISK, PENDING = "work", "disk", "draining"
+"""What a task needs, by the column of its node: so many seconds of each, or a unit's pending input processed."""
+Task = Iterator[tuple[str, float]]
 Message = Callable[[], object]
 
 
@@ -106,7 +89,7 @@ class FluxSite:
         while not self._go_on():
             if self._inbox:
                 task = self._inbox.popleft()()
-                self._task = task if isinstance(task, Iterator) else None
+                self._task = task if isinstance(task, GeneratorType) else None
             else:
                 self._task = self._keep_within_memory()
                 if self._task is None:
@@ -120,17 +103,11 @@ class FluxSite:
             return False
         if node["work"] > 0 or node["draining"] != NOBODY:
             return True  # asked for another reason: what the task needs is not done yet
-        need = next(self._task, None)
-        if need is None:
-            self._task = None
-            return False
-        if isinstance(need, Cpu):
-            node["work"] = max(need.seconds, 1e-9)
-        elif isinstance(need, Disk):
-            node["disk"] += max(need.seconds, 1e-9)
-        else:
-            node["draining"] = need.unit
-        return True
+        for need, amount in self._task:
+            node[need] = amount if need == PENDING else node[need] + max(amount, 1e-9)
+            return True
+        self._task = None
+        return False
 
     # --- state ---
 
@@ -145,18 +122,18 @@ class FluxSite:
         then on: the state is in the hands of the network."""
         size = self.sizes[unit]
         if not self.residence.is_resident(unit):
-            yield Disk(self._read(unit, size))
+            yield DISK, self._read(unit, size)
             self.cluster.unit["resident"][unit] = True
         core.claim_aside(self.cluster, self.number, unit)
         if self.cluster.unit["pending"][unit]:
-            yield Pending(unit)
-        yield Cpu(self._handling(size))
+            yield PENDING, unit
+        yield CPU, self._handling(size)
         self.residence.leave(unit)
         del self.sizes[unit]
         done()
 
     def install(self, unit: Unit, size: int, done: Callable[[], None]) -> Task:
-        yield Cpu(self._handling(size))
+        yield CPU, self._handling(size)
         self.hold(unit, size)
         done()
 
@@ -181,21 +158,21 @@ class FluxSite:
 
     def _spill(self, unit: Unit) -> Task:
         size = self.sizes[unit]
-        yield Cpu(self._handling(size))
-        yield Disk(self._seek() + size / self.hardware.disk_rate)
+        yield CPU, self._handling(size)
+        yield DISK, self._seek() + size / self.hardware.disk_rate
         self.residence.spilled(unit)
         self.cluster.unit["resident"][unit] = False
 
     def _fetch(self, unit: Unit) -> Task:
         size = self.sizes[unit]
         began = self.events.now
-        yield Disk(self._read(unit, size))
-        yield Cpu(self._handling(size))
+        yield DISK, self._read(unit, size)
+        yield CPU, self._handling(size)
         self.residence.fetched(unit, self.events.now, self.events.now - began)
         self.fetch_times.append(self.events.now)
         self.cluster.unit["resident"][unit] = True
         if self.cluster.unit["pending"][unit]:
-            yield Pending(unit)
+            yield PENDING, unit
 
     def _read(self, unit: Unit, size: int) -> float:
         """Seconds to read a unit's state and the run of its input."""

@@ -242,20 +242,11 @@ def _costs(scenario: FluxScenario, kind: int) -> Costs:
     hardware = scenario.hardware
     return Costs(
         kind=kind,
-        produce=hardware.produce,
-        process=hardware.process,
-        process_spread=hardware.process_spread,
-        spool=hardware.spool,
-        switch=hardware.switch,
-        latency=hardware.latency,
         load_on=scenario.load_on,
         load_off=scenario.load_off,
         packet=hardware.packet_tuples,
         least=hardware.packet_tuples if hardware.full_packets else 1,
         buffer=scenario.buffer,
-        tuple_bytes=hardware.tuple_bytes,
-        spool_buffer=hardware.spool_buffer,
-        disk_rate=hardware.disk_rate,
-        seek=hardware.seek,
         bin=scenario.interval,
+        **{name: getattr(hardware, name) for name in Costs._fields if hasattr(hardware, name)},
     )

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from sluice.sim.worlds.lazy_disk.streams import Streams
+from sluice.sim.worlds.lazy_disk.scenario import Streams
 
 NOBODY = -1
 

@@ -1,4 +1,4 @@
-"""What is simulated of a join: a cluster, streams whose join values recur, and how the units begin.
+"""What is simulated of a join: a cluster, streams whose join values recur, drawn before the run, and how units begin.
 
 Section 3.1 of the paper defines the streams. The join multiplicative factor is how many tuples of a stream have the
 same join value; after every k tuples of the stream, its tuple range, it has grown by r, the join rate. So there are k /
@@ -153,3 +153,40 @@ def _dealt(units: int, shares: Sequence[float]) -> np.ndarray:
 def _check_shares(what: str, shares: Sequence[float]) -> None:
     if not shares or not all(share >= 0 for share in shares) or not math.isclose(sum(shares), 1.0, abs_tol=1e-6):
         raise ScenarioError(f"{what}: shares of all units, which make 1 together, not {list(shares)}")
+
+
+@dataclass(frozen=True)
+class Streams:
+    """`values` has a row for each moment at which tuples come, and a column an input; join values are numbered through,
+    those of a unit together: unit u has `first[u]` to `first[u + 1]`."""
+
+    values: np.ndarray
+    first: np.ndarray
+    unit_of: np.ndarray
+
+    @classmethod
+    def draw(cls, scenario: LazyDiskScenario) -> Streams:
+        """Each tuple falls on a unit by its share of the load, and has one of the unit's join values."""
+        counts = scenario.values
+        first = np.append(0, np.cumsum(counts))
+        rng = np.random.default_rng(scenario.seed)
+        moments = np.arange(1, scenario.tuples + 1) * scenario.arrival
+        phases = np.searchsorted([surge.start for surge in scenario.surges], moments, side="right")
+        values = np.empty((scenario.tuples, scenario.inputs), dtype=np.int32)
+        for phase in range(len(scenario.surges) + 1):
+            rows = np.flatnonzero(phases == phase)
+            ends = np.cumsum(_weights(scenario, phase))
+            drawn = rng.random((len(rows), scenario.inputs)) * ends[-1]
+            units = np.minimum(np.searchsorted(ends, drawn, side="right"), scenario.units - 1)
+            within = (rng.random(units.shape) * counts[units]).astype(np.int64)
+            values[rows] = first[units] + within
+        return cls(values, first, np.repeat(np.arange(scenario.units), counts).astype(np.int32))
+
+
+def _weights(scenario: LazyDiskScenario, phase: int) -> np.ndarray:
+    """What each unit gets of the tuples in the time after so many surges have begun."""
+    weights = np.ones(scenario.units)
+    if phase:
+        surge = scenario.surges[phase - 1]
+        weights[scenario.unit_sites == surge.site] = surge.factor
+    return weights

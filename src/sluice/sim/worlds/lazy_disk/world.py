@@ -31,9 +31,8 @@ from sluice.sim.producer_routing import ProducerRouting
 from sluice.sim.world import Done, Handlers, World
 from sluice.sim.worlds.lazy_disk.core import NOBODY, Costs, advance, new_cluster, release
 from sluice.sim.worlds.lazy_disk.frozen_generations import FrozenGenerations, Missing
-from sluice.sim.worlds.lazy_disk.scenario import LazyDiskScenario
+from sluice.sim.worlds.lazy_disk.scenario import LazyDiskScenario, Streams
 from sluice.sim.worlds.lazy_disk.site import LazyDiskSite, TimedSpill
-from sluice.sim.worlds.lazy_disk.streams import Streams
 
 
 @dataclass(frozen=True)
