@@ -135,7 +135,10 @@ def test_a_unit_that_is_about_to_be_shared_otherwise_stays_and_wishes_follow_eac
     query.close()
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(seed, marks=() if seed in (*range(8), *range(16, 20)) else pytest.mark.slow) for seed in range(24)],
+)
 def test_holders_that_come_and_go(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fourteen epochs of two units at up to five sites, shared in another way in most of them."""
     if seed >= 16:  # what changes hands is copied ahead
