@@ -13,7 +13,6 @@ from benchmarks.adapt.outcome import Bar, Chart, Outcome, over_time, seconds
 from benchmarks.adapt.rows import Rows
 from benchmarks.adapt.running import STATIC, Contender, Run, Setup
 from sluice.model.actions import Action, Merge, Split
-from sluice.model.ids import Unit
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
 
@@ -35,10 +34,10 @@ class BackAndForth(Policy):
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         if view.epoch % EVERY:
             return ()
-        halves = np.flatnonzero(view.unit_buddy > np.arange(len(view.unit_buddy))).tolist()
-        if halves:
-            return tuple(Merge(Unit(unit), "to see what it costs") for unit in halves)
-        return tuple(Split(Unit(unit), "to see what it costs") for unit in range(self.units))
+        halves = np.flatnonzero(view.unit_buddy > np.arange(len(view.unit_buddy)))
+        if len(halves):
+            return tuple(Merge(unit, "to see what it costs") for unit in view.unit_id[halves].tolist())
+        return tuple(Split(unit, "to see what it costs") for unit in view.unit_id[: self.units].tolist())
 
 
 DIVIDED = Contender("split and merged", BackAndForth())

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 def test_units_split_and_merged_by_hand(spark: Any, tmp_path: Path, capsys: Any) -> None:
     join = SkewedJoin(spark, tmp_path)
     query = join.query
-    with pytest.raises(QueryError, match="cannot split unit 6: there is no unit 6; they are numbered from 0 to 5"):
+    with pytest.raises(QueryError, match="cannot split unit 6: there is no unit 6; ids go from 0 to 5"):
         query.split(6)
     with pytest.raises(QueryError, match="cannot merge unit 2: unit 2 has no buddy to be merged with"):
         query.merge(2)
@@ -36,12 +36,20 @@ def test_units_split_and_merged_by_hand(spark: Any, tmp_path: Path, capsys: Any)
     assert query.lastProgress["units"] == 9 and len(query.routing()) == 9
     query.explain()
     assert "9 units: of 6 that there were, 1 split up to 2 times" in capsys.readouterr().out
-    query.merge(cold)  # also while no input comes
+    (split,) = query.decisions()
+    assert (split.unit, split.outcome, split.new_units) == (cold, "done", (6, 7, 8, 9))
+    assert query.routing().keys() == {*range(10)} - {cold}
+    with pytest.raises(
+        QueryError, match=f"cannot merge unit {cold}: there is no unit {cold}; it was split into 6 to 9"
+    ):
+        query.merge(cold)
+    query.merge(6)  # also while no input comes
     deadline = time.monotonic() + 60
     while len(query.routing()) != 8 and time.monotonic() < deadline:
         time.sleep(0.1)
-    with pytest.raises(QueryError, match=f"the other half of what unit {cold} is of is itself split"):
-        query.merge(cold)
+    assert 10 in query.routing()
+    with pytest.raises(QueryError, match="the other half of what unit 10 is of is itself split"):
+        query.merge(10)
     join.next()
     assert query.lastProgress["units"] == 8
     query.stop()
@@ -49,11 +57,11 @@ def test_units_split_and_merged_by_hand(spark: Any, tmp_path: Path, capsys: Any)
     query = join.query
     join.next()
     assert query.lastProgress["units"] == 8
-    hot = int(query._running.epochs.record.stats.units.rows.argmax())
-    query.split(hot)
+    query.split(hot)  # which is called what it was called
     for _ in range(3):
         join.next()
-    apart = int(query._running.epochs.record.stats.units.rows.argmax())
+    record = query._running.epochs.record
+    apart = record.routing.unit_at(record.stats.units.rows.argmax())
     query.split(apart)
     for _ in range(3):
         join.next()

@@ -5,6 +5,7 @@ The reference below follows sections 5.3, 6.2 and 6.4 site by site and unit by u
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
@@ -16,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.model.actions import Action, Freeze
+from sluice.model.actions import Action, Freeze, Scale
 from sluice.model.errors import FlowError
+from sluice.model.sharing import SharedUnit
 from sluice.model.view import ClusterView
 from sluice.policies import _BY_NAME, Policy, policy
 from sluice.policies.freezing import Freezing
@@ -730,3 +732,43 @@ class TestActiveDisk:
 def test_results_of_long_ago_count_less() -> None:
     assert Freezing().fading == 1
     assert Freezing(half_life=10).fading ** 10 == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("name", sorted(set(_BY_NAME) - {"static", "no-relocation"}))
+@given(cluster=clusters().filter(lambda cluster: len(cluster.busy) > 1 and cluster.units), seed=st.integers(0, 10**6))
+@settings(max_examples=15)
+def test_a_policy_names_units_by_their_ids(name: str, cluster: Cluster, seed: int) -> None:
+    """Whatever ids units have, the same is done to the same ones."""
+    rng, plain = np.random.default_rng(seed), cluster.view()
+    count = len(plain.unit_site)
+    buddies = np.arange(count) ^ 1
+    sharing = SharedUnit.alone(0, int(plain.unit_site[0]), (0, 1)).with_holder(int(1 - plain.unit_site[0] % 2))
+    plain = replace(
+        plain,
+        unit_results=plain.unit_rows * 3,
+        unit_first_rows=plain.unit_rows // 2,
+        unit_memory=plain.unit_bytes,
+        unit_yielded=rng.integers(0, 100, count),
+        unit_inputs=np.full(count, 2),
+        unit_divisible=np.full(count, True),
+        unit_buddy=np.where(buddies < count, buddies, -1),
+        unit_size=int(np.median(plain.unit_bytes)) // 2 + 1,
+        shared=(sharing,) if seed % 2 else (),
+    )
+    ids = rng.permutation(count) + 1000
+    named = replace(plain, unit_id=ids, shared=tuple(replace(one, unit=int(ids[0])) for one in plain.shared))
+    expected, decided = policy(name).decide(plain), policy(name).decide(named)
+    assert [action.verb for action in decided] == [action.verb for action in expected]
+    for one, other in zip(expected, decided, strict=True):
+        if not isinstance(one, Scale):
+            assert other.unit == ids[one.unit]
+            assert replace(other, unit=one.unit, reason=one.reason) == one
+            assert not re.search(rf"\bunits? {one.unit}\b", other.reason), other.reason
+
+
+def test_a_view_knows_where_units_stand() -> None:
+    view = replace(ClusterView.at_rest([0, 0, 1], [1, 1]), unit_id=np.array([7, 2, 9]))
+    assert [view.index_of(unit) for unit in (7, 2, 9)] == [0, 1, 2] and view.unit_at(2) == 9
+    for unit in (0, 8, 10):
+        with pytest.raises(FlowError, match=f"there is no unit {unit} in this view"):
+            view.index_of(unit)

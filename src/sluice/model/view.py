@@ -168,11 +168,16 @@ class ClusterView:
         >>> view.index_of(2)
         2
         """
-        return self._indexes[unit]
+        order = self._by_id
+        at = int(np.searchsorted(self.unit_id, unit, sorter=order))
+        if at == len(order) or self.unit_id[order[at]] != unit:
+            raise FlowError(f"there is no unit {unit} in this view")
+        return UnitIndex(int(order[at]))
 
     @cached_property
-    def _indexes(self) -> dict[Unit, UnitIndex]:
-        return {unit: UnitIndex(index) for index, unit in enumerate(self.unit_id.tolist())}
+    def _by_id(self) -> np.ndarray:
+        """The places in the order of ids."""
+        return np.argsort(self.unit_id, kind="stable")
 
     @property
     def site_rows(self) -> np.ndarray:
