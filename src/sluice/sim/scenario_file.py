@@ -96,8 +96,8 @@ def comparison(
     for title, field in world.tables.items():
         values |= _table(world, title, field, given)
     if "hardware" in file:
-        told = file["hardware"].read(Hardware, [one.name for one in fields(Hardware)])
-        values["hardware"] = replace(world().hardware, **told)  # type: ignore[attr-defined]
+        changes = file["hardware"].read(Hardware, [one.name for one in fields(Hardware)])
+        values["hardware"] = replace(world().hardware, **changes)  # type: ignore[attr-defined]
     if seed is not None:
         values["seed"] = seed
     _check_run(world, run, values)
@@ -121,13 +121,13 @@ def _world(name: object) -> type[Scenario]:
 
 def _sections(world: type[Scenario], given: Mapping[str, object]) -> dict[str, Section]:
     """The sections by their titles, that of the whole file by none."""
-    known = {title: (*names, *world.own_keys.get(title, ())) for title, names in world.sections.items()}
-    known["run"] = (*known["run"], "policies")
+    keys = {title: (*names, *world.own_keys.get(title, ())) for title, names in world.sections.items()}
+    keys["run"] = (*keys["run"], "policies")
     if "hardware" in hints_of(world):
-        known["hardware"] = tuple(field.name for field in fields(Hardware))
-    tables = (*world.tables, *(title for title in world.own_keys if title not in known))
-    top = Section("", given, ("world", "name", "about", *known, *tables))
-    return {"": top, **{title: Section(title, given.get(title, {}), keys) for title, keys in known.items()}}
+        keys["hardware"] = tuple(field.name for field in fields(Hardware))
+    tables = (*world.tables, *(title for title in world.own_keys if title not in keys))
+    top = Section("", given, ("world", "name", "about", *keys, *tables))
+    return {"": top, **{title: Section(title, given.get(title, {}), names) for title, names in keys.items()}}
 
 
 def _table(world: type[Scenario], title: str, field: str, given: Mapping[str, object]) -> dict[str, Any]:
@@ -140,11 +140,11 @@ def _table(world: type[Scenario], title: str, field: str, given: Mapping[str, ob
 
 def _check_run(world: type[Scenario], run: Section, values: dict[str, Any]) -> None:
     """Intervals are whole parts of the run, or the last would look low, and statistics are there before its end."""
-    known = {field.name: field.default for field in fields(world)}
-    length = values.get("seconds", known["seconds"])
-    if "interval" in known and "interval" not in run:
-        values["interval"] = length / max(20, round(length / known["interval"]))
-    elif "interval" in known:
+    defaults = {field.name: field.default for field in fields(world)}
+    length = values.get("seconds", defaults["seconds"])
+    if "interval" in defaults and "interval" not in run:
+        values["interval"] = length / max(20, round(length / defaults["interval"]))
+    elif "interval" in defaults:
         interval = run.get("interval", Seconds, 0.0)
         parts = length / interval
         if parts < 4 - 1e-9:
@@ -152,8 +152,8 @@ def _check_run(world: type[Scenario], run: Section, values: dict[str, Any]) -> N
         if parts > MOST_INTERVALS:
             raise run.refuses("interval", f"{interval:g} seconds would make {parts:,.0f} intervals")
         if abs(parts - round(parts)) > 1e-6:
-            told = f"{length:g} seconds are no whole number of intervals of {interval:g} seconds"
-            raise run.refuses("interval", told)
+            problem = f"{length:g} seconds are no whole number of intervals of {interval:g} seconds"
+            raise run.refuses("interval", problem)
     if values.get("minimum_collection", 0.0) >= length:
         raise run.refuses("minimum-collection", "it is as long as the run: nothing would ever be decided")
 

@@ -21,13 +21,13 @@ class Section:
     sluice.model.errors.ScenarioError: cluster.memroy: there is no such key; did you mean memory?
     """
 
-    def __init__(self, path: str, given: object, known: Iterable[str]) -> None:
+    def __init__(self, path: str, given: object, keys: Iterable[str]) -> None:
         if not isinstance(given, Mapping):
             raise ScenarioError(f"{path}: this is a section, written [{path}], not {given!r}")
-        self.path, self.given, self.known = path, given, tuple(name.replace("_", "-") for name in known)
+        self.path, self.given, self.keys = path, given, tuple(key.replace("_", "-") for key in keys)
         for key in given:
-            if key not in self.known:
-                raise self.refuses(key, f"there is no such key; {meant(key, self.known)}")
+            if key not in self.keys:
+                raise self.refuses(key, f"there is no such key; {meant(key, self.keys)}")
 
     def __contains__(self, key: str) -> bool:
         return key in self.given
@@ -55,14 +55,14 @@ class Section:
         return {n: self.get(key, hints[n], MISSING) for n, key in keys.items() if key in self or n in needed}
 
 
-def sections(title: str, entries: object, known: Sequence[str]) -> list[Section]:
+def sections(title: str, entries: object, keys: Sequence[str]) -> list[Section]:
     """What there can be several of."""
     if not isinstance(entries, list):
         raise ScenarioError(f"{title}: there can be several, so it is written [[{title}]], in double brackets")
-    return [Section(f"{title}[{number}]", entry, known) for number, entry in enumerate(entries)]
+    return [Section(f"{title}[{number}]", entry, keys) for number, entry in enumerate(entries)]
 
 
-def meant(name: str, known: Sequence[str]) -> str:
+def meant(name: str, names: Sequence[str]) -> str:
     """What was probably meant by a name that does not exist, else all that do."""
-    close = get_close_matches(name.lower().replace("_", "-"), known, n=2, cutoff=0.6)
-    return f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
+    close = get_close_matches(name.lower().replace("_", "-"), names, n=2, cutoff=0.6)
+    return f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(names)}"

@@ -39,8 +39,8 @@ def read_variants(values: Mapping[str, Any], file: Mapping[str, Section]) -> dic
     )
     exchanges = _exchanges(cluster)
     if scenario.buffer == 0 and "flux" in exchanges:
-        told = 'flux passes every tuple through its buffer; give it room, or exchange = "exchange"'
-        raise cluster.refuses("buffer", told)
+        problem = 'flux passes every tuple through its buffer; give it room, or exchange = "exchange"'
+        raise cluster.refuses("buffer", problem)
     return {name: replace(scenario, exchange=name) for name in exchanges}
 
 
@@ -97,15 +97,15 @@ class Disturbances:
         self.order = [int(site) for site in np.random.default_rng(scenario.seed).permutation(scenario.sites)]
 
     def loads(self, entries: object) -> tuple[Load, ...]:
-        found: list[Load] = []
+        loads: list[Load] = []
         for section in sections("load", entries, FluxScenario.own_keys["load"]):
             sites = self._sites(section)
             start, end = self._times(section)
             if "rotate" in section:
-                found += self._rotated(section, sites, start, min(end, self.seconds))
+                loads += self._rotated(section, sites, start, min(end, self.seconds))
             else:
-                found += [Load(site, start, end) for site in sites]
-        return tuple(found)
+                loads += [Load(site, start, end) for site in sites]
+        return tuple(loads)
 
     def _rotated(self, section: Section, sites: Sequence[int], start: float, end: float) -> list[Load]:
         each = section.get("rotate", Seconds, MISSING)
@@ -118,7 +118,7 @@ class Disturbances:
         ]
 
     def pressures(self, entries: object) -> tuple[Pressure, ...]:
-        found: list[Pressure] = []
+        pressures: list[Pressure] = []
         for section in sections("pressure", entries, FluxScenario.own_keys["pressure"]):
             if "size" not in section:
                 raise section.refuses("size", "say how much memory is taken, for example '512 MB'")
@@ -127,13 +127,15 @@ class Disturbances:
                 raise section.refuses("size", f"{in_bytes(size)} cannot be taken of a site's {in_bytes(self.memory)}")
             start, end = self._times(section)
             for site in self._sites(section):
-                found.append(Pressure(site, size, start, end))
-                peak = _peak([other for other in found if other.site == site])
+                pressures.append(Pressure(site, size, start, end))
+                peak = _peak([other for other in pressures if other.site == site])
                 if peak > self.memory:
-                    told = f"together with entries above it {in_bytes(peak)} of site {site}'s {in_bytes(self.memory)}"
-                    raise section.refuses("size", f"{told} would be taken at the same time")
+                    problem = (
+                        f"together with entries above it {in_bytes(peak)} of site {site}'s {in_bytes(self.memory)}"
+                    )
+                    raise section.refuses("size", f"{problem} would be taken at the same time")
         # In this order memory that one gives back at an instant is there for another that takes it then.
-        return tuple(sorted(found, key=lambda one: (one.start, one.site)))
+        return tuple(sorted(pressures, key=lambda one: (one.start, one.site)))
 
     def _sites(self, section: Section) -> list[int]:
         if ("sites" in section) == ("count" in section):

@@ -34,13 +34,13 @@ def merged(loads: Iterable[Load]) -> tuple[Load, ...]:
     >>> merged([Load(3, 5, 9), Load(3, 0, 5), Load(1, 2, 4)])
     (Load(site=1, start=2, end=4), Load(site=3, start=0, end=9))
     """
-    found: list[Load] = []
+    apart: list[Load] = []
     for load in sorted(loads, key=lambda one: (one.site, one.start)):
-        if found and found[-1].site == load.site and load.start <= found[-1].end:
-            found[-1] = Load(load.site, found[-1].start, max(found[-1].end, load.end))
+        if apart and apart[-1].site == load.site and load.start <= apart[-1].end:
+            apart[-1] = Load(load.site, apart[-1].start, max(apart[-1].end, load.end))
         else:
-            found.append(load)
-    return tuple(found)
+            apart.append(load)
+    return tuple(apart)
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,9 @@ class FluxOutcome(Outcome):
 
     @property
     def measures(self) -> Sequence[Measure]:
-        known = self.latency[~np.isnan(self.latency)]
+        measured = self.latency[~np.isnan(self.latency)]
         last_quarter = self.mean_throughput(start=0.75 * self.scenario.seconds)
-        worst = float(known.max()) if len(known) else math.nan
+        worst = float(measured.max()) if len(measured) else math.nan
         return (
             Measure("tuples", "meanThroughput", self.mean_throughput(), "rows a second"),
             Measure("last quarter", "lastQuarterThroughput", last_quarter, "rows a second"),

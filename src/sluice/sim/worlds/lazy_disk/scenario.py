@@ -95,8 +95,8 @@ class LazyDiskScenario(Scenario):
         _check_shares("populations", [population.share for population in self.populations])
         for number, surge in enumerate(self.surges):
             if surge.site >= self.sites:
-                told = f"there is no site {surge.site}; there are {self.sites}, numbered from 0"
-                raise ScenarioError(f"surges[{number}].site: {told}")
+                problem = f"there is no site {surge.site}; there are {self.sites}, numbered from 0"
+                raise ScenarioError(f"surges[{number}].site: {problem}")
         if any(later.start <= earlier.start for earlier, later in zip(self.surges, self.surges[1:], strict=False)):
             raise ScenarioError("surges: each begins after the one before it")
 

@@ -111,13 +111,13 @@ class Holders:
         state = self.stored[unit, :, site] - self._expired(unit, site, place)
         new = came * self.storing[unit, :, site]
         any_two = came[:, 0] * (state[:, 1] + new[:, 1]) + came[:, 1] * state[:, 0]
-        found = self._chance[unit] * any_two + self._partners(unit, site, place, came[:, 1])
+        results = self._chance[unit] * any_two + self._partners(unit, site, place, came[:, 1])
         self.stored[unit, :, site] = state + new
         self.stored_at[place, unit, :, site] = new
         self.received[unit, :, site] += came
-        self.results[unit, site] += found
+        self.results[unit, site] += results
         in_order = np.maximum(place + self.scenario.latency_steps, step) + 1
-        np.add.at(self.handed_on, (in_order, self.join_of[unit]), found)
+        np.add.at(self.handed_on, (in_order, self.join_of[unit]), results)
 
     def _expired(self, unit: np.ndarray, site: np.ndarray, place: np.ndarray) -> np.ndarray:
         old = place - self._window[unit]
@@ -130,8 +130,8 @@ class Holders:
         came_ahead = np.maximum(ahead, 0)
         sent = self.rows[came_ahead, unit, 0]
         there = np.minimum(1.0, came / np.where(sent > 0, sent, 1.0))
-        found: np.ndarray = self._match[unit] * self.stored_at[came_ahead, unit, 0, site] * there * (ahead >= 0)
-        return found
+        results: np.ndarray = self._match[unit] * self.stored_at[came_ahead, unit, 0, site] * there * (ahead >= 0)
+        return results
 
     # --- what can be seen ---
 

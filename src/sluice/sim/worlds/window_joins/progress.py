@@ -67,8 +67,8 @@ class Progress:
         return sums
 
     def cells_of(self, unit: Unit) -> np.ndarray:
-        found: np.ndarray = np.flatnonzero(self.unit_of == self._ids.index_of(unit))
-        return found
+        cells: np.ndarray = np.flatnonzero(self.unit_of == self._ids.index_of(unit))
+        return cells
 
     # --- what is where ---
 
@@ -94,18 +94,18 @@ class Progress:
     def send(self, site: Site, until: int, room: float) -> int:
         """The master sends what has come for a site before a slot, oldest first, as long as there is room; the tuples
         that it sends."""
-        mine = np.flatnonzero((self.site == site) & ~self.paused & (self.sent < until))
+        waiting = np.flatnonzero((self.site == site) & ~self.paused & (self.sent < until))
         total = 0
-        while len(mine):
-            slot = int(self.sent[mine].min())
-            cells = mine[self.sent[mine] == slot]
+        while len(waiting):
+            slot = int(self.sent[waiting].min())
+            cells = waiting[self.sent[waiting] == slot]
             tuples = np.cumsum(self.arrivals[slot][:, cells].sum(axis=0))
             fit = int(np.searchsorted(tuples, room - total, side="right"))
             self.sent[cells[:fit]] += 1
             total += int(tuples[fit - 1]) if fit else 0
             if fit < len(cells):
                 break
-            mine = mine[self.sent[mine] < until]
+            waiting = waiting[self.sent[waiting] < until]
         return total
 
     def next_jobs(self, site: Site) -> Jobs | None:
@@ -117,13 +117,13 @@ class Progress:
         ready &= self.joined == slot
         new = self.arrivals[slot] * ready
         first, second = self.came[slot] - self.came[max(0, slot - self.scenario.window_slots)]
-        found = (new[0] * second + new[1] * (first + new[0])) * self.cells.match
+        results = (new[0] * second + new[1] * (first + new[0])) * self.cells.match
         fresh, unit_first, unit_second = self.by_unit(new), self.by_unit(first), self.by_unit(second)
         comparisons = fresh[0] * self._in_blocks(unit_second) + fresh[1] * self._in_blocks(unit_first + fresh[0])
         units = np.flatnonzero(self.by_unit(ready.astype(np.int64)))
         seconds = comparisons[units] * self.scenario.comparison
         cells = np.flatnonzero(ready)
-        return Jobs(slot, units, seconds, self.by_unit(found)[units], cells, found[cells])
+        return Jobs(slot, units, seconds, self.by_unit(results)[units], cells, results[cells])
 
     def join(self, jobs: Jobs, count: int) -> None:
         """The first so many of the jobs are done."""
