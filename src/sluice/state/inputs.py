@@ -30,7 +30,7 @@ class Retention:
 
     directory: Directory
     keep_from: np.ndarray
-    """By the numbers of the units, from 0 on; `KEEPS_ALL` where nothing expires, the latest time where a unit is not
+    """By the places of the units, from 0 on; `KEEPS_ALL` where nothing expires, the latest time where a unit is not
     held."""
     compacting: tuple[tuple[Ranges, Callable[[Run], Run]], ...]
     retention: int | None
@@ -96,7 +96,7 @@ class Holdings:
 
     @cached_property
     def unit_numbers(self) -> int:
-        """How many entries an array needs to have one for each unit, by its number."""
+        """How many entries an array needs to have one for each unit, by its place."""
         return max(directory.range[1] for directory in self.directories.values())
 
     @cached_property

@@ -15,7 +15,7 @@ _NAME = re.compile(
 
 
 class LocalFile(NamedTuple):
-    """What a file's name says of it, and its size. A page has the rows of a range of hashes: units get other numbers
+    """What a file's name says of it, and its size. A page has the rows of a range of hashes: units have other places
     when others are split or merged. A segment in one file has None."""
 
     rows: int
