@@ -17,7 +17,7 @@ from sluice.sim.event_queue import EventQueue
 from sluice.sim.hardware import MB, Hardware
 from sluice.sim.network import Network
 from sluice.sim.simulation import Simulation, simulate
-from sluice.sim.worlds.flux.scenario import EXCHANGES, Drift, FluxScenario, Load, Pressure
+from sluice.sim.worlds.flux.scenario import EXCHANGES, FluxScenario, Load, Pressure
 from sluice.sim.worlds.flux.workload import SKEWS, Skew, alias_table, group_shares, unit_shares
 
 SMALL = FluxScenario("small", 0.5, sites=4, units_per_site=8, groups=256, buffer=128, interval=0.1)
@@ -94,7 +94,7 @@ def test_tuples_and_units_are_conserved(data):
         skew=Skew(data.draw(st.sampled_from(SKEWS)), 0.8),
         loads=tuple(loads),
         pressures=tuple(pressures),
-        drifts=(Drift(0.2),),
+        drifts=(0.2,),
         unit_size=data.draw(st.sampled_from([800, 80_000, 2 * MB])),
         hardware=Hardware(memory=40 * MB + 1, disk_rate=400 * MB),
         seed=data.draw(st.integers(0, 1000)),

@@ -24,7 +24,7 @@ from sluice.sim.hardware import Hardware
 from sluice.sim.notation import hints_of
 from sluice.sim.scenario_file import Comparison, read_scenarios
 from sluice.sim.worlds import WORLDS
-from sluice.sim.worlds.flux.scenario import Drift, FluxScenario, Load, Pressure, merged
+from sluice.sim.worlds.flux.scenario import FluxScenario, Load, Pressure, merged
 from sluice.sim.worlds.flux.workload import Skew
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulator.md"
@@ -142,7 +142,7 @@ def test_every_section_is_read(tmp_path: Path) -> None:
         load_on=1e-3,
         load_off=2e-3,
         pressures=tuple(Pressure(site, 32 << 20, 0.0, 30.0) for site in range(8)),
-        drifts=(Drift(4.0), Drift(9.0)),
+        drifts=(4.0, 9.0),
         minimum_collection=0.25,
         interval=0.5,
         seed=7,
@@ -196,7 +196,7 @@ def test_counted_sites_are_drawn_by_the_seed_and_the_same_for_load_and_pressure(
 
 def test_drifts_stay_inside_the_run(tmp_path: Path) -> None:
     given = '[run]\nseconds = 30\n[workload]\nskew = "80/20"\ndrift-every = "10 seconds"'
-    assert read(tmp_path, given).scenario.drifts == (Drift(10.0), Drift(20.0))
+    assert read(tmp_path, given).scenario.drifts == (10.0, 20.0)
 
 
 @pytest.mark.parametrize(("seconds", "interval"), [(60, 1.0), (20, 1.0), (10, 0.5), (0.2, 0.01), (30.5, 30.5 / 30)])

@@ -12,7 +12,7 @@ import numpy as np
 
 from sluice.sim.notation import Bytes, Count, Delay, NumberKind, Seconds, in_bytes, read_number
 from sluice.sim.section import Section, meant, sections
-from sluice.sim.worlds.flux.scenario import EXCHANGES, Drift, FluxScenario, Load, Pressure
+from sluice.sim.worlds.flux.scenario import EXCHANGES, FluxScenario, Load, Pressure
 from sluice.sim.worlds.flux.workload import SKEWS, UNIFORM, ZIPF, Skew
 
 MOST = 100_000
@@ -67,7 +67,7 @@ def _skew(workload: Section) -> Skew:
     return Skew(kind, workload.get("amount", amount, default))
 
 
-def _drifts(workload: Section, skew: Skew, seconds: float) -> tuple[Drift, ...]:
+def _drifts(workload: Section, skew: Skew, seconds: float) -> tuple[float, ...]:
     if "drift-every" in workload and "drift-at" in workload:
         raise workload.refuses("drift-at", "give this or drift-every, not both")
     for key in ("drift-every", "drift-at"):
@@ -82,7 +82,7 @@ def _drifts(workload: Section, skew: Skew, seconds: float) -> tuple[Drift, ...]:
     for time in times:
         if not 0 < time < seconds:
             raise workload.refuses("drift-at", f"{time:g} seconds is not inside the run of {seconds:g} seconds")
-    return tuple(Drift(time) for time in sorted(set(times)))
+    return tuple(sorted(set(times)))
 
 
 class Disturbances:

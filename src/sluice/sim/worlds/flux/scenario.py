@@ -54,13 +54,6 @@ class Pressure:
 
 
 @dataclass(frozen=True)
-class Drift:
-    """At `start` other groups become the popular ones."""
-
-    start: float
-
-
-@dataclass(frozen=True)
 class FluxScenario(Scenario):
     """A stage of producers and consumers on a cluster; the values are those of the Flux paper, sections 3 and 5.4."""
 
@@ -77,7 +70,8 @@ class FluxScenario(Scenario):
     load_on: Seconds = 100e-6
     load_off: Seconds = 50e-6
     pressures: tuple[Pressure, ...] = ()
-    drifts: tuple[Drift, ...] = ()
+    drifts: tuple[Seconds, ...] = ()
+    """When other groups become the popular ones."""
     minimum_collection: Seconds = 0.01
     interval: Seconds = 1.0
     """Seconds over which rates and latencies are reported."""
@@ -115,7 +109,7 @@ class FluxScenario(Scenario):
             "load ends": (load.end for load in self.loads),
             "memory taken": (pressure.start for pressure in self.pressures),
             "memory given back": (pressure.end for pressure in self.pressures),
-            "other groups popular": (drift.start for drift in self.drifts),
+            "other groups popular": self.drifts,
         }
 
     @property

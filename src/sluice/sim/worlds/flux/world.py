@@ -125,8 +125,8 @@ class FluxWorld(World):
         self._share(0)
         for site in self.sites:
             at(0.0, partial(site.post, lambda: None))  # its state may be too large from the start
-        for number, drift in enumerate(scenario.drifts, 1):
-            at(drift.start, partial(self._share, number))
+        for number, start in enumerate(scenario.drifts, 1):
+            at(start, partial(self._share, number))
         for load in merged(scenario.loads):
             at(load.start, partial(core.set_load, self.cluster, self.costs, load.site, True))
             at(load.end, partial(core.set_load, self.cluster, self.costs, load.site, False))
