@@ -12,9 +12,10 @@ from benchmarks.adapt.bench import Bench
 from benchmarks.adapt.outcome import Bar, Chart, Outcome, over_time, seconds
 from benchmarks.adapt.rows import Rows
 from benchmarks.adapt.running import STATIC, Contender, Run, Setup
-from sluice.model.actions import Action, Merge, Split
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
+from sluice.verbs import Action
+from sluice.verbs.split import Merge, Split
 
 SLOWER, SAME = 1.02, 1.001
 ROWS = Rows("busy-long", files=48, rows=300_000, keys=1_000_000, within=60)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from sluice.control.journal import Journal
-from sluice.model.epoch import Attempt, EpochRecord
+from sluice.model.epoch import Attempt
 from sluice.model.state import unit_bytes
+from sluice.record.epoch import EpochRecord
 from sluice.state.storage import Storage
 
 

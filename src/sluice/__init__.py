@@ -30,19 +30,6 @@ if TYPE_CHECKING:
     from sluice.api.query import Query
     from sluice.api.stream import DataStream
     from sluice.api.writer import DataStreamWriter
-    from sluice.model.actions import (
-        Action,
-        CleanUp,
-        Freeze,
-        LayOut,
-        Merge,
-        Move,
-        PassToken,
-        Release,
-        Scale,
-        Share,
-        Split,
-    )
     from sluice.model.decision import Decision, DecisionOutcome
     from sluice.model.ids import Site, Unit
     from sluice.model.verb import Verb
@@ -61,6 +48,12 @@ if TYPE_CHECKING:
         Tokens,
     )
     from sluice.spark.failures import QueryFailed
+    from sluice.verbs import Action
+    from sluice.verbs.freeze import CleanUp, Freeze
+    from sluice.verbs.move import Move
+    from sluice.verbs.scale import Scale
+    from sluice.verbs.share import LayOut, PassToken, Release, Share
+    from sluice.verbs.split import Merge, Split
 
 __all__ = [
     "Action",
@@ -118,7 +111,7 @@ _MODULES = {
     "Flow": "sluice.api.flow",
     **dict.fromkeys(
         ("Action", "CleanUp", "Freeze", "LayOut", "Merge", "Move", "PassToken", "Release", "Scale", "Share", "Split"),
-        "sluice.model.actions",
+        "sluice.verbs",
     ),
     **dict.fromkeys(("Decision", "DecisionOutcome"), "sluice.model.decision"),
     **dict.fromkeys(("Site", "Unit"), "sluice.model.ids"),

@@ -11,13 +11,13 @@ import pytest
 from engine_harness import DirectQuery
 from oracle import multiset
 from specs import SECOND, TIME, handle
+from steps import allowance, segments_copied, units_set_apart
 
 from sluice.control import copying
 from sluice.control.collection import RECENT, state_bytes
 from sluice.control.controller import Controller
 from sluice.control.copying import COPIED, LEAST, SHARE
-from sluice.model.actions import Move
-from sluice.model.epoch import Attempt, EpochRecord, Queues
+from sluice.model.epoch import Attempt, Queues
 from sluice.model.plan import plan_of
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, RunRef, SegmentRef
@@ -25,6 +25,8 @@ from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
 from sluice.model.stream import Stream
 from sluice.model.view import ClusterView
 from sluice.policies import Policy, policy
+from sluice.record.epoch import EpochRecord
+from sluice.verbs.move import Move
 
 EVEN = Routing.even(8, 2)
 
@@ -77,14 +79,14 @@ def test_statistics_are_collected_for_the_least_time_before_the_policy_is_asked(
     controller = Controller(chosen, 1 << 30, minimum=5.0)
     for number, now in enumerate([0.0, 1.5, 3.0, 4.2]):
         plan = controller.after(record(number, busy=(2.0, 0.5)), now)
-        assert plan == replace(plan, routing=EVEN, leaving=(), decisions=())
+        assert plan == replace(plan, routing=EVEN, instructions=(), decisions=())
         assert not chosen.seen
     plan = controller.after(record(4, busy=(2.0, 0.5)), 5.6)
     view = chosen.seen[0]
     assert view.seconds == 8.0  # four epochs as long as their busiest site; the first began the phase
     assert view.site_idle.tolist() == [0.0, 6.0]
     assert view.unit_rows.tolist() == [4 * u for u in range(8)]
-    assert plan.leaving == (0,)
+    assert units_set_apart(plan) == (0,)
 
 
 @pytest.mark.parametrize(("epochs", "seconds"), [(1, 3.4), (2, 4.1), (10, 4.77)])
@@ -101,14 +103,14 @@ def test_a_move_takes_two_epochs_and_the_next_phase_is_as_long():
     controller = Controller(Once(), 1 << 30, minimum=1.0)
     controller.after(record(0), 0.0)
     prepared = controller.after(record(1), 2.0)
-    assert (prepared.leaving, prepared.routing) == ((0,), EVEN)
+    assert (units_set_apart(prepared), prepared.routing) == ((0,), EVEN)
     assert prepared.decisions[0].refused is None
     switched = controller.after(record(2, seconds=EpochSeconds(job=2.5, total=3.0)), 5.0)
     assert switched.routing.holders[0] == 1
     assert switched.routing.since == 3
     assert controller.rounds.collect == 3.0
     done = controller.after(record(3, switched.routing), 5.5)
-    assert (done.leaving, done.routing) == ((), switched.routing)
+    assert (done.instructions, done.routing) == ((), switched.routing)
 
 
 def test_a_night_without_input_is_no_part_of_a_move():
@@ -116,7 +118,7 @@ def test_a_night_without_input_is_no_part_of_a_move():
     chosen, night = Once(), 14 * 3600.0
     controller = Controller(chosen, 1 << 30, minimum=5.0)
     controller.after(record(0), 0.0)
-    assert controller.after(record(1), 6.0).leaving == (0,)
+    assert units_set_apart(controller.after(record(1), 6.0)) == (0,)
     switched = controller.after(record(2), 6.0 + night)
     assert switched.routing.holders[0] == 1
     assert controller.rounds.collect == 5.0
@@ -128,7 +130,7 @@ def test_a_night_without_input_is_no_part_of_a_move():
 def test_nothing_moves_under_advice_and_the_decision_says_so():
     controller = Controller(Once(), 1 << 30, minimum=1.0, advise=True)
     plans = [controller.after(record(n), float(n)) for n in range(4)]
-    assert all(p.leaving == () and p.routing == EVEN for p in plans)
+    assert all(p.instructions == () and p.routing == EVEN for p in plans)
     assert [d.refused for p in plans for d in p.decisions] == ["the policy only advises"]
 
 
@@ -139,14 +141,14 @@ def test_what_cannot_be_is_refused_with_its_reason(move, said):
     controller = Controller(Once(*move), 1 << 30, minimum=1.0)
     plans = [controller.after(record(n), float(n)) for n in range(4)]
     assert said in next(d.refused for p in plans for d in p.decisions)
-    assert all(p.leaving == () for p in plans)
+    assert all(p.instructions == () for p in plans)
 
 
 def test_a_move_by_hand_goes_at_once_under_any_policy():
     controller = Controller(policy("static"), 1 << 30)
     controller.after(record(0), 0.0)
     controller.ask(Move(2, 1, "asked for"))
-    assert controller.after(record(1), 0.1).leaving == (2,)
+    assert units_set_apart(controller.after(record(1), 0.1)) == (2,)
 
 
 def test_a_unit_on_its_way_is_not_sent_elsewhere():
@@ -205,17 +207,21 @@ def test_a_unit_counts_as_large_as_it_was_at_its_largest_lately():
 
 def test_copying_may_make_an_epoch_a_tenth_longer():
     controller = Controller(policy("static"), 1 << 30)
-    assert controller.after(record(0), 0.0).allowance == pytest.approx(SHARE * 1.0 * COPIED)
-    slow = controller.after(record(1, copied=(10_000_000, 2.0)), 1.0)  # five million bytes a second at both sites
-    assert slow.allowance == pytest.approx(SHARE * (COPIED + 5e6) / 2)
-    short = controller.after(record(2, seconds=EpochSeconds(job=0.001)), 2.0)
-    assert short.allowance == LEAST
+    together = ((piece("all", 100, 0, 1, 2, 3),), ())
+    controller.ask(Move(2, 1, "asked for"))
+    first = controller.after(record(0, manifests=together), 0.0)
+    assert allowance(first) == pytest.approx(SHARE * 1.0 * COPIED)
+    # five million bytes a second at both sites
+    slow = controller.after(record(1, manifests=together, copied=(10_000_000, 2.0)), 1.0)
+    assert allowance(slow) == pytest.approx(SHARE * (COPIED + 5e6) / 2)
+    short = controller.after(record(2, manifests=together, seconds=EpochSeconds(job=0.001)), 2.0)
+    assert allowance(short) == LEAST
 
 
 def asked_to_move(controller: Controller, unit: int, site: int) -> None:
     controller.after(record(0), 0.0)
     controller.ask(Move(unit, site, "asked for"))
-    assert controller.after(record(1), 1.0).leaving == (unit,)
+    assert units_set_apart(controller.after(record(1), 1.0)) == (unit,)
 
 
 def test_a_unit_larger_than_the_allowance_is_copied_in_parts_and_then_switched():
@@ -226,8 +232,8 @@ def test_a_unit_larger_than_the_allowance_is_copied_in_parts_and_then_switched()
     copies = []
     for number, runs in enumerate([(shared, own[0]), tuple(own), tuple(own), tuple(own)], 2):
         plan = controller.after(record(number, manifests=(runs, ())), float(number))
-        copies.append([ref.id for ref in plan.arriving[1]] if plan.arriving else [])
-        assert (plan.leaving == (2,)) == (plan.routing.holders[2] == 0)
+        copies.append(segments_copied(plan, site=1))
+        assert (units_set_apart(plan) == (2,)) == (plan.routing.holders[2] == 0)
     assert copies == [["own0"], ["own0", "own1"], ["own0", "own1", "own2"], []]
     assert plan.routing.holders[2] == 1
     assert plan.routing.since == 6
@@ -238,7 +244,7 @@ def test_a_single_piece_larger_than_the_allowance_goes_alone():
     asked_to_move(controller, 2, 1)
     runs = (piece("small", 10, 2), piece("huge", round(COPIED), 2))
     first = controller.after(record(2, manifests=(runs[::-1], ())), 2.0)
-    assert [ref.id for ref in first.arriving[1]] == ["huge"]
+    assert segments_copied(first, site=1) == ["huge"]
     assert controller.after(record(3, manifests=(runs[::-1], ())), 3.0).routing.holders[2] == 1
 
 
@@ -247,10 +253,10 @@ def test_what_changed_since_it_was_copied_is_copied_again():
     asked_to_move(controller, 2, 1)
     size = round(0.7 * SHARE * COPIED)
     one = controller.after(record(2, manifests=((piece("a", size, 2), piece("b", size, 2)), ())), 2.0)
-    assert [ref.id for ref in one.arriving[1]] == ["a"]
+    assert segments_copied(one, site=1) == ["a"]
     merged = (piece("c", 3 * size, 2),)
     two = controller.after(record(3, manifests=(merged, ())), 3.0)
-    assert [ref.id for ref in two.arriving[1]] == ["c"]
+    assert segments_copied(two, site=1) == ["c"]
     assert controller.after(record(4, manifests=(merged, ())), 4.0).routing.holders[2] == 1
 
 
@@ -259,7 +265,7 @@ def test_two_moves_share_the_allowance_of_a_target():
     controller.after(record(0), 0.0)
     for unit in (2, 3):
         controller.ask(Move(unit, 1, "asked for"))
-    assert controller.after(record(1), 1.0).leaving == (2, 3)
+    assert units_set_apart(controller.after(record(1), 1.0)) == (2, 3)
     size = round(0.7 * SHARE * COPIED)
     runs = (piece("a", size, 2), piece("b", size, 3))
     plan = controller.after(record(2, manifests=(runs, ())), 2.0)
@@ -273,9 +279,9 @@ def test_an_epoch_that_came_to_nothing_is_tried_again_under_the_new_routing():
     asked_to_move(controller, 2, 1)
     first, again = (controller.after(record(2), now) for now in (2.0, 3.0))
     assert first.routing == again.routing and again.routing.holders[2] == 1
-    assert len(controller.moves) == 1
+    assert len(controller.loop.moves) == 1
     controller.after(record(3, again.routing), 4.0)
-    assert not controller.moves
+    assert not controller.loop.moves
 
 
 def rows(epoch: int, keys: int = 40) -> pa.Table:
@@ -349,7 +355,7 @@ def test_a_unit_that_gets_more_than_may_be_copied_moves_nevertheless():
         plan = controller.after(record(number, manifests=(runs, ())), float(number))
         if plan.routing.holders[2] == 1:
             break
-        assert [ref.id for ref in plan.arriving[1]] == [run.segment.id for run in runs]
+        assert segments_copied(plan, site=1) == [run.segment.id for run in runs]
     assert number == 3
 
 

@@ -17,16 +17,18 @@ from oracle import batch_join, multiset, on_time
 from redivisions import next_redivision
 from specs import SECOND, TIME, join, stream
 
-from sluice.control import redividing
+from sluice.control import epoch_executor
 from sluice.engine.cleaning import UnitCleaning
-from sluice.model.actions import CleanUp, Freeze, Merge, Move, Split
 from sluice.model.directory import HASH_SPACE
 from sluice.model.durations import LONGEST
-from sluice.model.epoch import EpochRecord
 from sluice.model.unit_ranges import numbers
 from sluice.model.view import ClusterView
+from sluice.record.epoch import EpochRecord
 from sluice.state import segment as state_segment
 from sluice.state.storage import Storage
+from sluice.verbs.freeze import CleanUp, Freeze
+from sluice.verbs.move import Move
+from sluice.verbs.split import Merge, Split
 
 WITHIN = 30 * SECOND
 
@@ -247,20 +249,24 @@ def test_a_unit_keeps_its_id_while_others_are_split(fixture):
     fixture.check()
 
 
-def test_what_is_asked_of_a_unit_that_was_split_meanwhile_is_refused_and_tells_of_its_parts(fixture):
+def test_what_is_asked_of_a_unit_that_is_split_or_merged_meanwhile_is_refused(fixture):
     fixture.run(1)
     fixture.ask(Split(0, "to see"))
+    while fixture.record.routing.has_unit(0):
+        fixture.ask(Move(0, 1, "while it is about to be split"))
+        fixture.run(1)
+    assert fixture.new_units == (2, 3)
+    refused = [why for action, _, why in fixture.told() if action == "move"]
+    assert refused == ["unit 0 is to be split or merged"] * 2 + ["there is no unit 0 any more: it was split or merged"]
+    fixture.ask(Merge(2, "to see"), Freeze(3, "its buddy is about to be merged with it"))
     fixture.run(1)
-    fixture.ask(Move(0, 1, "while it is about to be split"))
-    fixture.run(3)
-    assert ("move", 0, "there is no unit 0; it was split into 2 and 3") in fixture.told()
-    fixture.ask(Merge(2, "to see"))
+    fixture.ask(Freeze(3, "the moment they are one"))
     fixture.run(1)
-    fixture.ask(Freeze(3, "its buddy is about to be merged with it"))
-    fixture.run(2)
-    assert ("freeze", 3, "there is no unit 3; it was merged into 4") in fixture.told()
-    fixture.ask(Split(0, "long gone"), Split(5, "never there"))
+    assert fixture.new_units == (4,)
+    assert [why for action, _, why in fixture.told() if action == "freeze"] == ["unit 3 is to be split or merged"] * 2
+    fixture.ask(Freeze(3, "merged"), Split(0, "long gone"), Split(5, "never there"))
     fixture.run(1)
+    assert ("freeze", 3, "there is no unit 3 any more: it was split or merged") in fixture.told()
     assert ("split", 0, "there is no unit 0 any more: it was split or merged") in fixture.told()
     assert ("split", 5, "there is no unit 5; ids go from 0 to 4") in fixture.told()
     fixture.check()
@@ -309,7 +315,7 @@ def test_a_unit_without_rows_is_split_too(fixture):
 
 def test_it_is_forgotten_that_a_unit_had_one_key(monkeypatch):
     """Other keys may have come since, and then a policy is to split it."""
-    monkeypatch.setattr(redividing, "REMEMBERED", 4)
+    monkeypatch.setattr(epoch_executor, "REMEMBERED_EPOCHS", 4)
     with tempfile.TemporaryDirectory(dir=FAST) as directory:
         fixture = Fixture(directory, keys=1)
         fixture.run(1)
@@ -343,8 +349,8 @@ def test_parts_of_a_unit_that_had_one_key_may_have_several():
 
 def test_policies_do_not_ask_for_ever_to_merge_what_cannot_be(fixture, monkeypatch):
     """They would get to nothing else."""
-    monkeypatch.setattr(redividing, "REMEMBERED", 5)
-    monkeypatch.setattr(redividing, "why_unmergeable", lambda *_: "they have rows in one segment")
+    monkeypatch.setattr(epoch_executor, "REMEMBERED_EPOCHS", 5)
+    monkeypatch.setattr(epoch_executor, "why_unmergeable", lambda *_: "they have rows in one segment")
     fixture.run(1)
     fixture.ask(Split(0, "to see"))
     fixture.run(3)

@@ -19,10 +19,13 @@ from month import EPOCHS_A_MONTH, MonthlyQuery, check_flat, rows_of_epoch, sampl
 from specs import SECOND
 
 from sluice.api.stream import DataStream
-from sluice.model.actions import Freeze, Merge, Move, Scale, Split
 from sluice.model.plan import Plan, plan_of
 from sluice.policies import policy
 from sluice.policies.freezing import Freezing
+from sluice.verbs.freeze import Freeze
+from sluice.verbs.move import Move
+from sluice.verbs.scale import Scale
+from sluice.verbs.split import Merge, Split
 
 EPOCHS = int(os.environ.get("MONTH_EPOCHS", EPOCHS_A_MONTH))
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

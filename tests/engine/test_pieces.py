@@ -9,9 +9,9 @@ from engine_harness import DirectQuery
 from oracle import batch_join, connect_duckdb, multiset
 from specs import SECOND, TIME, handle, join, stream
 
-from sluice.model.actions import Move
 from sluice.model.plan import plan_of
 from sluice.state import compaction
+from sluice.verbs.move import Move
 
 S = stream("s")
 KEYS, K = 300, 3

@@ -17,17 +17,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracle import multiset
 from specs import SECOND, TIME, handle
+from steps import units_set_apart
 
 from sluice.control import copying
-from sluice.control.controller import Controller
+from sluice.control.controller import Controller, NextEpoch
 from sluice.control.placement import Executor, SiteCount, pack, spread
-from sluice.model.actions import Move
-from sluice.model.epoch import EpochRecord
 from sluice.model.plan import Relation, plan_of
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
 from sluice.model.stream import Stream
 from sluice.policies import policy
+from sluice.record.epoch import EpochRecord
+from sluice.verbs.base import SiteWork
+from sluice.verbs.move import Move
 
 COUNTS = st.integers(1, 12)
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -152,14 +154,20 @@ def record(number: int, routing: Routing = EVEN) -> EpochRecord:
     return EpochRecord(number, (None,), routing, ((),) * routing.sites, stats=stats)
 
 
+def committed(controller: Controller, number: int, step: NextEpoch) -> EpochRecord:
+    """The record of an epoch that did what was decided."""
+    settled = controller.settle(number, step.routing, SiteWork(), step.ended)
+    return replace(record(number, step.routing), ended=settled.ended, under_way=settled.under_way)
+
+
 def test_moves_to_a_site_that_is_gone_are_abandoned_and_said_so():
     controller = Controller(policy("static"), 1 << 30)
     controller.after(record(0), 0.0)
     controller.ask(Move(0, 3, "asked for"))
     controller.ask(Move(2, 0, "asked for"))
     step = controller.after(record(1), 1.0)
-    assert step.leaving == (0, 2)
-    plan = controller.resized(replace(record(2), under_way=step.under_way), 3, "executors gone: 1", 2.0)
+    assert units_set_apart(step) == (0, 2)
+    plan = controller.resized(committed(controller, 2, step), 3, "executors gone: 1", 2.0)
     assert plan.routing.sites == 3
     assert plan.routing.holders[:6] == EVEN.holders[:6]
     said = [(d.policy, d.action, d.unit, d.site, d.reason, d.refused) for d in plan.decisions]
@@ -178,8 +186,7 @@ def test_a_move_whose_unit_a_new_site_gets_is_abandoned():
     controller.after(record(0, routing), 0.0)
     controller.ask(Move(7, 1, "asked for"))
     step = controller.after(record(1, routing), 1.0)
-    record_2 = replace(record(2, routing), under_way=step.under_way)
-    plan = controller.resized(record_2, 3, "executors joined: 1", 2.0)
+    plan = controller.resized(committed(controller, 2, step), 3, "executors joined: 1", 2.0)
     assert plan.routing.holders[7] == 2
     assert [end.abandoned for end in plan.ended] == ["its unit is needed elsewhere"]
     assert controller.after(record(3, plan.routing), 3.0).routing == plan.routing

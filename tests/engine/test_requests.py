@@ -15,24 +15,19 @@ from oracle import batch_join, multiset
 from redivisions import next_redivision
 from specs import SECOND, join, stream
 
-from sluice.control.ledger import RESTARTED, RUN_AGAIN, SUPERSEDED
-from sluice.model.actions import (
-    Action,
-    CleanUp,
-    Freeze,
-    LayOut,
-    Merge,
-    Move,
-    PassToken,
-    Release,
-    Scale,
-    Share,
-    Split,
-)
+from sluice.control import copying
+from sluice.control.controller import RESTARTED
+from sluice.control.epoch_executor import SUPERSEDED
 from sluice.model.decision import DecisionOutcome
 from sluice.model.durations import LONGEST
-from sluice.model.epoch import EpochRecord
 from sluice.model.unit_ranges import holds
+from sluice.record.epoch import EpochRecord
+from sluice.verbs import Action
+from sluice.verbs.freeze import CleanUp, CleanUpAll, Freeze
+from sluice.verbs.move import Move
+from sluice.verbs.scale import ArrivalProtocol, Scale
+from sluice.verbs.share import LayOut, PassToken, Release, Share
+from sluice.verbs.split import Merge, Split
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 UNITS, SITES, MOST_SITES = 4, 2, 4
@@ -95,11 +90,13 @@ def is_frozen(record: EpochRecord, unit: int) -> bool:
 
 def test_a_unit_is_frozen_before_it_moves(asked):
     asked.run(2)
-    asked.ask(Freeze(0, "to see"), Move(0, 1, "to see"))
+    asked.ask(Freeze(0, "to see"), Move(0, 1, "at once"))
     record = asked.run()
     assert is_frozen(record, 0)
+    asked.ask(Move(0, 1, "since it is frozen"))
     asked.run(3)
-    assert asked.fates() == [("freeze", "done", 2), ("move", "done", 3)]
+    assert asked.fates() == [("freeze", "done", 2), ("move", "refused", 2), ("move", "done", 4)]
+    assert asked.outcomes()[1].refused == "unit 0 is to be frozen"
     assert asked.record.routing.holders[0] == 1 and is_frozen(asked.record, 0)
     asked.check()
 
@@ -121,7 +118,8 @@ def test_a_unit_is_frozen_that_a_site_gets_which_has_yet_to_join(asked):
     asked.run(2)
     asked.ask(Scale(4, "to see"))
     asked.run()
-    awaited = [move.unit for move in asked.query.epochs.settings.controller.loop.filling]
+    (arrival,) = asked.query.epochs.settings.controller.loop.in_flight.of(ArrivalProtocol)
+    awaited = [move.unit for move in arrival.moves]
     asked.ask(*(Freeze(unit, "to see") for unit in awaited))
     record = asked.run()
     assert awaited and all(is_frozen(record, unit) for unit in awaited)
@@ -287,17 +285,74 @@ def test_an_epoch_that_is_run_again_does_what_was_decided_for_it(asked):
     asked.check()
 
 
-def test_an_epoch_that_is_run_again_with_other_sites_tells_what_it_cannot_do(asked):
+def test_an_epoch_that_is_run_again_with_other_sites_does_what_it_can_and_tells_what_it_cannot(asked):
     asked.run(2)
     asked.ask(Freeze(0, "to see"), Share(1, 1, "to see"), Move(2, 0, "to see"), Split(3, "to see"))
     lose_an_epoch(asked)
     asked.query.site_keys = (100,)
     asked.run(3)
     told = {one.action: (one.outcome, one.ended, one.abandoned) for one in asked.outcomes()}
-    assert told["freeze"] == told["share"] == ("abandoned", 2, RUN_AGAIN)
-    assert told["split"] == ("abandoned", 2, "there is another number of sites: 1")
+    assert told["freeze"] == ("done", 2, None) and is_frozen(asked.query.epochs.history()[2], 0)
+    assert told["share"] == told["split"] == ("abandoned", 2, "there is another number of sites: 1")
     assert told["move"][:2] == ("done", 2) and asked.record.routing.holders[2] == 0
     asked.check()
+
+
+def test_a_unit_is_split_while_others_move_and_are_shared(asked, monkeypatch):
+    """A large unit takes many epochs to move. Whatever is done to others is done meanwhile."""
+    monkeypatch.setattr(copying, "LEAST", 1)
+    monkeypatch.setattr(copying, "SHARE", 0.0)
+    asked.run(3, rows=400)
+    asked.ask(Move(3, 0, "to see"))
+    asked.run(rows=0)
+    asked.ask(Split(0, "to see"), Share(1, 1, "to see"), Freeze(2, "to see"))
+    moving, done = asked.fates()[0], []
+    while len(done) < 3:
+        assert asked.run(rows=0).number < 15
+        done = [fate for fate in asked.fates()[1:] if fate[1] == "done"]
+        moving = asked.fates()[0] if asked.record.routing.holder(3) == 1 else moving
+    assert moving == ("move", "waiting", None)
+    epochs = {verb: epoch for verb, _, epoch in done}
+    assert epochs["freeze"] == epochs["share"] == 4 and epochs["split"] == 6
+    asked.run(4, rows=0)
+    assert asked.fates()[0][:2] == ("move", "done")
+    asked.check()
+
+
+def test_several_changes_of_one_unit_are_done_in_the_order_in_which_they_were_asked_for(asked, monkeypatch):
+    """Much is to be copied for the grid, and what comes after it waits."""
+    monkeypatch.setattr(copying, "LEAST", 1)
+    monkeypatch.setattr(copying, "SHARE", 0.0)
+    asked.run(3, rows=400)
+    asked.ask(Share(0, 1, "to see"))
+    asked.run(rows=0)
+    asked.ask(LayOut(0, (2, 1), "to see"), LayOut(0, (), "to see"), Release(0, 1, "to see"))
+    for _ in range(PATIENCE):
+        asked.run(rows=0)
+    assert {one.outcome for one in asked.outcomes()} == {"done"}
+    ended = [one.ended for one in asked.outcomes()]
+    assert ended == sorted(ended) and ended[-1] > ended[0] + 1
+    assert asked.record.routing.sharing(0) is None
+    asked.check()
+
+
+def test_all_that_is_missing_is_cleaned_up_on_request(asked):
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+        asked = Asked(directory)
+        asked.run(2)
+        asked.ask(CleanUpAll("nothing is missing yet"), Freeze(0, "to see"), Freeze(3, "to see"))
+        asked.run(2)
+        assert set(asked.record.missing_units) == {0, 3}
+        asked.ask(CleanUpAll("to see"))
+        asked.run(2)
+        assert not asked.record.missing_units
+        assert asked.fates() == [
+            ("clean up", "refused", 2),
+            ("freeze", "done", 2),
+            ("freeze", "done", 2),
+            ("clean up", "done", 4),
+        ]
+        asked.check()
 
 
 def test_what_a_record_says_of_decisions_does_not_grow_with_the_epochs(asked):

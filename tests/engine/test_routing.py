@@ -18,17 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from specs import SECOND, TIME, join, stream
 
-from sluice.control.handover import missing_runs
-from sluice.control.resharing import reshared
+from sluice.control.copying import missing_runs
 from sluice.engine.site_task import SiteTask
-from sluice.model import reassignment
-from sluice.model.abilities import Abilities
-from sluice.model.epoch import EpochRecord, Lagging, Queues
+from sluice.model.epoch import Lagging, Queues
 from sluice.model.errors import ProtocolError
-from sluice.model.reassignment import reassign, reassign_unit
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.model.unit_ranges import Ranges, holds, intersect, only, ranges, unite
+from sluice.record import reassignment
+from sluice.record.epoch import EpochRecord
+from sluice.record.reassignment import reassign, reassign_unit
 
 UNITS = 12
 
@@ -97,7 +96,7 @@ def test_a_move_touches_no_run_of_other_sites_and_divides_units_once(monkeypatch
 @pytest.mark.parametrize("seed", range(20))
 def test_the_runs_of_one_unit_are_reassigned_as_with_those_of_all(seed):
     """However it is shared, and from one way to any other."""
-    rng, able = np.random.default_rng(seed), Abilities(shareable={0: (0, 1)}, grids=True)
+    rng = np.random.default_rng(seed)
     before = Routing.even(2, 5)
     written = [segment(f"s{i}", ((0, 2),), input=i % 2, length=int(rng.integers(1, 100))) for i in range(8)]
     manifests = reassigned_one_by_one((tuple(RunRef(ref, ref.units) for ref in written),), before)
@@ -105,7 +104,7 @@ def test_the_runs_of_one_unit_are_reassigned_as_with_those_of_all(seed):
         routing = before
         for _ in range(int(rng.integers(1, 4))):
             with suppress(ProtocolError):
-                routing = reshared(next_sharing(rng, routing, (0, 1)), routing, able)
+                routing = next_sharing(rng, routing, (0, 1)).apply(routing, (0, 1), since=0)
         then = reassign(manifests, before, routing)
         for unit in range(2):
             alone = [[run.of(only(unit)) for run in held if holds(run.units, unit)] for held in then]

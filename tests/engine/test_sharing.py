@@ -18,9 +18,13 @@ from oracle import batch_join, multiset, on_time
 from specs import SECOND, TIME, join, rows, self_join, stream
 
 from sluice.control import copying
-from sluice.model.actions import Freeze, LayOut, Move, Release, Share, Split
+from sluice.control.controller import Controller
 from sluice.model.durations import LONGEST
 from sluice.model.join import JoinSpec
+from sluice.verbs.freeze import Freeze
+from sluice.verbs.move import Move
+from sluice.verbs.share import LayOut, Release, Share, SharingPhase, SharingProtocol
+from sluice.verbs.split import Split
 
 delays = st.sampled_from([0, 5 * SECOND, 60 * SECOND, None])
 
@@ -58,6 +62,11 @@ def some_rows(rng: np.random.Generator, schema: pa.Schema, count: int, around: i
     return pa.table([rng.integers(0, keys, count), pa.array(times, TIME), rng.integers(0, 9, count)], schema=schema)
 
 
+def is_preparing(controller: Controller) -> bool:
+    """Whether a unit waits to be shared otherwise."""
+    return any(one.phase is SharingPhase.PREPARING for one in controller.loop.in_flight.of(SharingProtocol))
+
+
 def test_what_a_holder_will_have_is_copied_ahead_and_little_in_an_epoch(tmp_path, monkeypatch):
     """A new holder, another grid, a holder that is released: no site reads more than it may, but for one segment."""
     least = 6_000
@@ -89,7 +98,7 @@ def test_what_a_holder_will_have_is_copied_ahead_and_little_in_an_epoch(tmp_path
         before = query.epochs.record
         hand.ask(wish)
         epochs, read = 0, 0
-        while query.epochs.record.routing == before.routing or hand.loop.handovers:
+        while query.epochs.record.routing == before.routing or is_preparing(hand):
             held = [run for manifest in query.epochs.record.manifests for run in manifest]
             largest = max((run.segment.length for run in held if run.units == ((0, 1),)), default=0)
             run(4)
@@ -131,7 +140,7 @@ def test_a_unit_that_is_about_to_be_shared_otherwise_stays_and_wishes_follow_eac
     assert refused == [None, "site 3 holds unit 0 already", None, waits, waits, waits, None]
     while query.catch_up():
         pass
-    assert query.epochs.record.routing.holders_of(0) == (0, 3, 2) and not hand.loop.handovers
+    assert query.epochs.record.routing.holders_of(0) == (0, 3, 2) and not is_preparing(hand)
     query.close()
 
 

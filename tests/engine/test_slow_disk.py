@@ -10,12 +10,12 @@ import pytest
 from engine_harness import DirectQuery
 from specs import SECOND, TIME, join, stream
 
-from sluice.model.actions import Freeze
 from sluice.model.checksum import checksum
 from sluice.model.clock import SystemClock
 from sluice.model.durations import LONGEST
 from sluice.state.disk_speed import DiskSpeed
 from sluice.state.local_files import LocalFiles
+from sluice.verbs.freeze import Freeze
 
 UNITS, DELAY = 4, 1e-6
 DATA = pa.py_buffer(bytes(5000))

@@ -18,10 +18,10 @@ from specs import REGISTRY, SECOND, handle, rows, stream
 from sluice.api.joining import Keys, build_join
 from sluice.api.relation import result_of
 from sluice.api.stream import DataStream
-from sluice.model.actions import Freeze
 from sluice.model.plan import plan_of
 from sluice.policies.freezing import Freezing
 from sluice.sql import translate
+from sluice.verbs.freeze import Freeze
 
 PARTITIONS = 4
 PAIR = "SELECT a.k, a.v AS av, b.v AS bv, b.ts FROM a JOIN b ON a.k = b.k"

@@ -18,10 +18,10 @@ from specs import SECOND, TIME, join, stream
 
 from sluice.model.directory import Directory
 from sluice.model.errors import CheckpointError
-from sluice.model.reassignment import reassign
 from sluice.model.routing import Routing
 from sluice.model.state import RunRef
 from sluice.model.unit_ranges import ranges
+from sluice.record.reassignment import reassign
 from sluice.state.segment import Layout, merged_run, parts, sorted_run
 from sluice.state.storage import watch
 

@@ -14,10 +14,10 @@ from specs import SECOND
 from theta import CONDITIONS, rows, stream, theta_join
 
 from sluice.kernels import near
-from sluice.model.actions import CleanUp, Freeze
 from sluice.model.join import JoinSpec
 from sluice.operators import condition_search
 from sluice.policies.freezing import Freezing
+from sluice.verbs.freeze import CleanUp, Freeze
 
 delays = st.sampled_from([0, 5 * SECOND, 60 * SECOND, None])
 windows = st.sampled_from(

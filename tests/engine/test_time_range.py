@@ -21,9 +21,9 @@ from sluice.api.progress import _iso
 from sluice.kernels.order import TimeScale, order_key, sorting
 from sluice.kernels.probe import Run, pairs
 from sluice.model.durations import LONGEST, microseconds
-from sluice.model.epoch import EpochRecord
 from sluice.model.plan import Plan, plan_of
 from sluice.model.stream import EARLIEST, LATEST, Stream
+from sluice.record.epoch import EpochRecord
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 LEAST, MOST = -(2**63), 2**63 - 1

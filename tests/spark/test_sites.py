@@ -22,7 +22,7 @@ from specs import SECOND, TIME, join, stream
 from standalone import Standalone, wait_for
 
 from sluice.control.journal import Journal
-from sluice.model.epoch import EpochRecord
+from sluice.record.epoch import EpochRecord
 from sluice.state.storage import Storage
 
 STREAMS = stream("a"), stream("b")

@@ -24,7 +24,7 @@ class Restless(Policy):
     name = "restless"
 
     def decide(self, view: Any) -> tuple[Any, ...]:
-        from sluice.model.actions import Move
+        from sluice.verbs.move import Move
 
         assert view.unit_rows.sum() > 0 and view.unit_bytes.sum() > 0
         return (Move(3, 1 - int(view.unit_site[3]), "for the sake of it"),)

@@ -32,24 +32,28 @@ from specs import SECOND
 from wandering import Wanderer
 
 from sluice.control import copying
-from sluice.control.controller import UNIT_SIZE
-from sluice.control.ledger import RESTARTED
+from sluice.control.controller import RESTARTED, UNIT_SIZE
 from sluice.control.loop import USER
+from sluice.control.replay import records_of_newest_run, replay
 from sluice.engine import checkpoint, site
 from sluice.engine.agreement import Exchange
 from sluice.engine.site_task import SiteTask
-from sluice.model.actions import Action, CleanUp, Freeze, Move, Scale
 from sluice.model.codec import encode
 from sluice.model.decision import Decision
-from sluice.model.epoch import EpochRecord, left_over
+from sluice.model.epoch import left_over
 from sluice.model.errors import CheckpointError
 from sluice.model.plan import Plan
 from sluice.model.routing import Routing
 from sluice.model.unit_ranges import intersect, numbers, only
 from sluice.policies import Policy, policy
 from sluice.policies.freezing import ORDERS, Freezing
+from sluice.record.epoch import EpochRecord
 from sluice.state import segment, storage
 from sluice.state.workspace import Places
+from sluice.verbs import Action
+from sluice.verbs.freeze import CleanUp, Freeze
+from sluice.verbs.move import Move
+from sluice.verbs.scale import Scale
 
 EXECUTORS, MOST_SITES = 2, 4
 TICK = 0.001
@@ -223,7 +227,8 @@ class Chaos:
         """A driver, the first or a later one."""
         if self.chance(0.5):
             self.sites = int(self.rng.integers(1, MOST_SITES + 1))
-        wanted = self.policy or Wanderer(self.sites, self.sites)
+        self.wandering = self.sites, self.sites
+        wanted = self.policy or Wanderer(*self.wandering)
         options = {"sites": self.sites, "partitions": self.partitions, "wanted": wanted, **self.options}
         self.query = ChaosQuery(self, **options)
         self.limits = [self.options["memory"]] * MOST_SITES
@@ -244,7 +249,20 @@ class Chaos:
         self.settle_requests()
         self.check_outcomes()
         self.compare()
+        self.replay()
         self.leave()
+
+    def replay(self) -> None:
+        """What the last driver decided follows from its journal alone."""
+        journal = self.query.epochs.journal
+        try:
+            records = records_of_newest_run(journal)
+        except CheckpointError:  # there were more epochs than the journal keeps
+            return
+        self.happened["replayed"] += 1
+        controller = self.query.new_controller(policy(self.policy or Wanderer(*self.wandering)))
+        difference = next(replay(records, controller), None)
+        assert difference is None, str(difference)
 
     def arriving(self, batch: int) -> EpochRows:
         idle = self.chance(0.15)
@@ -518,7 +536,7 @@ class Chaos:
         def left() -> list[object]:
             waiting = [one for one in self.query.epochs.outcomes() if one.outcome == "waiting"]
             if alone:
-                return [*waiting, *self.query.epochs.settings.controller.moves]
+                return [*waiting, *self.query.epochs.settings.controller.loop.moves]
             return [one for one in waiting if one.policy == USER]
 
         for _ in range(PATIENCE):

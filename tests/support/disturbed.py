@@ -15,9 +15,9 @@ from oracle import batch_join, multiset, on_time
 from specs import SECOND
 from wandering import Wanderer
 
-from sluice.model.actions import Action
 from sluice.model.join import JoinSpec
 from sluice.model.stream import Stream
+from sluice.verbs import Action
 
 PARTITIONS = 4
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -26,11 +26,12 @@ from sluice.engine.split import SplitTask
 from sluice.model.clock import Clock, SystemClock
 from sluice.model.codec import decode
 from sluice.model.plan import Applied, OperatorSpec, Plan, Relation, plan_of
-from sluice.model.reports import SiteReport
 from sluice.model.spill import Spill
 from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
 from sluice.policies.freezing import Freezing
+from sluice.record.epoch import EpochRecord
+from sluice.record.reports import SiteReport
 from sluice.spark.sinks import ParquetSink
 from sluice.state.storage import Storage
 from sluice.state.workspace import Places, Workspace
@@ -98,12 +99,14 @@ class DirectQuery:
         abilities = self.plan.abilities
         if most_sites:
             abilities = replace(abilities, scalable=True, least_sites=least_sites, most_sites=most_sites)
+        self.new_controller = lambda chosen: Controller(chosen, memory, 1e-9, advise, abilities, backlog, unit_size)
+        """A controller as this query's, with a policy."""
         settings = Settings(
             sites,
             partitions,
             memory,
             self.places,
-            Controller(policy(wanted), memory, 1e-9, advise, abilities, backlog, unit_size),
+            self.new_controller(policy(wanted)),
             seconds=seconds,
             backlog=backlog,
             spill=Spill(spill),
@@ -114,7 +117,8 @@ class DirectQuery:
         self.site_keys = tuple(range(100, 100 + sites))
         reading = tuple(tuple(s.schema.names) for s in self.plan.sources)
         self.sinks = [ParquetSink(place(out.name), "snappy") for out in self.outs]
-        identity, first = identify(name, self.plan, partitions), self.plan.first_record(partitions, sites)
+        identity = identify(name, self.plan, partitions)
+        first = EpochRecord.before_all(self.plan.first_routing(partitions, sites), len(self.plan.sources))
         checkpoint = open_checkpoint(Storage(place("checkpoint")), "0" * 16, identity, first, self.sinks, self.clock)
         self.epochs = Epochs(self.plan, reading, settings, checkpoint, self.clock)
         self.query = checkpoint.query

@@ -9,11 +9,12 @@ import numpy as np
 from specs import SECOND
 
 from sluice.control.journal import Journal
-from sluice.model.epoch import EpochRecord, Frozen
+from sluice.model.epoch import Frozen
 from sluice.model.identity import CheckpointIdentity, StreamIdentity
 from sluice.model.routing import Routing
 from sluice.model.state import RunRef, SegmentRef
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
+from sluice.record.epoch import EpochRecord
 from sluice.state.storage import Storage
 
 UNITS = 128

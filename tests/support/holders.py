@@ -6,9 +6,9 @@ import numpy as np
 from engine_harness import DirectQuery
 from hypothesis import strategies as st
 
-from sluice.model.actions import LayOut, PassToken, Release, Share, SharingAction
 from sluice.model.routing import Routing
 from sluice.model.sharing import best_lines
+from sluice.verbs.share import LayOut, PassToken, Release, Share, SharingAction
 
 
 def sharing_by_hand(data: st.DataObject, query: DirectQuery) -> list[SharingAction]:

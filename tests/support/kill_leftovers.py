@@ -10,7 +10,7 @@ import psutil
 from kill_rows import OUTPUTS
 
 from sluice.control.journal import Journal
-from sluice.model.epoch import EpochRecord
+from sluice.record.epoch import EpochRecord
 from sluice.state.storage import Storage
 
 

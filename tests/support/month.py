@@ -19,8 +19,8 @@ from engine_harness import DirectQuery, EpochRows
 from specs import SECOND, TIME
 
 from sluice.control.journal import DIRECTORY
-from sluice.model.actions import Action
 from sluice.model.clock import SystemClock
+from sluice.verbs import Action
 
 STEP = 600 * SECOND
 """From epoch to epoch."""

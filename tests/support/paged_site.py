@@ -22,7 +22,7 @@ from sluice.state.local_files import LocalFiles
 from sluice.state.segment import Layout, sorted_run
 from sluice.state.storage import Storage
 from sluice.state.tiers import Tiers
-from sluice.state.transaction import SiteStore, StateBefore, Transaction
+from sluice.state.transaction import Preparations, SiteStore, StateBefore, Transaction
 
 UNITS = 4
 ALL: Ranges = ((0, UNITS),)
@@ -60,8 +60,8 @@ class Site:
         before = StateBefore(self.manifest, self.retention, tuple(arriving), self.queues)
         return store.begin(Attempt(self.number, 0, "ab", "cd"), before)
 
-    def commit(self, transaction: Transaction, leaving: Sequence[int] = ()) -> None:
-        self.manifest: Manifest = transaction.commit(self.retention, leaving)
+    def commit(self, transaction: Transaction, set_apart: Sequence[int] = ()) -> None:
+        self.manifest: Manifest = transaction.commit(self.retention, Preparations(set_apart=set_apart))
         self.queues = transaction.pages.queues(0, 0)
         self.number += 1
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from sluice.model.actions import Action, Freeze, Merge, Move, Split
-from sluice.model.epoch import EpochRecord
+from sluice.record.epoch import EpochRecord
+from sluice.verbs import Action
+from sluice.verbs.freeze import Freeze
+from sluice.verbs.move import Move
+from sluice.verbs.split import Merge, Split
 
 
 def next_redivision(rng: np.random.Generator, record: EpochRecord) -> Action:

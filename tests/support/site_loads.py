@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from sluice.control.resharing import reshared
-from sluice.control.vetting import vet
 from sluice.model.abilities import Abilities
-from sluice.model.actions import Action, Move
 from sluice.model.routing import Routing
 from sluice.model.stats import Slices
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
+from sluice.verbs import Action
+from sluice.verbs.base import Situation
+from sluice.verbs.move import Move
 
 ROW_BYTES = 100
 
@@ -46,11 +46,11 @@ class SiteLoads:
         done: list[Action] = []
         for _ in range(rounds):
             for action in self.policy.decide(self.view()):
-                assert vet(action, self.routing, abilities=self.abilities) is None, action
+                assert action.refuse(Situation(self.routing, self.abilities)) is None, action
                 if isinstance(action, Move):
                     self.routing = self.routing.moved(action.unit, action.site, since=0)
                 else:
-                    self.routing = reshared(action, self.routing, self.abilities)
+                    self.routing = action.apply(self.routing, self.abilities.shareable[0], since=0)
                 done.append(action)
         return done
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sluice.model.actions import Move
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
+from sluice.verbs.move import Move
 
 
 class Wanderer(Policy):

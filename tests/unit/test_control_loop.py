@@ -5,51 +5,70 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
 import pytest
+from msgspec import structs
 
-from sluice.control import redividing
 from sluice.control.controller import Controller
-from sluice.control.loop import ControlLoop
-from sluice.control.movement import Extract, Install, Instruction, LetGo, Pause, Phase, Restart, Transfer
-from sluice.control.moves import MoveInFlight
-from sluice.control.resharing import reshared
-from sluice.control.vetting import vet
+from sluice.control.epoch_executor import EpochExecutor
+from sluice.control.executor import InstructionExecutor, handles
+from sluice.control.loop import USER, ControlLoop
 from sluice.model.abilities import Abilities
-from sluice.model.actions import (
-    Action,
-    CleanUp,
-    Freeze,
-    LayOut,
-    Merge,
-    Move,
-    PassToken,
-    Release,
-    Scale,
-    Share,
-    SharingAction,
-    Split,
-)
 from sluice.model.codec import DecodeError, decode, encode
-from sluice.model.decision import Decision
+from sluice.model.decision import Decision, Ended
 from sluice.model.directory import Directory
-from sluice.model.epoch import EpochRecord
-from sluice.model.errors import FlowError, QueryError
+from sluice.model.errors import FlowError, ProtocolError, QueryError
 from sluice.model.ids import Unit
 from sluice.model.routing import Routing
+from sluice.model.state import RunRef, SegmentRef
+from sluice.model.unit_ranges import only
 from sluice.model.verb import Verb
 from sluice.model.view import ClusterView
 from sluice.policies import Policy, policy
+from sluice.record.epoch import EpochRecord
 from sluice.sim.simulation import Simulation, simulate
 from sluice.sim.worlds.flux.scenario import FluxScenario
+from sluice.verbs import Action
+from sluice.verbs.base import Instruction, Situation
+from sluice.verbs.freeze import CleanUp, CleanUpAll, Freeze, FreezeUnit
+from sluice.verbs.move import (
+    Acknowledged,
+    Extract,
+    Extracted,
+    Install,
+    Installed,
+    LetGo,
+    Move,
+    Pause,
+    Phase,
+    Released,
+    Restart,
+    Transfer,
+    Transferred,
+)
+from sluice.verbs.scale import ChangeSites, Scale
+from sluice.verbs.share import (
+    ApplyGrid,
+    ApplySharing,
+    LayOut,
+    PassToken,
+    PrepareSharing,
+    Release,
+    Share,
+    SharingApplied,
+    SharingPrepared,
+)
+from sluice.verbs.split import CountBelow, Divide, HashProfile, Merge, ProfileHashes, RowsBelow, Split, Unite
 
 EVEN = Routing.even(8, 2)
 
 JOIN = Abilities(freezable=frozenset([0]), shareable={0: (0, 1)})
+ALL = replace(JOIN, divisible=frozenset([0]), scalable=True)
 SECOND_IS_A_JOIN = Abilities(freezable=frozenset([1]))
 
 
@@ -81,43 +100,77 @@ class Ready:
         return ClusterView.at_rest(EVEN.holders, [0, 0])
 
 
-class ByHand:
-    """A carrier that notes what it is to do; the test says when it is done."""
+class MovesByHand(InstructionExecutor):
+    """An executor that notes what it is to do, and can do nothing but moves; the test says when it is done."""
 
     producers = (3,)
 
     def __init__(self) -> None:
-        self.time, self.instructions = 0.0, []
+        self.time = 0.0
+        self.instructions: list[Instruction] = []
 
     def clock(self) -> float:
         return self.time
 
-    def carry_out(self, loop: ControlLoop, move: MoveInFlight, instruction: Instruction, now: float) -> None:
+    @handles(Pause, Extract, Transfer, Install)
+    def note(self, loop: ControlLoop, instruction: Instruction, now: float) -> None:
         self.instructions.append(instruction)
-        if isinstance(instruction, Restart):
-            loop.route(instruction.unit, instruction.site, now)
-        elif isinstance(instruction, LetGo):
-            loop.finish(move, now)
 
-    def share_otherwise(self, loop: ControlLoop, action: SharingAction, now: float) -> None:
-        loop.reshare(action)
+    @handles(Restart)
+    def restart(self, loop: ControlLoop, instruction: Restart, now: float) -> None:
+        self.instructions.append(instruction)
+        there = loop.routing.holder(instruction.unit) == instruction.site
+        moved = loop.routing if there else loop.routing.moved(instruction.unit, instruction.site, loop.epoch)
+        loop.route(moved, now)
 
-
-def new_loop(*rounds: tuple[Move, ...], **options: Any) -> ControlLoop:
-    return ControlLoop(Scripted(*rounds), Ready(), ByHand(), EVEN, minimum=1.0, **options)
-
-
-def carry_through(loop: ControlLoop, move: MoveInFlight, now: float) -> None:
-    machine = move.machine
-    for report in (lambda: machine.acknowledged(3), machine.extracted, machine.transferred, machine.installed):
-        loop.follow(move, report(), now)
+    @handles(LetGo)
+    def let_go(self, loop: ControlLoop, instruction: LetGo, now: float) -> None:
+        self.instructions.append(instruction)
+        loop.report(Released(instruction.unit), now)
 
 
-def test_every_instruction_of_a_move_is_handed_to_the_carrier_in_its_order():
+class ByHand(MovesByHand):
+    """The same, which can do everything; what is to be shared otherwise is so at once."""
+
+    @handles(FreezeUnit, ProfileHashes, CountBelow, Divide, Unite, ChangeSites)
+    def note_what_else_is_to_do(self, loop: ControlLoop, instruction: Instruction, now: float) -> None:
+        self.instructions.append(instruction)
+
+    @handles(PrepareSharing)
+    def prepare(self, loop: ControlLoop, instruction: PrepareSharing, now: float) -> None:
+        loop.report(SharingPrepared(instruction.unit), now)
+
+    @handles(ApplySharing, ApplyGrid)
+    def apply(self, loop: ControlLoop, instruction: ApplySharing, now: float) -> None:
+        loop.routing = instruction.change.apply(loop.routing, loop.abilities.shareable[0], loop.epoch)
+        loop.report(SharingApplied(instruction.unit), now)
+
+
+def new_loop(
+    *rounds: tuple[Move, ...],
+    routing: Routing = EVEN,
+    executor: InstructionExecutor | None = None,
+    **options: Any,
+) -> ControlLoop:
+    return ControlLoop(Scripted(*rounds), Ready(), executor or ByHand(), routing, minimum=1.0, **options)
+
+
+def refusal(action: Action, routing: Routing, abilities: Abilities | None = None) -> str | None:
+    """Why an action is refused where nothing is in flight."""
+    return new_loop(routing=routing, abilities=abilities).refuse(action)
+
+
+def carry_through(loop: ControlLoop, unit: int, now: float) -> None:
+    """Have a unit's move reported done, step by step."""
+    for event in (Acknowledged(unit, 3), Extracted(unit), Transferred(unit), Installed(unit)):
+        loop.report(event, now)
+
+
+def test_every_instruction_of_a_move_is_handed_to_the_executor_in_its_order():
     loop = new_loop((Move(0, 1, "because"),))
     loop.take_turn(5.0)
-    carry_through(loop, loop.moves[0], 7.0)
-    assert loop.carrier.instructions == [
+    carry_through(loop, 0, 7.0)
+    assert loop.executor.instructions == [
         Pause(0, (3,)),
         Extract(0, 0),
         Transfer(0, 0, 1),
@@ -125,18 +178,17 @@ def test_every_instruction_of_a_move_is_handed_to_the_carrier_in_its_order():
         Restart(0, 1, (3,)),
         LetGo(0, 0),
     ]
-    assert not loop.moves and loop.routing.holders == (1, 0, 0, 0, 1, 1, 1, 1)
+    assert not list(loop.in_flight) and loop.routing.holders == (1, 0, 0, 0, 1, 1, 1, 1)
 
 
 def test_a_round_is_collected_as_long_as_the_last_move_of_the_one_before_took():
     loop = new_loop((Move(0, 1, "because"), Move(5, 0, "because")))
-    loop.carrier.time = 10.0
+    loop.executor.time = 10.0
     loop.take_turn(0.0)
-    moves = tuple(loop.moves.values())
-    for time, move in zip((12.0, 14.5), moves, strict=True):
+    for time, unit in ((12.0, 0), (14.5, 5)):
         assert loop.rounds.collect == 1.0 and not loop.collector.begun
-        loop.carrier.time = time
-        carry_through(loop, move, time)
+        loop.executor.time = time
+        carry_through(loop, unit, time)
     assert loop.rounds.collect == 4.5
     assert loop.collector.begun == [((1, 0, 0, 0, 1, 0, 1, 1), 14.5, 4.5)]
 
@@ -145,9 +197,9 @@ def test_nobody_is_asked_while_units_move_but_the_user():
     loop = new_loop((Move(0, 1, "because"),), (Move(1, 1, "because"),))
     loop.take_turn(0.0)
     assert loop.take_turn(1.0) == ()
-    loop.ask(Move(2, 1, "by hand"))
+    loop.requests.add(Move(2, 1, "by hand"))
     assert [d.policy for d in loop.take_turn(2.0)] == ["you"]
-    assert sorted(loop.moves) == [0, 2]
+    assert [move.unit for move in loop.moves] == [0, 2]
 
 
 def test_a_round_in_which_all_is_refused_is_followed_by_another():
@@ -160,30 +212,107 @@ def test_a_round_in_which_all_is_refused_is_followed_by_another():
 def test_moves_that_are_stopped_go_on_where_they_were_and_say_nothing_about_the_next_round():
     loop = new_loop((Move(0, 1, "because"),))
     loop.take_turn(0.0)
-    move, loop.carrier.time = loop.moves[0], 99.0
-    loop.stop([move], 99.0)
-    assert move.phase is Phase.ABANDONED
-    assert loop.carrier.instructions[1:] == [Restart(0, 0, (3,)), LetGo(0, 1)]
-    assert (loop.moves, loop.routing, loop.rounds.collect) == ({}, EVEN, 1.0)
+    (move,), loop.executor.time = loop.moves, 99.0
+    loop.abandon(move, "its site is gone", 99.0)
+    assert move.phase is Phase.ABANDONED and move.decision is not None
+    assert loop.executor.instructions[1:] == [Restart(0, 0, (3,)), LetGo(0, 1)]
+    assert (loop.moves, loop.routing, loop.rounds.collect) == ([], EVEN, 1.0)
+    assert loop.ended == [Ended(move.decision, "its site is gone")]
 
 
 def test_a_unit_on_its_way_is_vetted_by_where_it_goes():
-    loop = new_loop((Move(0, 1, "because"),))
+    loop = new_loop((Move(0, 1, "because"),), executor=EpochExecutor(), abilities=ALL)
     loop.take_turn(0.0)
     for site in (0, 1):
-        assert vet(Move(0, site, "again"), loop.routing, loop.moves) == "unit 0 is on its way to site 1"
-    assert vet(Freeze(0, "so"), loop.routing, loop.moves, abilities=JOIN) == "unit 0 is on its way to site 1"
-    assert vet(CleanUp(0, "so"), loop.routing, loop.moves, abilities=JOIN) is None
+        assert loop.refuse(Move(0, site, "again")) == "unit 0 is on its way to site 1"
+    for action in (Freeze(0, "so"), Share(0, 1, "so"), Split(0, "so")):
+        assert loop.refuse(action) == "unit 0 is on its way to site 1"
+    assert loop.refuse(CleanUp(0, "so")) is None
+    assert loop.refuse(Split(1, "so")) is None
+
+
+@pytest.mark.parametrize(
+    "begun, why",
+    [
+        (Move(1, 1, "so"), "unit 1 is on its way to site 1"),
+        (Split(1, "so"), "unit 1 is to be split or merged"),
+        (Freeze(1, "so"), "unit 1 is to be frozen"),
+    ],
+)
+def test_a_unit_has_one_verb_at_a_time_and_its_buddy_is_its_own_matter(begun: Action, why: str) -> None:
+    """Unit 8 is the lower half of what unit 9 is the upper half of, and a merge takes both."""
+    routing = EVEN.split(2, since=0)
+    loop = new_loop(routing=routing, executor=EpochExecutor(), abilities=ALL)
+    loop.decide(USER, [begun], 0.0)
+    for action in (Move(1, 1, "so"), Freeze(1, "so"), Split(1, "so"), Share(1, 1, "so")):
+        assert loop.refuse(action) == why
+    for action in (Move(0, 1, "so"), Freeze(0, "so"), Split(0, "so"), Share(0, 1, "so"), Merge(8, "so")):
+        assert loop.refuse(action) is None
+
+
+def test_a_merge_is_refused_while_something_is_done_to_the_buddy_and_the_other_way_round() -> None:
+    loop = new_loop(routing=EVEN.split(2, since=0), executor=EpochExecutor(), abilities=ALL)
+    loop.decide(USER, [Freeze(9, "so")], 0.0)
+    assert loop.refuse(Merge(8, "so")) == loop.refuse(Merge(9, "so")) == "unit 9 is to be frozen"
+    loop = new_loop(routing=EVEN.split(2, since=0), executor=EpochExecutor(), abilities=ALL)
+    loop.decide(USER, [Merge(8, "so")], 0.0)
+    for unit in (8, 9):
+        for action in (Move(unit, 1, "so"), Freeze(unit, "so"), Split(unit, "so"), Merge(unit, "so")):
+            assert loop.refuse(action) == f"unit {unit} is to be split or merged"
+
+
+def test_a_unit_that_is_to_be_shared_otherwise_may_be_shared_further_but_stays() -> None:
+    """Each change is looked at as if those before it were done."""
+    loop = new_loop(routing=Routing.even(4, 3), abilities=ALL, executor=NothingIsPrepared())
+    loop.decide(USER, [Share(0, 1, "so")], 0.0)
+    assert loop.routing.shared == ()
+    for action in (Move(0, 1, "so"), Freeze(0, "so"), Split(0, "so")):
+        assert loop.refuse(action) == "unit 0 is about to be shared otherwise"
+    assert loop.refuse(Share(0, 1, "again")) == "site 1 holds unit 0 already"
+    assert loop.refuse(Release(0, 2, "so")) == "site 2 does not share unit 0 and cannot release it"
+    assert loop.refuse(Release(0, 1, "so")) is loop.refuse(Share(0, 2, "so")) is None
+
+
+class NothingIsPrepared(ByHand):
+    """An executor that is not done with preparing."""
+
+    @handles(PrepareSharing)
+    def prepare(self, loop: ControlLoop, instruction: PrepareSharing, now: float) -> None:
+        self.instructions.append(instruction)
+
+
+def test_what_the_executor_has_no_handler_for_is_refused() -> None:
+    loop = new_loop(executor=MovesByHand(), abilities=ALL)
+    for action, why in (
+        (Freeze(0, "so"), "units cannot be frozen here"),
+        (CleanUp(0, "so"), "frozen units are cleaned up at the end alone here"),
+        (Share(0, 1, "so"), "units cannot be shared here"),
+        (LayOut(0, (1, 2), "so"), "units cannot be shared here"),
+        (Split(0, "so"), "the units stay as they are here"),
+        (Merge(0, "so"), "the units stay as they are here"),
+        (Scale(3, "so"), "the number of sites is fixed here"),
+    ):
+        assert loop.refuse(action) == why
+    assert loop.refuse(Move(0, 1, "so")) is None
+    with pytest.raises(ProtocolError, match=r"MovesByHand has no handler for FreezeUnit\(unit=0\)"):
+        loop.executor.execute(loop, FreezeUnit(0), 0.0)
+
+
+def test_an_event_that_nobody_waits_for_is_an_error() -> None:
+    loop = new_loop((Move(0, 1, "because"),))
+    loop.take_turn(0.0)
+    for event in (Extracted(5), Extracted(0)):
+        with pytest.raises(ProtocolError):
+            loop.report(event, 1.0)
+    assert [move.phase for move in loop.moves] == [Phase.QUIESCING]
 
 
 def test_only_units_of_joins_are_frozen():
-    two = Routing.even(4, 2, fragments=2)
-    assert vet(Freeze(5, "so"), two, abilities=SECOND_IS_A_JOIN) is None
-    assert (
-        vet(Freeze(3, "so"), two, abilities=SECOND_IS_A_JOIN)
-        == "only joins can do without their state, and unit 3 is of none"
-    )
-    assert vet(CleanUp(8, "so"), two, abilities=SECOND_IS_A_JOIN) == "there is no unit 8; ids go from 0 to 7"
+    situation = Situation(Routing.even(4, 2, fragments=2), SECOND_IS_A_JOIN)
+    assert Freeze(5, "so").refuse(situation) is None
+    for action in (Freeze(3, "so"), CleanUp(3, "so")):
+        assert action.refuse(situation) == "only joins can do without their state, and unit 3 is of none"
+    assert CleanUp(8, "so").refuse(situation) == "there is no unit 8; ids go from 0 to 7"
 
 
 def test_the_log_has_a_line_for_each_decision(caplog: pytest.LogCaptureFixture):
@@ -246,6 +375,7 @@ EVERY_ACTION = {
     Move(3, 1, "so"): "Move(unit=3, site=1, reason='so')",
     Freeze(3, "so"): "Freeze(unit=3, reason='so')",
     CleanUp(3, "so"): "CleanUp(unit=3, reason='so')",
+    CleanUpAll("so"): "CleanUpAll(reason='so')",
     Share(3, 1, "so", True): "Share(unit=3, site=1, reason='so', evenly=True)",
     Release(3, 1, "so"): "Release(unit=3, site=1, reason='so')",
     PassToken(3, 0, 1, "so"): "PassToken(unit=3, input=0, site=1, reason='so')",
@@ -259,17 +389,17 @@ EVERY_ACTION = {
 def test_every_action_is_a_value_with_a_verb_of_its_own():
     assert {repr(action) for action in EVERY_ACTION} == set(EVERY_ACTION.values())
     assert {type(action) for action in EVERY_ACTION} == set(get_args(Action))
-    verbs = [action.verb for action in EVERY_ACTION]
+    verbs = [action.verb for action in EVERY_ACTION if not isinstance(action, CleanUpAll)]
     assert len(set(verbs)) == len(verbs) and all(isinstance(verb, Verb) for verb in verbs)
-    assert all(replace(action, reason="else") != action for action in EVERY_ACTION)
+    assert all(structs.replace(action, reason="else") != action for action in EVERY_ACTION)
 
 
 @pytest.mark.parametrize("wrong", ["3", True, 1.5, None, np.float64(1), np.True_, [1]], ids=repr)
 def test_what_is_no_number_is_refused_in_words_wherever_one_is_due(wrong):
     for action in EVERY_ACTION:
-        for field in set(vars(action)) & {"unit", "site", "input", "sites", "bits"}:
+        for field in set(action.__struct_fields__) & {"unit", "site", "input", "sites", "bits"}:
             with pytest.raises(FlowError, match="^a .* is given by its number, not by " + re.escape(repr(wrong))):
-                replace(action, **{field: wrong})
+                structs.replace(action, **{field: wrong})
     with pytest.raises(FlowError, match=r"^a number of lines is given by its number"):
         LayOut(3, (2, wrong), "so")
 
@@ -277,22 +407,22 @@ def test_what_is_no_number_is_refused_in_words_wherever_one_is_due(wrong):
 @pytest.mark.parametrize("kind", [np.int64, np.uint8, np.int32], ids=lambda kind: kind.__name__)
 def test_numbers_of_numpy_become_plain_ones(kind):
     for action in EVERY_ACTION:
-        for field in set(vars(action)) & {"unit", "site", "input", "sites", "bits"}:
-            number = vars(replace(action, **{field: kind(7)}))[field]
+        for field in set(action.__struct_fields__) & {"unit", "site", "input", "sites", "bits"}:
+            number = getattr(structs.replace(action, **{field: kind(7)}), field)
             assert type(number) is int and number == 7
     assert [type(line) for line in LayOut(3, np.array([2, 4], kind), "so").lines] == [int, int]
 
 
 def test_what_is_no_action_is_refused_in_words():
     with pytest.raises(QueryError, match="answers with actions such as Move"):
-        vet(SimpleNamespace(unit=0, site=1, reason="x"), EVEN)
+        refusal(SimpleNamespace(unit=0, site=1, reason="x"), EVEN)
 
 
 def test_what_is_shared_and_what_cannot_be() -> None:
     routing = Routing.even(4, 3)
-    shared = reshared(Share(0, 1, "so"), routing, JOIN, since=2)
-    assert vet(Share(0, 1, "so"), routing) == (
-        "only a join of two, with nothing chained to it by its key, can be shared, and unit 0 is of none"
+    shared = Share(0, 1, "so").apply(routing, (0, 1), since=2)
+    assert refusal(Share(0, 1, "so"), routing) == (
+        "only a join of two, with nothing chained to it by its key, can be shared; unit 0 is of none"
     )
     for action, why in (
         (Share(0, 0, "so"), "site 0 holds unit 0 already"),
@@ -302,7 +432,7 @@ def test_what_is_shared_and_what_cannot_be() -> None:
         (PassToken(0, 1, 0, "so"), "unit 0 is not shared"),
         (LayOut(0, (1, 1), "so"), "unit 0 is not shared"),
     ):
-        assert vet(action, routing, abilities=JOIN) == why
+        assert refusal(action, routing, JOIN) == why
     for action, why in (
         (Share(0, 1, "so"), "site 1 holds unit 0 already"),
         (Release(0, 2, "so"), "site 2 does not share unit 0 and cannot release it"),
@@ -313,41 +443,78 @@ def test_what_is_shared_and_what_cannot_be() -> None:
         (Move(0, 2, "so"), "unit 0 is shared by sites 0, 1"),
         (Freeze(0, "so"), "unit 0 is shared"),
     ):
-        assert vet(action, shared, abilities=JOIN) == why
-    waiting = {Unit(0): "has input that waits"}.get
-    assert vet(Release(0, 1, "so"), shared, abilities=JOIN, unready=waiting) == "unit 0 has input that waits"
+        assert refusal(action, shared, JOIN) == why
+    waiting = new_loop(routing=shared, abilities=JOIN)
+    waiting.conditions = Waiting()
+    assert waiting.refuse(Release(0, 1, "so")) == "unit 0 has input that waits"
     for action in (Release(0, 1, "so"), PassToken(0, 1, 1, "so"), LayOut(0, (2, 1), "so"), Share(0, 2, "so")):
-        assert vet(action, shared, abilities=JOIN) is None
+        assert refusal(action, shared, JOIN) is None
+
+
+class Waiting:
+    """The condition of units that are behind with their input."""
+
+    missing_units: tuple[Unit, ...] = ()
+
+    def why_unready(self, unit: Unit) -> str:
+        return "has input that waits"
 
 
 def test_statistics_begin_anew_when_a_unit_is_shared_by_hand() -> None:
     """Rows are sent to others, and as often as those are many: what was counted before would be taken for theirs."""
     loop = new_loop(abilities=JOIN)
-    loop.ask(Share(0, 1, "so"))
+    loop.requests.add(Share(0, 1, "so"))
     loop.take_turn(3.0)
     assert loop.collector.begun == [(EVEN.holders, 3.0, 1.0)]
-    loop.ask(Share(0, 1, "refused"))
+    loop.requests.add(Share(0, 1, "refused"))
     loop.take_turn(4.0)
     assert len(loop.collector.begun) == 1
 
 
 @pytest.mark.parametrize("splits", [1, 16])
-def test_however_often_units_are_halved_the_directory_is_made_once(
+def test_however_often_units_are_halved_the_directory_is_made_as_often(
     splits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key is set apart in each of so many units of 60,000."""
     routing = Routing.even(30_000, 4, fragments=2)
-    loop = ControlLoop(Scripted(), Ready(), ByHand(), routing, minimum=1.0)
+    loop = new_loop(routing=routing, executor=EpochExecutor(), abilities=ALL)
     chosen = [1_000 * number for number in range(splits)]
-    ranges = {unit: routing.directories[0].hashes_of(unit) for unit in chosen}
-    further = {unit: redividing.halved_around(hashes, hashes[0])[1:] for unit, hashes in ranges.items()}
+    ranges = {unit: routing.hashes_of(unit) for unit in chosen}
+    record = EpochRecord(0, (None,), routing, (tuple(rows_at(unit) for unit in chosen), (), (), ()))
+    told = run_epoch(loop, record, [Split(unit, "to see") for unit in chosen])
+    # three rows, two of which have the least hash of the unit, and the other one the next
+    profiles = [HashProfile(unit, 3, low, low + 1, low, 2) for unit, (low, _) in ranges.items()]
+    told = run_epoch(loop, replace(record, number=1, instructions=told, events=tuple(profiles)))
+    counts = [
+        RowsBelow(order.unit, f"s{order.unit}", edge, 3 if edge > low + 1 else 2)
+        for order in told
+        for low in [ranges[order.unit][0]]
+        for edge in order.hashes
+    ]
     made: Counter = Counter()
     for kind in (Directory, Routing):
         count_made(monkeypatch, kind, made)
-    loop.redivisions = {unit: Split(unit, "to see") for unit in chosen}
-    loop.redivide(0.0, further)
-    assert loop.routing.units == 60_000 + splits + sum(map(len, further.values())) and len(further[0]) > 15
-    assert made == {"Directory": 2, "Routing": 1}
+    run_epoch(loop, replace(record, number=2, instructions=told, events=tuple(counts)))
+    halvings = {len(order.hashes) for order in told}
+    assert min(halvings) > 15 and loop.routing.units == 60_000 + sum(len(order.hashes) for order in told)
+    assert made["Directory"] <= 4 and made["Routing"] <= 2, "the record's routing, and that of the next epoch"
+
+
+def rows_at(unit: int) -> RunRef:
+    """Three rows of a unit, in a segment of their own."""
+    place = only(unit)
+    kept = dict(offset=0, length=1, input=0, rows=3, earliest=0, middle=0, latest=0, base=0, shift=0, level=0)
+    return RunRef(SegmentRef(id=f"s{unit}", file="f", units=place, counts=(3,), blocks=(), **kept), place)
+
+
+def run_epoch(loop: ControlLoop, record: EpochRecord, asked: Sequence[Action] = ()) -> tuple[Any, ...]:
+    """What the sites are told to find out after an epoch."""
+    assert isinstance(loop.executor, EpochExecutor)
+    loop.advance_to_epoch(record.number + 1, record.routing, record)
+    loop.executor.advance(loop, record, 1e6, 0.0)
+    loop.executor.repartition(loop, record, 0.0)
+    loop.decide(USER, asked, 0.0)
+    return tuple(loop.executor.copying_instructions(loop, ()))
 
 
 def count_made(monkeypatch: pytest.MonkeyPatch, kind: type, made: Counter) -> None:

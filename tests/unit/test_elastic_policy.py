@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.control.redividing import halved_into
-from sluice.model.actions import Merge, Move, Scale, Split
 from sluice.model.errors import FlowError
 from sluice.model.ids import Site
 from sluice.model.routing import Routing
@@ -18,6 +16,9 @@ from sluice.model.view import ClusterView
 from sluice.policies.draining import drain
 from sluice.policies.elastic import Elastic
 from sluice.policies.filling import fill
+from sluice.verbs.move import Move
+from sluice.verbs.scale import Scale
+from sluice.verbs.split import Merge, Split, halved_into
 
 PAPER = Elastic(even=False, hot=1e9)
 SECONDS = 10.0

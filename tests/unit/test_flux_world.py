@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.model.actions import Move
 from sluice.model.errors import ScenarioError
 from sluice.model.view import ClusterView
 from sluice.policies import Policy, policy
@@ -19,6 +18,7 @@ from sluice.sim.network import Network
 from sluice.sim.simulation import Simulation, simulate
 from sluice.sim.worlds.flux.scenario import EXCHANGES, FluxScenario, Load, Pressure
 from sluice.sim.worlds.flux.workload import SKEWS, Skew, alias_table, group_shares, unit_shares
+from sluice.verbs.move import Move
 
 SMALL = FluxScenario("small", 0.5, sites=4, units_per_site=8, groups=256, buffer=128, interval=0.1)
 
@@ -67,7 +67,7 @@ def assert_held_once(simulation: Simulation) -> None:
     held = [unit for site in simulation.world.sites for unit in site.sizes]
     assert len(held) == len(set(held))
     loop = simulation.loop
-    still = set(range(simulation.scenario.units)) - set(loop.moves)
+    still = set(range(simulation.scenario.units)) - {move.unit for move in loop.moves}
     assert still <= set(held)
     for unit in still:
         site = next(s.number for s in simulation.world.sites if unit in s.sizes)

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.control.site_mode import Mode
-from sluice.model.actions import CleanUp, Freeze, Move
 from sluice.model.errors import ScenarioError
 from sluice.policies import Policy, policy
 from sluice.policies.freezing import ORDERS, Freezing
@@ -21,6 +19,9 @@ from sluice.sim.hardware import Hardware
 from sluice.sim.simulation import Simulation, simulate
 from sluice.sim.worlds.lazy_disk.frozen_generations import FrozenGenerations
 from sluice.sim.worlds.lazy_disk.scenario import LazyDiskScenario, Population, Streams, Surge
+from sluice.sim.worlds.lazy_disk.site_mode import Mode
+from sluice.verbs.freeze import CleanUp, Freeze
+from sluice.verbs.move import Move
 
 HARDWARE = Hardware(tuple_bytes=100, memory=40_000)
 SMALL = LazyDiskScenario(
@@ -230,7 +231,7 @@ class Cleaner(Policy):
 def test_a_simulated_join_refuses_to_clean_up_before_its_end(caplog):
     with caplog.at_level(logging.INFO, logger="sluice.control.loop"):
         outcome = simulate(SMALL, Cleaner())
-    assert "clean up unit 1, site 0: too early: refused, frozen units are cleaned up at the end alone" in caplog.text
+    assert "clean up unit 1, site 0: too early: refused, a simulated m-way join cannot clean up" in caplog.text
     np.testing.assert_array_equal(outcome.output, simulate(SMALL, policy("no-relocation")).output)
 
 

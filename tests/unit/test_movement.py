@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,21 +14,29 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sluice.control.movement import (
-    Extract,
-    Install,
-    Instruction,
-    LetGo,
-    Movement,
-    Pause,
-    Phase,
-    Restart,
-    Transfer,
-)
 from sluice.control.rounds import Rounds
 from sluice.model.errors import FlowError, ProtocolError, SluiceError
 from sluice.sim.producer_routing import ProducerRouting
 from sluice.state.paging import Fetch, Residence
+from sluice.verbs.base import Event, Instruction
+from sluice.verbs.freeze import UnitFrozen
+from sluice.verbs.move import (
+    Acknowledged,
+    Extract,
+    Extracted,
+    Install,
+    Installed,
+    LetGo,
+    Move,
+    MoveProtocol,
+    Pause,
+    Phase,
+    Released,
+    Restart,
+    Transfer,
+    Transferred,
+)
+from sluice.verbs.share import SharingApplied
 
 STEPS = st.integers(0, 30)
 
@@ -39,7 +48,7 @@ class Row(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    movement: Movement
+    movement: MoveProtocol
     producer: int
 
 
@@ -52,8 +61,8 @@ class Site:
     states: dict[int, list[Row]] = field(default_factory=dict)
     resting: set[int] = field(default_factory=set)
     carried: dict[int, list[Row]] = field(default_factory=dict)
-    received: dict[Movement, tuple[list[Row], list[Row]]] = field(default_factory=dict)
-    orders: deque[tuple[Movement, Instruction]] = field(default_factory=deque)
+    received: dict[MoveProtocol, tuple[list[Row], list[Row]]] = field(default_factory=dict)
+    orders: deque[tuple[MoveProtocol, Instruction]] = field(default_factory=deque)
 
     def ready(self, unit: int) -> bool:
         return unit in self.states and unit not in self.resting and self.residence.is_resident(unit)
@@ -89,11 +98,13 @@ class World(RuleBasedStateMachine):
         self.channels: dict[tuple[int, int], deque[Row | Acknowledgement]] = {
             (p, s): deque() for p in range(producers) for s in range(sites)
         }
-        self.told: list[deque[tuple[Movement, Pause | Restart]]] = [deque() for _ in range(producers)]
+        self.told: list[deque[tuple[MoveProtocol, Pause | Restart]]] = [deque() for _ in range(producers)]
         self.sites = [Site(Residence(limit)) for _ in range(sites)]
-        self.moves: dict[int, Movement] = {}
-        self.wires: list[tuple[Movement, list[Row], list[Row]]] = []
-        self.reports: list[tuple[Movement, str, tuple[int, ...]]] = []
+        self.moves: dict[int, MoveProtocol] = {}
+        self.wires: list[tuple[MoveProtocol, list[Row], list[Row]]] = []
+        self.reports: list[tuple[MoveProtocol, Event]] = []
+        self.begun: list[MoveProtocol] = []
+        self.released: list[MoveProtocol] = []
         self.history: dict[int, list[Row]] = {unit: [] for unit in self.units}
         for unit, site in self.owner.items():
             self.sites[site].states[unit] = []
@@ -139,7 +150,8 @@ class World(RuleBasedStateMachine):
     def deliver(self, producer: int, s: int) -> None:
         message, site = self.channels[producer, s].popleft(), self.sites[s]
         if isinstance(message, Acknowledgement):
-            self.reports.append((message.movement, "acknowledged", (message.producer,)))
+            acknowledged = Acknowledged(message.movement.unit, message.producer)
+            self.reports.append((message.movement, acknowledged))
             return
         assert message.unit in site.states, f"{message} came to site {s}, which does not hold its unit"
         if site.spool.offer(message.unit, message, site.ready(message.unit)):
@@ -176,7 +188,7 @@ class World(RuleBasedStateMachine):
             case Extract():
                 site.resting.add(unit)
                 site.carried[unit] = site.spool.take_all(unit)
-                self.reports.append((movement, "extracted", ()))
+                self.reports.append((movement, Extracted(unit)))
             case Transfer():
                 self.wires.append((movement, list(site.states[unit]), list(site.carried[unit])))
             case Install():
@@ -184,7 +196,7 @@ class World(RuleBasedStateMachine):
                 site.states[unit], site.carried[unit] = site.received.pop(movement)
                 site.resting.add(unit)
                 site.residence.arrive(unit, len(site.states[unit]), resident=len(site.states[unit]) % 2 == 0)
-                self.reports.append((movement, "installed", ()))
+                self.reports.append((movement, Installed(unit)))
             case Restart():
                 assert unit in site.states, "restarted where it is not"
                 site.resting.discard(unit)
@@ -192,6 +204,7 @@ class World(RuleBasedStateMachine):
             case LetGo():
                 site.received.pop(movement, None)
                 site.forget(unit)
+                self.reports.append((movement, Released(unit)))
 
     def spill_or_fetch(self, s: int) -> None:
         residence = self.sites[s].residence
@@ -207,19 +220,22 @@ class World(RuleBasedStateMachine):
         movement, state, waiting = self.wires.pop(at)
         if movement.phase is not Phase.ABANDONED:
             self.sites[movement.target].received[movement] = state, waiting
-            self.reports.append((movement, "transferred", ()))
+            self.reports.append((movement, Transferred(movement.unit)))
 
     def report(self, at: int) -> None:
-        movement, event, arguments = self.reports.pop(at)
-        instructions = getattr(movement, event)(*arguments)
+        movement, event = self.reports.pop(at)
+        instructions = movement.handle(event)
         if movement.phase is Phase.ABANDONED:
             assert instructions == []
-        if movement.phase is Phase.DONE:
+        if isinstance(event, Installed) and movement.phase is Phase.LETTING_GO:
             self.owner[movement.unit] = movement.target
             del self.moves[movement.unit]
+        if isinstance(event, Released):
+            self.released.append(movement)
+        assert movement.over == (movement in self.released)
         self.give(movement, instructions)
 
-    def give(self, movement: Movement, instructions: list[Instruction]) -> None:
+    def give(self, movement: MoveProtocol, instructions: list[Instruction]) -> None:
         for instruction in instructions:
             match instruction:
                 case Pause(producers=producers):
@@ -240,7 +256,8 @@ class World(RuleBasedStateMachine):
         unit = data.draw(st.sampled_from([u for u in self.units if u not in self.moves]))
         source = self.owner[unit]
         target = data.draw(st.sampled_from([s for s in range(len(self.sites)) if s != source]))
-        self.moves[unit] = Movement(unit, source, target, range(len(self.outlets)))
+        self.moves[unit] = MoveProtocol(Move(unit, target, "to see"), source, range(len(self.outlets)))
+        self.begun.append(self.moves[unit])
         self.give(self.moves[unit], self.moves[unit].begin())
         self.go_on(data, steps)
 
@@ -290,6 +307,7 @@ class World(RuleBasedStateMachine):
             assert set(site.states) == owned == {*site.residence.resident, *site.residence.spilled_units}
             assert not site.resting and not site.carried and not site.received
         assert not self.moves and not self.stalled.any()
+        assert all(movement.over for movement in self.begun)
         assert (self.holders == list(self.owner.values())).all()
 
     def something_happens(self) -> bool:
@@ -304,94 +322,134 @@ World.TestCase.settings = settings(stateful_step_count=30, max_examples=3 * sett
 TestWorld = World.TestCase
 
 
-def moved_to(phase: Phase) -> Movement:
-    """A move of unit 7 from site 0 to site 1, with producers 3 and 4, that has come this far."""
-    movement = Movement(7, 0, 1, [3, 4])
-    reports: list[tuple[Any, ...]] = [("begin",), ("acknowledged", 3), ("acknowledged", 4)]
-    for event, *arguments in [*reports, ("extracted",), ("transferred",), ("installed",)]:
-        if movement.phase is phase and movement._begun:
-            break
-        getattr(movement, event)(*arguments)
+PRODUCERS = (3, 4)
+STEPS_OF_A_MOVE = [*(Acknowledged(7, producer) for producer in PRODUCERS), Extracted(7), Transferred(7), Installed(7)]
+"""What is reported of a move of unit 7, in its order, until its source has to let go."""
+
+
+def new_move(producers: Sequence[int] = PRODUCERS) -> MoveProtocol:
+    """A move of unit 7 from site 0 to site 1."""
+    return MoveProtocol(Move(7, 1, "to see"), 0, producers)
+
+
+def moved_to(phase: Phase) -> MoveProtocol:
+    """A move that has come this far."""
+    movement = new_move()
+    if phase is not Phase.NEW:
+        movement.begin()
+    reports = iter(STEPS_OF_A_MOVE)
+    while movement.phase is not phase:
+        movement.handle(next(reports))
     return movement
 
 
 def test_a_move_step_by_step():
-    movement = Movement(7, 0, 1, [3, 4])
+    movement = new_move()
     assert movement.begin() == [Pause(7, (3, 4))]
-    assert movement.acknowledged(4) == []
+    assert movement.handle(Acknowledged(7, 4)) == []
     assert movement.phase is Phase.QUIESCING
-    assert movement.acknowledged(3) == [Extract(7, 0)]
-    assert movement.extracted() == [Transfer(7, 0, 1)]
-    assert movement.transferred() == [Install(7, 1)]
-    assert movement.installed() == [Restart(7, 1, (3, 4)), LetGo(7, 0)]
-    assert movement.phase is Phase.DONE
+    assert movement.handle(Acknowledged(7, 3)) == [Extract(7, 0)]
+    assert movement.handle(Extracted(7)) == [Transfer(7, 0, 1)]
+    assert movement.handle(Transferred(7)) == [Install(7, 1)]
+    assert movement.handle(Installed(7)) == [Restart(7, 1, (3, 4)), LetGo(7, 0)]
+    assert movement.phase is Phase.LETTING_GO and not movement.over
+    assert movement.handle(Released(7)) == []
+    assert movement.over and movement.failure is None
 
 
 def test_without_producers_nothing_has_to_be_paused():
-    movement = Movement(7, 0, 1, [])
+    movement = new_move(producers=[])
     assert movement.begin() == [Extract(7, 0)]
     assert movement.phase is Phase.EXTRACTING
 
 
 def test_a_unit_cannot_move_to_where_it_is():
     with pytest.raises(ProtocolError, match="unit 7 is at site 2 already"):
-        Movement(7, 2, 2, [0])
+        MoveProtocol(Move(7, 2, "to see"), 2, [0])
 
 
-@pytest.mark.parametrize("phase", [p for p in Phase if p not in (Phase.DONE, Phase.ABANDONED)])
+@pytest.mark.parametrize("phase", [p for p in Phase if p not in (Phase.NEW, Phase.LETTING_GO, Phase.ABANDONED)])
 def test_an_abandoned_move_restarts_the_unit_where_it_was(phase):
     movement = moved_to(phase)
     assert movement.phase is phase
     assert movement.abandon() == [Restart(7, 0, (3, 4)), LetGo(7, 1)]
-    assert movement.phase is Phase.ABANDONED
+    assert movement.phase is Phase.ABANDONED and not movement.over
+    assert movement.handle(Released(7)) == []
+    assert movement.over
 
 
 def test_what_was_not_paused_is_not_restarted():
-    movement = Movement(7, 0, 1, [3, 4])
+    movement = new_move()
     assert movement.abandon() == [LetGo(7, 1)]
     with pytest.raises(ProtocolError, match=r"begin does not fit the move of unit 7 .* which is abandoned"):
         movement.begin()
 
 
 def test_after_abandoning_what_was_under_way_is_heard_once():
-    movement = Movement(7, 0, 1, [3, 4])
+    movement = new_move()
     movement.begin()
-    movement.acknowledged(3)
+    movement.handle(Acknowledged(7, 3))
     movement.abandon()
-    assert movement.acknowledged(4) == []
+    assert movement.handle(Acknowledged(7, 4)) == []
     with pytest.raises(ProtocolError, match="producer 4"):
-        movement.acknowledged(4)
+        movement.handle(Acknowledged(7, 4))
     movement = moved_to(Phase.TRANSFERRING)
     movement.abandon()
-    assert movement.transferred() == []
+    assert movement.handle(Transferred(7)) == []
     with pytest.raises(ProtocolError, match="end of transferring"):
-        movement.transferred()
+        movement.handle(Transferred(7))
 
 
-REPORTS = {Phase.EXTRACTING: "extracted", Phase.TRANSFERRING: "transferred", Phase.INSTALLING: "installed"}
+REPORTS = {
+    Phase.EXTRACTING: Extracted(7),
+    Phase.TRANSFERRING: Transferred(7),
+    Phase.INSTALLING: Installed(7),
+    Phase.LETTING_GO: Released(7),
+}
 
 
 @pytest.mark.parametrize("phase", [p for p in Phase if p is not Phase.ABANDONED])
-@pytest.mark.parametrize("event", ["begin", "extracted", "transferred", "installed", "abandon"])
-def test_what_comes_out_of_order_is_refused_and_changes_nothing(phase, event):
+@pytest.mark.parametrize("event", REPORTS.values(), ids=repr)
+def test_what_is_reported_out_of_order_is_refused_and_changes_nothing(phase, event):
     movement = moved_to(phase)
-    if REPORTS.get(phase) == event or (event == "abandon" and phase is not Phase.DONE):
+    if REPORTS.get(phase) == event:
         return
     with pytest.raises(ProtocolError, match=f"unit 7 from site 0 to site 1, which is {phase.value}"):
-        getattr(movement, event)()
+        movement.handle(event)
+    assert movement.phase is phase and not movement.over
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("step", ["begin", "abandon"])
+def test_a_move_is_begun_once_and_abandoned_once_and_not_when_it_is_done(phase, step):
+    movement = new_move()
+    if phase is Phase.ABANDONED:
+        movement.abandon()
+    else:
+        movement = moved_to(phase)
+    if phase is Phase.NEW or (step == "abandon" and phase not in (Phase.LETTING_GO, Phase.ABANDONED)):
+        return
+    with pytest.raises(ProtocolError, match=f"{step} does not fit .* from site 0 to site 1, which is {phase.value}"):
+        getattr(movement, step)()
     assert movement.phase is phase
+
+
+@pytest.mark.parametrize("event", [UnitFrozen(7, 0, "why"), SharingApplied(7)], ids=repr)
+def test_a_move_knows_no_other_events(event):
+    with pytest.raises(ProtocolError, match="does not fit the move of unit 7"):
+        moved_to(Phase.EXTRACTING).handle(event)
 
 
 @pytest.mark.parametrize("producer", [3, 5])
 def test_acknowledgements_count_once_and_from_those_asked(producer):
-    movement = Movement(7, 0, 1, [3, 4])
+    movement = new_move()
     with pytest.raises(ProtocolError, match="which is not begun"):
-        movement.acknowledged(3)
+        movement.handle(Acknowledged(7, 3))
     movement.begin()
-    movement.acknowledged(3)
+    movement.handle(Acknowledged(7, 3))
     with pytest.raises(ProtocolError, match=f"producer {producer}"):
-        movement.acknowledged(producer)
-    assert movement.acknowledged(4) == [Extract(7, 0)]
+        movement.handle(Acknowledged(7, producer))
+    assert movement.handle(Acknowledged(7, 4)) == [Extract(7, 0)]
 
 
 def test_an_outlet_writes_into_the_arrays_it_was_given():

@@ -99,7 +99,7 @@ def test_a_unit_that_is_fetched_is_in_memory_and_another_makes_room(crowded):
     assert fetch_next(transaction) == unit
     crowded.commit(transaction)
     assert unit in crowded.queues.memory
-    assert [(event.action, event.unit) for event in transaction.pages.events][-1] == ("fetch", unit)
+    assert [(event.action, event.unit) for event in transaction.pages.steps][-1] == ("fetch", unit)
     assert not [name for name in crowded.files("disk") if f"@{unit}." in name]
     assert crowded.bytes("memory") <= crowded.limit
     assert crowded.all_rows() == EVERYTHING
@@ -200,7 +200,7 @@ def test_what_was_set_apart_is_not_in_memory_twice(tmp_path):
         site.add(rows(epoch, 0, 1, 2, 3))
     for _ in range(2):
         transaction = site.begin()
-        site.commit(transaction, leaving=transaction.pages.resident_units if transaction.pages.active else ())
+        site.commit(transaction, set_apart=transaction.pages.resident_units if transaction.pages.active else ())
     assert site.bytes("memory") == site.tiers.used <= site.limit
     assert site.all_rows() == EVERYTHING
 

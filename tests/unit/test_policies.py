@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
-from sluice.model.actions import Action, Freeze, Scale
 from sluice.model.errors import FlowError
 from sluice.model.sharing import SharedUnit
 from sluice.model.view import ClusterView
@@ -28,6 +28,9 @@ from sluice.policies.lazy_disk import LazyDisk
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing
 from sluice.policies.settings import settings_of
+from sluice.verbs import Action
+from sluice.verbs.freeze import Freeze
+from sluice.verbs.scale import Scale
 
 MIB = 1 << 20
 MANY = settings(max_examples=settings().max_examples * 5)  # an example takes a few milliseconds
@@ -546,7 +549,7 @@ class TestEdges:
             took.append(time.process_time() - start)
         if name in ("hybrid", "load", "memory"):  # which pair the sites
             assert len(moves) == 500
-        assert min(took) < 0.05
+        assert min(took) < 0.25  # a loop over all pairs of sites, or over units, would take seconds
 
 
 @pytest.mark.filterwarnings("error")
@@ -762,7 +765,7 @@ def test_a_policy_names_units_by_their_ids(name: str, cluster: Cluster, seed: in
     for one, other in zip(expected, decided, strict=True):
         if not isinstance(one, Scale):
             assert other.unit == ids[one.unit]
-            assert replace(other, unit=one.unit, reason=one.reason) == one
+            assert structs.replace(other, unit=one.unit, reason=one.reason) == one
             assert not re.search(rf"\bunits? {one.unit}\b", other.reason), other.reason
 
 

@@ -17,11 +17,11 @@ from sluice.api.options import QueryOptions
 from sluice.api.query import Query
 from sluice.api.writer import DataStreamWriter
 from sluice.control.controller import Controller
-from sluice.model.epoch import EpochRecord
 from sluice.model.errors import FlowError, QueryError
-from sluice.model.progress import EpochProgress
 from sluice.model.spill import Spill
 from sluice.policies import policy
+from sluice.record.epoch import EpochRecord
+from sluice.record.progress import EpochProgress
 from sluice.spark.sinks import SinkKind
 
 PLAN = single(join([stream("a"), stream("b")], 5))

@@ -10,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from site_loads import ROW_BYTES, SiteLoads
 
-from sluice.control.resharing import reshared
-from sluice.control.vetting import vet
 from sluice.model.abilities import Abilities
-from sluice.model.actions import LayOut, Move, PassToken, Release, Share
 from sluice.model.errors import FlowError
 from sluice.model.routing import Routing
 from sluice.model.sharing import SharedUnit, best_lines, copied_rows
@@ -23,6 +20,9 @@ from sluice.policies import policy
 from sluice.policies.hybrid import Hybrid
 from sluice.policies.sharing import HotUnits
 from sluice.policies.tokens import Tokens
+from sluice.verbs.base import Situation
+from sluice.verbs.move import Move
+from sluice.verbs.share import LayOut, PassToken, Release, Share
 
 MIB = 1 << 20
 
@@ -134,8 +134,8 @@ class TestHotUnits:
         )
         for _ in range(2):
             for action in HotUnits().decide(view):
-                assert vet(action, routing, abilities=able) is None
-                routing = reshared(action, routing, able)
+                assert action.refuse(Situation(routing, able)) is None
+                routing = action.apply(routing, able.shareable[0], since=0)
             for sharing in routing.shared:
                 idle = 10 * np.array(draw(st.lists(st.floats(0, 1), min_size=sites, max_size=sites)))
                 view = shared_by(replace(view, site_idle=idle), replace(sharing, unit=0), 0.7, 10, 10, 10)
@@ -328,8 +328,8 @@ class TestTokens:
                 slices=Slices(unit, site, size * 0, size * 0, size),
             )
             for action in Tokens().decide(view):
-                assert vet(action, routing, abilities=able) is None
-                routing = reshared(action, routing, able)
+                assert action.refuse(Situation(routing, able)) is None
+                routing = action.apply(routing, able.shareable[0], since=0)
 
     @pytest.mark.parametrize("settings", [{"low": 0.9}, {"low": -0.1}, {"high": 1.1}, {"low": 0.5, "high": 0.5}])
     def test_thresholds_that_make_no_sense(self, settings: dict[str, float]) -> None:

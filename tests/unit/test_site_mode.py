@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.control.site_mode import BeginRelocation, BeginSpill, MeasureMemory, Mode, SiteMode
 from sluice.model.errors import ProtocolError
+from sluice.sim.worlds.lazy_disk.site_mode import BeginRelocation, BeginSpill, MeasureMemory, Mode, SiteMode
 
 
 def site_in(mode: Mode) -> SiteMode:

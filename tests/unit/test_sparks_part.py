@@ -12,8 +12,8 @@ from epoch_factory import owned_journal
 from epoch_factory import record as epoch_record
 
 from sluice.control.journal import Journal
-from sluice.model.epoch import EpochRecord
 from sluice.model.errors import CheckpointError
+from sluice.record.epoch import EpochRecord
 from sluice.spark.sparks_part import SparksPart
 from sluice.state.storage import Storage, watch
 

@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sluice.control.token_passing import PassPhase, StartStoring, StopStoring, TokenPassing
 from sluice.model.errors import ProtocolError
+from sluice.sim.worlds.replication.token_passing import PassPhase, StartStoring, StopStoring, TokenPassing
 
 INPUTS = (0, 1)
 

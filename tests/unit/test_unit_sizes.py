@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.actions import Merge, Move, Split
 from sluice.model.errors import FlowError
 from sluice.model.ids import InputNumber, Site, Unit
 from sluice.model.sharing import SharedUnit
@@ -17,6 +16,8 @@ from sluice.model.view import ClusterView
 from sluice.policies.elastic import Elastic
 from sluice.policies.hybrid import Hybrid
 from sluice.policies.unit_sizes import UnitSizes
+from sluice.verbs.move import Move
+from sluice.verbs.split import Merge, Split
 
 SIZES = UnitSizes()
 

@@ -12,22 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.control import redividing
 from sluice.control.collection import EpochCollection
 from sluice.control.site_memory import SiteMemory
-from sluice.control.vetting import vet
 from sluice.model.abilities import Abilities
-from sluice.model.actions import Merge, Split
 from sluice.model.codec import decode, encode
 from sluice.model.directory import HASH_SPACE, MOST_UNITS, Directory
-from sluice.model.epoch import EpochRecord, Queues
+from sluice.model.epoch import Queues
 from sluice.model.errors import ProtocolError
-from sluice.model.redivision import in_their_place, redivided, successors
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochStats, UnitColumns
 from sluice.model.unit_ids import UnitIds
 from sluice.model.unit_ranges import FEW_RANGES, intersect, numbers
 from sluice.model.view import ClusterView
+from sluice.record.epoch import EpochRecord
+from sluice.record.repartition import in_their_place, redivided, successors
+from sluice.verbs.base import InFlight, Situation
+from sluice.verbs.split import Merge, Split, SplitProtocol, halved_around
 
 hashes = st.integers(0, HASH_SPACE - 1)
 
@@ -245,7 +245,7 @@ def test_units_are_redivided_all_at_once_as_one_after_the_other(
         if verb == "split" and buddy not in merged:
             low, high = before.hashes_of(unit)
             key = data.draw(st.integers(low, high - 1))
-            split[unit] = redividing.halved_around((low, high), key)[1 : data.draw(st.integers(1, 6))]
+            split[unit] = halved_around((low, high), key)[1 : data.draw(st.integers(1, 6))]
         elif verb == "merge" and buddy is not None and not {buddy} & {*split, *merged} and alike(before, unit, buddy):
             merged.append(unit)
     now = before.redivided(split, merged, since=9)
@@ -351,11 +351,13 @@ def seconds_for(record: EpochRecord, routing: Routing) -> float:
 def test_there_are_at_most_so_many_units() -> None:
     """A key may be set apart by as many splits as a hash has bits; merges are always welcome."""
     full, able = Routing.even(MOST_UNITS - 1, 2).split(0, since=0), Abilities(divisible=frozenset({0}))
-    assert vet(Split(3, "to see"), full, abilities=able) == "an operator's state has at most 65,536 units"
-    assert vet(Merge(MOST_UNITS, "to see"), full, abilities=able) is None
-    nearly, one = Routing.even(MOST_UNITS - 100, 2), {3: Split(3, "to see")}
-    assert vet(Split(4, "to see"), nearly, abilities=able) is None
-    assert vet(Split(4, "to see"), nearly, abilities=able, redivisions=one) is not None
+    too_many = "an operator's state has at most 65,536 units"
+    assert Split(3, "to see").refuse(Situation(full, able)) == too_many
+    assert Merge(MOST_UNITS, "to see").refuse(Situation(full, able)) is None
+    nearly, in_flight = Routing.even(MOST_UNITS - 100, 2), InFlight()
+    assert Split(4, "to see").refuse(Situation(nearly, able, in_flight)) is None
+    in_flight.add(SplitProtocol(Split(3, "to see"), nearly.hashes_of(3)), (3,))
+    assert Split(4, "to see").refuse(Situation(nearly, able, in_flight)) == too_many
 
 
 def view_of(routing: Routing) -> ClusterView:

@@ -15,10 +15,10 @@ from sluice.kernels.order import TimeScale
 from sluice.kernels.probe import Run
 from sluice.model.directory import HASH_SPACE
 from sluice.model.ids import Unit, UnitIndex
-from sluice.model.redivision import CutPlan
 from sluice.model.state import RunRef
 from sluice.model.unit_ranges import only
 from sluice.state.dividing import SAMPLED_BLOCKS, UnitPiece, look_at_units
+from sluice.verbs.split import CountBelow
 
 PLACE, UNIT = UnitIndex(3), Unit(12)
 
@@ -37,16 +37,21 @@ def test_a_hash_that_most_rows_have_is_found_in_runs_of_any_sizes(sizes: list[in
     everything[: int(np.ceil(part * rows))] = frequent  # so the first runs have nothing else, the last ones none of it
     runs = {f"s{i}": run_of(hashes) for i, hashes in enumerate(np.split(everything, np.cumsum(sizes)[:-1]))}
     manifest = tuple(RunRef(segment(name), only(PLACE)) for name in runs)
-    (weight,) = look_at_units(manifest, {PLACE: UNIT}, {}, lambda run: [UnitPiece.of(runs[run.segment.id])]).weights
-    assert (weight.unit, weight.rows, weight.least, weight.greatest) == (UNIT, rows, everything.min(), everything.max())
-    assert (weight.frequent, weight.frequent_rows) == (frequent, (everything == frequent).sum())
+    (profile,) = look_at_units(manifest, {PLACE: UNIT}, {}, lambda run: [UnitPiece.of(runs[run.segment.id])])
+    assert (profile.unit, profile.rows, profile.least, profile.greatest) == (
+        UNIT,
+        rows,
+        everything.min(),
+        everything.max(),
+    )
+    assert (profile.frequent, profile.frequent_rows) == (frequent, (everything == frequent).sum())
 
 
-def test_a_unit_without_rows_weighs_nothing() -> None:
+def test_a_unit_without_rows_has_no_profile() -> None:
     empty = run_of(np.array([], np.int64))
     manifest = (RunRef(segment("s"), only(PLACE)),)
-    assert not look_at_units(manifest, {PLACE: UNIT}, {}, lambda run: [UnitPiece.of(empty)]).weights
-    assert not look_at_units(manifest, {UnitIndex(9): UNIT}, {}, lambda run: [UnitPiece.of(empty)]).weights
+    assert not look_at_units(manifest, {PLACE: UNIT}, {}, lambda run: [UnitPiece.of(empty)])
+    assert not look_at_units(manifest, {UnitIndex(9): UNIT}, {}, lambda run: [UnitPiece.of(empty)])
 
 
 class FrozenRuns:
@@ -79,35 +84,37 @@ def split_evenly(hashes: np.ndarray, runs: int) -> dict[str, Run]:
     return {f"s{i}": run_of(each) for i, each in enumerate(np.split(hashes, runs))}
 
 
-def test_a_frozen_unit_is_weighed_by_few_of_its_blocks() -> None:
+def test_a_frozen_unit_is_profiled_by_few_of_its_blocks() -> None:
     rng = np.random.default_rng(1)
     hashes = rng.integers(0, HASH_SPACE, 400_000)
     hashes[rng.random(len(hashes)) < 0.6] = 4711
     frozen = FrozenRuns(split_evenly(hashes, 8), block_rows=100)
-    (weight,) = look_at_units(frozen.manifest, {PLACE: UNIT}, {}, frozen.open).weights
+    (profile,) = look_at_units(frozen.manifest, {PLACE: UNIT}, {}, frozen.open)
     assert frozen.blocks == 4000 and sum(frozen.reads.values()) <= SAMPLED_BLOCKS
-    assert weight.rows == 400_000 and weight.frequent == 4711
-    assert abs(weight.frequent_rows - 240_000) < 20_000
-    assert weight.least == 4711 and weight.greatest > 0.8 * HASH_SPACE
+    assert profile.rows == 400_000 and profile.frequent == 4711
+    assert abs(profile.frequent_rows - 240_000) < 20_000
+    assert profile.least == 4711 and profile.greatest > 0.8 * HASH_SPACE
 
 
 def test_a_frozen_unit_of_nearly_one_key_is_seen_to_have_another() -> None:
     hashes = np.full(80_000, 4711)
     hashes[-1] = 4710
     frozen = FrozenRuns(split_evenly(hashes, 8), block_rows=100)
-    (weight,) = look_at_units(frozen.manifest, {PLACE: UNIT}, {}, frozen.open).weights
-    assert (weight.least, weight.greatest, weight.frequent) == (4710, 4711, 4711)
+    (profile,) = look_at_units(frozen.manifest, {PLACE: UNIT}, {}, frozen.open)
+    assert (profile.least, profile.greatest, profile.frequent) == (4710, 4711, 4711)
     assert sum(frozen.reads.values()) <= SAMPLED_BLOCKS + 16
 
 
 @given(
     st.lists(st.integers(0, 30), min_size=1, max_size=60), st.lists(st.integers(0, 31), max_size=5), st.integers(1, 9)
 )
-def test_a_frozen_unit_is_cut_by_few_of_its_blocks(hashes: list[int], edges: list[int], block_rows: int) -> None:
+def test_rows_of_a_frozen_unit_are_counted_by_few_of_its_blocks(
+    hashes: list[int], edges: list[int], block_rows: int
+) -> None:
     frozen = FrozenRuns({"s": run_of(np.array(hashes))}, block_rows)
-    plan = CutPlan(UNIT, tuple(sorted({*edges, HASH_SPACE})))
-    cuts = look_at_units(frozen.manifest, {}, {PLACE: plan}, frozen.open).cuts
-    assert {cut.unit for cut in cuts} == {UNIT}
-    assert {cut.hash: cut.below for cut in cuts} == {e: sum(h < e for h in hashes) for e in plan.edges}
-    assert all(count == 1 for count in frozen.reads.values())
-    assert len(frozen.reads) <= len(plan.edges) * (frozen.blocks.bit_length() + 1)
+    order = CountBelow(UNIT, tuple(sorted({*edges, HASH_SPACE})))
+    counts = look_at_units(frozen.manifest, {}, {PLACE: order}, frozen.open)
+    assert {count.unit for count in counts} == {UNIT}
+    assert {count.hash: count.below for count in counts} == {e: sum(h < e for h in hashes) for e in order.hashes}
+    assert all(times == 1 for times in frozen.reads.values())
+    assert len(frozen.reads) <= len(order.hashes) * (frozen.blocks.bit_length() + 1)

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.model.actions import Action, Merge, Move, Scale, Split
 from sluice.model.directory import HASH_SPACE
 from sluice.model.errors import ScenarioError
 from sluice.model.view import ClusterView
@@ -19,6 +18,10 @@ from sluice.policies import Policy, policy
 from sluice.policies.elastic import Elastic
 from sluice.sim.simulation import Simulation, simulate
 from sluice.sim.worlds.window_joins.scenario import RateChange, WindowJoinScenario
+from sluice.verbs import Action
+from sluice.verbs.move import Move
+from sluice.verbs.scale import Scale
+from sluice.verbs.split import Merge, Split
 
 SMALL = WindowJoinScenario(
     seconds=120,
@@ -126,10 +129,10 @@ def test_a_move_takes_its_state_and_no_more() -> None:
     simulation = Simulation(scenario, Once())
     simulation.start()
     before = 0
-    while not simulation.carrier.moved_bytes:
+    while not simulation.executor.moved_bytes:
         before = simulation.world.state_bytes(0)
         simulation.step()
-    assert simulation.carrier.moved_bytes == pytest.approx(before, rel=0.1)
+    assert simulation.executor.moved_bytes == pytest.approx(before, rel=0.1)
     while simulation.loop.moves:
         simulation.step()
     assert simulation.loop.routing.holders[0] == 1

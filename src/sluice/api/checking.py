@@ -12,6 +12,7 @@ from sluice.control.placement import SiteCount
 from sluice.engine.settings import Settings
 from sluice.model.errors import FlowError
 from sluice.model.plan import plan_of
+from sluice.record.epoch import EpochRecord
 from sluice.spark.checked_query import CheckedQuery
 from sluice.spark.executors import await_executors
 from sluice.spark.locations import absolute
@@ -70,7 +71,7 @@ def check_request(request: QueryRequest) -> CheckedQuery:
         sinks=request.sinks,
         trigger=request.trigger,
         identity=identify(registry.flow, plan, options.partitions),
-        first=plan.first_record(options.partitions, sites),
+        first=EpochRecord.before_all(plan.first_routing(options.partitions, sites), len(plan.sources)),
         location=location,
     )
 

@@ -8,11 +8,11 @@ from dataclasses import fields
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from sluice.model.epoch import EpochRecord
 from sluice.model.plan import Plan
-from sluice.model.progress import EpochProgress, OperatorProgress, ScalingProgress
 from sluice.model.sharing import SharedUnit
 from sluice.model.stats import CleanUpProgress, SiteStats, StreamStats
+from sluice.record.epoch import EpochRecord
+from sluice.record.progress import EpochProgress, OperatorProgress, ScalingProgress
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SPARKS_ALONE = ("sources", "sink", "stateOperators", "eventTime")

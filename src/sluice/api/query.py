@@ -7,16 +7,21 @@ from typing import Any
 
 from sluice.api.options import describe_options
 from sluice.api.progress import progress_dictionary, without_spark
-from sluice.control.vetting import no_such_site, vet
-from sluice.model.actions import Action, Freeze, Merge, Move, Release, Scale, Share, Split, read_number
 from sluice.model.decision import DecisionOutcome, describe_end
 from sluice.model.durations import size_in_bytes
-from sluice.model.epoch import EpochRecord
 from sluice.model.errors import QueryError
 from sluice.model.ids import Fragment, Site, Unit
 from sluice.model.routing import Routing
 from sluice.model.unit_ids import list_units
+from sluice.record.epoch import EpochRecord
 from sluice.spark.running import RunningQuery
+from sluice.verbs import Action
+from sluice.verbs.base import Situation, whole_number
+from sluice.verbs.freeze import Freeze
+from sluice.verbs.move import Move
+from sluice.verbs.scale import Scale
+from sluice.verbs.share import Release, Share
+from sluice.verbs.split import Merge, Split
 
 _LISTED = 8
 """Runs of units that are named."""
@@ -105,7 +110,7 @@ class Query:
 
     def holders(self, unit: int) -> tuple[int, ...]:
         """The sites that hold a unit: one, unless it is shared."""
-        routing, id_ = self._running.epochs.record.routing, Unit(read_number("unit", unit))
+        routing, id_ = self._running.epochs.record.routing, Unit(whole_number("unit", unit))
         missing = self._why_missing(id_, routing)
         if missing is not None:
             raise QueryError(missing)
@@ -202,22 +207,11 @@ class Query:
 
     def _ask(self, what: str, action: Action) -> None:
         record, controller = self._running.epochs.record, self._running.settings.controller
-        missing = None if isinstance(action, Scale) else self._why_missing(action.unit, record.routing)
-        refused = (
-            self._over()
-            or self._draining()
-            or missing
-            or vet(
-                action,
-                record.routing,
-                abilities=controller.loop.abilities,
-                unready=record.why_unready,
-                scaling=controller.scaling_after(record),
-            )
-        )
+        missing = None if action.subject is None else self._why_missing(action.subject, record.routing)
+        refused = self._over() or self._draining() or missing or controller.refuse(action, record)
         if refused is not None:
             raise QueryError(f"cannot {what}: {refused}")
-        self._running.settings.controller.ask(action)
+        controller.ask(action)
 
     def _over(self) -> str | None:
         return None if self.isActive else "the query has ended"
@@ -236,8 +230,8 @@ class Query:
         return describe_end(unit, new_units) if new_units else routing.ids.why_missing(unit)
 
     def _site(self, site: int) -> Site:
-        number = Site(read_number("site", site))
-        refused = self._over() or no_such_site(number, self._running.epochs.record.routing)
+        number = Site(whole_number("site", site))
+        refused = self._over() or Situation(self._running.epochs.record.routing).why_no_site(number)
         if refused is not None:
             raise QueryError(refused)
         return number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sluice.control.journal import Journal
-from sluice.model.epoch import EpochRecord
+from sluice.record.epoch import EpochRecord
 
 KEPT = 40
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 from sluice.control.journal import Entry, Journal
 from sluice.model.checksum import checksum
-from sluice.model.epoch import EpochRecord
 from sluice.model.errors import SluiceError
 from sluice.model.results import Part
 from sluice.model.state import SegmentRef
+from sluice.record.epoch import EpochRecord
 from sluice.spark.sink_log import MARK, SinkLog
 from sluice.spark.sparks_part import SparksPart
 from sluice.state.storage import Storage

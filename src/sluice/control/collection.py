@@ -12,13 +12,13 @@ from sluice.control.growth import Growth
 from sluice.control.site_memory import SiteMemory
 from sluice.control.viewing import view_cluster
 from sluice.model.abilities import Abilities
-from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Unit
-from sluice.model.redivision import spread_column
 from sluice.model.routing import Routing
 from sluice.model.state import unit_bytes
 from sluice.model.stats import EpochStats, Slices
 from sluice.model.view import ClusterView
+from sluice.record.epoch import EpochRecord
+from sluice.record.repartition import spread_column
 
 RECENT = 10
 """Epochs over which a unit's state counts as large as it was at its largest: rows expire many at a time, and what fits
@@ -71,9 +71,9 @@ class EpochCollection:
     def __init__(self, memory: SiteMemory, abilities: Abilities, backlog: float, unit_size: int) -> None:
         """`backlog` is how many bytes of input may wait at a site, `unit_size` how many a unit is to have at least."""
         self.memory, self.abilities, self.backlog, self.unit_size = memory, abilities, backlog, unit_size
-        self.single: Collection[Unit] = ()
+        self.single_key_units: Collection[Unit] = ()
         """Units with one key, as far as is known."""
-        self.apart: Collection[Unit] = ()
+        self.unmergeable_units: Collection[Unit] = ()
         """Units that could not be merged with their buddies, lately."""
         self._added = self._taken = 0.0
         """When the newest epoch was added, as the next one began, and when input was taken in the last time before."""
@@ -143,8 +143,8 @@ class EpochCollection:
             arriving=self._taken - sums.taken,
             outlook=self.growth.outlook(self._added - self._taken),
             abilities=self.abilities,
-            single=self.single,
-            apart=self.apart,
+            single_key_units=self.single_key_units,
+            unmergeable_units=self.unmergeable_units,
             unit_size=self.unit_size,
         )
 

@@ -1,67 +1,68 @@
 """The driver's end of the control loop: a committed epoch goes in, what the next one does comes out.
 
 The rounds' δ is in wall time, as nearly as whole epochs can: `collection.py` adds epochs up, `viewing.py` shows them to
-the policy, `vetting.py` says what cannot be, `epoch_carrier.py` has the rest carried out, and `loop.py` calls them.
+the policy, `loop.py` keeps the verbs' protocols in flight, and `epoch_executor.py` carries their instructions out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sluice.control.collection import EpochCollection
-from sluice.control.copying import CopyRate
-from sluice.control.epoch_carrier import EpochCarrier, leaving_units, units_to_share
-from sluice.control.handover import fetched_bytes
-from sluice.control.ledger import Ledger
-from sluice.control.loop import SITES, ControlLoop
-from sluice.control.movement import Phase
-from sluice.control.moves import MoveInFlight
+from sluice.control.copying import CopyRate, fetched_bytes
+from sluice.control.epoch_executor import MAX_CONCURRENT_MOVES, EpochExecutor
+from sluice.control.loop import SITES, USER, ControlLoop
 from sluice.control.rounds import Rounds
-from sluice.control.scaling import AT_ONCE, PATIENCE, Backoff, Scaling
 from sluice.control.site_memory import SiteMemory
 from sluice.model.abilities import Abilities
-from sluice.model.actions import Action, DirectoryAction, Move
 from sluice.model.decision import Decision, Ended, UnderWay
-from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Unit
-from sluice.model.reassignment import reassign
-from sluice.model.redivision import CutPlan, UnitFindings
 from sluice.model.routing import Routing
-from sluice.model.state import SegmentRef
 from sluice.model.stats import Turnout
 from sluice.model.verb import Verb
 from sluice.policies import Policy
+from sluice.record.epoch import EpochRecord, Turn
+from sluice.record.reassignment import reassign
+from sluice.verbs import Action, SiteInstruction
+from sluice.verbs.base import InFlight, SiteWork, Situation, VerbProtocol
+from sluice.verbs.freeze import CleanUpAll, CleanUpProtocol
+from sluice.verbs.move import Move, MoveProtocol, Phase
+from sluice.verbs.scale import JOIN_TIMEOUT_S, ArrivalProtocol, Backoff, ScaleProtocol
+from sluice.verbs.share import SharingPhase, SharingProtocol
+from sluice.verbs.split import MergeProtocol, SplitProtocol
 
 MINIMUM = 5.0
 """Seconds over which statistics are collected at least, unless said otherwise."""
 UNIT_SIZE = 64 << 20
 """Bytes that a unit is to have at least, and twice that at most, unless said otherwise."""
+CLEAN_UP_ALL = CleanUpAll("all results are wanted")
+RESTARTED = "the driver was started again"
+"""Why a decision is abandoned whose protocol ended with an earlier driver."""
 
 
 @dataclass(frozen=True)
 class NextEpoch:
-    """What the next epoch does: under which routing, which units their sites prepare to leave, which segments sites
-    copy for units on their way to them, at most how many bytes, which units they freeze and clean up, which they weigh
-    and cut so that these can be split, what was decided, which decisions end with it, and which are under way."""
+    """What the next epoch does: under which routing, what its sites are told to do, what was decided for it, and which
+    decisions were abandoned. `before` is the record of the epoch before, if since then some units have been split or
+    merged, `turns` what it was planned by."""
 
     routing: Routing
-    leaving: tuple[Unit, ...] = ()
-    arriving: tuple[tuple[SegmentRef, ...], ...] = ()
-    allowance: float = float("inf")
-    freeze: tuple[Unit, ...] = ()
-    clean_up: tuple[Unit, ...] = ()
-    weigh: tuple[Unit, ...] = ()
-    cut: tuple[CutPlan, ...] = ()
+    instructions: tuple[SiteInstruction, ...] = ()
     decisions: tuple[Decision, ...] = ()
     ended: tuple[Ended, ...] = ()
-    under_way: tuple[UnderWay, ...] = ()
     before: EpochRecord | None = None
-    """The record of the epoch before, if units of it were split or merged since."""
-    successors: Mapping[Unit, tuple[Unit, ...]] = field(default_factory=dict)
-    """The units that are in the place of each that was."""
+    turns: tuple[Turn, ...] = ()
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What has become of decisions with an epoch: those that ended, and those that are under way."""
+
+    ended: tuple[Ended, ...] = ()
+    under_way: tuple[UnderWay, ...] = ()
 
 
 class Controller:
@@ -80,11 +81,14 @@ class Controller:
         abilities = abilities or Abilities()
         self.memory = SiteMemory(site_memory)
         self.collection = EpochCollection(self.memory, abilities, backlog, unit_size)
-        self.carrier = EpochCarrier()
+        self.executor = EpochExecutor()
         self._rate = CopyRate()
         self._slots: int | None = None
-        self._ledger = Ledger()
-        self.loop = ControlLoop(policy, self.collection, self.carrier, Routing(0, ()), minimum, advise, abilities)
+        self._planned: NextEpoch | None = None
+        self._has_committed = False
+        self._decisions: list[Decision] = []
+        """What was decided for the next epoch."""
+        self.loop = ControlLoop(policy, self.collection, self.executor, Routing(0, ()), minimum, advise, abilities)
 
     @property
     def policy(self) -> Policy:
@@ -93,11 +97,6 @@ class Controller:
     @property
     def rounds(self) -> Rounds:
         return self.loop.rounds
-
-    @property
-    def moves(self) -> tuple[MoveInFlight, ...]:
-        """Those in flight."""
-        return tuple(self.loop.moves.values())
 
     @property
     def slots(self) -> int | None:
@@ -112,13 +111,50 @@ class Controller:
 
     def ask(self, action: Action) -> None:
         """What the user wants, beside the policy."""
-        self.loop.ask(action)
+        self.loop.requests.add(action)
 
-    def resume(self, record: EpochRecord, lost: NextEpoch | None = None) -> NextEpoch:
+    def refuse(self, action: Action, record: EpochRecord) -> str | None:
+        """Why an action would be refused after an epoch, as far as anybody can tell; None if it might be done."""
+        in_flight, scaling = InFlight(), self.scaling_after(record)
+        if scaling is not None:
+            in_flight.add(scaling, ())
+        situation = Situation(record.routing, self.loop.abilities, in_flight, record)
+        return (scaling.refuse(action) if scaling else None) or action.refuse(situation)
+
+    # --- from one epoch to the next ---
+
+    def plan(self, record: EpochRecord, turn: Turn) -> NextEpoch:
+        """What the epoch after a committed one does. What was planned for it before holds until it is committed, unless
+        there is another number of sites now."""
+        self.loop.answered = ()
+        self.slots = turn.slots
+        lost, now = self._planned, turn.now
+        if lost is not None and lost.routing.sites == turn.sites:
+            step = self.again(lost, turn.site_changes)
+        elif record.routing.sites != turn.sites:
+            step = self.resized(record, turn.sites, turn.site_changes or "restarted", now, lost)
+        elif not self._has_committed:  # how long its input took to arrive is not known
+            step = self.resume(record, now, lost)
+        else:
+            step = self.after(record, now, turn.site_changes, turn.asking, lost)
+        turns = () if lost is None else lost.turns
+        self._planned = replace(step, turns=(*turns, replace(turn, requests=self.loop.answered)))
+        return self._planned
+
+    def commit(self) -> None:
+        """The epoch that was planned has been committed."""
+        self._planned, self._has_committed = None, True
+
+    @property
+    def planned(self) -> NextEpoch | None:
+        """What was planned for an epoch that has not been committed."""
+        return self._planned
+
+    def resume(self, record: EpochRecord, now: float, lost: NextEpoch | None = None) -> NextEpoch:
         """What to do in the first epoch of a driver: nothing is known of how long epochs take. What an earlier driver
         was at is abandoned, but for units that are to be cleaned up."""
-        self._go_on_from(record, lost)
-        return self._step()
+        self._begin_step(record, lost, now)
+        return self._step(copying=False)
 
     def again(self, step: NextEpoch, site_changes: str) -> NextEpoch:
         """What to do in an epoch that has come to nothing and is run again, with as many sites."""
@@ -131,105 +167,142 @@ class Controller:
         record: EpochRecord,
         now: float,
         site_changes: str = "",
-        found: UnitFindings | None = None,
         asking: bool = True,
         lost: NextEpoch | None = None,
     ) -> NextEpoch:
-        """What to do in the epoch that follows a committed one; `site_changes` says why sites are elsewhere since,
-        `found` what the sites have found out about units that are to be split. The policy is asked unless the epoch is
-        only there for what is under way. `lost` is what was decided for this epoch, if it was begun with another number
-        of sites and came to nothing."""
-        self._go_on_from(record, lost)
+        """What to do in the epoch that follows a committed one; `site_changes` says why sites are elsewhere since. The
+        policy is asked unless the epoch is only there for what is under way. `lost` is what was decided for this epoch,
+        if it was begun with another number of sites and came to nothing."""
+        self._begin_step(record, lost, now)
         if lost is not None:
             self._go_back_to(record.routing, now)
-        allowance = self._rate.allow(record.stats)
-        arriving = self.carrier.advance(self.loop, record, allowance, now)
+        self.executor.advance(self.loop, record, self._rate.allow(record.stats), now)
         self.collection.add(record, now)
         if site_changes:
-            self._ledger.add([self._about_sites(Verb.PLACE, site_changes)])
+            self._decisions.append(self._about_sites(Verb.PLACE, site_changes))
             self.loop.backoff = Backoff()
-        committed, record = record, self._redivided(record, found or UnitFindings(), now)
-        known = self.carrier.redividing
-        known.forget(record.number)
-        self.collection.single, self.collection.apart = known.single, known.apart
-        self._stop_waiting(now)
-        self._ledger.add(self.loop.fill(now))
-        self._ledger.add(self.loop.take_turn(now, asking))
-        self._ledger.add(self.loop.drain(now))
-        return replace(
-            self._step(),
-            leaving=self._units_to_set_apart(),
-            arriving=arriving,
-            allowance=allowance,
-            weigh=self.carrier.redividing.weigh,
-            cut=self.carrier.redividing.cut,
-            before=None if record is committed else record,
-            successors={} if record is committed else self.loop.successors,
-        )
-
-    def _step(self) -> NextEpoch:
-        """What the next epoch does, as far as the decisions that are under way say."""
-        ledger = self._ledger
-        ledger.conclude(self.loop)
-        return NextEpoch(
-            self.loop.routing,
-            freeze=tuple(ledger.units_under(Verb.FREEZE)),
-            clean_up=tuple(ledger.units_under(Verb.CLEAN_UP)),
-            decisions=tuple(ledger.decisions),
-            ended=tuple(ledger.ended),
-            under_way=tuple(ledger.under_way),
-        )
-
-    def _redivided(self, record: EpochRecord, found: UnitFindings, now: float) -> EpochRecord:
-        """The record, with the units as they are from now on, if any were to be split or merged."""
-        if not self.loop.redivisions:
-            return record
-
-        def refuse(action: DirectoryAction, why: str) -> None:
-            self._ledger.end(action.verb, action.unit, why)
-
-        wanted = dict(self.loop.redivisions)
-        after = self.carrier.redivide(self.loop, record, found, refuse, now)
+        after = self.executor.repartition(self.loop, record, now)
         if after is not record:
-            for unit, action in wanted.items():
-                self._ledger.end(action.verb, unit, new_units=self.loop.successors.get(unit, ()))
-            self._ledger.follow(self.loop.successors)
-            self.loop.go_on(after.number + 1, after.routing, after.why_unready)
             self.collection.redivide(record, after)
-        return after
+        self.collection.single_key_units = self.executor.single_key_units
+        self.collection.unmergeable_units = self.executor.unmergeable_units
+        self._stop_waiting(now)
+        self._decisions += self.executor.fill_sites(self.loop, now)
+        self._decisions += self.loop.take_turn(now, asking)
+        self._decisions += self.executor.drain_sites(self.loop, now)
+        return self._step(None if after is record else after)
+
+    def resized(
+        self, record: EpochRecord, sites: int, why: str, now: float, lost: NextEpoch | None = None
+    ) -> NextEpoch:
+        """What to do in the epoch from which on there is another number of sites.
+
+        If that was asked for, those that left held nothing, and units begin to move to those that join as was planned:
+        what was set apart for them, and is little enough, is there in this very epoch. Else as few units move as can
+        be: all at once, unless sites have come and would have to read more than they may in an epoch. Then these get
+        their units by ordinary moves. Statistics begin anew. A move in flight is abandoned if one of its sites is gone
+        or its unit is needed elsewhere; the others go on in the epoch after. `lost` is as for `after`.
+        """
+        self._begin_step(record, lost, now)
+        loop, before = self.loop, record.routing
+        loop.backoff = Backoff()
+        another = f"there is another number of sites: {sites}"
+        self._abandon(another, now, SplitProtocol, MergeProtocol)
+        for wish in loop.in_flight.of(SharingProtocol):  # one that is done has been committed, and is over
+            loop.abandon(wish, another, now)
+        if not (loop.scaling and loop.scaling.leads_to(sites, before)):  # it was about other sites
+            self._abandon(another, now, ScaleProtocol)
+            self._forget_arrivals(now)
+        if loop.scaling:
+            why = loop.scaling.action.reason
+        allowance = self._rate.allow(record.stats)
+        routing = before.resized(sites, before.version + 1, record.number + 1)
+        joining = sites > before.sites and loop.scaling is not None
+        if joining and loop.scaling:
+            self.collection.growth.joining = now - loop.scaling.since
+        elif sites > before.sites and self.collection.has_begun and not _is_little(record, routing, allowance):
+            joining = True
+            self._forget_arrivals(now)
+            reason = f"{why}; sites: {before.sites}, now {sites}"
+            loop.begin(ArrivalProtocol(_moves_to(routing, before, reason)), now)
+        if joining:
+            routing = before.joined(sites, record.number + 1)
+        reason = f"{why}; sites: {before.sites}, now {sites}; {routing.moves_since(before)} units moved"
+        self._decisions.append(self._about_sites(Verb.RESIZE, reason))
+        stopped = [
+            move
+            for move in loop.moves
+            if _is_without_site(move, routing) or routing.holder(move.unit) != before.holder(move.unit)
+        ]
+        self._stop_moves(stopped, routing, now)
+        self.collection.pass_by(record, now)
+        self.collection.begin(routing, now, self.rounds.collect)
+        if joining:
+            self._decisions += self.executor.fill_sites(loop, now)
+            self.executor.advance(loop, replace(record, routing=routing), allowance, now)
+        return self._step(copying=joining)
+
+    def settle(self, number: int, routing: Routing, work: SiteWork, abandoned: Sequence[Ended] = ()) -> Settled:
+        """What becomes of decisions if an epoch is committed in which sites did this."""
+        settled = [protocol.settle(number, routing, work) for protocol in self.loop.in_flight]
+        return Settled(
+            (*abandoned, *(one for one in settled if isinstance(one, Ended))),
+            tuple(one for one in settled if isinstance(one, UnderWay)),
+        )
+
+    # --- what others want to know ---
 
     def sites_next(self, record: EpochRecord) -> int | None:
         """How many sites there are to be in the epoch after this one, if their number is on its way to another."""
         scaling = self.scaling_after(record)
         return scaling.sites_next(record.routing) if scaling else None
 
-    def scaling_after(self, record: EpochRecord) -> Scaling | None:
+    def scaling_after(self, record: EpochRecord) -> ScaleProtocol | None:
         """The way to another number of sites, if that is not yet the one of this epoch."""
         scaling = self.loop.scaling
-        return None if scaling is None or scaling.is_over(record.routing) else scaling
+        return None if scaling is None or scaling.is_done(record.routing) else scaling
 
     def has_leaving_sites(self, record: EpochRecord) -> bool:
         """Whether there are to be fewer sites than in this epoch."""
         scaling = self.scaling_after(record)
-        wanted = scaling.wanted if scaling else self.loop.asked_for_sites
+        wanted = scaling.wanted if scaling else self.loop.requests.sites
         return wanted is not None and wanted < record.routing.sites
 
     def is_under_way(self, record: EpochRecord, now: float) -> bool:
         """Whether something has been asked for, or begun, that the next epochs take on, with input or without. Sites
         whose executors have not come are waited for without epochs; when they are given up it takes one."""
-        loop, scaling = self.loop, self.scaling_after(record)
-        if loop.has_requests or loop.moves or loop.handovers or loop.redivisions or self.has_leaving_sites(record):
+        if self.loop.requests.waiting() or self.has_leaving_sites(record):
             return True
-        cleaning = any(one.decision.action == Verb.CLEAN_UP for one in record.under_way)
-        if cleaning or any(move.site < record.routing.sites for move in loop.filling):
-            return True
-        return scaling is not None and now - scaling.since >= PATIENCE
+        going_on = {one.decision for one in record.under_way}
+        return any(
+            protocol.takes_epochs(record.routing, now)
+            for protocol in self.loop.in_flight
+            if protocol.decision is None
+            or protocol.decision.epoch > record.number
+            or protocol.decision in going_on
+            or isinstance(protocol, MoveProtocol)
+        )
 
     def may_need_fewer(self, record: EpochRecord) -> bool:
         """Whether a policy decides how many sites there are, and there could be fewer than in this epoch."""
         able, routing = self.loop.abilities, record.routing
         scales = able.scalable and self.policy.scales
         return scales and routing.sites > able.least_sites and self.scaling_after(record) is None
+
+    def unanswered(self, epoch: int) -> tuple[Decision, ...]:
+        """What the user has asked for and nobody has looked at yet, as if it were decided for an epoch."""
+        return tuple(self.loop.describe(USER, action, epoch) for action in self.loop.requests.waiting())
+
+    def clean_up(self, record: EpochRecord) -> None:
+        """Have all found that is missing after an epoch, unless that is being done."""
+        cleaning = {unit for one in record.under_way if one.decision.action == Verb.CLEAN_UP for unit in one.units}
+        if not cleaning.issuperset(record.missing_units) and CLEAN_UP_ALL not in self.loop.requests.waiting():
+            self.ask(CLEAN_UP_ALL)
+
+    def is_cleaning_up(self, record: EpochRecord) -> bool:
+        """Whether units are being cleaned up after an epoch, or are to be."""
+        asked = CLEAN_UP_ALL in self.loop.requests.waiting()
+        return asked or any(one.decision.action == Verb.CLEAN_UP for one in record.under_way)
 
     def note_idle_epoch(self, epoch: int) -> None:
         """The newest epoch took in nothing, because nothing has come."""
@@ -243,115 +316,117 @@ class Controller:
             Turnout(scaling.wanted if scaling else None, able.least_sites, able.most_sites) if able.scalable else None
         )
 
-    def resized(
-        self, record: EpochRecord, sites: int, why: str, now: float, lost: NextEpoch | None = None
-    ) -> NextEpoch:
-        """What to do in the epoch from which on there is another number of sites.
+    # --- the steps of these ---
 
-        If that was asked for, those that left held nothing, and units begin to move to those that join as was planned:
-        what was set apart for them, and is little enough, is there in this very epoch. Else as few units move as can
-        be: all at once, unless sites have come and would have to read more than they may in an epoch. Then these get
-        their units by ordinary moves. Statistics begin anew. A move in flight is abandoned if one of its sites is gone
-        or its unit is needed elsewhere; the others go on in the epoch after. `lost` is as for `after`.
-        """
-        self._go_on_from(record, lost)
-        self.loop.backoff = Backoff()
-        ledger, another = self._ledger, f"there is another number of sites: {sites}"
-        for unit, action in self.loop.redivisions.items():
-            ledger.end(action.verb, unit, another)
-        self.loop.redivisions = {}
-        self.carrier.redividing.begin(self.loop)
-        before = record.routing
-        if not (self.loop.scaling and self.loop.scaling.leads_to(sites, before)):
-            self.loop.stop_scaling()  # it was about other sites
-            ledger.end(Verb.SCALE, None, another)
-        if self.loop.scaling:
-            why = self.loop.scaling.action.reason
-        allowance = self._rate.allow(record.stats)
-        routing = before.resized(sites, before.version + 1, record.number + 1)
-        joining = sites > before.sites and self.loop.scaling is not None
-        if joining and self.loop.scaling:
-            self.collection.growth.joining = now - self.loop.scaling.since
-        elif sites > before.sites and self.collection.has_begun and not _is_little(record, routing, allowance):
-            joining, self.loop.filling = True, _moves_to(routing, before, f"{why}; sites: {before.sites}, now {sites}")
-        if joining:
-            routing = before.joined(sites, record.number + 1)
-        reason = f"{why}; sites: {before.sites}, now {sites}; {routing.moves_since(before)} units moved"
-        ledger.add([self._about_sites(Verb.RESIZE, reason)])
-        for handover in self.loop.stop_handovers():
-            ledger.end(handover.action.verb, handover.unit, another)
-        stopped = [
-            move
-            for move in self.moves
-            if _is_without_site(move, routing) or routing.holder(move.unit) != before.holder(move.unit)
-        ]
-        self._stop_moves(stopped, routing, now)
-        self.collection.pass_by(record, now)
-        self.collection.begin(routing, now, self.rounds.collect)
-        if not joining:
-            return self._step()
-        ledger.add(self.loop.fill(now))
-        arriving = self.carrier.advance(self.loop, replace(record, routing=routing), allowance, now)
-        return replace(self._step(), leaving=self._units_to_set_apart(), arriving=arriving, allowance=allowance)
+    def _begin_step(self, record: EpochRecord, lost: NextEpoch | None, now: float) -> None:
+        """The loop goes on from a committed epoch, whose routing is what counts. What was decided for an epoch that
+        came to nothing is decided for this one."""
+        loop = self.loop
+        if loop.moves:
+            self.executor.pass_epoch(record.stats)
+        loop.advance_to_epoch(record.number + 1, record.routing, record)
+        asked = [] if lost is None else [one for one in lost.decisions if one.action not in (Verb.PLACE, Verb.RESIZE)]
+        self._decisions, loop.ended = asked, [] if lost is None else list(lost.ended)
+        under_way = {one.decision: one for one in record.under_way}
+        for protocol in loop.in_flight:
+            if protocol.decision is not None and protocol.decision.epoch <= record.number:
+                protocol.commit(under_way.get(protocol.decision))
+                if protocol.over:
+                    loop.forget(protocol, now)
+        self._take_over({one.decision: one.units for one in record.under_way}, now)
+
+    def _take_over(self, under_way: dict[Decision, tuple[Unit, ...]], now: float) -> None:
+        """Of what is under way and in no flight, an earlier driver's, units are still cleaned up; the rest is
+        abandoned."""
+        settled = {protocol.decision for protocol in self.loop.in_flight} | {end.decision for end in self.loop.ended}
+        for decision, units in under_way.items():
+            if decision in settled:
+                continue
+            if decision.action == Verb.CLEAN_UP:
+                cleaning = CleanUpProtocol(units)
+                cleaning.decision = decision
+                self.loop.begin(cleaning, now)
+            else:
+                self.loop.ended.append(Ended(decision, RESTARTED))
+
+    def _step(self, before: EpochRecord | None = None, copying: bool = True) -> NextEpoch:
+        """What the next epoch does, as far as was decided."""
+        beside = self.executor.copying_instructions(self.loop, self._units_to_set_apart()) if copying else ()
+        return NextEpoch(
+            self.loop.routing,
+            (*self.executor.freezing_instructions(self.loop), *beside),
+            tuple(self._decisions),
+            tuple(self.loop.ended),
+            before,
+        )
 
     def _units_to_set_apart(self) -> tuple[Unit, ...]:
         """Those that move or are to be shared otherwise, and of those that are to move to sites that join as soon as
         their executors are ready as many as are to be moving at a time. Units for sites whose executors have not come
-        stay with the others. Units that are to be split or merged stay as they are until then, and so do all others.
-        What the next epoch freezes is set apart later."""
-        units = {*leaving_units(self.moves), *units_to_share(self.loop)}
-        if not self.loop.redivisions:
-            awaited = [
-                move.unit
-                for move in self.loop.filling
-                if not self.loop.routing.sharing(move.unit) and (self._slots is None or move.site < self._slots)
-            ]
-            units |= set(awaited[: max(0, AT_ONCE - len(units))])
-        return tuple(sorted(units.difference(self._ledger.units_under(Verb.FREEZE))))
+        stay with the others, and so do those that are to be frozen, split or merged."""
+        loop = self.loop
+        units = {move.unit for move in loop.moves if move.phase in (Phase.EXTRACTING, Phase.TRANSFERRING)}
+        units |= {one.unit for one in loop.in_flight.of(SharingProtocol) if one.phase is SharingPhase.PREPARING}
+        awaited = [
+            move.unit
+            for arrival in loop.in_flight.of(ArrivalProtocol)
+            for move in arrival.moves
+            if not (loop.routing.sharing(move.unit) or loop.in_flight.at(move.unit))
+            and (self._slots is None or move.site < self._slots)
+        ]
+        units |= set(awaited[: max(0, MAX_CONCURRENT_MOVES - len(units))])
+        return tuple(sorted(units, key=loop.routing.index_of))
 
-    def _go_on_from(self, record: EpochRecord, lost: NextEpoch | None) -> None:
-        """The loop goes on from a committed epoch, whose routing is what counts. Of what was decided for one that came
-        to nothing holds what the loop is still at."""
-        if self.moves:
-            self.carrier.pass_epoch(record.stats)
-        self.loop.go_on(record.number + 1, record.routing, record.why_unready)
-        self.loop.scaling = self.scaling_after(record)
-        self._ledger = Ledger(record.under_way)
-        if lost is not None:
-            self._ledger.recover(lost.decisions, lost.ended)
+    def _abandon(self, reason: str, now: float, *kinds: type[VerbProtocol]) -> None:
+        """Have some protocols come to nothing, but for those that are done."""
+        for protocol in self.loop.in_flight:
+            if isinstance(protocol, kinds) and not protocol.is_done(self.loop.routing):
+                self.loop.abandon(protocol, reason, now)
+
+    def _forget_arrivals(self, now: float) -> None:
+        """Nothing is planned for sites that join."""
+        for arrival in self.loop.in_flight.of(ArrivalProtocol):
+            self.loop.forget(arrival, now)
+
+    def _keep_arrivals(self, sites: int, now: float) -> None:
+        """Only so many sites still get what is planned for them."""
+        for arrival in self.loop.in_flight.of(ArrivalProtocol):
+            arrival.keep(sites)
+            if arrival.over:
+                self.loop.forget(arrival, now)
 
     def _go_back_to(self, routing: Routing, now: float) -> None:
         """There are as many sites as under a committed routing: the epoch with another number came to nothing."""
-        self._stop_moves([move for move in self.moves if _is_without_site(move, routing)], routing, now)
+        self._stop_moves([move for move in self.loop.moves if _is_without_site(move, routing)], routing, now)
         if self.loop.scaling is None:
-            self.loop.stop_scaling(routing.sites)
+            self._keep_arrivals(routing.sites, now)
         self.collection.begin(routing, now, self.rounds.collect)
 
-    def _stop_moves(self, moves: Sequence[MoveInFlight], routing: Routing, now: float) -> None:
+    def _stop_moves(self, moves: Sequence[MoveProtocol], routing: Routing, now: float) -> None:
         """End moves that cannot go on under a routing, which holds from now on. Those to sites that are still awaited
         begin anew when these are there."""
-        self.loop.stop(moves, now)
-        self.loop.routing = routing
-        stopped = [move for move in moves if move.phase is Phase.ABANDONED]
-        for move in stopped:
-            if routing.holder(move.unit) != move.target:
-                self._ledger.end(Verb.MOVE, move.unit, _explain_abandonment(move, routing.sites))
-        if self.loop.scaling:
-            awaited = range(routing.sites, self.loop.scaling.wanted)
-            again = (move.action for move in stopped if move.target in awaited)
-            self.loop.filling = (*again, *self.loop.filling)
+        loop = self.loop
+        for move in moves:
+            loop.abandon(move, None if move.is_done(routing) else _explain_abandonment(move, routing.sites), now)
+        loop.routing = routing
+        if loop.scaling:
+            awaited = range(routing.sites, loop.scaling.wanted)
+            again = [move.action for move in moves if move.phase is Phase.ABANDONED and move.target in awaited]
+            planned = [move for arrival in loop.in_flight.of(ArrivalProtocol) for move in arrival.moves]
+            self._forget_arrivals(now)
+            loop.begin(ArrivalProtocol([*again, *planned]), now)
 
     def _stop_waiting(self, now: float) -> None:
         """Go on with the sites that are there, if those that were to join have not come for too long."""
-        scaling = self.loop.scaling
-        if scaling is None or scaling.leaving or now - scaling.since < PATIENCE:
+        loop, scaling = self.loop, self.loop.scaling
+        if scaling is None or not scaling.is_given_up(now):
             return
-        self.loop.stop_scaling(self.loop.routing.sites)
-        self.loop.backoff = self.loop.backoff.after(now)
-        there = f"sites: {self.loop.routing.sites}; nobody else came within {PATIENCE:.0f} s"
+        self._keep_arrivals(loop.routing.sites, now)
+        loop.backoff = loop.backoff.after(now)
+        there = f"sites: {loop.routing.sites}; nobody else came within {JOIN_TIMEOUT_S:.0f} s"
         if self.policy.scales:
-            there += f", and {self.policy.name} waits {self.loop.backoff.seconds:.0f} s before it asks again"
-        self._ledger.end(Verb.SCALE, None, there)
+            there += f", and {self.policy.name} waits {loop.backoff.seconds:.0f} s before it asks again"
+        loop.abandon(scaling, there, now)
 
     def _about_sites(self, action: Verb, reason: str) -> Decision:
         """A decision that no policy makes: executors came or went."""
@@ -361,8 +436,8 @@ class Controller:
 def _moves_to(routing: Routing, before: Routing, reason: str) -> tuple[Move, ...]:
     """The moves by which units come to where they are under another routing; those that are shared stay."""
     changed = np.flatnonzero(np.array(before.holders) != np.array(routing.holders))
-    units = [unit for unit in before.units_at(changed) if not before.sharing(unit)]
-    return tuple(Move(unit, routing.holder(unit), reason) for unit in units)
+    units = before.units_at(changed)
+    return tuple(Move(unit, routing.holder(unit), reason) for unit in units if not before.sharing(unit))
 
 
 def _is_little(record: EpochRecord, routing: Routing, allowance: float) -> bool:
@@ -371,11 +446,11 @@ def _is_little(record: EpochRecord, routing: Routing, allowance: float) -> bool:
     return all(fetched_bytes(runs) <= allowance for runs in arriving)
 
 
-def _is_without_site(move: MoveInFlight, routing: Routing) -> bool:
+def _is_without_site(move: MoveProtocol, routing: Routing) -> bool:
     """Whether a site that a move is from, or to, is not there under a routing."""
     return max(move.source, move.target) >= routing.sites
 
 
-def _explain_abandonment(move: MoveInFlight, sites: int) -> str:
+def _explain_abandonment(move: MoveProtocol, sites: int) -> str:
     gone = next((site for site in (move.source, move.target) if site >= sites), None)
     return "its unit is needed elsewhere" if gone is None else f"site {gone} is gone"

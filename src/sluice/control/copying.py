@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sluice.control.moves import MoveInFlight
-from sluice.model.epoch import Attempt, EpochRecord
-from sluice.model.ids import Site
-from sluice.model.state import SegmentRef
+from sluice.model.epoch import Attempt
+from sluice.model.ids import Site, Unit
+from sluice.model.routing import Routing
+from sluice.model.state import RunRef, SegmentRef
 from sluice.model.stats import EpochStats
 from sluice.model.unit_ranges import holds, only
+from sluice.record.epoch import EpochRecord
+from sluice.record.reassignment import reassign_unit
 
 SHARE = 0.1
 """How much longer copying may make an epoch."""
@@ -75,11 +77,11 @@ def is_all_new(copied: Collection[str], missing: Sequence[SegmentRef], newest: i
     return bool(copied) and all(segment.id.startswith(prefix) and not segment.level for segment in missing)
 
 
-def separate(record: EpochRecord, move: MoveInFlight) -> tuple[list[SegmentRef], bool]:
+def separate(record: EpochRecord, unit: Unit, source: Site) -> tuple[list[SegmentRef], bool]:
     """The segments at the source that hold nothing but the unit's rows, and whether others hold some of them."""
-    index = record.routing.index_of(move.unit)
+    index = record.routing.index_of(unit)
     alone = only(index)
-    runs = [r for r in record.manifests[move.source] if r.is_active and holds(r.units, index)]
+    runs = [r for r in record.manifests[source] if r.is_active and holds(r.units, index)]
     own = [run.segment for run in runs if run.segment.units == alone]
     shared = [run for run in runs if run.segment.units != alone and run.of(alone).rows]
     return own, bool(shared)
@@ -87,3 +89,19 @@ def separate(record: EpochRecord, move: MoveInFlight) -> tuple[list[SegmentRef],
 
 def length(segments: Sequence[SegmentRef]) -> int:
     return sum(segment.length for segment in segments)
+
+
+def missing_runs(record: EpochRecord, after: Routing, unit: Unit) -> list[list[RunRef]]:
+    """By site: the runs of a unit that it has under another routing, and not by the record."""
+    then = reassign_unit(record.manifests, record.routing, after, unit)
+    index = record.routing.index_of(unit)
+    here = [{run.segment.id for run in manifest if holds(run.units, index)} for manifest in record.manifests]
+    return [
+        [run for run in wanted if run.rows and run.segment.id not in held]
+        for wanted, held in zip(then, here, strict=True)
+    ]
+
+
+def fetched_bytes(runs: Sequence[RunRef]) -> int:
+    """What a site reads of the checkpoint to have some runs."""
+    return sum(block.length for run in runs for block in run.blocks)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sluice.control.journal import Entry, Journal
 from sluice.model.clock import Clock
-from sluice.model.epoch import EpochRecord
 from sluice.model.errors import SluiceError
 from sluice.model.identity import CheckpointIdentity
+from sluice.record.epoch import EpochRecord
 
 Check = Callable[[str | None, EpochRecord], None]
 """Refuses a checkpoint, before anything is touched, by its query's id (None if it has none yet) and its newest

@@ -7,12 +7,12 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from sluice.model.abilities import Abilities
-from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Fragment, Unit
 from sluice.model.state import unit_bytes
 from sluice.model.stats import Slices
 from sluice.model.unit_ranges import Ranges, numbers
 from sluice.model.view import ClusterView
+from sluice.record.epoch import EpochRecord
 
 
 def view_cluster(
@@ -31,13 +31,13 @@ def view_cluster(
     arriving: float,
     outlook: float,
     abilities: Abilities,
-    single: Collection[Unit],
-    apart: Collection[Unit],
+    single_key_units: Collection[Unit],
+    unmergeable_units: Collection[Unit],
     unit_size: int,
 ) -> ClusterView:
     """Sums are over the `seconds` that the busiest sites worked: for what is missing to them a site was idle. Where
-    units are, what lies on disk, is frozen and waits is as the newest epoch left it. Units with a `single` key are not
-    split, those that are to stay `apart` not merged."""
+    units are, what lies on disk, is frozen and waits is as the newest epoch left it.
+    Units with a single key are not split, unmergeable ones not merged."""
     sites = newest.routing.sites
     return ClusterView(
         epoch=newest.number,
@@ -60,8 +60,8 @@ def view_cluster(
         unit_unready=_marked(newest.unready_units, newest.routing.units),
         shared=newest.routing.shared,
         slices=slices,
-        unit_buddy=_buddies(newest, apart),
-        unit_single=np.isin(newest.routing.ids.array, list(single)) | _of_one_hash(newest),
+        unit_buddy=_buddies(newest, unmergeable_units),
+        unit_single=np.isin(newest.routing.ids.array, list(single_key_units)) | _of_one_hash(newest),
         unit_divisible=_units_of(newest, [f for f in abilities.divisible if newest.routing.directories[f].has_room()]),
         unit_size=unit_size,
         site_occupancy=site_occupancy,
@@ -74,10 +74,10 @@ def view_cluster(
     )
 
 
-def _buddies(record: EpochRecord, apart: Collection[Unit]) -> np.ndarray:
+def _buddies(record: EpochRecord, unmergeable_units: Collection[Unit]) -> np.ndarray:
     """The place of the unit with which each can be merged, -1 where there is none."""
     found = np.array([buddy for directory in record.routing.directories for buddy in directory.buddies()])
-    found[np.isin(record.routing.ids.array, list(apart))] = -1
+    found[np.isin(record.routing.ids.array, list(unmergeable_units))] = -1
     return found
 
 

@@ -16,9 +16,9 @@ from sluice.dashboard.quantity import BYTES, COUNT, RATIO, ROWS, ROWS_PER_SECOND
 from sluice.dashboard.text_layout import written
 from sluice.model.decision import DecisionOutcome, outcomes
 from sluice.model.durations import in_words
-from sluice.model.epoch import EpochRecord
 from sluice.model.errors import StorageError
 from sluice.model.identity import CheckpointIdentity
+from sluice.record.epoch import EpochRecord
 from sluice.state.storage import Storage
 
 LISTED = 25

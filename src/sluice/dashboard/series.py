@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from sluice.model.epoch import EpochRecord
 from sluice.model.stats import PHASES, SiteStats, phases
+from sluice.record.epoch import EpochRecord
 
 Values = list[float | None]
 """One value an epoch; None where there is none, such as a site that did not exist yet."""

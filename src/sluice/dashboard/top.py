@@ -15,11 +15,11 @@ from sluice.dashboard.series import busiest
 from sluice.dashboard.table import Column, table
 from sluice.dashboard.terminal_style import Look, cut, spark, strong
 from sluice.model.decision import outcomes
-from sluice.model.epoch import EpochRecord
 from sluice.model.ids import UnitIndex
-from sluice.model.redivision import spread_column
 from sluice.model.state import unit_bytes
 from sluice.model.text import one_line
+from sluice.record.epoch import EpochRecord
+from sluice.record.repartition import spread_column
 
 LATELY = 10
 """Epochs that rates and counts are taken over."""

@@ -10,7 +10,7 @@ from sluice.engine.split import SplitTask
 from sluice.model.epoch import name_attempts
 from sluice.model.errors import QueryError
 from sluice.model.ids import Level
-from sluice.model.reports import SiteReport
+from sluice.record.reports import SiteReport
 
 log = logging.getLogger(__name__)
 ATTEMPTS = 4

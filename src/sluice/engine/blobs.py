@@ -15,11 +15,11 @@ from sluice.kernels.hashing import hash_keys
 from sluice.model.codec import encode
 from sluice.model.ids import InputNumber, SiteKey
 from sluice.model.plan import Plan
-from sluice.model.reports import LevelWatermark, SiteReport, SplitReport
 from sluice.model.routing import Routing
 from sluice.model.sharing import SharedUnit
 from sluice.model.stream import HASH_COLUMN, applied
 from sluice.operators import operator
+from sluice.record.reports import LevelWatermark, SiteReport, SplitReport
 
 BLOBS = pa.schema([("site", pa.int32()), ("input", pa.int32()), ("payload", pa.binary())])
 BLOBS_DDL = "site int, input int, payload binary"

@@ -11,9 +11,10 @@ from sluice.control.journal import Journal
 from sluice.control.ownership import take_ownership
 from sluice.engine.delivery import Delivery, Sink
 from sluice.model.clock import Clock
-from sluice.model.epoch import EpochRecord, left_over
+from sluice.model.epoch import left_over
 from sluice.model.errors import CheckpointError
 from sluice.model.identity import CheckpointIdentity, FlowIdentity
+from sluice.record.epoch import EpochRecord
 from sluice.state.durable import STATE
 from sluice.state.storage import Storage
 

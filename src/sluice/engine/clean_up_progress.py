@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Level, Unit, UnitIndex
 from sluice.model.join import JoinSpec
 from sluice.model.plan import Plan
-from sluice.model.reports import SiteReport
 from sluice.model.routing import Routing
 from sluice.model.state import unit_rows
 from sluice.model.stats import CleanUpProgress
 from sluice.model.unit_ranges import numbers
-from sluice.model.verb import Verb
+from sluice.record.epoch import EpochRecord
+from sluice.record.reports import SiteReport
+from sluice.verbs.freeze import UnitCleanedUp
 
 
 class CleanUpFollower:
@@ -73,7 +73,7 @@ def _cleaned(reports: Sequence[SiteReport], asked: set[UnitIndex], routing: Rout
     cleaned = {
         (report.level, routing.index_of(event.unit))
         for report in reports
-        for event in report.page_events
-        if event.action == Verb.CLEAN_UP
+        for event in report.events
+        if isinstance(event, UnitCleanedUp)
     }
     return {(level, index) for level, index in cleaned if index in asked}

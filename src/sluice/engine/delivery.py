@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sluice.engine.part_writer import Staging
-from sluice.model.epoch import Attempt, EpochRecord
+from sluice.model.epoch import Attempt
 from sluice.model.results import Listing, Part, Results
+from sluice.record.epoch import EpochRecord
 from sluice.state.storage import Storage
 
 DELIVERED = "delivered"

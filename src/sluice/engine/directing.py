@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sluice.control.controller import NextEpoch
 from sluice.engine.settings import Settings
 from sluice.engine.site_task import SiteDirectives
-from sluice.model.epoch import EpochRecord
 from sluice.model.ids import Site
 from sluice.model.stats import EpochStats, SiteStats
+from sluice.record.epoch import EpochRecord
 
 LEAST_BUDGET = 0.25
 """Part of an epoch's budget that one for input that waits has at least."""
@@ -20,7 +19,6 @@ LEAST_BUDGET = 0.25
 def directives(
     settings: Settings,
     before: EpochRecord,
-    step: NextEpoch,
     left: float,
     cost: float | None,
     yielded: np.ndarray,
@@ -37,13 +35,7 @@ def directives(
         patient=patient,
         costs=_costs(before.stats.sites, sites, cost),
         freezing=settings.freezing_at_sites,
-        freeze=step.freeze,
-        clean_up=step.clean_up,
-        weigh=step.weigh,
-        cut=step.cut,
         yielded=yielded if settings.freezing_at_sites else None,
-        leaving=step.leaving,
-        allowance=step.allowance,
         row_delay=_by_site(emulation.row_delay, sites),
         result_delay=_by_site(emulation.result_delay, sites),
         disk_delay=emulation.disk_delay,

@@ -25,18 +25,14 @@ from sluice.engine.site_task import SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.model.clock import Clock
 from sluice.model.decision import DecisionOutcome, outcomes
-from sluice.model.epoch import (
-    Attempt,
-    EpochRecord,
-    watermarks,
-)
+from sluice.model.epoch import Attempt, watermarks
 from sluice.model.errors import CheckpointError, QueryError
-from sluice.model.ids import SiteKey, Unit
+from sluice.model.ids import SiteKey
 from sluice.model.plan import Plan
-from sluice.model.reassignment import reassign
-from sluice.model.redivision import UnitFindings, in_their_place
 from sluice.model.stats import EpochStats, UnitColumns
-from sluice.model.verb import Verb
+from sluice.record.epoch import EpochRecord, Turn, site_work
+from sluice.record.reassignment import reassign
+from sluice.verbs.freeze import CleanUpUnits
 
 _log = logging.getLogger(__name__)
 
@@ -61,10 +57,8 @@ class Epochs:
         self.lock = threading.Lock()
         self.busy = threading.Lock()
         self.closed = False
-        self._to_clean_up: set[Unit] = set()
-        self._found = UnitFindings()
-        self._next: NextEpoch | None = None
-        """What was decided for the epoch that is to be committed next, once it has been."""
+        self._cleaning_up = False
+        """Whether all that was missing was asked for, and has not been found yet."""
         self._cost: float | None = None
         """Seconds that a row took on average in the newest epoch that had any."""
         self._tidy_due = True
@@ -123,7 +117,7 @@ class Epochs:
     @property
     def is_behind(self) -> bool:
         """Whether input waits, or units are to be cleaned up."""
-        return bool(self.record.lagging or self._to_clean_up)
+        return bool(self.record.lagging or self._cleaning_up)
 
     @property
     def has_leaving_sites(self) -> bool:
@@ -153,13 +147,15 @@ class Epochs:
         """Have the results found, in the epochs to come, that are missing now. Those may meet frozen state of operators
         above, as may input that waits: whoever wants all has to ask again. Returns the newest epoch."""
         with self.busy:
-            self._to_clean_up = set(self.record.missing_units)
+            if self.record.missing_units:
+                self._cleaning_up = True
+                self.settings.controller.clean_up(self.record)
             return self.record.number
 
     def is_cleaning_up(self, asked_after: int) -> bool:
         """Whether results are still to be found that were missing when that was asked for, after this epoch, or input
         waits that waited then. What has come since does not count."""
-        if self._to_clean_up:
+        if self._cleaning_up:
             return True
         record, later = self.record, Attempt.prefix(asked_after + 1)
         waiting = (run.segment for manifest in record.manifests for run in manifest if run.segment.pending)
@@ -211,39 +207,37 @@ class Epochs:
         number = self.record.number + 1
         now = self.clock.time() if ingested_at is None else ingested_at
         step, before = self._plan_next_epoch(len(site_keys), site_change_reason, now, asking)
-        neighbours_together = sorted(self._to_clean_up, key=before.routing.index_of)
-        step = replace(step, clean_up=(*step.clean_up, *neighbours_together))
-        cleaning = CleanUpFollower(self.plan, step.clean_up, before)
-        if step.clean_up and cleaning.is_new:
-            units, rows = len(set(step.clean_up)), cleaning.before.rows_left
+        to_clean_up = [unit for one in step.instructions if isinstance(one, CleanUpUnits) for unit in one.units]
+        cleaning = CleanUpFollower(self.plan, to_clean_up, before)
+        if to_clean_up and cleaning.is_new:
+            units, rows = len(to_clean_up), cleaning.before.rows_left
             _log.info("epoch %d: cleaning up %s units begins, of %s rows", number, f"{units:,}", f"{rows:,}")
         split, site = self._tasks(number, site_keys, before, step, catching_up=batch == self.record.batch, until=until)
         reports = run_until_agreed(exchange, split, site)
         exchanged = self.clock.monotonic()
         took = exchanged - begun
-        record = record_epoch(self.plan, number, batch, batch_input, before, reports, took, self._yielded(before))
+        controller, events = self.settings.controller, [event for report in reports for event in report.events]
+        settled = controller.settle(number, before.routing, site_work(before, events), step.ended)
+        record = record_epoch(
+            self.plan, number, batch, batch_input, before, step, settled, reports, took, self._yielded(before)
+        )
         stats = replace(
             record.stats,
             committed_at=self.clock.time(),
             catch_up=batch == self.record.batch,
             moves=before.routing.moves_since(self.record.routing) if number else 0,
             clean_up=cleaning.after(record, reports),
-            turnout=self.settings.controller.turnout,
+            turnout=controller.turnout,
         )
         record = replace(record, stats=stats)
         record = replace(record, listings=self.delivery.listings(self.record, record))
         self.journal.commit(record)
         committed = self.clock.monotonic()
-        self._found = UnitFindings(
-            tuple(weight for report in reports for weight in report.weights),
-            tuple(cut for report in reports for cut in report.cuts),
-        )
         previous, self.record, self.measured, self.delivery.done = self.record, record, stats, False
-        self._next = None
+        controller.commit()
         _log_clean_up(record)
         _log_excess(previous, record)
-        cleaned = {event.unit for report in reports for event in report.page_events if event.action == Verb.CLEAN_UP}
-        self._to_clean_up = (self._to_clean_up - cleaned) & set(record.missing_units)
+        self._cleaning_up = self._cleaning_up and controller.is_cleaning_up(record)
         self.storage.delete_all(previous.files() - record.files())
         self.delivery.deliver(record)
         if self._tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
@@ -258,12 +252,13 @@ class Epochs:
     def outcomes(self) -> list[DecisionOutcome]:
         """What has become of the decisions of the epochs on record, oldest first, then those that no epoch has
         committed yet."""
-        steps = [self._next]
+        controller = self.settings.controller
+        steps = [controller.planned]
         history = self.history()
         newest = history[-1].number if history else -1
-        steps.append(self._next)  # epochs may have been committed meanwhile
+        steps.append(controller.planned)  # epochs may have been committed meanwhile
         decided = dict.fromkeys(d for step in steps if step for d in step.decisions if d.epoch > newest)
-        waiting = [*decided, *self.settings.controller.loop.unanswered(newest + 1)]
+        waiting = [*decided, *controller.unanswered(newest + 1)]
         return [*outcomes(history), *(DecisionOutcome.of(decision, None) for decision in waiting)]
 
     def history(self) -> list[EpochRecord]:
@@ -275,26 +270,25 @@ class Epochs:
     ) -> tuple[NextEpoch, EpochRecord]:
         """What the next epoch does, and the newest record under its routing: the controller's, which may be `asking`
         the policy, or one for another number of sites."""
-        record, controller, lost = replace(self.record, stats=self.measured), self.settings.controller, self._next
-        if lost is not None and lost.routing.sites == sites:
-            # what was decided for an epoch holds until it is committed
-            step = controller.again(lost, site_change_reason)
-        elif record.routing.sites != sites:
-            step = controller.resized(record, sites, site_change_reason or "restarted", now, lost)
-        elif not self.recent:  # how long its input took to arrive is not known
-            step = controller.resume(record, lost)
-        else:
-            step = controller.after(record, now, site_change_reason, self._found, asking, lost)
-        self._next = step
+        record, controller = replace(self.record, stats=self.measured), self.settings.controller
+        turn = Turn(
+            now,
+            sites,
+            controller.slots,
+            controller.memory.limits(sites),
+            self.measured.seconds,
+            site_change_reason,
+            asking,
+            controller.collection.idle_epoch == record.number,
+        )
+        step = controller.plan(record, turn)
         if step.before is not None:
-            self._to_clean_up = set(in_their_place(self._to_clean_up, step.successors))
             self.record = record = step.before
-            self.measured, self._found = record.stats, UnitFindings()
+            self.measured = record.stats
         routing = step.routing
         same = routing == record.routing
         manifests = record.manifests if same else reassign(record.manifests, record.routing, routing)
-        told = replace(record, decisions=step.decisions, ended=step.ended, under_way=step.under_way)
-        return step, replace(told, routing=routing, manifests=manifests)
+        return step, replace(record, routing=routing, manifests=manifests)
 
     def _tasks(
         self,
@@ -310,21 +304,22 @@ class Epochs:
         self._cost = self._cost if cost is None else cost
         split = SplitTask(self.plan, self.reading, before.routing, site_keys, late_below)
         shared = replace(before, manifests=(), lagging=(), frozen=(), queues=(), parts=())
-        shared = replace(shared, decisions=(), ended=(), under_way=())
+        shared = replace(shared, turns=(), instructions=(), events=(), decisions=(), ended=(), under_way=())
         site = SiteTask(
             plan=self.plan,
             number=number,
             before=replace(shared, stats=EpochStats()),
-            shares=tuple(pickle.dumps(share) for share in before.shares(step.arriving)),
+            shares=tuple(pickle.dumps(share) for share in before.shares(step.instructions)),
             site_keys=site_keys,
             checkpoint=self.storage.uri,
             query=self.checkpoint.query,
             run=self.checkpoint.run,
             places=self.settings.places,
             staging=tuple(sink.staging for sink in self.delivery.sinks),
-            adapting=directives(
-                self.settings, before, step, until - self.clock.time(), self._cost, self._yielded(before), catching_up
+            directives=directives(
+                self.settings, before, until - self.clock.time(), self._cost, self._yielded(before), catching_up
             ),
+            instructions=step.instructions,
         )
         return split, site
 
@@ -337,7 +332,8 @@ def _without_state(record: EpochRecord) -> EpochRecord:
     """A record without what there is a part of for each run, unit or file: there may be many, and progress tells none
     of it."""
     stats = replace(record.stats, units=UnitColumns.none(0))
-    return replace(record, manifests=(), lagging=(), queues=(), parts=(), listings=(), stats=stats)
+    no_state = replace(record, manifests=(), lagging=(), queues=(), parts=(), listings=(), stats=stats)
+    return replace(no_state, turns=(), instructions=(), events=())
 
 
 def _log_clean_up(record: EpochRecord) -> None:

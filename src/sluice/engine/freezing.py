@@ -14,19 +14,19 @@ import numpy as np
 
 from sluice.engine.cleaning import UnitCleaning
 from sluice.engine.site_level import SiteLevel
+from sluice.engine.site_orders import SiteOrders
 from sluice.engine.site_task import SiteTask
 from sluice.engine.unit_stats import UnitStats
 from sluice.model.clock import Clock
 from sluice.model.epoch import Frozen, Times
 from sluice.model.ids import InputNumber, UnitIndex
-from sluice.model.reports import PageEvent
 from sluice.model.state import Manifest, count_generations, unit_rows
 from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, subtract, unite_all
-from sluice.model.verb import Verb
 from sluice.operators.protocol import FreezableOperator, Results
 from sluice.state.inputs import Retention
 from sluice.state.scheduling import Cohort
 from sluice.state.transaction import Transaction
+from sluice.verbs.freeze import UnitCleanedUp, UnitFrozen
 
 CLEANING = 0.5
 """Part of an epoch's time, where that is limited, for results that are missing."""
@@ -43,18 +43,20 @@ class SiteFreezing:
     """The frozen units of one site and level, and those that it freezes. `events` is what was done, with the reason."""
 
     def __init__(
-        self, task: SiteTask, level: SiteLevel, frozen: Sequence[Frozen], by_unit: UnitStats, clock: Clock
+        self,
+        task: SiteTask,
+        orders: SiteOrders,
+        level: SiteLevel,
+        frozen: Sequence[Frozen],
+        by_unit: UnitStats,
+        clock: Clock,
     ) -> None:
-        self._task, self._adapting, self._level, self._by_unit, self._clock = task, task.adapting, level, by_unit, clock
-        self._holdings = level.holdings
+        self._task, self._directives, self._orders = task, task.directives, orders
+        self._level, self._holdings, self._by_unit, self._clock = level, level.holdings, by_unit, clock
         self._before = [cold for cold in frozen if cold.level == level.number]
-        routing, adapting = task.routing, task.adapting
-        self._freeze, self._clean_up, self._leaving = (
-            routing.ids.indexes_of(units) for units in (adapting.freeze, adapting.clean_up, adapting.leaving)
-        )
         self._cleaned: Ranges = ()
         self._frozen_now: Ranges = ()
-        self.events: list[PageEvent] = []
+        self.events: list[UnitFrozen | UnitCleanedUp] = []
         self.excess = 0
         """How many bytes of state that cannot be frozen there are beyond the memory, at a site that freezes."""
 
@@ -73,19 +75,19 @@ class SiteFreezing:
             return
         cleaning = UnitCleaning(self._level, transaction, retention, self._clock)
         due = [*self._due_units(), *self._overdue_units(transaction, retention), *cleaning.crowded_units()]
-        if self._adapting.freezing is not None:
+        if self._directives.freezing is not None:
             due += cleaning.units_with_room()
         here = set(numbers(self._holdings.freezable_units).tolist())
-        units = [unit for unit in dict.fromkeys((*due, *self._clean_up)) if unit in here]
+        units = [unit for unit in dict.fromkeys((*due, *self._orders.clean_up)) if unit in here]
         if not units:
             return
-        limited = self._adapting.seconds
+        limited = self._directives.seconds
         seconds = (CLEANING_SECONDS if limited is None else CLEANING * limited) / self._level.plan.levels
         started, before = self._clock.process_time(), self._by_unit.work
         yield from cleaning.run(units, seconds)
         self._by_unit.spend(self._clock.process_time() - started, before, np.array(units, dtype=np.int64))
         self._cleaned = ranges(sorted(cleaning.cleaned))
-        self._report(Verb.CLEAN_UP, dict.fromkeys(cleaning.cleaned, "its results were missing"))
+        self._report(UnitCleanedUp, dict.fromkeys(cleaning.cleaned, "its results were missing"))
 
     def choose(self, transaction: Transaction) -> Ranges:
         """The units that are to begin anew: those that were named, and as many as it takes to stay within the limit.
@@ -94,23 +96,23 @@ class SiteFreezing:
         takes up the memory, units would else be frozen in every epoch for the few rows that it brought; what does not
         fit is used from disk meanwhile.
         """
-        adapting = self._adapting
-        if not self._freeze and adapting.freezing is None:
+        directives = self._directives
+        if not self._orders.freeze and directives.freezing is None:
             return ()
-        leaving = ranges(sorted(self._leaving))  # they would arrive frozen where they were to stay active
+        leaving = ranges(sorted(self._orders.set_apart))  # they would arrive frozen where they were to stay active
         held = numbers(subtract(subtract(self._holdings.freezable_units, leaving), self._level.shared))
-        chosen = dict.fromkeys(set(held.tolist()).intersection(self._freeze), "asked for")
-        if adapting.freezing is not None and len(held):
+        chosen = dict.fromkeys(set(held.tolist()).intersection(self._orders.freeze), "asked for")
+        if directives.freezing is not None and len(held):
             freezable = transaction.active_bytes(self._holdings.freezable)
             sizes, total, limit = freezable[held], transaction.active_bytes().sum(), transaction.limit
             self.excess = max(0, round(total - freezable.sum()) - limit)
-            if adapting.freezing.is_due(sizes, total, limit):
-                assert adapting.yielded is not None, "sites that freeze are told what units have yielded"
-                yielded = adapting.yielded[held] + self._by_unit.results[held]
-                places = adapting.freezing.choose_of(sizes, yielded, total, limit, self._task.number)
-                reason = adapting.freezing.explain(total, limit)
+            if directives.freezing.is_due(sizes, total, limit):
+                assert directives.yielded is not None, "sites that freeze are told what units have yielded"
+                yielded = directives.yielded[held] + self._by_unit.results[held]
+                places = directives.freezing.choose_of(sizes, yielded, total, limit, self._task.number)
+                reason = directives.freezing.explain(total, limit)
                 chosen |= dict.fromkeys(held[places].tolist(), reason)
-        self._report(Verb.FREEZE, dict(sorted(chosen.items())))
+        self._report(UnitFrozen, dict(sorted(chosen.items())))
         self._frozen_now = ranges(sorted(chosen))
         return self._frozen_now
 
@@ -143,10 +145,10 @@ class SiteFreezing:
         yielded[ranked] = self._by_unit.results[ranked]
         return yielded
 
-    def _report(self, verb: Verb, reasons: Mapping[UnitIndex, str]) -> None:
+    def _report(self, kind: type[UnitFrozen | UnitCleanedUp], reasons: Mapping[UnitIndex, str]) -> None:
         """Tells what was done about units, each with the reason."""
-        unit_at = self._task.routing.unit_at
-        self.events += [PageEvent(verb, unit_at(index), reason) for index, reason in reasons.items()]
+        unit_at, level = self._task.routing.unit_at, self._level.number
+        self.events += [kind(unit_at(index), level, reason) for index, reason in reasons.items()]
 
     def _due_units(self) -> list[UnitIndex]:
         """Units that have been frozen for so long that rows would expire if it were not for them, the longest first."""

@@ -8,25 +8,24 @@ from functools import reduce
 
 import numpy as np
 
-from sluice.model.decision import Decision, Ended, UnderWay
-from sluice.model.epoch import EpochRecord, Frozen, slowest, unite_cohorts
+from sluice.control.controller import NextEpoch, Settled
+from sluice.model.decision import Decision
+from sluice.model.epoch import Frozen, slowest, unite_cohorts
 from sluice.model.ids import Level, UnitIndex
 from sluice.model.plan import Plan
 from sluice.model.productivity import results_by_byte, results_by_unit
-from sluice.model.reports import SiteReport, SplitReport, newest_of
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, PackedManifests
 from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, Slices, StreamStats, TaskSeconds, UnitColumns
-from sluice.model.unit_ranges import holds, numbers, only, subtract, unite_all
+from sluice.model.unit_ranges import numbers, only, subtract, unite_all
 from sluice.model.verb import Verb
+from sluice.record.epoch import EpochRecord
+from sluice.record.reports import SiteReport, SplitReport, newest_of
+from sluice.verbs.freeze import CleanUpUnits, FreezeUnit, UnitCleanedUp, UnitFrozen
+from sluice.verbs.spill import UnitFetched, UnitSpilled
 
-_WHO = {
-    Verb.SPILL: "rotation",
-    Verb.FETCH: "rotation",
-    Verb.FREEZE: "freezing",
-    Verb.CLEAN_UP: "freezing",
-}
-"""By whom a site's decisions were made."""
+ROTATION, FREEZING = "rotation", "freezing"
+"""By whom a site's own decisions were made."""
 
 
 def record_epoch(
@@ -35,15 +34,16 @@ def record_epoch(
     batch: int,
     batch_input: str,
     before: EpochRecord,
+    step: NextEpoch,
+    settled: Settled,
     reports: Sequence[SiteReport],
     job_seconds: float,
     yielded: np.ndarray,
 ) -> EpochRecord:
-    """The record of an epoch; `before` is the record of the last one, under this one's routing, with its decisions, and
-    `yielded` what units had yielded by then."""
+    """The record of an epoch; `before` is the record of the last one, under this one's routing, and `yielded` what
+    units had yielded by then. `step` is what was decided for it, `settled` what has become of decisions with it."""
     splits = [split for report in reports for split in report.splits]
     levels = range(plan.levels)
-    ended, under_way = _settle(number, before, reports)
     by_site: list[list[SiteReport]] = [[] for _ in range(before.routing.sites)]
     for report in reports:
         by_site[report.site].append(report)
@@ -59,9 +59,12 @@ def record_epoch(
         routing=before.routing,
         manifests=_with_segments_once(tuple(run for r in at_site for run in r.manifest) for at_site in by_site),
         parts=tuple(part for report in reports for part in report.parts),
-        decisions=(*before.decisions, *_page_decisions(number, before, reports)),
-        ended=(*before.ended, *ended),
-        under_way=under_way,
+        turns=step.turns,
+        instructions=step.instructions,
+        events=tuple(e for r in reports for e in r.events if not isinstance(e, UnitSpilled | UnitFetched)),
+        decisions=(*step.decisions, *_own_decisions(number, step, reports)),
+        ended=settled.ended,
+        under_way=settled.under_way,
         stats=_epoch_stats(plan, before, reports, by_site, splits, job_seconds, yielded),
     )
 
@@ -85,7 +88,7 @@ def _epoch_stats(
     parts = [(r.site, held[r.level][r.site], r.units) for r in reports]
     units = UnitColumns.of_sites(routing.units, ((numbers, columns) for _, numbers, columns in parts))
     units = replace(units, yielded=units.yielded + _still_counting(yielded, reports, routing))
-    events = [event.action for report in reports for event in report.page_events]
+    events = [type(event) for report in reports for event in report.events]
     tasks = [*(split.seconds for split in splits), *(report.stats.seconds for report in reports)]
     return EpochStats(
         rows_in=sum(split.rows for split in splits),
@@ -95,8 +98,8 @@ def _epoch_stats(
         out_of_range_rows=sum(split.out_of_range for split in splits),
         missing_files=sum(split.missing for split in splits),
         corrupt_files=sum(split.corrupt for split in splits),
-        spills=events.count(Verb.SPILL),
-        fetches=events.count(Verb.FETCH),
+        spills=events.count(UnitSpilled),
+        fetches=events.count(UnitFetched),
         streams=tuple(_stream_stats(s.name, [x for x in splits if x.stream == i]) for i, s in enumerate(plan.sources)),
         sites=_site_stats(plan, by_site, units, routing),
         units=units,
@@ -162,49 +165,29 @@ def yielded_before(before: EpochRecord, fading: float) -> np.ndarray:
 
 def _still_counting(yielded: np.ndarray, reports: Sequence[SiteReport], routing: Routing) -> np.ndarray:
     """The same without units that have begun another generation."""
-    frozen = [event.unit for report in reports for event in report.page_events if event.action == Verb.FREEZE]
+    frozen = [event.unit for report in reports for event in report.events if isinstance(event, UnitFrozen)]
     yielded = yielded.copy()
     yielded[routing.ids.indexes_of(frozen)] = 0
     return yielded
 
 
-def _settle(
-    number: int, before: EpochRecord, reports: Sequence[SiteReport]
-) -> tuple[list[Ended], tuple[UnderWay, ...]]:
-    """Which decisions that were under way end with what the sites did about units, and which go on."""
-    frozen = {event.unit for report in reports for event in report.page_events if event.action == Verb.FREEZE}
-    cleaned = {(r.level, event.unit) for r in reports for event in r.page_events if event.action == Verb.CLEAN_UP}
-    ended: list[Ended] = []
-    going_on: list[UnderWay] = []
-    for one in before.under_way:
-        if one.decision.action == Verb.FREEZE:
-            left = [unit for unit in one.units if unit not in frozen]
-            ended += [Ended(one.decision, f"its site did not freeze unit {unit}") for unit in left]
-        elif one.decision.action == Verb.CLEAN_UP:
-            places = {unit: before.routing.index_of(unit) for unit in one.units}
-            missing = [
-                (cold.level, unit)
-                for cold in before.frozen
-                if cold.missing
-                for unit, index in places.items()
-                if holds(cold.units, index)
-            ]
-            units = {unit for level, unit in missing if (level, unit) not in cleaned}
-            if units:
-                going_on.append(replace(one, units=tuple(sorted(units))))
-            elif one.decision.epoch < number:
-                ended.append(Ended(one.decision))
-        else:
-            going_on.append(one)
-    return ended, tuple(going_on)
-
-
-def _page_decisions(number: int, before: EpochRecord, reports: Sequence[SiteReport]) -> list[Decision]:
+def _own_decisions(number: int, step: NextEpoch, reports: Sequence[SiteReport]) -> list[Decision]:
     """What sites did about units by themselves, as decisions."""
-    asked = {(one.decision.action, unit) for one in before.under_way for unit in one.units}
-    return [
-        Decision(number, _WHO[event.action], event.action, event.unit, report.site, event.reason)
-        for report in reports
-        for event in report.page_events
-        if (event.action, event.unit) not in asked
-    ]
+    freeze = {one.unit for one in step.instructions if isinstance(one, FreezeUnit)}
+    clean_up = {unit for one in step.instructions if isinstance(one, CleanUpUnits) for unit in one.units}
+    decisions = []
+    for report in reports:
+        for event in report.events:
+            match event:
+                case UnitSpilled():
+                    who, verb = ROTATION, Verb.SPILL
+                case UnitFetched():
+                    who, verb = ROTATION, Verb.FETCH
+                case UnitFrozen() if event.unit not in freeze:
+                    who, verb = FREEZING, Verb.FREEZE
+                case UnitCleanedUp() if event.unit not in clean_up:
+                    who, verb = FREEZING, Verb.CLEAN_UP
+                case _:
+                    continue
+            decisions.append(Decision(number, who, verb, event.unit, report.site, event.reason))
+    return decisions

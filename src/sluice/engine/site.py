@@ -18,20 +18,22 @@ from sluice.engine.blobs import BLOBS, LEVEL_WATERMARK, SITE_REPORT, SPLIT_REPOR
 from sluice.engine.freezing import CLEANING, SiteFreezing
 from sluice.engine.site_input import unpack
 from sluice.engine.site_level import SiteLevel
+from sluice.engine.site_orders import SiteOrders
 from sluice.engine.site_results import SiteResults
 from sluice.engine.site_task import SiteTask
 from sluice.engine.stopwatch import Stopwatch
 from sluice.engine.unit_stats import UnitStats
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
-from sluice.model.epoch import Attempt, Lagging, SiteShare, Times, slowest
-from sluice.model.ids import InputNumber, Level, Site, SiteKey, UnitIndex
-from sluice.model.reports import LevelWatermark, PageEvent, SiteReport
+from sluice.model.epoch import Attempt, Lagging, Times, slowest
+from sluice.model.ids import InputNumber, Level, Site, SiteKey
 from sluice.model.spill import Spill
 from sluice.model.state import Manifest, unit_rows
 from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
 from sluice.model.unit_ranges import Ranges, holds, intersect, numbers, ranges, subtract, unite_all
 from sluice.operators.protocol import ShareableOperator
+from sluice.record.epoch import SiteShare
+from sluice.record.reports import LevelWatermark, SiteReport
 from sluice.state.disk_speed import DiskSpeed
 from sluice.state.durable import DurableSegments
 from sluice.state.inputs import Retention
@@ -41,8 +43,9 @@ from sluice.state.segment import merged_run
 from sluice.state.segment import parts as parts_of
 from sluice.state.storage import Storage
 from sluice.state.tiers import Tiers
-from sluice.state.transaction import SiteStore, StateBefore, Transaction
+from sluice.state.transaction import Preparations, SiteStore, StateBefore, Transaction
 from sluice.state.workspace import Workspace, executor
+from sluice.verbs.spill import UnitFetched, UnitSpilled
 
 
 def run_site(task: SiteTask, level: Level, site_key: SiteKey, blobs: pa.Table, clock: Clock) -> pa.Table:
@@ -65,7 +68,8 @@ class _SiteEpoch:
         self.probed = 0
         self.rows_in = dict.fromkeys(self.level.nodes, 0)
         self.by_unit = UnitStats(self.holdings.unit_numbers)
-        self.freezing = SiteFreezing(task, self.level, self.share.frozen, self.by_unit, clock)
+        self.orders = SiteOrders.of(task.instructions, task.routing)
+        self.freezing = SiteFreezing(task, self.orders, self.level, self.share.frozen, self.by_unit, clock)
 
     def run(self, blobs: pa.Table) -> Iterator[Blob]:
         begun = self.clock.monotonic()
@@ -93,12 +97,7 @@ class _SiteEpoch:
             in_time = subtract(self.held, unite_all(part for units, _ in lagging for part in units))
             after = [*lagging, *([(in_time, self.now)] if in_time else [])]
             retention = self.level.retention(cohorts, after, self.freezing.cohorts(cohorts))
-            freezing, adapting = self.freezing.choose(transaction), self.task.adapting
-            ids = self.task.routing.ids
-            weigh = {index: unit for unit in adapting.weigh if self._has(index := ids.index_of(unit))}
-            cut = {index: plan for plan in adapting.cut if self._has(index := ids.index_of(plan.unit))}
-            leaving = ids.indexes_of(adapting.leaving)
-            manifest = transaction.commit(retention, leaving, adapting.allowance, freezing, weigh, cut)
+            manifest = transaction.commit(retention, self._preparations(self.freezing.choose(transaction)))
         frozen = self.freezing.frozen_after(manifest, cohorts, lagging, self.now)
         yield from came.passing
         if not self.level.is_last:
@@ -118,23 +117,31 @@ class _SiteEpoch:
             frozen=frozen,
             reached=self.now,
             queues=transaction.pages.queues(self.site, self.level.number),
-            page_events=(*self._page_events(transaction), *self.freezing.events),
+            events=(*self._page_events(transaction), *self.freezing.events, *transaction.findings),
             splits=came.splits if self.site == 0 and self.level.number == 0 else (),
             units=self._unit_columns(transaction, manifest),
             stats=self._stats(transaction, manifest, begun),
-            weights=transaction.findings.weights,
-            cuts=transaction.findings.cuts,
         )
         yield message(self.site_key, SITE_REPORT, report)
 
-    def _has(self, index: UnitIndex) -> bool:
-        """Whether a unit is held here, and at this level."""
-        return holds(self.held, index)
+    def _preparations(self, freezing: Ranges) -> Preparations:
+        """What is done to units of this level with the commit."""
+        orders = self.orders
+        return Preparations(
+            freeze=freezing,
+            set_apart=orders.set_apart,
+            bytes_apart=orders.bytes_apart,
+            profile={index: unit for index, unit in orders.profile.items() if holds(self.held, index)},
+            count_below={index: order for index, order in orders.count_below.items() if holds(self.held, index)},
+        )
 
-    def _page_events(self, transaction: Transaction) -> list[PageEvent]:
+    def _page_events(self, transaction: Transaction) -> list[UnitSpilled | UnitFetched]:
         """What was spilled and fetched."""
         unit_at = self.task.routing.unit_at
-        return [PageEvent(step.action, unit_at(step.unit), step.reason) for step in transaction.pages.steps]
+        return [
+            (UnitSpilled if step.action == "spill" else UnitFetched)(unit_at(step.unit), step.reason)
+            for step in transaction.pages.steps
+        ]
 
     def _cohorts(self) -> list[Cohort]:
         """The units held here by how far they have come, those that are behind first."""
@@ -152,9 +159,9 @@ class _SiteEpoch:
         self, cohorts: list[Cohort], new: dict[InputNumber, Run], transaction: Transaction, spent: float
     ) -> UnitSchedule:
         """Whose turn it is, in the time that is left; some was `spent` on cleaning up."""
-        adapting = self.task.adapting
-        costs = adapting.costs[self.site] if adapting.costs else None
-        share = None if adapting.seconds is None else adapting.seconds / self.plan.levels
+        directives = self.task.directives
+        costs = directives.costs[self.site] if directives.costs else None
+        share = None if directives.seconds is None else directives.seconds / self.plan.levels
         if share is not None:
             share -= min(spent, CLEANING * share)
         sizes = transaction.pending_bytes()
@@ -162,7 +169,7 @@ class _SiteEpoch:
             places, count = self.level.count(input_, run, self.held)
             sizes[places] += count * (run.rows.nbytes / max(1, len(run)))
         rows = self.by_unit.rows + transaction.pending_rows()
-        limits = Limits(share, adapting.backlog / self.plan.levels, costs, adapting.patient)
+        limits = Limits(share, directives.backlog / self.plan.levels, costs, directives.patient)
         by_time = any(mine.by_time for mine in self.level.operators.values())
         schedule = UnitSchedule(cohorts, self.now, rows, sizes, transaction.pages, limits, self.clock, by_time)
         schedule.put_first(self.level.shared)
@@ -195,11 +202,11 @@ class _SiteEpoch:
 
     def _emulate(self, rows: int, results: int) -> None:
         """Takes as much longer as experiments want it to."""
-        adapting = self.task.adapting
-        if adapting.row_delay:
-            self.clock.sleep(rows * adapting.row_delay[self.site])
-        if adapting.result_delay:
-            self.clock.sleep(results * adapting.result_delay[self.site])
+        directives = self.task.directives
+        if directives.row_delay:
+            self.clock.sleep(rows * directives.row_delay[self.site])
+        if directives.result_delay:
+            self.clock.sleep(results * directives.result_delay[self.site])
 
     def _input(self, input_: InputNumber, units: Ranges, fresh: Run | None, transaction: Transaction) -> Run | None:
         """An input's rows for some units in the order of their arrival; all that is new, if that is all there is."""
@@ -326,20 +333,20 @@ class _SiteEpoch:
         )
 
     def _begin(self, retention: Mapping[InputNumber, Retention]) -> Transaction:
-        task, adapting = self.task, self.task.adapting
+        task, directives = self.task, self.task.directives
         roots = Workspace(task.places, task.query, task.run).open()
-        speed = DiskSpeed(self.clock, adapting.disk_delay)
+        speed = DiskSpeed(self.clock, directives.disk_delay)
         memory, disk = (
             LocalFiles(f"{root}/site-{self.site:04d}-{self.level.number}", speed=of)
             for root, of in zip(roots, (None, speed), strict=True)
         )
-        limit = adapting.limits[self.site] // self.plan.levels
+        limit = directives.limits[self.site] // self.plan.levels
         store = SiteStore(
             self.holdings,
             Tiers(memory, disk, limit),
             DurableSegments(Storage(task.checkpoint), self.clock, speed),
             self.clock,
-            paging=adapting.spill is Spill.UNIT and adapting.freezing is None,
+            paging=directives.spill is Spill.UNIT and directives.freezing is None,
         )
         before = StateBefore(
             tuple(run for run in self.share.manifest if run.segment.input in self.level.local),

@@ -13,7 +13,7 @@ from sluice.model.codec import decode
 from sluice.model.epoch import Times, name_attempts, slowest
 from sluice.model.errors import StorageError
 from sluice.model.ids import InputNumber, Site, SiteKey
-from sluice.model.reports import LevelWatermark, SplitReport, newest_of
+from sluice.record.reports import LevelWatermark, SplitReport, newest_of
 from sluice.state.segment import Layout, sorted_run
 
 

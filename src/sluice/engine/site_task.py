@@ -7,19 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from sluice.engine.part_writer import Staging
-from sluice.model.epoch import EpochRecord
-from sluice.model.ids import SiteKey, Unit
+from sluice.model.ids import SiteKey
 from sluice.model.plan import Plan
-from sluice.model.redivision import CutPlan
 from sluice.model.routing import Routing
 from sluice.model.spill import Spill
 from sluice.policies.freezing import Freezing
+from sluice.record.epoch import EpochRecord
 from sluice.state.workspace import Places
+from sluice.verbs import SiteInstruction
 
 
 @dataclass(frozen=True)
 class SiteDirectives:
-    """How far a site goes in an epoch, and what it prepares, as the controller and the query's options want it."""
+    """How far a site goes in an epoch, as the query's options and the controller want it."""
 
     limits: tuple[int, ...]
     """Bytes in memory, of each site."""
@@ -32,19 +32,9 @@ class SiteDirectives:
     """Seconds that a row took at each site in the epoch before."""
     freezing: Freezing | None = None
     """How it frees memory by freezing units; None if it does not."""
-    freeze: tuple[Unit, ...] = ()
-    """Units to freeze in any case."""
-    clean_up: tuple[Unit, ...] = ()
-    """Units whose missing results are to be found, those named first before the others."""
     yielded: np.ndarray | None = None
     """The results of each unit since its present generation began, as far as they count; None if it does not
     freeze."""
-    weigh: tuple[Unit, ...] = ()
-    """Units to say the hashes of."""
-    cut: tuple[CutPlan, ...] = ()
-    """Units to say where they can be cut."""
-    leaving: tuple[Unit, ...] = ()
-    allowance: float = float("inf")
     row_delay: tuple[float, ...] = ()
     """Seconds that a row takes longer at each site, for experiments with slow machines; none everywhere if empty."""
     result_delay: tuple[float, ...] = ()
@@ -71,7 +61,8 @@ class SiteTask:
     run: str
     places: Places
     staging: tuple[Staging, ...]
-    adapting: SiteDirectives
+    directives: SiteDirectives
+    instructions: tuple[SiteInstruction, ...] = ()
 
     @property
     def routing(self) -> Routing:

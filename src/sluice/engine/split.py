@@ -21,10 +21,10 @@ from sluice.model.epoch import Times
 from sluice.model.errors import CorruptFile, MissingFile, StorageError
 from sluice.model.ids import SiteKey
 from sluice.model.plan import Plan
-from sluice.model.reports import SplitReport
 from sluice.model.routing import Routing
 from sluice.model.stats import TaskSeconds
 from sluice.model.stream import EARLIEST, LATEST
+from sluice.record.reports import SplitReport
 from sluice.sources.files import FileOptions, read_file
 
 GLOB_CHARACTERS_REFUSED = (

@@ -1,22 +1,15 @@
-"""The record of one epoch, as the journal keeps it: everything needed to go on from here, and what happened."""
+"""How far an epoch has come, by units and streams, and the names of its attempts."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import numpy as np
-
-from sluice.model.decision import Decision, Ended, UnderWay
-from sluice.model.ids import Level, Site, Unit, UnitIndex
-from sluice.model.results import Listing, Part, Results
-from sluice.model.routing import Routing
-from sluice.model.state import Manifest, SegmentRef
-from sluice.model.stats import EpochStats
-from sluice.model.unit_ranges import Ranges, divide, holds, numbers, unite_all
+from sluice.model.ids import Level, Site, UnitIndex
+from sluice.model.unit_ranges import Ranges, unite_all
 
 Times = tuple[int | None, ...]
 """One event time (microseconds) a stream, None where no row was seen yet or the stream has no watermark."""
@@ -112,94 +105,6 @@ class Queues:
     rest: float
 
 
-@dataclass(frozen=True)
-class SiteShare:
-    """What one site alone needs to know: its part of the record, and the segments of units on their way to it."""
-
-    manifest: Manifest
-    lagging: tuple[Lagging, ...]
-    frozen: tuple[Frozen, ...]
-    queues: tuple[Queues, ...]
-    arriving: tuple[SegmentRef, ...]
-
-
-@dataclass(frozen=True)
-class EpochRecord:
-    """State, routing and watermarks after an epoch, its results, and its statistics.
-
-    `batch` is the newest of Spark's batches that is part of it, `batch_input` what that had in it, as a short hash:
-    epochs that only catch up with waiting input take in none. `newest` is what the sources have shown; `reached` is how
-    far each level above the lowest has come, which is less while input waits below it.
-    """
-
-    number: int
-    newest: Times
-    routing: Routing
-    manifests: tuple[Manifest, ...]
-    batch: int = -1
-    batch_input: str = ""
-    reached: tuple[Times, ...] = ()
-    lagging: tuple[Lagging, ...] = ()
-    frozen: tuple[Frozen, ...] = ()
-    queues: tuple[Queues, ...] = ()
-    parts: tuple[Part, ...] = ()
-    listings: tuple[tuple[Listing, Listing], ...] = ()
-    """Of each output, before this epoch's parts and with them."""
-    stats: EpochStats = field(default_factory=EpochStats)
-    decisions: tuple[Decision, ...] = ()
-    """What was decided for this epoch."""
-    ended: tuple[Ended, ...] = ()
-    """Decisions of earlier epochs that came to their end with this one, and own ones that were abandoned."""
-    under_way: tuple[UnderWay, ...] = ()
-    """Decisions, of this epoch and earlier ones, that have not come to their end."""
-
-    @property
-    def missing_units(self) -> tuple[Unit, ...]:
-        """Frozen units whose results are missing, at whichever level, in the order of their places."""
-        missing = unite_all(part for cold in self.frozen if cold.missing for part in cold.units)
-        return tuple(self.routing.units_at(numbers(missing)))
-
-    def why_unready(self, unit: Unit) -> str | None:
-        """Why a unit cannot be shared otherwise than it is now, if so: its holders would not have come equally far, or
-        would meet what they have missed."""
-        index = self.routing.index_of(unit)
-        if any(holds(late.units, index) for late in self.lagging):
-            return "has input that waits"
-        return "is frozen" if any(holds(cold.units, index) for cold in self.frozen) else None
-
-    @property
-    def unready_units(self) -> Ranges:
-        """The units for which there is such a reason, by their places."""
-        cohorts = [*(late.units for late in self.lagging), *(cold.units for cold in self.frozen)]
-        return unite_all(part for units in cohorts for part in units)
-
-    def files(self) -> set[str]:
-        """The durable files that the state lies in."""
-        return {run.segment.file for manifest in self.manifests for run in manifest}
-
-    def reached_at(self, level: Level) -> Times:
-        """How far a level has come."""
-        return self.reached[level - 1] if level and self.reached else self.newest
-
-    def results_of(self, output: int) -> Results:
-        parts = tuple(p for p in self.parts if p.output == output)
-        before, listing = self.listings[output] if self.listings else (Listing(), Listing())
-        return Results(self.number, parts, before, listing, self.stats.committed_at)
-
-    def shares(self, arriving: Sequence[tuple[SegmentRef, ...]] = ()) -> list[SiteShare]:
-        """What each site alone needs to know of it."""
-        holders, sites = np.array(self.routing.holders), range(self.routing.sites)
-        lagging = _by_site(self.lagging, holders, len(sites))
-        frozen = _by_site(self.frozen, holders, len(sites))
-        queues: list[list[Queues]] = [[] for _ in sites]
-        for queue in self.queues:
-            if queue.site in sites:
-                queues[queue.site].append(queue)
-        copies = arriving or [()] * len(sites)
-        parts = zip(self.manifests, lagging, frozen, map(tuple, queues), copies, strict=True)
-        return [SiteShare(*part) for part in parts]
-
-
 UnitCohort = TypeVar("UnitCohort", Lagging, Frozen)
 
 
@@ -213,15 +118,6 @@ def unite_cohorts(cohorts: Iterable[UnitCohort]) -> tuple[UnitCohort, ...]:
     for cohort in cohorts:
         alike.setdefault(replace(cohort, units=()), []).extend(cohort.units)
     return tuple(replace(cohort, units=unite_all(units)) for cohort, units in alike.items())
-
-
-def _by_site(cohorts: Sequence[UnitCohort], holders: np.ndarray, sites: int) -> list[tuple[UnitCohort, ...]]:
-    """The part that each site has of some cohorts."""
-    found: list[list[UnitCohort]] = [[] for _ in range(sites)]
-    for cohort in cohorts:
-        for site, units in divide(cohort.units, holders).items():
-            found[site].append(replace(cohort, units=units))
-    return [tuple(mine) for mine in found]
 
 
 def slowest(times: Sequence[Times]) -> Times:

@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from sluice.model.abilities import Abilities
-from sluice.model.epoch import EpochRecord, Times
+from sluice.model.epoch import Times
 from sluice.model.identity import PlanIdentity, StreamIdentity
 from sluice.model.ids import Fragment, InputNumber, Level
 from sluice.model.join import JoinSpec
@@ -117,10 +117,10 @@ class Plan:
         """Those with operators on a level."""
         return sorted({node.fragment for node in self.nodes if node.level == level})
 
-    def first_record(self, partitions: int, sites: int) -> EpochRecord:
-        """What stands for the newest epoch of a checkpoint as long as there is none."""
+    def first_routing(self, partitions: int, sites: int) -> Routing:
+        """Where units are before there was an epoch."""
         units = [self.units_of(Fragment(fragment), partitions) for fragment in range(self.fragments)]
-        return EpochRecord(-1, (None,) * len(self.sources), Routing.of_fragments(units, sites), ((),) * sites)
+        return Routing.of_fragments(units, sites)
 
     def units_of(self, fragment: Fragment, partitions: int) -> int:
         """How many units a fragment has: without a key there is nothing to tell several apart by."""

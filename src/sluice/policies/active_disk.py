@@ -17,11 +17,12 @@ from typing import Annotated
 
 import numpy as np
 
-from sluice.model.actions import Action, Freeze
 from sluice.model.view import ClusterView
 from sluice.policies.lazy_disk import LazyDisk
 from sluice.policies.memory import in_bytes
 from sluice.policies.settings import Number
+from sluice.verbs import Action
+from sluice.verbs.freeze import Freeze
 
 NEARLY_FULL = 0.8
 """A site that has so much of its memory in use is about to need more."""

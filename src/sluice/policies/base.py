@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from sluice.model.actions import Action
 from sluice.model.view import ClusterView
 from sluice.policies.freezing import Freezing
+from sluice.verbs import Action
 
 
 class Policy(ABC):

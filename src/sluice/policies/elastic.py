@@ -28,7 +28,6 @@ from typing import Annotated
 
 import numpy as np
 
-from sluice.model.actions import Action, Move, Scale
 from sluice.model.errors import FlowError
 from sluice.model.ids import Site
 from sluice.model.view import ClusterView
@@ -38,6 +37,9 @@ from sluice.policies.evening import best_unit, busy_by_site, even_out, load_by_s
 from sluice.policies.memory import excess_capacity
 from sluice.policies.settings import Flag, HotPart, Imbalance, MostActions, Number, check_settings
 from sluice.policies.unit_sizes import UnitSizes, concerned_units
+from sluice.verbs import Action
+from sluice.verbs.move import Move
+from sluice.verbs.scale import Scale
 
 _WAITING = Number("a part of the input that may wait at a site", least=0, most=1)
 _WORKING = Number("a part of a site's time", above=0)  # above 1 where it has more to do than it manages

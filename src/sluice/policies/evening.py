@@ -12,9 +12,9 @@ from functools import cache
 
 import numpy as np
 
-from sluice.model.actions import Move
 from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
+from sluice.verbs.move import Move
 
 WORTHWHILE = 0.03
 """Part of the mean site's work that has to be there to be taken off the busier of two sites."""

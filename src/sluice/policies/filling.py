@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from sluice.model.actions import Move
 from sluice.model.view import ClusterView
 from sluice.policies.evening import RESTING, level, load_by_site, load_by_unit
 from sluice.policies.memory import excess_capacity
+from sluice.verbs.move import Move
 
 
 def fill(view: ClusterView, sites: int, reason: str) -> tuple[Move, ...]:

@@ -14,10 +14,10 @@ from typing import Annotated
 
 import numpy as np
 
-from sluice.model.actions import Freeze
 from sluice.model.productivity import results_by_byte
 from sluice.model.view import ClusterView
 from sluice.policies.settings import Choice, Number, check_settings
+from sluice.verbs.freeze import Freeze
 
 ORDERS = ("less-productive", "more-productive", "largest", "random")
 Push = Annotated[float, Number("the part of the state that is frozen at a time", above=0, most=1)]

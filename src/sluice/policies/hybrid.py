@@ -7,12 +7,12 @@ is balanced, and only with units that fit into the memory their destination has 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import numpy as np
+from msgspec.structs import replace
 
-from sluice.model.actions import Action
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
 from sluice.policies.load import LoadBalancing
@@ -20,6 +20,7 @@ from sluice.policies.memory import MemoryBalancing, excess_capacity, in_bytes
 from sluice.policies.settings import Flag, check_settings
 from sluice.policies.sharing import HotUnits
 from sluice.policies.unit_sizes import UnitSizes
+from sluice.verbs import Action
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,14 @@ from typing import Annotated
 
 import numpy as np
 
-from sluice.model.actions import Action, Move
 from sluice.model.ids import Site
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
 from sluice.policies.freezing import Freezing, HalfLife, Order, Push
 from sluice.policies.memory import in_bytes
 from sluice.policies.settings import Number, check_settings
+from sluice.verbs import Action
+from sluice.verbs.move import Move
 
 
 @dataclass(frozen=True)

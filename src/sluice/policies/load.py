@@ -11,12 +11,13 @@ from typing import Annotated
 
 import numpy as np
 
-from sluice.model.actions import Action, Move
 from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
 from sluice.policies.pairing import Pairs, first_of_each
 from sluice.policies.settings import Flag, Imbalance, Number, check_settings
+from sluice.verbs import Action
+from sluice.verbs.move import Move
 
 ROUNDING = 1e-9
 """Less than this between two utilizations is no difference.

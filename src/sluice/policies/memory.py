@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sluice.model.actions import Action, Move
 from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
 from sluice.policies.pairing import Pairs, first_of_each
+from sluice.verbs import Action
+from sluice.verbs.move import Move
 
 
 def excess_capacity(view: ClusterView) -> np.ndarray:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sluice.model.actions import Action, LayOut, Release, Share
 from sluice.model.ids import Site
 from sluice.model.sharing import SharedUnit, best_lines, copied_rows
 from sluice.model.view import ClusterView
 from sluice.policies.settings import Imbalance, check_settings
+from sluice.verbs import Action
+from sluice.verbs.share import LayOut, Release, Share
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sluice.model.actions import Action
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
+from sluice.verbs import Action
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from typing import Annotated
 
 import numpy as np
 
-from sluice.model.actions import Action, PassToken, Release, Share
 from sluice.model.errors import FlowError
 from sluice.model.ids import InputNumber, Site, Unit
 from sluice.model.sharing import SharedUnit
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
 from sluice.policies.settings import Count, Number, check_settings
+from sluice.verbs import Action
+from sluice.verbs.share import PassToken, Release, Share
 
 _SATURATION = Number("a part of a site's memory", least=0, most=1)
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sluice.model.actions import DirectoryAction, Merge, Move, Split
 from sluice.model.directory import MOST_BITS
 from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 from sluice.policies.memory import in_bytes
 from sluice.policies.settings import HotPart, Imbalance, MostActions, check_settings
+from sluice.verbs.move import Move
+from sluice.verbs.split import Merge, Split
 
 MERGED_AT_MOST = 0.6
 """Part of 2θ that two buddies may have together to be merged. The paper has 1: a unit around 2θ would split and merge
@@ -62,11 +63,11 @@ class UnitSizes:
     def __post_init__(self) -> None:
         check_settings(self)
 
-    def decide(self, view: ClusterView) -> tuple[DirectoryAction, ...]:
+    def decide(self, view: ClusterView) -> tuple[Split | Merge, ...]:
         load, mean = _load(view)
         splits = [*self.splits_by_size(view), *(self._splits_by_load(view, load, mean) if view.shows_load else ())]
         divided = {split.unit for split in splits}
-        actions: list[DirectoryAction] = list(splits)
+        actions: list[Split | Merge] = list(splits)
         actions += [m for m in self._merges(view, load, mean) if not divided & concerned_units(view, m)]
         return tuple(actions[: self.most])
 
@@ -143,7 +144,7 @@ class UnitSizes:
         return first[fits][order], second[fits][order]
 
 
-def concerned_units(view: ClusterView, action: DirectoryAction) -> set[Unit]:
+def concerned_units(view: ClusterView, action: Split | Merge) -> set[Unit]:
     """The unit that is split or merged, and the one that it is merged with."""
     buddy = int(view.unit_buddy[view.index_of(action.unit)]) if isinstance(action, Merge) else -1
     return {action.unit} if buddy < 0 else {action.unit, view.unit_at(buddy)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sluice.control.loop import ControlLoop
 from sluice.policies import Policy
 from sluice.policies.static import Static
-from sluice.sim.carrier import MessageCarrier
 from sluice.sim.event_queue import EventQueue
+from sluice.sim.executor import MessageExecutor
 from sluice.sim.outcome import ControlRecord, Outcome
 from sluice.sim.reports import Reports
 from sluice.sim.scenario import Scenario
@@ -23,16 +23,15 @@ class Simulation:
     def __init__(self, scenario: Scenario, policy: Policy) -> None:
         self.scenario, self.policy, self.events = scenario, policy, EventQueue()
         self.world = scenario.world(self.events, policy)
-        self.carrier = MessageCarrier(self.world, self.events)
+        self.executor = MessageExecutor(self.world, self.events)
         self.reports = Reports(self.world, self.events, self._take_turn)
         self.loop = ControlLoop(
             policy,
             self.reports,
-            self.carrier,
+            self.executor,
             self.world.routing,
             self.world.minimum_collection,
-            abilities=self.carrier.abilities,
-            why_not=self.carrier.why_not,
+            abilities=self.executor.abilities,
         )
 
     def run(self) -> Outcome:
@@ -61,10 +60,10 @@ class Simulation:
         return self.world.outcome(
             ControlRecord(
                 policy=self.policy.name,
-                moves=tuple(self.carrier.moves),
+                moves=tuple(self.executor.moves),
                 decisions=tuple(self.world.decisions),
                 rounds=self.reports.round,
-                moved_bytes=self.carrier.moved_bytes,
+                moved_bytes=self.executor.moved_bytes,
                 unit_sites=self.loop.routing.holders,
             )
         )

@@ -9,21 +9,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sluice.control.loop import ControlLoop
-from sluice.control.movement import Extract, Install, LetGo, Pause, Restart, Transfer
-from sluice.control.moves import MoveInFlight
-from sluice.model.actions import Action
 from sluice.model.decision import Decision
 from sluice.model.ids import Fragment, InputNumber, Site, Unit
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.sim.network import Network
 from sluice.sim.outcome import ControlRecord, Outcome, TimedDecision
+from sluice.verbs import Action
+from sluice.verbs.base import VerbAction
+from sluice.verbs.move import Extract, Install, LetGo, MoveProtocol, Pause, Restart, Transfer
 
 Call = Callable[[], object]
 Done = Callable[[], None]
 Handlers = Mapping[type, Callable[..., None]]
-"""What a world can do, by the class of the instruction or action; what is not here it cannot do. A handler of an action
-is called with it; of `Split` and `Merge` with nothing, as the loop has all units that are to be split or merged."""
+"""What a world can do, by the class of the instruction; what is not here it cannot do."""
 
 
 class World(ABC):
@@ -100,15 +99,19 @@ class World(ABC):
             LetGo: self.let_go,
         }
 
-    def why_not(self, action: Action) -> str | None:
+    def repartition(self) -> None:
+        """All that was decided together has been begun: units that are to be split or merged are, if that can be."""
+        return
+
+    def why_not(self, action: VerbAction) -> str | None:
         """Why something that it has a handler for cannot be done just now; None if it can."""
         return None
 
     @abstractmethod
-    def pause(self, move: MoveInFlight, acknowledge: Callable[[int], None]) -> None:
+    def pause(self, move: MoveProtocol, acknowledge: Callable[[int], None]) -> None:
         """Has all producers hold back the tuples of a unit, and acknowledge behind those that they have sent."""
 
-    def extract(self, move: MoveInFlight, done: Done) -> None:
+    def extract(self, move: MoveProtocol, done: Done) -> None:
         """Has the source take a unit's state out; that takes no time unless a world says so."""
         done()
 
@@ -116,19 +119,19 @@ class World(ABC):
     def state_bytes(self, unit: Unit) -> float:
         """What of a unit has to be sent when it moves."""
 
-    def transfer(self, move: MoveInFlight, size: float, done: Done) -> None:
+    def transfer(self, move: MoveProtocol, size: float, done: Done) -> None:
         """Sends a unit's state."""
         self.network.transfer(move.source, move.target, int(size), done)
 
     @abstractmethod
-    def install(self, move: MoveInFlight, done: Done) -> None:
+    def install(self, move: MoveProtocol, done: Done) -> None:
         """Has the target take a unit's state in."""
 
     @abstractmethod
     def restart(self, unit: Unit, site: Site) -> None:
         """Has all producers send a unit's tuples to a site, first those that they held back."""
 
-    def let_go(self, move: MoveInFlight, done: Done) -> None:
+    def let_go(self, move: MoveProtocol, done: Done) -> None:
         """Source and target are free for other things."""
         done()
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from sluice.engine.agreement import Exchange
 from sluice.engine.split import SplitTask
 from sluice.model.errors import CorruptFile, MissingFile
-from sluice.model.reports import SiteReport, SplitReport
+from sluice.record.reports import SiteReport, SplitReport
 from sluice.spark.sources import SOURCE_NUMBER, Source
 
 _QUERY_ID = "sql.streaming.queryId"

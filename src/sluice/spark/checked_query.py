@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.engine.settings import Settings
 from sluice.engine.split import Reading
 from sluice.model.durations import seconds
-from sluice.model.epoch import EpochRecord
 from sluice.model.identity import FlowIdentity
 from sluice.model.plan import Plan
+from sluice.record.epoch import EpochRecord
 from sluice.spark.sink_choice import SinkChoice
 from sluice.spark.sources import Source
 

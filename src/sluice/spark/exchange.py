@@ -23,7 +23,7 @@ from sluice.model.clock import SystemClock
 from sluice.model.codec import decode
 from sluice.model.errors import QueryError
 from sluice.model.ids import Level, SiteKey
-from sluice.model.reports import SiteReport
+from sluice.record.reports import SiteReport
 from sluice.spark.anchors import let_go, place
 from sluice.spark.executors import WarmUp, do_at
 from sluice.spark.pool import pool_of

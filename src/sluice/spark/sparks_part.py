@@ -16,8 +16,8 @@ from typing import Any
 from sluice.control.journal import FORMAT, Journal
 from sluice.engine.checkpoint import PARTS_DIFFER
 from sluice.model.checksum import checksum
-from sluice.model.epoch import EpochRecord
 from sluice.model.errors import CheckpointError, StorageError
+from sluice.record.epoch import EpochRecord
 from sluice.state.storage import Storage
 
 SPARK = "spark"

@@ -15,9 +15,9 @@ import numpy as np
 from sluice.kernels.order import hash_part
 from sluice.kernels.probe import Run
 from sluice.model.ids import Unit, UnitIndex
-from sluice.model.redivision import Cut, CutPlan, UnitFindings, UnitWeight
 from sluice.model.state import Manifest, RunRef
 from sluice.model.unit_ranges import intersect, only
+from sluice.verbs.split import CountBelow, HashProfile, RowsBelow
 
 SAMPLE = 4096
 """About as many rows of a unit are looked at to find its most frequent hash: one that most rows have is found by
@@ -45,13 +45,16 @@ Opening = Callable[[RunRef], Sequence[UnitPiece]]
 
 
 def look_at_units(
-    manifest: Manifest, weigh: Mapping[UnitIndex, Unit], cut: Mapping[UnitIndex, CutPlan], open_run: Opening
-) -> UnitFindings:
-    """Weigh some units, and count the rows of others below some hashes, each by its place; `open_run` brings a run's
-    rows."""
-    weights = [w for index, unit in weigh.items() for w in _weigh(unit, _runs_at(index, manifest), open_run)]
-    cuts = [counted for index, plan in cut.items() for counted in _cut(plan, _runs_at(index, manifest), open_run)]
-    return UnitFindings(tuple(weights), tuple(cuts))
+    manifest: Manifest,
+    profile: Mapping[UnitIndex, Unit],
+    count_below: Mapping[UnitIndex, CountBelow],
+    open_run: Opening,
+) -> tuple[HashProfile | RowsBelow, ...]:
+    """Profile the hashes of some units, and count the rows of others below some hashes, each by its place; `open_run`
+    brings a run's rows."""
+    profiles = [p for index, unit in profile.items() for p in _profile(unit, _runs_at(index, manifest), open_run)]
+    counts = [c for index, order in count_below.items() for c in _count(order, _runs_at(index, manifest), open_run)]
+    return (*profiles, *counts)
 
 
 def _runs_at(index: UnitIndex, manifest: Manifest) -> list[RunRef]:
@@ -78,7 +81,7 @@ class _Sample:
         return cls(hash_part(part.order[::step]), each * (stands_for / len(part)), least, greatest)
 
 
-def _weigh(unit: Unit, runs: Iterable[RunRef], open_run: Opening) -> list[UnitWeight]:
+def _profile(unit: Unit, runs: Iterable[RunRef], open_run: Opening) -> list[HashProfile]:
     """Nothing if the unit has no row."""
     by_run = [[piece for piece in open_run(run) if piece.rows] for run in runs]
     near = [piece.read() for pieces in by_run for piece in pieces if not piece.far]
@@ -96,7 +99,7 @@ def _weigh(unit: Unit, runs: Iterable[RunRef], open_run: Opening) -> list[UnitWe
     least, greatest = min(sample.least for sample in samples), max(sample.greatest for sample in samples)
     if least == greatest:
         least, greatest = _look_for_another(least, far)
-    return [UnitWeight(unit, rows, least, greatest, frequent, counted + round(sampled))]
+    return [HashProfile(unit, rows, least, greatest, frequent, counted + round(sampled))]
 
 
 def _sample_blocks(pieces: Sequence[UnitPiece]) -> list[_Sample]:
@@ -125,13 +128,13 @@ def _look_for_another(hash_: int, runs: Iterable[Sequence[UnitPiece]]) -> tuple[
     return least, greatest
 
 
-def _cut(plan: CutPlan, runs: Iterable[RunRef], open_run: Opening) -> list[Cut]:
-    found: dict[tuple[str, int], int] = {}
+def _count(order: CountBelow, runs: Iterable[RunRef], open_run: Opening) -> list[RowsBelow]:
+    counts: dict[tuple[str, int], int] = {}
     for run in runs:
-        for edge, below in zip(plan.edges, _count_below(open_run(run), plan.edges), strict=True):
+        for edge, below in zip(order.hashes, _count_below(open_run(run), order.hashes), strict=True):
             key = run.segment.id, edge
-            found[key] = found.get(key, 0) + below
-    return [Cut(segment, plan.unit, edge, below) for (segment, edge), below in found.items()]
+            counts[key] = counts.get(key, 0) + below
+    return [RowsBelow(order.unit, segment, edge, below) for (segment, edge), below in counts.items()]
 
 
 def _count_below(pieces: Sequence[UnitPiece], edges: Sequence[int]) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 
@@ -14,7 +14,6 @@ from sluice.model.clock import Clock
 from sluice.model.epoch import Attempt, Queues
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import InputNumber, Unit, UnitIndex
-from sluice.model.redivision import CutPlan, UnitFindings
 from sluice.model.state import Manifest, PlacedBlock, RunRef, SegmentRef, unit_bytes, unit_rows
 from sluice.model.unit_ranges import Ranges, intersect, numbers, subtract
 from sluice.state.dividing import UnitPiece, look_at_units
@@ -29,6 +28,7 @@ from sluice.state.segment import counts, merged_run, parts
 from sluice.state.staging import NewSegment, SegmentWriter, make_room
 from sluice.state.tiers import Tiers
 from sluice.state.unit_pages import UnitPages
+from sluice.verbs.split import CountBelow, HashProfile, RowsBelow
 
 PAGE_BYTES = 2048
 """What a page has beside its rows, about."""
@@ -82,6 +82,19 @@ class _Phase(Enum):
     COMMITTED = "after the commit"
 
 
+@dataclass(frozen=True)
+class Preparations:
+    """What is done to units with the commit, by their places. Those to `freeze` begin anew with the next epoch. Those
+    to `set_apart` get segments of their own: as many as `bytes_apart` bytes, at least one, the others in later epochs.
+    Of some the hashes are told, of others how many rows are below some hashes."""
+
+    freeze: Ranges = ()
+    set_apart: Sequence[UnitIndex] = ()
+    bytes_apart: float = float("inf")
+    profile: Mapping[UnitIndex, Unit] = field(default_factory=dict)
+    count_below: Mapping[UnitIndex, CountBelow] = field(default_factory=dict)
+
+
 class Transaction:
     """What an epoch does to a site's state. Until `commit` returns, the state of the epoch before is untouched.
 
@@ -114,7 +127,7 @@ class Transaction:
         self._turn: Ranges = ()
         self._turn_bytes = 0
         self._added: dict[InputNumber, list[Run]] = {}
-        self.findings = UnitFindings()
+        self.findings: tuple[HashProfile | RowsBelow, ...] = ()
 
     @property
     def limit(self) -> int:
@@ -215,32 +228,27 @@ class Transaction:
     def commit(
         self,
         retention: Mapping[InputNumber, Retention],
-        leaving: Sequence[UnitIndex] = (),
-        allowance: float = float("inf"),
-        freezing: Ranges = (),
-        weigh: Mapping[UnitIndex, Unit] | None = None,
-        cut: Mapping[UnitIndex, CutPlan] | None = None,
+        preparations: Preparations | None = None,
     ) -> Manifest:
         """Merge what is due, make the new segments durable in one file, settle the tiers; the state from now on.
 
-        `retention` is what may leave now that the units have come so far. Units that are about to leave get segments
-        of their own: as many as `allowance` bytes, at least one, the others in later epochs. Units that are `freezing`
-        begin anew with the next epoch. What is found out about those to `weigh` or `cut`, each by its place, is in
+        `retention` is what may leave now that the units have come so far. What is found out about units is in
         `findings` then.
         """
+        to_do = preparations or Preparations()
         self._expect(_Phase.BETWEEN_TURNS, "the epoch is committed")
         self._phase = _Phase.COMMITTED
-        if freezing:
-            self._freeze(freezing, retention)
+        if to_do.freeze:
+            self._freeze(to_do.freeze, retention)
         for input_, added in sorted(self._added.items()):
             rows = added[0] if len(added) == 1 else merged_run(added, None)
             self._writer.write_pieces(NewSegment(input_, rows, self.holdings.units))
         self.generations.merge(retention)
-        self._rewriter.merge(retention, leaving)
-        self._rewriter.set_apart(leaving, retention, allowance)
+        self._rewriter.merge(retention, to_do.set_apart)
+        self._rewriter.set_apart(to_do.set_apart, retention, to_do.bytes_apart)
         new = self._writer.write_durable()
         manifest = (*self._runs.state, *self._runs.frozen, *self._runs.waiting, *new)
-        self.findings = look_at_units(manifest, weigh or {}, cut or {}, self._pieces)
+        self.findings = look_at_units(manifest, to_do.profile, to_do.count_below, self._pieces)
         self._settle(manifest)
         return manifest
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from sluice.control.loop import ControlLoop
-from sluice.control.moves import MoveInFlight
 from sluice.model import ids
 from sluice.model.errors import ScenarioError
 from sluice.model.routing import Routing
@@ -28,6 +27,7 @@ from sluice.sim.worlds.flux.cluster import NOBODY, Costs, new_cluster
 from sluice.sim.worlds.flux.scenario import EXCHANGES, FluxScenario, merged
 from sluice.sim.worlds.flux.site import FluxSite
 from sluice.sim.worlds.flux.workload import alias_table, unit_shares
+from sluice.verbs.move import MoveProtocol
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class FluxWorld(World):
 
     # --- what it can do ---
 
-    def pause(self, move: MoveInFlight, acknowledge: Callable[[int], None]) -> None:
+    def pause(self, move: MoveProtocol, acknowledge: Callable[[int], None]) -> None:
         """The source hears first that a unit is to leave. Then every producer stops the unit's input and acknowledges
         behind what it has sent."""
         source = self.sites[move.source]
@@ -183,14 +183,14 @@ class FluxWorld(World):
 
         source.post(announce)
 
-    def extract(self, move: MoveInFlight, done: Done) -> None:
+    def extract(self, move: MoveProtocol, done: Done) -> None:
         source = self.sites[move.source]
         source.post(partial(source.extract, move.unit, done))
 
     def state_bytes(self, unit: ids.Unit) -> float:
         return self.scenario.unit_size
 
-    def install(self, move: MoveInFlight, done: Done) -> None:
+    def install(self, move: MoveProtocol, done: Done) -> None:
         target = self.sites[move.target]
         target.post(partial(target.install, move.unit, self.scenario.unit_size, done))
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sluice.control.site_mode import BeginRelocation, BeginSpill, MeasureMemory, Mode, Permission, SiteMode
 from sluice.model import ids
 from sluice.policies.freezing import Freezing
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.hardware import Hardware
 from sluice.sim.worlds.lazy_disk.core import Cluster
 from sluice.sim.worlds.lazy_disk.frozen_generations import FrozenGenerations
+from sluice.sim.worlds.lazy_disk.site_mode import BeginRelocation, BeginSpill, MeasureMemory, Mode, Permission, SiteMode
 
 Done = Callable[[], object]
 

@@ -15,10 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sluice.control.moves import MoveInFlight
-from sluice.control.site_mode import Mode
 from sluice.model import ids
-from sluice.model.actions import Freeze
 from sluice.model.errors import ScenarioError
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
@@ -33,6 +30,9 @@ from sluice.sim.worlds.lazy_disk.core import NOBODY, Costs, advance, new_cluster
 from sluice.sim.worlds.lazy_disk.frozen_generations import FrozenGenerations, Missing
 from sluice.sim.worlds.lazy_disk.scenario import LazyDiskScenario, Streams
 from sluice.sim.worlds.lazy_disk.site import LazyDiskSite, TimedSpill
+from sluice.sim.worlds.lazy_disk.site_mode import Mode
+from sluice.verbs.freeze import FreezeUnit
+from sluice.verbs.move import MoveProtocol
 
 
 @dataclass(frozen=True)
@@ -172,15 +172,15 @@ class LazyDiskWorld(World):
 
     @property
     def handlers(self) -> Handlers:
-        return {**super().handlers, Freeze: self.freeze}
+        return {**super().handlers, FreezeUnit: self.freeze}
 
-    def freeze(self, action: Freeze) -> None:
-        site = ids.Site(int(self.cluster.holder[0, action.unit]))
+    def freeze(self, unit: ids.Unit) -> None:
+        site = ids.Site(int(self.cluster.holder[0, unit]))
         if site not in self._freezes:
             self.send(lambda: self.sites[site].freeze(self._freezes.pop(site)))
-        self._freezes.setdefault(site, []).append(action.unit)
+        self._freezes.setdefault(site, []).append(unit)
 
-    def pause(self, move: MoveInFlight, acknowledge: Callable[[int], None]) -> None:
+    def pause(self, move: MoveProtocol, acknowledge: Callable[[int], None]) -> None:
         """The source hears first that a unit is to leave; should it be spilling, everything waits for that. Then each
         split holds the unit's tuples back, and acknowledges behind what it has sent."""
 
@@ -194,13 +194,13 @@ class LazyDiskWorld(World):
 
         self.sites[move.source].relocate(move.unit, pause_splits)
 
-    def extract(self, move: MoveInFlight, done: Done) -> None:
+    def extract(self, move: MoveProtocol, done: Done) -> None:
         self.sites[move.source].extract(move.unit, done)
 
     def state_bytes(self, unit: ids.Unit) -> float:
         return int(self.cluster.unit["stored"][unit]) * self.hardware.tuple_bytes
 
-    def transfer(self, move: MoveInFlight, size: float, done: Done) -> None:
+    def transfer(self, move: MoveProtocol, size: float, done: Done) -> None:
         """A link carries one unit at a time."""
         waiting = self._outgoing.setdefault(move.source, deque())
 
@@ -214,7 +214,7 @@ class LazyDiskWorld(World):
         if len(waiting) == 1:
             waiting[0]()
 
-    def install(self, move: MoveInFlight, done: Done) -> None:
+    def install(self, move: MoveProtocol, done: Done) -> None:
         target = self.sites[move.target]
         target.relocate(move.unit, partial(target.install, move.unit, done))
 
@@ -223,7 +223,7 @@ class LazyDiskWorld(World):
             split.restart(unit, site)
         release(self.cluster, self.costs, unit, site)
 
-    def let_go(self, move: MoveInFlight, done: Done) -> None:
+    def let_go(self, move: MoveProtocol, done: Done) -> None:
         for site in (move.source, move.target):
             self.sites[site].relocated(move.unit)
         done()

@@ -13,10 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sluice.control.moves import MoveInFlight
-from sluice.control.token_passing import PassInstruction, PassPhase, PutCommand, StartStoring, StopStoring, TokenPassing
 from sluice.model import ids
-from sluice.model.actions import Action, PassToken, Release, Share, SharingAction
 from sluice.model.routing import Routing
 from sluice.model.sharing import SharedUnit
 from sluice.model.stats import Slices
@@ -27,6 +24,17 @@ from sluice.sim.outcome import ControlRecord, Curve, Measure, Outcome
 from sluice.sim.world import Call, Done, Handlers, World
 from sluice.sim.worlds.replication.holders import Holders
 from sluice.sim.worlds.replication.scenario import ReplicationScenario
+from sluice.sim.worlds.replication.token_passing import (
+    PassInstruction,
+    PassPhase,
+    PutCommand,
+    StartStoring,
+    StopStoring,
+    TokenPassing,
+)
+from sluice.verbs.base import VerbAction
+from sluice.verbs.move import MoveProtocol
+from sluice.verbs.share import AnySharing, ApplySharing, PrepareSharing, Release
 
 
 @dataclass(frozen=True)
@@ -149,9 +157,9 @@ class ReplicationWorld(World):
 
     @property
     def handlers(self) -> Handlers:
-        return {**super().handlers, **dict.fromkeys((Share, Release, PassToken), self.share_otherwise)}
+        return {**super().handlers, **dict.fromkeys((PrepareSharing, ApplySharing), self.change_sharing)}
 
-    def why_not(self, action: Action) -> str | None:
+    def why_not(self, action: VerbAction) -> str | None:
         """No state is handed over, so a holder leaves with none, and with no token on its way."""
         if not isinstance(action, Release):
             return None
@@ -160,18 +168,19 @@ class ReplicationWorld(World):
             return f"site {site} of a simulated plan cannot leave unit {unit}: it stores state"
         return None
 
-    def share_otherwise(self, action: SharingAction) -> None:
+    def change_sharing(self, change: AnySharing) -> None:
         """The coordinator counts on it at once, as the split does things in the order in which it is told."""
-        before = self._sharing(action.unit)
-        self.loop.reshare(action)
-        after = self._sharing(action.unit)
+        unit, loop = change.unit, self.loop
+        before = self._sharing(unit)
+        loop.routing = change.apply(loop.routing, self.inputs[loop.routing.fragment_of(unit)], loop.epoch)
+        after = self._sharing(unit)
         self.send(partial(self._change_links, before, after))
         for input_ in after.inputs:
             storing, target = before.stores(input_), after.stores(input_)
             if storing != target:
                 receiving = tuple(dict.fromkeys((*after.holders, *before.holders)))
-                passing = TokenPassing(action.unit, input_, receiving, storing, target)
-                self._passing.append(action.unit)
+                passing = TokenPassing(unit, input_, receiving, storing, target)
+                self._passing.append(unit)
                 self._follow(passing, passing.begin())
 
     def _sharing(self, unit: ids.Unit) -> SharedUnit:
@@ -220,7 +229,7 @@ class ReplicationWorld(World):
     def _has_state(self, unit: ids.Unit, site: ids.Site) -> bool:
         return bool(self.holders.stored[unit, :, site].sum() * self.scenario.tuple_bytes >= 1)
 
-    def pause(self, move: MoveInFlight, acknowledge: Callable[[int], None]) -> None:
+    def pause(self, move: MoveProtocol, acknowledge: Callable[[int], None]) -> None:
         """The split holds a unit's tuples back, and acknowledges behind those that are on their way to the source."""
         self.holders.close_link(move.unit, move.source, self._place)
         self.send(partial(acknowledge, self.producers[0]))
@@ -228,7 +237,7 @@ class ReplicationWorld(World):
     def state_bytes(self, unit: ids.Unit) -> float:
         return float(self.holders.stored[unit].sum()) * self.scenario.tuple_bytes
 
-    def install(self, move: MoveInFlight, done: Done) -> None:
+    def install(self, move: MoveProtocol, done: Done) -> None:
         self.holders.relocate(move.unit, move.source, move.target)
         done()
 

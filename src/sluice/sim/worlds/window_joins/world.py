@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log2
 from typing import Any
 
 import numpy as np
 
 from sluice.control.loop import SITES
-from sluice.control.moves import MoveInFlight
-from sluice.control.redividing import halved_into
 from sluice.model import ids
-from sluice.model.actions import Merge, Move, Scale, Split
+from sluice.model.directory import HashRange
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies.draining import drain
 from sluice.policies.unit_sizes import UnitSizes
+from sluice.record.repartition import successors
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.network import Network
 from sluice.sim.outcome import ControlRecord, Curve, Measure, Outcome
@@ -30,6 +30,10 @@ from sluice.sim.worlds.window_joins.cells import FINEST, cells_of
 from sluice.sim.worlds.window_joins.progress import Progress
 from sluice.sim.worlds.window_joins.scenario import WindowJoinScenario
 from sluice.sim.worlds.window_joins.sites import WindowSites
+from sluice.verbs.base import Instruction
+from sluice.verbs.move import Move, MoveProtocol
+from sluice.verbs.scale import ChangeSites
+from sluice.verbs.split import CountBelow, Divide, ProfileHashes, Repartitioned, Unite
 
 DRAINING = "draining"
 """Who decides where the units of a site go that is to leave."""
@@ -122,10 +126,11 @@ class WindowJoinWorld(World):
         self.sites = WindowSites(self.progress)
         self.redivisions = 0
         self.slots_done = 0
-        self.leaving: Scale | None = None
+        self.leaving: ChangeSites | None = None
         """How many sites stay, while others give their units away."""
-        self._redividing = False
-        self._waiting: list[tuple[MoveInFlight, Callable[[int], None]]] = []
+        self._divisions: list[Divide | Unite] = []
+        """Units that are to be split and merged, as soon as none is on its way."""
+        self._waiting: list[tuple[MoveProtocol, Callable[[int], None]]] = []
         """Moves whose sites are busy with others."""
         self._occupied: set[ids.Site] = set()
         """Sites that send or receive a unit."""
@@ -159,7 +164,7 @@ class WindowJoinWorld(World):
 
     def _tune(self) -> None:
         """Sites split units that are too large, while none is on its way to another site."""
-        if not self.loop.moves and not self.loop.redivisions:
+        if not self.loop.moves and not self._divisions:
             splits = UnitSizes().splits_by_size(self.at_rest(self.loop.routing))
             self.decide(SITES, splits)
 
@@ -170,9 +175,10 @@ class WindowJoinWorld(World):
 
     @property
     def handlers(self) -> Handlers:
-        return {**super().handlers, Split: self.redivide, Merge: self.redivide, Scale: self.scale}
+        kinds: tuple[type[Instruction], ...] = (ProfileHashes, CountBelow, Divide, Unite)
+        return {**super().handlers, **dict.fromkeys(kinds, self.divide), ChangeSites: self.change_sites}
 
-    def pause(self, move: MoveInFlight, acknowledge: Callable[[int], None]) -> None:
+    def pause(self, move: MoveProtocol, acknowledge: Callable[[int], None]) -> None:
         self._waiting.append((move, acknowledge))
         self._begin_waiting()
 
@@ -188,41 +194,41 @@ class WindowJoinWorld(World):
     def state_bytes(self, unit: ids.Unit) -> float:
         return int(self.progress.stored[self.progress.cells_of(unit)].sum()) * self.scenario.tuple_bytes
 
-    def transfer(self, move: MoveInFlight, size: float, done: Done) -> None:
+    def transfer(self, move: MoveProtocol, size: float, done: Done) -> None:
         seconds = size / self.scenario.link_rate
         for site in (move.source, move.target):
             self.sites.occupy(site, seconds)
         self.events.after(seconds, done)
 
-    def install(self, move: MoveInFlight, done: Done) -> None:
+    def install(self, move: MoveProtocol, done: Done) -> None:
         self.progress.site[self.progress.cells_of(move.unit)] = move.target
         done()
 
     def restart(self, unit: ids.Unit, site: ids.Site) -> None:
         self.progress.paused[self.progress.cells_of(unit)] = False
 
-    def let_go(self, move: MoveInFlight, done: Done) -> None:
+    def let_go(self, move: MoveProtocol, done: Done) -> None:
         self._occupied -= {move.source, move.target}
-        self._leave_if_empty([other for other in self.loop.moves.values() if other is not move])
+        self._leave_if_empty([other for other in self.loop.moves if other is not move])
         done()
         self._begin_waiting()
-        self._redivide_if_calm()
+        self.repartition()
         self._drain()
 
-    def scale(self, action: Scale) -> None:
+    def change_sites(self, change: ChangeSites) -> None:
         """Sites that join have no units; those that leave give theirs away first."""
         loop = self.loop
-        routing, sites = loop.routing, min(max(action.sites, self.scenario.least), self.scenario.most)
+        routing, sites = loop.routing, min(max(change.sites, self.scenario.least), self.scenario.most)
         if sites >= routing.sites:
             self.leaving = None
             loop.routing = replace(routing, sites=sites, version=routing.version + 1, since=loop.epoch)
         else:
-            self.leaving = action
+            self.leaving = change
             self._drain()
 
     def _drain(self) -> None:
         """The units of sites that leave go elsewhere, also those that were on their way there, or could not move."""
-        self._leave_if_empty(list(self.loop.moves.values()))
+        self._leave_if_empty(self.loop.moves)
         if self.leaving is None or self.loop.moves:
             return
         routing, stay = self.loop.routing, self.leaving.sites
@@ -233,7 +239,7 @@ class WindowJoinWorld(World):
         moves = [Move(routing.unit_at(index), site, self.leaving.reason) for index, site in placed]
         self.decide(DRAINING, moves)
 
-    def _leave_if_empty(self, moves: Sequence[MoveInFlight]) -> None:
+    def _leave_if_empty(self, moves: Sequence[MoveProtocol]) -> None:
         """Sites are gone when they hold nothing, and nothing is on its way to them."""
         if self.leaving is None:
             return
@@ -242,23 +248,30 @@ class WindowJoinWorld(World):
             self.loop.routing = routing.resized(sites, routing.version + 1, self.loop.epoch)
             self.leaving = None
 
-    def redivide(self) -> None:
+    def divide(self, division: Divide | Unite) -> None:
         """There is nothing to prepare; but a unit that is on its way comes first."""
-        self._redividing = True
-        self._redivide_if_calm()
+        self._divisions.append(division)
 
-    def _redivide_if_calm(self) -> None:
+    def repartition(self) -> None:
         loop = self.loop
-        if self._redividing and not loop.moves:
-            routing, further = loop.routing, {}
-            for unit, action in loop.redivisions.items():
-                if isinstance(action, Split):
-                    bits = min(action.bits, FINEST - routing.directories[0].depth(routing.index_of(unit)))
-                    further[unit] = halved_into(routing.hashes_of(unit), None, bits)[1:]
-            self.redivisions += len(loop.redivisions)
-            self._redividing = False
-            loop.redivide(self.events.now, further)
-            self.progress.divide(loop.routing)
+        if not self._divisions or loop.moves:
+            return
+        before, divisions, self._divisions = loop.routing, self._divisions, []
+        further = {one.unit: self._far_enough(one) for one in divisions if isinstance(one, Divide)}
+        merged = [one.unit for one in divisions if isinstance(one, Unite)]
+        routing = before.redivided(further, merged, loop.epoch)
+        loop.replace_units(routing, successors(before, routing), self.events.now)
+        for one in divisions:
+            loop.report(Repartitioned(one.unit), self.events.now)
+        self.redivisions += len(divisions)
+        self.progress.divide(routing)
+
+    def _far_enough(self, division: Divide) -> list[HashRange]:
+        """Of the parts of a unit that are to be halved those that are no finer than cells."""
+        routing = self.loop.routing
+        low, high = routing.hashes_of(division.unit)
+        bits = FINEST - routing.directories[0].depth(routing.index_of(division.unit))
+        return [(first, end) for first, end in division.further if round(log2((high - low) / (end - first))) < bits]
 
     # --- what it counts ---
 

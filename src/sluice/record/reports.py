@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from sluice.model.epoch import Frozen, Lagging, Queues, Times
-from sluice.model.ids import Level, Site, Unit
-from sluice.model.redivision import Cut, UnitWeight
+from sluice.model.ids import Level, Site
 from sluice.model.results import Part
 from sluice.model.state import Manifest
 from sluice.model.stats import SiteStats, TaskSeconds, UnitColumns
-from sluice.model.verb import Verb
+from sluice.verbs import SiteEvent
 
 
 @dataclass(frozen=True)
@@ -42,21 +40,12 @@ class LevelWatermark:
     attempt: str
 
 
-class PageEvent(NamedTuple):
-    """A unit that was spilled, fetched, frozen or cleaned up, and why."""
-
-    action: Verb
-    unit: Unit
-    reason: str
-
-
 @dataclass(frozen=True)
 class SiteReport:
     """What a site says to the driver after its work at one level of operators.
 
     `took_in` names the attempts whose rows it took in, `splits` is what the splits said, if it is the site that passes
-    that on; `queues` are there if not all its state fits into memory. `weights` and `cuts` are of units that are to be
-    split.
+    that on; `queues` are there if not all its state fits into memory.
     """
 
     site: Site
@@ -69,12 +58,10 @@ class SiteReport:
     frozen: tuple[Frozen, ...]
     reached: Times
     queues: Queues | None
-    page_events: tuple[PageEvent, ...]
+    events: tuple[SiteEvent, ...]
     splits: tuple[SplitReport, ...]
     units: UnitColumns
     stats: SiteStats
-    weights: tuple[UnitWeight, ...] = ()
-    cuts: tuple[Cut, ...] = ()
 
 
 def newest_of(before: Times, splits: Sequence[SplitReport]) -> Times:

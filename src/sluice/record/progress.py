@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sluice.model.epoch import EpochRecord, watermarks
+from sluice.model.epoch import watermarks
 from sluice.model.plan import Plan
 from sluice.model.sharing import SharedUnit
 from sluice.model.stats import EpochStats, phases
+from sluice.record.epoch import EpochRecord
 
 
 @dataclass(frozen=True)

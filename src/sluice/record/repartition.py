@@ -6,82 +6,20 @@ many rows of a segment each part of a unit has is what the sites that hold it ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from sluice.model.epoch import EpochRecord, Queues
+from sluice.model.epoch import Queues
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Unit, UnitIndex
 from sluice.model.routing import Routing
 from sluice.model.state import Manifest, RunRef, SegmentRef
 from sluice.model.stats import EpochStats, Slices, UnitColumns
 from sluice.model.unit_ranges import Ranges, holds, numbers, unite_all
-
-
-class UnitWeight(NamedTuple):
-    """What a site has of a unit at one level of operators: how many rows, their least and greatest hash, the most
-    frequent one, about, and its rows."""
-
-    unit: Unit
-    rows: int
-    least: int
-    greatest: int
-    frequent: int
-    frequent_rows: int
-
-    @classmethod
-    def totals(cls, weights: Iterable[UnitWeight]) -> dict[Unit, UnitWeight]:
-        """What all holders and levels have of each unit, of what they said; a unit without a row is not there."""
-        by_unit: dict[Unit, list[UnitWeight]] = {}
-        for weight in weights:
-            by_unit.setdefault(weight.unit, []).append(weight)
-        return {unit: cls._total(unit, own) for unit, own in by_unit.items()}
-
-    @classmethod
-    def _total(cls, unit: Unit, own: Sequence[UnitWeight]) -> UnitWeight:
-        most = max(own, key=lambda weight: weight.frequent_rows)
-        return cls(
-            unit,
-            rows=sum(weight.rows for weight in own),
-            least=min(weight.least for weight in own),
-            greatest=max(weight.greatest for weight in own),
-            frequent=most.frequent,
-            frequent_rows=sum(weight.frequent_rows for weight in own if weight.frequent == most.frequent),
-        )
-
-
-class CutPlan(NamedTuple):
-    """A unit that is to be cut at some hashes."""
-
-    unit: Unit
-    edges: tuple[int, ...]
-
-
-class Cut(NamedTuple):
-    """Of the rows that a unit has in a segment, so many have hashes below one."""
-
-    segment: str
-    unit: Unit
-    hash: int
-    below: int
-
-
-class UnitFindings(NamedTuple):
-    """What the sites have found out about units that are to be split."""
-
-    weights: tuple[UnitWeight, ...] = ()
-    cuts: tuple[Cut, ...] = ()
-
-    def below(self) -> dict[Unit, dict[int, int]]:
-        """How many rows of each unit have hashes below those that were asked for."""
-        found: dict[Unit, dict[int, int]] = {}
-        for cut in self.cuts:
-            counted = found.setdefault(cut.unit, {})
-            counted[cut.hash] = counted.get(cut.hash, 0) + cut.below
-        return found
+from sluice.record.epoch import EpochRecord
+from sluice.verbs.split import RowsBelow
 
 
 def successors(before: Routing, now: Routing) -> dict[Unit, tuple[Unit, ...]]:
@@ -166,7 +104,7 @@ class IndexMap:
         return old, self.first[old] + within
 
 
-def redivided(record: EpochRecord, routing: Routing, cuts: Iterable[Cut]) -> EpochRecord:
+def redivided(record: EpochRecord, routing: Routing, cuts: Iterable[RowsBelow]) -> EpochRecord:
     """A record under a routing whose units were split or merged, and are where they were."""
     index_map, replaced = IndexMap.between(record.routing, routing), successors(record.routing, routing)
     layout = _ManifestLayout(record.routing, index_map, cuts)
@@ -202,7 +140,7 @@ def _rows_in(segment: SegmentRef, index: UnitIndex) -> int:
 class _ManifestLayout:
     """Manifests laid out for the units of another routing: a segment that several sites have is laid out once."""
 
-    def __init__(self, before: Routing, index_map: IndexMap, cuts: Iterable[Cut]) -> None:
+    def __init__(self, before: Routing, index_map: IndexMap, cuts: Iterable[RowsBelow]) -> None:
         self._before, self._index_map = before, index_map
         self._below: dict[tuple[str, UnitIndex], dict[int, int]] = {}
         for cut in cuts:

@@ -1,0 +1,73 @@
+"""The control part of a run, replayed from its journal: the same records in, the same routing and decisions out.
+
+A record tells what its epoch was planned by, and what came of it: the routing, the instructions, the decisions. So a
+controller with the same policy and settings, shown the records one after the other, has to decide the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sluice.control.controller import Controller, NextEpoch
+from sluice.control.journal import Journal
+from sluice.model.errors import CheckpointError
+from sluice.model.ids import Site
+from sluice.record.epoch import EpochRecord, site_work
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that was decided otherwise than it is on record."""
+
+    epoch: int
+    what: str
+    recorded: object
+    replayed: object
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch}: {self.what} on record: {self.recorded}; replayed: {self.replayed}"
+
+
+def records_of_newest_run(journal: Journal) -> list[EpochRecord]:
+    """The record that the newest owner of a checkpoint went on from, and its own."""
+    entries = list(journal.entries(journal.indexes()))
+    own = [entry for entry in entries if entry.owner == entries[-1].owner]
+    if own[0].index != own[0].owner.term:
+        raise CheckpointError(f"{journal.storage.uri} does not go back to where its newest run began")
+    return [entry.record for entry in own]
+
+
+def replay(records: Sequence[EpochRecord], controller: Controller) -> Iterator[Difference]:
+    """Have a new controller plan the epochs of a run anew, which went on from the first record; what it decides
+    otherwise."""
+    before = records[0]
+    for record in records[1:]:
+        step = NextEpoch(before.routing)
+        for turn in record.turns:
+            for request in turn.requests:
+                controller.ask(request)
+            for site, size in enumerate(turn.memory):
+                controller.memory.set(Site(site), size)
+            if turn.after_idle:
+                controller.note_idle_epoch(before.number)
+            step = controller.plan(replace(before, stats=replace(before.stats, seconds=turn.seconds)), turn)
+            before = before if step.before is None else step.before
+        yield from _differences(record, before, step, controller)
+        controller.commit()
+        before = record
+
+
+def _differences(
+    record: EpochRecord, before: EpochRecord, step: NextEpoch, controller: Controller
+) -> Iterator[Difference]:
+    settled = controller.settle(record.number, step.routing, site_work(before, record.events), step.ended)
+    for what, recorded, replayed in (
+        ("routing", record.routing, step.routing),
+        ("instructions", record.instructions, step.instructions),
+        ("decisions", record.decisions[: len(step.decisions)], step.decisions),
+        ("decisions that ended", record.ended, settled.ended),
+        ("decisions under way", record.under_way, settled.under_way),
+    ):
+        if recorded != replayed:
+            yield Difference(record.number, what, recorded, replayed)

@@ -1,0 +1,1 @@
+"""What an epoch leaves on record, and what its tasks report."""
