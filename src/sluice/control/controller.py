@@ -141,9 +141,11 @@ class Controller:
         self._planned = replace(step, turns=(*turns, replace(turn, requests=self.loop.answered)))
         return self._planned
 
-    def commit(self) -> None:
+    def commit(self, record: EpochRecord) -> None:
         """The epoch that was planned has been committed."""
         self._planned, self._has_committed = None, True
+        for end in record.ended:
+            self.loop.announce_end(end)
 
     @property
     def planned(self) -> NextEpoch | None:

@@ -17,13 +17,12 @@ from sluice.control.executor import InstructionExecutor
 from sluice.control.requests import Requests
 from sluice.control.rounds import Rounds
 from sluice.model.abilities import Abilities
-from sluice.model.decision import Decision, Ended
+from sluice.model.decision import Decision, Ended, name_units
 from sluice.model.errors import ProtocolError, QueryError
 from sluice.model.ids import Unit
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
-from sluice.policies.freezing import Freezing
 from sluice.verbs import Action
 from sluice.verbs.base import (
     AllReady,
@@ -228,7 +227,7 @@ class ControlLoop:
         view, scaling = self.collector.view(), self.scaling
         most = view.most_sites if self.backoff.allows(now) else view.sites
         view = replace(view, wanted_sites=scaling.wanted if scaling else self.routing.sites, most_sites=most)
-        freezing: Freezing | None = getattr(self.policy, "freezing", None) if self.advise else None
+        freezing = self.policy.freezing if self.advise else None
         return (*self.policy.decide(view), *(freezing.advise(view) if freezing else ()))
 
     def _vet_and_begin(self, who: str, action: Action, now: float) -> Decision:
@@ -264,10 +263,11 @@ class ControlLoop:
         """The decision that a protocol was to carry out is abandoned for a reason, or done."""
         if protocol.decision is not None:
             self.ended.append(Ended(protocol.decision, reason))
-            _log_end(protocol.decision, reason)
 
-
-def _log_end(decision: Decision, abandoned: str | None = None) -> None:
-    what = decision.action if decision.unit is None else f"{decision.action} unit {decision.unit}"
-    outcome = "done" if abandoned is None else f"abandoned, {abandoned}"
-    _log.info("%s: %s of epoch %d: %s", decision.policy, what, decision.epoch, outcome)
+    def announce_end(self, end: Ended) -> None:
+        """Write to the log what has become of a decision."""
+        decision = end.decision
+        what = decision.action if decision.unit is None else f"{decision.action} unit {decision.unit}"
+        done = f"done, {name_units(end.new_units)} in its place" if end.new_units else "done"
+        outcome = done if end.abandoned is None else f"abandoned, {end.abandoned}"
+        _log.info("%s: %s of epoch %d: %s", decision.policy, what, decision.epoch, outcome)

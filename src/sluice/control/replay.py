@@ -54,7 +54,7 @@ def replay(records: Sequence[EpochRecord], controller: Controller) -> Iterator[D
             step = controller.plan(replace(before, stats=replace(before.stats, seconds=turn.seconds)), turn)
             before = before if step.before is None else step.before
         yield from _differences(record, before, step, controller)
-        controller.commit()
+        controller.commit(record)
         before = record
 
 

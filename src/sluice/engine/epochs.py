@@ -234,7 +234,7 @@ class Epochs:
         self.journal.commit(record)
         committed = self.clock.monotonic()
         previous, self.record, self.measured, self.delivery.done = self.record, record, stats, False
-        controller.commit()
+        controller.commit(record)
         _log_clean_up(record)
         _log_excess(previous, record)
         self._cleaning_up = self._cleaning_up and controller.is_cleaning_up(record)
