@@ -232,7 +232,7 @@ class UnitConditions(Protocol):
 
     @property
     def missing_units(self) -> tuple[Unit, ...]:
-        """UnitFrozen units whose results are missing."""
+        """Frozen units whose results are missing."""
 
     def why_unready(self, unit: Unit) -> str | None:
         """Why a unit cannot be shared otherwise than it is now, None if it can."""
