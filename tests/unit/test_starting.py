@@ -87,6 +87,7 @@ def test_a_temporary_checkpoint_that_cannot_be_opened_goes(failing, monkeypatch,
     def refuse(*arguments: Any) -> Any:
         raise Refused(failing)
 
+    before = set(locations._temporary)
     monkeypatch.setattr(locations, "scratch", lambda name: str(made_in(tmp_path, name)))
     monkeypatch.setattr(query_checkpoint, "directories_of_lists", lambda frame: ())
     monkeypatch.setattr(query_checkpoint, failing, refuse)
@@ -94,7 +95,7 @@ def test_a_temporary_checkpoint_that_cannot_be_opened_goes(failing, monkeypatch,
     query: CheckedQuery = query_at(None, plan=plan, sinks=(), frame=None, identity={}, first=None)
     with pytest.raises(Refused, match=failing):
         take_checkpoint(query, clock=SimpleNamespace())
-    assert not list(tmp_path.iterdir()) and not locations._temporary
+    assert not list(tmp_path.iterdir()) and set(locations._temporary) == before
 
 
 def made_in(root: Path, name: str) -> Path:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec import structs
 
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
@@ -29,6 +29,7 @@ class Hybrid(Policy):
     than a site's part of the work are shared before others are moved. With `divide` units that are too large or too hot
     are split first, as far as their keys allow, and those that are neither any more are merged.
 
+    >>> from dataclasses import replace
     >>> view = replace(
     ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 << 20, 8 << 20]),
     ...     unit_rows=np.array([300, 500, 200, 400]), unit_bytes=np.array([6, 2, 2, 4]) << 20,
@@ -57,7 +58,8 @@ class Hybrid(Policy):
         if on_disk:
             large = self.sizes.splits_by_size(view) if self.divide else ()
             return large or tuple(
-                replace(move, reason=f"units on disk: {on_disk}; {move.reason}") for move in self.memory.decide(view)
+                structs.replace(move, reason=f"units on disk: {on_disk}; {move.reason}")
+                for move in self.memory.decide(view)
             )
         redivisions = self.sizes.decide(view) if self.divide else ()
         if redivisions:
@@ -67,7 +69,7 @@ class Hybrid(Policy):
             return sharing
         room = excess_capacity(view)
         moves = tuple(
-            replace(
+            structs.replace(
                 move,
                 reason=f"{move.reason}; its {in_bytes(float(view.unit_bytes[view.index_of(move.unit)]))} fit into "
                 f"the {in_bytes(float(room[move.site]))} free there",
