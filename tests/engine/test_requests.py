@@ -177,6 +177,18 @@ def test_a_move_is_done_with_the_epoch_from_which_on_the_unit_is_there(asked):
     asked.check()
 
 
+def test_a_move_ends_once_though_there_is_another_number_of_sites_in_the_next_epoch(asked):
+    asked.run(2)
+    asked.ask(Move(0, 1, "to see"))
+    asked.run(2)
+    assert asked.fates() == [("move", "done", 3)]
+    asked.query.site_keys = tuple(range(100, 101 + SITES))
+    asked.run()
+    assert asked.record.routing.sites == SITES + 1 and not asked.record.ended
+    assert asked.fates() == [("move", "done", 3)]
+    asked.check()
+
+
 def test_a_split_and_a_merge_are_done_with_the_epoch_from_which_on_units_are_others(asked):
     asked.run(2)
     asked.ask(Split(0, "to see"))

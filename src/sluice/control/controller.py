@@ -335,6 +335,7 @@ class Controller:
                 protocol.commit(under_way.get(protocol.decision))
                 if protocol.over:
                     loop.forget(protocol, now)
+        self.executor.finish_moves(loop, record, now)
         self._take_over({one.decision: one.units for one in record.under_way}, now)
 
     def _take_over(self, under_way: dict[Decision, tuple[Unit, ...]], now: float) -> None:

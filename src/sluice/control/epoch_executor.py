@@ -102,14 +102,17 @@ class EpochExecutor(InstructionExecutor):
         """Let the time of an epoch pass."""
         self._clock += stats.seconds.elapsed
 
+    def finish_moves(self, loop: ControlLoop, record: EpochRecord, now: float) -> None:
+        """End the moves whose units are where they were to go, now that another epoch has committed."""
+        for move in loop.moves:
+            if record.routing.holder(move.unit) == move.target:
+                loop.report(Installed(move.unit), now)
+
     def advance(self, loop: ControlLoop, record: EpochRecord, allowance: float, now: float) -> None:
         """Take moves and shared units one step on, now that another epoch has committed. Each site may copy so many
         bytes in the next one."""
         self._record, self._copies = record, EpochCopies(allowance, record.routing.sites)
         self._copied = {unit: copied for unit, copied in self._copied.items() if loop.in_flight.at(unit)}
-        for move in loop.moves:
-            if record.routing.holder(move.unit) == move.target:
-                loop.report(Installed(move.unit), now)
         for move in loop.moves:
             if move.phase is Phase.INSTALLING:  # the epoch that was to install it came to nothing
                 self.execute(loop, Install(move.unit, move.target), now)
