@@ -18,9 +18,12 @@ from specs import SECOND, join, stream
 from sluice.control import copying
 from sluice.control.controller import RESTARTED
 from sluice.control.epoch_executor import SUPERSEDED
+from sluice.control.replay import records_of_newest_run, replay
 from sluice.model.decision import DecisionOutcome
 from sluice.model.durations import LONGEST
 from sluice.model.unit_ranges import holds
+from sluice.model.view import ClusterView
+from sluice.policies import Policy
 from sluice.record.epoch import EpochRecord
 from sluice.verbs import Action
 from sluice.verbs.freeze import CleanUp, CleanUpAll, Freeze
@@ -468,3 +471,26 @@ def test_every_request_comes_to_its_end(seed):
             if one.outcome == "done":
                 assert_done(one, history)
         asked.check()
+
+
+class Stubborn(Policy):
+    """Asks again and again for what cannot be, if it is to."""
+
+    name = "stubborn"
+
+    def __init__(self, asking: bool) -> None:
+        self.asking = asking
+
+    def decide(self, view: ClusterView) -> tuple[Action, ...]:
+        return (Move(0, MOST_SITES, "to see"),) if self.asking else ()
+
+
+def test_a_replay_notices_what_is_not_decided_any_more_though_it_was_refused():
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+        asked = Asked(directory, wanted=Stubborn(True))
+        asked.run(4)
+        records = records_of_newest_run(asked.query.epochs.journal)
+        alike, other = (list(replay(records, asked.query.new_controller(Stubborn(asking)))) for asking in (True, False))
+        assert not alike
+        assert {one.what for one in other} == {"decisions"} and other[-1].epoch == asked.record.number
+        asked.query.close()

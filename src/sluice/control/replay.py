@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from sluice.control.controller import Controller, NextEpoch
 from sluice.control.journal import Journal
+from sluice.model.decision import FREEZING, ROTATION
 from sluice.model.errors import CheckpointError
 from sluice.model.ids import Site
 from sluice.record.epoch import EpochRecord, site_work
@@ -61,11 +62,12 @@ def replay(records: Sequence[EpochRecord], controller: Controller) -> Iterator[D
 def _differences(
     record: EpochRecord, before: EpochRecord, step: NextEpoch, controller: Controller
 ) -> Iterator[Difference]:
+    decisions = tuple(one for one in record.decisions if one.policy not in (ROTATION, FREEZING))
     settled = controller.settle(record.number, step.routing, site_work(before, record.events), step.ended)
     for what, recorded, replayed in (
         ("routing", record.routing, step.routing),
         ("instructions", record.instructions, step.instructions),
-        ("decisions", record.decisions[: len(step.decisions)], step.decisions),
+        ("decisions", decisions, step.decisions),
         ("decisions that ended", record.ended, settled.ended),
         ("decisions under way", record.under_way, settled.under_way),
     ):

@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 
 from sluice.control.controller import NextEpoch, Settled
-from sluice.model.decision import Decision
+from sluice.model.decision import FREEZING, ROTATION, Decision
 from sluice.model.epoch import Frozen, slowest, unite_cohorts
 from sluice.model.ids import Level, UnitIndex
 from sluice.model.plan import Plan
@@ -23,9 +23,6 @@ from sluice.record.epoch import EpochRecord
 from sluice.record.reports import SiteReport, SplitReport, newest_of
 from sluice.verbs.freeze import CleanUpUnits, FreezeUnit, UnitCleanedUp, UnitFrozen
 from sluice.verbs.spill import UnitFetched, UnitSpilled
-
-ROTATION, FREEZING = "rotation", "freezing"
-"""By whom a site's own decisions were made."""
 
 
 def record_epoch(

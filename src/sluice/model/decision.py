@@ -11,6 +11,8 @@ from sluice.model.verb import Verb
 
 _NONE = -1
 """Stands, for users, for the unit and the site of a decision that is about none."""
+ROTATION, FREEZING = "rotation", "freezing"
+"""By whom a site's own decisions were made."""
 Fate = Literal["refused", "waiting", "done", "abandoned"]
 """What can become of a decision."""
 
