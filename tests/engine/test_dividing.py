@@ -18,6 +18,7 @@ from redivisions import next_redivision
 from specs import SECOND, TIME, join, stream
 
 from sluice.control import epoch_executor
+from sluice.control.rounds import Rounds
 from sluice.engine.cleaning import UnitCleaning
 from sluice.model.directory import HASH_SPACE
 from sluice.model.durations import LONGEST
@@ -312,6 +313,23 @@ def test_a_unit_without_rows_is_split_too(fixture):
     assert fixture.record.routing.units == 3
     fixture.run(1)
     fixture.check()
+
+
+def test_statistics_begin_anew_after_a_move_though_a_unit_is_to_be_split_then(monkeypatch):
+    """It comes to nothing, as the unit has one key: what was counted is of other holders all the same."""
+    with tempfile.TemporaryDirectory() as directory:
+        fixture = Fixture(directory, units=4, keys=1)
+        controller, begun = fixture.query.epochs.settings.controller, []
+        controller.loop.rounds = Rounds(1e9)  # the policy is not asked: then they would begin anew, too
+        monkeypatch.setattr(controller.collection, "begin", lambda *of: begun.append(fixture.record.number))
+        fixture.run(3)
+        still = next(unit for unit in range(4) if unit != fixture.hottest())
+        fixture.ask(Move(still, 1 - fixture.record.routing.holder(still), "to see"))
+        fixture.run()
+        fixture.ask(Split(fixture.hottest(), "to see"))
+        fixture.run(2)
+        assert [why for _, _, why in fixture.told()] == [None, f"all rows of unit {fixture.hottest()} have one key"]
+        assert begun == [4]
 
 
 def test_it_is_forgotten_that_a_unit_had_one_key(monkeypatch):

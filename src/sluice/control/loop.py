@@ -191,12 +191,13 @@ class ControlLoop:
         self._note(protocol, reason)
 
     def forget(self, protocol: VerbProtocol, now: float) -> None:
-        """A protocol is over. After the last one for which the policy waited, statistics are collected: since all units
-        were where they went, if they moved."""
+        """A protocol is over. After the last one that changed holders, statistics are collected: since all units were
+        where they went, if they moved. What else the policy waits for, a unit that is to be split, changes none."""
         self.in_flight.remove(protocol)
         if isinstance(protocol, MoveProtocol):
             self.route(self.routing, now)
-        if protocol.voids_statistics and protocol.has_delayed_policy and not self._is_changing:
+        others = any(other.voids_statistics and other.delays_policy for other in self.in_flight)
+        if protocol.voids_statistics and protocol.has_delayed_policy and not others:
             since = self._routed_at if isinstance(protocol, MoveProtocol) else now
             self.collector.begin(self.routing, since, self.rounds.collect)
 
