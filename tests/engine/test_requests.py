@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,14 +20,17 @@ from sluice.control import copying
 from sluice.control.controller import RESTARTED
 from sluice.control.epoch_executor import SUPERSEDED
 from sluice.control.replay import records_of_newest_run, replay
-from sluice.model.decision import DecisionOutcome
+from sluice.model.decision import Decision, DecisionOutcome, UnderWay
 from sluice.model.durations import LONGEST
+from sluice.model.routing import Routing
 from sluice.model.unit_ranges import holds
+from sluice.model.verb import Verb
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
 from sluice.record.epoch import EpochRecord
 from sluice.verbs import Action
-from sluice.verbs.freeze import CleanUp, CleanUpAll, Freeze
+from sluice.verbs.base import SiteWork
+from sluice.verbs.freeze import CleanUp, CleanUpAll, CleanUpProtocol, Freeze
 from sluice.verbs.move import Move
 from sluice.verbs.scale import ArrivalProtocol, Scale
 from sluice.verbs.share import LayOut, PassToken, Release, Share
@@ -207,6 +211,31 @@ def test_a_split_and_a_merge_are_done_with_the_epoch_from_which_on_units_are_oth
     assert state == "done" and history[done].routing.units < history[done - 1].routing.units
     assert asked.outcomes()[1].new_units == (asked.record.routing.ids.next_id - 1,)
     asked.check()
+
+
+def test_the_log_tells_of_every_end(asked, caplog):
+    caplog.set_level(logging.INFO, logger="sluice.control")
+    asked.run(2)
+    asked.ask(Move(0, 1, "to see"), Split(1, "to see"))
+    asked.run(4)
+    done = [message for message in caplog.messages if ": done" in message]
+    assert done == [
+        "you: move unit 0 of epoch 2: done",
+        "you: split unit 1 of epoch 2: done, units 4 and 5 in its place",
+    ]
+    asked.check()
+
+
+def test_units_are_cleaned_up_in_the_order_of_their_places_also_when_some_were_split():
+    """Neighbours are read together, and parts of a unit that was split have later ids than their neighbours."""
+    cleaning = CleanUpProtocol((0, 1, 2, 3))
+    cleaning.decision = Decision(4, "you", Verb.CLEAN_UP, None, None, "to see")
+    cleaning.replace_units({1: (4, 5)})
+    missing = tuple((0, unit) for unit in (0, 4, 5, 2, 3))
+    under_way = cleaning.settle(
+        5, Routing.even(4, 1).split(1, 5), SiteWork(cleaned=frozenset([(0, 0)]), missing=missing)
+    )
+    assert under_way == UnderWay(cleaning.decision, (4, 5, 2, 3))
 
 
 def test_cleaning_up_is_done_when_what_was_missing_is_there_however_much_comes_meanwhile(asked):

@@ -211,11 +211,12 @@ class ControlLoop:
 
     def describe(self, who: str, action: Action, epoch: int, refused: str | None = None) -> Decision:
         """What somebody asks for, as a decision for an epoch."""
+        routing = self.routing  # users' threads ask, too, while it becomes another one
         unit, site, reason = action.subject, action.named_site, str(action.reason)
-        if site is None and unit is not None and self.routing.has_unit(unit):
-            site = self.routing.holder(unit)
+        if site is None and unit is not None and routing.has_unit(unit):
+            site = routing.holder(unit)
         if isinstance(action, Scale):
-            reason += f"; sites: {self.routing.sites}, wanted {action.sites}"
+            reason += f"; sites: {routing.sites}, wanted {action.sites}"
         return Decision(epoch, who, action.verb, unit, site, reason, refused)
 
     @property

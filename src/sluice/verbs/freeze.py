@@ -162,7 +162,7 @@ class CleanUpProtocol(VerbProtocol):
         mine = set(self.units)
         left = {unit for level, unit in work.missing if unit in mine and (level, unit) not in work.cleaned}
         if left:
-            return UnderWay(self.decision, tuple(sorted(left)))
+            return UnderWay(self.decision, tuple(unit for unit in self.units if unit in left))
         return Ended(self.decision) if self.decision.epoch < number else None
 
     def commit(self, under_way: UnderWay | None) -> None:
