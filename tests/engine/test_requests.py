@@ -213,6 +213,23 @@ def test_a_split_and_a_merge_are_done_with_the_epoch_from_which_on_units_are_oth
     asked.check()
 
 
+def test_of_requests_that_are_alike_each_is_carried_out_once(asked, monkeypatch):
+    """A unit is shared with a site, released by it and shared with it again; another site has much to copy between."""
+    monkeypatch.setattr(copying.CopyRate, "allow", lambda rate, stats: 3000.0)
+    asked.start(3)
+    asked.run(3, rows=400)
+    again = Share(0, 1, "to see", evenly=True)
+    asked.ask(again, Release(0, 1, "to see"), Share(0, 2, "to see", evenly=True), again)
+    ended = []
+    for _ in range(PATIENCE):
+        asked.run(rows=20)
+        ended += [end.decision.action for end in asked.record.ended]
+    assert ended == ["share", "release", "share", "share"]
+    assert {what for _, what, _ in asked.fates()} == {"done"} and not asked.record.under_way
+    assert asked.record.routing.holders_of(0) == (0, 2, 1)
+    asked.check()
+
+
 def test_the_log_tells_of_every_end(asked, caplog):
     caplog.set_level(logging.INFO, logger="sluice.control")
     asked.run(2)

@@ -329,14 +329,23 @@ class Controller:
         loop.advance_to_epoch(record.number + 1, record.routing, record)
         asked = [] if lost is None else [one for one in lost.decisions if one.action not in (Verb.PLACE, Verb.RESIZE)]
         self._decisions, loop.ended = asked, [] if lost is None else list(lost.ended)
-        under_way = {one.decision: one for one in record.under_way}
-        for protocol in loop.in_flight:
-            if protocol.decision is not None and protocol.decision.epoch <= record.number:
-                protocol.commit(under_way.get(protocol.decision))
-                if protocol.over:
-                    loop.forget(protocol, now)
+        self._commit_protocols(record, now)
         self.executor.finish_moves(loop, record, now)
         self._take_over({one.decision: one.units for one in record.under_way}, now)
+
+    def _commit_protocols(self, record: EpochRecord, now: float) -> None:
+        """Tell protocols what a committed epoch says of their decisions. Of decisions that are alike, such as a unit
+        that is to be shared, released and shared again, the first ones end first."""
+        under_way: dict[Decision, list[UnderWay]] = {}
+        for one in record.under_way:
+            under_way.setdefault(one.decision, []).append(one)
+        for protocol in reversed(list(self.loop.in_flight)):
+            if protocol.decision is not None and protocol.decision.epoch <= record.number:
+                alike = under_way.get(protocol.decision)
+                protocol.commit(alike.pop() if alike else None)
+        for protocol in self.loop.in_flight:
+            if protocol.over:
+                self.loop.forget(protocol, now)
 
     def _take_over(self, under_way: dict[Decision, tuple[Unit, ...]], now: float) -> None:
         """Of what is under way and in no flight, an earlier driver's, units are still cleaned up; the rest is
