@@ -17,7 +17,7 @@ from redivisions import next_redivision
 from specs import SECOND, join, stream
 
 from sluice.control import copying
-from sluice.control.controller import RESTARTED
+from sluice.control.controller import RESTARTED, RUN_AGAIN
 from sluice.control.epoch_executor import SUPERSEDED
 from sluice.control.replay import records_of_newest_run, replay
 from sluice.model.decision import Decision, DecisionOutcome, UnderWay
@@ -89,6 +89,11 @@ class Asked:
 def asked():
     with tempfile.TemporaryDirectory(dir=FAST) as directory:
         yield Asked(directory)
+
+
+def interrupt() -> None:
+    """An epoch comes to nothing."""
+    raise InterruptedError
 
 
 def is_frozen(record: EpochRecord, unit: int) -> bool:
@@ -193,6 +198,24 @@ def test_a_move_ends_once_though_there_is_another_number_of_sites_in_the_next_ep
     asked.run()
     assert asked.record.routing.sites == SITES + 1 and not asked.record.ended
     assert asked.fates() == [("move", "done", 3)]
+    asked.check()
+
+
+def test_a_move_is_not_done_by_an_epoch_that_came_to_nothing(asked):
+    """With one site less its unit is to be where it was to go; but then there are as many sites as before."""
+    asked.start(3)
+    asked.run(2)
+    routing = asked.record.routing
+    unit = next(unit for unit in range(UNITS) if routing.holder(unit) == 2)
+    asked.ask(Move(unit, routing.resized(2, routing.version + 1, 3).holder(unit), "to see"))
+    asked.run()
+    asked.query.site_keys = asked.query.site_keys[:2]
+    with pytest.raises(InterruptedError):
+        asked.query.run([s.schema.empty_table() for s in asked.spec.streams], before_commit=interrupt)
+    asked.query.site_keys = (100, 101, 102)
+    asked.run()
+    assert asked.record.routing.holder(unit) == 2
+    assert [(one.outcome, one.abandoned) for one in asked.outcomes()] == [("abandoned", RUN_AGAIN)]
     asked.check()
 
 

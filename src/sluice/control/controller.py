@@ -41,6 +41,8 @@ UNIT_SIZE = 64 << 20
 CLEAN_UP_ALL = CleanUpAll("all results are wanted")
 RESTARTED = "the driver was started again"
 """Why a decision is abandoned whose protocol ended with an earlier driver."""
+RUN_AGAIN = "its epoch failed, and was run again with another number of sites"
+"""Why a move is abandoned whose unit was to be at its target by another number of sites, which there was not."""
 
 
 @dataclass(frozen=True)
@@ -322,13 +324,13 @@ class Controller:
 
     def _begin_step(self, record: EpochRecord, lost: NextEpoch | None, now: float) -> None:
         """The loop goes on from a committed epoch, whose routing is what counts. What was decided for an epoch that
-        came to nothing is decided for this one."""
+        came to nothing is decided for this one; what was done by its routing alone is not."""
         loop = self.loop
         if loop.moves:
             self.executor.pass_epoch(record.stats)
         loop.advance_to_epoch(record.number + 1, record.routing, record)
         asked = [] if lost is None else [one for one in lost.decisions if one.action not in (Verb.PLACE, Verb.RESIZE)]
-        self._decisions, loop.ended = asked, [] if lost is None else list(lost.ended)
+        self._decisions, loop.ended = asked, [] if lost is None else [_not_done(end) for end in lost.ended]
         self._commit_protocols(record, now)
         self.executor.finish_moves(loop, record, now)
         self._take_over({one.decision: one.units for one in record.under_way}, now)
@@ -456,6 +458,11 @@ def _is_little(record: EpochRecord, routing: Routing, allowance: float) -> bool:
     """Whether no site that is new under a routing has to read more than this to have its units at once."""
     arriving = reassign(record.manifests, record.routing, routing)[record.routing.sites :]
     return all(fetched_bytes(runs) <= allowance for runs in arriving)
+
+
+def _not_done(end: Ended) -> Ended:
+    """What becomes of a decision that has ended in an epoch which came to nothing, and had another routing."""
+    return replace(end, abandoned=RUN_AGAIN) if end.abandoned is None else end
 
 
 def _is_without_site(move: MoveProtocol, routing: Routing) -> bool:
