@@ -258,17 +258,17 @@ def test_what_is_asked_of_a_unit_that_is_split_or_merged_meanwhile_is_refused(fi
         fixture.run(1)
     assert fixture.new_units == (2, 3)
     refused = [why for action, _, why in fixture.told() if action == "move"]
-    assert refused == ["unit 0 is to be split or merged"] * 2 + ["there is no unit 0 any more: it was split or merged"]
+    assert refused == ["unit 0 is to be split or merged"] * 2 + ["there is no unit 0; it was split into 2 and 3"]
     fixture.ask(Merge(2, "to see"), Freeze(3, "its buddy is about to be merged with it"))
     fixture.run(1)
     fixture.ask(Freeze(3, "the moment they are one"))
     fixture.run(1)
     assert fixture.new_units == (4,)
-    about, gone = "unit 3 is to be split or merged", "there is no unit 3 any more: it was split or merged"
+    about, gone = "unit 3 is to be split or merged", "there is no unit 3; it was merged into 4"
     assert [why for action, _, why in fixture.told() if action == "freeze"] == [about, gone]
     fixture.ask(Freeze(3, "merged"), Split(0, "long gone"), Split(5, "never there"))
     fixture.run(1)
-    assert ("freeze", 3, "there is no unit 3 any more: it was split or merged") in fixture.told()
+    assert ("freeze", 3, gone) in fixture.told()
     assert ("split", 0, "there is no unit 0 any more: it was split or merged") in fixture.told()
     assert ("split", 5, "there is no unit 5; ids go from 0 to 4") in fixture.told()
     fixture.check()

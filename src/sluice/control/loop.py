@@ -17,7 +17,7 @@ from sluice.control.executor import InstructionExecutor
 from sluice.control.requests import Requests
 from sluice.control.rounds import Rounds
 from sluice.model.abilities import Abilities
-from sluice.model.decision import Decision, Ended, name_units
+from sluice.model.decision import Decision, Ended, describe_end, name_units
 from sluice.model.errors import ProtocolError, QueryError
 from sluice.model.ids import Unit
 from sluice.model.routing import Routing
@@ -87,6 +87,8 @@ class ControlLoop:
         """When the policy may ask for more sites, if lately some did not come."""
         self.ended: list[Ended] = []
         """Decisions that were abandoned, until somebody takes note."""
+        self._successors: Mapping[Unit, tuple[Unit, ...]] = {}
+        """The units in the place of each that was split or merged last."""
         self._moving_since: float | None = None
         """On the executor's clock; None when every unit is routed to where it goes."""
         self._routed_at = 0.0
@@ -145,7 +147,8 @@ class ControlLoop:
             raise QueryError(f"a policy answers with actions such as Move(unit, site, reason), not with {action!r}")
         unit = action.subject
         if unit is not None and not self.routing.has_unit(unit):
-            return self.routing.ids.why_missing(unit)
+            new_units = self._successors.get(unit)
+            return describe_end(unit, new_units) if new_units else self.routing.ids.why_missing(unit)
         impossible = self.executor.why_not(action, self.routing)
         return impossible or self._why_overlapping(action) or action.refuse(self.situation)
 
@@ -174,7 +177,7 @@ class ControlLoop:
     def replace_units(self, routing: Routing, successors: Mapping[Unit, tuple[Unit, ...]], now: float) -> None:
         """Units were split or merged, and others take their places. What was counted until now is of other units."""
         _log.info("epoch %d: units: %d, now %d", self.epoch, self.routing.units, routing.units)
-        self.routing = routing
+        self.routing, self._successors = routing, successors
         for protocol in self.in_flight:
             protocol.replace_units(successors)
         self.collector.begin(self.routing, now, self.rounds.collect)
