@@ -275,7 +275,9 @@ class EpochExecutor(InstructionExecutor):
         cuts = [event for event in record.events if isinstance(event, RowsBelow) and event.unit in further]
         after = redivided(record, record.routing.redivided(further, merged, loop.epoch), cuts)
         replaced = successors(record.routing, after.routing)
-        loop.replace_units(loop.routing.redivided(further, merged, loop.epoch), replaced, now)
+        alike = loop.routing is record.routing
+        routing = after.routing if alike else loop.routing.redivided(further, merged, loop.epoch)
+        loop.replace_units(routing, replaced, now)
         for unit in further:
             self._note_single_keys(splits[unit], after, replaced[unit], loop.epoch)
         self._record = loop.conditions = after
@@ -283,6 +285,9 @@ class EpochExecutor(InstructionExecutor):
 
     def _report_findings(self, loop: ControlLoop, record: EpochRecord, now: float) -> None:
         """Report what the sites have found out about units in an epoch, if that had the instruction to."""
+        self._forget_site_steps(loop)
+        if not self._site_steps:
+            return
         profiles: dict[Unit, list[HashProfile]] = {}
         below: dict[Unit, dict[int, int]] = {}
         for event in record.events:
@@ -291,7 +296,6 @@ class EpochExecutor(InstructionExecutor):
             elif isinstance(event, RowsBelow):
                 counts = below.setdefault(event.unit, {})
                 counts[event.hash] = counts.get(event.hash, 0) + event.below
-        self._forget_site_steps(loop)
         told = set(record.instructions)
         steps = [step for step in self._site_steps.values() if step in told]
         rows = rows_of_units(record.manifests, record.routing.units) if below else None

@@ -13,8 +13,7 @@ from sluice.model.ids import Fragment, InputNumber
 class Abilities:
     """Units of the `freezable` fragments can be frozen; those of the `shareable` ones, each a join of these inputs,
     can have several holders. Those of the `divisible` ones can be split and merged. `scalable`: how many sites take
-    part can be chosen, from `least_sites` to `most_sites`. `cleanable`: frozen units can be cleaned up at any time.
-    `grids`: holders can stand on a grid."""
+    part can be chosen, from `least_sites` to `most_sites`."""
 
     freezable: frozenset[Fragment] = frozenset()
     shareable: Mapping[Fragment, tuple[InputNumber, ...]] = field(default_factory=dict)
@@ -22,5 +21,3 @@ class Abilities:
     scalable: bool = False
     least_sites: int = 1
     most_sites: int = sys.maxsize
-    cleanable: bool = True
-    grids: bool = True
