@@ -563,3 +563,23 @@ def test_a_replay_notices_what_is_not_decided_any_more_though_it_was_refused():
         assert not alike
         assert {one.what for one in other} == {"decisions"} and other[-1].epoch == asked.record.number
         asked.query.close()
+
+
+def test_a_replay_knows_an_epoch_once_whose_commit_failed_after_its_entry_was_there(monkeypatch):
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+        asked = Asked(directory, wanted=Stubborn(True))
+        asked.run(2)
+        journal = asked.query.epochs.journal
+        with monkeypatch.context() as broken, pytest.raises(OSError, match="the network is down"):
+            broken.setattr(journal, "indexes", fail_to_list)
+            asked.run()
+        asked.query.run([kept[-1] for kept in asked.seen])
+        asked.run()
+        records = records_of_newest_run(journal)
+        assert len(journal.indexes()) == len(records) + 1
+        assert not list(replay(records, asked.query.new_controller(Stubborn(True))))
+        asked.check()
+
+
+def fail_to_list() -> list[int]:
+    raise OSError("the network is down")

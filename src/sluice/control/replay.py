@@ -31,12 +31,13 @@ class Difference:
 
 
 def records_of_newest_run(journal: Journal) -> list[EpochRecord]:
-    """The record that the newest owner of a checkpoint went on from, and its own."""
+    """The record that the newest owner of a checkpoint went on from, and its own. An epoch whose commit failed after
+    its entry was there was run again: its newest entry counts."""
     entries = list(journal.entries(journal.indexes()))
     own = [entry for entry in entries if entry.owner == entries[-1].owner]
     if own[0].index != own[0].owner.term:
         raise CheckpointError(f"{journal.storage.uri} does not go back to where its newest run began")
-    return [entry.record for entry in own]
+    return list({entry.record.number: entry.record for entry in own}.values())
 
 
 def replay(records: Sequence[EpochRecord], controller: Controller) -> Iterator[Difference]:
