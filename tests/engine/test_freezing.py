@@ -33,7 +33,7 @@ from sluice.model.join import JoinSpec
 from sluice.model.plan import plan_of
 from sluice.model.state import RunRef
 from sluice.model.stream import Stream
-from sluice.policies.freezing import ORDERS, Freezing
+from sluice.policies.planning.freezing import ORDERS, Freezing
 from sluice.state import segment
 from sluice.state.durable import DurableSegments
 from sluice.state.generations import Generations

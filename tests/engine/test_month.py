@@ -21,7 +21,7 @@ from specs import SECOND
 from sluice.api.stream import DataStream
 from sluice.model.plan import Plan, plan_of
 from sluice.policies import policy
-from sluice.policies.freezing import Freezing
+from sluice.policies.planning.freezing import Freezing
 from sluice.verbs.freeze import Freeze
 from sluice.verbs.move import Move
 from sluice.verbs.scale import Scale

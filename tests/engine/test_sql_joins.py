@@ -19,7 +19,7 @@ from sluice.api.joining import Keys, build_join
 from sluice.api.relation import result_of
 from sluice.api.stream import DataStream
 from sluice.model.plan import plan_of
-from sluice.policies.freezing import Freezing
+from sluice.policies.planning.freezing import Freezing
 from sluice.sql import translate
 from sluice.verbs.freeze import Freeze
 

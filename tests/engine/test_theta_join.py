@@ -16,7 +16,7 @@ from theta import CONDITIONS, rows, stream, theta_join
 from sluice.kernels import near
 from sluice.model.join import JoinSpec
 from sluice.operators import condition_search
-from sluice.policies.freezing import Freezing
+from sluice.policies.planning.freezing import Freezing
 from sluice.verbs.freeze import CleanUp, Freeze
 
 delays = st.sampled_from([0, 5 * SECOND, 60 * SECOND, None])

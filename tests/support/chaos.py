@@ -46,7 +46,7 @@ from sluice.model.plan import Plan
 from sluice.model.routing import Routing
 from sluice.model.unit_ranges import intersect, numbers, only
 from sluice.policies import Policy, policy
-from sluice.policies.freezing import ORDERS, Freezing
+from sluice.policies.planning.freezing import ORDERS, Freezing
 from sluice.record.epoch import EpochRecord
 from sluice.state import segment, storage
 from sluice.state.workspace import Places

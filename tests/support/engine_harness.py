@@ -29,7 +29,7 @@ from sluice.model.plan import Applied, OperatorSpec, Plan, Relation, plan_of
 from sluice.model.spill import Spill
 from sluice.model.stream import Stream
 from sluice.policies import Policy, policy
-from sluice.policies.freezing import Freezing
+from sluice.policies.planning.freezing import Freezing
 from sluice.record.epoch import EpochRecord
 from sluice.record.reports import SiteReport
 from sluice.spark.sinks import ParquetSink

@@ -13,9 +13,9 @@ from sluice.model.errors import FlowError
 from sluice.model.ids import Site
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
-from sluice.policies.draining import drain
 from sluice.policies.elastic import Elastic
-from sluice.policies.filling import fill
+from sluice.policies.planning.draining import drain
+from sluice.policies.planning.scale_out import fill
 from sluice.verbs.move import Move
 from sluice.verbs.scale import Scale
 from sluice.verbs.split import Merge, Split, halved_into

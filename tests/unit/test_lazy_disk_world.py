@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sluice.model.errors import ScenarioError
 from sluice.policies import Policy, policy
-from sluice.policies.freezing import ORDERS, Freezing
+from sluice.policies.planning.freezing import ORDERS, Freezing
 from sluice.sim.hardware import Hardware
 from sluice.sim.simulation import Simulation, simulate
 from sluice.sim.worlds.lazy_disk.frozen_generations import FrozenGenerations

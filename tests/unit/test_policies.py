@@ -22,11 +22,11 @@ from sluice.model.errors import FlowError
 from sluice.model.sharing import SharedUnit
 from sluice.model.view import ClusterView
 from sluice.policies import _BY_NAME, Policy, policy
-from sluice.policies.freezing import Freezing
 from sluice.policies.hybrid import Hybrid
 from sluice.policies.lazy_disk import LazyDisk
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing
+from sluice.policies.planning.freezing import Freezing
 from sluice.policies.settings import settings_of
 from sluice.verbs import Action
 from sluice.verbs.freeze import Freeze

@@ -18,7 +18,7 @@ from sluice.model.stats import Slices
 from sluice.model.view import ClusterView
 from sluice.policies import policy
 from sluice.policies.hybrid import Hybrid
-from sluice.policies.sharing import HotUnits
+from sluice.policies.planning.hot_units import HotUnits
 from sluice.policies.tokens import Tokens
 from sluice.verbs.base import Situation
 from sluice.verbs.move import Move

@@ -15,7 +15,7 @@ from sluice.model.sharing import SharedUnit
 from sluice.model.view import ClusterView
 from sluice.policies.elastic import Elastic
 from sluice.policies.hybrid import Hybrid
-from sluice.policies.unit_sizes import UnitSizes
+from sluice.policies.planning.unit_sizes import UnitSizes
 from sluice.verbs.move import Move
 from sluice.verbs.split import Merge, Split
 

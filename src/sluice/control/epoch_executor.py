@@ -18,8 +18,8 @@ from sluice.model.ids import Site, Unit
 from sluice.model.routing import Routing
 from sluice.model.stats import EpochStats
 from sluice.model.unit_ranges import only
-from sluice.policies.draining import drain
-from sluice.policies.filling import fill
+from sluice.policies.planning.draining import drain
+from sluice.policies.planning.scale_out import fill
 from sluice.record.epoch import EpochRecord
 from sluice.record.repartition import redivided, rows_of_units, successors, why_unmergeable
 from sluice.verbs import Action, SiteInstruction

@@ -8,7 +8,7 @@ from sluice.control.controller import Controller
 from sluice.control.placement import SiteCount
 from sluice.model.ids import Site
 from sluice.model.spill import Spill
-from sluice.policies.freezing import Freezing
+from sluice.policies.planning.freezing import Freezing
 from sluice.state.workspace import Places
 
 

@@ -11,7 +11,7 @@ from sluice.model.ids import SiteKey
 from sluice.model.plan import Plan
 from sluice.model.routing import Routing
 from sluice.model.spill import Spill
-from sluice.policies.freezing import Freezing
+from sluice.policies.planning.freezing import Freezing
 from sluice.record.epoch import EpochRecord
 from sluice.state.workspace import Places
 from sluice.verbs import SiteInstruction

@@ -6,11 +6,11 @@ from sluice.model.errors import FlowError
 from sluice.policies.active_disk import ActiveDisk
 from sluice.policies.base import Policy
 from sluice.policies.elastic import Elastic
-from sluice.policies.freezing import Freezing
 from sluice.policies.hybrid import Hybrid
 from sluice.policies.lazy_disk import LazyDisk, NoRelocation
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing
+from sluice.policies.planning.freezing import Freezing
 from sluice.policies.settings import settings_of
 from sluice.policies.static import Static
 from sluice.policies.tokens import Tokens

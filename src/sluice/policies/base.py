@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from sluice.model.view import ClusterView
-from sluice.policies.freezing import Freezing
+from sluice.policies.planning.freezing import Freezing
 from sluice.verbs import Action
 
 

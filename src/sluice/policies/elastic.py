@@ -32,11 +32,11 @@ from sluice.model.errors import FlowError
 from sluice.model.ids import Site
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
-from sluice.policies.draining import drain
-from sluice.policies.evening import best_unit, busy_by_site, even_out, load_by_site, work_by_unit
 from sluice.policies.memory import excess_capacity
+from sluice.policies.planning.draining import drain
+from sluice.policies.planning.rebalancing import best_unit, busy_by_site, even_out, load_by_site, work_by_unit
+from sluice.policies.planning.unit_sizes import UnitSizes, concerned_units
 from sluice.policies.settings import Flag, HotPart, Imbalance, MostActions, Number, check_settings
-from sluice.policies.unit_sizes import UnitSizes, concerned_units
 from sluice.verbs import Action
 from sluice.verbs.move import Move
 from sluice.verbs.scale import Scale

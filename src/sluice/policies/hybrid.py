@@ -17,9 +17,9 @@ from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing, excess_capacity, in_bytes
+from sluice.policies.planning.hot_units import HotUnits
+from sluice.policies.planning.unit_sizes import UnitSizes
 from sluice.policies.settings import Flag, check_settings
-from sluice.policies.sharing import HotUnits
-from sluice.policies.unit_sizes import UnitSizes
 from sluice.verbs import Action
 
 

@@ -3,7 +3,7 @@
 Relocation (section 4) is pair-wise. The site with most state in memory gives half of what they differ by to the site
 with least, once that has less than `theta` of it: the units that yield most by byte, so that they stay in memory. How
 much time has to pass between two relocations, the paper's τ_m, is for how long statistics are collected. Freezing is a
-site's own decision (`policies/freezing.py`).
+site's own decision (`policies/planning/freezing.py`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from sluice.model.ids import Site
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
-from sluice.policies.freezing import Freezing, HalfLife, Order, Push
 from sluice.policies.memory import in_bytes
+from sluice.policies.planning.freezing import Freezing, HalfLife, Order, Push
 from sluice.policies.settings import Number, check_settings
 from sluice.verbs import Action
 from sluice.verbs.move import Move

@@ -14,7 +14,7 @@ import numpy as np
 from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
-from sluice.policies.pairing import Pairs, first_of_each
+from sluice.policies.planning.pairing import Pairs, first_of_each
 from sluice.verbs import Action
 from sluice.verbs.move import Move
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sluice.model import ids
-from sluice.policies.freezing import Freezing
+from sluice.policies.planning.freezing import Freezing
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.hardware import Hardware
 from sluice.sim.worlds.lazy_disk.core import Cluster

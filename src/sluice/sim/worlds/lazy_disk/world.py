@@ -20,7 +20,7 @@ from sluice.model.errors import ScenarioError
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
-from sluice.policies.freezing import Freezing
+from sluice.policies.planning.freezing import Freezing
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.network import Network
 from sluice.sim.outcome import ControlRecord, Curve, Measure, Outcome

@@ -19,8 +19,8 @@ from sluice.model import ids
 from sluice.model.directory import HashRange
 from sluice.model.routing import Routing
 from sluice.model.view import ClusterView
-from sluice.policies.draining import drain
-from sluice.policies.unit_sizes import UnitSizes
+from sluice.policies.planning.draining import drain
+from sluice.policies.planning.unit_sizes import UnitSizes
 from sluice.record.repartition import successors
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.network import Network

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from sluice.model.view import ClusterView
-from sluice.policies.evening import RESTING, level, load_by_site, load_by_unit
 from sluice.policies.memory import excess_capacity
+from sluice.policies.planning.rebalancing import RESTING, level, load_by_site, load_by_unit
 from sluice.verbs.move import Move
 
 

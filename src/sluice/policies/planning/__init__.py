@@ -1,0 +1,1 @@
+"""What several policies plan with: which units move, split, are shared or frozen, and between which sites."""
