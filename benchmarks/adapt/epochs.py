@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from sluice.control.journal import Journal
-from sluice.model.epoch import Attempt
-from sluice.model.state import unit_bytes
+from sluice.model.epoch.attempt import Attempt
+from sluice.model.epoch.segments import unit_bytes
 from sluice.record.epoch import EpochRecord
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from benchmarks.data import FIRST_ARRIVAL
 from benchmarks.workloads import FIRST_EVENT
 from sluice.kernels.hashing import hash_keys
-from sluice.model.directory import Directory
+from sluice.model.routing.directory import Directory
 
 SECOND = 1_000_000
 

@@ -9,7 +9,7 @@ from benchmarks.adapt.bench import EIGHT, Bench
 from benchmarks.adapt.outcome import Bar, Chart, Outcome, over_time
 from benchmarks.adapt.rows import Rows
 from benchmarks.adapt.running import HYBRID, Run, Setup
-from sluice.model.sharing import best_lines, copied_rows
+from sluice.model.routing.sharing import best_lines, copied_rows
 
 LINEAR = 0.7
 """Of what so many sites would do if work divided by itself."""

@@ -23,16 +23,15 @@ from sluice.model.errors import (
     SqlError,
     StorageError,
 )
-from sluice.model.version import VERSION
+from sluice.model.identity import VERSION
 
 if TYPE_CHECKING:
     from sluice.api.flow import Flow
     from sluice.api.query import Query
     from sluice.api.stream import DataStream
     from sluice.api.writer import DataStreamWriter
-    from sluice.model.decision import Decision, DecisionOutcome
+    from sluice.model.epoch.decision import Decision, DecisionOutcome, Verb
     from sluice.model.ids import Site, Unit
-    from sluice.model.verb import Verb
     from sluice.model.view import ClusterView
     from sluice.policies import (
         ActiveDisk,
@@ -113,9 +112,9 @@ _MODULES = {
         ("Action", "CleanUp", "Freeze", "LayOut", "Merge", "Move", "PassToken", "Release", "Scale", "Share", "Split"),
         "sluice.verbs",
     ),
-    **dict.fromkeys(("Decision", "DecisionOutcome"), "sluice.model.decision"),
+    **dict.fromkeys(("Decision", "DecisionOutcome"), "sluice.model.epoch.decision"),
     **dict.fromkeys(("Site", "Unit"), "sluice.model.ids"),
-    "Verb": "sluice.model.verb",
+    "Verb": "sluice.model.epoch.decision",
     **dict.fromkeys(
         (
             "ActiveDisk",

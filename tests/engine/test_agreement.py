@@ -16,7 +16,7 @@ from specs import SECOND, TIME, handle, join, stream
 
 from sluice.engine.agreement import ATTEMPTS
 from sluice.model.errors import SluiceError
-from sluice.model.plan import plan_of
+from sluice.model.plan.relation import plan_of
 
 A, B = stream("a"), stream("b")
 

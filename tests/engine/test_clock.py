@@ -8,7 +8,7 @@ import pyarrow as pa
 from engine_harness import CountingClock, DirectQuery
 from specs import SECOND, TIME, join, stream
 
-from sluice.model.stats import EpochStats
+from sluice.model.epoch.stats import EpochStats
 
 
 def rows(epoch: int) -> list[pa.Table]:

@@ -17,12 +17,13 @@ from sluice.control import copying
 from sluice.control.collection import RECENT, state_bytes
 from sluice.control.controller import Controller
 from sluice.control.copying import COPIED, LEAST, SHARE
-from sluice.model.epoch import Attempt, Queues
-from sluice.model.plan import plan_of
-from sluice.model.routing import Routing
-from sluice.model.state import Manifest, RunRef, SegmentRef
-from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
-from sluice.model.stream import Stream
+from sluice.model.epoch.attempt import Attempt
+from sluice.model.epoch.segments import Manifest, RunRef, SegmentRef
+from sluice.model.epoch.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
+from sluice.model.epoch.times import Queues
+from sluice.model.plan.relation import plan_of
+from sluice.model.plan.stream import Stream
+from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy, policy
 from sluice.record.epoch import EpochRecord

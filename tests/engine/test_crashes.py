@@ -18,7 +18,7 @@ from engine_harness import DirectQuery
 from oracle import batch_join, multiset
 
 from sluice.model.errors import CheckpointError, StorageError
-from sluice.state import storage
+from sluice.state.files import storage
 
 
 def started(root: Path, sites: int = 1, spill: str = "probe") -> DirectQuery:

@@ -17,7 +17,7 @@ import suspension
 from suspension import problems, run_batch
 
 from sluice.model.errors import SluiceError
-from sluice.state import storage
+from sluice.state.files import storage
 
 BATCHES, AFTERWARDS = 12, 3
 """Before the damage, of which the last is asked for again after it; and those that follow."""

@@ -20,13 +20,13 @@ from specs import SECOND, TIME, join, stream
 from sluice.control import epoch_executor
 from sluice.control.rounds import Rounds
 from sluice.engine.cleaning import UnitCleaning
-from sluice.model.directory import HASH_SPACE
 from sluice.model.durations import LONGEST
-from sluice.model.unit_ranges import numbers
+from sluice.model.routing.directory import HASH_SPACE
+from sluice.model.routing.unit_ranges import numbers
 from sluice.model.view import ClusterView
 from sluice.record.epoch import EpochRecord
 from sluice.state import segment as state_segment
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 from sluice.verbs.freeze import CleanUp, Freeze
 from sluice.verbs.move import Move
 from sluice.verbs.split import Merge, Split

@@ -16,8 +16,8 @@ from specs import KEYS, SECOND, join, rows, self_join, stream
 from wandering import Wanderer
 
 from sluice.model.durations import LONGEST
-from sluice.model.join import JoinSpec, Leg
-from sluice.model.stream import Input, Stream
+from sluice.model.plan.join import JoinSpec, Leg
+from sluice.model.plan.stream import Input, Stream
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 

@@ -27,12 +27,12 @@ from specs import SECOND, TIME, join, rows, self_join, stream
 from sluice.cli.inspection import inspect
 from sluice.engine import cleaning, freezing
 from sluice.kernels.hashing import hash_keys
-from sluice.model.directory import Directory
 from sluice.model.durations import LONGEST
-from sluice.model.join import JoinSpec
-from sluice.model.plan import plan_of
-from sluice.model.state import RunRef
-from sluice.model.stream import Stream
+from sluice.model.epoch.segments import RunRef
+from sluice.model.plan.join import JoinSpec
+from sluice.model.plan.relation import plan_of
+from sluice.model.plan.stream import Stream
+from sluice.model.routing.directory import Directory
 from sluice.policies.planning.freezing import ORDERS, Freezing
 from sluice.state import segment
 from sluice.state.durable import DurableSegments

@@ -22,7 +22,7 @@ from wandering import Wanderer
 
 from sluice.api.stream import DataStream
 from sluice.model.errors import FlowError
-from sluice.model.plan import plan_of
+from sluice.model.plan.relation import plan_of
 from sluice.operators import last_rows, time_windows
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -19,7 +19,8 @@ from month import EPOCHS_A_MONTH, MonthlyQuery, check_flat, rows_of_epoch, sampl
 from specs import SECOND
 
 from sluice.api.stream import DataStream
-from sluice.model.plan import Plan, plan_of
+from sluice.model.plan.plan import Plan
+from sluice.model.plan.relation import plan_of
 from sluice.policies import policy
 from sluice.policies.planning.freezing import Freezing
 from sluice.verbs.freeze import Freeze

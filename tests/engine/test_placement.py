@@ -22,10 +22,10 @@ from steps import units_set_apart
 from sluice.control import copying
 from sluice.control.controller import Controller, NextEpoch
 from sluice.control.placement import Executor, SiteCount, pack, spread
-from sluice.model.plan import Relation, plan_of
-from sluice.model.routing import Routing
-from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
-from sluice.model.stream import Stream
+from sluice.model.epoch.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
+from sluice.model.plan.relation import Relation, plan_of
+from sluice.model.plan.stream import Stream
+from sluice.model.routing.routing import Routing
 from sluice.policies import policy
 from sluice.record.epoch import EpochRecord
 from sluice.verbs.base import SiteWork

@@ -20,11 +20,10 @@ from sluice.control import copying
 from sluice.control.controller import RESTARTED, RUN_AGAIN
 from sluice.control.epoch_executor import SUPERSEDED
 from sluice.control.replay import records_of_newest_run, replay
-from sluice.model.decision import Decision, DecisionOutcome, UnderWay
 from sluice.model.durations import LONGEST
-from sluice.model.routing import Routing
-from sluice.model.unit_ranges import holds
-from sluice.model.verb import Verb
+from sluice.model.epoch.decision import Decision, DecisionOutcome, UnderWay, Verb
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.unit_ranges import holds
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
 from sluice.record.epoch import EpochRecord

@@ -13,11 +13,11 @@ from oracle import batch_join, multiset
 from specs import SECOND, TIME, join, stream
 
 from sluice.kernels.hashing import hash_keys
-from sluice.model.directory import Directory
 from sluice.model.durations import LONGEST
-from sluice.model.plan import plan_of
-from sluice.model.state import unit_rows
-from sluice.model.stream import Stream
+from sluice.model.epoch.segments import unit_rows
+from sluice.model.plan.relation import plan_of
+from sluice.model.plan.stream import Stream
+from sluice.model.routing.directory import Directory
 from sluice.verbs.freeze import Freeze
 
 PARTITIONS = 8

@@ -20,11 +20,11 @@ from specs import SECOND, TIME, join, stream
 
 from sluice.control.copying import missing_runs
 from sluice.engine.site_task import SiteTask
-from sluice.model.epoch import Lagging, Queues
+from sluice.model.epoch.segments import Manifest, RunRef, SegmentRef
+from sluice.model.epoch.times import Lagging, Queues
 from sluice.model.errors import ProtocolError
-from sluice.model.routing import Routing
-from sluice.model.state import Manifest, RunRef, SegmentRef
-from sluice.model.unit_ranges import Ranges, holds, intersect, only, ranges, unite
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.unit_ranges import Ranges, holds, intersect, only, ranges, unite
 from sluice.record import reassignment
 from sluice.record.epoch import EpochRecord
 from sluice.record.reassignment import reassign, reassign_unit

@@ -26,11 +26,11 @@ from sluice.control.controller import Controller, NextEpoch
 from sluice.control.growth import Growth
 from sluice.control.site_memory import SiteMemory
 from sluice.engine.site_task import SiteTask
-from sluice.model.abilities import Abilities
-from sluice.model.plan import Relation, plan_of
-from sluice.model.routing import Routing
-from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, Turnout, UnitColumns
-from sluice.model.stream import Stream
+from sluice.model.epoch.stats import EpochSeconds, EpochStats, SiteStats, Turnout, UnitColumns
+from sluice.model.plan.plan import Abilities
+from sluice.model.plan.relation import Relation, plan_of
+from sluice.model.plan.stream import Stream
+from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy, policy
 from sluice.record.epoch import EpochRecord

@@ -20,7 +20,7 @@ from specs import SECOND, TIME, join, rows, self_join, stream
 from sluice.control import copying
 from sluice.control.controller import Controller
 from sluice.model.durations import LONGEST
-from sluice.model.join import JoinSpec
+from sluice.model.plan.join import JoinSpec
 from sluice.verbs.freeze import Freeze
 from sluice.verbs.move import Move
 from sluice.verbs.share import LayOut, Release, Share, SharingPhase, SharingProtocol

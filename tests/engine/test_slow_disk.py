@@ -10,11 +10,11 @@ import pytest
 from engine_harness import DirectQuery
 from specs import SECOND, TIME, join, stream
 
-from sluice.model.checksum import checksum
 from sluice.model.clock import SystemClock
+from sluice.model.codec import checksum
 from sluice.model.durations import LONGEST
-from sluice.state.disk_speed import DiskSpeed
-from sluice.state.local_files import LocalFiles
+from sluice.state.files.disk_speed import DiskSpeed
+from sluice.state.files.local_files import LocalFiles
 from sluice.verbs.freeze import Freeze
 
 UNITS, DELAY = 4, 1e-6

@@ -18,7 +18,7 @@ from specs import REGISTRY, SECOND, handle, rows, stream
 from sluice.api.joining import Keys, build_join
 from sluice.api.relation import result_of
 from sluice.api.stream import DataStream
-from sluice.model.plan import plan_of
+from sluice.model.plan.relation import plan_of
 from sluice.policies.planning.freezing import Freezing
 from sluice.sql import translate
 from sluice.verbs.freeze import Freeze

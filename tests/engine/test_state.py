@@ -16,14 +16,14 @@ from oracle import batch_join, multiset
 from segment_refs import segment
 from specs import SECOND, TIME, join, stream
 
-from sluice.model.directory import Directory
+from sluice.model.epoch.segments import RunRef
 from sluice.model.errors import CheckpointError
-from sluice.model.routing import Routing
-from sluice.model.state import RunRef
-from sluice.model.unit_ranges import ranges
+from sluice.model.routing.directory import Directory
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.unit_ranges import ranges
 from sluice.record.reassignment import reassign
+from sluice.state.files.storage import watch
 from sluice.state.segment import Layout, merged_run, parts, sorted_run
-from sluice.state.storage import watch
 
 A, B = stream("a"), stream("b")
 

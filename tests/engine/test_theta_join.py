@@ -14,7 +14,7 @@ from specs import SECOND
 from theta import CONDITIONS, rows, stream, theta_join
 
 from sluice.kernels import near
-from sluice.model.join import JoinSpec
+from sluice.model.plan.join import JoinSpec
 from sluice.operators import condition_search
 from sluice.policies.planning.freezing import Freezing
 from sluice.verbs.freeze import CleanUp, Freeze

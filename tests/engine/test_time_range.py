@@ -21,8 +21,9 @@ from sluice.api.progress import _iso
 from sluice.kernels.order import TimeScale, order_key, sorting
 from sluice.kernels.probe import Run, pairs
 from sluice.model.durations import LONGEST, microseconds
-from sluice.model.plan import Plan, plan_of
-from sluice.model.stream import EARLIEST, LATEST, Stream
+from sluice.model.plan.plan import Plan
+from sluice.model.plan.relation import plan_of
+from sluice.model.plan.stream import EARLIEST, LATEST, Stream
 from sluice.record.epoch import EpochRecord
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -15,7 +15,7 @@ from sluice.cli.main import main
 from sluice.cli.verification import verify
 from sluice.model.errors import StorageError
 from sluice.spark.sparks_part import SparksPart
-from sluice.state.storage import watch
+from sluice.state.files.storage import watch
 
 EPOCHS = 3
 

@@ -106,7 +106,7 @@ import json
 import os
 
 if os.environ.get("FAULTS"):
-    from sluice.state import storage
+    from sluice.state.files import storage
 
     def fail_once(operation, path):
         for number, (wanted, part) in enumerate(json.loads(os.environ["FAULTS"])):

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sluice.model.epoch.results import FILES_A_LIST, Listing, Part, Results
 from sluice.model.errors import CheckpointError, SluiceError, StorageError
-from sluice.model.results import FILES_A_LIST, Listing, Part, Results
 from sluice.spark.sink_log import DIRECTORY, SinkLog
-from sluice.state.storage import Storage, watch
+from sluice.state.files.storage import Storage, watch
 
 
 class Output:
@@ -60,7 +60,7 @@ def output(tmp_path: Path) -> Output:
 
 class TestLists:
     def test_all_files_are_listed_once_at_any_time(self, output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("sluice.model.results.FILES_A_LIST", 4)
+        monkeypatch.setattr("sluice.model.epoch.results.FILES_A_LIST", 4)
         names: list[str] = []
         for epoch in range(300):
             output.log.add(output.next(9 if epoch % 3 == 0 else epoch % 2))
@@ -167,7 +167,7 @@ class TestDamage:
 @pytest.mark.spark
 def test_spark_reads_what_is_listed(spark: Any, output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through compact lists and doubled intervals, also with another interval in the session."""
-    monkeypatch.setattr("sluice.model.results.FILES_A_LIST", 1)
+    monkeypatch.setattr("sluice.model.epoch.results.FILES_A_LIST", 1)
     (output.root / "part-000000000000-0000-ab-ef-0.parquet").write_bytes(b"of a failed attempt")
     for epoch in range(170):
         output.log.add(output.next(1, real=True))

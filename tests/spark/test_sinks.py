@@ -16,7 +16,7 @@ from oracle import batch_join, connect_duckdb, multiset
 
 from sluice import CheckpointError, Flow
 from sluice.cli.main import main
-from sluice.state.storage import watch
+from sluice.state.files.storage import watch
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 

@@ -23,7 +23,7 @@ from standalone import Standalone, wait_for
 
 from sluice.control.journal import Journal
 from sluice.record.epoch import EpochRecord
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 STREAMS = stream("a"), stream("b")
 SPEC = join(list(STREAMS), 20 * SECOND)

@@ -12,7 +12,7 @@ from trade_sums import TRADES, assert_exact, sums
 
 from sluice.spark import exchange
 from sluice.spark.exchange import Sites
-from sluice.state.workspace import Places, Workspace
+from sluice.state.files.workspace import Places, Workspace
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 

@@ -26,7 +26,7 @@ from oracle import connect_duckdb
 from suspension import names_drivers
 
 from sluice.control.journal import Journal
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 ROWS = 100  # of a file
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from sluice.kernels.aggregation import Aggregation
-from sluice.model.aggregate import FUNCTIONS, Aggregate, result_type
+from sluice.model.plan.aggregate import FUNCTIONS, Aggregate, result_type
 
 NAN, INF = float("nan"), float("inf")
 LONGS = [0, 1, -1, 7, 2**31, 2**62, 2**63 - 1, -(2**63), -(2**62)]

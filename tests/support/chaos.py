@@ -39,17 +39,18 @@ from sluice.engine import checkpoint, site
 from sluice.engine.agreement import Exchange
 from sluice.engine.site_task import SiteTask
 from sluice.model.codec import encode
-from sluice.model.decision import Decision
-from sluice.model.epoch import left_over
+from sluice.model.epoch.attempt import left_over
+from sluice.model.epoch.decision import Decision
 from sluice.model.errors import CheckpointError
-from sluice.model.plan import Plan
-from sluice.model.routing import Routing
-from sluice.model.unit_ranges import intersect, numbers, only
+from sluice.model.plan.plan import Plan
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.unit_ranges import intersect, numbers, only
 from sluice.policies import Policy, policy
 from sluice.policies.planning.freezing import ORDERS, Freezing
 from sluice.record.epoch import EpochRecord
-from sluice.state import segment, storage
-from sluice.state.workspace import Places
+from sluice.state import segment
+from sluice.state.files import storage
+from sluice.state.files.workspace import Places
 from sluice.verbs import Action
 from sluice.verbs.freeze import CleanUp, Freeze
 from sluice.verbs.move import Move

@@ -16,7 +16,8 @@ from specs import REGISTRY, SECOND, TIME
 from sluice.api.joining import build_join
 from sluice.api.relation import result_of
 from sluice.api.stream import DataStream
-from sluice.model.plan import Plan, plan_of
+from sluice.model.plan.plan import Plan
+from sluice.model.plan.relation import plan_of
 
 Marks = dict[str, int]
 SOME = {"n": ("*", "count"), "total": ("v", "sum"), "mean": ("v", "avg"), "low": ("w", "min"), "newest": ("v", "last")}

@@ -15,8 +15,8 @@ from oracle import batch_join, multiset, on_time
 from specs import SECOND
 from wandering import Wanderer
 
-from sluice.model.join import JoinSpec
-from sluice.model.stream import Stream
+from sluice.model.plan.join import JoinSpec
+from sluice.model.plan.stream import Stream
 from sluice.verbs import Action
 
 PARTITIONS = 4

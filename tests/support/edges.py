@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from specs import TIME
 
-from sluice.model.stream import Stream
+from sluice.model.plan.stream import Stream
 
 _FLOAT_MOST = float.fromhex("0x1.fffffep127")
 _DOUBLE_MOST = float.fromhex("0x1.fffffffffffffp1023")

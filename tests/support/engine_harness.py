@@ -21,20 +21,20 @@ from sluice.engine.checkpoint import open_checkpoint
 from sluice.engine.epochs import Epochs
 from sluice.engine.settings import Settings
 from sluice.engine.site import run_site
-from sluice.engine.site_task import SiteTask
+from sluice.engine.site_task import SiteTask, Spill
 from sluice.engine.split import SplitTask
 from sluice.model.clock import Clock, SystemClock
 from sluice.model.codec import decode
-from sluice.model.plan import Applied, OperatorSpec, Plan, Relation, plan_of
-from sluice.model.spill import Spill
-from sluice.model.stream import Stream
+from sluice.model.plan.plan import OperatorSpec, Plan
+from sluice.model.plan.relation import Applied, Relation, plan_of
+from sluice.model.plan.stream import Stream
 from sluice.policies import Policy, policy
 from sluice.policies.planning.freezing import Freezing
 from sluice.record.epoch import EpochRecord
 from sluice.record.reports import SiteReport
 from sluice.spark.sinks import ParquetSink
-from sluice.state.storage import Storage
-from sluice.state.workspace import Places, Workspace
+from sluice.state.files.storage import Storage
+from sluice.state.files.workspace import Places, Workspace
 
 EpochRows = list[pa.Table]
 """The new rows of every stream in one epoch."""

@@ -9,13 +9,13 @@ import numpy as np
 from specs import SECOND
 
 from sluice.control.journal import Journal
-from sluice.model.epoch import Frozen
+from sluice.model.epoch.segments import RunRef, SegmentRef
+from sluice.model.epoch.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
+from sluice.model.epoch.times import Frozen
 from sluice.model.identity import CheckpointIdentity, StreamIdentity
-from sluice.model.routing import Routing
-from sluice.model.state import RunRef, SegmentRef
-from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
+from sluice.model.routing.routing import Routing
 from sluice.record.epoch import EpochRecord
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 UNITS = 128
 AT = 1_794_711_267.0

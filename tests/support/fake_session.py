@@ -7,7 +7,7 @@ from typing import Any
 
 from sluice.control.journal import Journal
 from sluice.model.identity import CheckpointIdentity
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 
 class FakeQuery:

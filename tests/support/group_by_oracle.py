@@ -6,7 +6,7 @@ import pyarrow as pa
 from specs import TIME, handle
 
 from sluice.api.stream import DataStream
-from sluice.model.stream import Stream
+from sluice.model.plan.stream import Stream
 
 FUNCTIONS = {"variance": "var_samp", "stddev": "stddev_samp"}
 

@@ -6,8 +6,8 @@ import numpy as np
 from engine_harness import DirectQuery
 from hypothesis import strategies as st
 
-from sluice.model.routing import Routing
-from sluice.model.sharing import best_lines
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.sharing import best_lines
 from sluice.verbs.share import LayOut, PassToken, Release, Share, SharingAction
 
 

@@ -130,7 +130,7 @@ def disturb(query: Any, sites: int, seed: int, freezing: bool) -> None:
 
 def suspended_at(operation: str, pattern: str, count: str) -> AbstractContextManager[None]:
     """Stop before this operation on such a path, when it is done for the so manyth time."""
-    from sluice.state import storage
+    from sluice.state.files import storage
 
     seen = 0
 

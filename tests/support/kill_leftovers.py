@@ -11,7 +11,7 @@ from kill_rows import OUTPUTS
 
 from sluice.control.journal import Journal
 from sluice.record.epoch import EpochRecord
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 
 def records(root: Path) -> list[EpochRecord]:

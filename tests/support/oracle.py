@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from sluice.model.join import JoinSpec
+from sluice.model.plan.join import JoinSpec
 
 
 def connect_duckdb() -> duckdb.DuckDBPyConnection:

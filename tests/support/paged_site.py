@@ -12,15 +12,15 @@ from specs import TIME, stream
 
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock, SystemClock
-from sluice.model.directory import Directory
-from sluice.model.epoch import Attempt
-from sluice.model.state import Manifest, SegmentRef
-from sluice.model.unit_ranges import Ranges, intersect
+from sluice.model.epoch.attempt import Attempt
+from sluice.model.epoch.segments import Manifest, SegmentRef
+from sluice.model.routing.directory import Directory
+from sluice.model.routing.unit_ranges import Ranges, intersect
 from sluice.state.durable import DurableSegments
+from sluice.state.files.local_files import LocalFiles
+from sluice.state.files.storage import Storage
 from sluice.state.inputs import KEEPS_ALL, Holdings, InputLayouts, Retention
-from sluice.state.local_files import LocalFiles
 from sluice.state.segment import Layout, sorted_run
-from sluice.state.storage import Storage
 from sluice.state.tiers import Tiers
 from sluice.state.transaction import Preparations, SiteStore, StateBefore, Transaction
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice.model.state import SegmentRef
+from sluice.model.epoch.segments import SegmentRef
 
 
 def segment(name: str, **values: int) -> SegmentRef:

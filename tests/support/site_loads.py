@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from sluice.model.abilities import Abilities
-from sluice.model.routing import Routing
-from sluice.model.stats import Slices
+from sluice.model.epoch.stats import Slices
+from sluice.model.plan.plan import Abilities
+from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
 from sluice.verbs import Action

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sluice.api.relation import Registry
 from sluice.api.stream import DataStream
 from sluice.expressions import compile_condition
-from sluice.model.join import JoinSpec, Leg
-from sluice.model.plan import Relation
-from sluice.model.stream import Input, Stream
+from sluice.model.plan.join import JoinSpec, Leg
+from sluice.model.plan.relation import Relation
+from sluice.model.plan.stream import Input, Stream
 
 SECOND = 1_000_000
 TIME = pa.timestamp("us", "UTC")

@@ -22,7 +22,7 @@ from engine_harness import DirectQuery
 from object_servers import SERVERS, NotAvailable
 from oracle import batch_join, multiset
 
-from sluice.state.storage import Storage, watch
+from sluice.state.files.storage import Storage, watch
 
 Place = Callable[[str], str]
 UNAVAILABLE = 77

@@ -25,8 +25,8 @@ from oracle import batch_join
 from specs import SECOND, TIME, handle, join, stream
 
 from sluice.model.errors import CheckpointError
-from sluice.model.plan import plan_of
-from sluice.state import storage
+from sluice.model.plan.relation import plan_of
+from sluice.state.files import storage
 
 STREAMS = stream("a"), stream("b")
 WITHIN = 16 * SECOND, 4 * SECOND

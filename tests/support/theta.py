@@ -10,8 +10,8 @@ import pyarrow as pa
 from specs import TIME, handle
 
 from sluice.api.joining import build_join
-from sluice.model.join import JoinSpec
-from sluice.model.stream import Stream
+from sluice.model.plan.join import JoinSpec
+from sluice.model.plan.stream import Stream
 
 SCHEMA = pa.schema(
     [

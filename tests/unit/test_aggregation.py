@@ -26,8 +26,8 @@ from oracle import connect_duckdb
 from sluice.expressions import EvaluationError
 from sluice.kernels.aggregation import Aggregation
 from sluice.kernels.grouping import group_rows
-from sluice.model.aggregate import FUNCTIONS, Aggregate, canonical, result_type
 from sluice.model.errors import FlowError
+from sluice.model.plan.aggregate import FUNCTIONS, Aggregate, canonical, result_type
 
 
 def test_result_types_are_those_of_spark():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sluice.kernels.order import TimeScale, order_key
 from sluice.kernels.probe import Run
-from sluice.model.state import ALL_HASHES, HashRange, RunRef, SegmentRef
+from sluice.model.epoch.segments import ALL_HASHES, HashRange, RunRef, SegmentRef
 from sluice.state import compaction
 from sluice.state.compaction import Merge, choose_rewrites, merges_of_epoch
 from sluice.state.merging import cut_run

@@ -18,16 +18,15 @@ from sluice.control.controller import Controller
 from sluice.control.epoch_executor import EpochExecutor
 from sluice.control.executor import InstructionExecutor, handles
 from sluice.control.loop import USER, ControlLoop
-from sluice.model.abilities import Abilities
 from sluice.model.codec import DecodeError, decode, encode
-from sluice.model.decision import Decision, Ended
-from sluice.model.directory import Directory
+from sluice.model.epoch.decision import Decision, Ended, Verb
+from sluice.model.epoch.segments import RunRef, SegmentRef
 from sluice.model.errors import FlowError, ProtocolError, QueryError
 from sluice.model.ids import Unit
-from sluice.model.routing import Routing
-from sluice.model.state import RunRef, SegmentRef
-from sluice.model.unit_ranges import only
-from sluice.model.verb import Verb
+from sluice.model.plan.plan import Abilities
+from sluice.model.routing.directory import Directory
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.unit_ranges import only
 from sluice.model.view import ClusterView
 from sluice.policies import Policy, policy
 from sluice.record.epoch import EpochRecord

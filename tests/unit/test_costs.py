@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from specs import SECOND, TIME, handle, stream
 
 from sluice.kernels.probe import Run
-from sluice.model.directory import Directory
-from sluice.model.plan import plan_of
-from sluice.model.state import SegmentRef
+from sluice.model.epoch.segments import SegmentRef
+from sluice.model.plan.relation import plan_of
+from sluice.model.routing.directory import Directory
 from sluice.operators import operator
 from sluice.operators.protocol import Operator
 from sluice.state.segment import Layout, decode, encode, parts, sorted_run

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sluice.model.errors import FlowError
 from sluice.model.ids import Site
-from sluice.model.routing import Routing
+from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies.elastic import Elastic
 from sluice.policies.planning.draining import drain

@@ -16,8 +16,7 @@ from html_pages import read
 from sluice.cli import run as running
 from sluice.cli.main import main
 from sluice.dashboard.terminal import watch_all
-from sluice.model.decision import Decision
-from sluice.model.verb import Verb
+from sluice.model.epoch.decision import Decision, Verb
 
 CONTROLS = "\x1b[2J\x1b]0;owned\x07\r\x00\x9b31m\u202e"
 HOSTILE = f"</pre><script>alert(1)</script>\"'&amp;{CONTROLS}\nsecond"

@@ -14,8 +14,9 @@ from specs import join, stream
 from sluice.cli.flow_file import last_words
 from sluice.expressions import compile_condition, compile_expression
 from sluice.model.errors import EvaluationError, StorageError
-from sluice.model.plan import Applied, Plan, Relation, plan_of
-from sluice.model.stream import Filter, Project, Stream
+from sluice.model.plan.plan import Plan
+from sluice.model.plan.relation import Applied, Relation, plan_of
+from sluice.model.plan.stream import Filter, Project, Stream
 from sluice.spark.failures import in_words, sentence_of
 
 A, B = stream("a"), stream("b")

@@ -12,7 +12,7 @@ from specs import SECOND, join, rows, self_join, stream
 
 from sluice.kernels.probe import Run
 from sluice.model.durations import LONGEST
-from sluice.model.join import JoinSpec
+from sluice.model.plan.join import JoinSpec
 from sluice.operators import operator
 from sluice.operators.protocol import FreezableOperator
 from sluice.operators.window_join import WindowJoin

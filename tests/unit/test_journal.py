@@ -14,9 +14,9 @@ from sluice.control.journal import FORMAT, KEPT, Journal, _wrap
 from sluice.model.codec import encode
 from sluice.model.errors import CheckpointError, FlowError, SluiceError
 from sluice.model.identity import CheckpointIdentity
-from sluice.model.plan import Applied, Relation, plan_of
-from sluice.model.stream import Stream
-from sluice.state.storage import Storage, watch
+from sluice.model.plan.relation import Applied, Relation, plan_of
+from sluice.model.plan.stream import Stream
+from sluice.state.files.storage import Storage, watch
 
 
 def numbers(journal: Journal) -> list[int]:

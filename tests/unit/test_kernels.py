@@ -11,7 +11,7 @@ from specs import KEYS
 from sluice.kernels.hashing import hash_keys
 from sluice.kernels.order import TimeScale, hash_part, order_key, sorting
 from sluice.kernels.probe import Run, pairs
-from sluice.model.directory import Directory
+from sluice.model.routing.directory import Directory
 
 hashes = st.lists(st.sampled_from([0, 1, 65_535, 65_536, 2**31, 2**32 - 1]) | st.integers(0, 2**32 - 1), max_size=50)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sluice.model.checksum import checksum
+from sluice.model.codec import checksum
 from sluice.model.errors import StorageError
-from sluice.state import local_files
-from sluice.state.local_files import LocalFiles
+from sluice.state.files import local_files
+from sluice.state.files.local_files import LocalFiles
 
 DATA = pa.py_buffer(bytes(range(256)) * 40)
 CHECKSUM = checksum(DATA)

@@ -10,13 +10,13 @@ import pytest
 from paged_site import ALL, ALWAYS, UNITS, Site, crowded_site, rows
 
 from sluice.model.clock import SystemClock
-from sluice.model.directory import Directory
-from sluice.model.state import RunRef
-from sluice.model.unit_ranges import subtract
+from sluice.model.epoch.segments import RunRef
+from sluice.model.routing.directory import Directory
+from sluice.model.routing.unit_ranges import subtract
 from sluice.state import segment
-from sluice.state.local_names import parse_name
+from sluice.state.files.local_names import parse_name
+from sluice.state.files.storage import watch
 from sluice.state.paging import Fetch
-from sluice.state.storage import watch
 from sluice.state.transaction import Transaction
 
 EVERYTHING = Counter({unit: 120 for unit in range(UNITS)})

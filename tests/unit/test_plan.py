@@ -7,8 +7,8 @@ import pytest
 from specs import TIME, handle
 
 from sluice.api.stream import DataStream
-from sluice.model.plan import plan_of
-from sluice.model.stream import Stream
+from sluice.model.plan.relation import plan_of
+from sluice.model.plan.stream import Stream
 
 COLUMNS = pa.schema([("k", pa.int64()), ("j", pa.int64()), ("ts", TIME), ("v", pa.int64())])
 A, B, C = (handle(Stream(name, COLUMNS, "ts", 0)) for name in "abc")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from sluice.model.errors import FlowError
-from sluice.model.sharing import SharedUnit
+from sluice.model.routing.sharing import SharedUnit
 from sluice.model.view import ClusterView
 from sluice.policies import _BY_NAME, Policy, policy
 from sluice.policies.hybrid import Hybrid

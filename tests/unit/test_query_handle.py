@@ -17,8 +17,8 @@ from sluice.api.options import QueryOptions
 from sluice.api.query import Query
 from sluice.api.writer import DataStreamWriter
 from sluice.control.controller import Controller
+from sluice.engine.site_task import Spill
 from sluice.model.errors import FlowError, QueryError
-from sluice.model.spill import Spill
 from sluice.policies import policy
 from sluice.record.epoch import EpochRecord
 from sluice.record.progress import EpochProgress

@@ -33,11 +33,10 @@ from sluice.dashboard.report import read_checkpoint, write_report
 from sluice.dashboard.series import Series
 from sluice.dashboard.terminal import watch, watch_all
 from sluice.dashboard.terminal_style import Look
-from sluice.model.decision import Decision
+from sluice.model.epoch.decision import Decision, Verb
+from sluice.model.epoch.stats import PHASES, CleanUpProgress, EpochSeconds, TaskSeconds
 from sluice.model.identity import CheckpointIdentity, StreamIdentity
-from sluice.model.routing import Routing
-from sluice.model.stats import PHASES, CleanUpProgress, EpochSeconds, TaskSeconds
-from sluice.model.verb import Verb
+from sluice.model.routing.routing import Routing
 from sluice.record.epoch import EpochRecord
 
 HOSTILE = "</style><script>alert(1)</script>\"'&amp;"

@@ -32,7 +32,7 @@ from sluice.kernels import windows
 from sluice.kernels.aggregates import moments
 from sluice.kernels.aggregation import Aggregation
 from sluice.kernels.rolling import rolling
-from sluice.model.aggregate import Aggregate
+from sluice.model.plan.aggregate import Aggregate
 
 
 @st.composite

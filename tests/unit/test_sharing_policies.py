@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from site_loads import ROW_BYTES, SiteLoads
 
-from sluice.model.abilities import Abilities
+from sluice.model.epoch.stats import Slices
 from sluice.model.errors import FlowError
-from sluice.model.routing import Routing
-from sluice.model.sharing import SharedUnit, best_lines, copied_rows
-from sluice.model.stats import Slices
+from sluice.model.plan.plan import Abilities
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.sharing import SharedUnit, best_lines, copied_rows
 from sluice.model.view import ClusterView
 from sluice.policies import policy
 from sluice.policies.hybrid import Hybrid

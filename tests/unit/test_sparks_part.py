@@ -15,7 +15,7 @@ from sluice.control.journal import Journal
 from sluice.model.errors import CheckpointError
 from sluice.record.epoch import EpochRecord
 from sluice.spark.sparks_part import SparksPart
-from sluice.state.storage import Storage, watch
+from sluice.state.files.storage import Storage, watch
 
 KAFKA = '{"prices":{"1":40,"0":50}}'
 

@@ -18,8 +18,8 @@ import pytest
 from object_servers import SERVERS, NotAvailable
 
 from sluice.model.errors import StorageError
-from sluice.state.object_uri import parse
-from sluice.state.storage import Storage, watch
+from sluice.state.files.object_uri import parse
+from sluice.state.files.storage import Storage, watch
 
 KINDS = ["local", "s3", "azure"]
 
@@ -195,7 +195,7 @@ def test_of_drivers_that_create_the_same_file_at_once_exactly_one_has_done_it(st
 
 RACER = """
 import sys
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 storage = Storage(sys.argv[1])
 storage.make_dir("journal")
 sys.stdin.readline()
@@ -341,7 +341,7 @@ def test_a_fork_of_a_process_that_used_a_store_is_told_so():
     code = """
 import os
 from sluice.model.errors import StorageError
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 uri = "s3://k:s@bucket/ck?endpoint_override=localhost:1"
 Storage(uri)
 if os.fork() == 0:
@@ -356,7 +356,8 @@ raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
 
 
 def test_a_local_checkpoint_does_not_import_what_object_stores_need(tmp_path):
-    code = "import sys; from sluice.state.storage import Storage; Storage('ck'); sys.exit('obstore' in sys.modules)"
+    imports = "import sys; from sluice.state.files.storage import Storage"
+    code = f"{imports}; Storage('ck'); sys.exit('obstore' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False).returncode == 0
 
 
@@ -378,7 +379,7 @@ def test_hdfs_is_asked_for_a_rename_that_replaces_nothing(tmp_path, monkeypatch)
     """HDFS is not here: a library with libhdfs's names and the refusal of HDFS's rename stands in for it."""
     from pyarrow import fs
 
-    from sluice.state.hadoop import HadoopFiles
+    from sluice.state.files.hadoop import HadoopFiles
 
     (tmp_path / "hdfs.c").write_text(HDFS)
     try:

@@ -16,10 +16,10 @@ from theta import theta_join
 from sluice.expressions import EvaluationError, compile_condition
 from sluice.kernels import near
 from sluice.kernels.probe import Run
+from sluice.model.epoch.segments import SegmentRef
 from sluice.model.errors import FlowError
 from sluice.model.ids import InputNumber
-from sluice.model.join import JoinSpec
-from sluice.model.state import SegmentRef
+from sluice.model.plan.join import JoinSpec
 from sluice.operators import condition_search
 from sluice.operators.window_join import WindowJoin
 from sluice.state.segment import decode, encode, sorted_run

@@ -13,11 +13,11 @@ from sluice.api.joining import build_join
 from sluice.kernels import narrowed, near
 from sluice.kernels.probe import Run
 from sluice.kernels.value_order import as_doubles
+from sluice.model.epoch.segments import SegmentRef
 from sluice.model.errors import FlowError
 from sluice.model.ids import InputNumber
-from sluice.model.plan import plan_of
-from sluice.model.ranges import orderings_of
-from sluice.model.state import SegmentRef
+from sluice.model.plan.inequalities import orderings_of
+from sluice.model.plan.relation import plan_of
 from sluice.operators import condition_search
 from sluice.operators.window_join import WindowJoin
 from sluice.state.segment import decode, encode, sorted_run

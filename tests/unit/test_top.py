@@ -37,11 +37,10 @@ from sluice.control.journal import Journal
 from sluice.dashboard.terminal_style import Look, wide
 from sluice.dashboard.top import screen
 from sluice.model.codec import decode, encode
-from sluice.model.decision import Decision
-from sluice.model.routing import Routing
-from sluice.model.stats import CleanUpProgress, Turnout, UnitColumns
-from sluice.model.verb import Verb
-from sluice.state.storage import Storage, watch
+from sluice.model.epoch.decision import Decision, Verb
+from sluice.model.epoch.stats import CleanUpProgress, Turnout, UnitColumns
+from sluice.model.routing.routing import Routing
+from sluice.state.files.storage import Storage, watch
 
 CODES = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = "a\x1b[2Jb\nc\t注文" * 9

@@ -13,15 +13,15 @@ from segment_refs import segment
 from sluice.engine.stopwatch import Stopwatch
 from sluice.kernels.probe import Run
 from sluice.model.clock import SystemClock
-from sluice.model.directory import Directory
+from sluice.model.epoch.segments import RunRef
 from sluice.model.errors import ProtocolError
-from sluice.model.state import RunRef
+from sluice.model.routing.directory import Directory
 from sluice.state.durable import DurableSegments
 from sluice.state.epoch_runs import EpochRuns
+from sluice.state.files.local_files import LocalFiles
+from sluice.state.files.storage import Storage
 from sluice.state.inputs import Holdings, InputLayouts
-from sluice.state.local_files import LocalFiles
 from sluice.state.reading import SegmentReader
-from sluice.state.storage import Storage
 from sluice.state.tiers import Tiers
 from sluice.state.transaction import Transaction
 from sluice.state.unit_pages import UnitPages

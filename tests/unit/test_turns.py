@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.unit_ranges import numbers, ranges
+from sluice.model.routing.unit_ranges import numbers, ranges
 from sluice.state.paging import Fetch, Residence, Spill
 from sluice.state.scheduling import GROUPS, Cohort, Limits, UnitSchedule
 

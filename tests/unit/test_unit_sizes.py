@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sluice.model.errors import FlowError
 from sluice.model.ids import InputNumber, Site, Unit
-from sluice.model.sharing import SharedUnit
+from sluice.model.routing.sharing import SharedUnit
 from sluice.model.view import ClusterView
 from sluice.policies.elastic import Elastic
 from sluice.policies.hybrid import Hybrid

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from sluice.control.collection import EpochCollection
 from sluice.control.site_memory import SiteMemory
-from sluice.model.abilities import Abilities
 from sluice.model.codec import decode, encode
-from sluice.model.directory import HASH_SPACE, MOST_UNITS, Directory
-from sluice.model.epoch import Queues
+from sluice.model.epoch.stats import EpochStats, UnitColumns
+from sluice.model.epoch.times import Queues
 from sluice.model.errors import ProtocolError
-from sluice.model.routing import Routing
-from sluice.model.stats import EpochStats, UnitColumns
-from sluice.model.unit_ids import UnitIds
-from sluice.model.unit_ranges import FEW_RANGES, intersect, numbers
+from sluice.model.plan.plan import Abilities
+from sluice.model.routing.directory import HASH_SPACE, MOST_UNITS, Directory
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.unit_ids import UnitIds
+from sluice.model.routing.unit_ranges import FEW_RANGES, intersect, numbers
 from sluice.model.view import ClusterView
 from sluice.record.epoch import EpochRecord
 from sluice.record.repartition import in_their_place, redivided, successors

@@ -13,10 +13,10 @@ from segment_refs import segment
 
 from sluice.kernels.order import TimeScale
 from sluice.kernels.probe import Run
-from sluice.model.directory import HASH_SPACE
+from sluice.model.epoch.segments import RunRef
 from sluice.model.ids import Unit, UnitIndex
-from sluice.model.state import RunRef
-from sluice.model.unit_ranges import only
+from sluice.model.routing.directory import HASH_SPACE
+from sluice.model.routing.unit_ranges import only
 from sluice.state.dividing import SAMPLED_BLOCKS, UnitPiece, look_at_units
 from sluice.verbs.split import CountBelow
 

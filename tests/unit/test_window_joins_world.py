@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.model.directory import HASH_SPACE
 from sluice.model.errors import ScenarioError
+from sluice.model.routing.directory import HASH_SPACE
 from sluice.model.view import ClusterView
 from sluice.policies import Policy, policy
 from sluice.policies.elastic import Elastic

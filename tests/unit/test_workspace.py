@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from sluice.model.errors import StorageError
-from sluice.state import workspace
-from sluice.state.workspace import Places, Workspace, scratch, sweep
+from sluice.state.files import workspace
+from sluice.state.files.workspace import Places, Workspace, scratch, sweep
 
 OPEN = """
 import sys, time
-from sluice.state.workspace import Places, Workspace
+from sluice.state.files.workspace import Places, Workspace
 print(*Workspace(Places(sys.argv[1] or None, sys.argv[2] or None), "abc", "12").open(), flush=True)
 time.sleep(100)
 """

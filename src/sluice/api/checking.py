@@ -11,14 +11,14 @@ from sluice.control.identity import identify
 from sluice.control.placement import SiteCount
 from sluice.engine.settings import Settings
 from sluice.model.errors import FlowError
-from sluice.model.plan import plan_of
+from sluice.model.plan.relation import plan_of
 from sluice.record.epoch import EpochRecord
 from sluice.spark.checked_query import CheckedQuery
 from sluice.spark.executors import await_executors
 from sluice.spark.locations import absolute
 from sluice.spark.sinks import SinkKind
 from sluice.spark.sources import combined, read_as_planned, ways_to_read
-from sluice.state.workspace import Places
+from sluice.state.files.workspace import Places
 
 
 def check_request(request: QueryRequest) -> CheckedQuery:

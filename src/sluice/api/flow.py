@@ -21,8 +21,8 @@ from sluice.api.writer import DataStreamWriter
 from sluice.engine.split import FileFormat
 from sluice.model.durations import in_words, microseconds
 from sluice.model.errors import FlowError
-from sluice.model.plan import Relation
-from sluice.model.stream import Stream, is_hidden
+from sluice.model.plan.relation import Relation
+from sluice.model.plan.stream import Stream, is_hidden
 from sluice.sources.files import FORMATS, FileOptions, infer_schema, is_there
 from sluice.spark.sources import SPARK_FILE_OPTIONS, Source, can_be_rows
 from sluice.spark.types import arrow_schema, given_schema

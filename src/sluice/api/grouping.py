@@ -8,11 +8,11 @@ from dataclasses import replace
 from sluice.api.relation import NamedRelation
 from sluice.api.texts import column_name
 from sluice.kernels.hashing import is_hashable
-from sluice.model.aggregate import FUNCTIONS, Aggregate, canonical, result_type
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
-from sluice.model.group_by import WINDOW_END, WINDOW_START, LastRows, TimeWindows
-from sluice.model.plan import OperatorSpec
+from sluice.model.plan.aggregate import FUNCTIONS, Aggregate, canonical, result_type
+from sluice.model.plan.group_by import WINDOW_END, WINDOW_START, LastRows, TimeWindows
+from sluice.model.plan.plan import OperatorSpec
 
 
 def group_keys(rows: NamedRelation, columns: tuple[str, ...]) -> tuple[str, ...]:

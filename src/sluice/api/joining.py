@@ -16,10 +16,10 @@ from sluice.expressions.ranges import Sides, equalities, without
 from sluice.kernels.hashing import is_hashable
 from sluice.model.durations import bound_in_microseconds
 from sluice.model.errors import FlowError
-from sluice.model.join import JoinSpec, Leg
-from sluice.model.plan import Relation
-from sluice.model.ranges import Narrowing
-from sluice.model.stream import Input, Stream
+from sluice.model.plan.inequalities import Narrowing
+from sluice.model.plan.join import JoinSpec, Leg
+from sluice.model.plan.relation import Relation
+from sluice.model.plan.stream import Input, Stream
 
 Keys = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Key columns: the same of every stream, or by stream."""

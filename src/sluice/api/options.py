@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.model.directory import MOST_UNITS
+from sluice.engine.site_task import Spill
 from sluice.model.errors import FlowError
 from sluice.model.option import DIRECTORY, DURATION, SIZE, SIZE_ABOVE_ZERO, WHOLE_NUMBER, Kind, Option, one_of
-from sluice.model.spill import Spill
+from sluice.model.routing.directory import MOST_UNITS
 
 QUERY = "query"
 """The scope of options that hold for a query as a whole; the others are of one sink, by its name."""

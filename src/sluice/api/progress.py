@@ -8,9 +8,9 @@ from dataclasses import fields
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from sluice.model.plan import Plan
-from sluice.model.sharing import SharedUnit
-from sluice.model.stats import CleanUpProgress, SiteStats, StreamStats
+from sluice.model.epoch.stats import CleanUpProgress, SiteStats, StreamStats
+from sluice.model.plan.plan import Plan
+from sluice.model.routing.sharing import SharedUnit
 from sluice.record.epoch import EpochRecord
 from sluice.record.progress import EpochProgress, OperatorProgress, ScalingProgress
 

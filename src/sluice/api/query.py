@@ -7,12 +7,12 @@ from typing import Any
 
 from sluice.api.options import describe_options
 from sluice.api.progress import progress_dictionary, without_spark
-from sluice.model.decision import DecisionOutcome, describe_end
 from sluice.model.durations import size_in_bytes
+from sluice.model.epoch.decision import DecisionOutcome, describe_end
 from sluice.model.errors import QueryError
 from sluice.model.ids import Fragment, Site, Unit
-from sluice.model.routing import Routing
-from sluice.model.unit_ids import list_units
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.unit_ids import list_units
 from sluice.record.epoch import EpochRecord
 from sluice.spark.running import RunningQuery
 from sluice.verbs import Action

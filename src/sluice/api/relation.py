@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sluice.model.plan import Applied, OperatorSpec, Relation
-from sluice.model.stream import TIME_COLUMN, Step, Stream
+from sluice.model.plan.plan import OperatorSpec
+from sluice.model.plan.relation import Applied, Relation
+from sluice.model.plan.stream import TIME_COLUMN, Step, Stream
 from sluice.spark.sources import Source
 
 

@@ -21,8 +21,8 @@ from sluice.api.options import (
 from sluice.api.relation import NamedRelation, Registry
 from sluice.control.controller import MINIMUM
 from sluice.model.errors import FlowError
-from sluice.model.plan import Relation
-from sluice.model.stream import Stream
+from sluice.model.plan.relation import Relation
+from sluice.model.plan.stream import Stream
 from sluice.policies import Policy, policy
 from sluice.spark.checked_query import Trigger
 from sluice.spark.sink_choice import SinkChoice

@@ -10,8 +10,8 @@ from sluice.api.relation import NamedRelation, add_step
 from sluice.api.texts import sql_text
 from sluice.expressions import ELSEWHERE, compile_condition, compile_expression, split_alias
 from sluice.model.errors import FlowError
-from sluice.model.plan import Relation
-from sluice.model.stream import TIME_COLUMN, BySpark, Expression, Project, Stream
+from sluice.model.plan.relation import Relation
+from sluice.model.plan.stream import TIME_COLUMN, BySpark, Expression, Project, Stream
 from sluice.spark.sources import analysed, can_be_rows, quoted
 
 

@@ -10,9 +10,9 @@ from sluice.api.relation import NamedRelation, add_step, result_of
 from sluice.api.steps import condition, expression, project, selection
 from sluice.api.writer import DataStreamWriter
 from sluice.model.errors import FlowError
-from sluice.model.group_by import LastRows, TimeWindows
-from sluice.model.plan import Relation, plan_of
-from sluice.model.stream import Filter
+from sluice.model.plan.group_by import LastRows, TimeWindows
+from sluice.model.plan.relation import Relation, plan_of
+from sluice.model.plan.stream import Filter
 from sluice.spark.sources import quoted
 
 

@@ -10,15 +10,15 @@ from sluice.control.journal import FORMAT, Journal
 from sluice.dashboard.decision_text import DecisionSummary, summarize
 from sluice.dashboard.frozen_text import clean_up_text, frozen_text
 from sluice.dashboard.quantity import PRODUCTIVITY
-from sluice.model.decision import outcomes
+from sluice.dashboard.terminal_style import one_line
 from sluice.model.durations import in_words
+from sluice.model.epoch.decision import outcomes
 from sluice.model.identity import CheckpointIdentity
 from sluice.model.ids import Site
-from sluice.model.text import one_line
-from sluice.model.unit_ids import list_units
-from sluice.model.unit_ranges import numbers
+from sluice.model.routing.unit_ids import list_units
+from sluice.model.routing.unit_ranges import numbers
 from sluice.record.epoch import EpochRecord
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 _RANKED = 5  # units that are named at either end
 _LISTED = 8  # runs of units that are named

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice import SluiceError, __version__
-from sluice.model.text import printable
+from sluice.dashboard.terminal_style import printable
 
 if TYPE_CHECKING:
     from sluice.cli.run import Run

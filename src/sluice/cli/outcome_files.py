@@ -17,8 +17,8 @@ from sluice import __version__
 from sluice.cli.outcome_text import QUANTITIES
 from sluice.dashboard.chart import Axis, Line, Mark, chart
 from sluice.dashboard.quantity import SECONDS
+from sluice.model.epoch.decision import Verb
 from sluice.model.errors import StorageError
-from sluice.model.verb import Verb
 from sluice.sim.outcome import Outcome, TimedMove
 from sluice.sim.scenario import Scenario
 from sluice.sim.scenario_file import Trial

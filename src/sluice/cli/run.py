@@ -18,8 +18,8 @@ from typing import Any
 from sluice.cli.flow_file import Writer, flow_file, last_words
 from sluice.dashboard.report import report_checkpoint
 from sluice.dashboard.terminal import watch_all
+from sluice.dashboard.terminal_style import printable
 from sluice.model.errors import FlowError, SluiceError
-from sluice.model.text import printable
 from sluice.policies import policy
 
 LOCAL = "local[*]"

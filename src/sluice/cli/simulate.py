@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from sluice.cli.outcome_files import Results
 from sluice.cli.outcome_text import decisions_text, heading, table
+from sluice.dashboard.terminal_style import printable
 from sluice.model.errors import ScenarioError
-from sluice.model.text import printable
 from sluice.policies import policy
 from sluice.sim.outcome import Outcome
 from sluice.sim.scenario_file import Comparison, Trial, read_scenarios

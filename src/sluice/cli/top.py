@@ -12,12 +12,11 @@ from typing import TextIO
 from sluice.cli.journal_tail import JournalTail
 from sluice.control.journal import Journal
 from sluice.dashboard.terminal import look_of
-from sluice.dashboard.terminal_style import Look, cut
+from sluice.dashboard.terminal_style import Look, cut, one_line
 from sluice.dashboard.top import screen
 from sluice.model.durations import seconds
 from sluice.model.errors import FlowError, StorageError
-from sluice.model.text import one_line
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 SHORTEST, LONGEST = 0.01, 3600.0
 _NO_END = 1_000_000  # columns or lines that nothing is cut to

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sluice.control.journal import Entry, Journal
-from sluice.model.checksum import checksum
+from sluice.model.codec import checksum
+from sluice.model.epoch.results import Part
+from sluice.model.epoch.segments import SegmentRef
 from sluice.model.errors import SluiceError
-from sluice.model.results import Part
-from sluice.model.state import SegmentRef
 from sluice.record.epoch import EpochRecord
 from sluice.spark.sink_log import MARK, SinkLog
 from sluice.spark.sparks_part import SparksPart
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 
 @dataclass(frozen=True)

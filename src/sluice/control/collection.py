@@ -11,11 +11,11 @@ import numpy as np
 from sluice.control.growth import Growth
 from sluice.control.site_memory import SiteMemory
 from sluice.control.viewing import view_cluster
-from sluice.model.abilities import Abilities
+from sluice.model.epoch.segments import unit_bytes
+from sluice.model.epoch.stats import EpochStats, Slices
 from sluice.model.ids import Unit
-from sluice.model.routing import Routing
-from sluice.model.state import unit_bytes
-from sluice.model.stats import EpochStats, Slices
+from sluice.model.plan.plan import Abilities
+from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.record.epoch import EpochRecord
 from sluice.record.repartition import spread_column

@@ -17,12 +17,11 @@ from sluice.control.epoch_executor import MAX_CONCURRENT_MOVES, EpochExecutor
 from sluice.control.loop import SITES, USER, ControlLoop
 from sluice.control.rounds import Rounds
 from sluice.control.site_memory import SiteMemory
-from sluice.model.abilities import Abilities
-from sluice.model.decision import Decision, Ended, UnderWay
+from sluice.model.epoch.decision import Decision, Ended, UnderWay, Verb
+from sluice.model.epoch.stats import Turnout
 from sluice.model.ids import Unit
-from sluice.model.routing import Routing
-from sluice.model.stats import Turnout
-from sluice.model.verb import Verb
+from sluice.model.plan.plan import Abilities
+from sluice.model.routing.routing import Routing
 from sluice.policies import Policy
 from sluice.record.epoch import EpochRecord, Turn
 from sluice.record.reassignment import reassign

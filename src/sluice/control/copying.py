@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sluice.model.epoch import Attempt
+from sluice.model.epoch.attempt import Attempt
+from sluice.model.epoch.segments import RunRef, SegmentRef
+from sluice.model.epoch.stats import EpochStats
 from sluice.model.ids import Site, Unit
-from sluice.model.routing import Routing
-from sluice.model.state import RunRef, SegmentRef
-from sluice.model.stats import EpochStats
-from sluice.model.unit_ranges import holds, only
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.unit_ranges import holds, only
 from sluice.record.epoch import EpochRecord
 from sluice.record.reassignment import reassign_unit
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from sluice.control.copying import EpochCopies, fetched_bytes, is_all_new, length, missing_runs, not_in, separate
 from sluice.control.executor import InstructionExecutor, handles
 from sluice.control.loop import SITES, ControlLoop
-from sluice.model.decision import Decision
+from sluice.model.epoch.decision import Decision
+from sluice.model.epoch.stats import EpochStats
 from sluice.model.ids import Site, Unit
-from sluice.model.routing import Routing
-from sluice.model.stats import EpochStats
-from sluice.model.unit_ranges import only
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.unit_ranges import only
 from sluice.policies.planning.draining import drain
 from sluice.policies.planning.scale_out import fill
 from sluice.record.epoch import EpochRecord

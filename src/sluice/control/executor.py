@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from sluice.model.errors import ProtocolError
-from sluice.model.routing import Routing
+from sluice.model.routing.routing import Routing
 from sluice.verbs.base import Instruction, VerbAction
 
 Handler = TypeVar("Handler", bound=Callable[..., None])

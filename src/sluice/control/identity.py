@@ -8,7 +8,7 @@ from typing import Any
 
 from sluice.model.codec import decode, encode
 from sluice.model.identity import CheckpointIdentity, FlowIdentity
-from sluice.model.plan import Plan
+from sluice.model.plan.plan import Plan
 
 UNCOMPARED = ("id", "shown", "says", "queries")
 """What stands in an identity and does not have to be the same: where results are shown, and words for the rest."""

@@ -13,14 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sluice.control.identity import differing_flows
-from sluice.model.checksum import checksum
-from sluice.model.codec import DecodeError, Value, decode, encode
+from sluice.model.codec import DecodeError, Value, checksum, decode, encode
+from sluice.model.epoch.segments import PackedManifests
 from sluice.model.errors import CheckpointError, ProtocolError, StorageError
-from sluice.model.identity import CheckpointIdentity
-from sluice.model.owner import Owner
-from sluice.model.state import PackedManifests
+from sluice.model.identity import CheckpointIdentity, Owner
 from sluice.record.epoch import EpochRecord
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 FORMAT = 12
 IDENTITY = "flow.json"

@@ -16,11 +16,11 @@ from typing import Protocol
 from sluice.control.executor import InstructionExecutor
 from sluice.control.requests import Requests
 from sluice.control.rounds import Rounds
-from sluice.model.abilities import Abilities
-from sluice.model.decision import Decision, Ended, describe_end, name_units
+from sluice.model.epoch.decision import Decision, Ended, describe_end, name_units
 from sluice.model.errors import ProtocolError, QueryError
 from sluice.model.ids import Unit
-from sluice.model.routing import Routing
+from sluice.model.plan.plan import Abilities
+from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
 from sluice.verbs import Action

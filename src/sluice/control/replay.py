@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sluice.control.controller import Controller, NextEpoch
 from sluice.control.journal import Journal
-from sluice.model.decision import FREEZING, ROTATION
+from sluice.model.epoch.decision import FREEZING, ROTATION
 from sluice.model.errors import CheckpointError
 from sluice.model.ids import Site
 from sluice.record.epoch import EpochRecord, site_work

@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from sluice.model.abilities import Abilities
+from sluice.model.epoch.segments import unit_bytes
+from sluice.model.epoch.stats import Slices
 from sluice.model.ids import Fragment, Unit
-from sluice.model.state import unit_bytes
-from sluice.model.stats import Slices
-from sluice.model.unit_ranges import Ranges, numbers
+from sluice.model.plan.plan import Abilities
+from sluice.model.routing.unit_ranges import Ranges, numbers
 from sluice.model.view import ClusterView
 from sluice.record.epoch import EpochRecord
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sluice.model.decision import DecisionOutcome, Fate, name_units
+from sluice.model.epoch.decision import DecisionOutcome, Fate, Verb, name_units
 from sluice.model.ids import Unit
-from sluice.model.unit_ids import list_units
-from sluice.model.verb import Verb
+from sluice.model.routing.unit_ids import list_units
 
 _MANY_AT_ONCE = (Verb.SPILL, Verb.FETCH, Verb.FREEZE, Verb.CLEAN_UP)
 """What a site does to many units at a time."""

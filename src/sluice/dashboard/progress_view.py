@@ -11,8 +11,7 @@ from sluice.dashboard.decision_text import adapted_text
 from sluice.dashboard.frozen_text import clean_up_text, frozen_text
 from sluice.dashboard.quantity import BYTES, ROWS, SECONDS
 from sluice.dashboard.series import busiest
-from sluice.dashboard.terminal_style import Look, bar, cut, paint, spark
-from sluice.model.text import one_line
+from sluice.dashboard.terminal_style import Look, bar, cut, one_line, paint, spark
 
 HEADING = f"{'epoch':>6} {'rows in':>9} {'rows/s':>9} {'results':>10} {'late':>6} {'time':>8}   state: rows, by tier"
 _LABEL = 10

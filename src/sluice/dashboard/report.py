@@ -14,12 +14,12 @@ from sluice.dashboard import plot, series
 from sluice.dashboard.decision_text import summarize
 from sluice.dashboard.quantity import BYTES, COUNT, RATIO, ROWS, ROWS_PER_SECOND, SECONDS
 from sluice.dashboard.text_layout import written
-from sluice.model.decision import DecisionOutcome, outcomes
 from sluice.model.durations import in_words
+from sluice.model.epoch.decision import DecisionOutcome, outcomes
 from sluice.model.errors import StorageError
 from sluice.model.identity import CheckpointIdentity
 from sluice.record.epoch import EpochRecord
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 LISTED = 25
 

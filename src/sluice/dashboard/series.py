@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from sluice.model.stats import PHASES, SiteStats, phases
+from sluice.model.epoch.stats import PHASES, SiteStats, phases
 from sluice.record.epoch import EpochRecord
 
 Values = list[float | None]

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TextIO
 
 from sluice.dashboard.progress_view import HEADING, Seen, epoch_line, panel
-from sluice.dashboard.terminal_style import Look
-from sluice.model.text import one_line
+from sluice.dashboard.terminal_style import Look, one_line
 
 INTERVAL = 0.25
 

@@ -97,3 +97,21 @@ def _cells(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def one_line(text: str) -> str:
+    """Somebody else's text (a name, an error that quotes one) without what would move the cursor.
+
+    >>> one_line("first\\nthen\\x1b[2J")
+    'first then [2J'
+    """
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def printable(text: str) -> str:
+    """The same for a text of several lines, which it keeps.
+
+    >>> printable("first\\nthen\\x1b[2J")
+    'first\\nthen [2J'
+    """
+    return "\n".join(one_line(line) for line in text.split("\n"))

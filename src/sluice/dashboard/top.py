@@ -13,11 +13,10 @@ from sluice.dashboard.frozen_text import clean_up_text, frozen_text
 from sluice.dashboard.quantity import BYTES, PRODUCTIVITY, ROWS, ROWS_PER_SECOND, SECONDS
 from sluice.dashboard.series import busiest
 from sluice.dashboard.table import Column, table
-from sluice.dashboard.terminal_style import Look, cut, spark, strong
-from sluice.model.decision import outcomes
+from sluice.dashboard.terminal_style import Look, cut, one_line, spark, strong
+from sluice.model.epoch.decision import outcomes
+from sluice.model.epoch.segments import unit_bytes
 from sluice.model.ids import UnitIndex
-from sluice.model.state import unit_bytes
-from sluice.model.text import one_line
 from sluice.record.epoch import EpochRecord
 from sluice.record.repartition import spread_column
 

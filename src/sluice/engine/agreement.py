@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
-from sluice.model.epoch import name_attempts
+from sluice.model.epoch.attempt import name_attempts
 from sluice.model.errors import QueryError
 from sluice.model.ids import Level
 from sluice.record.reports import SiteReport

@@ -14,10 +14,10 @@ import pyarrow as pa
 from sluice.kernels.hashing import hash_keys
 from sluice.model.codec import encode
 from sluice.model.ids import InputNumber, SiteKey
-from sluice.model.plan import Plan
-from sluice.model.routing import Routing
-from sluice.model.sharing import SharedUnit
-from sluice.model.stream import HASH_COLUMN, applied
+from sluice.model.plan.plan import Plan
+from sluice.model.plan.stream import HASH_COLUMN, applied
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.sharing import SharedUnit
 from sluice.operators import operator
 from sluice.record.reports import LevelWatermark, SiteReport, SplitReport
 

@@ -11,12 +11,12 @@ from sluice.control.journal import Journal
 from sluice.control.ownership import take_ownership
 from sluice.engine.delivery import Delivery, Sink
 from sluice.model.clock import Clock
-from sluice.model.epoch import left_over
+from sluice.model.epoch.attempt import left_over
 from sluice.model.errors import CheckpointError
 from sluice.model.identity import CheckpointIdentity, FlowIdentity
 from sluice.record.epoch import EpochRecord
 from sluice.state.durable import STATE
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 PARTS_DIFFER = (
     "part of it was deleted or restored. Restore it as a whole, or start anew with a new checkpointLocation and path"

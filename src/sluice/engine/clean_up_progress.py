@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from sluice.model.epoch.segments import unit_rows
+from sluice.model.epoch.stats import CleanUpProgress
 from sluice.model.ids import Level, Unit, UnitIndex
-from sluice.model.join import JoinSpec
-from sluice.model.plan import Plan
-from sluice.model.routing import Routing
-from sluice.model.state import unit_rows
-from sluice.model.stats import CleanUpProgress
-from sluice.model.unit_ranges import numbers
+from sluice.model.plan.join import JoinSpec
+from sluice.model.plan.plan import Plan
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.unit_ranges import numbers
 from sluice.record.epoch import EpochRecord
 from sluice.record.reports import SiteReport
 from sluice.verbs.freeze import UnitCleanedUp

@@ -18,7 +18,7 @@ from sluice.engine.site_level import SiteLevel
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.ids import InputNumber, UnitIndex
-from sluice.model.unit_ranges import Ranges, numbers, ranges
+from sluice.model.routing.unit_ranges import Ranges, numbers, ranges
 from sluice.operators.protocol import FreezableOperator, Results
 from sluice.state.generations import ACTIVE
 from sluice.state.inputs import Retention

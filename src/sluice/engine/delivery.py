@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sluice.engine.part_writer import Staging
-from sluice.model.epoch import Attempt
-from sluice.model.results import Listing, Part, Results
+from sluice.model.epoch.attempt import Attempt
+from sluice.model.epoch.results import Listing, Part, Results
 from sluice.record.epoch import EpochRecord
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 DELIVERED = "delivered"
 """Directory with a file named after the last epoch whose results were shown, of those that Spark's log does not tell

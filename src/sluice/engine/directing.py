@@ -8,8 +8,8 @@ import numpy as np
 
 from sluice.engine.settings import Settings
 from sluice.engine.site_task import SiteDirectives
+from sluice.model.epoch.stats import EpochStats, SiteStats
 from sluice.model.ids import Site
-from sluice.model.stats import EpochStats, SiteStats
 from sluice.record.epoch import EpochRecord
 
 LEAST_BUDGET = 0.25

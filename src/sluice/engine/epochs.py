@@ -24,12 +24,13 @@ from sluice.engine.settings import Settings
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.model.clock import Clock
-from sluice.model.decision import DecisionOutcome, outcomes
-from sluice.model.epoch import Attempt, watermarks
+from sluice.model.epoch.attempt import Attempt
+from sluice.model.epoch.decision import DecisionOutcome, outcomes
+from sluice.model.epoch.stats import EpochStats, UnitColumns
+from sluice.model.epoch.times import watermarks
 from sluice.model.errors import CheckpointError, QueryError
 from sluice.model.ids import SiteKey
-from sluice.model.plan import Plan
-from sluice.model.stats import EpochStats, UnitColumns
+from sluice.model.plan.plan import Plan
 from sluice.record.epoch import EpochRecord, Turn, site_work
 from sluice.record.reassignment import reassign
 from sluice.verbs.freeze import CleanUpUnits

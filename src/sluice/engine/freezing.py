@@ -18,10 +18,10 @@ from sluice.engine.site_orders import SiteOrders
 from sluice.engine.site_task import SiteTask
 from sluice.engine.unit_stats import UnitStats
 from sluice.model.clock import Clock
-from sluice.model.epoch import Frozen, Times
+from sluice.model.epoch.segments import Manifest, count_generations, unit_rows
+from sluice.model.epoch.times import Frozen, Times
 from sluice.model.ids import InputNumber, UnitIndex
-from sluice.model.state import Manifest, count_generations, unit_rows
-from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, subtract, unite_all
+from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, ranges, subtract, unite_all
 from sluice.operators.protocol import FreezableOperator, Results
 from sluice.state.inputs import Retention
 from sluice.state.scheduling import Cohort

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sluice.model.checksum import RunningChecksum
-from sluice.model.results import Part
-from sluice.state.storage import Storage
+from sluice.model.codec import RunningChecksum
+from sluice.model.epoch.results import Part
+from sluice.state.files.storage import Storage
 
 ROWS_AT_ONCE = 1 << 18
 

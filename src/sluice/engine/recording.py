@@ -9,16 +9,24 @@ from functools import reduce
 import numpy as np
 
 from sluice.control.controller import NextEpoch, Settled
-from sluice.model.decision import FREEZING, ROTATION, Decision
-from sluice.model.epoch import Frozen, slowest, unite_cohorts
+from sluice.model.epoch.decision import FREEZING, ROTATION, Decision, Verb
+from sluice.model.epoch.segments import Manifest, PackedManifests
+from sluice.model.epoch.stats import (
+    EpochSeconds,
+    EpochStats,
+    SiteStats,
+    Slices,
+    StreamStats,
+    TaskSeconds,
+    UnitColumns,
+    results_by_byte,
+    results_by_unit,
+)
+from sluice.model.epoch.times import Frozen, slowest, unite_cohorts
 from sluice.model.ids import Level, UnitIndex
-from sluice.model.plan import Plan
-from sluice.model.productivity import results_by_byte, results_by_unit
-from sluice.model.routing import Routing
-from sluice.model.state import Manifest, PackedManifests
-from sluice.model.stats import EpochSeconds, EpochStats, SiteStats, Slices, StreamStats, TaskSeconds, UnitColumns
-from sluice.model.unit_ranges import numbers, only, subtract, unite_all
-from sluice.model.verb import Verb
+from sluice.model.plan.plan import Plan
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.unit_ranges import numbers, only, subtract, unite_all
 from sluice.record.epoch import EpochRecord
 from sluice.record.reports import SiteReport, SplitReport, newest_of
 from sluice.verbs.freeze import CleanUpUnits, FreezeUnit, UnitCleanedUp, UnitFrozen

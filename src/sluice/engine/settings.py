@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from sluice.control.controller import Controller
 from sluice.control.placement import SiteCount
+from sluice.engine.site_task import Spill
 from sluice.model.ids import Site
-from sluice.model.spill import Spill
 from sluice.policies.planning.freezing import Freezing
-from sluice.state.workspace import Places
+from sluice.state.files.workspace import Places
 
 
 @dataclass

@@ -20,31 +20,31 @@ from sluice.engine.site_input import unpack
 from sluice.engine.site_level import SiteLevel
 from sluice.engine.site_orders import SiteOrders
 from sluice.engine.site_results import SiteResults
-from sluice.engine.site_task import SiteTask
+from sluice.engine.site_task import SiteTask, Spill
 from sluice.engine.stopwatch import Stopwatch
 from sluice.engine.unit_stats import UnitStats
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
-from sluice.model.epoch import Attempt, Lagging, Times, slowest
+from sluice.model.epoch.attempt import Attempt
+from sluice.model.epoch.segments import Manifest, unit_rows
+from sluice.model.epoch.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
+from sluice.model.epoch.times import Lagging, Times, slowest
 from sluice.model.ids import InputNumber, Level, Site, SiteKey
-from sluice.model.spill import Spill
-from sluice.model.state import Manifest, unit_rows
-from sluice.model.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
-from sluice.model.unit_ranges import Ranges, holds, intersect, numbers, ranges, subtract, unite_all
+from sluice.model.routing.unit_ranges import Ranges, holds, intersect, numbers, ranges, subtract, unite_all
 from sluice.operators.protocol import ShareableOperator
 from sluice.record.epoch import SiteShare
 from sluice.record.reports import LevelWatermark, SiteReport
-from sluice.state.disk_speed import DiskSpeed
 from sluice.state.durable import DurableSegments
+from sluice.state.files.disk_speed import DiskSpeed
+from sluice.state.files.local_files import LocalFiles
+from sluice.state.files.storage import Storage
+from sluice.state.files.workspace import Workspace, executor
 from sluice.state.inputs import Retention
-from sluice.state.local_files import LocalFiles
 from sluice.state.scheduling import Cohort, Limits, UnitSchedule
 from sluice.state.segment import merged_run
 from sluice.state.segment import parts as parts_of
-from sluice.state.storage import Storage
 from sluice.state.tiers import Tiers
 from sluice.state.transaction import Preparations, SiteStore, StateBefore, Transaction
-from sluice.state.workspace import Workspace, executor
 from sluice.verbs.spill import UnitFetched, UnitSpilled
 
 

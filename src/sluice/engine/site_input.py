@@ -10,7 +10,8 @@ from sluice.engine.blobs import LEVEL_WATERMARK, SPLIT_REPORT, Blob, blob_schema
 from sluice.engine.site_level import SiteLevel
 from sluice.kernels.probe import Run
 from sluice.model.codec import decode
-from sluice.model.epoch import Times, name_attempts, slowest
+from sluice.model.epoch.attempt import name_attempts
+from sluice.model.epoch.times import Times, slowest
 from sluice.model.errors import StorageError
 from sluice.model.ids import InputNumber, Site, SiteKey
 from sluice.record.reports import LevelWatermark, SplitReport, newest_of

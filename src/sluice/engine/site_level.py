@@ -8,12 +8,12 @@ from functools import partial
 import numpy as np
 
 from sluice.kernels.probe import Run
-from sluice.model.directory import Directory
-from sluice.model.epoch import Times, slowest, watermarks
+from sluice.model.epoch.times import Times, slowest, watermarks
 from sluice.model.ids import InputNumber, Level, Site
-from sluice.model.plan import Plan
-from sluice.model.routing import Routing
-from sluice.model.unit_ranges import Ranges, intersect, numbers, only
+from sluice.model.plan.plan import Plan
+from sluice.model.routing.directory import Directory
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, only
 from sluice.operators import operator
 from sluice.operators.protocol import FreezableOperator
 from sluice.state.inputs import KEEPS_ALL, Holdings, InputLayouts, Retention

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sluice.model.ids import Unit, UnitIndex
-from sluice.model.routing import Routing
+from sluice.model.routing.routing import Routing
 from sluice.verbs import SiteInstruction
 from sluice.verbs.freeze import CleanUpUnits, FreezeUnit
 from sluice.verbs.move import SetApart

@@ -9,9 +9,9 @@ from sluice.engine.part_writer import PartWriter
 from sluice.engine.site_level import SiteLevel
 from sluice.engine.site_task import SiteTask
 from sluice.engine.stopwatch import Stopwatch
-from sluice.model.epoch import Attempt
-from sluice.model.results import Part
-from sluice.model.stream import applied
+from sluice.model.epoch.attempt import Attempt
+from sluice.model.epoch.results import Part
+from sluice.model.plan.stream import applied
 from sluice.operators.protocol import Results
 
 

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
 from sluice.engine.part_writer import Staging
 from sluice.model.ids import SiteKey
-from sluice.model.plan import Plan
-from sluice.model.routing import Routing
-from sluice.model.spill import Spill
+from sluice.model.plan.plan import Plan
+from sluice.model.routing.routing import Routing
 from sluice.policies.planning.freezing import Freezing
 from sluice.record.epoch import EpochRecord
-from sluice.state.workspace import Places
+from sluice.state.files.workspace import Places
 from sluice.verbs import SiteInstruction
+
+
+class Spill(str, Enum):
+    """What becomes of state that does not fit into a site's memory: the values of the option `spill`."""
+
+    UNIT = "unit"
+    """Whole units go to disk, and their input waits there for their turn."""
+    PROBE = "probe"
+    """The oldest segments go to disk, and are read there."""
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 from sluice.engine.blobs import SPLIT_REPORT, in_batches, message, senders
 from sluice.model.clock import Clock
-from sluice.model.epoch import Times
+from sluice.model.epoch.stats import TaskSeconds
+from sluice.model.epoch.times import Times
 from sluice.model.errors import CorruptFile, MissingFile, StorageError
 from sluice.model.ids import SiteKey
-from sluice.model.plan import Plan
-from sluice.model.routing import Routing
-from sluice.model.stats import TaskSeconds
-from sluice.model.stream import EARLIEST, LATEST
+from sluice.model.plan.plan import Plan
+from sluice.model.plan.stream import EARLIEST, LATEST
+from sluice.model.routing.routing import Routing
 from sluice.record.reports import SplitReport
 from sluice.sources.files import FileOptions, read_file
 

@@ -34,8 +34,8 @@ from sluice.expressions.types import (
     is_temporal,
     is_timestamp,
 )
-from sluice.model.ranges import Inequality, Narrowing, Ordering, Term, Total, orderings_of
-from sluice.model.stream import EARLIEST, LATEST
+from sluice.model.plan.inequalities import Inequality, Narrowing, Ordering, Term, Total, orderings_of
+from sluice.model.plan.stream import EARLIEST, LATEST
 
 _MARGIN = 2.0**-20
 """Of limits that doubles do not have exactly. It is more than clocks are put forward or back, too."""

@@ -32,7 +32,7 @@ from sluice.expressions.types import (
     is_temporal,
     is_timestamp,
 )
-from sluice.model.ranges import Inequality, Ordering
+from sluice.model.plan.inequalities import Inequality, Ordering
 
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
 _HALF_A_DAY = 12 * 3_600_000_000  # longer intervals are days of the calendar, which are not all of one length

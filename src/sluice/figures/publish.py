@@ -12,7 +12,7 @@ import numpy as np
 
 from sluice.figures.claim import Kind, Verdict, verdict_word
 from sluice.figures.experiment import AnyExperiment, Reading
-from sluice.model.version import VERSION
+from sluice.model.identity import VERSION
 
 
 @dataclass(frozen=True)

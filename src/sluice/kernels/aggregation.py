@@ -15,8 +15,8 @@ from sluice.kernels.aggregates.moments import Moments
 from sluice.kernels.aggregates.totals import total_of
 from sluice.kernels.grouping import Groups
 from sluice.kernels.windows import Windows
-from sluice.model.aggregate import Aggregate, result_type
 from sluice.model.errors import FlowError
+from sluice.model.plan.aggregate import Aggregate, result_type
 
 
 class Aggregation:

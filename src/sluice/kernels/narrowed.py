@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sluice.kernels.probe import Run
 from sluice.kernels.value_order import values_of
-from sluice.model.ranges import Inequality, Narrowing, Ordering, Term, Total
+from sluice.model.plan.inequalities import Inequality, Narrowing, Ordering, Term, Total
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from sluice.kernels.order import TimeScale, hash_part
 from sluice.kernels.value_order import ValueOrder
-from sluice.model.directory import HASH_SPACE
-from sluice.model.ranges import Ordering
+from sluice.model.plan.inequalities import Ordering
+from sluice.model.routing.directory import HASH_SPACE
 
 PAIRS_AT_ONCE = 1 << 20
 

@@ -17,7 +17,7 @@ def rolling(
     The rows lie group by group, in each by time; group g's are those from `starts[g]` to `starts[g + 1]`. `wanted` is
     ascending.
 
-    >>> from sluice.model.aggregate import Aggregate
+    >>> from sluice.model.plan.aggregate import Aggregate
     >>> rows = pa.record_batch({"price": pa.array([1, 2, 3, 10, 20])})
     >>> two = Aggregation([Aggregate("total", "sum", "price")], rows.schema)
     >>> rolling(two, rows, starts=np.array([0, 3, 5]), wanted=np.array([1, 2, 3, 4]), k=2)["total"].to_pylist()

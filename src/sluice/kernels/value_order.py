@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.model.errors import SluiceError
-from sluice.model.ranges import Ordering
+from sluice.model.plan.inequalities import Ordering
 
 _PREFIX = 8
 

@@ -1,9 +1,18 @@
-"""Whose a checkpoint is: what has to be the same whenever a flow goes on with it. Fields have their names there."""
+"""Whose a checkpoint is: the flow, which has to be the same whenever it goes on, and the driver that owns it now.
+
+Fields of identities have the names that they have in the checkpoint.
+"""
 
 from __future__ import annotations
 
+import os
+import socket
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
+
+VERSION = "0.1.0"
+"""The version of this package."""
 
 
 @dataclass(frozen=True)
@@ -42,3 +51,30 @@ class CheckpointIdentity(FlowIdentity):
 
     id: str
     shown: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The driver that a checkpoint belongs to, a run of a query. Every entry of the journal names it.
+
+    `term` is the journal's entry by which it took the checkpoint over: later owners have greater ones. `since` is its
+    own clock's time and only for people to read.
+    """
+
+    run: str
+    host: str
+    process: int
+    since: float
+    term: int
+
+    @classmethod
+    def this_process(cls, run: str, since: float, term: int) -> Owner:
+        return cls(run, socket.gethostname(), os.getpid(), since, term)
+
+    def __str__(self) -> str:
+        """
+        >>> str(Owner("ab12", "db3", 4711, 1_794_711_267.0, 5))
+        'process 4711 on db3 (since 2026-11-15 02:54:27 UTC)'
+        """
+        since = datetime.fromtimestamp(self.since, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"process {self.process} on {self.host} (since {since})"

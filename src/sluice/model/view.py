@@ -8,11 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sluice.model.epoch.stats import Slices, results_by_byte, results_by_unit
 from sluice.model.errors import FlowError
 from sluice.model.ids import Unit, UnitIndex
-from sluice.model.productivity import results_by_byte, results_by_unit
-from sluice.model.sharing import SharedUnit
-from sluice.model.stats import Slices
+from sluice.model.routing.sharing import SharedUnit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sluice.model.group_by import LastRows, TimeWindows
-from sluice.model.join import JoinSpec
-from sluice.model.plan import OperatorSpec
+from sluice.model.plan.group_by import LastRows, TimeWindows
+from sluice.model.plan.join import JoinSpec
+from sluice.model.plan.plan import OperatorSpec
 from sluice.operators.last_rows import LastRowsGroupBy
 from sluice.operators.protocol import Operator
 from sluice.operators.time_windows import TimeWindowsGroupBy

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from sluice.kernels.narrowed import ProbeNarrowing, narrowed_for
 from sluice.kernels.near import CANDIDATES_AT_ONCE, near_pairs
 from sluice.kernels.probe import Run
-from sluice.model.join import JoinSpec
+from sluice.model.plan.join import JoinSpec
 
 Pairs = tuple[np.ndarray, np.ndarray]
 

@@ -19,8 +19,8 @@ from sluice.kernels.grouping import Groups, group_rows, hash_group_keys
 from sluice.kernels.order import TimeScale, changes, hash_part, order_key
 from sluice.kernels.probe import Run, expand
 from sluice.kernels.rolling import rolling
-from sluice.model.epoch import Times
-from sluice.model.group_by import LastRows
+from sluice.model.epoch.times import Times
+from sluice.model.plan.group_by import LastRows
 from sluice.operators.protocol import Outgoing, Results, State
 from sluice.state.segment import Layout, run_of
 

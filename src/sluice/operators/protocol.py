@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.probe import Run
-from sluice.model.epoch import Times
+from sluice.model.epoch.times import Times
 from sluice.state.segment import Layout
 
 

@@ -16,9 +16,9 @@ from sluice.kernels.aggregation import Aggregation
 from sluice.kernels.grouping import group_rows, hash_group_keys
 from sluice.kernels.order import changes, hash_part
 from sluice.kernels.probe import Run
-from sluice.model.epoch import Times
-from sluice.model.group_by import TimeWindows
-from sluice.model.stream import TIME_COLUMN
+from sluice.model.epoch.times import Times
+from sluice.model.plan.group_by import TimeWindows
+from sluice.model.plan.stream import TIME_COLUMN
 from sluice.operators.protocol import Outgoing, Results, State
 from sluice.state.segment import Layout
 

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from sluice.kernels.hashing import hash_keys, keys_equal
 from sluice.kernels.probe import PAIRS_AT_ONCE, Run, pairs
-from sluice.model.epoch import Times
-from sluice.model.join import JoinSpec
-from sluice.model.stream import TIME_COLUMN, Stream
+from sluice.model.epoch.times import Times
+from sluice.model.plan.join import JoinSpec
+from sluice.model.plan.stream import TIME_COLUMN, Stream
 from sluice.operators.condition_search import ConditionSearch
 from sluice.operators.protocol import Outgoing, Results, State
 from sluice.state.segment import Layout

@@ -18,7 +18,7 @@ import numpy as np
 
 from sluice.model.errors import FlowError
 from sluice.model.ids import InputNumber, Site, Unit
-from sluice.model.sharing import SharedUnit
+from sluice.model.routing.sharing import SharedUnit
 from sluice.model.view import ClusterView
 from sluice.policies.base import Policy
 from sluice.policies.settings import Count, Number, check_settings

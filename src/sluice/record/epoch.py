@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sluice.model.decision import Decision, Ended, UnderWay
-from sluice.model.epoch import Frozen, Lagging, Queues, Times, UnitCohort
+from sluice.model.epoch.decision import Decision, Ended, UnderWay
+from sluice.model.epoch.results import Listing, Part, Results
+from sluice.model.epoch.segments import Manifest, SegmentRef
+from sluice.model.epoch.stats import EpochSeconds, EpochStats
+from sluice.model.epoch.times import Frozen, Lagging, Queues, Times, UnitCohort
 from sluice.model.ids import Level, Site, Unit
-from sluice.model.results import Listing, Part, Results
-from sluice.model.routing import Routing
-from sluice.model.state import Manifest, SegmentRef
-from sluice.model.stats import EpochSeconds, EpochStats
-from sluice.model.unit_ranges import Ranges, divide, holds, numbers, unite_all
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.unit_ranges import Ranges, divide, holds, numbers, unite_all
 from sluice.verbs import Action, SiteEvent, SiteInstruction
 from sluice.verbs.base import SiteWork
 from sluice.verbs.freeze import UnitCleanedUp, UnitFrozen

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sluice.model.epoch import watermarks
-from sluice.model.plan import Plan
-from sluice.model.sharing import SharedUnit
-from sluice.model.stats import EpochStats, phases
+from sluice.model.epoch.stats import EpochStats, phases
+from sluice.model.epoch.times import watermarks
+from sluice.model.plan.plan import Plan
+from sluice.model.routing.sharing import SharedUnit
 from sluice.record.epoch import EpochRecord
 
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from sluice.model.epoch.segments import Manifest, RunRef, join_parts
 from sluice.model.ids import InputNumber, Site, Unit, UnitIndex
-from sluice.model.routing import Routing
-from sluice.model.sharing import SharedUnit
-from sluice.model.state import Manifest, RunRef, join_parts
-from sluice.model.unit_ranges import Ranges, divide, holds, only, subtract
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.sharing import SharedUnit
+from sluice.model.routing.unit_ranges import Ranges, divide, holds, only, subtract
 
 
 def reassign(manifests: Sequence[Manifest], before: Routing, routing: Routing) -> tuple[Manifest, ...]:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from sluice.model.epoch import Queues
+from sluice.model.epoch.segments import Manifest, RunRef, SegmentRef
+from sluice.model.epoch.stats import EpochStats, Slices, UnitColumns
+from sluice.model.epoch.times import Queues
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Unit, UnitIndex
-from sluice.model.routing import Routing
-from sluice.model.state import Manifest, RunRef, SegmentRef
-from sluice.model.stats import EpochStats, Slices, UnitColumns
-from sluice.model.unit_ranges import Ranges, holds, numbers, unite_all
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.unit_ranges import Ranges, holds, numbers, unite_all
 from sluice.record.epoch import EpochRecord
 from sluice.verbs.split import RowsBelow
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sluice.model.epoch import Frozen, Lagging, Queues, Times
+from sluice.model.epoch.results import Part
+from sluice.model.epoch.segments import Manifest
+from sluice.model.epoch.stats import SiteStats, TaskSeconds, UnitColumns
+from sluice.model.epoch.times import Frozen, Lagging, Queues, Times
 from sluice.model.ids import Level, Site
-from sluice.model.results import Part
-from sluice.model.state import Manifest
-from sluice.model.stats import SiteStats, TaskSeconds, UnitColumns
 from sluice.verbs import SiteEvent
 
 

@@ -8,10 +8,10 @@ from functools import partial
 
 from sluice.control.executor import InstructionExecutor
 from sluice.control.loop import ControlLoop
-from sluice.model.abilities import Abilities
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Fragment, Level, Site, Unit
-from sluice.model.routing import Routing
+from sluice.model.plan.plan import Abilities
+from sluice.model.routing.routing import Routing
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.outcome import TimedMove
 from sluice.sim.world import World

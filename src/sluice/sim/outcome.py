@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sluice.model.decision import Decision
+from sluice.model.epoch.decision import Decision, Verb
 from sluice.model.ids import Site, Unit
-from sluice.model.verb import Verb
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from sluice.model.ids import Site
-from sluice.model.routing import Routing
+from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.world import World

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sluice.control.loop import ControlLoop
-from sluice.model.decision import Decision
+from sluice.model.epoch.decision import Decision
 from sluice.model.ids import Fragment, InputNumber, Site, Unit
-from sluice.model.routing import Routing
+from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.sim.network import Network
 from sluice.sim.outcome import ControlRecord, Outcome, TimedDecision

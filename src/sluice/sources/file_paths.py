@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from sluice.model.errors import StorageError
-from sluice.state.storage import HADOOP_NAMES
+from sluice.state.files.storage import HADOOP_NAMES
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*|$)", re.DOTALL)
 _WILD = re.compile(r"[*?\[]")

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.control.placement import Executor
 from sluice.model.errors import QueryError
+from sluice.model.identity import VERSION
 from sluice.model.ids import Site, SiteKey
-from sluice.model.version import VERSION
 from sluice.spark.executors import do_at
-from sluice.state.workspace import Workspace
+from sluice.state.files.workspace import Workspace
 
 _ATTEMPTS = 2
 Arrangement = Callable[[Sequence[str | None], Sequence[Executor]], tuple[str | None, ...]]
@@ -70,7 +70,7 @@ def let_go(
         held.setdefault(process, set()).add(Site(site))
 
     def clean() -> tuple[()]:
-        from sluice.state.workspace import executor
+        from sluice.state.files.workspace import executor
 
         workspace.let_go(held.get(executor(), ()))
         return ()
@@ -86,8 +86,8 @@ def _placed(
     def settle() -> list[tuple[str, str]]:
         try:
             import sluice.engine.site  # noqa: F401  # with all that a site's task needs
-            from sluice.model.version import VERSION as THERE
-            from sluice.state.workspace import executor
+            from sluice.model.identity import VERSION as THERE
+            from sluice.state.files.workspace import executor
 
             return [(THERE, executor())]
         except ImportError as problem:

@@ -11,7 +11,7 @@ from sluice.engine.settings import Settings
 from sluice.engine.split import Reading
 from sluice.model.durations import seconds
 from sluice.model.identity import FlowIdentity
-from sluice.model.plan import Plan
+from sluice.model.plan.plan import Plan
 from sluice.record.epoch import EpochRecord
 from sluice.spark.sink_choice import SinkChoice
 from sluice.spark.sources import Source

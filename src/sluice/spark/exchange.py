@@ -27,7 +27,7 @@ from sluice.record.reports import SiteReport
 from sluice.spark.anchors import let_go, place
 from sluice.spark.executors import WarmUp, do_at
 from sluice.spark.pool import pool_of
-from sluice.state.workspace import Workspace
+from sluice.state.files.workspace import Workspace
 
 log = logging.getLogger(__name__)
 

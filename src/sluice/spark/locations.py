@@ -7,8 +7,8 @@ import os
 import shutil
 import uuid
 
-from sluice.state.storage import Storage
-from sluice.state.workspace import scratch
+from sluice.state.files.storage import Storage
+from sluice.state.files.workspace import scratch
 
 _temporary: set[str] = set()
 """Checkpoints that go with this process."""

@@ -14,8 +14,8 @@ from sluice.spark.locations import make_temporary, remove_temporary
 from sluice.spark.sinks import MemorySink
 from sluice.spark.sources import directories_of_lists
 from sluice.spark.sparks_part import SparksPart
-from sluice.state.storage import Storage
-from sluice.state.workspace import Workspace
+from sluice.state.files.storage import Storage
+from sluice.state.files.workspace import Workspace
 
 log = logging.getLogger(__name__)
 

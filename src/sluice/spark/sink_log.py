@@ -13,9 +13,9 @@ import zlib
 from collections.abc import Iterator
 from urllib.parse import quote, unquote
 
+from sluice.model.epoch.results import Listing, Part, Results
 from sluice.model.errors import CheckpointError, StorageError
-from sluice.model.results import Listing, Part, Results
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 DIRECTORY = "_spark_metadata"
 MARK = "_sluice-"

@@ -14,14 +14,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.engine.part_writer import Staging
-from sluice.model.checksum import checksum
-from sluice.model.epoch import epoch_of
+from sluice.model.codec import checksum
+from sluice.model.epoch.attempt import epoch_of
+from sluice.model.epoch.results import Listing, Part, Results
 from sluice.model.errors import CheckpointError, FlowError, StorageError
-from sluice.model.results import Listing, Part, Results
 from sluice.spark.sink_log import MARK, OLDER_COPY, SinkLog
 from sluice.spark.sources import quoted
 from sluice.spark.types import spark_schema
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 RESULTS = "results"
 UNTIL_THE_NEXT_EPOCH = "until-the-next-epoch"

@@ -19,7 +19,7 @@ from pyspark.sql.types import DataType
 
 from sluice.engine.split import GLOB_CHARACTERS_REFUSED, PATH_COLUMN, STREAM_COLUMN, FileFormat, Reading
 from sluice.model.errors import FlowError
-from sluice.model.stream import BySpark, Stream
+from sluice.model.plan.stream import BySpark, Stream
 from sluice.sources.file_options import FileOptions, options_for_spark
 from sluice.spark.types import arrow_schema, spark_schema
 

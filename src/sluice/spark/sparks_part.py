@@ -15,10 +15,10 @@ from typing import Any
 
 from sluice.control.journal import FORMAT, Journal
 from sluice.engine.checkpoint import PARTS_DIFFER
-from sluice.model.checksum import checksum
+from sluice.model.codec import checksum
 from sluice.model.errors import CheckpointError, StorageError
 from sluice.record.epoch import EpochRecord
-from sluice.state.storage import Storage
+from sluice.state.files.storage import Storage
 
 SPARK = "spark"
 OFFSETS, COMMITS, SOURCES, METADATA = f"{SPARK}/offsets", f"{SPARK}/commits", f"{SPARK}/sources", f"{SPARK}/metadata"

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from sluice.model.directory import HashRange
-from sluice.model.state import RunRef
+from sluice.model.epoch.segments import RunRef
+from sluice.model.routing.directory import HashRange
 
 FAN_IN = 4
 CROWDED = 8
@@ -72,7 +72,7 @@ def choose_merges(
 ) -> Iterator[Merge]:
     """The merges of one input's runs that are due, small ones first; none has a run of another.
 
-    >>> from sluice.model.state import SegmentRef
+    >>> from sluice.model.epoch.segments import SegmentRef
     >>> some = [SegmentRef(str(i), "f", 0, 100, 0, 1, i, i, i, 0, 0, 0, (), (), ()) for i in range(5)]
     >>> merges = choose_merges([RunRef(s, ()) for s in some], lambda run: None, 1000, False)
     >>> [run.segment.id for merge in merges for run in merge.runs]

@@ -14,9 +14,9 @@ import numpy as np
 
 from sluice.kernels.order import hash_part
 from sluice.kernels.probe import Run
+from sluice.model.epoch.segments import Manifest, RunRef
 from sluice.model.ids import Unit, UnitIndex
-from sluice.model.state import Manifest, RunRef
-from sluice.model.unit_ranges import intersect, only
+from sluice.model.routing.unit_ranges import intersect, only
 from sluice.verbs.split import CountBelow, HashProfile, RowsBelow
 
 SAMPLE = 4096

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from sluice.model.checksum import checksum
 from sluice.model.clock import Clock
+from sluice.model.codec import checksum
+from sluice.model.epoch.segments import PlacedBlock, RunRef, SegmentRef
 from sluice.model.errors import StorageError
-from sluice.model.state import PlacedBlock, RunRef, SegmentRef
-from sluice.state.disk_speed import DiskSpeed
-from sluice.state.storage import Storage
+from sluice.state.files.disk_speed import DiskSpeed
+from sluice.state.files.storage import Storage
 
 STATE = "state"
 """The directory of a checkpoint with the files of segments."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
+from sluice.model.epoch.segments import Manifest, RunRef, join_parts
 from sluice.model.ids import InputNumber
-from sluice.model.state import Manifest, RunRef, join_parts
-from sluice.model.unit_ranges import Ranges, intersect, subtract
+from sluice.model.routing.unit_ranges import Ranges, intersect, subtract
 
 
 class EpochRuns:

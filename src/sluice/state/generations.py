@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from sluice.kernels.probe import Run
-from sluice.model.directory import HashRange
+from sluice.model.epoch.segments import ALL_HASHES, PlacedBlock, RunRef, count_generations, unit_bytes
 from sluice.model.ids import InputNumber, UnitIndex
-from sluice.model.state import ALL_HASHES, PlacedBlock, RunRef, count_generations, unit_bytes
-from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges, unite, unite_all
+from sluice.model.routing.directory import HashRange
+from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, ranges, unite, unite_all
 from sluice.state.compaction import choose_rewrites, merges_of_epoch
 from sluice.state.epoch_runs import EpochRuns
 from sluice.state.inputs import Retention

@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from sluice.kernels.probe import Run
-from sluice.model.directory import Directory
+from sluice.model.epoch.segments import RunRef
 from sluice.model.ids import InputNumber
-from sluice.model.state import RunRef
-from sluice.model.unit_ranges import Ranges, intersect, ranges, unite_all
+from sluice.model.routing.directory import Directory
+from sluice.model.routing.unit_ranges import Ranges, intersect, ranges, unite_all
 from sluice.state.segment import Layout
 
 KEEPS_ALL = int(np.iinfo(np.int64).min)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sluice.kernels.order import changes
 from sluice.kernels.probe import Run
-from sluice.model.directory import HashRange
+from sluice.model.routing.directory import HashRange
 from sluice.state.inputs import Retention
 from sluice.state.segment import joined_run, merged_run, parts
 

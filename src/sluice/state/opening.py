@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sluice.kernels.probe import Run
-from sluice.model.state import RunRef
+from sluice.model.epoch.segments import RunRef
 from sluice.state.reading import SegmentReader
 from sluice.state.segment import parts
 from sluice.state.unit_pages import UnitPages

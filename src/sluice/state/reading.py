@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.probe import Run
+from sluice.model.epoch.segments import PlacedBlock, RunRef, SegmentRef
 from sluice.model.ids import UnitIndex
-from sluice.model.state import PlacedBlock, RunRef, SegmentRef
 from sluice.state.durable import DurableSegments
 from sluice.state.inputs import Holdings
 from sluice.state.segment import counts, decode, encode, joined_run

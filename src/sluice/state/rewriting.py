@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from sluice.model.epoch.segments import RunRef
 from sluice.model.ids import InputNumber, UnitIndex
-from sluice.model.state import RunRef
-from sluice.model.unit_ranges import Ranges, intersect, only
+from sluice.model.routing.unit_ranges import Ranges, intersect, only
 from sluice.state.compaction import Merge, choose_rewrites, merges_of_epoch
 from sluice.state.epoch_runs import EpochRuns
 from sluice.state.inputs import Holdings, Retention

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sluice.model.clock import Clock
-from sluice.model.epoch import Times
+from sluice.model.epoch.times import Times
 from sluice.model.ids import UnitIndex
-from sluice.model.unit_ranges import Ranges, intersect, numbers, only, ranges
+from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, only, ranges
 from sluice.state.paging import Fetch, Task
 from sluice.state.unit_pages import UnitPages
 

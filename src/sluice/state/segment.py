@@ -13,13 +13,13 @@ import pyarrow as pa
 from sluice.kernels.order import TimeScale, hash_part, order_key, sorting
 from sluice.kernels.probe import Run
 from sluice.kernels.value_order import ValueOrder
-from sluice.model.checksum import checksum
-from sluice.model.directory import HASH_SPACE, Directory
+from sluice.model.codec import checksum
+from sluice.model.epoch.segments import Block, SegmentRef
 from sluice.model.errors import StorageError
-from sluice.model.ranges import Ordering
-from sluice.model.state import Block, SegmentRef
-from sluice.model.stream import BY_TIME_COLUMN, BY_VALUE_COLUMN, ORDER_COLUMN, VALUE_COLUMN
-from sluice.model.unit_ranges import Ranges, numbers
+from sluice.model.plan.inequalities import Ordering
+from sluice.model.plan.stream import BY_TIME_COLUMN, BY_VALUE_COLUMN, ORDER_COLUMN, VALUE_COLUMN
+from sluice.model.routing.directory import HASH_SPACE, Directory
+from sluice.model.routing.unit_ranges import Ranges, numbers
 
 BLOCK_BYTES, MOST_BLOCKS = 1 << 16, 64
 """Bytes of a block of a durable segment, about, and how many blocks it may have: the journal lists them."""

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.probe import Run
-from sluice.model.directory import HashRange
-from sluice.model.epoch import Attempt
+from sluice.model.epoch.attempt import Attempt
+from sluice.model.epoch.segments import ALL_HASHES, Manifest, RunRef, SegmentRef
 from sluice.model.ids import InputNumber
-from sluice.model.state import ALL_HASHES, Manifest, RunRef, SegmentRef
-from sluice.model.unit_ranges import Ranges, intersect, numbers, ranges
+from sluice.model.routing.directory import HashRange
+from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, ranges
 from sluice.state import compaction
 from sluice.state.durable import STATE
 from sluice.state.epoch_runs import EpochRuns

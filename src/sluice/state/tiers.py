@@ -14,14 +14,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sluice.model.checksum import checksum
-from sluice.model.directory import Directory, HashRange
+from sluice.model.codec import checksum
+from sluice.model.epoch.segments import RunRef, SegmentRef
 from sluice.model.errors import ProtocolError, StorageError
 from sluice.model.ids import UnitIndex
-from sluice.model.state import RunRef, SegmentRef
-from sluice.model.unit_ranges import numbers
-from sluice.state.local_files import LocalFiles
-from sluice.state.local_names import LocalFile, name_file, parse_name
+from sluice.model.routing.directory import Directory, HashRange
+from sluice.model.routing.unit_ranges import numbers
+from sluice.state.files.local_files import LocalFiles
+from sluice.state.files.local_names import LocalFile, name_file, parse_name
 
 MEMORY, DISK = "memory", "disk"
 WHOLE = UnitIndex(-1)

@@ -11,11 +11,12 @@ import numpy as np
 
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
-from sluice.model.epoch import Attempt, Queues
+from sluice.model.epoch.attempt import Attempt
+from sluice.model.epoch.segments import Manifest, PlacedBlock, RunRef, SegmentRef, unit_bytes, unit_rows
+from sluice.model.epoch.times import Queues
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import InputNumber, Unit, UnitIndex
-from sluice.model.state import Manifest, PlacedBlock, RunRef, SegmentRef, unit_bytes, unit_rows
-from sluice.model.unit_ranges import Ranges, intersect, numbers, subtract
+from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, subtract
 from sluice.state.dividing import UnitPiece, look_at_units
 from sluice.state.durable import DurableSegments
 from sluice.state.epoch_runs import EpochRuns

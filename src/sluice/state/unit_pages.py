@@ -14,12 +14,12 @@ import numpy as np
 
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
-from sluice.model.epoch import Queues
+from sluice.model.epoch.decision import Verb
+from sluice.model.epoch.segments import RunRef, unit_bytes
+from sluice.model.epoch.times import Queues
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Level, Site, UnitIndex
-from sluice.model.state import RunRef, unit_bytes
-from sluice.model.unit_ranges import numbers, ranges
-from sluice.model.verb import Verb
+from sluice.model.routing.unit_ranges import numbers, ranges
 from sluice.state.inputs import Holdings
 from sluice.state.paging import Residence, Spill, Task
 from sluice.state.reading import SegmentReader

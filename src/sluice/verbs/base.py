@@ -16,12 +16,11 @@ import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
 
-from sluice.model.abilities import Abilities
-from sluice.model.decision import Decision, Ended, UnderWay
+from sluice.model.epoch.decision import Decision, Ended, UnderWay, Verb
 from sluice.model.errors import FlowError
 from sluice.model.ids import Level, Site, Unit
-from sluice.model.routing import Routing
-from sluice.model.verb import Verb
+from sluice.model.plan.plan import Abilities
+from sluice.model.routing.routing import Routing
 
 
 class Instruction(msgspec.Struct, frozen=True, tag=True):

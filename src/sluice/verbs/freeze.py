@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from sluice.model.decision import Ended, UnderWay
+from sluice.model.epoch.decision import Ended, UnderWay, Verb
 from sluice.model.ids import Level, Unit
-from sluice.model.routing import Routing
-from sluice.model.verb import Verb
+from sluice.model.routing.routing import Routing
 from sluice.verbs.base import Event, Instruction, SiteWork, Situation, UnitAction, VerbAction, VerbProtocol
 
 

@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import ClassVar
 
-from sluice.model.decision import UnderWay
+from sluice.model.epoch.decision import UnderWay, Verb
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Site, Unit
-from sluice.model.routing import Routing
-from sluice.model.verb import Verb
+from sluice.model.routing.routing import Routing
 from sluice.verbs.base import Event, Instruction, Situation, UnitAction, VerbProtocol, take_number
 
 

@@ -15,9 +15,9 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
+from sluice.model.epoch.decision import Verb
 from sluice.model.ids import Site, Unit
-from sluice.model.routing import Routing
-from sluice.model.verb import Verb
+from sluice.model.routing.routing import Routing
 from sluice.verbs.base import Instruction, Situation, VerbAction, VerbProtocol, take_number
 from sluice.verbs.move import Move
 

@@ -13,10 +13,10 @@ from typing import ClassVar, TypeAlias
 
 from msgspec.structs import force_setattr
 
+from sluice.model.epoch.decision import Verb
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import InputNumber, Site, Unit
-from sluice.model.routing import Routing
-from sluice.model.verb import Verb
+from sluice.model.routing.routing import Routing
 from sluice.verbs.base import (
     Event,
     Instruction,

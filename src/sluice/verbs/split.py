@@ -13,11 +13,11 @@ from typing import ClassVar
 
 import msgspec
 
-from sluice.model.directory import MOST_BITS, MOST_UNITS, HashRange, halves
+from sluice.model.epoch.decision import Verb
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Unit
-from sluice.model.routing import Routing
-from sluice.model.verb import Verb
+from sluice.model.routing.directory import MOST_BITS, MOST_UNITS, HashRange, halves
+from sluice.model.routing.routing import Routing
 from sluice.verbs.base import Event, Instruction, Situation, UnitAction, VerbProtocol, take_number
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import numpy as np
 
-from sluice.model.productivity import results_by_byte
+from sluice.model.epoch.stats import results_by_byte
 from sluice.model.view import ClusterView
 from sluice.policies.settings import Choice, Number, check_settings
 from sluice.verbs.freeze import Freeze

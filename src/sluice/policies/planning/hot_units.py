@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sluice.model.ids import Site
-from sluice.model.sharing import SharedUnit, best_lines, copied_rows
+from sluice.model.routing.sharing import SharedUnit, best_lines, copied_rows
 from sluice.model.view import ClusterView
 from sluice.policies.settings import Imbalance, check_settings
 from sluice.verbs import Action

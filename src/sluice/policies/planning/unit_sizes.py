@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sluice.model.directory import MOST_BITS
 from sluice.model.ids import Site, Unit
+from sluice.model.routing.directory import MOST_BITS
 from sluice.model.view import ClusterView
 from sluice.policies.memory import in_bytes
 from sluice.policies.settings import HotPart, Imbalance, MostActions, check_settings

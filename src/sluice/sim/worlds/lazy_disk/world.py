@@ -17,7 +17,7 @@ import numpy as np
 
 from sluice.model import ids
 from sluice.model.errors import ScenarioError
-from sluice.model.routing import Routing
+from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
 from sluice.policies.planning.freezing import Freezing

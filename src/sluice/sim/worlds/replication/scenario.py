@@ -11,7 +11,7 @@ import numpy as np
 
 from sluice.model.errors import ScenarioError
 from sluice.model.ids import Site, Unit
-from sluice.model.routing import Routing
+from sluice.model.routing.routing import Routing
 from sluice.policies import Policy
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.hardware import MB

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from sluice.model import ids
-from sluice.model.routing import Routing
-from sluice.model.sharing import SharedUnit
-from sluice.model.stats import Slices
+from sluice.model.epoch.stats import Slices
+from sluice.model.routing.routing import Routing
+from sluice.model.routing.sharing import SharedUnit
 from sluice.model.view import ClusterView
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.network import Network

@@ -13,7 +13,7 @@ import numpy as np
 
 from sluice.model.errors import ScenarioError
 from sluice.model.ids import Site, Unit
-from sluice.model.routing import Routing
+from sluice.model.routing.routing import Routing
 from sluice.sim.worlds.window_joins.cells import FINEST, Cells, arrivals
 from sluice.sim.worlds.window_joins.scenario import WindowJoinScenario
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from sluice.control.loop import SITES
 from sluice.model import ids
-from sluice.model.directory import HashRange
-from sluice.model.routing import Routing
+from sluice.model.routing.directory import HashRange
+from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies.planning.draining import drain
 from sluice.policies.planning.unit_sizes import UnitSizes

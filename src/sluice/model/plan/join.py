@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from sluice.model.durations import LONGEST, in_words
 from sluice.model.errors import EvaluationError
-from sluice.model.ranges import Inequality, Narrowing, Ordering, orderings_of
-from sluice.model.stream import TIME_COLUMN, Expression, Input, Stream
+from sluice.model.plan.inequalities import Inequality, Narrowing, Ordering, orderings_of
+from sluice.model.plan.stream import TIME_COLUMN, Expression, Input, Stream
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 
 from sluice.model.clock import Clock, SystemClock
 from sluice.model.errors import StorageError
-from sluice.state.files import SIDE_BY_SIDE, Contents, Entry, Finish
-from sluice.state.object_uri import Bucket
+from sluice.state.files.backend import SIDE_BY_SIDE, Contents, Entry, Finish
+from sluice.state.files.object_uri import Bucket
 
 MARKER = ".sluice"
 """A hidden, empty object that stands for a directory: stores have none, and one that was made has to be seen."""

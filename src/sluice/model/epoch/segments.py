@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sluice.model.directory import HASH_SPACE, HashRange
 from sluice.model.ids import InputNumber
-from sluice.model.unit_ranges import Ranges, intersect, numbers, unite
+from sluice.model.routing.directory import HASH_SPACE, HashRange
+from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, unite
 
 ALL_HASHES: HashRange = (0, HASH_SPACE)
 

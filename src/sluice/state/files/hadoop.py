@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from pyarrow import fs as arrow_fs
 
 from sluice.model.errors import StorageError
-from sluice.state.file_system import FileSystemFiles, draft_of
-from sluice.state.files import SIDE_BY_SIDE, Finish
+from sluice.state.files.backend import SIDE_BY_SIDE, Finish
+from sluice.state.files.file_system import FileSystemFiles, draft_of
 
 SCHEMES = ("hdfs", "viewfs")
 LIBRARY = "libhdfs.so"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sluice.model.ids import Site
-from sluice.state.private import belongs_to_us, private_directory
+from sluice.state.files.private import belongs_to_us, private_directory
 
 _NAME = re.compile(
     r"sluice-(?P<host>[0-9a-f]+)\.(?P<boot>[0-9a-f]+)\.(?P<space>[0-9a-f]+)-(?P<pid>\d+)-(?P<born>\d+)-(?P<whose>[-\w]+)"

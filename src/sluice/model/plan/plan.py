@@ -6,20 +6,20 @@ Operators chained on the same key are a fragment: they share units, so their row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
 import pyarrow as pa
 
-from sluice.model.abilities import Abilities
-from sluice.model.epoch import Times
+from sluice.model.epoch.times import Times
 from sluice.model.identity import PlanIdentity, StreamIdentity
 from sluice.model.ids import Fragment, InputNumber, Level
-from sluice.model.join import JoinSpec
-from sluice.model.routing import Routing
-from sluice.model.stream import BySpark, Filter, Input, Project, Step, Stream, columns_of
+from sluice.model.plan.join import JoinSpec
+from sluice.model.plan.stream import BySpark, Filter, Input, Step, Stream, columns_of
+from sluice.model.routing.routing import Routing
 
 
 class OperatorSpec(Protocol):
@@ -88,6 +88,20 @@ class Output:
 
     feed: Feed
     schema: pa.Schema
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """Units of the `freezable` fragments can be frozen; those of the `shareable` ones, each a join of these inputs,
+    can have several holders. Those of the `divisible` ones can be split and merged. `scalable`: how many sites take
+    part can be chosen, from `least_sites` to `most_sites`."""
+
+    freezable: frozenset[Fragment] = frozenset()
+    shareable: Mapping[Fragment, tuple[InputNumber, ...]] = field(default_factory=dict)
+    divisible: frozenset[Fragment] = frozenset()
+    scalable: bool = False
+    least_sites: int = 1
+    most_sites: int = sys.maxsize
 
 
 @dataclass(frozen=True)
@@ -218,83 +232,3 @@ def _describe_node(node: Node) -> list[str]:
     """An operator and the stateless steps before it."""
     feeds = zip(node.spec.streams, node.feeds, strict=True)
     return [node.spec.describe(), *(f"  {s.name}: {step.describe()}" for s, feed in feeds for step in feed.steps)]
-
-
-@dataclass(frozen=True, eq=False)
-class Relation:
-    """Rows as users hold them: those of a source or of an operator, after stateless steps; `stream` describes them."""
-
-    origin: Stream | Applied
-    steps: tuple[Step, ...]
-    stream: Stream
-
-
-@dataclass(frozen=True, eq=False)
-class Applied:
-    """An operator with the relations it takes in, one for each of its streams."""
-
-    spec: OperatorSpec
-    feeds: tuple[Relation, ...]
-
-
-def plan_of(outputs: Sequence[Relation]) -> Plan:
-    """What has to run for these relations to be written; what they share runs once."""
-    sources: list[Stream] = []
-    applied: list[Applied] = []
-
-    def visit(relation: Relation) -> None:
-        origin = relation.origin
-        if isinstance(origin, Stream):
-            if origin not in sources:
-                sources.append(origin)
-        elif origin not in applied:
-            for feed in origin.feeds:
-                visit(feed)
-            applied.append(origin)
-
-    for output in outputs:
-        visit(output)
-
-    def feed_of(relation: Relation) -> Feed:
-        origin = relation.origin
-        at = sources.index(origin) if isinstance(origin, Stream) else len(sources) + applied.index(origin)
-        return Feed(at, relation.steps)
-
-    taken = {id(feed.origin) for a in applied for feed in a.feeds}
-    nodes: list[Node] = []
-    for each in applied:
-        feeds = tuple(feed_of(f) for f in each.feeds)
-        below = [nodes[f.origin - len(sources)].level for f in feeds if f.origin >= len(sources)]
-        spec = each.spec
-        if isinstance(spec, JoinSpec) and id(each) in taken:
-            spec = replace(spec, timed=True)
-        fragment = _chained_to(spec, feeds, nodes, len(sources))
-        if fragment is None:
-            fragment = Fragment(1 + max((node.fragment for node in nodes), default=-1))
-        nodes.append(Node(spec, feeds, Level(1 + max(below, default=-1)), fragment))
-    shown = tuple(Output(feed_of(r), pa.schema(r.stream.shown)) for r in outputs)
-    return Plan(tuple(sources), tuple(nodes), shown)
-
-
-def _chained_to(spec: OperatorSpec, feeds: Sequence[Feed], nodes: Sequence[Node], sources: int) -> Fragment | None:
-    """The fragment of an operator that passes its own key on to this one as the key, if any does. A join without a key
-    is a fragment of its own."""
-    if isinstance(spec, JoinSpec) and spec.is_theta:
-        return None
-    for stream, feed in enumerate(feeds):
-        if feed.origin >= sources:
-            below = nodes[feed.origin - sources]
-            keys = [_renamed(key, feed.steps) for key in below.spec.output_keys]
-            if any(input_.stream == stream and input_.keys in keys for input_ in spec.inputs):
-                return below.fragment
-    return None
-
-
-def _renamed(columns: tuple[str, ...], steps: Sequence[Step]) -> tuple[str | None, ...]:
-    """What columns are called after stateless steps, None for one that is gone."""
-    names: tuple[str | None, ...] = columns
-    for step in steps:
-        if isinstance(step, Project):
-            made = {expression.text.strip("`"): name for name, expression in step.columns}
-            names = tuple(None if name is None else made.get(name) for name in names)
-    return names

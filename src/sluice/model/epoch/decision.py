@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Any, Literal, Protocol
 
 from sluice.model.ids import Site, Unit
-from sluice.model.verb import Verb
 
 _NONE = -1
 """Stands, for users, for the unit and the site of a decision that is about none."""
@@ -15,6 +15,36 @@ ROTATION, FREEZING = "rotation", "freezing"
 """By whom a site's own decisions were made."""
 Fate = Literal["refused", "waiting", "done", "abandoned"]
 """What can become of a decision."""
+
+
+class Verb(str, Enum):
+    """The verbs of decisions; each is its text, too.
+
+    >>> Verb.PASS_TOKEN == "pass token", f"{Verb.MOVE} unit 3"
+    (True, 'move unit 3')
+    """
+
+    MOVE = "move"
+    FREEZE = "freeze"
+    CLEAN_UP = "clean up"
+    SHARE = "share"
+    RELEASE = "release"
+    PASS_TOKEN = "pass token"
+    LAY_OUT = "lay out"
+    SPLIT = "split"
+    MERGE = "merge"
+    SCALE = "scale"
+    SPILL = "spill"
+    """A site's own: a unit goes to disk, and its input waits."""
+    FETCH = "fetch"
+    """A site's own: a unit comes back to memory."""
+    PLACE = "place"
+    """Nobody asks for it: sites are elsewhere."""
+    RESIZE = "resize"
+    """Nobody asks for it: there is another number of sites."""
+
+    def __str__(self) -> str:
+        return str(self.value)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from sluice.model.ids import Site, UnitIndex
-from sluice.model.productivity import results_by_byte
 
 
 @dataclass(frozen=True)
@@ -326,3 +325,25 @@ def phases(stats: EpochStats) -> dict[str, float]:
     out["sink"] += seconds.deliver
     out["commit"] = seconds.commit
     return out
+
+
+def results_by_byte(yielded: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The productivity of each unit (lazy/active-disk paper, section 5.3): its results by byte of its
+    state. What has no state has none.
+
+    >>> results_by_byte(np.array([30, 5, 8]), np.array([10, 10, 0]))
+    array([3. , 0.5, 0. ])
+    """
+    found: np.ndarray = np.divide(yielded, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
+    return found
+
+
+def results_by_unit(results: np.ndarray, unit_site: np.ndarray, sites: int) -> np.ndarray:
+    """The productivity rate R of each site: the results of its units in some time, by unit.
+
+    >>> results_by_unit(np.array([30, 10, 8]), np.array([0, 0, 1]), sites=3)
+    array([20.,  8.,  0.])
+    """
+    units = np.bincount(unit_site, minlength=sites)
+    found: np.ndarray = np.bincount(unit_site, weights=results, minlength=sites) / np.maximum(units, 1)
+    return found

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from sluice.model.errors import StorageError
-from sluice.state.file_system import LocalDisk
-from sluice.state.files import SIDE_BY_SIDE, Entry, Files
-from sluice.state.object_uri import HADOOP_NAMES, OBJECT_SCHEMES, parse
+from sluice.state.files.backend import SIDE_BY_SIDE, Entry, Files
+from sluice.state.files.file_system import LocalDisk
+from sluice.state.files.object_uri import HADOOP_NAMES, OBJECT_SCHEMES, parse
 
 __all__ = ["HADOOP_NAMES", "Entry", "Storage", "watch"]
 
@@ -201,9 +201,9 @@ def _open(uri: str) -> Files:
     scheme = uri.split("://", 1)[0]
     # What a local checkpoint never uses is not imported for it.
     if HADOOP_NAMES.get(scheme, scheme) in OBJECT_SCHEMES:
-        from sluice.state.object_store import ObjectStoreFiles
+        from sluice.state.files.object_store import ObjectStoreFiles
 
         return ObjectStoreFiles(*parse(uri))
-    from sluice.state.hadoop import HadoopFiles
+    from sluice.state.files.hadoop import HadoopFiles
 
     return HadoopFiles.at(uri)

@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from sluice.model.checksum import checksum
-from sluice.state.disk_speed import DiskSpeed
-from sluice.state.private import opened, private_directory
-from sluice.state.storage import Entry, Storage
+from sluice.model.codec import checksum
+from sluice.state.files.disk_speed import DiskSpeed
+from sluice.state.files.private import opened, private_directory
+from sluice.state.files.storage import Entry, Storage
 
 _verified: dict[tuple[int, int], tuple[int, int, int, int]] = {}
 """The files that this process has verified: by device and inode their size, times of change and checksum."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from sluice.model.directory import HashRange
+from sluice.model.routing.directory import HashRange
 
 SUFFIX, PAGE = ".arrow", "@"
 _NAME = re.compile(

@@ -9,12 +9,12 @@ from itertools import islice
 
 import numpy as np
 
-from sluice.model.directory import Directory, HashRange
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Fragment, InputNumber, Site, Unit, UnitIndex
-from sluice.model.sharing import SharedUnit
-from sluice.model.unit_ids import UnitIds
-from sluice.model.unit_ranges import Ranges, numbers, ranges
+from sluice.model.routing.directory import Directory, HashRange
+from sluice.model.routing.sharing import SharedUnit
+from sluice.model.routing.unit_ids import UnitIds
+from sluice.model.routing.unit_ranges import Ranges, numbers, ranges
 
 _NO_IDS = UnitIds((), 0)
 

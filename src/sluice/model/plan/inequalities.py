@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sluice.model.stream import Expression
+from sluice.model.plan.stream import Expression
 
 
 @dataclass(frozen=True)

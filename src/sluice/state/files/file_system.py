@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
-from sluice.state.files import Contents, Entry, Finish
+from sluice.state.files.backend import Contents, Entry, Finish
 
 
 class FileSystemFiles:

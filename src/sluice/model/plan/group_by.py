@@ -7,9 +7,9 @@ from math import gcd
 
 import pyarrow as pa
 
-from sluice.model.aggregate import Aggregate, result_type
 from sluice.model.durations import in_words
-from sluice.model.stream import TIME_COLUMN, Input, Stream
+from sluice.model.plan.aggregate import Aggregate, result_type
+from sluice.model.plan.stream import TIME_COLUMN, Input, Stream
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 

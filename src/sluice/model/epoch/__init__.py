@@ -1,0 +1,1 @@
+"""What an epoch leaves: attempts, times, segments, results, statistics and decisions."""
