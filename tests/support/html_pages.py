@@ -22,7 +22,7 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.names.add(tag)
-        self.addresses += [str(v) for k, v in attrs if k in ("src", "href", "xlink:href") or k.startswith("on")]
+        self._note(attrs)
         if tag not in EMPTY and not self.get_starttag_text().endswith("/>"):  # type: ignore[union-attr]
             self.open.append(tag)
 
@@ -31,6 +31,11 @@ class Tags(HTMLParser):
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.names.add(tag)
+        self._note(attrs)
+
+    def _note(self, attrs: list[tuple[str, str | None]]) -> None:
+        named = [str(v) for k, v in attrs if k in ("src", "href", "xlink:href") or k.startswith("on")]
+        self.addresses += [address for address in named if not address.startswith("data:image/png;")]
 
     def handle_data(self, data: str) -> None:
         self.text += data

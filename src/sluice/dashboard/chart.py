@@ -1,35 +1,57 @@
-"""XY charts as SVG files that stand alone: what was measured as lines or bars, with published values marked beside it.
-
-A file carries its own style, for light and dark, and reads well opened by itself or embedded as an image. The same
-values give the same text, to the byte.
-"""
+"""XY charts as SVG files that stand alone: what was measured as lines or bars, and published values beside it."""
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sluice.dashboard.axes import TEXT, WIDTH, axes, between, head
-from sluice.dashboard.marks import Drawn, Line, draw_bars, draw_line, sampled
-from sluice.dashboard.scale import Area, Axis, scale
-from sluice.dashboard.text_layout import LINE, Box, along, around, broken, place, wide, written
+from sluice.dashboard.axis import Axis, Scale
+from sluice.dashboard.picture import (
+    INK,
+    PAPER,
+    PLACES,
+    TEXT,
+    WIDTH,
+    Spec,
+    by_series,
+    draw,
+    heading,
+    legend,
+    series_colours,
+    text_width,
+)
 
 __all__ = ["Axis", "Line", "Mark", "chart"]
 
-_MARK_WIDE = 210.0
-_DIAMOND = 6.0
-_LEAD = 14.0  # a text farther than this from its diamond is tied to it by a thin line
-_SLACK = 2.0  # a line along the very edge keeps its whole width
+HEIGHT = 320
+_SHAPES = ("circle", "square", "triangle-up", "triangle-down")
+_DIAMOND: Spec = {"type": "point", "shape": "diamond", "size": 110, "strokeWidth": 1.8, "opacity": 1}
+_DOTTED: Spec = {"type": "rule", "strokeDash": [1.5, 3.5], "strokeCap": "round", "strokeWidth": 1.2}
+_LINE = 14
+_MARK_COLUMNS = 34
+_MOST_POINTS = 200
+"""Values of a line that are points of their own; more would hide each other."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """Values `y` over `x`, under a name; NaN breaks the line, `points` marks every value."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    dashed: bool = False
+    points: bool = False
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A published value: a diamond at `x` and `y`, or a dotted line right through where only one of them is given."""
+    """A published value: a diamond at `x` and `y`, or a dotted line where only one of them is given."""
 
     text: str
     x: float | None = None
@@ -40,9 +62,13 @@ class Mark:
         if not given or not all(map(math.isfinite, given)):
             raise ValueError(f"mark {self.text!r} lies nowhere: x is {self.x}, y is {self.y}; give one of them or both")
 
-    @property
-    def is_point(self) -> bool:
-        return self.x is not None and self.y is not None
+
+@dataclass(frozen=True)
+class _Run:
+    """A part of a line without a gap: its values in `x` and `y`."""
+
+    series: int
+    values: NDArray[np.float64]
 
 
 def chart(
@@ -57,39 +83,25 @@ def chart(
     """The text of an SVG file with these lines, or with their values as bars over the names of `x`.
 
     >>> svg = chart("Throughput", Axis("minutes"), Axis("rows"), [Line("ours", [0, 1, 2], [10, 30, 20])])
-    >>> svg.startswith('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 ')
-    True
+    >>> svg.startswith("<svg "), "<title>Throughput</title>" in svg
+    (True, True)
     """
     if bars and not x.names:
         most = max((int(v) for line in lines for v in line.x if math.isfinite(v)), default=0)
         x = replace(x, names=[str(i) for i in range(max(0, most) + 1)], log=False)
     _check(x, y, lines, marks, bars)
-    x_scale = scale(x, _all([line.x for line in lines], [mark.x for mark in marks]), upright=False)
-    y_scale = scale(y, _all([line.y for line in lines], [mark.y for mark in marks]), upright=True)
-    above, top = head(title, note, lines, y.name, bars)
-    area = Area(between(top, x, x_scale, y_scale), x_scale, y_scale)
-    around_it, tall = axes(area, x)
-    drawn = [draw_bars(area, lines, x, y)] if bars else [draw_line(area, s, n, x, y) for n, s in enumerate(lines)]
-    through, told = _marked(area, marks, drawn)
-    said = written(title or f"{y.name} over {x.name}")
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:.0f} {tall:.0f}" width="{WIDTH:.0f}" '
-        f'height="{tall:.0f}" role="img" aria-label="{said}">',
-        f"<title>{said}</title>",
-        f"<desc>{written(_told(x, y, lines, marks, note))}</desc>",
-        f"<style>\n{files('sluice.dashboard').joinpath('chart.css').read_text(encoding='utf-8')}</style>",
-        f'<rect class="paper" width="{WIDTH:.0f}" height="{tall:.0f}"/>',
-        above,
-        around_it,
-        _cut(area.box, [shapes.inside for shapes in drawn]),
-        through,
-        *(shapes.over for shapes in drawn),
-        told,
-    ]
-    if not marks and not any(len(shapes.dots) for shapes in drawn):
-        middle = (area.box.left + area.box.right) / 2, (area.box.top + area.box.bottom) / 2
-        parts.append(f'<text class="name middle" x="{middle[0]:.1f}" y="{middle[1]:.1f}">no values</text>')
-    return "\n".join(part for part in [*parts, "</svg>"] if part) + "\n"
+    across = Scale.over(x, _all([line.x for line in lines], [mark.x for mark in marks]))
+    up = Scale.over(y, _all([line.y for line in lines], [mark.y for mark in marks]))
+    runs = [run for number, line in enumerate(lines) for run in _runs(number, line, across, up)]
+    above = 10 + _LINE * len(set(_rows_above(marks, across).values()))
+    layers = (_bars if bars else _lines)(runs, lines, across, up, above)
+    layers += _marks(marks, across, up)
+    if not runs and not marks:
+        layers += _texts([{"text": "no values"}], {"x": {"value": WIDTH / 2}, "y": {"value": HEIGHT / 2}}, {})
+    axes = {"x": across.encoding("x", upright=False), "y": up.encoding("y", upright=True)}
+    frame = {"data": {"values": [{"x": None, "y": None}]}, "mark": "point", "encoding": axes}
+    spec = {**heading(title, note), "width": WIDTH, "height": HEIGHT, "layer": [frame, *layers]}
+    return draw(spec, title or f"{y.name} over {x.name}", _describe(x, y, lines, marks, note))
 
 
 def _check(x: Axis, y: Axis, lines: Sequence[Line], marks: Sequence[Mark], bars: bool) -> None:
@@ -104,75 +116,147 @@ def _check(x: Axis, y: Axis, lines: Sequence[Line], marks: Sequence[Mark], bars:
                 raise ValueError(f"mark {mark.text!r} is at {value}, which the log axis {axis.name!r} cannot show")
 
 
-def _all(columns: Sequence[Sequence[float]], told: Sequence[float | None]) -> NDArray[np.float64]:
-    known = [value for value in told if value is not None]
-    return np.concatenate([np.asarray(column, dtype=np.float64) for column in [*columns, known]])
+def _all(columns: Sequence[Sequence[float]], marked: Sequence[float | None]) -> NDArray[np.float64]:
+    return np.concatenate([np.asarray(c, dtype=np.float64) for c in [*columns, [v for v in marked if v is not None]]])
 
 
-def _cut(box: Box, shapes: Sequence[str]) -> str:
-    """The shapes without what lies outside the box: an inner picture needs no id, which could be another chart's."""
-    left, top = f"{box.left - _SLACK:.1f}", f"{box.top - _SLACK:.1f}"
-    across, down = f"{box.right - box.left + 2 * _SLACK:.1f}", f"{box.bottom - box.top + 2 * _SLACK:.1f}"
-    open_tag = f'<svg x="{left}" y="{top}" width="{across}" height="{down}" viewBox="{left} {top} {across} {down}">'
-    return "\n".join([open_tag, *filter(None, shapes), "</svg>"])
+def _runs(series: int, line: Line, across: Scale, up: Scale) -> list[_Run]:
+    """The parts of a line, without values that others hide."""
+    values = np.column_stack([np.asarray(line.x, dtype=np.float64), np.asarray(line.y, dtype=np.float64)])
+    gaps = np.atleast_1d(np.isnan(across.drawn(values[:, 0]) + up.drawn(values[:, 1])))
+    parts = np.split(np.arange(len(gaps)), np.flatnonzero(np.diff(gaps)) + 1)
+    pixel = (across.high - across.low) / WIDTH
+    return [_Run(series, thin(values[part], pixel)) for part in parts if len(part) and not gaps[part[0]]]
 
 
-def _marked(area: Area, marks: Sequence[Mark], drawn: Sequence[Drawn]) -> tuple[str, str]:
-    """The published values: dotted lines, and the diamonds and texts, which keep clear of all that is drawn."""
-    box, r = area.box, _DIAMOND
-    spots = [_spot(area, mark) for mark in marks]
-    clear = [np.empty((0, 2)), *(shapes.dots for shapes in drawn)]
-    taken = [other for shapes in drawn for other in shapes.taken]
-    through, over = [], []
-    for mark, (px, py, _) in zip(marks, spots, strict=True):
-        if mark.is_point:
-            taken.append(Box(px - r, py - r, px + r, py + r))
-            corners = f"l{r:.0f} {r:.0f}l-{r:.0f} {r:.0f}l-{r:.0f}-{r:.0f}z"
-            over.append(f'<path class="diamond" d="M{px:.1f} {py - r:.1f}{corners}"/>')
-        else:
-            (x0, y0), (x1, y1) = ends = (
-                [(px, box.top), (px, box.bottom)] if mark.y is None else [(box.left, py), (box.right, py)]
-            )
-            clear.append(sampled(np.array(ends)))
-            through.append(f'<path class="told" d="M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}"/>')
-    for mark, (px, py, arrow) in zip(marks, spots, strict=True):
-        lines = broken(arrow + mark.text, TEXT, _MARK_WIDE)
-        size = max((wide(line, TEXT) for line in lines), default=0.0), TEXT * LINE * len(lines)
-        boxes = around(px, py, *size) if mark.is_point else along(None if mark.x is None else px, py, *size, box)
-        found = place(boxes, taken, np.concatenate(clear), box, (px, py) if mark.is_point else None)
-        near = found.nearest(px, py)
-        if mark.is_point and (far := math.dist(near, (px, py))) > _LEAD:
-            start = px + (near[0] - px) * r / far, py + (near[1] - py) * r / far
-            clear.append(sampled(np.array([start, near])))
-            over.append(f'<path class="lead" d="M{start[0]:.1f} {start[1]:.1f}L{near[0]:.1f} {near[1]:.1f}"/>')
-        taken.append(found)
-        over += _beside(px, found, lines)
-    return "\n".join(through), "\n".join(over)
+def thin(part: NDArray[np.float64], pixel: float) -> NDArray[np.float64]:
+    """Of each column of pixels the first, lowest, highest and last value: all that a long line shows.
+
+    >>> x = np.arange(10_000) / 5_000
+    >>> thin(np.column_stack([x, np.sin(9 * x)]), pixel=1.0).shape
+    (8, 2)
+    """
+    if len(part) <= _MOST_POINTS or not pixel:
+        return part
+    columns = np.split(part, np.flatnonzero(np.diff(np.floor(part[:, 0] / pixel))) + 1)
+    kept = [sorted({0, int(c[:, 1].argmin()), int(c[:, 1].argmax()), len(c) - 1}) for c in columns]
+    return np.concatenate([column[places] for column, places in zip(columns, kept, strict=True)])
 
 
-def _beside(px: float, found: Box, lines: Sequence[str]) -> list[str]:
-    """Text in its box, held at the side of the place it belongs to: the reader's font may be narrower than the box."""
-    side, at = ("", found.left) if found.left >= px else (" end", found.right)
-    if found.left < px < found.right:
-        side, at = " middle", (found.left + found.right) / 2
+def _lines(runs: Sequence[_Run], lines: Sequence[Line], across: Scale, up: Scale, above: int) -> list[Spec]:
+    rows, points = list[Spec](), list[Spec]()
+    for number, run in enumerate(runs):
+        line, places = lines[run.series], np.column_stack([across.drawn(run.values[:, 0]), up.drawn(run.values[:, 1])])
+        rows += [{"x": a, "y": b, "series": run.series, "run": number} for a, b in places.tolist()]
+        if len(run.values) == 1 or (line.points and len(line.x) <= _MOST_POINTS):
+            told = [f"{line.name}: {across.axis.text(a)}, {up.axis.text(b)}" for a, b in run.values.tolist()]
+            points += [{**row, "told": text} for row, text in zip(rows[-len(told) :], told, strict=True)]
+    names = [
+        line.name + ("" if any(run.series == n for run in runs) else " (no values)") for n, line in enumerate(lines)
+    ]
+    key = legend(names, WIDTH, above)
+    dashes = [[7, 5] if line.dashed else [1, 0] for line in lines]
+    shapes = [_SHAPES[n % len(_SHAPES)] if line.points else "stroke" for n, line in enumerate(lines)]
+    coded = {**PLACES, "color": by_series(key, series_colours(len(lines)))}
     return [
-        f'<text class="halo{side}" x="{at:.1f}" y="{found.top + TEXT * (LINE * row + 0.95):.1f}">{written(line)}</text>'
-        for row, line in enumerate(lines)
+        {
+            "data": {"values": rows},
+            "mark": {"type": "line", "strokeWidth": 2, "strokeJoin": "round", "strokeCap": "round", "clip": True},
+            "encoding": {**coded, "detail": {"field": "run"}, "strokeDash": by_series(key, dashes)},
+        },
+        {
+            "data": {"values": points},
+            "mark": {"type": "point", "filled": True, "opacity": 1, "size": 36, "aria": True, "clip": True},
+            "encoding": {**coded, "shape": by_series(key, shapes), "description": {"field": "told"}},
+        },
     ]
 
 
-def _spot(area: Area, mark: Mark) -> tuple[float, float, str]:
-    """Where a mark is drawn; at the edge, with an arrow for its text, where the ends given to an axis exclude it."""
-    box = area.box
-    x = area.x.low if mark.x is None else mark.x
-    y = area.y.low if mark.y is None else mark.y
-    px, py = area.places(x, y)[0].tolist()
-    arrow = "← " if px < box.left - 0.5 else "→ " if px > box.right + 0.5 else ""
-    arrow += "↑ " if py < box.top - 0.5 else "↓ " if py > box.bottom + 0.5 else ""
-    return *box.nearest(px, py), arrow
+def _bars(runs: Sequence[_Run], lines: Sequence[Line], across: Scale, up: Scale, above: int) -> list[Spec]:
+    """The lines' values as bars side by side, with their values on top where there is room."""
+    thick = 0.8 / max(1, len(lines))
+    base = up.low if up.axis.log else max(0.0, up.axis.low or 0.0)
+    rows = []
+    for run in runs:
+        for at, value in run.values.tolist():
+            left, text = at + (run.series - len(lines) / 2) * thick, up.axis.text(value)
+            told = f"{lines[run.series].name}: {across.axis.text(at)}, {text}"
+            drawn = {"y": float(up.drawn(value)), "y2": float(up.drawn(base)), "text": text, "told": told}
+            rows.append({"x": left, "x2": left + thick, "middle": left + thick / 2, "series": run.series, **drawn})
+    key = legend([line.name for line in lines], WIDTH, above)
+    coded = {
+        **PLACES,
+        "x2": {"field": "x2"},
+        "y2": {"field": "y2"},
+        "color": by_series(key, series_colours(len(lines))),
+    }
+    shape = {"type": "rect", "aria": True, "clip": True, "stroke": PAPER, "strokeWidth": 1}
+    layers: list[Spec] = [
+        {"data": {"values": rows}, "mark": shape, "encoding": {**coded, "description": {"field": "told"}}}
+    ]
+    if all(text_width(row["text"], TEXT) <= thick * WIDTH / len(across.axis.names) for row in rows):
+        middles = {"x": {"field": "middle", "type": "quantitative"}, "y": PLACES["y"]}
+        layers += _texts(rows, middles, {"dy": {"expr": "datum.y < datum.y2 ? 10 : -8"}})
+    return layers
 
 
-def _told(x: Axis, y: Axis, lines: Sequence[Line], marks: Sequence[Mark], note: str) -> str:
+def _marks(marks: Sequence[Mark], across: Scale, up: Scale) -> list[Spec]:
+    """The published values: dotted lines with texts above the chart or at its right end, and diamonds."""
+    layers: list[Spec] = []
+    rows = _rows_above(marks, across)
+    for number, mark in enumerate(marks):
+        spot: Spec = {name: {"datum": float(along.drawn(at))} for name, along, at in _given(mark, across, up)}
+        shape = _DIAMOND if len(spot) == 2 else _DOTTED
+        layers.append({"data": {"values": [{}]}, "mark": {**shape, "color": INK}, "encoding": spot})
+        lines = textwrap.wrap(mark.text, _MARK_COLUMNS, max_lines=4, placeholder="…") or [""]
+        to_left = mark.x is None or _share(mark.x, across) > 0.6
+        looks: Spec = {"align": "right" if to_left else "left", "dx": -10 if to_left else 10, "lineHeight": _LINE}
+        if mark.x is None:
+            spot, looks = spot | {"x": {"value": WIDTH}}, looks | {"dx": -4, "dy": -8 - _LINE * (len(lines) - 1)}
+        elif mark.y is None:
+            lines = [_text_above(mark)]
+            spot, looks = spot | {"y": {"value": 0}}, looks | {"dx": 0, "dy": -9 - _LINE * rows[number]}
+        layers += _texts([{"text": lines}], spot, looks)
+    return layers
+
+
+def _rows_above(marks: Sequence[Mark], across: Scale) -> dict[int, int]:
+    """In which row above the chart the text of each mark that is a time stands, so that none covers another."""
+    rows: dict[int, int] = {}
+    ends = [-math.inf] * len(marks)
+    for number, mark in sorted(enumerate(marks), key=lambda one: one[1].x or 0.0):
+        if mark.x is not None and mark.y is None:
+            width, share = text_width(_text_above(mark), TEXT), _share(mark.x, across)
+            left = share * WIDTH - (width if share > 0.6 else 0)
+            rows[number] = next(row for row, end in enumerate(ends) if end <= left)
+            ends[rows[number]] = left + width + 12
+    return rows
+
+
+def _text_above(mark: Mark) -> str:
+    return mark.text[: 2 * _MARK_COLUMNS]
+
+
+def _share(x: float, across: Scale) -> float:
+    """How far to the right a value lies."""
+    return (x - across.low) / ((across.high - across.low) or 1.0)
+
+
+def _given(mark: Mark, across: Scale, up: Scale) -> list[tuple[str, Scale, float]]:
+    return [(name, along, at) for name, along, at in (("x", across, mark.x), ("y", up, mark.y)) if at is not None]
+
+
+def _texts(rows: Sequence[Spec], places: Spec, looks: Spec) -> list[Spec]:
+    """Texts that are read over lines."""
+    around = {"stroke": PAPER, "strokeWidth": 3.5, "strokeJoin": "round", "color": PAPER}
+    encoding = {**places, "text": {"field": "text"}}
+    return [
+        {"data": {"values": rows}, "mark": {"type": "text", "fontSize": TEXT, **looks, **ink}, "encoding": encoding}
+        for ink in (around, {"color": INK})
+    ]
+
+
+def _describe(x: Axis, y: Axis, lines: Sequence[Line], marks: Sequence[Mark], note: str) -> str:
     """The chart in words, for readers who do not see it."""
     out = [f"{y.name} over {x.name}."] + ([note] if note else [])
     for line in lines:

@@ -1,8 +1,7 @@
-"""Numbers for people: rows, bytes and seconds with the unit that keeps them short, and round marks for an axis."""
+"""Numbers for people: rows, bytes and seconds with the unit that keeps them short."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 
@@ -36,52 +35,8 @@ class Quantity:
         factor, name = self.unit(max(abs(value), float(f"{abs(value):.3g}")))
         return self._named(value / factor, name)
 
-    def marks(self, top: float, about: int = 4, low: float = 0.0) -> list[tuple[float, str]]:
-        """Round marks from zero, or from below `low`, to at least `top`, each with its text; all in one unit.
-
-        >>> [text for _, text in BYTES.marks(3.4 * 2**20)]
-        ['0', '1 MiB', '2 MiB', '3 MiB', '4 MiB']
-        >>> [text for _, text in SHARE.marks(0.995, low=0.981)]
-        ['98 %', '98.5 %', '99 %', '99.5 %']
-        """
-        factor, name = self.unit(max(top * 1.25, -low))  # the last mark may lie above `top`, in the next unit
-        step = _round_step((top - low) / factor / about) if top > low else 1.0
-        if self.whole and factor == self.units[0][0]:
-            step = max(step, 1.0)
-        first = math.floor(low / factor / step + 1e-9)
-        last = max(first + 1, math.ceil(top / factor / step - 1e-9))
-        finer = max(0, -math.floor(math.log10(step) + 1e-9))
-        return [(i * step * factor, self._named(i * step, name, finer) if i else "0") for i in range(first, last + 1)]
-
-    def decades(self, low: float, high: float) -> list[tuple[float, str]]:
-        """Marks for a log axis at 1, 10, 100, … of every unit, from not above `low` to not below `high`.
-
-        >>> [text for _, text in LATENCY.decades(2e-5, 0.04)]
-        ['10 µs', '100 µs', '1 ms', '10 ms', '100 ms']
-        >>> [text for _, text in BYTES.decades(200, 20_000)]
-        ['100 B', '1 KiB', '10 KiB', '100 KiB']
-        """
-        low, high = low * (1 + 1e-9), high * (1 - 1e-9)
-        smallest = self.units[0][0]
-        rungs = [smallest * 10.0**power for power in range(math.floor(math.log10(low / smallest)), 0)]
-        for (factor, _), (after, _) in zip(self.units, (*self.units[1:], (math.inf, "")), strict=True):
-            value = float(factor)
-            while 2 * value < after:  # a rung close below the next unit, such as 1,000 B, would crowd it
-                rungs.append(value)
-                if value >= high:
-                    break
-                value *= 10
-        start = max(rung for rung in rungs if rung <= low)
-        end = min(rung for rung in rungs if rung >= high)
-        return [(rung, self.text(rung)) for rung in rungs if start <= rung <= end]
-
-    def _named(self, number: float, name: str, finer: int | None = None) -> str:
-        """With three digits, or where `finer` is given with so many behind the point."""
-        if finer is not None:
-            digits = f"{number:,.{finer}f}"
-            digits = digits.rstrip("0").rstrip(".") if finer else digits
-        else:
-            digits = f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+    def _named(self, number: float, name: str) -> str:
+        digits = f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
         return f"{digits} {name}".rstrip() + self.each
 
 
@@ -96,9 +51,3 @@ LATENCY = Quantity(((1e-6, "µs"), (1e-3, "ms"), (1, "s")), whole=False)
 COUNT = Quantity(((1, ""),))
 SHARE = Quantity(((0.01, "%"),), whole=False)
 RATIO = Quantity(((1, ""),), whole=False)
-
-
-def _round_step(rough: float) -> float:
-    """The first of 1, 2, 5, 10, … (and their tenths) that is not below."""
-    power = 10.0 ** math.floor(math.log10(rough))
-    return next(s * power for s in (1, 2, 5, 10) if s * power >= rough * (1 - 1e-9))

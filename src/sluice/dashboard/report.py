@@ -12,8 +12,8 @@ from importlib.resources import files
 from sluice.control.journal import Journal
 from sluice.dashboard import plot, series
 from sluice.dashboard.decision_text import summarize
+from sluice.dashboard.picture import dark_style, written
 from sluice.dashboard.quantity import BYTES, COUNT, RATIO, ROWS, ROWS_PER_SECOND, SECONDS
-from sluice.dashboard.text_layout import written
 from sluice.model.durations import in_words
 from sluice.model.epoch.decision import DecisionOutcome, outcomes
 from sluice.model.errors import StorageError
@@ -49,7 +49,7 @@ def write_report(records: Sequence[EpochRecord], identity: CheckpointIdentity, p
 
 def _page(records: list[EpochRecord], identity: CheckpointIdentity) -> str:
     name = identity.name
-    style = files("sluice.dashboard").joinpath("report.css").read_text(encoding="utf-8")
+    style = files("sluice.dashboard").joinpath("report.css").read_text(encoding="utf-8") + dark_style()
     sections = [_header(name, records), _tiles(records)]
     if records:
         sections.append(_plots(records))
