@@ -17,7 +17,7 @@ from statistics import median
 import numpy as np
 
 from benchmarks import report
-from sluice.model.view import ClusterView
+from sluice.model.view import ClusterView, Period
 from sluice.policies import policy
 
 SIZES = ((32, 2_048), (1_000, 64_000))
@@ -59,13 +59,10 @@ def view(busy: np.ndarray, rows: np.ndarray, size: np.ndarray, room: np.ndarray)
     site = np.random.default_rng(5).permutation(units) % sites
     on_disk = (room[site] < 1) & (np.arange(units) % 4 == 0)
     return replace(
-        ClusterView.at_rest(site, room * float(size.sum()) / sites),
-        seconds=1.0,
-        unit_rows=rows,
-        unit_bytes=size,
-        unit_spilled=on_disk,
-        unit_pending=np.where(on_disk, rows, 0),
-        site_idle=1 - busy,
+        ClusterView.at_rest(site, room * float(size.sum()) / sites)
+        .with_units(rows=rows, bytes=size, spilled=on_disk, pending=np.where(on_disk, rows, 0))
+        .with_sites(idle=1 - busy),
+        period=Period(working_seconds=1.0),
     )
 
 

@@ -33,12 +33,12 @@ class BackAndForth(Policy):
     name: str = "back and forth"
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        if view.epoch % EVERY:
+        if view.period.epoch % EVERY:
             return ()
-        halves = np.flatnonzero(view.unit_buddy > np.arange(len(view.unit_buddy)))
+        halves = np.flatnonzero(view.units.buddy > np.arange(len(view.units.buddy)))
         if len(halves):
-            return tuple(Merge(unit, "to see what it costs") for unit in view.unit_id[halves].tolist())
-        return tuple(Split(unit, "to see what it costs") for unit in view.unit_id[: self.units].tolist())
+            return tuple(Merge(unit, "to see what it costs") for unit in view.units.id[halves].tolist())
+        return tuple(Split(unit, "to see what it costs") for unit in view.units.id[: self.units].tolist())
 
 
 DIVIDED = Contender("split and merged", BackAndForth())

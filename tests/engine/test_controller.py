@@ -84,9 +84,9 @@ def test_statistics_are_collected_for_the_least_time_before_the_policy_is_asked(
         assert not chosen.seen
     plan = controller.after(record(4, busy=(2.0, 0.5)), 5.6)
     view = chosen.seen[0]
-    assert view.seconds == 8.0  # four epochs as long as their busiest site; the first began the phase
-    assert view.site_idle.tolist() == [0.0, 6.0]
-    assert view.unit_rows.tolist() == [4 * u for u in range(8)]
+    assert view.period.working_seconds == 8.0  # four epochs as long as their busiest site; the first began the phase
+    assert view.sites.idle.tolist() == [0.0, 6.0]
+    assert view.units.rows.tolist() == [4 * u for u in range(8)]
     assert units_set_apart(plan) == (0,)
 
 
@@ -169,7 +169,7 @@ def test_a_site_gets_another_memory_and_the_others_keep_theirs():
     assert controller.memory.limits(3) == (100, 0, 100)
     for number in range(3):
         controller.after(record(number), float(number))
-    assert controller.policy.seen[0].site_memory.tolist() == [100, 0]
+    assert controller.policy.seen[0].sites.memory.tolist() == [100, 0]
 
 
 def test_a_unit_is_spilled_if_its_input_waits_on_disk_or_if_disks_are_probed():
@@ -181,10 +181,10 @@ def test_a_unit_is_spilled_if_its_input_waits_on_disk_or_if_disks_are_probed():
     for number, queues in enumerate([(), (), queued, queued]):
         seen = replace(record(number, disk=on_disk, pending=pending), queues=queues)
         controller.after(seen, 2.0 * number)
-    assert [np.flatnonzero(view.unit_spilled).tolist() for view in chosen.seen[:1]] == [[1, 7]]
+    assert [np.flatnonzero(view.units.spilled).tolist() for view in chosen.seen[:1]] == [[1, 7]]
     view = controller.collection.view()
-    assert np.flatnonzero(view.unit_spilled).tolist() == [2, 7]
-    assert view.unit_pending.tolist() == [0, 10, 20, 0, 40, 50, 60, 70]
+    assert np.flatnonzero(view.units.spilled).tolist() == [2, 7]
+    assert view.units.pending.tolist() == [0, 10, 20, 0, 40, 50, 60, 70]
 
 
 def test_input_that_waits_is_no_state():
@@ -200,10 +200,10 @@ def test_a_unit_counts_as_large_as_it_was_at_its_largest_lately():
     for number, size in enumerate(sizes):
         last = record(number, manifests=((piece("state", size, 0),), ()))
         controller.after(last, float(number))
-        seen.append(controller.collection.view().unit_bytes[0])
+        seen.append(controller.collection.view().units.bytes[0])
     assert seen == [100.0, *[400.0] * RECENT]
     controller.after(last, 100.0)
-    assert controller.collection.view().unit_bytes[0] == 300.0
+    assert controller.collection.view().units.bytes[0] == 300.0
 
 
 def test_copying_may_make_an_epoch_a_tenth_longer():
@@ -401,7 +401,7 @@ def test_whatever_a_policy_gives_as_its_reason_can_be_read_again(tmp_path, reaso
         name = "restless"
 
         def decide(self, view: ClusterView) -> tuple[Move, ...]:
-            return (Move(np.int64(0), 1 - view.unit_site[0], reason),)
+            return (Move(np.int64(0), 1 - view.units.site[0], reason),)
 
     relation = handle(STREAM).groupBy("k").last(5).agg(total=("v", "sum")).relation
     query = DirectQuery(plan_of([relation]), tmp_path, partitions=16, wanted=Restless())

@@ -342,9 +342,9 @@ def test_it_is_forgotten_that_a_unit_had_one_key(monkeypatch):
         fixture.ask(Split(hot, "to see"))
         fixture.run(3)
         assert ("split", hot, f"all rows of unit {hot} have one key") in fixture.told()
-        assert np.flatnonzero(fixture.view.unit_single).tolist() == [hot]
+        assert np.flatnonzero(fixture.view.units.single_key).tolist() == [hot]
         fixture.run(4)
-        assert not fixture.view.unit_single.any()
+        assert not fixture.view.units.single_key.any()
         fixture.check()
 
 
@@ -356,13 +356,13 @@ def test_parts_of_a_unit_that_had_one_key_may_have_several():
         fixture.ask(Split(hot, "to see"), Split(1 - hot, "to see"))
         fixture.run(3, count=5)
         assert fixture.hottest() == hot and fixture.record.routing.units == 3
-        assert fixture.record.routing.units_at(np.flatnonzero(fixture.view.unit_single)) == [hot]
+        assert fixture.record.routing.units_at(np.flatnonzero(fixture.view.units.single_key)) == [hot]
         fixture.keys = 1000
         fixture.run(2)
         fixture.ask(Split(hot, "to see"))
         fixture.run(3)
         assert fixture.record.routing.units > 4
-        assert np.count_nonzero(fixture.view.unit_single) == 1, "the key that was set apart"
+        assert np.count_nonzero(fixture.view.units.single_key) == 1, "the key that was set apart"
         fixture.check()
 
 
@@ -373,16 +373,16 @@ def test_policies_do_not_ask_for_ever_to_merge_what_cannot_be(fixture, monkeypat
     fixture.run(1)
     fixture.ask(Split(0, "to see"))
     fixture.run(3)
-    assert fixture.view.unit_buddy.tolist() == [1, 0, -1]
+    assert fixture.view.units.buddy.tolist() == [1, 0, -1]
     fixture.ask(Merge(2, "to see"))
     fixture.run(2, count=0)
     assert ("merge", 2, "they have rows in one segment") in fixture.told()
-    assert fixture.view.unit_buddy.tolist() == [-1, -1, -1]
+    assert fixture.view.units.buddy.tolist() == [-1, -1, -1]
     fixture.ask(Split(1, "others get other places"))
     fixture.run(3, count=0)
-    assert fixture.view.unit_buddy.tolist()[:2] == [-1, -1] and fixture.record.routing.units > 3
+    assert fixture.view.units.buddy.tolist()[:2] == [-1, -1] and fixture.record.routing.units > 3
     fixture.run(3, count=0)
-    assert fixture.view.unit_buddy.tolist()[:2] == [1, 0]
+    assert fixture.view.units.buddy.tolist()[:2] == [1, 0]
     fixture.check()
 
 

@@ -158,12 +158,12 @@ def test_growth_is_seen_from_batch_to_batch_and_by_how_long_sites_took_to_join()
         collection.add(replace(seen, stats=stats), now=10.0 * (number + 1))
         collection.growth.joining = 20.0
         if number == 3:  # 10 rows a second, and 20 in the 20 seconds since: what was taken in at second 30 counts
-            assert collection.view().outlook == 1.0
+            assert collection.view().scaling.growth_factor == 1.0
     assert [round(rate) for rate, _ in collection.growth._arrived] == [10, 20, 30]
     ahead = (
         5 + 10 + 20
     )  # from the middle of when the newest batch arrived until it is done, and until sites have joined
-    assert collection.view().outlook == pytest.approx(1 + (30 - 10) / (5 + 20 + 5) * ahead / 30)
+    assert collection.view().scaling.growth_factor == pytest.approx(1 + (30 - 10) / (5 + 20 + 5) * ahead / 30)
 
 
 def test_growth_is_not_taken_to_go_on_for_much_longer_than_it_was_seen():
@@ -178,7 +178,7 @@ def test_after_a_restart_the_first_epoch_says_nothing_of_how_fast_rows_arrive():
     fewer = again.resized(record(7), 3, "restarted", now=1e9).routing
     for number in range(8, 11):
         again.after(record(number, fewer), 1e9 + 10 * number)
-    assert 0 < again.collection.view().arriving <= 30
+    assert 0 < again.collection.view().period.arrival_seconds <= 30
 
 
 def test_a_query_to_which_nothing_comes_needs_fewer_sites(tmp_path):
@@ -251,7 +251,7 @@ class Restless(Policy):
     name = "restless"
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        return (Move(0, 1 - int(view.unit_site[0]), "to see"),)
+        return (Move(0, 1 - int(view.units.site[0]), "to see"),)
 
 
 def test_a_policy_has_nothing_to_say_while_epochs_are_only_for_what_is_under_way(tmp_path):
@@ -477,7 +477,11 @@ class Greedy(Policy):
     scales = True
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        return (Scale(view.most_sites, "more"),) if view.most_sites > max(view.sites, view.wanted_sites) else ()
+        return (
+            (Scale(view.scaling.most_sites, "more"),)
+            if view.scaling.most_sites > max(len(view.sites), view.scaling.requested_sites)
+            else ()
+        )
 
 
 def test_sites_that_do_not_come_are_asked_for_ever_more_seldom_until_something_changes():
@@ -625,8 +629,8 @@ def test_a_policy_sees_how_full_sites_are_how_long_it_took_and_how_many_sites_th
     for number, waiting in enumerate([(0, 0, 0, 0), (1000, 0, 500, 9000), (500, 0, 0, 9000), (0, 0, 100, 9000)]):
         controller.after(record(number, waiting=waiting), 2.0 + number)
     (view,) = watching.seen
-    assert view.site_occupancy.tolist() == pytest.approx([0.5, 0.0, 0.2, 1.0])
-    assert (view.elapsed, view.least_sites, view.most_sites) == (3.0, 1, 6)
+    assert view.sites.occupancy.tolist() == pytest.approx([0.5, 0.0, 0.2, 1.0])
+    assert (view.period.elapsed_seconds, view.scaling.least_sites, view.scaling.most_sites) == (3.0, 1, 6)
 
 
 def test_a_policy_sees_in_how_much_time_rows_arrived():
@@ -636,7 +640,7 @@ def test_a_policy_sees_in_how_much_time_rows_arrived():
     begun = np.cumsum([0.0, 1.0, 2.0, 3.0, 9.0, 3.0, 9.0])  # each epoch
     for number, next_begins in enumerate(begun[1:]):
         controller.after(record(number), next_begins)
-    seen = [(view.elapsed, view.arriving) for view in watching.seen]
+    seen = [(view.period.elapsed_seconds, view.period.arrival_seconds) for view in watching.seen]
     assert seen[0] == (begun[4] - begun[1], begun[3] - begun[0])
     assert seen[1] == (begun[6] - begun[4], begun[5] - begun[3])
 
@@ -647,7 +651,7 @@ def test_an_epoch_for_input_that_waits_takes_none_in():
     caught_up = replace(record(2), stats=replace(record(2).stats, catch_up=True))
     for number, committed in enumerate([record(0), record(1), caught_up, record(3)], start=1):
         controller.after(committed, 2.0 * number)
-    assert [view.arriving for view in watching.seen] == [1.0, 0.0, 4.0]
+    assert [view.period.arrival_seconds for view in watching.seen] == [1.0, 0.0, 4.0]
 
 
 def test_where_the_number_of_sites_is_fixed_a_policy_sees_no_other():
@@ -656,7 +660,7 @@ def test_where_the_number_of_sites_is_fixed_a_policy_sees_no_other():
     for number in range(3):
         controller.after(record(number), float(number))
     view = watching.seen[0]
-    assert (view.least_sites, view.most_sites, view.site_occupancy.tolist()) == (4, 4, [0.0] * 4)
+    assert (view.scaling.least_sites, view.scaling.most_sites, view.sites.occupancy.tolist()) == (4, 4, [0.0] * 4)
     assert controller.turnout is None
 
 

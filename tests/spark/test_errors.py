@@ -29,7 +29,7 @@ class Scaling(Policy):
     name, scales = "scaling", True
 
     def decide(self, view: ClusterView) -> tuple[Scale, ...]:
-        return (Scale(view.sites + 1, "to see"),)
+        return (Scale(len(view.sites) + 1, "to see"),)
 
 
 @pytest.fixture(scope="module")

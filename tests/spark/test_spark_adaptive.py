@@ -26,8 +26,8 @@ class Restless(Policy):
     def decide(self, view: Any) -> tuple[Any, ...]:
         from sluice.verbs.move import Move
 
-        assert view.unit_rows.sum() > 0 and view.unit_bytes.sum() > 0
-        return (Move(3, 1 - int(view.unit_site[3]), "for the sake of it"),)
+        assert view.units.rows.sum() > 0 and view.units.bytes.sum() > 0
+        return (Move(3, 1 - int(view.units.site[3]), "for the sake of it"),)
 
 
 def test_a_policy_moves_units_and_the_answer_stays(spark: Any, tmp_path: Path) -> None:

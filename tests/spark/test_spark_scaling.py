@@ -71,8 +71,8 @@ class BackAndForth(Policy):
     name, scales = "back and forth", True
 
     def decide(self, view: ClusterView) -> tuple[Scale, ...]:
-        assert view.elapsed > 0 and view.site_occupancy.shape == (view.sites,)
-        sites = view.least_sites if view.sites == view.most_sites else view.sites + 1
+        assert view.period.elapsed_seconds > 0 and view.sites.occupancy.shape == (len(view.sites),)
+        sites = view.scaling.least_sites if len(view.sites) == view.scaling.most_sites else len(view.sites) + 1
         return (Scale(sites, "for the sake of it"),)
 
 

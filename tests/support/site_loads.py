@@ -10,7 +10,7 @@ import numpy as np
 from sluice.model.epoch.stats import Slices
 from sluice.model.plan.plan import Abilities
 from sluice.model.routing.routing import Routing
-from sluice.model.view import ClusterView
+from sluice.model.view import ClusterView, Period, SharedUnits
 from sluice.policies import Policy
 from sluice.verbs import Action
 from sluice.verbs.base import Situation
@@ -75,15 +75,12 @@ class SiteLoads:
                     slices.append((unit, site, *map(int, part)))
         self.imbalance = float(work.max() / work.mean())
         return replace(
-            ClusterView.at_rest(self.routing.holders, [self.memory] * sites),
-            seconds=float(work.max()),
-            unit_rows=rows,
-            unit_first_rows=first,
-            unit_results=results,
-            unit_bytes=size,
-            unit_memory=size,
-            site_idle=work.max() - work,
-            unit_inputs=np.full(units, 2),
-            shared=self.routing.shared,
-            slices=Slices(*map(np.array, zip(*slices, strict=True))) if slices else Slices.none(),
+            ClusterView.at_rest(self.routing.holders, [self.memory] * sites)
+            .with_units(rows=rows, first_rows=first, results=results, bytes=size, memory=size, inputs=np.full(units, 2))
+            .with_sites(idle=work.max() - work),
+            period=Period(working_seconds=float(work.max())),
+            shared=SharedUnits(
+                self.routing.shared,
+                slices=Slices(*map(np.array, zip(*slices, strict=True))) if slices else Slices.none(),
+            ),
         )

@@ -16,6 +16,6 @@ class Wanderer(Policy):
         self.seed, self.sites = seed, sites
 
     def decide(self, view: ClusterView) -> tuple[Move, ...]:
-        first = (view.epoch * 7 + self.seed) % len(view.unit_site)
-        units = {first, (first * 3 + 1) % len(view.unit_site)}
-        return tuple(Move(u, (self.seed + view.epoch + u) % self.sites, "wandering") for u in units)
+        first = (view.period.epoch * 7 + self.seed) % len(view.units)
+        units = {first, (first * 3 + 1) % len(view.units)}
+        return tuple(Move(u, (self.seed + view.period.epoch + u) % self.sites, "wandering") for u in units)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sluice.model.errors import FlowError
 from sluice.model.ids import Site
 from sluice.model.routing.routing import Routing
-from sluice.model.view import ClusterView
+from sluice.model.view import ClusterView, Period
 from sluice.policies.elastic import Elastic
 from sluice.policies.planning.draining import drain
 from sluice.policies.planning.scale_out import fill
@@ -27,15 +27,15 @@ SECONDS = 10.0
 def view(unit_site: list[int], unit_work: list[float], sites: int, occupancy: list[float] | None = None) -> ClusterView:
     """Units that took their sites so many of ten seconds, a row each a tenth of a millisecond."""
     work = np.bincount(unit_site, weights=unit_work, minlength=sites)
-    return replace(
-        ClusterView.at_rest(unit_site, np.full(sites, 1 << 40)),
-        unit_rows=np.round(np.array(unit_work) * 1e4).astype(np.int64),
-        site_idle=np.maximum(SECONDS - work, 0.0),
-        site_occupancy=np.array(occupancy or [0.0] * sites),
-        site_done=np.round(work * 1e4).astype(np.int64),
-        unit_divisible=np.full(len(unit_site), True),
-        least_sites=sites,
-        most_sites=sites,
+    return (
+        ClusterView.at_rest(unit_site, np.full(sites, 1 << 40))
+        .with_units(rows=np.round(np.array(unit_work) * 1e4).astype(np.int64), divisible=np.full(len(unit_site), True))
+        .with_sites(
+            idle=np.maximum(SECONDS - work, 0.0),
+            occupancy=np.array(occupancy or [0.0] * sites),
+            rows_done=np.round(work * 1e4).astype(np.int64),
+        )
+        .with_scaling(least_sites=sites, most_sites=sites)
     )
 
 
@@ -56,7 +56,7 @@ class TestSuppliersAndConsumers:
 
     def test_a_unit_that_has_no_room_stays(self) -> None:
         seen = view([0, 0, 1], [5, 5, 2], 2, [0.9, 0.0])
-        crowded = replace(seen, unit_bytes=np.array([90, 60, 50]), site_memory=np.array([200, 120]))
+        crowded = seen.with_units(bytes=np.array([90, 60, 50])).with_sites(memory=np.array([200, 120]))
         assert moved(PAPER.decide(crowded)) == [(1, 1)]
 
     def test_thresholds_are_checked(self) -> None:
@@ -70,12 +70,12 @@ class TestEvening:
     def test_an_empty_site_gets_its_part_at_once(self) -> None:
         seen = view([0] * 8 + [1] * 8, [1] * 16, 3)
         after = view([dict(moved(Elastic().decide(seen))).get(u, u // 8) for u in range(16)], [1] * 16, 3)
-        assert np.bincount(after.unit_site).tolist() in ([5, 5, 6], [5, 6, 5], [6, 5, 5])
+        assert np.bincount(after.units.site).tolist() in ([5, 5, 6], [5, 6, 5], [6, 5, 5])
 
     def test_sites_that_work_all_their_time_are_uneven_by_what_waits(self) -> None:
         seen = view([0, 0, 0, 0, 1, 1], [2.5, 2.5, 2.5, 2.5, 5, 5], 2)
         assert not moved(Elastic(hot=1e9).decide(seen))
-        behind = replace(seen, unit_pending=np.array([25_000, 25_000, 25_000, 25_000, 0, 0]))
+        behind = seen.with_units(pending=np.array([25_000, 25_000, 25_000, 25_000, 0, 0]))
         assert [site for _, site in moved(Elastic(hot=1e9).decide(behind))] == [1]
 
     def test_many_small_units_make_it_even_too(self) -> None:
@@ -100,69 +100,69 @@ class TestEvening:
 
 class TestSites:
     def test_more_when_suppliers_are_more_than_beta_times_the_consumers(self) -> None:
-        overloaded = replace(view([0, 1, 2], [10, 10, 9], 3, [0.9, 0.2, 0.0]), most_sites=9)
+        overloaded = view([0, 1, 2], [10, 10, 9], 3, [0.9, 0.2, 0.0]).with_scaling(most_sites=9)
         assert [a.sites for a in PAPER.decide(overloaded) if isinstance(a, Scale)] == [4]
         assert not [a for a in replace(PAPER, beta=1.0).decide(overloaded) if isinstance(a, Scale) and a.sites < 4]
-        assert PAPER.decide(replace(overloaded, most_sites=3)) == ()
+        assert PAPER.decide(overloaded.with_scaling(most_sites=3)) == ()
 
     def test_as_many_at_once_as_the_work_needs(self) -> None:
-        seen = replace(view([0, 1, 2, 3], [10] * 4, 4), most_sites=16)
+        seen = view([0, 1, 2, 3], [10] * 4, 4).with_scaling(most_sites=16)
         (scale,) = PAPER.decide(seen)
         assert isinstance(scale, Scale) and scale.sites == 6  # 4 sites' time, each to work 72.5 % of it
 
     def test_more_than_sites_manage_is_seen_by_when_it_arrived_and_by_what_waits(self) -> None:
-        full = replace(view([0, 1, 1], [10, 5, 5], 2), most_sites=16)
+        full = view([0, 1, 1], [10, 5, 5], 2).with_scaling(most_sites=16)
         for seen, sites in (
             (full, 3),  # two sites' time, each to work 72.5 % of it
-            (replace(full, arriving=5.0), 6),
-            (replace(full, arriving=20.0), None),
-            (replace(full, unit_pending=np.array([100_000, 0, 50_000])), 5),  # ten seconds at one site, five at another
+            (replace(full, period=Period(arrival_seconds=5.0)), 6),
+            (replace(full, period=Period(arrival_seconds=20.0)), None),
+            (full.with_units(pending=np.array([100_000, 0, 50_000])), 5),  # ten seconds at one site, five at another
         ):
             assert [a.sites for a in PAPER.decide(seen) if isinstance(a, Scale)] == ([sites] if sites else [])
 
     def test_a_rate_that_goes_up_counts_as_what_it_will_be_when_sites_have_joined(self) -> None:
-        full = replace(view([0, 1, 1], [10, 5, 5], 2), most_sites=16, outlook=1.5)
+        full = view([0, 1, 1], [10, 5, 5], 2).with_scaling(most_sites=16, growth_factor=1.5)
         (scale,) = (action for action in PAPER.decide(full) if isinstance(action, Scale))
         assert scale.sites == 5  # three sites' time, each to work 72.5 % of it
         assert scale.reason.endswith(
             "2 sites work 100 % of the time, more than 85 %, and soon 150 % of that; 5 would work 60 %"
         )
-        idle = replace(view([0, 1, 2], [3, 3, 2], 3), least_sites=1)
+        idle = view([0, 1, 2], [3, 3, 2], 3).with_scaling(least_sites=1)
         assert [action.sites for action in PAPER.decide(idle) if isinstance(action, Scale)] == [2]
-        assert PAPER.decide(replace(idle, outlook=1.6)) == ()  # two would soon work 64 %
+        assert PAPER.decide(idle.with_scaling(growth_factor=1.6)) == ()  # two would soon work 64 %
 
     def test_no_less_where_the_state_would_not_fit(self) -> None:
-        seen = replace(view([0, 1, 2], [1, 1, 1], 3), least_sites=1, site_memory=np.full(3, 30))
+        seen = view([0, 1, 2], [1, 1, 1], 3).with_sites(memory=np.full(3, 30)).with_scaling(least_sites=1)
         for sizes, fewer in (([10, 10, 20], [2]), ([10, 10, 25], [])):
-            found = Elastic().decide(replace(seen, unit_bytes=np.array(sizes), unit_buddy=np.full(3, -1)))
+            found = Elastic().decide(seen.with_units(bytes=np.array(sizes), buddy=np.full(3, -1)))
             assert [action.sites for action in found if isinstance(action, Scale)] == fewer
 
     def test_sites_that_are_on_their_way_are_not_asked_for_again_and_units_move_meanwhile(self) -> None:
-        uneven = replace(view([0, 0, 0, 0, 1], [4, 3, 2, 1, 6], 2), most_sites=4, wanted_sites=3)
+        uneven = view([0, 0, 0, 0, 1], [4, 3, 2, 1, 6], 2).with_scaling(most_sites=4, requested_sites=3)
         eager = Elastic(hot=1e9, high=0.7)
         assert moved(eager.decide(uneven)) and not [a for a in eager.decide(uneven) if isinstance(a, Scale)]
 
     def test_moves_wait_where_sites_are_to_join(self) -> None:
-        uneven = replace(view([0, 0, 0, 0, 1], [4, 3, 2, 1, 6], 2), most_sites=2)
+        uneven = view([0, 0, 0, 0, 1], [4, 3, 2, 1, 6], 2).with_scaling(most_sites=2)
         eager = Elastic(hot=1e9, high=0.7)
         assert moved(eager.decide(uneven))
-        actions = eager.decide(replace(uneven, most_sites=4))
+        actions = eager.decide(uneven.with_scaling(most_sites=4))
         assert [type(action) for action in actions] == [Scale]
 
     def test_one_less_when_the_others_have_room(self) -> None:
-        seen = replace(view([0, 1, 2], [3, 3, 2], 3), least_sites=1)
+        seen = view([0, 1, 2], [3, 3, 2], 3).with_scaling(least_sites=1)
         (scale,) = Elastic().decide(seen)
         assert scale == Scale(2, scale.reason)
         assert scale.reason == (
             "no site's waiting input fills more than 50 %; 3 sites work 27 % of the time, 2 would work at most 50 %"
         )
-        assert PAPER.decide(replace(seen, least_sites=3)) == ()
+        assert PAPER.decide(seen.with_scaling(least_sites=3)) == ()
 
     def test_not_when_the_last_site_has_one_unit_that_fits_nowhere(self) -> None:
-        assert Elastic(hot=9.0, even=False).decide(replace(view([0, 1, 2], [2, 2, 5], 3), least_sites=1)) == ()
+        assert Elastic(hot=9.0, even=False).decide(view([0, 1, 2], [2, 2, 5], 3).with_scaling(least_sites=1)) == ()
 
     def test_not_while_input_waits(self) -> None:
-        seen = replace(view([0, 1, 2], [3, 3, 2], 3, [0.9, 0.2, 0.0]), least_sites=1)
+        seen = view([0, 1, 2], [3, 3, 2], 3, [0.9, 0.2, 0.0]).with_scaling(least_sites=1)
         assert not [action for action in PAPER.decide(seen) if isinstance(action, Scale)]
 
     @given(
@@ -178,17 +178,17 @@ class TestSites:
 
         def place(count: int) -> ClusterView:
             where = data.draw(st.lists(st.integers(0, count - 1), min_size=len(work), max_size=len(work)))
-            return replace(view(where, work, count), least_sites=1, most_sites=16)
+            return view(where, work, count).with_scaling(least_sites=1, most_sites=16)
 
         before = place(sites)
-        if before.site_idle.min() == 0.0:  # more work than time: how much more is not to be seen
+        if before.sites.idle.min() == 0.0:  # more work than time: how much more is not to be seen
             return
-        before = replace(before, site_occupancy=np.array(occupancy[:sites]))
+        before = before.with_sites(occupancy=np.array(occupancy[:sites]))
         more = [a for a in Elastic().decide(before) if isinstance(a, Scale) and a.sites > sites]
         if more:
             after = place(more[0].sites)
-            if after.site_idle.min() > 0.0:
-                assert not [a for a in Elastic().decide(after) if isinstance(a, Scale) and a.sites < after.sites]
+            if after.sites.idle.min() > 0.0:
+                assert not [a for a in Elastic().decide(after) if isinstance(a, Scale) and a.sites < len(after.sites)]
 
 
 @given(
@@ -228,17 +228,19 @@ def test_skewed_units_on_as_many_sites_become_even(seed: int) -> None:
         directory = routing.directories[0]
         unit_rows = np.bincount(directory.unit_of(hashes), weights=rows, minlength=routing.units)
         site_rows = np.bincount(routing.holders, weights=unit_rows, minlength=8)
-        return replace(
-            ClusterView.at_rest(routing.holders, np.full(8, 1 << 40)),
-            unit_id=routing.ids.array,
-            unit_rows=np.round(1000 * unit_rows).astype(np.int64),
-            site_idle=SECONDS * (1 - site_rows / site_rows.max()),
-            unit_buddy=np.array(directory.buddies()),
-            unit_divisible=np.full(routing.units, True),
-            least_sites=8,
+        return (
+            ClusterView.at_rest(routing.holders, np.full(8, 1 << 40))
+            .with_units(
+                id=routing.ids.array,
+                rows=np.round(1000 * unit_rows).astype(np.int64),
+                buddy=np.array(directory.buddies()),
+                divisible=np.full(routing.units, True),
+            )
+            .with_sites(idle=SECONDS * (1 - site_rows / site_rows.max()))
+            .with_scaling(least_sites=8)
         )
 
-    assert look().site_rows.max() / look().site_rows.mean() > 1.8
+    assert look().rows_by_site.max() / look().rows_by_site.mean() > 1.8
     while actions := policy.decide(look()):
         rounds += 1
         for action in actions:
@@ -251,5 +253,5 @@ def test_skewed_units_on_as_many_sites_become_even(seed: int) -> None:
                 parts = halved_into(routing.hashes_of(action.unit), None, action.bits)
                 routing = routing.split(action.unit, rounds, parts[1:])
         assert rounds < 10, "it does not come to rest"
-    assert look().site_rows.max() / look().site_rows.mean() <= 1.25
+    assert look().rows_by_site.max() / look().rows_by_site.mean() <= 1.25
     assert rounds <= 6

@@ -32,10 +32,10 @@ class Restless(Policy):
         self.rng = np.random.default_rng(seed)
 
     def decide(self, view: ClusterView) -> tuple[Move, ...]:
-        sites = self.rng.permutation(view.sites)
+        sites = self.rng.permutation(len(view.sites))
         moves = []
         for source, target in zip(sites[::2], sites[1::2], strict=False):
-            units = np.flatnonzero(view.unit_site == source)
+            units = np.flatnonzero(view.units.site == source)
             if len(units):
                 moves.append(Move(int(self.rng.choice(units)), int(target), "restless"))
         return tuple(moves)

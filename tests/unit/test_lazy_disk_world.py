@@ -50,8 +50,8 @@ class Restless(Policy):
         return self._freezing
 
     def decide(self, view):
-        units, rng = len(view.unit_site), self._rng
-        moves = [Move(rng.integers(units), rng.integers(view.sites), "at random") for _ in range(rng.integers(4))]
+        units, rng = len(view.units), self._rng
+        moves = [Move(rng.integers(units), rng.integers(len(view.sites)), "at random") for _ in range(rng.integers(4))]
         freezes = [Freeze(rng.integers(units), "at random") for _ in range(rng.integers(3))]
         return (*freezes, *moves)
 

@@ -20,7 +20,7 @@ from msgspec import structs
 
 from sluice.model.errors import FlowError
 from sluice.model.routing.sharing import SharedUnit
-from sluice.model.view import ClusterView
+from sluice.model.view import ClusterView, Period, SharedUnits
 from sluice.policies import _BY_NAME, Policy, policy
 from sluice.policies.hybrid import Hybrid
 from sluice.policies.lazy_disk import LazyDisk
@@ -77,15 +77,16 @@ class Cluster:
 
     def view(self) -> ClusterView:
         return replace(
-            ClusterView.at_rest([u.site for u in self.units], self.memory),
-            seconds=float(self.seconds),
-            unit_rows=np.array([u.rows for u in self.units], dtype=np.int64),
-            unit_bytes=np.array([u.size for u in self.units], dtype=np.int64),
-            unit_spilled=np.array([u.spilled for u in self.units], dtype=bool),
-            site_idle=np.array([self.seconds - b for b in self.busy], dtype=np.float64),
-            unit_memory=np.array([0 if u.spilled else u.size for u in self.units], dtype=np.int64),
-            elapsed=float(self.seconds),
-            least_sites=len(self.memory),
+            ClusterView.at_rest([u.site for u in self.units], self.memory)
+            .with_units(
+                rows=np.array([u.rows for u in self.units], dtype=np.int64),
+                bytes=np.array([u.size for u in self.units], dtype=np.int64),
+                spilled=np.array([u.spilled for u in self.units], dtype=bool),
+                memory=np.array([0 if u.spilled else u.size for u in self.units], dtype=np.int64),
+            )
+            .with_sites(idle=np.array([self.seconds - b for b in self.busy], dtype=np.float64))
+            .with_scaling(least_sites=len(self.memory)),
+            period=Period(working_seconds=float(self.seconds), elapsed_seconds=float(self.seconds)),
         )
 
 
@@ -357,7 +358,7 @@ class TestLoad:
         assert decided(LoadBalancing(), cluster) == [(2, 1)]
 
     def test_more_idle_time_than_time_is_no_work(self) -> None:
-        view = replace(busy_sites([100, 0], [5, 5], []).view(), site_idle=np.array([-1.0, 101.0]))
+        view = busy_sites([100, 0], [5, 5], []).view().with_sites(idle=np.array([-1.0, 101.0]))
         (move,) = LoadBalancing().decide(view)
         assert move.reason.startswith("site 0 is 100 % busy, site 1 0 %; unit 0 takes 50 % of site 0's rows")
 
@@ -520,8 +521,9 @@ class TestEdges:
         view, before = cluster.view(), cluster.view()
         moves = policy(name).decide(view)
         assert all(type(m.unit) is int and type(getattr(m, "site", 0)) is int and m.reason for m in moves)
-        for column in ("unit_site", "unit_rows", "unit_bytes", "unit_spilled", "site_idle", "site_memory"):
-            assert np.array_equal(getattr(view, column), getattr(before, column))
+        for table, unchanged in ((view.units, before.units), (view.sites, before.sites)):
+            for title, column in vars(unchanged).items():
+                assert np.array_equal(getattr(table, title), column)
         assert policy(name).decide(view) == moves
 
     def test_known_by_name_and_equal_when_said_twice(self, name: str) -> None:
@@ -534,13 +536,15 @@ class TestEdges:
         site = rng.permutation(np.repeat(np.arange(1000), 64))
         full = np.arange(1000) % 2 == 0
         view = replace(
-            ClusterView.at_rest(site, np.where(full, 60_000, 90_000)),
-            seconds=1.0,
-            unit_rows=rng.integers(1, 1000, len(site)),
-            unit_bytes=rng.integers(1, 1000, len(site)),
-            site_idle=np.where(full, 0.0, 0.7),
-            unit_memory=np.where(full[site], 900, 100),
-            unit_yielded=rng.integers(1, 1000, len(site)),
+            ClusterView.at_rest(site, np.where(full, 60_000, 90_000))
+            .with_units(
+                rows=rng.integers(1, 1000, len(site)),
+                bytes=rng.integers(1, 1000, len(site)),
+                memory=np.where(full[site], 900, 100),
+                yielded=rng.integers(1, 1000, len(site)),
+            )
+            .with_sites(idle=np.where(full, 0.0, 0.7)),
+            period=Period(working_seconds=1.0),
         )
         took = []
         for _ in range(5):
@@ -554,7 +558,7 @@ class TestEdges:
 
 @pytest.mark.filterwarnings("error")
 def test_before_any_time_has_passed_nothing_is_known_about_load() -> None:
-    view = replace(busy_sites([100, 0], [5, 5], []).view(), seconds=0.0)
+    view = replace(busy_sites([100, 0], [5, 5], []).view(), period=Period(working_seconds=0.0))
     assert LoadBalancing().decide(view) == ()
 
 
@@ -603,7 +607,7 @@ class TestLazyDisk:
     def test_the_most_productive_go_half_of_the_way(self) -> None:
         units = (*(Unit(0, size=10) for _ in range(8)), Unit(1, size=20))
         cluster = Cluster((0, 0), units, memory=(100, 100))
-        view = replace(cluster.view(), unit_yielded=np.array([1, 9, 2, 8, 3, 7, 4, 6, 0]))
+        view = cluster.view().with_units(yielded=np.array([1, 9, 2, 8, 3, 7, 4, 6, 0]))
         assert [(move.unit, move.site) for move in policy("lazy-disk").decide(view)] == [(1, 1), (3, 1), (5, 1)]
         assert policy("lazy-disk", theta=0.2).decide(view) == policy("no-relocation").decide(view) == ()
 
@@ -624,17 +628,17 @@ class TestLazyDisk:
 
 
 @pytest.mark.parametrize(
-    ("column", "message"),
+    ("table", "column", "message"),
     [
-        ({"unit_rows": np.zeros(2)}, "unit_rows of a ClusterView has 2 entries; it needs 3, one a unit"),
-        ({"unit_buddy": np.zeros(0)}, "unit_buddy of a ClusterView has 0 entries; it needs 3, one a unit"),
-        ({"site_done": np.zeros(0)}, "site_done of a ClusterView has 0 entries; it needs 2, one a site"),
+        ("units", {"rows": np.zeros(2)}, "rows of units has 2 entries; it needs 3, one a unit"),
+        ("units", {"buddy": np.zeros(0)}, "buddy of units has 0 entries; it needs 3, one a unit"),
+        ("sites", {"rows_done": np.zeros(0)}, "rows_done of sites has 0 entries; it needs 2, one a site"),
     ],
 )
-def test_every_column_of_a_view_is_complete(column: dict[str, np.ndarray], message: str) -> None:
+def test_every_column_of_a_view_is_complete(table: str, column: dict[str, np.ndarray], message: str) -> None:
     at_rest = ClusterView.at_rest(unit_site=[0, 0, 1], site_memory=[MIB, MIB])
     with pytest.raises(FlowError, match=message):
-        replace(at_rest, **column)
+        replace(getattr(at_rest, table), **column)
 
 
 class TestOwnPolicies:
@@ -697,7 +701,7 @@ class TestActiveDisk:
         units = tuple(Unit(site, size=10) for site in range(len(rates)) for _ in range(10))
         results = np.repeat(rates, 10)
         view = Cluster((0,) * len(rates), units, memory=(memory,) * len(rates)).view()
-        return replace(view, unit_results=results, unit_yielded=results * 7 + np.arange(len(units)) % 10)
+        return view.with_units(results=results, yielded=results * 7 + np.arange(len(units)) % 10)
 
     def test_the_site_that_yields_least_freezes_its_least_productive_units(self) -> None:
         decided = policy("active-disk").decide(self.balanced([8, 1, 2]))
@@ -706,7 +710,7 @@ class TestActiveDisk:
 
     def test_sites_that_are_not_balanced_are_balanced_first(self) -> None:
         view = self.balanced([8, 1])
-        view = replace(view, unit_memory=np.where(np.arange(20) < 13, 10, 0))
+        view = view.with_units(memory=np.where(np.arange(20) < 13, 10, 0))
         assert policy("active-disk").decide(view) == policy("lazy-disk").decide(view) != ()
 
     def test_sites_that_yield_alike_are_left_alone(self) -> None:
@@ -718,12 +722,12 @@ class TestActiveDisk:
 
     def test_no_more_than_what_will_not_fit(self) -> None:
         """What the query will have beyond the memory of the cluster, of which 15 bytes are frozen already."""
-        view = replace(self.balanced([8, 1]), unit_frozen=np.where(np.arange(20) == 3, 15, 0))
+        view = self.balanced([8, 1]).with_units(frozen=np.where(np.arange(20) == 3, 15, 0))
         for expected, count in [(220, 0), (244, 0), (245, 1), (256, 2), (1000, 3)]:
             assert len(policy("active-disk", expected=expected).decide(view)) == count, expected
 
     def test_units_of_no_join_stay(self) -> None:
-        view = replace(self.balanced([8, 1]), unit_freezable=np.arange(20) % 2 == 0)
+        view = self.balanced([8, 1]).with_units(freezable=np.arange(20) % 2 == 0)
         assert [action.unit for action in policy("active-disk").decide(view)] == [10, 12, 14]
 
     def test_settings_are_checked(self) -> None:
@@ -743,23 +747,27 @@ def test_results_of_long_ago_count_less() -> None:
 def test_a_policy_names_units_by_their_ids(name: str, cluster: Cluster, seed: int) -> None:
     """Whatever ids units have, the same is done to the same ones."""
     rng, plain = np.random.default_rng(seed), cluster.view()
-    count = len(plain.unit_site)
+    count = len(plain.units)
     buddies = np.arange(count) ^ 1
-    sharing = SharedUnit.alone(0, int(plain.unit_site[0]), (0, 1)).with_holder(int(1 - plain.unit_site[0] % 2))
+    sharing = SharedUnit.alone(0, int(plain.units.site[0]), (0, 1)).with_holder(int(1 - plain.units.site[0] % 2))
     plain = replace(
-        plain,
-        unit_results=plain.unit_rows * 3,
-        unit_first_rows=plain.unit_rows // 2,
-        unit_memory=plain.unit_bytes,
-        unit_yielded=rng.integers(0, 100, count),
-        unit_inputs=np.full(count, 2),
-        unit_divisible=np.full(count, True),
-        unit_buddy=np.where(buddies < count, buddies, -1),
-        unit_size=int(np.median(plain.unit_bytes)) // 2 + 1,
-        shared=(sharing,) if seed % 2 else (),
+        plain.with_units(
+            results=plain.units.rows * 3,
+            first_rows=plain.units.rows // 2,
+            memory=plain.units.bytes,
+            yielded=rng.integers(0, 100, count),
+            inputs=np.full(count, 2),
+            divisible=np.full(count, True),
+            buddy=np.where(buddies < count, buddies, -1),
+        ),
+        unit_size=int(np.median(plain.units.bytes)) // 2 + 1,
+        shared=SharedUnits((sharing,) if seed % 2 else ()),
     )
     ids = rng.permutation(count) + 1000
-    named = replace(plain, unit_id=ids, shared=tuple(replace(one, unit=int(ids[0])) for one in plain.shared))
+    named = replace(
+        plain.with_units(id=ids),
+        shared=SharedUnits(tuple(replace(one, unit=int(ids[0])) for one in plain.shared.units)),
+    )
     expected, decided = policy(name).decide(plain), policy(name).decide(named)
     assert [action.verb for action in decided] == [action.verb for action in expected]
     for one, other in zip(expected, decided, strict=True):
@@ -770,8 +778,8 @@ def test_a_policy_names_units_by_their_ids(name: str, cluster: Cluster, seed: in
 
 
 def test_a_view_knows_where_units_stand() -> None:
-    view = replace(ClusterView.at_rest([0, 0, 1], [1, 1]), unit_id=np.array([7, 2, 9]))
-    assert [view.index_of(unit) for unit in (7, 2, 9)] == [0, 1, 2] and view.unit_at(2) == 9
+    view = ClusterView.at_rest([0, 0, 1], [1, 1]).with_units(id=np.array([7, 2, 9]))
+    assert [view.units.index_of(unit) for unit in (7, 2, 9)] == [0, 1, 2] and view.units.unit_at(2) == 9
     for unit in (0, 8, 10):
         with pytest.raises(FlowError, match=f"there is no unit {unit} in this view"):
-            view.index_of(unit)
+            view.units.index_of(unit)

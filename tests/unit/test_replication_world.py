@@ -40,7 +40,7 @@ class Restless(Policy):
 
     def _action(self, view):
         rng = self._rng
-        unit, site = rng.integers(len(view.unit_site)), rng.integers(view.sites)
+        unit, site = rng.integers(len(view.units)), rng.integers(len(view.sites))
         if self._moves:
             return Move(unit, site, "at random")
         chosen = rng.integers(5)

@@ -15,7 +15,7 @@ from sluice.model.errors import FlowError
 from sluice.model.plan.plan import Abilities
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.sharing import SharedUnit, best_lines, copied_rows
-from sluice.model.view import ClusterView
+from sluice.model.view import ClusterView, SharedUnits
 from sluice.policies import policy
 from sluice.policies.hybrid import Hybrid
 from sluice.policies.planning.hot_units import HotUnits
@@ -33,14 +33,16 @@ def hot(sites: int = 4, memory: int = 1 << 30, inputs: int = 2) -> ClusterView:
     rows[0], results[0] = 1000, 50_000
     idle = np.full(sites, 9.9)
     idle[0] = 0.0
-    return replace(
-        ClusterView.at_rest(range(sites), [memory] * sites),
-        unit_rows=rows,
-        unit_first_rows=rows // inputs if inputs == 2 else rows,
-        unit_results=results,
-        unit_bytes=rows * 1000,
-        unit_inputs=np.full(sites, inputs),
-        site_idle=idle,
+    return (
+        ClusterView.at_rest(range(sites), [memory] * sites)
+        .with_units(
+            rows=rows,
+            first_rows=rows // inputs if inputs == 2 else rows,
+            results=results,
+            bytes=rows * 1000,
+            inputs=np.full(sites, inputs),
+        )
+        .with_sites(idle=idle)
     )
 
 
@@ -49,11 +51,14 @@ def shared_by(view: ClusterView, sharing: SharedUnit, busy: float, rows: int, re
     count = len(sharing.holders)
     sites = np.array(sharing.holders)
     slices = Slices(np.zeros(count, dtype=int), sites, *(np.full(count, n) for n in (rows, results, size)))
-    idle = view.site_idle.copy()
+    idle = view.sites.idle.copy()
     idle[sites] = 10 * (1 - busy)
-    units = view.unit_rows.copy()
+    units = view.units.rows.copy()
     units[0] = rows * count
-    return replace(view, shared=(sharing,), slices=slices, site_idle=idle, unit_rows=units, unit_first_rows=units // 2)
+    return replace(
+        view.with_units(rows=units, first_rows=units // 2).with_sites(idle=idle),
+        shared=SharedUnits((sharing,), slices=slices),
+    )
 
 
 class TestHotUnits:
@@ -64,26 +69,26 @@ class TestHotUnits:
 
     def test_the_small_input_goes_everywhere(self) -> None:
         view = hot()
-        few = view.unit_first_rows.copy()
+        few = view.units.first_rows.copy()
         few[0] = 20
-        assert HotUnits().decide(replace(view, unit_first_rows=few))[-1].lines == (1, 4)
+        assert HotUnits().decide(view.with_units(first_rows=few))[-1].lines == (1, 4)
 
     def test_a_stream_with_itself_is_stored_in_turn(self) -> None:
         assert HotUnits().decide(hot(inputs=1))[-1].lines == ()
 
     def test_nothing_is_shared_that_need_not_or_cannot_be(self) -> None:
         view = hot()
-        even = replace(view, site_idle=np.zeros(4), unit_results=np.full(4, 100), unit_rows=np.full(4, 100))
+        even = view.with_units(results=np.full(4, 100), rows=np.full(4, 100)).with_sites(idle=np.zeros(4))
         assert HotUnits().decide(even) == ()
-        assert HotUnits().decide(replace(view, unit_inputs=np.zeros(4, dtype=int))) == ()
-        assert HotUnits().decide(replace(view, unit_unready=np.arange(4) == 0)) == ()
+        assert HotUnits().decide(view.with_units(inputs=np.zeros(4, dtype=int))) == ()
+        assert HotUnits().decide(view.with_units(unready=np.arange(4) == 0)) == ()
         assert HotUnits().decide(hot(sites=1)) == ()
 
     def test_only_sites_with_room_for_their_part_become_holders(self) -> None:
         view = hot(memory=2_000_000)
-        full = view.unit_bytes.copy()
+        full = view.units.bytes.copy()
         full[1:3] = 1_900_000
-        shares = [a for a in HotUnits().decide(replace(view, unit_bytes=full)) if isinstance(a, Share)]
+        shares = [a for a in HotUnits().decide(view.with_units(bytes=full)) if isinstance(a, Share)]
         assert [a.site for a in shares] in ([3], [])
 
     def test_a_unit_that_has_cooled_down_is_given_back_to_one_site(self) -> None:
@@ -96,11 +101,11 @@ class TestHotUnits:
     def test_a_unit_is_given_back_if_whoever_keeps_it_has_time_for_it(self) -> None:
         """That is the first of the holders, whatever its number."""
         grid = SharedUnit(0, (3, 0), (0, 1), (3, 3), lines=(2, 1))
-        cool = shared_by(replace(hot(), site_idle=np.full(4, 5.0)), grid, busy=0.2, rows=150, results=150, size=10)
+        cool = shared_by(hot().with_sites(idle=np.full(4, 5.0)), grid, busy=0.2, rows=150, results=150, size=10)
         assert [(type(a), a.site) for a in HotUnits().decide(cool)] == [(Release, 0)]
-        rows, idle = cool.unit_rows.copy(), cool.site_idle.copy()
+        rows, idle = cool.units.rows.copy(), cool.sites.idle.copy()
         rows[3], idle[3] = 10_000, 5.0  # site 3 has enough to do
-        assert not [a for a in HotUnits().decide(replace(cool, unit_rows=rows, site_idle=idle)) if a.site == 0]
+        assert not [a for a in HotUnits().decide(cool.with_units(rows=rows).with_sites(idle=idle)) if a.site == 0]
 
     def test_a_unit_is_given_back_only_to_a_site_that_has_room_for_all_of_it(self) -> None:
         grid = SharedUnit(0, (0, 1, 2, 3), (0, 1), (0, 0), lines=(2, 2))
@@ -123,14 +128,16 @@ class TestHotUnits:
         routing = Routing(sites, tuple(draw(st.lists(st.integers(0, sites - 1), min_size=units, max_size=units))))
         able = Abilities(shareable={0: (0, 1)})
         rows = draw(numbers)
-        view = replace(
-            ClusterView.at_rest(routing.holders, [draw(st.sampled_from([0, 10**6, 1 << 40]))] * sites),
-            unit_rows=rows,
-            unit_first_rows=rows * draw(st.integers(0, 4)) // 4,
-            unit_results=draw(numbers),
-            unit_bytes=draw(numbers),
-            unit_inputs=np.full(units, 2),
-            site_idle=10 * np.array(draw(st.lists(st.floats(0, 1), min_size=sites, max_size=sites))),
+        view = (
+            ClusterView.at_rest(routing.holders, [draw(st.sampled_from([0, 10**6, 1 << 40]))] * sites)
+            .with_units(
+                rows=rows,
+                first_rows=rows * draw(st.integers(0, 4)) // 4,
+                results=draw(numbers),
+                bytes=draw(numbers),
+                inputs=np.full(units, 2),
+            )
+            .with_sites(idle=10 * np.array(draw(st.lists(st.floats(0, 1), min_size=sites, max_size=sites))))
         )
         for _ in range(2):
             for action in HotUnits().decide(view):
@@ -138,14 +145,14 @@ class TestHotUnits:
                 routing = action.apply(routing, able.shareable[0], since=0)
             for sharing in routing.shared:
                 idle = 10 * np.array(draw(st.lists(st.floats(0, 1), min_size=sites, max_size=sites)))
-                view = shared_by(replace(view, site_idle=idle), replace(sharing, unit=0), 0.7, 10, 10, 10)
-                slices = replace(view.slices, unit=view.slices.unit + sharing.unit)
-                view = replace(view, shared=(sharing,), slices=slices)
+                view = shared_by(view.with_sites(idle=idle), replace(sharing, unit=0), 0.7, 10, 10, 10)
+                slices = replace(view.shared.slices, unit=view.shared.slices.unit + sharing.unit)
+                view = replace(view, shared=SharedUnits((sharing,), slices=slices))
 
     def test_hybrid_shares_before_it_moves_unless_told_not_to(self) -> None:
         assert {a.verb for a in Hybrid().decide(hot())} == {"share", "lay out"}
         moves = policy("hybrid", share=False).decide(
-            replace(hot(), unit_site=np.array([0, 0, 0, 1]), unit_rows=np.array([500, 300, 100, 100]))
+            hot().with_units(site=np.array([0, 0, 0, 1]), rows=np.array([500, 300, 100, 100]))
         )
         assert moves and all(isinstance(a, Move) for a in moves)
 
@@ -175,7 +182,7 @@ def test_hybrid_keeps_a_unit_shared_that_no_site_has_room_for() -> None:
     loads.run(10)
     loads.heat = (1000.0, 1000.0, 0.0)
     loads.run(30)
-    assert loads.routing.shared and (loads.view().site_bytes <= loads.memory).all()
+    assert loads.routing.shared and (loads.view().bytes_by_site <= loads.memory).all()
 
 
 @pytest.mark.parametrize(
@@ -198,14 +205,14 @@ class TestTokens:
         view = ClusterView.at_rest([0, *range(sites)], [100 * MIB] * sites)
         size = np.array([1, *filled]) * MIB
         inputs = np.array([2, *[0] * sites])
-        view = replace(view, unit_rows=np.array([60, *[0] * sites]), unit_first_rows=np.array([30, *[0] * sites]))
+        view = view.with_units(rows=np.array([60, *[0] * sites]), first_rows=np.array([30, *[0] * sites]))
         if sharing is None:
-            return replace(view, unit_bytes=size, unit_inputs=inputs)
+            return view.with_units(bytes=size, inputs=inputs)
         sites_of = np.array(sharing.holders)
         mine = np.array(slices or [1] * len(sites_of)) * MIB
         none = np.zeros(len(mine), dtype=int)
         parts = Slices(none, sites_of, none, none, mine)
-        return replace(view, unit_bytes=size, unit_inputs=inputs, shared=(sharing,), slices=parts)
+        return replace(view.with_units(bytes=size, inputs=inputs), shared=SharedUnits((sharing,), slices=parts))
 
     def shared(self, *holders: int, token: int = 0, turns: bool = False) -> SharedUnit:
         return SharedUnit(0, holders, (0, 1), (token, token), turns=turns)
@@ -222,11 +229,8 @@ class TestTokens:
         monkeypatch.setattr(SharedUnit, "alone", lambda unit, *of: looked.append(unit) or alone(unit, *of))
         for filled, seen in ((95, False), (10, True)):
             sizes = np.where(np.arange(1000) % 2, filled, 95)
-            view = replace(
-                ClusterView.at_rest(np.arange(1000) % 2, [50_000, 50_000]),
-                unit_bytes=sizes,
-                unit_rows=np.full(1000, 60),
-                unit_inputs=np.full(1000, 2),
+            view = ClusterView.at_rest(np.arange(1000) % 2, [50_000, 50_000]).with_units(
+                bytes=sizes, rows=np.full(1000, 60), inputs=np.full(1000, 2)
             )
             assert bool(Tokens().decide(view)) == bool(looked) == seen
 
@@ -279,12 +283,11 @@ class TestTokens:
         view = ClusterView.at_rest([0] * units + list(range(1, sites)), [100 * MIB] * sites)
         size = np.array([filled[0] / units] * units + filled[1:]) * MIB
         others = [0] * (sites - 1)
-        return replace(
-            view,
-            unit_bytes=size.astype(np.int64),
-            unit_rows=np.array(rows + others),
-            unit_first_rows=np.array(rows + others) // 2,
-            unit_inputs=np.array([2] * units + others),
+        return view.with_units(
+            bytes=size.astype(np.int64),
+            rows=np.array(rows + others),
+            first_rows=np.array(rows + others) // 2,
+            inputs=np.array([2] * units + others),
         )
 
     def test_a_crowded_site_passes_on_all_that_it_stores(self) -> None:
@@ -319,13 +322,13 @@ class TestTokens:
             size = np.array(draw(st.lists(st.integers(0, 60), min_size=len(held), max_size=len(held))), dtype=np.int64)
             rows = draw(numbers)
             view = replace(
-                ClusterView.at_rest(routing.holders, [100] * sites),
-                unit_rows=rows,
-                unit_first_rows=rows * draw(st.integers(0, 4)) // 4,
-                unit_bytes=draw(numbers),
-                unit_inputs=np.full(units, 2),
-                shared=routing.shared,
-                slices=Slices(unit, site, size * 0, size * 0, size),
+                ClusterView.at_rest(routing.holders, [100] * sites).with_units(
+                    rows=rows,
+                    first_rows=rows * draw(st.integers(0, 4)) // 4,
+                    bytes=draw(numbers),
+                    inputs=np.full(units, 2),
+                ),
+                shared=SharedUnits(routing.shared, slices=Slices(unit, site, size * 0, size * 0, size)),
             )
             for action in Tokens().decide(view):
                 assert action.refuse(Situation(routing, able)) is None

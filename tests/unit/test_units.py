@@ -373,14 +373,14 @@ def test_policies_do_not_ask_to_split_units_of_one_hash() -> None:
     for _ in range(32):
         routing = routing.split(routing.unit_at(0), since=0)
     view = view_of(routing)
-    assert view.unit_id.tolist() == routing.ids.array.tolist()
-    assert view.unit_single.tolist() == [True, True, *[False] * 31]
-    assert view.unit_buddy.tolist() == [1, 0, *[-1] * 31]
+    assert view.units.id.tolist() == routing.ids.array.tolist()
+    assert view.units.single_key.tolist() == [True, True, *[False] * 31]
+    assert view.units.buddy.tolist() == [1, 0, *[-1] * 31]
 
 
 def test_policies_do_not_ask_to_split_where_there_is_no_room() -> None:
-    assert view_of(Routing.even(1000, 2)).unit_divisible.all()
-    assert not view_of(Routing.even(MOST_UNITS, 2)).unit_divisible.any()
+    assert view_of(Routing.even(1000, 2)).units.divisible.all()
+    assert not view_of(Routing.even(MOST_UNITS, 2)).units.divisible.any()
 
 
 @pytest.mark.parametrize("count", [0, 1, FEW_RANGES - 1, FEW_RANGES, 500])

@@ -48,14 +48,14 @@ class Anything(Policy):
     name: str = "anything"
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        rng = np.random.default_rng([self.seed, view.epoch])
-        places = rng.integers(0, len(view.unit_site), 6)
-        units = view.unit_id[places].tolist()
-        sites = rng.integers(0, view.sites + 1, 2).tolist()
+        rng = np.random.default_rng([self.seed, view.period.epoch])
+        places = rng.integers(0, len(view.units), 6)
+        units = view.units.id[places].tolist()
+        sites = rng.integers(0, len(view.sites) + 1, 2).tolist()
         wishes: list[Action] = [
             *(
                 Split(unit, "to see", bits=1 + unit % 3)
-                for unit, single in zip(units[:2], view.unit_single[places], strict=False)
+                for unit, single in zip(units[:2], view.units.single_key[places], strict=False)
                 if not single
             ),
             *(Merge(unit, "to see") for unit in units[2:4]),
@@ -124,7 +124,7 @@ def test_a_move_takes_its_state_and_no_more() -> None:
         name: str = "once"
 
         def decide(self, view: ClusterView) -> tuple[Action, ...]:
-            return (Move(0, 1, "to see"),) if view.unit_site[0] == 0 and view.epoch > 8 else ()
+            return (Move(0, 1, "to see"),) if view.units.site[0] == 0 and view.period.epoch > 8 else ()
 
     simulation = Simulation(scenario, Once())
     simulation.start()
@@ -206,7 +206,7 @@ def test_sites_that_tune_their_own_units_split_all_that_are_too_large_at_once() 
         simulation.step()
         grown.append(simulation.loop.routing.units - units)
         view = simulation.world.at_rest(simulation.loop.routing)
-        assert (view.unit_bytes < 2.5 * scenario.unit_size).all()  # with what came in the last epoch
+        assert (view.units.bytes < 2.5 * scenario.unit_size).all()  # with what came in the last epoch
     assert max(grown) > 16
     assert simulate(replace(scenario, local_tuning=False), policy("static")).units[-1] == 24
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from sluice.control.growth import Growth
 from sluice.control.site_memory import SiteMemory
-from sluice.control.viewing import view_cluster
+from sluice.control.viewing import view_units
 from sluice.model.epoch.segments import unit_bytes
 from sluice.model.epoch.stats import EpochStats, Slices
 from sluice.model.ids import Unit
 from sluice.model.plan.plan import Abilities
 from sluice.model.routing.routing import Routing
-from sluice.model.view import ClusterView
+from sluice.model.view import ClusterView, Period, Scaling, SharedUnits, SiteTable
 from sluice.record.epoch import EpochRecord
 from sluice.record.repartition import spread_column
 
@@ -125,26 +125,39 @@ class EpochCollection:
         return sums is not None and sums.epochs > 0 and (now - sums.since) * (1 + 0.5 / sums.epochs) >= seconds
 
     def view(self) -> ClusterView:
+        """Sums are over the seconds that the busiest sites worked: for what is missing to them a site was idle."""
         assert self._sums is not None and self._newest is not None, "no epoch was collected"
-        sums, sites = self._sums, self._newest.routing.sites
-        return view_cluster(
-            self._newest,
-            seconds=sums.seconds,
-            unit_rows=sums.unit_rows,
-            unit_results=sums.unit_results,
-            unit_first_rows=sums.unit_first_rows,
-            slices=sums.slices,
-            state_bytes=np.max(self._sizes, axis=0),
-            site_busy=sums.site_busy,
-            site_memory=self.memory.limits(sites),
-            site_occupancy=self._occupancy(sums),
-            site_done=sums.site_done,
-            elapsed=self._added - sums.since,
-            arriving=self._taken - sums.taken,
-            outlook=self.growth.outlook(self._added - self._taken),
-            abilities=self.abilities,
-            single_key_units=self.single_key_units,
-            unmergeable_units=self.unmergeable_units,
+        sums, newest, abilities = self._sums, self._newest, self.abilities
+        sites = newest.routing.sites
+        return ClusterView(
+            units=view_units(
+                newest,
+                abilities,
+                sums.unit_rows,
+                sums.unit_first_rows,
+                sums.unit_results,
+                np.max(self._sizes, axis=0),
+                self.single_key_units,
+                self.unmergeable_units,
+            ),
+            sites=SiteTable(
+                memory=np.array(self.memory.limits(sites)),
+                idle=sums.seconds - sums.site_busy,
+                occupancy=self._occupancy(sums),
+                rows_done=sums.site_done,
+            ),
+            period=Period(
+                newest.number,
+                elapsed_seconds=self._added - sums.since,
+                working_seconds=sums.seconds,
+                arrival_seconds=self._taken - sums.taken,
+            ),
+            shared=SharedUnits(newest.routing.shared, sums.slices),
+            scaling=Scaling(
+                least_sites=abilities.least_sites if abilities.scalable else sites,
+                most_sites=abilities.most_sites if abilities.scalable else sites,
+                growth_factor=self.growth.outlook(self._added - self._taken),
+            ),
             unit_size=self.unit_size,
         )
 

@@ -377,13 +377,13 @@ class EpochExecutor(InstructionExecutor):
             staying = len(gone) < len(sharing.holders)
             releases += [Release(sharing.unit, site, scaling.reason) for site in (gone if staying else gone[1:])]
         targets = drain(
-            view.unit_site,
-            view.unit_rows + view.unit_results,
-            view.unit_bytes,
+            view.units.site,
+            view.units.rows + view.units.results,
+            view.units.bytes,
             [Site(site) for site in scaling.leaving],
             [Site(site) for site in range(scaling.wanted)],
         )
-        moves = [Move(view.unit_at(index), site, scaling.reason) for index, site in targets]
+        moves = [Move(view.units.unit_at(index), site, scaling.reason) for index, site in targets]
         ready = [move for move in moves if not loop.in_flight.at(move.unit) and not routing.sharing(move.unit)]
         left = MAX_CONCURRENT_MOVES - len(loop.moves) - len(loop.in_flight.of(SharingProtocol))
         return loop.decide(SITES, [*releases, *ready[: max(0, left)]], now)

@@ -1,76 +1,51 @@
-"""The cluster as a policy sees it, from what the epochs of a round add up to."""
+"""The units as a policy sees them, from what the epochs of a round add up to."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import numpy as np
 
 from sluice.model.epoch.segments import unit_bytes
-from sluice.model.epoch.stats import Slices
 from sluice.model.ids import Fragment, Unit
 from sluice.model.plan.plan import Abilities
 from sluice.model.routing.unit_ranges import Ranges, numbers
-from sluice.model.view import ClusterView
+from sluice.model.view import UnitTable
 from sluice.record.epoch import EpochRecord
 
 
-def view_cluster(
+def view_units(
     newest: EpochRecord,
-    seconds: float,
-    unit_rows: np.ndarray,
-    unit_results: np.ndarray,
-    unit_first_rows: np.ndarray,
-    slices: Slices,
-    state_bytes: np.ndarray,
-    site_busy: np.ndarray,
-    site_memory: Sequence[int],
-    site_occupancy: np.ndarray,
-    site_done: np.ndarray,
-    elapsed: float,
-    arriving: float,
-    outlook: float,
     abilities: Abilities,
+    rows: np.ndarray,
+    first_rows: np.ndarray,
+    results: np.ndarray,
+    state_bytes: np.ndarray,
     single_key_units: Collection[Unit],
     unmergeable_units: Collection[Unit],
-    unit_size: int,
-) -> ClusterView:
-    """Sums are over the `seconds` that the busiest sites worked: for what is missing to them a site was idle. Where
-    units are, what lies on disk, is frozen and waits is as the newest epoch left it.
-    Units with a single key are not split, unmergeable ones not merged."""
-    sites = newest.routing.sites
-    return ClusterView(
-        epoch=newest.number,
-        seconds=seconds,
-        unit_id=newest.routing.ids.array,
-        unit_site=np.array(newest.routing.holders),
-        unit_rows=unit_rows,
-        unit_bytes=state_bytes,
-        unit_spilled=_spilled_units(newest),
-        unit_pending=newest.stats.units.pending,
-        site_idle=seconds - site_busy,
-        site_memory=np.array(site_memory),
-        unit_memory=newest.stats.units.memory,
-        unit_yielded=newest.stats.units.yielded,
-        unit_frozen=unit_bytes((r for m in newest.manifests for r in m if r.generation), newest.routing.units),
-        unit_freezable=_units_of(newest, abilities.freezable),
-        unit_results=unit_results,
-        unit_first_rows=unit_first_rows,
-        unit_inputs=_inputs_of_units(newest, abilities),
-        unit_unready=_marked(newest.unready_units, newest.routing.units),
-        shared=newest.routing.shared,
-        slices=slices,
-        unit_buddy=_buddies(newest, unmergeable_units),
-        unit_single=np.isin(newest.routing.ids.array, list(single_key_units)) | _of_one_hash(newest),
-        unit_divisible=_units_of(newest, [f for f in abilities.divisible if newest.routing.directories[f].has_room()]),
-        unit_size=unit_size,
-        site_occupancy=site_occupancy,
-        site_done=site_done,
-        elapsed=elapsed,
-        arriving=arriving,
-        outlook=outlook,
-        least_sites=abilities.least_sites if abilities.scalable else sites,
-        most_sites=abilities.most_sites if abilities.scalable else sites,
+) -> UnitTable:
+    """The units of the newest epoch, with sums over all epochs of a round. Units with a single key are not split,
+    unmergeable ones not merged."""
+    routing, stats = newest.routing, newest.stats.units
+    has_room = [fragment for fragment in abilities.divisible if routing.directories[fragment].has_room()]
+    return UnitTable(
+        site=np.array(routing.holders),
+        id=routing.ids.array,
+        rows=rows,
+        first_rows=first_rows,
+        results=results,
+        bytes=state_bytes,
+        memory=stats.memory,
+        yielded=stats.yielded,
+        frozen=unit_bytes((r for m in newest.manifests for r in m if r.generation), routing.units),
+        freezable=_units_of(newest, abilities.freezable),
+        spilled=_spilled_units(newest),
+        pending=stats.pending,
+        inputs=_inputs_of_units(newest, abilities),
+        unready=_marked(newest.unready_units, routing.units),
+        buddy=_buddies(newest, unmergeable_units),
+        divisible=_units_of(newest, has_room),
+        single_key=np.isin(routing.ids.array, list(single_key_units)) | _of_one_hash(newest),
     )
 
 

@@ -34,11 +34,8 @@ class ActiveDisk(LazyDisk):
 
     `expected` is how many bytes of state the query will have in the end, if that is known.
 
-    >>> from dataclasses import replace
-    >>> view = replace(
-    ...     ClusterView.at_rest(unit_site=[0, 0, 1, 1], site_memory=[6 << 20, 6 << 20]),
-    ...     unit_memory=np.array([3, 2, 3, 2]) << 20, unit_yielded=np.array([90, 80, 9, 8]),
-    ...     unit_results=np.array([50, 50, 10, 10]),
+    >>> view = ClusterView.at_rest(unit_site=[0, 0, 1, 1], site_memory=[6 << 20, 6 << 20]).with_units(
+    ...     memory=np.array([3, 2, 3, 2]) << 20, yielded=np.array([90, 80, 9, 8]), results=np.array([50, 50, 10, 10])
     ... )
     >>> for action in ActiveDisk().decide(view): print(action.verb, action.unit, action.reason, sep="; ")
     freeze; 2; site 0 yields 50 results a unit, site 1 10; unit 2 has 3 MiB, and yields little
@@ -53,24 +50,24 @@ class ActiveDisk(LazyDisk):
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         moves = super().decide(view)
-        if moves or view.sites < 2:
+        if moves or len(view.sites) < 2:
             return moves
-        used, rates = view.by_site(view.unit_memory) + view.slice_bytes, view.site_productivity
+        used, rates = view.memory_by_site, view.productivity_by_site
         sites = np.flatnonzero(used > 0)
         if not len(sites):
             return ()
         most, least = int(sites[rates[sites].argmax()]), int(sites[rates[sites].argmin()])
-        if not rates[most] > self.ratio * rates[least] or used[most] < NEARLY_FULL * view.site_memory[most]:
+        if not rates[most] > self.ratio * rates[least] or used[most] < NEARLY_FULL * view.sites.memory[most]:
             return ()
-        left = self.expected - view.site_memory.sum() - view.unit_frozen.sum()
-        units = np.flatnonzero((view.unit_site == least) & view.unit_freezable & ~view.is_shared)
-        sizes = view.unit_memory[units]
-        order = self.freezing.rank(sizes, view.unit_yielded[units], view.epoch)
+        left = self.expected - view.sites.memory.sum() - view.units.frozen.sum()
+        units = np.flatnonzero((view.units.site == least) & view.units.freezable & ~view.is_shared)
+        sizes = view.units.memory[units]
+        order = self.freezing.rank(sizes, view.units.yielded[units], view.period.epoch)
         freed = np.cumsum(sizes[order])
         count = min(np.searchsorted(freed, self.push * used[least]) + 1, np.searchsorted(freed, left, side="right"))
         frozen = units[order[:count]]
         standing = f"site {most} yields {rates[most]:.3g} results a unit, site {least} {rates[least]:.3g}"
         return tuple(
             Freeze(unit, f"{standing}; unit {unit} has {in_bytes(size)}, and yields little")
-            for unit, size in zip(view.unit_id[frozen].tolist(), view.unit_memory[frozen], strict=True)
+            for unit, size in zip(view.units.id[frozen].tolist(), view.units.memory[frozen], strict=True)
         )

@@ -17,7 +17,7 @@ class Policy(ABC):
     ...     name = "hottest to the first site"
     ...
     ...     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-    ...         return (Move(view.unit_id[view.unit_rows.argmax()], 0, "it has most rows"),)
+    ...         return (Move(view.units.id[view.units.rows.argmax()], 0, "it has most rows"),)
     >>> HottestToFirst().scales
     False
     """

@@ -14,7 +14,7 @@ The paper's f is how much of a site's buffer was filled on average: above `th_su
 - It waits for buffers to fill. Here there are more sites also when those there are work more than `high` of the time,
   and as many at once as the work needs. Work is what came in, by the time in which it arrived: more than sites manage
   as long as the rate goes up, and what waits already comes on top. And where the rate has gone up all the time, it is
-  counted as what it will be when they have joined (`outlook`).
+  counted as what it will be when they have joined (`growth_factor`).
 - One unit in a round is little for a site that has just joined, or where a unit was just split. A site that joins gets
   its share at once, whatever the policy (`control/scaling.py`); and where the busiest site has much more to do than the
   mean, as many units move at once as make it even (`even`). Suppliers and consumers are for what is left.
@@ -52,15 +52,12 @@ class Elastic(Policy):
     work at most `low` of it. Units are kept within one and two times the query's `unitSize`, and split when they are
     `hot`.
 
-    >>> from dataclasses import replace
-    >>> view = replace(
-    ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1, 1, 1], site_memory=[1 << 30, 1 << 30]),
-    ...     unit_rows=np.array([50, 30, 20, 40, 10, 0]), site_idle=np.array([0.0, 5.0]),
-    ...     site_occupancy=np.array([0.8, 0.0]),
-    ... )
-    >>> for action in Elastic(hot=1.0, even=False).decide(view): print(action.reason)
+    >>> view = ClusterView.at_rest(unit_site=[0, 0, 0, 1, 1, 1], site_memory=[1 << 30, 1 << 30])
+    >>> view = view.with_units(rows=np.array([50, 30, 20, 40, 10, 0]))
+    >>> uneven = view.with_sites(idle=np.array([0.0, 5.0]), occupancy=np.array([0.8, 0.0]))
+    >>> for action in Elastic(hot=1.0, even=False).decide(uneven): print(action.reason)
     the input that waits fills site 0 to 80 %, site 1 to 0 %; they are 100 % and 50 % busy, and unit 1 takes 30 %
-    >>> busy = replace(view, site_idle=np.array([0.0, 1.0]), site_occupancy=np.zeros(2), most_sites=8)
+    >>> busy = view.with_sites(idle=np.array([0.0, 1.0])).with_scaling(most_sites=8)
     >>> for action in Elastic(hot=1.0).decide(busy): print(action)
     Scale(sites=3, reason='2 sites work 95 % of the time, more than 85 %; 3 would work 63 %')
     """
@@ -99,11 +96,11 @@ class Elastic(Policy):
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         """Fewer sites alone, as their units are to move then; else more sites, or moves of units, as sites that join
         have units move anyway; and units that are split or merged, each unit in one of these."""
-        if not view.sites or view.seconds <= 0:
+        if not len(view.sites) or view.period.working_seconds <= 0:
             return self.sizes.decide(view)
         evening = even_out(view, self.th_imb, self.most, excess_capacity(view)) if self.even else ()
         scale = self._scale(view, is_even=not evening)
-        if scale is not None and scale.sites < view.sites:
+        if scale is not None and scale.sites < len(view.sites):
             return (scale,)
         redivisions = self.sizes.decide(view)
         divided = {unit for action in redivisions for unit in concerned_units(view, action)}
@@ -114,24 +111,24 @@ class Elastic(Policy):
 
     def _supply(self, view: ClusterView) -> tuple[Move, ...]:
         """One scan: the fullest supplier and the idlest consumer, and so on."""
-        busy, filled, room = busy_by_site(view), view.site_occupancy, excess_capacity(view)
-        work = work_by_unit(view, busy)
+        busy, filled, room = busy_by_site(view), view.sites.occupancy, excess_capacity(view)
+        work, seconds = work_by_unit(view, busy), view.period.working_seconds
         suppliers, consumers = np.flatnonzero(filled > self.th_sup), np.flatnonzero(filled < self.th_con)
         suppliers = suppliers[np.argsort(-filled[suppliers], kind="stable")]
         consumers = consumers[np.argsort(busy[consumers], kind="stable")]
         moves = []
         for donor, receiver in zip(suppliers.tolist(), consumers.tolist(), strict=False):
-            able = ~view.is_shared & (view.unit_bytes <= room[receiver])
+            able = ~view.is_shared & (view.units.bytes <= room[receiver])
             place = best_unit(
-                work, np.flatnonzero(able & (view.unit_site == donor)), float(busy[donor] - busy[receiver])
+                work, np.flatnonzero(able & (view.units.site == donor)), float(busy[donor] - busy[receiver])
             )
             if place is not None:
-                unit = view.unit_at(place)
+                unit = view.units.unit_at(place)
                 reason = (
                     f"the input that waits fills site {donor} to {_percent(filled[donor])}, site {receiver} to "
-                    f"{_percent(filled[receiver])}; they are {_percent(busy[donor] / view.seconds)} and "
-                    f"{_percent(busy[receiver] / view.seconds)} busy, and unit {unit} takes "
-                    f"{_percent(work[place] / view.seconds)}"
+                    f"{_percent(filled[receiver])}; they are {_percent(busy[donor] / seconds)} and "
+                    f"{_percent(busy[receiver] / seconds)} busy, and unit {unit} takes "
+                    f"{_percent(work[place] / seconds)}"
                 )
                 moves.append(Move(unit, Site(receiver), reason))
         return tuple(moves)
@@ -139,39 +136,41 @@ class Elastic(Policy):
     def _scale(self, view: ClusterView, is_even: bool) -> Scale | None:
         """Where work can be evened out, suppliers alone do not ask for more sites: there may be enough. As long as
         nothing was taken in, how much arrives is not known."""
-        if view.arriving <= 0:
+        period = view.period
+        if period.arrival_seconds <= 0:
             return None
-        suppliers = int(np.count_nonzero(view.site_occupancy > self.th_sup))
-        consumers = int(np.count_nonzero(view.site_occupancy < self.th_con))
+        suppliers = int(np.count_nonzero(view.sites.occupancy > self.th_sup))
+        consumers = int(np.count_nonzero(view.sites.occupancy < self.th_con))
         # input that waits leaves no time unused but that in which no site can work
-        filled = load_by_site(view) / view.arriving / (view.seconds / view.elapsed if suppliers else 1.0)
+        working = period.working_seconds / period.elapsed_seconds if suppliers else 1.0
+        filled = load_by_site(view) / period.arrival_seconds / working
         crowded = is_even and suppliers > self.beta * consumers
         if crowded or filled.mean() > self.high:
             return self._more(view, filled, suppliers if crowded else 0, consumers)
         return None if suppliers else self._fewer(view, filled)
 
     def _more(self, view: ClusterView, filled: np.ndarray, suppliers: int, consumers: int) -> Scale | None:
-        work = float(filled.sum())
-        sites = min(max(view.sites + 1, math.ceil(work * view.outlook / self.aim - 1e-9)), view.most_sites)
-        if sites <= max(view.sites, view.wanted_sites) or work <= self.aim * view.sites:
+        work, now, growth = float(filled.sum()), len(view.sites), view.scaling.growth_factor
+        sites = min(max(now + 1, math.ceil(work * growth / self.aim - 1e-9)), view.scaling.most_sites)
+        if sites <= max(now, view.scaling.requested_sites) or work <= self.aim * now:
             return None
         if suppliers:
             why = f"sites whose waiting input fills more than {_percent(self.th_sup)}: {suppliers}, less than " + (
-                f"{_percent(self.th_con)}: {consumers}; {view.sites} sites work {_percent(work / view.sites)}"
+                f"{_percent(self.th_con)}: {consumers}; {now} sites work {_percent(work / now)}"
             )
         else:
-            why = f"{view.sites} sites work {_percent(work / view.sites)} of the time, more than {_percent(self.high)}"
-        growth = "" if view.outlook == 1 else f", and soon {_percent(view.outlook)} of that"
-        return Scale(sites, f"{why}{growth}; {sites} would work {_percent(view.outlook * work / sites)}")
+            why = f"{now} sites work {_percent(work / now)} of the time, more than {_percent(self.high)}"
+        soon = "" if growth == 1 else f", and soon {_percent(growth)} of that"
+        return Scale(sites, f"{why}{soon}; {sites} would work {_percent(growth * work / sites)}")
 
     def _fewer(self, view: ClusterView, filled: np.ndarray) -> Scale | None:
-        sites = view.sites - 1
-        if sites < max(1, view.least_sites) or view.outlook * filled.sum() > self.low * sites:
+        sites, growth = len(view.sites) - 1, view.scaling.growth_factor
+        if sites < max(1, view.scaling.least_sites) or growth * filled.sum() > self.low * sites:
             return None
-        after, held = self._after_leaving(view, filled * view.outlook)
-        if after.max() > self.low or (held > view.site_memory[:-1]).any():
+        after, held = self._after_leaving(view, filled * growth)
+        if after.max() > self.low or (held > view.sites.memory[:-1]).any():
             return None
-        why = f"no site's waiting input fills more than {_percent(self.th_sup)}; {view.sites} sites work "
+        why = f"no site's waiting input fills more than {_percent(self.th_sup)}; {len(view.sites)} sites work "
         return Scale(
             sites, f"{why}{_percent(filled.mean())} of the time, {sites} would work at most {_percent(after.max())}"
         )
@@ -181,12 +180,12 @@ class Elastic(Policy):
         where draining has them go. Its part of units that are shared goes, nobody knows where to: to the most filled
         one."""
         work = work_by_unit(view, filled)
-        last, staying = Site(view.sites - 1), [Site(site) for site in range(view.sites - 1)]
-        after, held = filled[:-1].copy(), view.site_bytes[:-1].astype(float)
-        for unit, site in drain(view.unit_site, work, view.unit_bytes, [last], staying):
+        last, staying = Site(len(view.sites) - 1), [Site(site) for site in range(len(view.sites) - 1)]
+        after, held = filled[:-1].copy(), view.bytes_by_site[:-1].astype(float)
+        for unit, site in drain(view.units.site, work, view.units.bytes, [last], staying):
             after[site] += work[unit]
-            held[site] += view.unit_bytes[unit]
-        shared = filled[-1] - work[view.unit_site == last].sum()
+            held[site] += view.units.bytes[unit]
+        shared = filled[-1] - work[view.units.site == last].sum()
         after[int(after.argmax())] += max(0.0, float(shared))
         return after, held
 

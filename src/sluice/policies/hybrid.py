@@ -29,15 +29,14 @@ class Hybrid(Policy):
     than a site's part of the work are shared before others are moved. With `divide` units that are too large or too hot
     are split first, as far as their keys allow, and those that are neither any more are merged.
 
-    >>> from dataclasses import replace
-    >>> view = replace(
-    ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 << 20, 8 << 20]),
-    ...     unit_rows=np.array([300, 500, 200, 400]), unit_bytes=np.array([6, 2, 2, 4]) << 20,
-    ...     site_idle=np.array([0.0, 6.0]),
+    >>> view = (
+    ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 << 20, 8 << 20])
+    ...     .with_units(rows=np.array([300, 500, 200, 400]), bytes=np.array([6, 2, 2, 4]) << 20)
+    ...     .with_sites(idle=np.array([0.0, 6.0]))
     ... )
     >>> print(Hybrid().decide(view)[0].reason)
     site 0 is 100 % busy, site 1 40 %; unit 1 takes 50 % of site 0's rows; its 2 MiB fit into the 4 MiB free there
-    >>> print(Hybrid().decide(replace(view, unit_spilled=np.array([True, False, False, False])))[0].reason)
+    >>> print(Hybrid().decide(view.with_units(spilled=np.array([True, False, False, False])))[0].reason)
     units on disk: 1; site 0 is 2 MiB short, site 1 has 4 MiB free; unit 1 has 2 MiB
     """
 
@@ -54,7 +53,7 @@ class Hybrid(Policy):
         check_settings(self)
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        on_disk = int(np.count_nonzero(view.unit_spilled))
+        on_disk = int(np.count_nonzero(view.units.spilled))
         if on_disk:
             large = self.sizes.splits_by_size(view) if self.divide else ()
             return large or tuple(
@@ -67,11 +66,11 @@ class Hybrid(Policy):
         sharing = self.hot.decide(view) if self.share else ()
         if sharing:
             return sharing
-        room = excess_capacity(view)
+        room, units = excess_capacity(view), view.units
         moves = tuple(
             structs.replace(
                 move,
-                reason=f"{move.reason}; its {in_bytes(float(view.unit_bytes[view.index_of(move.unit)]))} fit into "
+                reason=f"{move.reason}; its {in_bytes(float(units.bytes[units.index_of(move.unit)]))} fit into "
                 f"the {in_bytes(float(room[move.site]))} free there",
             )
             for move in self.load.moves(view, room)

@@ -28,11 +28,8 @@ from sluice.verbs.move import Move
 class LazyDisk(Policy):
     """Relocate while the sites differ; a site whose memory is full freezes `push` of its state, in this `order`.
 
-    >>> from dataclasses import replace
-    >>> view = replace(
-    ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 << 20, 8 << 20]),
-    ...     unit_memory=np.array([2, 3, 1, 2]) << 20, unit_yielded=np.array([100, 900, 200, 0]),
-    ... )
+    >>> view = ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 << 20, 8 << 20])
+    >>> view = view.with_units(memory=np.array([2, 3, 1, 2]) << 20, yielded=np.array([100, 900, 200, 0]))
     >>> LazyDisk().decide(view)
     (Move(unit=2, site=1, reason='site 0 has 6 MiB in memory, site 1 2 MiB; unit 2 has 1 MiB, and yields much'),)
     """
@@ -55,17 +52,17 @@ class LazyDisk(Policy):
         return Freezing(self.push, self.order, self.half_life)
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        if view.sites < 2:
+        if len(view.sites) < 2:
             return ()
-        used = view.by_site(view.unit_memory) + view.slice_bytes
+        used = view.memory_by_site
         most, least = int(used.argmax()), int(used.argmin())
         if not used[least] < self.theta * used[most]:
             return ()
-        units = np.flatnonzero((view.unit_site == most) & (view.unit_memory > 0) & ~view.is_shared)
-        units = units[np.argsort(-view.productivity[units], kind="stable")]
+        units = np.flatnonzero((view.units.site == most) & (view.units.memory > 0) & ~view.is_shared)
+        units = units[np.argsort(-view.units.productivity[units], kind="stable")]
         amount, actions = (used[most] - used[least]) / 2, []
         standing = f"site {most} has {in_bytes(used[most])} in memory, site {least} {in_bytes(used[least])}"
-        for unit, size in zip(view.unit_id[units].tolist(), view.unit_memory[units], strict=True):
+        for unit, size in zip(view.units.id[units].tolist(), view.units.memory[units], strict=True):
             if size <= amount:
                 amount -= size
                 reason = f"{standing}; unit {unit} has {in_bytes(size)}, and yields much"

@@ -42,11 +42,8 @@ class LoadBalancing(Policy):
     stay idle whatever it gets, which is what the paper's U (1 + N / T) comes to where U is zero. Then popular units go
     from one site without rows to the next.
 
-    >>> from dataclasses import replace
-    >>> view = replace(
-    ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[1 << 30, 1 << 30]),
-    ...     unit_rows=np.array([600, 300, 100, 400]), site_idle=np.array([0.0, 6.0]),
-    ... )
+    >>> view = ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[1 << 30, 1 << 30])
+    >>> view = view.with_units(rows=np.array([600, 300, 100, 400])).with_sites(idle=np.array([0.0, 6.0]))
     >>> LoadBalancing().decide(view)  # unit 0 would leave site 1 as busy as site 0 is now
     (Move(unit=1, site=1, reason="site 0 is 100 % busy, site 1 40 %; unit 1 takes 30 % of site 0's rows"),)
     """
@@ -61,31 +58,31 @@ class LoadBalancing(Policy):
         check_settings(self)
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        return self.moves(view, np.full(view.sites, np.inf))
+        return self.moves(view, np.full(len(view.sites), np.inf))
 
     def moves(self, view: ClusterView, room: np.ndarray) -> tuple[Move, ...]:
         """The moves of one round, of units that fit into the bytes of `room` at their destination."""
-        if view.sites < 2 or view.seconds <= 0:
+        if len(view.sites) < 2 or view.period.working_seconds <= 0:
             return ()
-        busy = np.clip(1 - view.site_idle / view.seconds, 0, 1)
-        rows = view.site_rows
+        busy = np.clip(1 - view.sites.idle / view.period.working_seconds, 0, 1)
+        rows = view.rows_by_site
         pairs = Pairs.from_ends(np.argsort(-busy, kind="stable"))
         pairs = pairs.until_failure(self.worthwhile(busy[pairs.donor], busy[pairs.receiver], float(busy.mean())))
 
-        unit, pair = pairs.units(view.unit_site, view.sites)
-        fits = fitting(view.unit_rows[unit], busy, rows, pairs, pair, self.as_printed)
-        fits &= (view.unit_bytes[unit] <= room[pairs.receiver[pair]]) & ~view.is_shared[unit]
-        if view.shared:
+        unit, pair = pairs.units(view.units.site, len(view.sites))
+        fits = fitting(view.units.rows[unit], busy, rows, pairs, pair, self.as_printed)
+        fits &= (view.units.bytes[unit] <= room[pairs.receiver[pair]]) & ~view.is_shared[unit]
+        if view.shared.units:
             difference = (busy[pairs.donor] - busy[pairs.receiver])[pair]
             fits &= _at_most(view, unit) * busy[pairs.donor[pair]] <= LARGEST * difference
         unit, pair = unit[fits], pair[fits]
-        first = first_of_each(pair, len(pairs.donor), view.unit_rows[unit])
+        first = first_of_each(pair, len(pairs.donor), view.units.rows[unit])
         unit, pair = unit[first], pair[first]
 
         donor, receiver = pairs.donor[pair], pairs.receiver[pair]
-        share = view.unit_rows[unit] / rows[donor]
+        share = view.units.rows[unit] / rows[donor]
         columns = (
-            view.unit_id[unit],
+            view.units.id[unit],
             donor,
             receiver,
             busy[donor],
@@ -132,10 +129,10 @@ def fitting(
 
 def _at_most(view: ClusterView, unit: np.ndarray) -> np.ndarray:
     """The part that each unit can have of its site's work: of the rows or of the results, whichever is more."""
-    site = view.unit_site[unit]
+    site = view.units.site[unit]
     parts: np.ndarray = np.maximum(
-        view.unit_rows[unit] / np.maximum(view.site_rows, 1)[site],
-        view.unit_results[unit] / np.maximum(view.site_results, 1)[site],
+        view.units.rows[unit] / np.maximum(view.rows_by_site, 1)[site],
+        view.units.results[unit] / np.maximum(view.results_by_site, 1)[site],
     )
     return parts
 

@@ -21,7 +21,7 @@ from sluice.verbs.move import Move
 
 def excess_capacity(view: ClusterView) -> np.ndarray:
     """The bytes each site has left for state, below zero where it holds more than fits."""
-    left: np.ndarray = view.site_memory - view.site_bytes
+    left: np.ndarray = view.sites.memory - view.bytes_by_site
     return left
 
 
@@ -38,11 +38,9 @@ class MemoryBalancing(Policy):
 
     Units in memory go before units on disk, which would first have to be read and to catch up with their input.
 
-    >>> from dataclasses import replace
-    >>> mib = 1 << 20
-    >>> view = replace(
-    ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 * mib, 8 * mib]),
-    ...     unit_bytes=np.array([6, 3, 4, 1]) * mib, unit_spilled=np.array([True, False, False, False]),
+    >>> view = ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 << 20, 8 << 20])
+    >>> view = view.with_units(
+    ...     bytes=np.array([6, 3, 4, 1]) << 20, spilled=np.array([True, False, False, False])
     ... )
     >>> MemoryBalancing().decide(view)
     (Move(unit=2, site=1, reason='site 0 is 5 MiB short, site 1 has 7 MiB free; unit 2 has 4 MiB'),)
@@ -51,22 +49,23 @@ class MemoryBalancing(Policy):
     name = "memory"
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        if view.sites < 2:
+        if len(view.sites) < 2:
             return ()
         excess = excess_capacity(view)
         pairs = Pairs.from_ends(np.argsort(excess, kind="stable"))
         pairs = pairs.until_failure(excess[pairs.donor] < excess.mean())
 
-        unit, pair = pairs.units(view.unit_site, view.sites)
+        unit, pair = pairs.units(view.units.site, len(view.sites))
         gap = excess[pairs.receiver] - excess[pairs.donor]
-        size = view.unit_bytes[unit]
+        size = view.units.bytes[unit]
         fits = (size > 0) & (size < gap[pair]) & ~view.is_shared[unit]  # |gap - 2 size| < gap
         unit, pair, size = unit[fits], pair[fits], size[fits]
-        first = first_of_each(pair, len(pairs.donor), ~view.unit_spilled[unit].astype(bool), size)
+        first = first_of_each(pair, len(pairs.donor), ~view.units.spilled[unit].astype(bool), size)
         unit, pair, size = unit[first], pair[first], size[first]
 
         donor, receiver = pairs.donor[pair], pairs.receiver[pair]
-        columns = (view.unit_id[unit], donor, receiver, excess[donor], excess[receiver], size, view.unit_spilled[unit])
+        ids, spilled = view.units.id[unit], view.units.spilled[unit]
+        columns = (ids, donor, receiver, excess[donor], excess[receiver], size, spilled)
         return tuple(
             Move(u, r, explained(u, d, r, *numbers))
             for u, d, r, *numbers in zip(*(column.tolist() for column in columns), strict=True)

@@ -35,11 +35,8 @@ class Tokens(Policy):
     that has filled least, and what does not fit goes to disk. At most `most` units a round, those that take in most.
     Holders with nothing left are released.
 
-    >>> from dataclasses import replace
-    >>> view = replace(
-    ...     ClusterView.at_rest(unit_site=[0], site_memory=[100, 100]),
-    ...     unit_bytes=np.array([95]), unit_inputs=np.array([2]), unit_rows=np.array([10]),
-    ... )
+    >>> view = ClusterView.at_rest(unit_site=[0], site_memory=[100, 100])
+    >>> view = view.with_units(bytes=np.array([95]), inputs=np.array([2]), rows=np.array([10]))
     >>> for action in Tokens().decide(view): print(action)
     Share(unit=0, site=1, reason='site 0 has filled 95 % of its memory; site 1, 0 %, becomes a holder', evenly=False)
     PassToken(unit=0, input=0, site=1, reason='site 0 has filled 95 % of its memory; site 1, 0 %, becomes a holder')
@@ -58,7 +55,7 @@ class Tokens(Policy):
             raise FlowError(f"low must be less than high; they are {self.low} and {self.high}")
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        if view.sites < 2:
+        if len(view.sites) < 2:
             return ()
         saturation, intake = view.saturation, _Intake(view)
         actions: list[Action] = []
@@ -74,10 +71,10 @@ class Tokens(Policy):
         """Units that something may be done about, those that take in most first: those that are shared by token, and,
         as long as any site has room, all that are at one above `high`."""
         crowded = (saturation > self.high) & bool((saturation < self.high).any())
-        wanted = (view.unit_inputs > 0) & ~view.unit_unready & (view.is_shared | crowded[view.unit_site])
+        wanted = (view.units.inputs > 0) & ~view.units.unready & (view.is_shared | crowded[view.units.site])
         places = np.flatnonzero(wanted)
         order = np.argsort(-intake.unit_rows[places], kind="stable")
-        return [unit for unit in view.unit_id[places[order]].tolist() if not intake.sharing(unit).lines]
+        return [unit for unit in view.units.id[places[order]].tolist() if not intake.sharing(unit).lines]
 
     def _pass_on(self, view: ClusterView, sharing: SharedUnit, saturation: np.ndarray, intake: _Intake) -> list[Action]:
         """The tokens that sites without room have of a unit, if it takes in anything."""
@@ -85,10 +82,10 @@ class Tokens(Policy):
         storing = dict.fromkeys(site for input_ in sharing.inputs for site in sharing.stores(input_))
         crowded = sorted((s for s in storing if saturation[s] > self.high), key=lambda s: -float(saturation[s]))
         actions: list[Action] = []
-        for site in crowded if intake.unit_rows[view.index_of(unit)] else ():
+        for site in crowded if intake.unit_rows[view.units.index_of(unit)] else ():
             places = [i for i, token in enumerate(sharing.tokens) if sharing.turns or token == site]
             rows = sum(intake.input_rows(unit)[place] for place in places)
-            room = (self.high - saturation) * view.site_memory
+            room = (self.high - saturation) * view.sites.memory
             lasts = room / np.maximum(intake.site_rows + rows, 1e-9)
             chosen = self._choose(sharing, site, saturation, lasts) if places else None
             if chosen is None:
@@ -133,8 +130,8 @@ class Tokens(Policy):
         """Holders that store nothing new, and of whose slice nothing is left."""
         if sharing.turns:
             return []
-        mine = view.slices.unit == view.index_of(sharing.unit)
-        empty = view.slices.site[mine][view.slices.bytes[mine] == 0].tolist()
+        mine = view.shared.slices.unit == view.units.index_of(sharing.unit)
+        empty = view.shared.slices.site[mine][view.shared.slices.bytes[mine] == 0].tolist()
         reason = f"nothing is left of its slice of unit {sharing.unit}"
         return [Release(sharing.unit, site, reason) for site in empty if site not in sharing.tokens]
 
@@ -145,26 +142,26 @@ class _Intake:
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self._shared = {sharing.unit: sharing for sharing in view.shared}
-        copies = np.ones(len(view.unit_site))
-        for sharing in view.shared:
-            copies[view.index_of(sharing.unit)] = len(sharing.holders)
+        self._shared = {sharing.unit: sharing for sharing in view.shared.units}
+        copies = np.ones(len(view.units))
+        for sharing in view.shared.units:
+            copies[view.units.index_of(sharing.unit)] = len(sharing.holders)
         self._copies = copies
-        self.unit_rows: np.ndarray = view.unit_rows / copies
-        self.site_rows: np.ndarray = view.by_site(view.unit_rows)
-        for sharing in view.shared:
+        self.unit_rows: np.ndarray = view.units.rows / copies
+        self.site_rows: np.ndarray = view.by_site(view.units.rows)
+        for sharing in view.shared.units:
             self._store(sharing, 1)
 
     def sharing(self, unit: Unit) -> SharedUnit:
         """How a unit is shared; by one site, if it is not."""
-        index = self._view.index_of(unit)
-        inputs = [InputNumber(place) for place in range(int(self._view.unit_inputs[index]))]
-        return self._shared.get(unit) or SharedUnit.alone(unit, Site(int(self._view.unit_site[index])), inputs)
+        index = self._view.units.index_of(unit)
+        inputs = [InputNumber(place) for place in range(int(self._view.units.inputs[index]))]
+        return self._shared.get(unit) or SharedUnit.alone(unit, Site(int(self._view.units.site[index])), inputs)
 
     def input_rows(self, unit: Unit) -> tuple[float, ...]:
         """Of each input of a unit's operator."""
-        index = self._view.index_of(unit)
-        rows, first = float(self.unit_rows[index]), float(self._view.unit_first_rows[index] / self._copies[index])
+        index = self._view.units.index_of(unit)
+        rows, first = float(self.unit_rows[index]), float(self._view.units.first_rows[index] / self._copies[index])
         return (first, rows - first) if len(self.sharing(unit).inputs) == 2 else (rows,)
 
     def pass_on(self, unit: Unit, sharing: SharedUnit) -> None:

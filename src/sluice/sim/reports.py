@@ -10,7 +10,7 @@ import numpy as np
 
 from sluice.model.ids import Site
 from sluice.model.routing.routing import Routing
-from sluice.model.view import ClusterView
+from sluice.model.view import ClusterView, Period
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.world import World
 
@@ -55,17 +55,12 @@ class Reports:
             return
         seconds = collection.seconds
         grown = [now - then for now, then in zip(self.world.counts(), before, strict=True)]
-        columns = self.world.statistics(collection.routing, grown, seconds)
-        if self._view is None:
-            at_rest = self.world.at_rest(collection.routing)
-            self._view = replace(
-                at_rest, epoch=self.round, seconds=seconds, elapsed=seconds, arriving=seconds, **columns
-            )
-        elif site is not None:
-            units = np.flatnonzero(self._view.unit_site == site)
-            for name, column in columns.items():
-                own = units if name.startswith("unit_") else site
-                getattr(self._view, name)[own] = column[own]
+        view = self.world.observe(collection.routing, grown, seconds)
+        if self._view is not None and site is not None:
+            units = self._view.units.updated(view.units, self._view.units.site == site)
+            sites = self._view.sites.updated(view.sites, np.arange(len(view.sites)) == site)
+            view = replace(view, units=units, sites=sites)
+        self._view = replace(view, period=Period(self.round, seconds, seconds, seconds))
         self.world.send(partial(self._receive, collection))
 
     def _receive(self, collection: _Round) -> None:

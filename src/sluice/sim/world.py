@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -142,13 +142,9 @@ class World(ABC):
         """Counters that only grow; statistics are what they have grown by."""
 
     @abstractmethod
-    def at_rest(self, routing: Routing) -> ClusterView:
-        """The cluster as it is now, without what it did."""
-
-    @abstractmethod
-    def statistics(self, routing: Routing, grown: Sequence[np.ndarray], seconds: float) -> Mapping[str, Any]:
-        """Columns of a `ClusterView` from what the counters have grown by in so many seconds. Of columns `unit_*` and
-        `site_*`, a site that reports by itself is believed what concerns it."""
+    def observe(self, routing: Routing, grown: Sequence[np.ndarray], seconds: float) -> ClusterView:
+        """The cluster as it is now, and what it did: its counters have grown by so much in so many seconds. A site that
+        reports by itself is believed what concerns it."""
 
     @abstractmethod
     def outcome(self, control: ControlRecord) -> Outcome:

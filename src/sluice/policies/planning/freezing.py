@@ -69,22 +69,21 @@ class Freezing:
     def advise(self, view: ClusterView) -> tuple[Freeze, ...]:
         """What sites would freeze now, where they freeze nothing because the policy only advises.
 
-        >>> from dataclasses import replace
-        >>> at_rest = ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[50, 50])
-        >>> view = replace(at_rest, unit_bytes=np.array([10, 30, 20, 40]), unit_yielded=np.array([50, 30, 0, 80]))
+        >>> view = ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[50, 50])
+        >>> view = view.with_units(bytes=np.array([10, 30, 20, 40]), yielded=np.array([50, 30, 0, 80]))
         >>> for action in Freezing().advise(view): print(action)
         Freeze(unit=2, reason='60 bytes of state, 50 allowed; less-productive first')
         """
-        able, sizes = view.unit_freezable & ~view.is_shared, view.unit_bytes - view.unit_frozen
-        totals = view.by_site(sizes) + view.slice_bytes
+        able, sizes = view.units.freezable & ~view.is_shared, view.units.bytes - view.units.frozen
+        totals = view.bytes_by_site - view.by_site(view.units.frozen)
         advice: list[Freeze] = []
-        for site in np.flatnonzero(totals > view.site_memory).tolist():
-            units = np.flatnonzero(able & (view.unit_site == site))
-            total, limit = float(totals[site]), int(view.site_memory[site])
+        for site in np.flatnonzero(totals > view.sites.memory).tolist():
+            units = np.flatnonzero(able & (view.units.site == site))
+            total, limit = float(totals[site]), int(view.sites.memory[site])
             if len(units) and self.is_due(sizes[units], total, limit):
-                places = self.choose_of(sizes[units], view.unit_yielded[units], total, limit, view.epoch)
+                places = self.choose_of(sizes[units], view.units.yielded[units], total, limit, view.period.epoch)
                 reason = self.explain(total, limit)
-                advice += [Freeze(unit, reason) for unit in view.unit_id[np.sort(units[places])].tolist()]
+                advice += [Freeze(unit, reason) for unit in view.units.id[np.sort(units[places])].tolist()]
         return tuple(advice)
 
     def explain(self, total: float, limit: int) -> str:

@@ -47,13 +47,10 @@ class _Work:
 class HotUnits:
     """Share the unit with most work if that takes at least `th_imb` off the busiest site; one unit a round.
 
-    >>> from dataclasses import replace
-    >>> view = replace(
-    ...     ClusterView.at_rest(unit_site=[0, 0, 1, 2, 3], site_memory=[1 << 30] * 4),
-    ...     unit_rows=np.array([800, 50, 50, 50, 50]), unit_first_rows=np.array([400, 25, 25, 25, 25]),
-    ...     unit_results=np.array([9000, 10, 10, 10, 10]), unit_inputs=np.full(5, 2),
-    ...     site_idle=np.array([0.0, 9.9, 9.9, 9.9]),
-    ... )
+    >>> view = ClusterView.at_rest(unit_site=[0, 0, 1, 2, 3], site_memory=[1 << 30] * 4).with_units(
+    ...     rows=np.array([800, 50, 50, 50, 50]), first_rows=np.array([400, 25, 25, 25, 25]),
+    ...     results=np.array([9000, 10, 10, 10, 10]), inputs=np.full(5, 2),
+    ... ).with_sites(idle=np.array([0.0, 9.9, 9.9, 9.9]))
     >>> print(*(action.verb for action in HotUnits().decide(view)), sep=", ")
     share, share, share, lay out
     >>> print(HotUnits().decide(view)[-1].reason)
@@ -66,12 +63,12 @@ class HotUnits:
         check_settings(self)
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        if view.sites < 2 or view.seconds <= 0 or not view.shows_load:
+        if len(view.sites) < 2 or view.period.working_seconds <= 0 or not view.shows_load:
             return ()
-        busy = np.clip(1 - view.site_idle / view.seconds, 0, 1)
-        work = view.site_rows + view.site_results
-        cost = np.divide(busy, work, out=np.zeros(view.sites), where=work > 0)
-        for sharing in view.shared:
+        busy = np.clip(1 - view.sites.idle / view.period.working_seconds, 0, 1)
+        work = view.rows_by_site + view.results_by_site
+        cost = np.divide(busy, work, out=np.zeros(len(view.sites)), where=work > 0)
+        for sharing in view.shared.units:
             actions = self._about_shared(view, sharing, busy, cost)
             if actions:
                 return actions
@@ -80,23 +77,23 @@ class HotUnits:
     def _share_hottest(
         self, view: ClusterView, busy: np.ndarray, work: np.ndarray, cost: np.ndarray
     ) -> tuple[Action, ...]:
-        able = (view.unit_inputs > 0) & ~view.unit_unready & ~view.is_shared
-        loads = np.where(able, (view.unit_rows + view.unit_results) * cost[view.unit_site], 0.0)
+        able = (view.units.inputs > 0) & ~view.units.unready & ~view.is_shared
+        loads = np.where(able, (view.units.rows + view.units.results) * cost[view.units.site], 0.0)
         if not loads.any():
             return ()
         place = int(loads.argmax())
-        unit, site = view.unit_at(place), Site(int(view.unit_site[place]))
+        unit, site = view.units.unit_at(place), Site(int(view.units.site[place]))
         if busy[site] < busy.max() or loads[place] < self.th_imb * busy.mean():
             return ()  # another unit, or another site, is what keeps the busiest one busy: moves can help there
-        first = float(view.unit_first_rows[place])
-        rows = (first, float(view.unit_rows[place]) - first) if view.unit_inputs[place] == 2 else (first,)
-        hot = _Work(rows, float(view.unit_results[place]), float(view.unit_bytes[place]))
+        first = float(view.units.first_rows[place])
+        rows = (first, float(view.units.rows[place]) - first) if view.units.inputs[place] == 2 else (first,)
+        hot = _Work(rows, float(view.units.results[place]), float(view.units.bytes[place]))
         others = busy.copy()
         others[site] -= loads[place]
-        level, holders = self._best(view, hot, others, (site,), float(cost[site]), np.zeros(view.sites))
+        level, holders = self._best(view, hot, others, (site,), float(cost[site]), np.zeros(len(view.sites)))
         if level * self.th_imb > busy.max():
             return ()
-        part = (view.unit_rows[place] + view.unit_results[place]) / max(1, work[site])
+        part = (view.units.rows[place] + view.units.results[place]) / max(1, work[site])
         lines = hot.at_each(len(holders))[1]
         reason = (
             f"unit {unit} is {part:.0%} of what site {site} does, which is {busy[site]:.0%} busy; at {len(holders)} "
@@ -108,14 +105,14 @@ class HotUnits:
         self, view: ClusterView, sharing: SharedUnit, busy: np.ndarray, cost: np.ndarray
     ) -> tuple[Action, ...]:
         """Other holders for a shared unit, if that is much better; one, if that is no worse."""
-        unit, place = sharing.unit, view.index_of(sharing.unit)
-        mine = view.slices.unit == place
-        if view.unit_unready[place] or not mine.any() or (not sharing.lines and len(sharing.inputs) == 2):
+        unit, place = sharing.unit, view.units.index_of(sharing.unit)
+        mine = view.shared.slices.unit == place
+        if view.units.unready[place] or not mine.any() or (not sharing.lines and len(sharing.inputs) == 2):
             return ()  # storing by token is for short memory, and not ours
-        sites = view.slices.site[mine]
-        others, stored = busy.copy(), np.zeros(view.sites)
-        others[sites] -= (view.slices.rows + view.slices.results)[mine] * cost[sites]
-        stored[sites] = view.slices.bytes[mine]
+        sites = view.shared.slices.site[mine]
+        others, stored = busy.copy(), np.zeros(len(view.sites))
+        others[sites] -= (view.shared.slices.rows + view.shared.slices.results)[mine] * cost[sites]
+        stored[sites] = view.shared.slices.bytes[mine]
         hot = _shared_work(view, sharing, mine)
         average = float(cost[sites].mean())
         first = sharing.holders[0]  # who keeps the unit when the others release it
@@ -152,7 +149,7 @@ class HotUnits:
         order = [*present, *new]
         room = _room(view, stored)
         found: tuple[float, list[Site]] = (np.inf, list(present))
-        for count in range(2, view.sites + 1):
+        for count in range(2, len(view.sites) + 1):
             holders = order[:count]
             if (room[holders[1:]] < hot.bytes_at_each(count)).any():
                 continue
@@ -165,18 +162,20 @@ class HotUnits:
 
 def _room(view: ClusterView, stored: np.ndarray) -> np.ndarray:
     """The bytes that each site has for a unit, of which it has so many `stored` now."""
-    left: np.ndarray = view.site_memory - view.site_bytes + stored
+    left: np.ndarray = view.sites.memory - view.bytes_by_site + stored
     return left
 
 
 def _shared_work(view: ClusterView, sharing: SharedUnit, mine: np.ndarray) -> _Work:
     """What a shared unit asks for: each row counted once, though it was sent to several holders."""
-    place = view.index_of(sharing.unit)
-    sent = (float(view.unit_first_rows[place]), float(view.unit_rows[place] - view.unit_first_rows[place]))
+    place = view.units.index_of(sharing.unit)
+    sent = (float(view.units.first_rows[place]), float(view.units.rows[place] - view.units.first_rows[place]))
     rows = tuple(count / sharing.copies(i) for count, i in zip(sent, sharing.inputs, strict=False))
     known = rows if any(rows) else (1.0,) * len(rows)  # state stays for a while where no rows come any more
     copies = copied_rows(sharing.lines, known) / sum(known) if sharing.lines else 1.0
-    return _Work(rows, float(view.slices.results[mine].sum()), float(view.slices.bytes[mine].sum()) / copies)
+    return _Work(
+        rows, float(view.shared.slices.results[mine].sum()), float(view.shared.slices.bytes[mine].sum()) / copies
+    )
 
 
 def _shape(lines: tuple[int, ...]) -> str:

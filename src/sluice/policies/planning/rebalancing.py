@@ -25,22 +25,22 @@ RESTING = 0.05
 
 def busy_by_site(view: ClusterView) -> np.ndarray:
     """How many of the `seconds` each site worked."""
-    return np.clip(view.seconds - view.site_idle, 0.0, view.seconds)
+    return np.clip(view.period.working_seconds - view.sites.idle, 0.0, view.period.working_seconds)
 
 
 def work_by_unit(view: ClusterView, busy: np.ndarray) -> np.ndarray:
     """How many seconds each unit took its site, as its rows and results are of all that the site had. Of those that are
     shared it is not known."""
-    work = view.site_rows + view.site_results
-    cost = np.divide(busy, work, out=np.zeros(view.sites), where=work > 0)
-    seconds: np.ndarray = np.where(view.is_shared, 0.0, (view.unit_rows + view.unit_results) * cost[view.unit_site])
+    work = view.rows_by_site + view.results_by_site
+    cost = np.divide(busy, work, out=np.zeros(len(view.sites)), where=work > 0)
+    seconds: np.ndarray = np.where(view.is_shared, 0.0, (view.units.rows + view.units.results) * cost[view.units.site])
     return seconds
 
 
 def waiting_by_unit(view: ClusterView, busy: np.ndarray) -> np.ndarray:
     """How many seconds the input of each unit that waits will take its site, as a row took it on average."""
-    cost = np.divide(busy, view.site_done, out=np.zeros(view.sites), where=view.site_done > 0)
-    seconds: np.ndarray = np.where(view.is_shared, 0.0, view.unit_pending * cost[view.unit_site])
+    cost = np.divide(busy, view.sites.rows_done, out=np.zeros(len(view.sites)), where=view.sites.rows_done > 0)
+    seconds: np.ndarray = np.where(view.is_shared, 0.0, view.units.pending * cost[view.units.site])
     return seconds
 
 
@@ -74,17 +74,14 @@ def even_out(view: ClusterView, th_imb: float, most: int, room: np.ndarray) -> t
     """At most so many moves, if the busiest site has `th_imb` times as much to do as the mean; of units that fit into
     the bytes of `room` where they go.
 
-    >>> from dataclasses import replace
-    >>> view = replace(
-    ...     ClusterView.at_rest(unit_site=[0] * 6, site_memory=[1 << 30] * 3),
-    ...     unit_rows=np.array([40, 30, 10, 10, 5, 5]), site_idle=np.array([0.0, 10.0, 10.0]),
-    ... )
+    >>> view = ClusterView.at_rest(unit_site=[0] * 6, site_memory=[1 << 30] * 3)
+    >>> view = view.with_units(rows=np.array([40, 30, 10, 10, 5, 5])).with_sites(idle=np.array([0.0, 10.0, 10.0]))
     >>> moves = even_out(view, th_imb=1.2, most=8, room=np.full(3, np.inf))
     >>> [(move.unit, move.site) for move in moves], moves[1].reason
     ([(0, 1), (1, 2)], 'site 0 would be 60 % busy, site 2 0 %; unit 1 takes 30 %')
     """
     load = load_by_site(view)
-    if view.sites < 2 or load.max() <= RESTING * view.elapsed or load.max() < th_imb * load.mean():
+    if len(view.sites) < 2 or load.max() <= RESTING * view.period.elapsed_seconds or load.max() < th_imb * load.mean():
         return ()
     moves: list[Move] = []
     for step in level(view, load, load_by_unit(view), most, room):
@@ -114,13 +111,13 @@ def level(view: ClusterView, site_load: np.ndarray, unit_load: np.ndarray, most:
     they are worth it and the unit fits into the bytes of `room` where it goes."""
     load, left, free = site_load.astype(float), room.astype(float), ~view.is_shared
     least, donors = WORTHWHILE * float(load.mean()), np.full(len(load), True)
-    held = cache(lambda site: np.flatnonzero(view.unit_site == site))
+    held = cache(lambda site: np.flatnonzero(view.units.site == site))
     steps: list[Step] = []
     while len(steps) < most and donors.any():
         donor, receiver = int(np.where(donors, load, -1.0).argmax()), int(load.argmin())
         gap = float(load[donor] - load[receiver])
         units = held(donor)
-        units = units[free[units] & (view.unit_bytes[units] <= left[receiver])]
+        units = units[free[units] & (view.units.bytes[units] <= left[receiver])]
         unit = best_unit(unit_load, units, gap)
         # where units are many and small it is what they have together that counts
         together = float(unit_load[units[unit_load[units] < gap]].sum())
@@ -129,13 +126,13 @@ def level(view: ClusterView, site_load: np.ndarray, unit_load: np.ndarray, most:
             continue
         takes = float(unit_load[unit])
         gives, gets = float(load[donor]), float(load[receiver])
-        steps.append(Step(view.unit_at(unit), Site(donor), Site(receiver), takes, gives, gets))
+        steps.append(Step(view.units.unit_at(unit), Site(donor), Site(receiver), takes, gives, gets))
         load[donor] -= takes
         load[receiver] += takes
-        left[receiver] -= view.unit_bytes[unit]
+        left[receiver] -= view.units.bytes[unit]
         free[unit] = False
     return steps
 
 
 def _share(seconds: float, view: ClusterView) -> str:
-    return f"{100 * seconds / view.seconds:.0f} %"
+    return f"{100 * seconds / view.period.working_seconds:.0f} %"

@@ -45,11 +45,9 @@ class UnitSizes:
 
     Load is rows and results, as for sharing. A unit whose rows have all the same hash stays as it is, whatever it has.
 
-    >>> from dataclasses import replace
-    >>> view = replace(
-    ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[1 << 30, 1 << 30]),
-    ...     unit_bytes=np.array([10, 20, 130, 60]) << 20, unit_buddy=np.array([1, 0, -1, -1]),
-    ...     unit_divisible=np.full(4, True), unit_rows=np.array([10, 20, 470, 500]),
+    >>> view = ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[1 << 30, 1 << 30]).with_units(
+    ...     bytes=np.array([10, 20, 130, 60]) << 20, buddy=np.array([1, 0, -1, -1]),
+    ...     divisible=np.full(4, True), rows=np.array([10, 20, 470, 500]),
     ... )
     >>> for action in UnitSizes().decide(view): print(action)
     Split(unit=2, reason='unit 2 has 130 MiB, more than two times 64 MiB', bits=1)
@@ -73,43 +71,43 @@ class UnitSizes:
 
     def splits_by_size(self, view: ClusterView) -> tuple[Split, ...]:
         """Of units that are too large."""
-        large = np.flatnonzero((view.unit_bytes > 2 * view.unit_size) & view.unit_divisible & ~view.unit_single)
-        units = large[np.argsort(-view.unit_bytes[large], kind="stable")]
+        units = view.units
+        large = np.flatnonzero((units.bytes > 2 * view.unit_size) & units.divisible & ~units.single_key)
+        places = large[np.argsort(-units.bytes[large], kind="stable")]
         theta = in_bytes(view.unit_size)
         return tuple(
             Split(
                 unit, f"unit {unit} has {in_bytes(size)}, more than two times {theta}", _bits(size, 2 * view.unit_size)
             )
-            for unit, size in zip(
-                view.unit_id[units].tolist(), view.unit_bytes[units].astype(float).tolist(), strict=True
-            )
+            for unit, size in zip(units.id[places].tolist(), units.bytes[places].astype(float).tolist(), strict=True)
         )
 
     def _splits_by_load(self, view: ClusterView, load: np.ndarray, mean: float) -> list[Split]:
         """Of units that are not too large, and have one holder: what is shared is divided among its holders already."""
-        site = view.site_rows + view.site_results
-        able = view.unit_divisible & ~view.unit_single & ~view.is_shared & (view.unit_bytes <= 2 * view.unit_size)
-        hot = (load > self.hot * mean) & (load >= LEAST) & (site > self.th_imb * mean)[view.unit_site]
+        units, site = view.units, view.rows_by_site + view.results_by_site
+        able = units.divisible & ~units.single_key & ~view.is_shared & (units.bytes <= 2 * view.unit_size)
+        hot = (load > self.hot * mean) & (load >= LEAST) & (site > self.th_imb * mean)[units.site]
         places = np.flatnonzero(able & hot)
         return [
             Split(
-                view.unit_at(place),
-                f"unit {view.unit_at(place)} has {_share(load[place], mean)} of the mean site's load, more than "
-                f"{_share(self.hot)}; its site {view.unit_site[place]} has {_share(site[view.unit_site[place]], mean)}",
+                units.unit_at(place),
+                f"unit {units.unit_at(place)} has {_share(load[place], mean)} of the mean site's load, more than "
+                f"{_share(self.hot)}; its site {units.site[place]} has {_share(site[units.site[place]], mean)}",
                 _bits(float(load[place]), self.hot * mean),
             )
             for place in places[np.argsort(-load[places], kind="stable")].tolist()
         ]
 
     def _merges(self, view: ClusterView, load: np.ndarray, mean: float) -> list[Merge]:
+        units = view.units
         first, second = self._small_pairs(view, load, mean)
-        together = view.unit_site[first] == view.unit_site[second]
+        together = units.site[first] == units.site[second]
         limit = in_bytes(MERGED_AT_MOST * 2 * view.unit_size)
         return [
             Merge(
-                view.unit_at(one),
-                f"units {view.unit_at(one)} and {view.unit_at(other)} have {in_bytes(float(view.unit_bytes[one]))} and "
-                f"{in_bytes(float(view.unit_bytes[other]))}, together below {limit}",
+                units.unit_at(one),
+                f"units {units.unit_at(one)} and {units.unit_at(other)} have {in_bytes(float(units.bytes[one]))} and "
+                f"{in_bytes(float(units.bytes[other]))}, together below {limit}",
             )
             for one, other in zip(first[together].tolist(), second[together].tolist(), strict=True)
         ]
@@ -118,25 +116,27 @@ class UnitSizes:
         """Moves by which buddies come to one site that are to be merged: where a unit was split because it was hot, its
         parts went to other sites, and nothing else brings them back. The smaller one moves, if it has next to nothing
         and fits into the bytes of `room`."""
+        units = view.units
         first, second = self._small_pairs(view, *_load(view))
-        apart = view.unit_site[first] != view.unit_site[second]
+        apart = units.site[first] != units.site[second]
         moves = []
         for one, other in zip(first[apart].tolist(), second[apart].tolist(), strict=True):
-            small, large = (one, other) if view.unit_bytes[one] <= view.unit_bytes[other] else (other, one)
-            size, site = float(view.unit_bytes[small]), int(view.unit_site[large])
+            small, large = (one, other) if units.bytes[one] <= units.bytes[other] else (other, one)
+            size, site = float(units.bytes[small]), int(units.site[large])
             if size <= min(room[site], LITTLE * view.unit_size):
-                pair, moving = f"units {view.unit_at(one)} and {view.unit_at(other)}", view.unit_at(small)
+                pair, moving = f"units {units.unit_at(one)} and {units.unit_at(other)}", units.unit_at(small)
                 reason = f"{pair} are small and can be merged at one site; unit {moving} has {in_bytes(size)}"
                 moves.append(Move(moving, Site(site), reason))
         return tuple(moves[: self.most])
 
     def _small_pairs(self, view: ClusterView, load: np.ndarray, mean: float) -> tuple[np.ndarray, np.ndarray]:
         """Buddies that are small and cool, wherever they are, the smallest first; none where that is not to be seen."""
-        first = np.flatnonzero(view.unit_buddy > np.arange(len(view.unit_site)))
-        second = view.unit_buddy[first]
-        size = view.unit_bytes[first] + view.unit_bytes[second]
-        small = np.minimum(view.unit_bytes[first], view.unit_bytes[second]) < view.unit_size
-        settled = ~(view.unit_unready | view.is_shared)
+        units = view.units
+        first = np.flatnonzero(units.buddy > np.arange(len(units)))
+        second = units.buddy[first]
+        size = units.bytes[first] + units.bytes[second]
+        small = np.minimum(units.bytes[first], units.bytes[second]) < view.unit_size
+        settled = ~(units.unready | view.is_shared)
         known = view.shows_load and self.hot * mean >= LEAST
         cool = known & (load[first] + load[second] <= COOLED * self.hot * mean)
         fits = small & (size < MERGED_AT_MOST * 2 * view.unit_size) & settled[first] & settled[second] & cool
@@ -146,14 +146,14 @@ class UnitSizes:
 
 def concerned_units(view: ClusterView, action: Split | Merge) -> set[Unit]:
     """The unit that is split or merged, and the one that it is merged with."""
-    buddy = int(view.unit_buddy[view.index_of(action.unit)]) if isinstance(action, Merge) else -1
-    return {action.unit} if buddy < 0 else {action.unit, view.unit_at(buddy)}
+    buddy = int(view.units.buddy[view.units.index_of(action.unit)]) if isinstance(action, Merge) else -1
+    return {action.unit} if buddy < 0 else {action.unit, view.units.unit_at(buddy)}
 
 
 def _load(view: ClusterView) -> tuple[np.ndarray, float]:
     """Of each unit, and of the mean site."""
-    mean = float((view.site_rows + view.site_results).mean()) if view.sites else 0.0
-    return view.unit_rows + view.unit_results, mean
+    mean = float((view.rows_by_site + view.results_by_site).mean()) if len(view.sites) else 0.0
+    return view.units.rows + view.units.results, mean
 
 
 def _bits(has: float, most: float) -> int:

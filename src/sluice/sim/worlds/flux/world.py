@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -204,25 +203,22 @@ class FluxWorld(World):
     def counts(self) -> tuple[np.ndarray, ...]:
         return self.cluster.unit["processed"], self.cluster.node["idle"]
 
-    def at_rest(self, routing: Routing) -> ClusterView:
-        return replace(
-            ClusterView.at_rest(routing.holders, np.zeros(self.scenario.sites)),
-            least_sites=self.scenario.sites,
-            unit_bytes=np.full(self.scenario.units, self.scenario.unit_size),
-            unit_freezable=np.zeros(self.scenario.units, dtype=bool),
-        )
-
-    def statistics(self, routing: Routing, grown: Sequence[np.ndarray], seconds: float) -> Mapping[str, Any]:
+    def observe(self, routing: Routing, grown: Sequence[np.ndarray], seconds: float) -> ClusterView:
         processed, idle = grown
-        resident = self.cluster.unit["resident"]
-        return {
-            "unit_rows": processed,
-            "unit_spilled": ~resident,
-            "unit_pending": self.cluster.unit["pending"].copy(),
-            "unit_memory": np.where(resident, self.scenario.unit_size, 0),
-            "site_idle": np.minimum(idle, seconds),
-            "site_memory": np.array([float(site.residence.limit) for site in self.sites]),
-        }
+        resident, size = self.cluster.unit["resident"], self.scenario.unit_size
+        return (
+            ClusterView.at_rest(routing.holders, [float(site.residence.limit) for site in self.sites])
+            .with_units(
+                rows=processed,
+                bytes=np.full(len(resident), size),
+                memory=np.where(resident, size, 0),
+                spilled=~resident,
+                pending=self.cluster.unit["pending"].copy(),
+                freezable=np.zeros(len(resident), dtype=bool),
+            )
+            .with_sites(idle=np.minimum(idle, seconds))
+            .with_scaling(least_sites=self.scenario.sites)
+        )
 
     def outcome(self, control: ControlRecord) -> FluxOutcome:
         cluster, interval = self.cluster, self.scenario.interval

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -233,21 +232,23 @@ class LazyDiskWorld(World):
     def counts(self) -> tuple[np.ndarray, ...]:
         return self.cluster.unit["received"], self.cluster.unit["results"], self.cluster.site["worked"]
 
-    def at_rest(self, routing: Routing) -> ClusterView:
+    def observe(self, routing: Routing, grown: Sequence[np.ndarray], seconds: float) -> ClusterView:
+        received, results, worked = grown
         sites, size = self.scenario.sites, self.hardware.tuple_bytes
         memory, frozen = self.cluster.unit["stored"] * size, self.frozen.tuples * size
-        return replace(
-            ClusterView.at_rest(routing.holders, np.full(sites, self.hardware.memory)),
-            least_sites=sites,
-            unit_bytes=memory + frozen,
-            unit_memory=memory,
-            unit_frozen=frozen,
-            unit_yielded=self.cluster.unit["yielded"].copy(),
+        return (
+            ClusterView.at_rest(routing.holders, np.full(sites, self.hardware.memory))
+            .with_units(
+                rows=received,
+                results=results,
+                bytes=memory + frozen,
+                memory=memory,
+                frozen=frozen,
+                yielded=self.cluster.unit["yielded"].copy(),
+            )
+            .with_sites(idle=np.maximum(seconds - worked, 0.0))
+            .with_scaling(least_sites=sites)
         )
-
-    def statistics(self, routing: Routing, grown: Sequence[np.ndarray], seconds: float) -> Mapping[str, Any]:
-        received, results, worked = grown
-        return {"unit_rows": received, "unit_results": results, "site_idle": np.maximum(seconds - worked, 0.0)}
 
     def outcome(self, control: ControlRecord) -> LazyDiskOutcome:
         assert not self.loop.moves and all(site.mode is Mode.NORMAL for site in self.sites), "something is under way"

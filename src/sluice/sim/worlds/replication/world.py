@@ -6,10 +6,9 @@ ahead of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from sluice.model import ids
 from sluice.model.epoch.stats import Slices
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.sharing import SharedUnit
-from sluice.model.view import ClusterView
+from sluice.model.view import ClusterView, SharedUnits
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.network import Network
 from sluice.sim.outcome import ControlRecord, Curve, Measure, Outcome
@@ -253,29 +252,23 @@ class ReplicationWorld(World):
     def counts(self) -> tuple[np.ndarray, ...]:
         return self.holders.received, self.holders.results
 
-    def at_rest(self, routing: Routing) -> ClusterView:
-        sites, unit_bytes = self.scenario.sites, self._bytes.sum(axis=1)
+    def observe(self, routing: Routing, grown: Sequence[np.ndarray], seconds: float) -> ClusterView:
+        by_input, results = map(_whole, grown)
+        rows, stored = by_input.sum(axis=1), self._bytes  # (U, S)
+        sites, unit_bytes = self.scenario.sites, stored.sum(axis=1)
         unready = np.zeros(len(unit_bytes), dtype=bool)
         unready[self._passing] = True
-        return replace(
-            ClusterView.at_rest(routing.holders, np.full(sites, self.scenario.memory)),
-            least_sites=sites,
-            unit_bytes=unit_bytes,
-            unit_memory=unit_bytes,
-            unit_inputs=np.full(len(unit_bytes), 2),
-            unit_unready=unready,
-            shared=routing.shared,
+        view = ClusterView.at_rest(routing.holders, np.full(sites, self.scenario.memory)).with_units(
+            rows=rows.sum(axis=1),
+            first_rows=by_input[:, 0].sum(axis=1),
+            results=results.sum(axis=1),
+            bytes=unit_bytes,
+            memory=unit_bytes,
+            inputs=np.full(len(unit_bytes), 2),
+            unready=unready,
         )
-
-    def statistics(self, routing: Routing, grown: Sequence[np.ndarray], seconds: float) -> Mapping[str, Any]:
-        by_input, results = map(_whole, grown)
-        rows = by_input.sum(axis=1)  # (U, S)
-        return {
-            "unit_rows": rows.sum(axis=1),
-            "unit_results": results.sum(axis=1),
-            "unit_first_rows": by_input[:, 0].sum(axis=1),
-            "slices": _slices(routing, rows, results, self._bytes),
-        }
+        shared = SharedUnits(routing.shared, _slices(routing, rows, results, stored))
+        return replace(view.with_scaling(least_sites=sites), shared=shared)
 
     @property
     def _bytes(self) -> np.ndarray:

@@ -7,10 +7,9 @@ as its state is on its way; what waits in its site's buffer goes with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import log2
-from typing import Any
 
 import numpy as np
 
@@ -284,26 +283,31 @@ class WindowJoinWorld(World):
         directory = routing.directories[0]
         size = self.progress.by_unit(self.progress.stored) * self.scenario.tuple_bytes
         return replace(
-            ClusterView.at_rest(routing.holders, np.full(routing.sites, _ENOUGH)),
-            unit_id=routing.ids.array,
-            unit_bytes=size,
-            unit_memory=size,
-            unit_buddy=np.array(directory.buddies()),
-            unit_single=np.array([directory.depth(ids.UnitIndex(index)) >= FINEST for index in range(directory.units)]),
-            unit_divisible=np.full(directory.units, True),
+            ClusterView.at_rest(routing.holders, np.full(routing.sites, _ENOUGH))
+            .with_units(
+                id=routing.ids.array,
+                bytes=size,
+                memory=size,
+                buddy=np.array(directory.buddies()),
+                single_key=np.array(
+                    [directory.depth(ids.UnitIndex(index)) >= FINEST for index in range(directory.units)]
+                ),
+                divisible=np.full(directory.units, True),
+            )
+            .with_scaling(least_sites=self.scenario.least, most_sites=self.scenario.most),
             unit_size=self.scenario.unit_size,
-            least_sites=self.scenario.least,
-            most_sites=self.scenario.most,
         )
 
-    def statistics(self, routing: Routing, grown: Sequence[np.ndarray], seconds: float) -> Mapping[str, Any]:
+    def observe(self, routing: Routing, grown: Sequence[np.ndarray], seconds: float) -> ClusterView:
         (rows, results), (busy, filled, messages) = grown[:2], (column[: routing.sites] for column in grown[2:])
-        return {
-            "unit_rows": np.round(self.progress.by_unit(rows)).astype(np.int64),
-            "unit_results": np.round(self.progress.by_unit(results)).astype(np.int64),
-            "site_idle": np.maximum(seconds - busy, 0.0),
-            "site_occupancy": filled / np.maximum(messages, 1),
-        }
+        return (
+            self.at_rest(routing)
+            .with_units(
+                rows=np.round(self.progress.by_unit(rows)).astype(np.int64),
+                results=np.round(self.progress.by_unit(results)).astype(np.int64),
+            )
+            .with_sites(idle=np.maximum(seconds - busy, 0.0), occupancy=filled / np.maximum(messages, 1))
+        )
 
     def _measures(self) -> tuple[np.ndarray, ...]:
         sites = self.sites
