@@ -33,7 +33,7 @@ from sluice.record.epoch import EpochRecord
 from sluice.sim.simulation import Simulation, simulate
 from sluice.sim.worlds.flux.scenario import FluxScenario
 from sluice.verbs import Action
-from sluice.verbs.base import Instruction, Situation
+from sluice.verbs.base import InFlight, Instruction, Situation
 from sluice.verbs.freeze import CleanUp, CleanUpAll, Freeze, FreezeUnit
 from sluice.verbs.move import (
     Acknowledged,
@@ -59,7 +59,6 @@ from sluice.verbs.share import (
     PrepareSharing,
     Release,
     Share,
-    SharingApplied,
     SharingPrepared,
 )
 from sluice.verbs.split import CountBelow, Divide, HashProfile, Merge, ProfileHashes, RowsBelow, Split, Unite
@@ -142,7 +141,7 @@ class ByHand(MovesByHand):
     @handles(ApplySharing, ApplyGrid)
     def apply(self, loop: ControlLoop, instruction: ApplySharing, now: float) -> None:
         loop.routing = instruction.change.apply(loop.routing, loop.abilities.shareable[0], loop.epoch)
-        loop.report(SharingApplied(instruction.unit), now)
+        loop.complete(loop.in_flight.at(instruction.unit)[0], now)
 
 
 def new_loop(
@@ -199,6 +198,14 @@ def test_nobody_is_asked_while_units_move_but_the_user():
     loop.requests.add(Move(2, 1, "by hand"))
     assert [d.policy for d in loop.take_turn(2.0)] == ["you"]
     assert [move.unit for move in loop.moves] == [0, 2]
+
+
+def test_an_action_is_vetted_and_begun_without_a_look_at_all_in_flight(monkeypatch):
+    """Else many moves cost the square of their number."""
+    loop = new_loop(routing=Routing.even(300, 2))
+    monkeypatch.setattr(InFlight, "__iter__", None)  # whoever goes through all of them fails
+    loop.decide("you", [Move(unit, 1, "because") for unit in range(100)], 0.0)
+    assert len(loop.moves) == 100 and loop.scaling is None
 
 
 def test_a_round_in_which_all_is_refused_is_followed_by_another():

@@ -36,7 +36,7 @@ from sluice.verbs.move import (
     Transfer,
     Transferred,
 )
-from sluice.verbs.share import SharingApplied
+from sluice.verbs.share import SharingPrepared
 
 STEPS = st.integers(0, 30)
 
@@ -434,7 +434,7 @@ def test_a_move_is_begun_once_and_abandoned_once_and_not_when_it_is_done(phase, 
     assert movement.phase is phase
 
 
-@pytest.mark.parametrize("event", [UnitFrozen(7, 0, "why"), SharingApplied(7)], ids=repr)
+@pytest.mark.parametrize("event", [UnitFrozen(7, 0, "why"), SharingPrepared(7)], ids=repr)
 def test_a_move_knows_no_other_events(event):
     with pytest.raises(ProtocolError, match="does not fit the move of unit 7"):
         moved_to(Phase.EXTRACTING).handle(event)

@@ -25,8 +25,8 @@ from sluice.model.routing.unit_ids import UnitIds
 from sluice.model.routing.unit_ranges import FEW_RANGES, intersect, numbers
 from sluice.model.view import ClusterView
 from sluice.record.epoch import EpochRecord
-from sluice.record.repartition import in_their_place, redivided, successors
-from sluice.verbs.base import InFlight, Situation
+from sluice.record.repartition import redivided, successors
+from sluice.verbs.base import InFlight, Situation, current_units
 from sluice.verbs.split import Merge, Split, SplitProtocol, halved_around
 
 hashes = st.integers(0, HASH_SPACE - 1)
@@ -276,7 +276,7 @@ def assert_only_the_ended_have_successors(before: Routing, now: Routing, ended: 
     assert all(before.hashes_of(unit) == now.hashes_of(unit) for unit in staying)
     new = set(now.ids.array.tolist()) - staying
     assert min(new, default=before.ids.next_id) >= before.ids.next_id and len(new) == now.units - len(staying)
-    assert new == set(range(before.ids.next_id, now.ids.next_id)) == set(in_their_place(ended, replaced))
+    assert new == set(range(before.ids.next_id, now.ids.next_id)) == set(current_units(ended, replaced))
     for unit, parts in replaced.items():
         low, high = before.hashes_of(unit)
         edges = [now.hashes_of(part) for part in parts]

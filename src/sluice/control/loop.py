@@ -193,14 +193,20 @@ class ControlLoop:
         self._moving_since = since if self.moves else None
         self._note(protocol, reason)
 
+    def complete(self, protocol: VerbProtocol, now: float) -> None:
+        """What a protocol is at is done."""
+        protocol.commit(None)
+        self.forget(protocol, now)
+
     def forget(self, protocol: VerbProtocol, now: float) -> None:
         """A protocol is over. After the last one that changed holders, statistics are collected: since all units were
         where they went, if they moved. What else the policy waits for, a unit that is to be split, changes none."""
         self.in_flight.remove(protocol)
         if isinstance(protocol, MoveProtocol):
             self.route(self.routing, now)
-        others = any(other.voids_statistics and other.delays_policy for other in self.in_flight)
-        if protocol.voids_statistics and protocol.has_delayed_policy and not others:
+        if not (protocol.voids_statistics and protocol.has_delayed_policy):
+            return
+        if not any(other.voids_statistics and other.delays_policy for other in self.in_flight):
             since = self._routed_at if isinstance(protocol, MoveProtocol) else now
             self.collector.begin(self.routing, since, self.rounds.collect)
 

@@ -6,7 +6,7 @@ many rows of a segment each part of a unit has is what the sites that hold it ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from sluice.model.ids import Unit, UnitIndex
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import Ranges, holds, numbers, unite_all
 from sluice.record.epoch import EpochRecord
+from sluice.verbs.base import current_units
 from sluice.verbs.split import RowsBelow
 
 
@@ -30,15 +31,6 @@ def successors(before: Routing, now: Routing) -> dict[Unit, tuple[Unit, ...]]:
     """
     ended = before.units_at(np.flatnonzero(~np.isin(before.ids.array, now.ids.array)))
     return {unit: now.units_in(before.fragment_of(unit), before.hashes_of(unit)) for unit in ended}
-
-
-def in_their_place(units: Iterable[Unit], successors: Mapping[Unit, tuple[Unit, ...]]) -> list[Unit]:
-    """Units, or those that are in the place of such as have ended, in their order, each once.
-
-    >>> in_their_place([5, 1, 2], {1: (3, 4), 2: (4,)})
-    [5, 3, 4]
-    """
-    return list(dict.fromkeys(new for unit in units for new in successors.get(unit, (unit,))))
 
 
 def spread_column(column: np.ndarray, before: Routing, now: Routing, weights: np.ndarray) -> np.ndarray:
@@ -116,7 +108,7 @@ def redivided(record: EpochRecord, routing: Routing, cuts: Iterable[RowsBelow]) 
         lagging=tuple(replace(late, units=index_map.ranges(late.units)) for late in record.lagging),
         frozen=tuple(replace(cold, units=index_map.ranges(cold.units)) for cold in record.frozen),
         queues=tuple(_queues(queues, index_map) for queues in record.queues),
-        under_way=tuple(replace(one, units=tuple(in_their_place(one.units, replaced))) for one in record.under_way),
+        under_way=tuple(replace(one, units=current_units(one.units, replaced)) for one in record.under_way),
         stats=_stats(record.stats, index_map, rows_of_units(manifests, routing.units)),
     )
 

@@ -9,14 +9,14 @@ from functools import partial
 from sluice.control.executor import InstructionExecutor
 from sluice.control.loop import ControlLoop
 from sluice.model.errors import ProtocolError
-from sluice.model.ids import Fragment, Level, Site, Unit
+from sluice.model.ids import Fragment, Site, Unit
 from sluice.model.plan.plan import Abilities
 from sluice.model.routing.routing import Routing
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.outcome import TimedMove
 from sluice.sim.world import World
 from sluice.verbs.base import Instruction, VerbAction
-from sluice.verbs.freeze import FreezeUnit, UnitFrozen
+from sluice.verbs.freeze import FreezeUnit
 from sluice.verbs.move import (
     Acknowledged,
     Extract,
@@ -32,7 +32,7 @@ from sluice.verbs.move import (
     Transferred,
 )
 from sluice.verbs.scale import ChangeSites
-from sluice.verbs.share import ApplySharing, PrepareSharing, SharingApplied, SharingPrepared
+from sluice.verbs.share import ApplySharing, PrepareSharing, SharingPrepared
 from sluice.verbs.split import CountBelow, Counted, Divide, Profiled, ProfileHashes, Unite
 
 
@@ -82,12 +82,12 @@ class MessageExecutor(InstructionExecutor):
                 self._move(loop, move, instruction, handle, now)
             case FreezeUnit(unit):
                 handle(unit)
-                loop.report(UnitFrozen(unit, Level(0), "asked for"), now)
+                self._complete(loop, unit, now)
             case PrepareSharing(unit):
                 loop.report(SharingPrepared(unit), now)
             case ApplySharing(unit, change):
                 handle(change)
-                loop.report(SharingApplied(unit), now)
+                self._complete(loop, unit, now)
             case ProfileHashes(unit):
                 loop.report(Profiled(unit), now)
             case CountBelow(unit):
@@ -96,7 +96,11 @@ class MessageExecutor(InstructionExecutor):
                 handle(instruction)
         if isinstance(instruction, ChangeSites):  # the world sees to it from here on
             assert loop.scaling is not None
-            loop.forget(loop.scaling, now)
+            loop.complete(loop.scaling, now)
+
+    def _complete(self, loop: ControlLoop, unit: Unit, now: float) -> None:
+        (protocol,) = loop.in_flight.at(unit)
+        loop.complete(protocol, now)
 
     def _move(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import index
-from typing import ClassVar, Protocol, SupportsIndex, TypeVar
+from typing import ClassVar, Protocol, SupportsIndex, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -108,6 +108,15 @@ def whole_number(what: str, number: object) -> int:
     raise FlowError(f"a {what} is given by its number, not by {number!r}")
 
 
+def current_units(units: Iterable[Unit], successors: Mapping[Unit, tuple[Unit, ...]]) -> tuple[Unit, ...]:
+    """Units, or those that are in the place of such as have ended, in their order, each once.
+
+    >>> current_units([5, 1, 2], {1: (3, 4), 2: (4,)})
+    (5, 3, 4)
+    """
+    return tuple(dict.fromkeys(new for unit in units for new in successors.get(unit, (unit,))))
+
+
 class SiteWork(msgspec.Struct, frozen=True):
     """What the sites did about units in an epoch: which they froze, and which they cleaned up at which level of
     operators; and what was missing before it."""
@@ -185,7 +194,7 @@ class VerbProtocol:
         return Ended(self.decision, None, self.new_units) if self.decision.epoch < number else None
 
     def commit(self, under_way: UnderWay | None) -> None:
-        """An epoch was committed: what its record says is under way of the decision, None if that has ended."""
+        """What it was at is committed: what is still under way of its decision, None if that has ended."""
         self.over = under_way is None
 
 
@@ -198,6 +207,7 @@ class InFlight:
     def __init__(self) -> None:
         self._protocols: dict[VerbProtocol, tuple[Unit, ...]] = {}
         self._by_unit: dict[Unit, list[VerbProtocol]] = {}
+        self._by_kind: dict[type[VerbProtocol], dict[VerbProtocol, None]] = {}
 
     def __iter__(self) -> Iterator[VerbProtocol]:
         return iter(tuple(self._protocols))  # others may be begun meanwhile, from this thread or another
@@ -211,15 +221,17 @@ class InFlight:
 
     def of(self, kind: type[AProtocol]) -> list[AProtocol]:
         """Those of a kind."""
-        return [protocol for protocol in self if isinstance(protocol, kind)]
+        return cast("list[AProtocol]", list(self._by_kind.get(kind, ())))
 
     def add(self, protocol: VerbProtocol, units: tuple[Unit, ...]) -> None:
         """One more, which has these units to itself."""
         self._protocols[protocol] = units
+        self._by_kind.setdefault(type(protocol), {})[protocol] = None
         for unit in units:
             self._by_unit.setdefault(unit, []).append(protocol)
 
     def remove(self, protocol: VerbProtocol) -> None:
+        del self._by_kind[type(protocol)][protocol]
         for unit in self._protocols.pop(protocol):
             self._by_unit[unit].remove(protocol)
             if not self._by_unit[unit]:

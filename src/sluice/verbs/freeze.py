@@ -12,7 +12,16 @@ from typing import ClassVar
 from sluice.model.epoch.decision import Ended, UnderWay, Verb
 from sluice.model.ids import Level, Unit
 from sluice.model.routing.routing import Routing
-from sluice.verbs.base import Event, Instruction, SiteWork, Situation, UnitAction, VerbAction, VerbProtocol
+from sluice.verbs.base import (
+    Event,
+    Instruction,
+    SiteWork,
+    Situation,
+    UnitAction,
+    VerbAction,
+    VerbProtocol,
+    current_units,
+)
 
 
 class FreezeUnit(Instruction, frozen=True, tag=True):
@@ -86,19 +95,12 @@ class FreezeProtocol(VerbProtocol):
     def begin(self) -> list[Instruction]:
         return [FreezeUnit(unit) for unit in self.units]
 
-    def handle(self, event: Event) -> list[Instruction]:
-        self.over = True
-        return []
-
     def settle(self, number: int, routing: Routing, work: SiteWork) -> UnderWay | Ended | None:
         assert self.decision is not None, "nobody freezes a unit by this but on request"
         left = [unit for unit in self.units if unit not in work.frozen]
         if left:
             return Ended(self.decision, f"its site did not freeze unit {left[0]}")
         return Ended(self.decision) if self.decision.epoch < number else None
-
-    def commit(self, under_way: UnderWay | None) -> None:
-        self.over = True
 
 
 class CleanUp(UnitAction, frozen=True, tag=True):
@@ -154,7 +156,7 @@ class CleanUpProtocol(VerbProtocol):
         return [CleanUpUnits(self.units)]
 
     def replace_units(self, successors: Mapping[Unit, tuple[Unit, ...]]) -> None:
-        self.units = tuple(dict.fromkeys(new for unit in self.units for new in successors.get(unit, (unit,))))
+        self.units = current_units(self.units, successors)
 
     def settle(self, number: int, routing: Routing, work: SiteWork) -> UnderWay | Ended | None:
         assert self.decision is not None, "nobody cleans a unit up by this but on request"
@@ -165,7 +167,5 @@ class CleanUpProtocol(VerbProtocol):
         return Ended(self.decision) if self.decision.epoch < number else None
 
     def commit(self, under_way: UnderWay | None) -> None:
-        if under_way is None:
-            self.over = True
-        else:
-            self.units = under_way.units
+        super().commit(under_way)
+        self.units = self.units if under_way is None else under_way.units

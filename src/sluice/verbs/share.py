@@ -89,10 +89,6 @@ class SharingPrepared(Event, frozen=True, tag=True):
     """What is still to be copied is little."""
 
 
-class SharingApplied(Event, frozen=True, tag=True):
-    """Everybody does as it was wanted."""
-
-
 class Share(SharingAction, frozen=True, tag=True):
     """Have a unit at one more site, which gets its part of the rows to come; no state moves. `evenly`: its holders
     stand on the grid for inputs of as many rows, and state is dealt out to them.
@@ -201,7 +197,6 @@ AnySharing: TypeAlias = Share | Release | PassToken | LayOut
 class SharingPhase(Enum):
     PREPARING = "preparing"
     APPLYING = "applying"
-    APPLIED = "applied"
 
 
 class SharingProtocol(VerbProtocol):
@@ -212,8 +207,6 @@ class SharingProtocol(VerbProtocol):
     [PrepareSharing(unit=7, change=Release(unit=7, site=1, reason='to see'))]
     >>> sharing.handle(SharingPrepared(7))
     [ApplySharing(unit=7, change=Release(unit=7, site=1, reason='to see'))]
-    >>> sharing.handle(SharingApplied(7)), sharing.over
-    ([], True)
     """
 
     voids_statistics: ClassVar[bool] = True
@@ -233,17 +226,13 @@ class SharingProtocol(VerbProtocol):
         return [PrepareSharing(self.unit, self.action)]
 
     def expects(self, event: Event) -> bool:
-        expected = SharingPrepared if self.phase is SharingPhase.PREPARING else SharingApplied
-        return isinstance(event, expected)
+        return isinstance(event, SharingPrepared) and self.phase is SharingPhase.PREPARING
 
     def handle(self, event: Event) -> list[Instruction]:
         if not self.expects(event):
             raise ProtocolError(f"{event} does not fit what is to become of unit {self.unit}: {self.phase.value}")
-        if self.phase is SharingPhase.PREPARING:
-            self.phase = SharingPhase.APPLYING
-            return [self.application]
-        self.phase, self.over = SharingPhase.APPLIED, True
-        return []
+        self.phase = SharingPhase.APPLYING
+        return [self.application]
 
     @property
     def application(self) -> ApplySharing:
@@ -255,4 +244,4 @@ class SharingProtocol(VerbProtocol):
         return self.phase is SharingPhase.PREPARING
 
     def is_done(self, routing: Routing) -> bool:
-        return self.phase is not SharingPhase.PREPARING
+        return self.phase is SharingPhase.APPLYING

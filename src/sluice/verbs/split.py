@@ -97,10 +97,6 @@ class Counted(Event, frozen=True, tag=True):
     below: dict[int, int] = msgspec.field(default_factory=dict)
 
 
-class Repartitioned(Event, frozen=True, tag=True):
-    """Others are in the place of a unit."""
-
-
 class Unmergeable(Event, frozen=True, tag=True):
     """Two units cannot become one."""
 
@@ -234,9 +230,6 @@ class SplitProtocol(VerbProtocol):
                     self._halved = _until_alone(self._halved, self._frequent, rows, below)
                     self.single_key = _half_with(self._frequent, self._halved[-1])
                 return [Divide(self.unit, tuple(self._halved[1:]))]
-            case Repartitioned():
-                self.over = True
-                return []
         raise ProtocolError(f"{event} does not fit a unit that is to be split")
 
     def _plan(self, profile: HashProfile | None) -> list[Instruction]:
@@ -274,13 +267,9 @@ class MergeProtocol(VerbProtocol):
         return [Unite(self.unit, self.buddy)]
 
     def handle(self, event: Event) -> list[Instruction]:
-        match event:
-            case Unmergeable(why=why):
-                self.failure = why
-            case Repartitioned():
-                self.over = True
-            case _:
-                raise ProtocolError(f"{event} does not fit units that are to be merged")
+        if not isinstance(event, Unmergeable):
+            raise ProtocolError(f"{event} does not fit units that are to be merged")
+        self.failure = event.why
         return []
 
 

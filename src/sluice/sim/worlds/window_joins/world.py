@@ -32,7 +32,7 @@ from sluice.sim.worlds.window_joins.sites import WindowSites
 from sluice.verbs.base import Instruction
 from sluice.verbs.move import Move, MoveProtocol
 from sluice.verbs.scale import ChangeSites
-from sluice.verbs.split import CountBelow, Divide, ProfileHashes, Repartitioned, Unite
+from sluice.verbs.split import CountBelow, Divide, ProfileHashes, Unite
 
 DRAINING = "draining"
 """Who decides where the units of a site go that is to leave."""
@@ -261,7 +261,8 @@ class WindowJoinWorld(World):
         routing = before.redivided(further, merged, loop.epoch)
         loop.replace_units(routing, successors(before, routing), self.events.now)
         for one in divisions:
-            loop.report(Repartitioned(one.unit), self.events.now)
+            (protocol,) = loop.in_flight.at(one.unit)
+            loop.complete(protocol, self.events.now)
         self.redivisions += len(divisions)
         self.progress.divide(routing)
 
