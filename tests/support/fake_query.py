@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-SITE = {"rows": 1000, "units": 64, "memoryBytes": 2048, "diskBytes": 1024, "durableBytes": 3072}
+from epoch_factory import record
+
+from sluice.record.progress import EpochProgress
 
 
-def progress(epoch: int, sites: int = 2, **more: Any) -> dict[str, Any]:
-    return {
-        "batchId": epoch,
-        "epoch": epoch,
-        "numInputRows": 1000,
-        "processedRowsPerSecond": 2000.0,
-        "numOutputRows": 3000,
-        "lateRows": 2,
-        "moves": 0,
-        "spills": 0,
-        "fetches": 0,
-        "backlogRows": 0,
-        "imbalance": 1.0,
-        "durationMs": {"triggerExecution": 500},
-        "phaseSeconds": {"read": 0.1, "exchange": 0.3, "kernel": 0.1},
-        "sites": [{**SITE, "site": site, "busySeconds": 0.25 + site} for site in range(sites)],
-        **more,
-    }
+def progress(epoch: int, sites: int = 2, pending_rows: int = 0, **stats: Any) -> EpochProgress:
+    """An epoch of half a second; nothing waits and nothing moves, unless it is said."""
+    usual = {"rows_in": 1000, "rows_out": 3000, "late_rows": 2, "moves": 0, "spills": 0, "fetches": 0}
+    measured = replace(record(epoch, max(1, sites)).stats, **{**usual, **stats})
+    measured = replace(measured, sites=tuple(replace(s, pending_rows=pending_rows) for s in measured.sites[:sites]))
+    return EpochProgress(epoch, epoch, 0.5, measured, 128, 0, (), None, (), ())
 
 
 class FakeQuery:
@@ -32,16 +23,16 @@ class FakeQuery:
 
     def __init__(self, epochs: int, name: str | None = None, ends: BaseException | None = None, sites: int = 2) -> None:
         self.epochs, self.name, self.ends, self.sites = epochs, name, ends, sites
-        self.recentProgress: list[dict[str, Any]] = []
+        self.recentEpochs: list[EpochProgress] = []
         self.stopped = False
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
-        if len(self.recentProgress) == self.epochs:
+        if len(self.recentEpochs) == self.epochs:
             if self.ends is not None:
                 raise self.ends
             return True
-        self.recentProgress.append(progress(len(self.recentProgress), self.sites))
-        return len(self.recentProgress) == self.epochs and self.ends is None
+        self.recentEpochs.append(progress(len(self.recentEpochs), self.sites))
+        return len(self.recentEpochs) == self.epochs and self.ends is None
 
     def stop(self) -> None:
         self.stopped = True

@@ -15,7 +15,7 @@ class FakeQuery:
 
     def __init__(self, writer: FakeWriter) -> None:
         self.writer, self.name, self.stopped = writer, writer._name, False
-        self.recentProgress: list[dict[str, Any]] = []
+        self.recentEpochs: list[Any] = []
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         if self.writer.fails is not None:

@@ -21,9 +21,13 @@ _SPARKS_ALONE = ("sources", "sink", "stateOperators", "eventTime")
 
 def progress_dictionary(spark: Mapping[str, Any], record: EpochRecord, plan: Plan) -> dict[str, Any]:
     """The progress of an epoch beside what Spark says of its batch."""
-    seconds = spark.get("durationMs", {}).get("triggerExecution", 0) / 1000
     own = {key: value for key, value in spark.items() if key not in _SPARKS_ALONE}
-    return {**own, **_as_dictionary(EpochProgress.of(record, plan, seconds))}
+    return {**own, **_as_dictionary(epoch_progress(spark, record, plan))}
+
+
+def epoch_progress(spark: Mapping[str, Any], record: EpochRecord, plan: Plan) -> EpochProgress:
+    """The progress of an epoch as a value; Spark says how long its batch took."""
+    return EpochProgress.of(record, plan, spark.get("durationMs", {}).get("triggerExecution", 0) / 1000)
 
 
 def without_spark(whose: Mapping[str, Any], record: EpochRecord) -> dict[str, Any]:

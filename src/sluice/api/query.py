@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluice.api.options import describe_options
-from sluice.api.progress import progress_dictionary, without_spark
+from sluice.api.progress import epoch_progress, progress_dictionary, without_spark
 from sluice.model.durations import size_in_bytes
 from sluice.model.epoch.decision import DecisionOutcome, describe_end
 from sluice.model.errors import QueryError
@@ -14,6 +14,7 @@ from sluice.model.ids import Fragment, Site, Unit
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ids import list_units
 from sluice.record.epoch import EpochRecord
+from sluice.record.progress import EpochProgress
 from sluice.spark.running import RunningQuery
 from sluice.verbs import Action
 from sluice.verbs.base import Situation, whole_number
@@ -85,6 +86,15 @@ class Query:
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
         """The progress of the last epochs, oldest first."""
+        return [progress_dictionary(spark, record, self._running.plan) for spark, record in self._ended_epochs()]
+
+    @property
+    def recentEpochs(self) -> list[EpochProgress]:
+        """The same as values, for programs that show them."""
+        return [epoch_progress(spark, record, self._running.plan) for spark, record in self._ended_epochs()]
+
+    def _ended_epochs(self) -> list[tuple[dict[str, Any], EpochRecord]]:
+        """What Spark says of the last epochs, and their records."""
         spark = {p["batchId"]: dict(p) for p in self._running.spark_query.recentProgress}
         whose = {"id": self.id, "runId": self.runId, "name": self.name}
         recent = []
@@ -92,7 +102,7 @@ class Query:
             own = without_spark(whose, record) if record.stats.catch_up else spark.get(record.batch)
             if own is None:  # Spark has not made its part known yet: what comes after it waits, too
                 break
-            recent.append(progress_dictionary(own, record, self._running.plan))
+            recent.append((own, record))
         return recent
 
     @property

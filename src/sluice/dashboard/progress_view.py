@@ -1,21 +1,27 @@
-"""What the terminal shows of a query: its progress as lines of text. Pure; `terminal` does the drawing."""
+"""What the terminal shows of a query: its progress as a line an epoch, and as a panel. Pure; `terminal` draws."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from sluice.dashboard.decision_text import adapted_text
 from sluice.dashboard.frozen_text import clean_up_text, frozen_text
 from sluice.dashboard.quantity import BYTES, ROWS, SECONDS
-from sluice.dashboard.series import busiest
-from sluice.dashboard.terminal_style import Look, bar, cut, one_line, paint, spark
+from sluice.dashboard.series import TIERS, busiest
+from sluice.dashboard.table import Column, table
+from sluice.dashboard.terminal_style import one_line, spark
+from sluice.model.epoch.stats import CleanUpProgress, SiteStats
+from sluice.record.progress import EpochProgress
 
 HEADING = f"{'epoch':>6} {'rows in':>9} {'rows/s':>9} {'results':>10} {'late':>6} {'time':>8}   state: rows, by tier"
-_LABEL = 10
-_TIERS = {"memory": "memoryBytes", "disk": "diskBytes", "durable": "durableBytes"}
+_COLOURS = ("blue", "yellow", "green", "magenta", "cyan", "red", "bright_yellow", "bright_black", "bright_magenta")
+_NOTICEABLE = 0.02
+"""The least share of an epoch's time for which a phase is named."""
 
 
 @dataclass
@@ -30,114 +36,88 @@ class Seen:
     moves: int = 0
     spills: int = 0
     fetches: int = 0
-    recent: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=100))
+    recent: deque[EpochProgress] = field(default_factory=lambda: deque(maxlen=100))
 
-    def add(self, progress: Mapping[str, Any]) -> None:
+    def add(self, progress: EpochProgress) -> None:
+        stats = progress.stats
         self.epochs += 1
-        self.rows_in += progress["numInputRows"]
-        self.results += progress["numOutputRows"]
-        self.late += progress["lateRows"]
-        self.moves += progress["moves"]
-        self.spills += progress["spills"]
-        self.fetches += progress["fetches"]
+        self.rows_in += stats.rows_in
+        self.results += stats.rows_out
+        self.late += stats.late_rows
+        self.moves += stats.moves
+        self.spills += stats.spills
+        self.fetches += stats.fetches
         self.recent.append(progress)
 
 
-def epoch_line(progress: Mapping[str, Any]) -> str:
-    """An epoch in one line."""
-    rows, tiers = _state(progress)
+def epoch_line(progress: EpochProgress) -> str:
+    """An epoch in one line, with what is out of the ordinary at its end."""
+    stats, (rows, tiers) = progress.stats, _state(progress)
+    waiting = f"; backlog {stats.backlog_rows:,}" if stats.backlog_rows else ""
+    moved = f"; {stats.moves:,} move{'s' if stats.moves > 1 else ''}" if stats.moves else ""
+    cleaning = f"; cleaning up: {_clean_up(stats.clean_up)}" if stats.clean_up else ""
     return (
-        f"{progress['epoch']:>6} {progress['numInputRows']:>9,} {progress['processedRowsPerSecond']:>9,.0f} "
-        f"{progress['numOutputRows']:>10,} {progress['lateRows']:>6,} {SECONDS.text(_took(progress)):>8}   "
-        f"{rows:,}, {tiers}{_told(progress)}"
+        f"{progress.epoch:>6} {stats.rows_in:>9,} {progress.rows_per_second:>9,.0f} {stats.rows_out:>10,} "
+        f"{stats.late_rows:>6,} {SECONDS.text(progress.seconds):>8}   {rows:,}, {tiers}{waiting}{moved}{cleaning}"
     )
 
 
-def panel(seen: Seen, look: Look) -> list[str]:
+def panel(seen: Seen, console: Console, height: int) -> Group:
     """The newest epoch of a query, with its rate over the last epochs and a bar for every site."""
     if not seen.recent:
-        return [cut(f"{one_line(seen.name)}: waiting for the first epoch", look)]
+        return Group(_cut(Text(f"{one_line(seen.name)}: waiting for the first epoch"), console))
     last = seen.recent[-1]
-    rows, tiers = _state(last)
-    rates = [p["processedRowsPerSecond"] for p in seen.recent]
-    lines = [
-        f"{one_line(seen.name)}: epoch {last['epoch']:,}",
-        _line("rows in", f"{ROWS.text(rates[-1])}/s  {spark(rates[-40:], look)}"),
-        _line("results", f"{seen.results:,}, {last['numOutputRows']:,} of them new; {seen.late:,} late rows dropped"),
-        _line("state", f"{rows:,} rows; {tiers}"),
-        _line("time", f"{SECONDS.text(_took(last))}  {_phases(last, look)}"),
+    stats, (rows, tiers) = last.stats, _state(last)
+    rates = [progress.rows_per_second for progress in seen.recent]
+    curve = "" if console.options.ascii_only else spark(rates[-40:])
+    facts: list[tuple[str, str | Text]] = [
+        ("rows in", f"{ROWS.text(rates[-1])}/s  {curve}"),
+        ("results", f"{seen.results:,}, {stats.rows_out:,} of them new; {seen.late:,} late rows dropped"),
+        ("state", f"{rows:,} rows; {tiers}"),
+        ("time", Text.assemble(f"{SECONDS.text(last.seconds)}  ", *_phases(last))),
     ]
-    if last["backlogRows"] or seen.moves or seen.spills or seen.fetches:
+    if stats.backlog_rows or seen.moves or seen.spills or seen.fetches:
         so_far = adapted_text(seen.moves, seen.spills, seen.fetches)
-        lines.append(_line("adapted", f"{so_far}; backlog {last['backlogRows']:,} rows"))
-    lines += _frozen(last)
-    lines += _sites(last["sites"], look, look.rows - len(lines))
-    return [cut(line, look) for line in lines]
+        facts.append(("adapted", f"{so_far}; backlog {stats.backlog_rows:,} rows"))
+    facts += [("frozen", frozen_text(*stats.frozen))] if stats.frozen.units else []
+    facts += [("cleaning", _clean_up(stats.clean_up))] if stats.clean_up else []
+    head = Text(f"{one_line(seen.name)}: epoch {last.epoch:,}")
+    lines = [head, *(Text.assemble(f"  {label:<10}", text) for label, text in facts)]
+    sites = _sites(stats.sites, console, height - len(lines) - 1)
+    return Group(*(_cut(line, console) for line in lines), *sites)
 
 
-def _frozen(progress: Mapping[str, Any]) -> list[str]:
-    """What lies outside of memory, and how far cleaning it up has come; nothing where there is neither."""
-    units, rows, size, missing = (
-        sum(site.get(figure, 0) for site in progress["sites"])
-        for figure in ("frozenUnits", "frozenRows", "frozenBytes", "missingUnits")
-    )
-    lines = [_line("frozen", frozen_text(units, rows, size, missing))] if units else []
-    if progress.get("cleanUp"):
-        lines.append(_line("cleaning", _clean_up(progress)))
-    return lines
+def _cut(line: Text, console: Console) -> Text:
+    line.no_wrap, line.overflow = True, "crop" if console.options.ascii_only else "ellipsis"
+    return line
 
 
-def _clean_up(progress: Mapping[str, Any]) -> str:
-    done = progress["cleanUp"]
-    return clean_up_text(done["rowsDone"], done["rowsLeft"], done["results"], done["rowsPerSecond"])
+def _clean_up(done: CleanUpProgress) -> str:
+    return clean_up_text(done.rows_done, done.rows_left, done.results, done.rows_per_second)
 
 
-def _told(progress: Mapping[str, Any]) -> str:
-    """What is out of the ordinary: input that waits, units that changed their place, results that were missing."""
-    backlog, moves = progress["backlogRows"], progress["moves"]
-    waiting = f"; backlog {backlog:,}" if backlog else ""
-    moved = f"; {moves:,} move{'s' if moves > 1 else ''}" if moves else ""
-    return waiting + moved + (f"; cleaning up: {_clean_up(progress)}" if progress.get("cleanUp") else "")
-
-
-def _sites(sites: Sequence[Mapping[str, Any]], look: Look, room: int) -> list[str]:
+def _sites(sites: Sequence[SiteStats], console: Console, room: int) -> list[RenderableType]:
     """A bar a site of the rows it holds; where there is no room for all, those that worked longest."""
-    shown = [sites[site] for site in busiest([site["busySeconds"] for site in sites], max(2, room))]
-    most = max((s["rows"] for s in sites), default=0) or 1
-    width = max(8, min(40, look.columns - 46))
-    lines = []
-    for site in shown:
-        busy = SECONDS.text(float(site.get("busySeconds", 0)))
-        drawn = bar(site["rows"] / most, width, look)
-        lines.append(_line(f"site {site['site']}", f"{drawn}  {site['rows']:,} rows, {busy} busy"))
-    if len(sites) > len(shown):
-        lines.append(_line("", f"and {len(sites) - len(shown)} more sites that were less busy"))
-    return lines
+    if not sites or room < 2:
+        return []
+    shown = [sites[site] for site in busiest([site.busy_seconds for site in sites], room)]
+    most = max(site.rows for site in sites) or 1
+    rows = Column("state", [f"{site.rows:,}" for site in shown], shares=[site.rows / most for site in shown])
+    busy = Column("busy", [SECONDS.text(site.busy_seconds) for site in shown])
+    drawn: list[RenderableType] = [table([Column("site", [str(site.site) for site in shown]), busy, rows], console)]
+    left = len(sites) - len(shown)
+    return [*drawn, _cut(Text(f"  and {left} more sites that were less busy"), console)] if left else drawn
 
 
-def _phases(progress: Mapping[str, Any], look: Look) -> str:
-    """The phases that took a noticeable part, as a bar of their colours and in words."""
-    phases = {k: v for k, v in progress.get("phaseSeconds", {}).items() if v > 0}
+def _phases(progress: EpochProgress) -> list[tuple[str, str]]:
+    """The phases that took a noticeable part, each in its colour."""
+    phases = progress.phase_seconds
     whole = sum(phases.values()) or 1.0
-    places = {phase: n for n, phase in enumerate(progress.get("phaseSeconds", {}))}
-    drawn = ""
-    if look.colour and look.blocks:
-        drawn = "".join(paint("█" * round(20 * v / whole), places[k], look) for k, v in phases.items()) + "  "
-    told = (paint(f"{k} {v / whole:.0%}", places[k], look) for k, v in phases.items() if v / whole >= 0.02)
-    return drawn + ", ".join(told)
+    shares = [(name, taken / whole, colour) for (name, taken), colour in zip(phases.items(), _COLOURS, strict=False)]
+    return [(f"{name} {share:.0%}  ", colour) for name, share, colour in shares if share >= _NOTICEABLE]
 
 
-def _state(progress: Mapping[str, Any]) -> tuple[int, str]:
-    sites = progress["sites"]
-    tiers = (f"{BYTES.text(sum(s.get(figure, 0) for s in sites))} {tier}" for tier, figure in _TIERS.items())
-    return sum(s["rows"] for s in sites), ", ".join(tiers)
-
-
-def _took(progress: Mapping[str, Any]) -> float:
-    """Seconds of the epoch: Spark's own measure, else the sum of the phases."""
-    measured = progress.get("durationMs", {}).get("triggerExecution")
-    return float(measured / 1000 if measured is not None else sum(progress.get("phaseSeconds", {}).values()))
-
-
-def _line(label: str, text: str) -> str:
-    return f"  {label:<{_LABEL}}{text}"
+def _state(progress: EpochProgress) -> tuple[int, str]:
+    sites = progress.stats.sites
+    tiers = (f"{BYTES.text(sum(getattr(site, column) for site in sites))} {tier}" for tier, column in TIERS.items())
+    return sum(site.rows for site in sites), ", ".join(tiers)

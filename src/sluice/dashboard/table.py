@@ -6,11 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sluice.dashboard.terminal_style import ALARM, Look, bar, cut, strong, wide
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
-MARGIN, GAP = 2, 2
 _LEAST_BAR, _MOST_BAR = 5, 20
-_LEAST_WORDS = 24
+_MARGIN = 2
 
 
 @dataclass(frozen=True)
@@ -29,59 +34,53 @@ class Column:
     alarm: float = math.inf
     words: bool = False
 
-    @property
-    def widest(self) -> int:
-        return max(self.size, *(wide(cell) for cell in (self.name, *self.cells)))
 
-    def least(self, last: bool) -> int:
-        """The room that it needs."""
-        if self.words and last:
-            return min(_LEAST_WORDS, self.widest)
-        return self.widest + (1 + _LEAST_BAR if self.shares else 0)
-
-
-def table(columns: Sequence[Column], look: Look) -> list[str]:
-    """The names and the rows, as lines.
+def table(columns: Sequence[Column], console: Console) -> RenderableType:
+    """The names and the rows, a line each.
 
     >>> columns = [Column("site", ["0", "1"]), Column("busy", ["1 s", "2 s"], shares=[0.5, 1])]
-    >>> print("\\n".join(table(columns, Look(columns=24))))
+    >>> console = Console(width=24, color_system=None)
+    >>> console.print(table(columns, console))
       site  busy
-         0   1 s █████░░░░░
-         1   2 s ██████████
+         0   1 s  ━━━━━
+         1   2 s  ━━━━━━━━━━
     """
     kept = list(columns)
-    while _room(kept, look) < 0 and any(column.spare for column in kept):
+    while (room := _room(kept, console)) < 0 and any(column.spare for column in kept):
         kept.remove(max(kept, key=lambda column: column.spare))
     bars = sum(1 for column in kept if column.shares)
-    long = min(_MOST_BAR, _LEAST_BAR + max(0, _room(kept, look)) // max(1, bars))
-    rows = [_joined([_held(c, c.name, strong(c.name, look)) + " " * ((1 + long) * bool(c.shares)) for c in kept])]
-    rows += [_joined([_cell(c, i, long, look) for c in kept]) for i in range(len(kept[0].cells))]
-    return [cut(row.rstrip(), look) for row in rows]
+    length = min(_MOST_BAR, _LEAST_BAR + max(0, room) // max(1, bars))
+    return Padding(_draw(kept, length, console), (0, 0, 0, _MARGIN))
 
 
-def _room(columns: Sequence[Column], look: Look) -> int:
+def _room(columns: Sequence[Column], console: Console) -> int:
     """Columns of the terminal that are left over."""
-    return (
-        look.columns
-        - 1
-        - MARGIN
-        - GAP * (len(columns) - 1)
-        - sum(column.least(column is columns[-1]) for column in columns)
-    )
+    drawn = _draw(columns, _LEAST_BAR, console)
+    return console.width - _MARGIN - Measurement.get(console, console.options, drawn).minimum
 
 
-def _cell(column: Column, row: int, long: int, look: Look) -> str:
-    text = _held(column, column.cells[row], column.cells[row])
-    if not column.shares:
-        return text
-    share = column.shares[row]
-    return f"{text} {bar(share, long, look, ALARM if share >= column.alarm else 0)}"
+def _draw(columns: Sequence[Column], length: int, console: Console) -> Table:
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    overflow = "crop" if console.options.ascii_only else "ellipsis"
+    cells: list[Sequence[RenderableType]] = []
+    for column in columns:
+        last_words = column.words and column is columns[-1]
+        grid.add_column(
+            Text(column.name, style="bold"),
+            justify="left" if column.words else "right",
+            no_wrap=True,
+            overflow=overflow,  # type: ignore[arg-type]
+            min_width=max(column.size, 0 if last_words else max(map(cell_len, (column.name, *column.cells)))),
+        )
+        cells.append([Text(cell) for cell in column.cells])
+        if column.shares:
+            grid.add_column("", width=length)
+            cells.append([_bar(share, length, share >= column.alarm) for share in column.shares])
+    for row in zip(*cells, strict=True):
+        grid.add_row(*row)
+    return grid
 
 
-def _held(column: Column, text: str, painted: str) -> str:
-    space = " " * (column.widest - wide(text))
-    return painted + space if column.words else space + painted
-
-
-def _joined(cells: Sequence[str]) -> str:
-    return " " * MARGIN + (" " * GAP).join(cells)
+def _bar(share: float, length: int, alarming: bool) -> ProgressBar:
+    style = "red" if alarming else "blue"
+    return ProgressBar(1.0, min(1.0, max(0.0, share)), length, complete_style=style, finished_style=style)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TextIO
+from dataclasses import dataclass
+from typing import Protocol, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
 
 from sluice.dashboard.progress_view import HEADING, Seen, epoch_line, panel
-from sluice.dashboard.terminal_style import Look, one_line
+from sluice.dashboard.terminal_style import one_line
+from sluice.record.progress import EpochProgress
 
 INTERVAL = 0.25
 
@@ -22,7 +25,7 @@ class Watchable(Protocol):
     def name(self) -> str | None: ...
 
     @property
-    def recentProgress(self) -> list[dict[str, Any]]: ...
+    def recentEpochs(self) -> list[EpochProgress]: ...
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None: ...
 
@@ -37,14 +40,14 @@ class _Watched:
     seen: Seen
     ended: bool = False
 
-    def look(self, timeout: float) -> list[dict[str, Any]]:
+    def look(self, timeout: float) -> list[EpochProgress]:
         """Wait a little, then tell what is new; a query that failed raises its error."""
         self.ended = bool(self.query.awaitTermination(timeout))
         return self.new()
 
-    def new(self) -> list[dict[str, Any]]:
-        newest = self.seen.recent[-1]["epoch"] if self.seen.recent else -1
-        new = [p for p in self.query.recentProgress if p["epoch"] > newest]
+    def new(self) -> list[EpochProgress]:
+        newest = self.seen.recent[-1].epoch if self.seen.recent else -1
+        new = [progress for progress in self.query.recentEpochs if progress.epoch > newest]
         for progress in new:
             self.seen.add(progress)
         return new
@@ -68,7 +71,9 @@ def watch_all(
     stream = sys.stderr if stream is None else stream
     unnamed = "query {}" if len(queries) > 1 else "query"
     watched = [_Watched(q, Seen(q.name or unnamed.format(n))) for n, q in enumerate(queries, 1)]
-    view: _Panels | _Lines = _Panels(stream) if stream.isatty() else _Lines(stream, len(queries) > 1)
+    console = Console(file=stream, highlight=False)
+    drawn = console.is_terminal and not console.is_dumb_terminal
+    view: _Panels | _Lines = _Panels(console) if drawn else _Lines(stream, len(queries) > 1)
     try:
         while not all(w.ended for w in watched):
             for one in watched:
@@ -84,6 +89,8 @@ def watch_all(
         _stop(watched)
         _show_last(view, watched)
         raise
+    finally:
+        view.close()
     return [one.seen for one in watched]
 
 
@@ -107,7 +114,7 @@ class _Lines:
     def __init__(self, stream: TextIO, several: bool) -> None:
         self.stream, self.several, self.headed = stream, several, False
 
-    def show(self, watched: Sequence[_Watched], one: _Watched, new: list[dict[str, Any]]) -> None:
+    def show(self, watched: Sequence[_Watched], one: _Watched, new: list[EpochProgress]) -> None:
         for progress in new:
             if not self.headed:
                 self.headed = True
@@ -120,48 +127,26 @@ class _Lines:
         self.stream.write(text + "\n")
         self.stream.flush()
 
+    def close(self) -> None:
+        pass
+
 
 class _Panels:
     """A panel a query, drawn over the one before."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.stream, self.drawn = stream, 0
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self.live.start()
 
-    def show(self, watched: Sequence[_Watched], one: _Watched, new: list[dict[str, Any]]) -> None:
-        if not new and self.drawn:
-            return
-        look = self._look(len(watched))
-        lines = [line for w in watched for line in panel(w.seen, look)]
-        back = f"\x1b[{self.drawn}F\x1b[J" if self.drawn else ""
-        self.stream.write(back + "\n".join(lines) + "\n")
-        self.stream.flush()
-        self.drawn = len(lines)
+    def show(self, watched: Sequence[_Watched], one: _Watched, new: list[EpochProgress]) -> None:
+        if new or not any(other.seen.recent for other in watched):
+            height = max(8, self.console.height // len(watched) - 1)
+            self.live.update(Group(*(panel(w.seen, self.console, height) for w in watched)), refresh=True)
 
     def say(self, text: str) -> None:
-        """A line that stays; the next panel begins below it."""
-        self.stream.write(text + "\n")
-        self.stream.flush()
-        self.drawn = 0
+        """A line that stays above the panels."""
+        self.console.print(text)
 
-    def _look(self, queries: int) -> Look:
-        look = look_of(self.stream)
-        return replace(look, columns=max(40, look.columns), rows=max(8, look.rows // queries - 1))
-
-
-def look_of(stream: TextIO) -> Look:
-    """What the terminal behind a stream can show."""
-    try:
-        columns, rows = os.get_terminal_size(stream.fileno())
-    except (OSError, ValueError, AttributeError):
-        columns, rows = 0, 0
-    try:
-        "█▁…".encode(stream.encoding or "ascii")
-        blocks = True
-    except (UnicodeError, LookupError):
-        blocks = False
-    return Look(
-        columns=columns or 80,
-        rows=rows or 24,
-        colour="NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb",
-        blocks=blocks,
-    )
+    def close(self) -> None:
+        self.live.stop()

@@ -1,4 +1,4 @@
-"""What `sluice top` shows: how a query stands after its newest epoch, as lines for a terminal of any size. Pure."""
+"""What `sluice top` shows: how a query stands after its newest epoch, for a terminal of any size. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from sluice.dashboard.decision_text import DecisionSummary, adapted_text, summarize
 from sluice.dashboard.frozen_text import clean_up_text, frozen_text
 from sluice.dashboard.quantity import BYTES, PRODUCTIVITY, ROWS, ROWS_PER_SECOND, SECONDS
 from sluice.dashboard.series import busiest
 from sluice.dashboard.table import Column, table
-from sluice.dashboard.terminal_style import Look, cut, one_line, spark, strong
+from sluice.dashboard.terminal_style import one_line, spark
 from sluice.model.epoch.decision import outcomes
 from sluice.model.epoch.segments import unit_bytes
 from sluice.model.ids import UnitIndex
@@ -30,27 +32,27 @@ _SIDE_BY_SIDE = 78
 _NEARLY_FULL = 0.9
 _SIZE = 8  # of bytes as texts, and seconds are one shorter: columns must not shift with every epoch
 
-Part: TypeAlias = Callable[[int], list[str]]
+Part: TypeAlias = Callable[[int], Sequence[RenderableType]]
 """A part of the screen, drawn into so many lines."""
 
 
-def screen(name: str, records: Sequence[EpochRecord], now: float, look: Look) -> list[str]:
-    """The flow's last epochs, oldest first, as they look at the time `now`."""
+def screen(name: str, records: Sequence[EpochRecord], now: float, console: Console, rows: int) -> Group:
+    """The flow's last epochs, oldest first, in so many rows, as they look at the time `now`."""
     if not records:
-        return [cut(f"{one_line(name)}: waiting for the first epoch", look)]
+        return Group(_line(f"{one_line(name)}: waiting for the first epoch", console))
     last, lately = records[-1], records[-LATELY:]
-    lines = _head(name, records, now, look)[: look.rows]
+    lines: list[RenderableType] = [*_head(name, records, now, console)[:rows]]
     hottest = _hottest(lately)
     decisions = summarize(outcomes(records))[::-1]
     parts: list[tuple[int, Part]] = [
-        (len(last.stats.sites), lambda room: _sites(last, look, room)),
-        (len(hottest), lambda room: _units(lately, hottest[:room], look)),
-        (min(_DECISIONS, len(decisions)), lambda room: _decisions(decisions[:room], look)),
+        (len(last.stats.sites), lambda room: _sites(last, console, room)),
+        (len(hottest), lambda room: _units(lately, hottest[:room], console)),
+        (min(_DECISIONS, len(decisions)), lambda room: _decisions(decisions[:room], console)),
     ]
-    rooms = shared(look.rows - len(lines), [rows + _ABOVE if rows else 0 for rows, _ in parts])
+    rooms = shared(rows - len(lines), [wanted + _ABOVE if wanted else 0 for wanted, _ in parts])
     for room, (_, draw) in zip(rooms, parts, strict=True):
         lines += ["", *draw(room - _ABOVE)] if room else []
-    return lines
+    return Group(*lines)
 
 
 def shared(room: int, wanted: Sequence[int]) -> list[int]:
@@ -70,7 +72,7 @@ def shared(room: int, wanted: Sequence[int]) -> list[int]:
     return out
 
 
-def _head(name: str, records: Sequence[EpochRecord], now: float, look: Look) -> list[str]:
+def _head(name: str, records: Sequence[EpochRecord], now: float, console: Console) -> list[Text]:
     last, lately = records[-1], records[-LATELY:]
     curve, took = records[-_CURVE:], sum(_times(lately))
     rates = [
@@ -90,13 +92,15 @@ def _head(name: str, records: Sequence[EpochRecord], now: float, look: Look) -> 
     dropped = f"; {late:,} late rows dropped" if late else ""
     over = "the last epoch" if len(lately) == 1 else f"the last {len(lately)} epochs"
     lines = [
-        f"{strong(one_line(name), look)}: epoch {last.number:,}, committed {_ago(last, now)}; "
+        f"{one_line(name)}: epoch {last.number:,}, committed {_ago(last, now)}; "
         f"{last.routing.units:,} units at {_turnout(last)}, routing {last.routing.version:,}",
-        *_curves(left, right, look),
+        *_curves(left, right, console),
         f"  {over}: {changed}{dropped}",
         *_frozen(last),
     ]
-    return [cut(line, look) for line in lines]
+    texts = [_line(line, console) for line in lines]
+    texts[0].stylize("bold", 0, len(one_line(name)))
+    return texts
 
 
 def _turnout(record: EpochRecord) -> str:
@@ -118,19 +122,20 @@ Measured: TypeAlias = tuple[str, str, list[float]]
 """What it is, its newest value as text, and its values over the last epochs."""
 
 
-def _curves(left: Sequence[Measured], right: Sequence[Measured], look: Look) -> list[str]:
+def _curves(left: Sequence[Measured], right: Sequence[Measured], console: Console) -> list[str]:
     """Each with its curve; two in a line where the terminal is wide enough."""
-    long = min(_CURVE, (look.columns - 55) // 2 if look.columns >= _SIDE_BY_SIDE else _CURVE)
+    long = min(_CURVE, (console.width - 55) // 2 if console.width >= _SIDE_BY_SIDE else _CURVE)
 
     def drawn(label: str, text: str, values: Sequence[float]) -> str:
-        return f"  {label:<10}{text:>13}  {spark(values[-long:], look):<{long}}"
+        curve = "" if console.options.ascii_only else spark(values[-long:])
+        return f"  {label:<10}{text:>13}  {curve:<{long}}"
 
-    if look.columns < _SIDE_BY_SIDE:
+    if console.width < _SIDE_BY_SIDE:
         return [drawn(*one).rstrip() for one in (*left, *right)]
     return [(drawn(*a) + drawn(*b)).rstrip() for a, b in zip(left, right, strict=True)]
 
 
-def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
+def _sites(record: EpochRecord, console: Console, room: int) -> list[RenderableType]:
     every = record.stats.sites
     busy = [site.busy_seconds for site in every]
     shown = [every[site] for site in busiest(busy, room)]
@@ -140,7 +145,7 @@ def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
         Column("frozen", [_bytes(site.frozen_bytes) for site in shown], _SIZE, spare=1),
         Column("missing", [_count(site.missing_units) for site in shown], spare=4),
     ]
-    lines = table(
+    drawn = table(
         [
             Column("site", [str(site.site) for site in shown]),
             Column("units", [_count(site.units) for site in shown], spare=3),
@@ -166,10 +171,10 @@ def _sites(record: EpochRecord, look: Look, room: int) -> list[str]:
             Column("spilled", [_count(site.spilled_units) for site in shown], spare=4),
             Column("executor", [one_line(site.executor) for site in shown], spare=6, words=True),
         ],
-        look,
+        console,
     )
     left = len(every) - len(shown)
-    return [*lines, cut(f"  and {left:,} more sites that were less busy", look)] if left else lines
+    return [drawn, _line(f"  and {left:,} more sites that were less busy", console)] if left else [drawn]
 
 
 def _hottest(lately: Sequence[EpochRecord]) -> list[UnitIndex]:
@@ -179,7 +184,7 @@ def _hottest(lately: Sequence[EpochRecord]) -> list[UnitIndex]:
     return [UnitIndex(place) for place in order if seconds[place] or rows[place]]
 
 
-def _units(lately: Sequence[EpochRecord], places: Sequence[UnitIndex], look: Look) -> list[str]:
+def _units(lately: Sequence[EpochRecord], places: Sequence[UnitIndex], console: Console) -> list[RenderableType]:
     last = lately[-1:]
     rows, results, seconds = (_by_unit(lately, column)[places] for column in ("rows", "results", "seconds"))
     memory, disk, pending = (_by_unit(last, column)[places] for column in ("memory", "disk", "pending"))
@@ -193,7 +198,7 @@ def _units(lately: Sequence[EpochRecord], places: Sequence[UnitIndex], look: Loo
         Column("frozen", [_bytes(n) for n in put_away[places]], _SIZE, spare=1),
         Column("missing", ["results" if unit in missing else "-" for unit in units], spare=3),
     ]
-    return table(
+    drawn = table(
         [
             Column("unit", [str(unit) for unit in units]),
             *(fragments if len(routing.directories) > 1 else []),
@@ -207,21 +212,23 @@ def _units(lately: Sequence[EpochRecord], places: Sequence[UnitIndex], look: Loo
             *(frozen if put_away.any() else []),
             Column("pending", [_count(n) for n in pending]),
         ],
-        look,
+        console,
     )
+    return [drawn]
 
 
-def _decisions(decisions: Sequence[DecisionSummary], look: Look) -> list[str]:
-    return table(
+def _decisions(decisions: Sequence[DecisionSummary], console: Console) -> list[RenderableType]:
+    drawn = table(
         [
             Column("epoch", [f"{one.epoch:,}" for one in decisions]),
             Column("by", [one_line(one.policy) for one in decisions], spare=1, words=True),
-            Column("decision", [_words(one.action, look) for one in decisions], words=True),
+            Column("decision", [_words(one.action, console) for one in decisions], words=True),
             Column("done", [_done(one) for one in decisions]),
-            Column("because", [_words(_why(one), look) for one in decisions], words=True),
+            Column("because", [_words(_why(one), console) for one in decisions], words=True),
         ],
-        look,
+        console,
     )
+    return [drawn]
 
 
 def _done(one: DecisionSummary) -> str:
@@ -235,8 +242,13 @@ def _why(one: DecisionSummary) -> str:
     return f"{told}; {one.reason}" if told else one.reason
 
 
-def _words(text: str, look: Look) -> str:
-    return one_line(text if look.blocks else text.replace("…", "..."))
+def _line(text: str, console: Console) -> Text:
+    """A text that stays one line."""
+    return Text(text, no_wrap=True, overflow="crop" if console.options.ascii_only else "ellipsis")
+
+
+def _words(text: str, console: Console) -> str:
+    return one_line(text.replace("…", "...") if console.options.ascii_only else text)
 
 
 def _times(records: Sequence[EpochRecord]) -> list[float]:
