@@ -22,8 +22,8 @@ test: setup ## all tests but the slow ones, in two processes; ARGS="-k join" nar
 chaos: setup ## random runs under all policies, one a seed: SEEDS=2000:2500
 	@CHAOS_SEEDS=$(or $(SEEDS),0:100) $(RUN) python -m pytest tests/engine/test_chaos.py -k test_exact_under_chaos -n 2 $(ARGS)
 
-test-slow: setup ## the long tests: kills, suspensions, damage, chaos, and a month of epochs
-	@$(RUN) python -m pytest -m slow $(ARGS)
+test-slow: setup ## the long tests: kills, suspensions, damage, chaos, a month of epochs, and more examples of properties
+	@HYPOTHESIS_PROFILE=long $(RUN) python -m pytest -m "slow or hypothesis" $(ARGS)
 
 bench: setup ## Sluice beside Spark's own join, Flink and DuckDB; ARGS="--help" lists the choices
 	@scripts/flink.sh $(ARGS)

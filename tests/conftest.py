@@ -16,12 +16,17 @@ SUPPORT = Path(__file__).parent / "support"
 sys.path.insert(0, str(SUPPORT))  # what test files share
 pytest.register_assert_rewrite(*(module.stem for module in SUPPORT.glob("*.py")))  # failures there tell values, too
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # tests start many processes: none compiles what another one has
+sys.dont_write_bytecode = False
 MEMORY = "/dev/shm"
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)  # of `tmp_path`: there, no test waits for a disk
 
-settings.register_profile("default", deadline=None, suppress_health_check=list(HealthCheck), max_examples=25)
-settings.register_profile("thorough", deadline=None, suppress_health_check=list(HealthCheck), max_examples=1000)
+for profile, max_examples in (("default", 12), ("long", 50), ("thorough", 1000)):
+    # every run draws other examples, and `make test-slow` runs the same properties again with "long"
+    settings.register_profile(
+        profile, deadline=None, suppress_health_check=list(HealthCheck), max_examples=max_examples
+    )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

@@ -87,7 +87,7 @@ def crash_at(root: Path, operation: int, spill: str) -> bool:
 
 
 def test_a_crash_at_some_file_operations_of_an_epoch(before, fast, answers, spill):
-    assert crash_at_each(before, fast, answers, spill, step=5 if spill == "probe" else 23) > 40
+    assert crash_at_each(before, fast, answers, spill, step=11 if spill == "probe" else 47) > 40
 
 
 @pytest.mark.slow
@@ -126,6 +126,16 @@ def assert_nothing_left(query: DirectQuery) -> None:
 
 def test_a_failing_operation_fails_the_epoch_and_the_next_try_succeeds(before, fast, answers, spill):
     """The process lives on: a full disk, a lost connection."""
+    fail_at_each(before, fast, answers, spill, step=7 if spill == "probe" else 79)
+
+
+@pytest.mark.slow
+def test_failing_operations_closer_to_each_other(before, fast, answers, spill):
+    fail_at_each(before, fast, answers, spill, step=1 if spill == "probe" else 17)
+
+
+def fail_at_each(before: Path, fast: Path, answers: Any, spill: str, step: int) -> None:
+    """Have every `step`-th operation fail, and go on."""
     operation, failures = 0, 1
     while failures:
         root = fast / str(operation)
@@ -151,7 +161,7 @@ def test_a_failing_operation_fails_the_epoch_and_the_next_try_succeeds(before, f
         assert_nothing_left(query)
         query.close()
         shutil.rmtree(root)
-        operation += 3 if spill == "probe" else 37  # every third: the same places as above, the process lives on
+        operation += step
 
 
 def test_a_lost_or_damaged_file_is_named(before, fast, spill):

@@ -297,18 +297,19 @@ def frozen_runs(query: DirectQuery) -> int:
     return sum(run.generation > 0 for manifest in query.epochs.record.manifests for run in manifest)
 
 
-def test_a_unit_that_is_frozen_over_and_over_has_few_runs(tmp_path):
+def test_a_unit_that_is_frozen_over_and_over_has_few_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(cleaning, "MOST_GENERATIONS", 8)
     a, b = stream("a"), stream("b")
     query = DirectQuery(join([a, b], LONGEST), tmp_path, 1, PARTITIONS, memory=0)
     most = files = 0
-    for epoch in range(300):
+    for epoch in range(75):  # many times as many
         freeze_all(query, PARTITIONS)
         query.run([keyed(a, [epoch % 7, 8], epoch), keyed(b, [epoch % 11], epoch)])
         most = max(most, frozen_runs(query))
         files = max(files, len(query.epochs.record.files()))
     assert most <= 2 * cleaning.MOST_GENERATIONS * 4 and files <= 2 * cleaning.MOST_GENERATIONS
     query.drain()
-    expected = sum(1 for x in range(300) for key in (x % 7, 8) for y in range(300) if y % 11 == key)
+    expected = sum(1 for x in range(75) for key in (x % 7, 8) for y in range(75) if y % 11 == key)
     assert query.results().num_rows == expected
     query.close()
 

@@ -39,9 +39,9 @@ def everything_in(root: Path) -> list[Path]:
 
 
 def test_runs_and_files_stay_few_however_long_it_runs(tmp_path):
-    query = DirectQuery(join([A, B], 120 * SECOND), tmp_path)
+    query = DirectQuery(join([A, B], 55 * SECOND), tmp_path)
     most_runs = most_files = most_probed = 0
-    for epoch in range(260):  # more than twice the window, and than the journal keeps
+    for epoch in range(125):  # more than twice the window, and than the journal keeps
         query.run(ticking(epoch))
         sites = query.epochs.record.stats.sites
         most_runs = max(most_runs, *(s.segments for s in sites))
@@ -50,7 +50,7 @@ def test_runs_and_files_stay_few_however_long_it_runs(tmp_path):
     assert most_runs <= 32 and most_probed <= 32
     assert most_files <= 2 * 32
     rows = sum(s.rows for s in query.epochs.record.stats.sites)
-    assert rows <= 2 * 2 * 40 * 122  # twice the rows of the window at the most wait to expire
+    assert rows <= 2 * 2 * 40 * 57  # twice the rows of the window at the most wait to expire
     assert len(list((tmp_path / "checkpoint" / "journal").iterdir())) == 100
     query.close()
 

@@ -1,12 +1,14 @@
 """Kills a query at its file operations, one after the other, with its checkpoint and output on an object store.
 
-    python tests/support/store_crashes.py (s3 | azure) FIRST STEP
+    python tests/support/store_crashes.py (s3 | azure) FIRST STEP [CRASHES]
 
-Every step runs in a fork of a process that has not talked to the store itself: obstore's threads do not survive a fork.
+It ends with the last operation, or after so many crashes. Every step runs in a fork of a process that has not talked to
+the store itself: obstore's threads do not survive a fork.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import shutil
@@ -29,7 +31,7 @@ UNAVAILABLE = 77
 """The exit status that says that there is no such server here."""
 
 
-def started(local: Path, place: Place, sites: int = 1) -> DirectQuery:
+def started(local: Path, place: Place | None, sites: int = 1) -> DirectQuery:
     return DirectQuery(PLAN, local, sites=sites, memory=8_000, partitions=4, spill="probe", place=place)
 
 
@@ -57,8 +59,9 @@ def forked(work: Callable[[], Any]) -> Any:
     return pickle.loads(data) if status == 0 else None
 
 
-def run_undisturbed(local: Path, place: Place) -> list[Counter]:
-    query = started(local, place)
+def run_undisturbed(local: Path) -> list[Counter]:
+    """What is found when nothing happens, on a local disk: where the checkpoint lies makes no difference."""
+    query = started(local, None)
     for epoch in range(KEEP + 2):
         query.run(epoch_rows(epoch))
     answers = found_by(query)
@@ -118,16 +121,16 @@ def recover(local: Path, place: Place, sites: int) -> list[Counter]:
     return answers
 
 
-def main(kind: str, first: int, step: int) -> int:
+def main(kind: str, first: int, step: int, most_crashes: float = math.inf) -> int:
     with SERVERS[kind]() as uri, tempfile.TemporaryDirectory() as directory:
-        answers = forked(lambda: run_undisturbed(Path(directory) / "all", lambda path: uri(f"all/{path}")))
+        answers = forked(lambda: run_undisturbed(Path(directory) / "all"))
 
         def before(path: str) -> str:
             return uri(f"before/{path}")
 
         forked(lambda: make_history(Path(directory) / "before", before))
         operation, crashes = first, 0
-        while True:
+        while crashes < most_crashes:
             local = Path(directory) / str(operation)
             shutil.copytree(Path(directory) / "before", local)
 
@@ -150,7 +153,7 @@ def main(kind: str, first: int, step: int) -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+        sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))
     except NotAvailable as reason:
         print(reason)
         sys.exit(UNAVAILABLE)

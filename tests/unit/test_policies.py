@@ -449,7 +449,8 @@ def spill(cluster: Cluster) -> Cluster:
     held, used = list(cluster.units), [0] * len(cluster.sites)
     for u, unit in enumerate(held):
         used[unit.site] += unit.size
-        held[u] = replace(unit, spilled=used[unit.site] > cluster.memory[unit.site])
+        if unit.spilled != (used[unit.site] > cluster.memory[unit.site]):
+            held[u] = replace(unit, spilled=not unit.spilled)
     return replace(cluster, units=tuple(held))
 
 
