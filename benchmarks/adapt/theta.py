@@ -9,7 +9,7 @@ from benchmarks.adapt.bench import EIGHT, Bench
 from benchmarks.adapt.outcome import Bar, Chart, Outcome, over_time
 from benchmarks.adapt.rows import Rows
 from benchmarks.adapt.running import HYBRID, Run, Setup
-from sluice.model.routing.sharing import best_lines, copied_rows
+from sluice.model.routing.sharing import best_grid, copied_rows
 
 LINEAR = 0.7
 """Of what so many sites would do if work divided by itself."""
@@ -38,7 +38,7 @@ def outcome(setup: Setup, runs: dict[int, Run]) -> Outcome:
         last = run.epochs[-LAST:]
         speedup = alone / busiest(run)
         copies = 1 + sum(epoch.copied for epoch in last) / sum(epoch.rows for epoch in last)
-        best = copied_rows(best_lines(sites, (1, 1)), (1, 1)) / 2
+        best = copied_rows(best_grid(sites, (1, 1)), (1, 1)) / 2
         table.append([
             str(sites), f"{busiest(run):.2f}", f"{speedup:.2f}", f"{speedup / sites:.0%}", f"{copies:.2f}",
             f"{best:.2f}", f"{median(e.seconds for e in last):.2f}", f"{run.others:.0%}",

@@ -281,12 +281,12 @@ def test_units_without_rows_are_not_frozen_and_yields_are_counted_once(tmp_path)
     query = DirectQuery(plan, tmp_path, 1, 16)
     for epoch in range(1, 30, 3):
         query.run([keyed(s, [1, 2], epoch) for s in plan.sources])
-        total = query.epochs.record.stats.units.yielded.sum()
+        total = query.epochs.record.stats.units.results_produced.sum()
         query.run([keyed(s, [], epoch + 1) for s in plan.sources])
-        assert query.epochs.record.stats.units.yielded.sum() == total
+        assert query.epochs.record.stats.units.results_produced.sum() == total
         freeze_all(query, 16)
         query.run([keyed(s, [], epoch + 2) for s in plan.sources])
-        assert query.epochs.record.stats.units.yielded.sum() == 0
+        assert query.epochs.record.stats.units.results_produced.sum() == 0
         assert all(run.rows for manifest in query.epochs.record.manifests for run in manifest if run.generation)
         query.drain()
     assert not query.epochs.record.missing_units

@@ -53,7 +53,7 @@ def moved(before: Routing, after: Routing) -> list[tuple[int, int]]:
 
 @given(routings(), COUNTS)
 def test_every_unit_has_an_owner_and_none_moves_that_need_not(before, sites):
-    after = before.resized(sites, version=before.version + 1, since=9)
+    after = before.rebalanced(sites, version=before.version + 1, since=9)
     assert after.units == before.units
     assert all(0 <= owner < sites for owner in after.holders)
     if sites <= before.sites:
@@ -71,7 +71,7 @@ def test_what_was_even_stays_even_with_the_fewest_moves(units, first, sizes):
     assume(units >= max(first, *sizes))
     routing = Routing.even(units, first)
     for sites in sizes:
-        before, routing = routing, routing.resized(sites, routing.version + 1, 0)
+        before, routing = routing, routing.rebalanced(sites, routing.version + 1, 0)
         assert max(loads(routing)) - min(loads(routing)) <= 1
         share, over = divmod(units, sites)
         staying = sorted(loads(before)[:sites], reverse=True)

@@ -172,7 +172,7 @@ def test_what_the_next_epoch_does_is_done_with_it(asked, before, action):
         case PassToken():
             assert sharing.tokens[0] == 1
         case LayOut():
-            assert sharing.lines == (2, 1)
+            assert sharing.grid_shape == (2, 1)
     asked.check()
 
 
@@ -206,7 +206,7 @@ def test_a_move_is_not_done_by_an_epoch_that_came_to_nothing(asked):
     asked.run(2)
     routing = asked.record.routing
     unit = next(unit for unit in range(UNITS) if routing.holder(unit) == 2)
-    asked.ask(Move(unit, routing.resized(2, routing.version + 1, 3).holder(unit), "to see"))
+    asked.ask(Move(unit, routing.rebalanced(2, routing.version + 1, 3).holder(unit), "to see"))
     asked.run()
     asked.query.site_keys = asked.query.site_keys[:2]
     with pytest.raises(InterruptedError):

@@ -85,7 +85,7 @@ def test_a_move_touches_no_run_of_other_sites_and_divides_units_once(monkeypatch
     divide = reassignment.divide
     monkeypatch.setattr(reassignment, "divide", lambda units, owners: divided.append(units) or divide(units, owners))
     routing, manifests = many_sites(sites=64, runs=20, units=256)
-    after = reassign(manifests, routing, routing.moved(4, 9, since=1))
+    after = reassign(manifests, routing, routing.with_move(4, 9, since=1))
     assert len(divided) == 64  # not once a run, nor once for each pair of a run and a site
     known = {id(run) for manifest in manifests for run in manifest}
     assert [site for site, runs in enumerate(after) if not {id(run) for run in runs} <= known] == [1, 9]
@@ -132,7 +132,9 @@ def test_what_a_wish_to_share_a_unit_costs_the_driver_has_nothing_to_do_with_the
 
 @given(routings())
 def test_the_units_of_all_sites_at_once_are_those_of_each(routing):
-    assert [ranges(units.tolist()) for units in routing.held()] == [routing.ranges_of(s) for s in range(routing.sites)]
+    assert [ranges(units.tolist()) for units in routing.units_by_site()] == [
+        routing.ranges_of(s) for s in range(routing.sites)
+    ]
 
 
 def test_a_run_travels_without_what_was_counted_on_the_way():

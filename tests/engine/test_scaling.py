@@ -26,8 +26,8 @@ from sluice.control.controller import Controller, NextEpoch
 from sluice.control.growth import Growth
 from sluice.control.site_memory import SiteMemory
 from sluice.engine.site_task import SiteTask
-from sluice.model.epoch.stats import EpochSeconds, EpochStats, SiteStats, Turnout, UnitColumns
-from sluice.model.plan.plan import Abilities
+from sluice.model.epoch.stats import EpochSeconds, EpochStats, ScaleTarget, SiteStats, UnitColumns
+from sluice.model.plan.plan import Capabilities
 from sluice.model.plan.relation import Relation, plan_of
 from sluice.model.plan.stream import Stream
 from sluice.model.routing.routing import Routing
@@ -44,7 +44,7 @@ from sluice.verbs.share import Share
 from sluice.verbs.split import Merge, Split
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
-ABLE = Abilities(shareable={0: (0, 1)}, divisible=frozenset([0]), scalable=True, most_sites=6)
+ABLE = Capabilities(shareable={0: (0, 1)}, divisible=frozenset([0]), scalable=True, most_sites=6)
 EVEN = Routing.even(8, 4)
 
 
@@ -67,7 +67,7 @@ class Driver:
     """A controller from epoch to epoch, each of which takes a second and does what was decided."""
 
     def __init__(self, routing: Routing = EVEN, wanted: object = "static", **options: object) -> None:
-        self.controller = Controller(policy(wanted), 1 << 30, abilities=ABLE, **options)
+        self.controller = Controller(policy(wanted), 1 << 30, capabilities=ABLE, **options)
         self.newest, self.now = record(0, routing), 0.0
         self.controller.after(self.newest, 0.0)
 
@@ -129,14 +129,14 @@ def test_sites_that_leave_hand_their_units_over_and_then_there_are_fewer():
     assert {d.reason for d in moves} == {"sites: 4, soon 2; little to do"}
     assert sorted((d.unit, d.refused) for d in moves) == [(4, None), (5, None), (6, None), (7, None)]
     assert units_set_apart(step) == (4, 5, 6, 7)
-    assert driver.controller.turnout == Turnout(2, 1, 6)
+    assert driver.controller.scale_target == ScaleTarget(2, 1, 6)
     step = driver.epoch()
     assert step.routing.sites == 4 and max(step.routing.holders) == 1
     step = driver.epoch()
     assert [d.reason for d in step.decisions] == ["little to do; sites: 4, now 2; 0 units moved"]
     assert step.routing.sites == 2
     driver.epoch()
-    assert driver.controller.turnout == Turnout(None, 1, 6)
+    assert driver.controller.scale_target == ScaleTarget(None, 1, 6)
     assert not driver.moves_in_flight
 
 
@@ -174,7 +174,7 @@ def test_growth_is_not_taken_to_go_on_for_much_longer_than_it_was_seen():
 
 
 def test_after_a_restart_the_first_epoch_says_nothing_of_how_fast_rows_arrive():
-    again = Controller(policy("elastic"), 1 << 30, minimum=1e-9, abilities=ABLE)
+    again = Controller(policy("elastic"), 1 << 30, minimum=1e-9, capabilities=ABLE)
     fewer = again.resized(record(7), 3, "restarted", now=1e9).routing
     for number in range(8, 11):
         again.after(record(number, fewer), 1e9 + 10 * number)
@@ -373,7 +373,7 @@ def test_sites_that_join_have_their_share_in_their_first_epoch():
     assert all(8 <= load <= 11 for load in loads(step.routing))
     assert tuple(unit for unit, holder in enumerate(step.routing.holders) if holder) == moved
     driver.epoch()
-    assert not driver.moves_in_flight and driver.controller.turnout == Turnout(None, 1, 6)
+    assert not driver.moves_in_flight and driver.controller.scale_target == ScaleTarget(None, 1, 6)
 
 
 def test_sites_that_join_a_query_at_rest_get_as_many_units_as_others():
@@ -435,14 +435,14 @@ def test_some_may_join_before_others_and_nobody_is_awaited_for_good():
     assert {d.site for d in step.decisions[1:]} == {4}
     assert {move.site for move in driver.planned} == {5}
     driver.commit(step)
-    assert driver.controller.turnout == Turnout(6, 1, 6)
+    assert driver.controller.scale_target == ScaleTarget(6, 1, 6)
     step = driver.controller.after(driver.newest, JOIN_TIMEOUT_S - 1)
     driver.commit(step)
     assert not step.decisions and {one.decision.action for one in driver.newest.under_way} == {"scale"}
     waited = driver.controller.after(driver.newest, JOIN_TIMEOUT_S + 2)
     assert [end.abandoned for end in waited.ended] == ["sites: 5; nobody else came within 120 s"]
     assert not waited.instructions and not driver.planned
-    assert driver.controller.turnout == Turnout(None, 1, 6)
+    assert driver.controller.scale_target == ScaleTarget(None, 1, 6)
 
 
 def test_those_that_joined_get_their_share_though_others_never_come(monkeypatch):
@@ -625,7 +625,7 @@ class Watching(Policy):
 
 def test_a_policy_sees_how_full_sites_are_how_long_it_took_and_how_many_sites_there_may_be():
     watching = Watching()
-    controller = Controller(watching, 1 << 30, minimum=3.0, abilities=ABLE, backlog=1000.0)
+    controller = Controller(watching, 1 << 30, minimum=3.0, capabilities=ABLE, backlog=1000.0)
     for number, waiting in enumerate([(0, 0, 0, 0), (1000, 0, 500, 9000), (500, 0, 0, 9000), (0, 0, 100, 9000)]):
         controller.after(record(number, waiting=waiting), 2.0 + number)
     (view,) = watching.seen
@@ -636,7 +636,7 @@ def test_a_policy_sees_how_full_sites_are_how_long_it_took_and_how_many_sites_th
 def test_a_policy_sees_in_how_much_time_rows_arrived():
     """What an epoch takes in has arrived while the one before it ran."""
     watching = Watching()
-    controller = Controller(watching, 1 << 30, minimum=9.0, abilities=ABLE)
+    controller = Controller(watching, 1 << 30, minimum=9.0, capabilities=ABLE)
     begun = np.cumsum([0.0, 1.0, 2.0, 3.0, 9.0, 3.0, 9.0])  # each epoch
     for number, next_begins in enumerate(begun[1:]):
         controller.after(record(number), next_begins)
@@ -647,7 +647,7 @@ def test_a_policy_sees_in_how_much_time_rows_arrived():
 
 def test_an_epoch_for_input_that_waits_takes_none_in():
     watching = Watching()
-    controller = Controller(watching, 1 << 30, minimum=1e-3, abilities=ABLE)
+    controller = Controller(watching, 1 << 30, minimum=1e-3, capabilities=ABLE)
     caught_up = replace(record(2), stats=replace(record(2).stats, catch_up=True))
     for number, committed in enumerate([record(0), record(1), caught_up, record(3)], start=1):
         controller.after(committed, 2.0 * number)
@@ -661,7 +661,7 @@ def test_where_the_number_of_sites_is_fixed_a_policy_sees_no_other():
         controller.after(record(number), float(number))
     view = watching.seen[0]
     assert (view.scaling.least_sites, view.scaling.most_sites, view.sites.occupancy.tolist()) == (4, 4, [0.0] * 4)
-    assert controller.turnout is None
+    assert controller.scale_target is None
 
 
 STREAM = Stream("s", pa.schema([("k", pa.int64()), ("ts", TIME), ("v", pa.int64())]), "ts", 0)

@@ -207,7 +207,7 @@ def test_sites_join_and_leave_at_random_while_executors_die(tmp_path):
             running.until("epochs", lambda r, n=epochs: r.number >= n)
             if rng.random() < 0.4:
                 os.kill(rng.choice(there.executors("worker")), signal.SIGKILL)
-        running.until("rest", lambda r: r.stats.turnout.wanted in (None, r.routing.sites))
+        running.until("rest", lambda r: r.stats.scale_target.sites in (None, r.routing.sites))
         if running.records()[-1].routing.sites > 1:
             scale(running, 1)
         running.finish()

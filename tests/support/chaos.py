@@ -313,7 +313,7 @@ class Chaos:
 
     def share_otherwise(self) -> None:
         """Holders of units of joins come and go, and store in other ways."""
-        routing, shareable = self.query.epochs.record.routing, self.flow.plan.abilities.shareable
+        routing, shareable = self.query.epochs.record.routing, self.flow.plan.capabilities.shareable
         for _ in range(int(self.sharing.poisson(2)) if self.sharing is not None and shareable else 0):
             among = routing.directories[int(self.sharing.choice(list(shareable)))].range
             if routing.shared and self.sharing.random() < 0.7:
@@ -659,7 +659,7 @@ def assert_nothing_lost(plan: Plan, before: EpochRecord | None, after: EpochReco
     if before is not None:
         assert_names_kept(before.routing, routing)
     for queue in after.queues:
-        held = after.routing.held(plan.fragments_at(queue.level))[queue.site]
+        held = after.routing.units_by_site(plan.fragments_at(queue.level))[queue.site]
         assert sorted(queue.memory + queue.disk) == held.tolist()
 
 
@@ -679,7 +679,7 @@ def assert_stored_once(record: EpochRecord) -> None:
     for manifest in record.manifests:
         held.update((run.segment.id, u, run.generation) for run in manifest for u in numbers(run.units).tolist())
     copied = [record.routing.unit_at(index) for (_, index, _), times in held.items() if times > 1]
-    assert all(record.routing.sharing(unit).lines for unit in copied)
+    assert all(record.routing.sharing(unit).grid_shape for unit in copied)
     for sharing in record.routing.shared:
         assert len(set(sharing.holders)) == len(sharing.holders) > 1
         assert set(sharing.tokens) <= set(sharing.holders) and not record.why_unready(sharing.unit)

@@ -96,10 +96,10 @@ class DirectQuery:
         self.outs = [root / ("out" if i == 0 else f"out{i}") for i in range(len(self.plan.outputs))]
         self.places = Places(str(root / "memory"), str(root / "disk"))
         place = place or (lambda path: str(root / path))
-        abilities = self.plan.abilities
+        capabilities = self.plan.capabilities
         if most_sites:
-            abilities = replace(abilities, scalable=True, least_sites=least_sites, most_sites=most_sites)
-        self.new_controller = lambda chosen: Controller(chosen, memory, 1e-9, advise, abilities, backlog, unit_size)
+            capabilities = replace(capabilities, scalable=True, least_sites=least_sites, most_sites=most_sites)
+        self.new_controller = lambda chosen: Controller(chosen, memory, 1e-9, advise, capabilities, backlog, unit_size)
         """A controller as this query's, with a policy."""
         settings = Settings(
             sites,

@@ -74,7 +74,7 @@ def record(number: int, sites: int = 2, rows: int = 100, **more: Any) -> EpochRe
             rows=unit,
             first_rows=unit // 2,
             results=2 * unit,
-            yielded=2 * unit,
+            results_produced=2 * unit,
             pending=unit // 100,
             memory=16 * unit,
             disk=8 * unit,

@@ -7,7 +7,7 @@ from engine_harness import DirectQuery
 from hypothesis import strategies as st
 
 from sluice.model.routing.routing import Routing
-from sluice.model.routing.sharing import best_lines
+from sluice.model.routing.sharing import best_grid
 from sluice.verbs.share import LayOut, PassToken, Release, Share, SharingAction
 
 
@@ -31,7 +31,7 @@ def sharing_by_hand(data: st.DataObject, query: DirectQuery) -> list[SharingActi
                 actions.append(LayOut(number, (), "to see"))
             case "grid":
                 holders = data.draw(st.integers(2, 4))
-                shapes = st.sampled_from([best_lines(holders, (1, 1)), (1, holders)])
+                shapes = st.sampled_from([best_grid(holders, (1, 1)), (1, holders)])
                 actions.append(LayOut(number, data.draw(shapes), "to see"))
     return actions
 
@@ -52,4 +52,4 @@ def next_sharing(rng: np.random.Generator, routing: Routing, among: tuple[int, i
         case "turns":
             return LayOut(unit, (), "to see")
         case _:
-            return LayOut(unit, best_lines(len(holders), rng.integers(1, 9, 2).tolist()), "to see")
+            return LayOut(unit, best_grid(len(holders), rng.integers(1, 9, 2).tolist()), "to see")

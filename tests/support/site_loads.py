@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from sluice.model.epoch.stats import Slices
-from sluice.model.plan.plan import Abilities
+from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView, Period, SharedUnits
 from sluice.policies import Policy
@@ -37,7 +37,7 @@ class SiteLoads:
         self.policy, self.memory = policy, memory
         self.rng, self.noise = np.random.default_rng(seed), noise
         self.result_cost, self.overhead = result_cost, overhead
-        self.routing, self.abilities = Routing.even(units, sites), Abilities(shareable={0: (0, 1)})
+        self.routing, self.capabilities = Routing.even(units, sites), Capabilities(shareable={0: (0, 1)})
         self.hot, self.heat = 0, (100.0, 100.0, 100.0)
         self.imbalance = 1.0
 
@@ -46,11 +46,11 @@ class SiteLoads:
         done: list[Action] = []
         for _ in range(rounds):
             for action in self.policy.decide(self.view()):
-                assert action.refuse(Situation(self.routing, self.abilities)) is None, action
+                assert action.refuse(Situation(self.routing, self.capabilities)) is None, action
                 if isinstance(action, Move):
-                    self.routing = self.routing.moved(action.unit, action.site, since=0)
+                    self.routing = self.routing.with_move(action.unit, action.site, since=0)
                 else:
-                    self.routing = action.apply(self.routing, self.abilities.shareable[0], since=0)
+                    self.routing = action.apply(self.routing, self.capabilities.shareable[0], since=0)
                 done.append(action)
         return done
 
@@ -64,7 +64,7 @@ class SiteLoads:
             counts = np.array(self.heat if unit == self.hot else (100.0, 100.0, 100.0))
             *came, found = (counts * (1 + self.noise * self.rng.uniform(-1, 1, 3))).tolist()
             sharing = self.routing.sharing(unit)
-            holders, lines = self.routing.holders_of(unit), sharing.lines if sharing else (1, 1)
+            holders, lines = self.routing.holders_of(unit), sharing.grid_shape if sharing else (1, 1)
             each = [count / line for count, line in zip(came, lines, strict=True)]
             rows[unit], first[unit], results[unit] = sum(each) * len(holders), each[0] * len(holders), found
             size[unit] = rows[unit] * ROW_BYTES

@@ -23,7 +23,7 @@ from sluice.model.epoch.decision import Decision, Ended, Verb
 from sluice.model.epoch.segments import RunRef, SegmentRef
 from sluice.model.errors import FlowError, ProtocolError, QueryError
 from sluice.model.ids import Unit
-from sluice.model.plan.plan import Abilities
+from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.directory import Directory
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import only
@@ -65,9 +65,9 @@ from sluice.verbs.split import CountBelow, Divide, HashProfile, Merge, ProfileHa
 
 EVEN = Routing.even(8, 2)
 
-JOIN = Abilities(freezable=frozenset([0]), shareable={0: (0, 1)})
+JOIN = Capabilities(freezable=frozenset([0]), shareable={0: (0, 1)})
 ALL = replace(JOIN, divisible=frozenset([0]), scalable=True)
-SECOND_IS_A_JOIN = Abilities(freezable=frozenset([1]))
+SECOND_IS_A_JOIN = Capabilities(freezable=frozenset([1]))
 
 
 class Scripted(Policy):
@@ -118,7 +118,7 @@ class MovesByHand(InstructionExecutor):
     def restart(self, loop: ControlLoop, instruction: Restart, now: float) -> None:
         self.instructions.append(instruction)
         there = loop.routing.holder(instruction.unit) == instruction.site
-        moved = loop.routing if there else loop.routing.moved(instruction.unit, instruction.site, loop.epoch)
+        moved = loop.routing if there else loop.routing.with_move(instruction.unit, instruction.site, loop.epoch)
         loop.route(moved, now)
 
     @handles(LetGo)
@@ -140,7 +140,7 @@ class ByHand(MovesByHand):
 
     @handles(ApplySharing, ApplyGrid)
     def apply(self, loop: ControlLoop, instruction: ApplySharing, now: float) -> None:
-        loop.routing = instruction.change.apply(loop.routing, loop.abilities.shareable[0], loop.epoch)
+        loop.routing = instruction.change.apply(loop.routing, loop.capabilities.shareable[0], loop.epoch)
         loop.complete(loop.in_flight.at(instruction.unit)[0], now)
 
 
@@ -153,9 +153,9 @@ def new_loop(
     return ControlLoop(Scripted(*rounds), Ready(), executor or ByHand(), routing, minimum=1.0, **options)
 
 
-def refusal(action: Action, routing: Routing, abilities: Abilities | None = None) -> str | None:
+def refusal(action: Action, routing: Routing, capabilities: Capabilities | None = None) -> str | None:
     """Why an action is refused where nothing is in flight."""
-    return new_loop(routing=routing, abilities=abilities).refuse(action)
+    return new_loop(routing=routing, capabilities=capabilities).refuse(action)
 
 
 def carry_through(loop: ControlLoop, unit: int, now: float) -> None:
@@ -227,7 +227,7 @@ def test_moves_that_are_stopped_go_on_where_they_were_and_say_nothing_about_the_
 
 
 def test_a_unit_on_its_way_is_vetted_by_where_it_goes():
-    loop = new_loop((Move(0, 1, "because"),), executor=EpochExecutor(), abilities=ALL)
+    loop = new_loop((Move(0, 1, "because"),), executor=EpochExecutor(), capabilities=ALL)
     loop.take_turn(0.0)
     for site in (0, 1):
         assert loop.refuse(Move(0, site, "again")) == "unit 0 is on its way to site 1"
@@ -248,7 +248,7 @@ def test_a_unit_on_its_way_is_vetted_by_where_it_goes():
 def test_a_unit_has_one_verb_at_a_time_and_its_buddy_is_its_own_matter(begun: Action, why: str) -> None:
     """Unit 8 is the lower half of what unit 9 is the upper half of, and a merge takes both."""
     routing = EVEN.split(2, since=0)
-    loop = new_loop(routing=routing, executor=EpochExecutor(), abilities=ALL)
+    loop = new_loop(routing=routing, executor=EpochExecutor(), capabilities=ALL)
     loop.decide(USER, [begun], 0.0)
     for action in (Move(1, 1, "so"), Freeze(1, "so"), Split(1, "so"), Share(1, 1, "so")):
         assert loop.refuse(action) == why
@@ -257,10 +257,10 @@ def test_a_unit_has_one_verb_at_a_time_and_its_buddy_is_its_own_matter(begun: Ac
 
 
 def test_a_merge_is_refused_while_something_is_done_to_the_buddy_and_the_other_way_round() -> None:
-    loop = new_loop(routing=EVEN.split(2, since=0), executor=EpochExecutor(), abilities=ALL)
+    loop = new_loop(routing=EVEN.split(2, since=0), executor=EpochExecutor(), capabilities=ALL)
     loop.decide(USER, [Freeze(9, "so")], 0.0)
     assert loop.refuse(Merge(8, "so")) == loop.refuse(Merge(9, "so")) == "unit 9 is to be frozen"
-    loop = new_loop(routing=EVEN.split(2, since=0), executor=EpochExecutor(), abilities=ALL)
+    loop = new_loop(routing=EVEN.split(2, since=0), executor=EpochExecutor(), capabilities=ALL)
     loop.decide(USER, [Merge(8, "so")], 0.0)
     for unit in (8, 9):
         for action in (Move(unit, 1, "so"), Freeze(unit, "so"), Split(unit, "so"), Merge(unit, "so")):
@@ -269,7 +269,7 @@ def test_a_merge_is_refused_while_something_is_done_to_the_buddy_and_the_other_w
 
 def test_a_unit_that_is_to_be_shared_otherwise_may_be_shared_further_but_stays() -> None:
     """Each change is looked at as if those before it were done."""
-    loop = new_loop(routing=Routing.even(4, 3), abilities=ALL, executor=NothingIsPrepared())
+    loop = new_loop(routing=Routing.even(4, 3), capabilities=ALL, executor=NothingIsPrepared())
     loop.decide(USER, [Share(0, 1, "so")], 0.0)
     assert loop.routing.shared == ()
     for action in (Move(0, 1, "so"), Freeze(0, "so"), Split(0, "so")):
@@ -288,7 +288,7 @@ class NothingIsPrepared(ByHand):
 
 
 def test_what_the_executor_has_no_handler_for_is_refused() -> None:
-    loop = new_loop(executor=MovesByHand(), abilities=ALL)
+    loop = new_loop(executor=MovesByHand(), capabilities=ALL)
     for action, why in (
         (Freeze(0, "so"), "units cannot be frozen here"),
         (CleanUp(0, "so"), "frozen units are cleaned up at the end alone here"),
@@ -450,7 +450,7 @@ def test_what_is_shared_and_what_cannot_be() -> None:
         (Freeze(0, "so"), "unit 0 is shared"),
     ):
         assert refusal(action, shared, JOIN) == why
-    waiting = new_loop(routing=shared, abilities=JOIN)
+    waiting = new_loop(routing=shared, capabilities=JOIN)
     waiting.conditions = Waiting()
     assert waiting.refuse(Release(0, 1, "so")) == "unit 0 has input that waits"
     for action in (Release(0, 1, "so"), PassToken(0, 1, 1, "so"), LayOut(0, (2, 1), "so"), Share(0, 2, "so")):
@@ -468,7 +468,7 @@ class Waiting:
 
 def test_statistics_begin_anew_when_a_unit_is_shared_by_hand() -> None:
     """Rows are sent to others, and as often as those are many: what was counted before would be taken for theirs."""
-    loop = new_loop(abilities=JOIN)
+    loop = new_loop(capabilities=JOIN)
     loop.requests.add(Share(0, 1, "so"))
     loop.take_turn(3.0)
     assert loop.collector.begun == [(EVEN.holders, 3.0, 1.0)]
@@ -483,7 +483,7 @@ def test_however_often_units_are_halved_the_directory_is_made_as_often(
 ) -> None:
     """A key is set apart in each of so many units of 60,000."""
     routing = Routing.even(30_000, 4, fragments=2)
-    loop = new_loop(routing=routing, executor=EpochExecutor(), abilities=ALL)
+    loop = new_loop(routing=routing, executor=EpochExecutor(), capabilities=ALL)
     chosen = [1_000 * number for number in range(splits)]
     ranges = {unit: routing.hashes_of(unit) for unit in chosen}
     record = EpochRecord(0, (None,), routing, (tuple(rows_at(unit) for unit in chosen), (), (), ()))

@@ -245,7 +245,7 @@ def test_skewed_units_on_as_many_sites_become_even(seed: int) -> None:
         rounds += 1
         for action in actions:
             if isinstance(action, Move):
-                routing = routing.moved(action.unit, action.site, rounds)
+                routing = routing.with_move(action.unit, action.site, rounds)
         for action in (a for a in actions if isinstance(a, Split | Merge)):
             if isinstance(action, Merge):
                 routing = routing.merge(action.unit, rounds)

@@ -542,7 +542,7 @@ class TestEdges:
                 rows=rng.integers(1, 1000, len(site)),
                 bytes=rng.integers(1, 1000, len(site)),
                 memory=np.where(full[site], 900, 100),
-                yielded=rng.integers(1, 1000, len(site)),
+                results_produced=rng.integers(1, 1000, len(site)),
             )
             .with_sites(idle=np.where(full, 0.0, 0.7)),
             period=Period(working_seconds=1.0),
@@ -608,7 +608,7 @@ class TestLazyDisk:
     def test_the_most_productive_go_half_of_the_way(self) -> None:
         units = (*(Unit(0, size=10) for _ in range(8)), Unit(1, size=20))
         cluster = Cluster((0, 0), units, memory=(100, 100))
-        view = cluster.view().with_units(yielded=np.array([1, 9, 2, 8, 3, 7, 4, 6, 0]))
+        view = cluster.view().with_units(results_produced=np.array([1, 9, 2, 8, 3, 7, 4, 6, 0]))
         assert [(move.unit, move.site) for move in policy("lazy-disk").decide(view)] == [(1, 1), (3, 1), (5, 1)]
         assert policy("lazy-disk", theta=0.2).decide(view) == policy("no-relocation").decide(view) == ()
 
@@ -702,7 +702,7 @@ class TestActiveDisk:
         units = tuple(Unit(site, size=10) for site in range(len(rates)) for _ in range(10))
         results = np.repeat(rates, 10)
         view = Cluster((0,) * len(rates), units, memory=(memory,) * len(rates)).view()
-        return view.with_units(results=results, yielded=results * 7 + np.arange(len(units)) % 10)
+        return view.with_units(results=results, results_produced=results * 7 + np.arange(len(units)) % 10)
 
     def test_the_site_that_yields_least_freezes_its_least_productive_units(self) -> None:
         decided = policy("active-disk").decide(self.balanced([8, 1, 2]))
@@ -756,7 +756,7 @@ def test_a_policy_names_units_by_their_ids(name: str, cluster: Cluster, seed: in
             results=plain.units.rows * 3,
             first_rows=plain.units.rows // 2,
             memory=plain.units.bytes,
-            yielded=rng.integers(0, 100, count),
+            results_produced=rng.integers(0, 100, count),
             inputs=np.full(count, 2),
             divisible=np.full(count, True),
             buddy=np.where(buddies < count, buddies, -1),

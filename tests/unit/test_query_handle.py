@@ -41,7 +41,7 @@ def handle(*epochs: EpochRecord, batches: tuple[int, ...] = (), draining: bool =
         epochs=SimpleNamespace(
             lock=threading.Lock(), recent=[replace(e, newest=(None, None)) for e in epochs], record=record(9)
         ),
-        settings=SimpleNamespace(controller=Controller(policy("static"), 1 << 20, abilities=PLAN.abilities)),
+        settings=SimpleNamespace(controller=Controller(policy("static"), 1 << 20, capabilities=PLAN.capabilities)),
         plan=PLAN,
         draining=draining,
     )

@@ -12,9 +12,9 @@ from site_loads import ROW_BYTES, SiteLoads
 
 from sluice.model.epoch.stats import Slices
 from sluice.model.errors import FlowError
-from sluice.model.plan.plan import Abilities
+from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.routing import Routing
-from sluice.model.routing.sharing import SharedUnit, best_lines, copied_rows
+from sluice.model.routing.sharing import SharedUnit, best_grid, copied_rows
 from sluice.model.view import ClusterView, SharedUnits
 from sluice.policies import policy
 from sluice.policies.hybrid import Hybrid
@@ -92,7 +92,7 @@ class TestHotUnits:
         assert [a.site for a in shares] in ([3], [])
 
     def test_a_unit_that_has_cooled_down_is_given_back_to_one_site(self) -> None:
-        grid = SharedUnit(0, (0, 1, 2, 3), (0, 1), (0, 0), lines=(2, 2))
+        grid = SharedUnit(0, (0, 1, 2, 3), (0, 1), (0, 0), grid_shape=(2, 2))
         cool = shared_by(hot(), grid, busy=0.5, rows=1, results=1, size=10)
         assert HotUnits().decide(cool) == tuple(
             Release(0, site, HotUnits().decide(cool)[0].reason) for site in (1, 2, 3)
@@ -100,7 +100,7 @@ class TestHotUnits:
 
     def test_a_unit_is_given_back_if_whoever_keeps_it_has_time_for_it(self) -> None:
         """That is the first of the holders, whatever its number."""
-        grid = SharedUnit(0, (3, 0), (0, 1), (3, 3), lines=(2, 1))
+        grid = SharedUnit(0, (3, 0), (0, 1), (3, 3), grid_shape=(2, 1))
         cool = shared_by(hot().with_sites(idle=np.full(4, 5.0)), grid, busy=0.2, rows=150, results=150, size=10)
         assert [(type(a), a.site) for a in HotUnits().decide(cool)] == [(Release, 0)]
         rows, idle = cool.units.rows.copy(), cool.sites.idle.copy()
@@ -108,16 +108,16 @@ class TestHotUnits:
         assert not [a for a in HotUnits().decide(cool.with_units(rows=rows).with_sites(idle=idle)) if a.site == 0]
 
     def test_a_unit_is_given_back_only_to_a_site_that_has_room_for_all_of_it(self) -> None:
-        grid = SharedUnit(0, (0, 1, 2, 3), (0, 1), (0, 0), lines=(2, 2))
+        grid = SharedUnit(0, (0, 1, 2, 3), (0, 1), (0, 0), grid_shape=(2, 2))
         cool = shared_by(hot(memory=2_000_000), grid, busy=0.5, rows=1, results=1, size=1_100_000)
         assert HotUnits().decide(cool) == ()  # each has 1.1 of 2 MB, together without copies it is 2.2
 
     def test_a_shared_unit_that_is_well_placed_is_left_alone(self) -> None:
-        grid = SharedUnit(0, (0, 1, 2, 3), (0, 1), (0, 0), lines=(2, 2))
+        grid = SharedUnit(0, (0, 1, 2, 3), (0, 1), (0, 0), grid_shape=(2, 2))
         assert HotUnits().decide(shared_by(hot(), grid, 0.9, rows=500, results=12_500, size=1000)) == ()
 
     def test_a_shared_unit_gets_more_holders(self) -> None:
-        grid = SharedUnit(0, (0, 1), (0, 1), (0, 0), lines=(2, 1))
+        grid = SharedUnit(0, (0, 1), (0, 1), (0, 0), grid_shape=(2, 1))
         actions = HotUnits().decide(shared_by(hot(), grid, 1.0, rows=750, results=25_000, size=1000))
         assert {a.site for a in actions if isinstance(a, Share)} == {2, 3}
 
@@ -126,7 +126,7 @@ class TestHotUnits:
         draw = data.draw
         numbers = st.lists(st.integers(0, 10**6), min_size=units, max_size=units).map(np.array)
         routing = Routing(sites, tuple(draw(st.lists(st.integers(0, sites - 1), min_size=units, max_size=units))))
-        able = Abilities(shareable={0: (0, 1)})
+        able = Capabilities(shareable={0: (0, 1)})
         rows = draw(numbers)
         view = (
             ClusterView.at_rest(routing.holders, [draw(st.sampled_from([0, 10**6, 1 << 40]))] * sites)
@@ -189,7 +189,7 @@ def test_hybrid_keeps_a_unit_shared_that_no_site_has_room_for() -> None:
     ("holders", "rows", "copies"), [(8, (1, 1), 6), (8, (1000, 1), 1008), (4, (1, 1), 4), (7, (1, 1), 8)]
 )
 def test_the_grid_with_the_fewest_copies(holders: int, rows: tuple[int, int], copies: int) -> None:
-    lines = best_lines(holders, rows)
+    lines = best_grid(holders, rows)
     assert copied_rows(lines, rows) == copies
     assert all(copied_rows((a, holders // a), rows) >= copies for a in range(1, holders + 1) if holders % a == 0)
 
@@ -315,7 +315,7 @@ class TestTokens:
         draw = data.draw
         numbers = st.lists(st.integers(0, 100), min_size=units, max_size=units).map(np.array)
         routing = Routing(sites, tuple(draw(st.lists(st.integers(0, sites - 1), min_size=units, max_size=units))))
-        able = Abilities(shareable={0: (0, 1)})
+        able = Capabilities(shareable={0: (0, 1)})
         for _ in range(4):
             held = [(s.unit, site) for s in routing.shared for site in s.holders]
             unit, site = np.array(held, dtype=np.int64).reshape(-1, 2).T

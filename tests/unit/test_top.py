@@ -40,7 +40,7 @@ from sluice.control.journal import Journal
 from sluice.dashboard import top as view
 from sluice.model.codec import decode, encode
 from sluice.model.epoch.decision import Decision, Verb
-from sluice.model.epoch.stats import CleanUpProgress, Turnout, UnitColumns
+from sluice.model.epoch.stats import CleanUpProgress, ScaleTarget, UnitColumns
 from sluice.model.routing.routing import Routing
 from sluice.record.epoch import EpochRecord
 from sluice.state.files.storage import Storage, watch
@@ -76,7 +76,7 @@ def journal(tmp_path: Path) -> Journal:
 class TestScreen:
     @pytest.mark.parametrize(("wanted", "said"), [(None, ""), (2, ", 2 is leaving"), (5, ", 2 awaited")])
     def test_it_tells_how_many_sites_take_part_and_are_to(self, wanted: int | None, said: str) -> None:
-        scaling = with_stats(record(7, sites=3), turnout=Turnout(wanted, 1, 8))
+        scaling = with_stats(record(7, sites=3), scale_target=ScaleTarget(wanted, 1, 8))
         assert f" units at 3 of at most 8 sites{said}, routing" in screen("desk", [scaling], AT, LARGE)[0]
 
     @given(
@@ -140,7 +140,7 @@ class TestScreen:
         assert "39" in listed and "0" not in listed
 
     def test_the_hottest_units_over_the_last_epochs(self) -> None:
-        cold = replace(record(1), routing=Routing.even(UNITS, 2).moved(127, 0, since=1))
+        cold = replace(record(1), routing=Routing.even(UNITS, 2).with_move(127, 0, since=1))
         quiet = np.zeros(UNITS)
         quiet[5] = 99.0
         cold = with_stats(cold, units=replace(cold.stats.units, seconds=quiet, rows=quiet, pending=quiet))
@@ -189,7 +189,7 @@ class TestScreen:
 
     def test_without_joins_nothing_is_said_of_it(self) -> None:
         none = np.zeros(UNITS)
-        quiet = with_stats(record(0), units=replace(record(0).stats.units, yielded=none))
+        quiet = with_stats(record(0), units=replace(record(0).stats.units, results_produced=none))
         shown = "\n".join(screen("desk", [quiet], AT, LARGE))
         assert "pending" in shown
         assert not re.search("results/unit|productivity|frozen|missing|cleaning", shown)

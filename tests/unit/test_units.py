@@ -18,14 +18,14 @@ from sluice.model.codec import decode, encode
 from sluice.model.epoch.stats import EpochStats, UnitColumns
 from sluice.model.epoch.times import Queues
 from sluice.model.errors import ProtocolError
-from sluice.model.plan.plan import Abilities
+from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.directory import HASH_SPACE, MOST_UNITS, Directory
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ids import UnitIds
 from sluice.model.routing.unit_ranges import FEW_RANGES, intersect, numbers
 from sluice.model.view import ClusterView
 from sluice.record.epoch import EpochRecord
-from sluice.record.repartition import redivided, successors
+from sluice.record.repartition import repartition_record, successors
 from sluice.verbs.base import InFlight, Situation, current_units
 from sluice.verbs.split import Merge, Split, SplitProtocol, halved_around
 
@@ -96,12 +96,16 @@ def test_a_routing_keeps_its_directory(directory: Directory, sites: int, data: s
     one, other = successors(routing, halved)[unit]
     assert halved.holder(one) == halved.holder(other) == routing.holder(unit)
     assert halved.merge(one, since=9).holders == routing.holders
-    assert routing.moved(unit, 0, since=9).directories == routing.resized(sites + 1, 4, 9).directories == (directory,)
+    assert (
+        routing.with_move(unit, 0, since=9).directories
+        == routing.rebalanced(sites + 1, 4, 9).directories
+        == (directory,)
+    )
     assert (halved.version, halved.since) == (4, 9)
 
 
 def test_buddies_at_two_sites_are_not_merged() -> None:
-    routing = Routing(2, (0,)).split(0, since=1).moved(1, 1, since=2)
+    routing = Routing(2, (0,)).split(0, since=1).with_move(1, 1, since=2)
     with pytest.raises(ProtocolError, match="units 2 and 1 are at different sites"):
         routing.merge(2, since=3)
 
@@ -149,7 +153,7 @@ def changed(routing: Routing, plain: PlainRouting, unit: int, site: int, verb: s
     since = routing.since + 1
     try:
         if verb == "move":
-            routing = routing.moved(unit, site, since)
+            routing = routing.with_move(unit, site, since)
             assert len(holders) == 1
             units[at] = ((low, high), [site], None, unit)
         elif verb == "share":
@@ -211,7 +215,7 @@ def test_a_routing_is_what_its_changes_make_it(
         assert directory.unit_of(np.array(hashes[:1], dtype=np.uint32)).tolist() == [index]
         assert routing.holders_of(unit) == tuple(holders)
         assert tokens_of(routing, unit) == (tokens or [holders[0]] * 2)
-    resized = routing.resized(later_sites, 99, 99)
+    resized = routing.rebalanced(later_sites, 99, 99)
     assert resized.ids == routing.ids
     for _, holders, _, unit in kept:
         staying = tuple(h for h in holders if h < later_sites)
@@ -220,7 +224,7 @@ def test_a_routing_is_what_its_changes_make_it(
         assert set(tokens_of(resized, unit)) <= set(resized.holders_of(unit))
         assert max(resized.holders_of(unit)) < later_sites
     for fragment, directory in enumerate(routing.directories):
-        held = resized.held([fragment])
+        held = resized.units_by_site([fragment])
         copies = [index for index in range(*directory.range) for _ in resized.holders_of(resized.unit_at(index))]
         assert sorted(np.concatenate(held).tolist()) == copies
         for site, units in enumerate(held):
@@ -248,7 +252,7 @@ def test_units_are_redivided_all_at_once_as_one_after_the_other(
             split[unit] = halved_around((low, high), key)[1 : data.draw(st.integers(1, 6))]
         elif verb == "merge" and buddy is not None and not {buddy} & {*split, *merged} and alike(before, unit, buddy):
             merged.append(unit)
-    now = before.redivided(split, merged, since=9)
+    now = before.repartitioned(split, merged, since=9)
     one_by_one = before
     for unit in [*split, *merged]:
         one_by_one = one_by_one.split(unit, 9) if unit in split else one_by_one.merge(unit, 9)
@@ -308,7 +312,7 @@ def test_a_unit_that_is_not_there_is_refused_in_words() -> None:
             verb(1)
     for unit in (6, -1):
         with pytest.raises(ProtocolError, match=f"there is no unit {unit}; ids go from 0 to 5"):
-            routing.moved(unit, 0, since=2)
+            routing.with_move(unit, 0, since=2)
     with pytest.raises(ProtocolError, match="an id is given twice"):
         UnitIds(((0, 4), (3, 6)), 6)
     with pytest.raises(ProtocolError, match="an id is given twice"):
@@ -327,7 +331,7 @@ def test_ids_of_many_units_take_little_room_and_time() -> None:
     for _ in range(10_000):
         assert fresh.holder(59_998) == 3 and fresh.unit_at(8) == 60_001
     assert process_time() - begun < 1.0
-    assert fresh.moved(8, 3, since=2).ids is fresh.ids, "what is at hand of them stays so"
+    assert fresh.with_move(8, 3, since=2).ids is fresh.ids, "what is at hand of them stays so"
 
 
 def test_queues_of_many_units_are_laid_out_in_one_pass() -> None:
@@ -343,14 +347,14 @@ def test_queues_of_many_units_are_laid_out_in_one_pass() -> None:
 
 def seconds_for(record: EpochRecord, routing: Routing) -> float:
     begun = process_time()
-    after = redivided(record, routing, ())
+    after = repartition_record(record, routing, ())
     assert after.queues[0].disk[3:5] == (7, 8)
     return process_time() - begun
 
 
 def test_there_are_at_most_so_many_units() -> None:
     """A key may be set apart by as many splits as a hash has bits; merges are always welcome."""
-    full, able = Routing.even(MOST_UNITS - 1, 2).split(0, since=0), Abilities(divisible=frozenset({0}))
+    full, able = Routing.even(MOST_UNITS - 1, 2).split(0, since=0), Capabilities(divisible=frozenset({0}))
     too_many = "an operator's state has at most 65,536 units"
     assert Split(3, "to see").refuse(Situation(full, able)) == too_many
     assert Merge(MOST_UNITS, "to see").refuse(Situation(full, able)) is None
@@ -362,7 +366,7 @@ def test_there_are_at_most_so_many_units() -> None:
 
 def view_of(routing: Routing) -> ClusterView:
     """What a policy sees after an epoch without rows."""
-    collection = EpochCollection(SiteMemory(1 << 30), Abilities(divisible=frozenset({0})), 0.0, 1 << 20)
+    collection = EpochCollection(SiteMemory(1 << 30), Capabilities(divisible=frozenset({0})), 0.0, 1 << 20)
     stats = EpochStats(units=UnitColumns.none(routing.units))
     collection.add(EpochRecord(0, (None,), routing, ((),) * routing.sites, stats=stats), 0.0)
     return collection.view()

@@ -37,9 +37,9 @@ def check_request(request: QueryRequest) -> CheckedQuery:
     slots = sum(executor.slots for executor in await_executors(spark))
     sites = options.sites or max(least, min(slots, most))
     follows = options.sites is None and not options.scales
-    abilities = plan.abilities
+    capabilities = plan.capabilities
     if options.scales:
-        abilities = replace(abilities, scalable=True, least_sites=least, most_sites=most)
+        capabilities = replace(capabilities, scalable=True, least_sites=least, most_sites=most)
     settings = Settings(
         sites=sites,
         site_count=SiteCount(sites, options.partitions) if follows else None,
@@ -52,7 +52,7 @@ def check_request(request: QueryRequest) -> CheckedQuery:
             options.site_memory,
             choice.minimum,
             choice.advise,
-            abilities,
+            capabilities,
             options.backlog,
             options.unit_size,
         ),

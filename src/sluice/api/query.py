@@ -168,7 +168,7 @@ class Query:
     def scale(self, sites: int) -> None:
         """Have so many sites take part. The last ones leave, when their units have moved to the others; some join when
         there are executors for them, and get their share of the units. Needs option `minSites` or `maxSites`."""
-        if not self._running.settings.controller.loop.abilities.scalable:
+        if not self._running.settings.controller.loop.capabilities.scalable:
             raise QueryError(
                 f"cannot scale to {sites} sites: give option minSites or maxSites when the query is started"
             )
@@ -197,9 +197,9 @@ class Query:
             f"Units: {record.routing.units} at {record.routing.sites} sites, routing {record.routing.version} "
             f"since epoch {record.routing.since}, policy {settings.controller.policy.name}"
         )
-        turnout = settings.controller.turnout
-        if turnout is not None:
-            print(f"Sites: {turnout.in_words(record.routing.sites)}, at least {turnout.least}")
+        scale_target = settings.controller.scale_target
+        if scale_target is not None:
+            print(f"Sites: {scale_target.in_words(record.routing.sites)}, at least {scale_target.least}")
         if plan.fragments > 1:
             for fragment, directory in enumerate(record.routing.directories):
                 units = list_units(record.routing.ids.array[slice(*directory.range)], _LISTED)

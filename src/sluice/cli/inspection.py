@@ -97,13 +97,13 @@ def _yields(record: EpochRecord) -> list[str]:
     """What the state in memory is good for: by site, and the units at both ends. Nothing where no operator is a join,
     whose state alone is ranked by it."""
     units = record.stats.units
-    if not units.yielded.any():
+    if not units.results_produced.any():
         return []
     rows = [("site", "results/unit", "productivity")]
     for site in record.stats.sites:
         rows.append((str(site.site), f"{site.results_per_unit:,.1f}", PRODUCTIVITY.text(site.productivity)))
     productivity = units.productivity
-    joins = [d.range for d in record.routing.directories if units.yielded[slice(*d.range)].any()]
+    joins = [d.range for d in record.routing.directories if units.results_produced[slice(*d.range)].any()]
     places = [place for place in numbers(tuple(joins)).tolist() if units.memory[place] + units.disk[place]]
     ranked = sorted(places, key=lambda place: -productivity[place])
 

@@ -14,7 +14,7 @@ from sluice.control.viewing import view_units
 from sluice.model.epoch.segments import unit_bytes
 from sluice.model.epoch.stats import EpochStats, Slices
 from sluice.model.ids import Unit
-from sluice.model.plan.plan import Abilities
+from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView, Period, Scaling, SharedUnits, SiteTable
 from sluice.record.epoch import EpochRecord
@@ -68,9 +68,9 @@ class Sums:
 class EpochCollection:
     """Adds up epochs, round by round. The epoch after which it is begun for the first time is no part of it."""
 
-    def __init__(self, memory: SiteMemory, abilities: Abilities, backlog: float, unit_size: int) -> None:
+    def __init__(self, memory: SiteMemory, capabilities: Capabilities, backlog: float, unit_size: int) -> None:
         """`backlog` is how many bytes of input may wait at a site, `unit_size` how many a unit is to have at least."""
-        self.memory, self.abilities, self.backlog, self.unit_size = memory, abilities, backlog, unit_size
+        self.memory, self.capabilities, self.backlog, self.unit_size = memory, capabilities, backlog, unit_size
         self.single_key_units: Collection[Unit] = ()
         """Units with one key, as far as is known."""
         self.unmergeable_units: Collection[Unit] = ()
@@ -127,12 +127,12 @@ class EpochCollection:
     def view(self) -> ClusterView:
         """Sums are over the seconds that the busiest sites worked: for what is missing to them a site was idle."""
         assert self._sums is not None and self._newest is not None, "no epoch was collected"
-        sums, newest, abilities = self._sums, self._newest, self.abilities
+        sums, newest, capabilities = self._sums, self._newest, self.capabilities
         sites = newest.routing.sites
         return ClusterView(
             units=view_units(
                 newest,
-                abilities,
+                capabilities,
                 sums.unit_rows,
                 sums.unit_first_rows,
                 sums.unit_results,
@@ -154,8 +154,8 @@ class EpochCollection:
             ),
             shared=SharedUnits(newest.routing.shared, sums.slices),
             scaling=Scaling(
-                least_sites=abilities.least_sites if abilities.scalable else sites,
-                most_sites=abilities.most_sites if abilities.scalable else sites,
+                least_sites=capabilities.least_sites if capabilities.scalable else sites,
+                most_sites=capabilities.most_sites if capabilities.scalable else sites,
                 growth_factor=self.growth.outlook(self._added - self._taken),
             ),
             unit_size=self.unit_size,

@@ -18,9 +18,9 @@ from sluice.control.loop import SITES, USER, ControlLoop
 from sluice.control.rounds import Rounds
 from sluice.control.site_memory import SiteMemory
 from sluice.model.epoch.decision import Decision, Ended, UnderWay, Verb
-from sluice.model.epoch.stats import Turnout
+from sluice.model.epoch.stats import ScaleTarget
 from sluice.model.ids import Unit
-from sluice.model.plan.plan import Abilities
+from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.routing import Routing
 from sluice.policies import Policy
 from sluice.record.epoch import EpochRecord, Turn
@@ -75,13 +75,13 @@ class Controller:
         site_memory: int,
         minimum: float = MINIMUM,
         advise: bool = False,
-        abilities: Abilities | None = None,
+        capabilities: Capabilities | None = None,
         backlog: float = float("inf"),
         unit_size: int = UNIT_SIZE,
     ) -> None:
-        abilities = abilities or Abilities()
+        capabilities = capabilities or Capabilities()
         self.memory = SiteMemory(site_memory)
-        self.collection = EpochCollection(self.memory, abilities, backlog, unit_size)
+        self.collection = EpochCollection(self.memory, capabilities, backlog, unit_size)
         self.executor = EpochExecutor()
         self._rate = CopyRate()
         self._slots: int | None = None
@@ -89,7 +89,7 @@ class Controller:
         self._has_committed = False
         self._decisions: list[Decision] = []
         """What was decided for the next epoch."""
-        self.loop = ControlLoop(policy, self.collection, self.executor, Routing(0, ()), minimum, advise, abilities)
+        self.loop = ControlLoop(policy, self.collection, self.executor, Routing(0, ()), minimum, advise, capabilities)
 
     @property
     def policy(self) -> Policy:
@@ -119,7 +119,7 @@ class Controller:
         in_flight, scaling = InFlight(), self.scaling_after(record)
         if scaling is not None:
             in_flight.add(scaling, ())
-        situation = Situation(record.routing, self.loop.abilities, in_flight, record)
+        situation = Situation(record.routing, self.loop.capabilities, in_flight, record)
         return (scaling.refuse(action) if scaling else None) or action.refuse(situation)
 
     # --- from one epoch to the next ---
@@ -219,7 +219,7 @@ class Controller:
         if loop.scaling:
             why = loop.scaling.action.reason
         allowance = self._rate.allow(record.stats)
-        routing = before.resized(sites, before.version + 1, record.number + 1)
+        routing = before.rebalanced(sites, before.version + 1, record.number + 1)
         joining = sites > before.sites and loop.scaling is not None
         if joining and loop.scaling:
             self.collection.growth.joining = now - loop.scaling.since
@@ -229,7 +229,7 @@ class Controller:
             reason = f"{why}; sites: {before.sites}, now {sites}"
             loop.begin(ArrivalProtocol(_moves_to(routing, before, reason)), now)
         if joining:
-            routing = before.joined(sites, record.number + 1)
+            routing = before.with_added_sites(sites, record.number + 1)
         reason = f"{why}; sites: {before.sites}, now {sites}; {routing.moves_since(before)} units moved"
         self._decisions.append(self._about_sites(Verb.RESIZE, reason))
         stopped = [
@@ -288,7 +288,7 @@ class Controller:
 
     def may_need_fewer(self, record: EpochRecord) -> bool:
         """Whether a policy decides how many sites there are, and there could be fewer than in this epoch."""
-        able, routing = self.loop.abilities, record.routing
+        able, routing = self.loop.capabilities, record.routing
         scales = able.scalable and self.policy.scales
         return scales and routing.sites > able.least_sites and self.scaling_after(record) is None
 
@@ -312,11 +312,13 @@ class Controller:
         self.collection.idle_epoch = epoch
 
     @property
-    def turnout(self) -> Turnout | None:
+    def scale_target(self) -> ScaleTarget | None:
         """How many sites there are to be, and may be; None where that is no matter of choice."""
-        able, scaling = self.loop.abilities, self.loop.scaling
+        able, scaling = self.loop.capabilities, self.loop.scaling
         return (
-            Turnout(scaling.wanted if scaling else None, able.least_sites, able.most_sites) if able.scalable else None
+            ScaleTarget(scaling.wanted if scaling else None, able.least_sites, able.most_sites)
+            if able.scalable
+            else None
         )
 
     # --- the steps of these ---

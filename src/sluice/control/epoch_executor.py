@@ -21,7 +21,7 @@ from sluice.model.routing.unit_ranges import only
 from sluice.policies.planning.draining import drain
 from sluice.policies.planning.scale_out import fill
 from sluice.record.epoch import EpochRecord
-from sluice.record.repartition import redivided, rows_of_units, successors, why_unmergeable
+from sluice.record.repartition import repartition_record, rows_of_units, successors, why_unmergeable
 from sluice.verbs import Action, SiteInstruction
 from sluice.verbs.freeze import CleanUpProtocol, CleanUpUnits, FreezeProtocol, FreezeUnit
 from sluice.verbs.move import (
@@ -168,7 +168,7 @@ class EpochExecutor(InstructionExecutor):
 
     def _route(self, loop: ControlLoop, unit: Unit, site: Site, now: float) -> None:
         there = loop.routing.holder(unit) == site
-        loop.route(loop.routing if there else loop.routing.moved(unit, site, loop.epoch), now)
+        loop.route(loop.routing if there else loop.routing.with_move(unit, site, loop.epoch), now)
 
     def _prepare_move(self, loop: ControlLoop, move: MoveProtocol, now: float) -> None:
         """Switch to the target if what is missing there is little enough, else have it copy some of it."""
@@ -204,7 +204,7 @@ class EpochExecutor(InstructionExecutor):
         loop.routing = self._routing_with(loop, instruction.change)
 
     def _routing_with(self, loop: ControlLoop, change: AnySharing) -> Routing:
-        inputs = loop.abilities.shareable[loop.routing.fragment_of(change.unit)]
+        inputs = loop.capabilities.shareable[loop.routing.fragment_of(change.unit)]
         return change.apply(loop.routing, inputs, loop.epoch)
 
     def _wishes(self, loop: ControlLoop, unit: Unit) -> list[SharingProtocol]:
@@ -273,10 +273,10 @@ class EpochExecutor(InstructionExecutor):
         if not further and not merged:
             return record
         cuts = [event for event in record.events if isinstance(event, RowsBelow) and event.unit in further]
-        after = redivided(record, record.routing.redivided(further, merged, loop.epoch), cuts)
+        after = repartition_record(record, record.routing.repartitioned(further, merged, loop.epoch), cuts)
         replaced = successors(record.routing, after.routing)
         alike = loop.routing is record.routing
-        routing = after.routing if alike else loop.routing.redivided(further, merged, loop.epoch)
+        routing = after.routing if alike else loop.routing.repartitioned(further, merged, loop.epoch)
         loop.replace_units(routing, replaced, now)
         for unit in further:
             self._note_single_keys(splits[unit], after, replaced[unit], loop.epoch)

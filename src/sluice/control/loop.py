@@ -19,7 +19,7 @@ from sluice.control.rounds import Rounds
 from sluice.model.epoch.decision import Decision, Ended, describe_end, name_units
 from sluice.model.errors import ProtocolError, QueryError
 from sluice.model.ids import Unit
-from sluice.model.plan.plan import Abilities
+from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
@@ -72,10 +72,10 @@ class ControlLoop:
         routing: Routing,
         minimum: float,
         advise: bool = False,
-        abilities: Abilities | None = None,
+        capabilities: Capabilities | None = None,
     ) -> None:
         self.policy, self.collector, self.executor, self.advise = policy, collector, executor, advise
-        self.abilities = abilities or Abilities()
+        self.capabilities = capabilities or Capabilities()
         self.rounds = Rounds(minimum)
         self.epoch, self.routing = 0, routing
         self.conditions: UnitConditions = AllReady()
@@ -112,7 +112,12 @@ class ControlLoop:
     def situation(self) -> Situation:
         """What verbs look at."""
         return Situation(
-            self.routing, self.abilities, self.in_flight, self.conditions, self.epoch, producers=self.executor.producers
+            self.routing,
+            self.capabilities,
+            self.in_flight,
+            self.conditions,
+            self.epoch,
+            producers=self.executor.producers,
         )
 
     def take_turn(self, now: float, asking: bool = True) -> tuple[Decision, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from sluice.model.epoch.segments import unit_bytes
 from sluice.model.ids import Fragment, Unit
-from sluice.model.plan.plan import Abilities
+from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.unit_ranges import Ranges, numbers
 from sluice.model.view import UnitTable
 from sluice.record.epoch import EpochRecord
@@ -16,7 +16,7 @@ from sluice.record.epoch import EpochRecord
 
 def view_units(
     newest: EpochRecord,
-    abilities: Abilities,
+    capabilities: Capabilities,
     rows: np.ndarray,
     first_rows: np.ndarray,
     results: np.ndarray,
@@ -27,7 +27,7 @@ def view_units(
     """The units of the newest epoch, with sums over all epochs of a round. Units with a single key are not split,
     unmergeable ones not merged."""
     routing, stats = newest.routing, newest.stats.units
-    has_room = [fragment for fragment in abilities.divisible if routing.directories[fragment].has_room()]
+    has_room = [fragment for fragment in capabilities.divisible if routing.directories[fragment].has_room()]
     return UnitTable(
         site=np.array(routing.holders),
         id=routing.ids.array,
@@ -36,12 +36,12 @@ def view_units(
         results=results,
         bytes=state_bytes,
         memory=stats.memory,
-        yielded=stats.yielded,
+        results_produced=stats.results_produced,
         frozen=unit_bytes((r for m in newest.manifests for r in m if r.generation), routing.units),
-        freezable=_units_of(newest, abilities.freezable),
+        freezable=_units_of(newest, capabilities.freezable),
         spilled=_spilled_units(newest),
         pending=stats.pending,
-        inputs=_inputs_of_units(newest, abilities),
+        inputs=_inputs_of_units(newest, capabilities),
         unready=_marked(newest.unready_units, routing.units),
         buddy=_buddies(newest, unmergeable_units),
         divisible=_units_of(newest, has_room),
@@ -63,10 +63,10 @@ def _of_one_hash(record: EpochRecord) -> np.ndarray:
     return narrow
 
 
-def _inputs_of_units(record: EpochRecord, abilities: Abilities) -> np.ndarray:
+def _inputs_of_units(record: EpochRecord, capabilities: Capabilities) -> np.ndarray:
     """How many inputs the join of each unit has that can be shared."""
     found = np.zeros(record.routing.units, dtype=np.int64)
-    for fragment, inputs in abilities.shareable.items():
+    for fragment, inputs in capabilities.shareable.items():
         found[slice(*record.routing.directories[fragment].range)] = len(inputs)
     return found
 

@@ -104,8 +104,8 @@ def _head(name: str, records: Sequence[EpochRecord], now: float, console: Consol
 
 
 def _turnout(record: EpochRecord) -> str:
-    sites, turnout = record.routing.sites, record.stats.turnout
-    return f"{sites:,} sites" if turnout is None else turnout.in_words(sites)
+    sites, scale_target = record.routing.sites, record.stats.scale_target
+    return f"{sites:,} sites" if scale_target is None else scale_target.in_words(sites)
 
 
 def _frozen(record: EpochRecord) -> list[str]:
@@ -156,7 +156,7 @@ def _sites(record: EpochRecord, console: Console, room: int) -> list[RenderableT
                 shares=[site.busy_seconds / longest for site in shown],
             ),
             Column("rows in", [ROWS.text(site.rows_in) for site in shown]),
-            *(yields if record.stats.units.yielded.any() else []),
+            *(yields if record.stats.units.results_produced.any() else []),
             Column(
                 "memory",
                 [BYTES.text(site.memory_bytes) for site in shown],

@@ -21,7 +21,7 @@ def directives(
     before: EpochRecord,
     left: float,
     cost: float | None,
-    yielded: np.ndarray,
+    results_produced: np.ndarray,
     patient: bool,
 ) -> SiteDirectives:
     """For an epoch that is to be over in the seconds that are `left`, as far as can be told, if epochs have a budget. A
@@ -35,7 +35,7 @@ def directives(
         patient=patient,
         costs=_costs(before.stats.sites, sites, cost),
         freezing=settings.freezing_at_sites,
-        yielded=yielded if settings.freezing_at_sites else None,
+        results_produced=results_produced if settings.freezing_at_sites else None,
         row_delay=_by_site(emulation.row_delay, sites),
         result_delay=_by_site(emulation.result_delay, sites),
         disk_delay=emulation.disk_delay,

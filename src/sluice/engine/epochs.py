@@ -228,7 +228,7 @@ class Epochs:
             catch_up=batch == self.record.batch,
             moves=before.routing.moves_since(self.record.routing) if number else 0,
             clean_up=cleaning.after(record, reports),
-            turnout=controller.turnout,
+            scale_target=controller.scale_target,
         )
         record = replace(record, stats=stats)
         record = replace(record, listings=self.delivery.listings(self.record, record))

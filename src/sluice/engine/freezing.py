@@ -107,9 +107,9 @@ class SiteFreezing:
             sizes, total, limit = freezable[held], transaction.active_bytes().sum(), transaction.limit
             self.excess = max(0, round(total - freezable.sum()) - limit)
             if directives.freezing.is_due(sizes, total, limit):
-                assert directives.yielded is not None, "sites that freeze are told what units have yielded"
-                yielded = directives.yielded[held] + self._by_unit.results[held]
-                places = directives.freezing.choose_of(sizes, yielded, total, limit, self._task.number)
+                assert directives.results_produced is not None, "sites that freeze are told what units have yielded"
+                results_produced = directives.results_produced[held] + self._by_unit.results[held]
+                places = directives.freezing.choose_of(sizes, results_produced, total, limit, self._task.number)
                 reason = directives.freezing.explain(total, limit)
                 chosen |= dict.fromkeys(held[places].tolist(), reason)
         self._report(UnitFrozen, dict(sorted(chosen.items())))
@@ -138,12 +138,12 @@ class SiteFreezing:
                 found.setdefault((choices[first[unit]][1], some), []).append(UnitIndex(unit))
         return tuple(Frozen(self._level.number, ranges(sorted(units)), *key) for key, units in found.items())
 
-    def yielded(self) -> np.ndarray:
+    def results_produced(self) -> np.ndarray:
         """The results by which units are ranked: of those that can be frozen, but were not now."""
-        yielded = np.zeros(len(self._by_unit.results), dtype=np.float32)
+        results_produced = np.zeros(len(self._by_unit.results), dtype=np.float32)
         ranked = numbers(subtract(self._holdings.freezable_units, self._frozen_now))
-        yielded[ranked] = self._by_unit.results[ranked]
-        return yielded
+        results_produced[ranked] = self._by_unit.results[ranked]
+        return results_produced
 
     def _report(self, kind: type[UnitFrozen | UnitCleanedUp], reasons: Mapping[UnitIndex, str]) -> None:
         """Tells what was done about units, each with the reason."""

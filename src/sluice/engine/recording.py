@@ -43,10 +43,11 @@ def record_epoch(
     settled: Settled,
     reports: Sequence[SiteReport],
     job_seconds: float,
-    yielded: np.ndarray,
+    results_produced: np.ndarray,
 ) -> EpochRecord:
-    """The record of an epoch; `before` is the record of the last one, under this one's routing, and `yielded` what
-    units had yielded by then. `step` is what was decided for it, `settled` what has become of decisions with it."""
+    """The record of an epoch; `before` is the record of the last one, under this one's routing. By then each unit had
+    `results_produced` in its present generation. `step` is what was decided for it, `settled` what has become of
+    decisions with it."""
     splits = [split for report in reports for split in report.splits]
     levels = range(plan.levels)
     by_site: list[list[SiteReport]] = [[] for _ in range(before.routing.sites)]
@@ -70,7 +71,7 @@ def record_epoch(
         decisions=(*step.decisions, *_own_decisions(number, step, reports)),
         ended=settled.ended,
         under_way=settled.under_way,
-        stats=_epoch_stats(plan, before, reports, by_site, splits, job_seconds, yielded),
+        stats=_epoch_stats(plan, before, reports, by_site, splits, job_seconds, results_produced),
     )
 
 
@@ -86,13 +87,15 @@ def _epoch_stats(
     by_site: Sequence[Sequence[SiteReport]],
     splits: Sequence[SplitReport],
     job_seconds: float,
-    yielded: np.ndarray,
+    results_produced: np.ndarray,
 ) -> EpochStats:
     routing = before.routing
-    held = [routing.held(plan.fragments_at(Level(level))) for level in range(plan.levels)]
+    held = [routing.units_by_site(plan.fragments_at(Level(level))) for level in range(plan.levels)]
     parts = [(r.site, held[r.level][r.site], r.units) for r in reports]
     units = UnitColumns.of_sites(routing.units, ((numbers, columns) for _, numbers, columns in parts))
-    units = replace(units, yielded=units.yielded + _still_counting(yielded, reports, routing))
+    units = replace(
+        units, results_produced=units.results_produced + _still_counting(results_produced, reports, routing)
+    )
     events = [type(event) for report in reports for event in report.events]
     tasks = [*(split.seconds for split in splits), *(report.stats.seconds for report in reports)]
     return EpochStats(
@@ -122,12 +125,12 @@ def _site_stats(
     holders = np.array(routing.holders)
     freezable = tuple(routing.directories[fragment].range for fragment in sorted(plan.freezable))
     ranked = numbers(subtract(freezable, tuple(only(index)[0] for index in _shared_places(routing))))
-    yielded, sizes = (
+    results_produced, sizes = (
         np.bincount(holders[ranked], weights=column[ranked], minlength=routing.sites)
-        for column in (units.yielded, units.memory + units.disk)
+        for column in (units.results_produced, units.memory + units.disk)
     )
     rates = results_by_unit(units.results[ranked], holders[ranked], routing.sites).tolist()
-    productivity = results_by_byte(yielded, sizes).tolist()
+    productivity = results_by_byte(results_produced, sizes).tolist()
     return tuple(
         replace(
             reduce(SiteStats.plus, (report.stats for report in at_site)),
@@ -163,17 +166,17 @@ def _stream_stats(name: str, splits: Sequence[SplitReport]) -> StreamStats:
 
 def yielded_before(before: EpochRecord, fading: float) -> np.ndarray:
     """What units have yielded in their present generation, as far as it counts an epoch later."""
-    yielded = before.stats.units.yielded
-    known = len(yielded) == before.routing.units  # else there was no epoch yet
-    return yielded * np.float32(fading) if known else np.zeros(before.routing.units, dtype=np.float32)
+    results_produced = before.stats.units.results_produced
+    known = len(results_produced) == before.routing.units  # else there was no epoch yet
+    return results_produced * np.float32(fading) if known else np.zeros(before.routing.units, dtype=np.float32)
 
 
-def _still_counting(yielded: np.ndarray, reports: Sequence[SiteReport], routing: Routing) -> np.ndarray:
+def _still_counting(results_produced: np.ndarray, reports: Sequence[SiteReport], routing: Routing) -> np.ndarray:
     """The same without units that have begun another generation."""
     frozen = [event.unit for report in reports for event in report.events if isinstance(event, UnitFrozen)]
-    yielded = yielded.copy()
-    yielded[routing.ids.indexes_of(frozen)] = 0
-    return yielded
+    results_produced = results_produced.copy()
+    results_produced[routing.ids.indexes_of(frozen)] = 0
+    return results_produced
 
 
 def _own_decisions(number: int, step: NextEpoch, reports: Sequence[SiteReport]) -> list[Decision]:

@@ -325,7 +325,7 @@ class _SiteEpoch:
             rows=self.by_unit.rows[held],
             first_rows=self.by_unit.first_rows[held],
             results=(self.by_unit.results + self.by_unit.late_results)[held],
-            yielded=self.freezing.yielded()[held],
+            results_produced=self.freezing.results_produced()[held],
             pending=pending[held],
             memory=memory[held].astype(np.int64),
             disk=disk[held].astype(np.int64),

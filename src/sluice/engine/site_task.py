@@ -41,7 +41,7 @@ class SiteDirectives:
     """Seconds that a row took at each site in the epoch before."""
     freezing: Freezing | None = None
     """How it frees memory by freezing units; None if it does not."""
-    yielded: np.ndarray | None = None
+    results_produced: np.ndarray | None = None
     """The results of each unit since its present generation began, as far as they count; None if it does not
     freeze."""
     row_delay: tuple[float, ...] = ()

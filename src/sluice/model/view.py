@@ -62,7 +62,7 @@ class UnitTable(_Table):
     """Its state, wherever that lies."""
     memory: np.ndarray
     """Bytes of its state in memory."""
-    yielded: np.ndarray
+    results_produced: np.ndarray
     """Results that the state in memory has given so far: since the unit was frozen last, if it ever was."""
     frozen: np.ndarray
     """Bytes of its state that were frozen."""
@@ -96,7 +96,7 @@ class UnitTable(_Table):
             results=zeros,
             bytes=zeros,
             memory=zeros,
-            yielded=zeros,
+            results_produced=zeros,
             frozen=zeros,
             freezable=~false,
             spilled=false,
@@ -111,7 +111,7 @@ class UnitTable(_Table):
     @property
     def productivity(self) -> np.ndarray:
         """What each unit has yielded by byte in memory."""
-        return results_by_byte(self.yielded, self.memory)
+        return results_by_byte(self.results_produced, self.memory)
 
     def unit_at(self, index: int) -> Unit:
         """The unit at a place of the columns: what an action names."""

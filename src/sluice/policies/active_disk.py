@@ -35,7 +35,9 @@ class ActiveDisk(LazyDisk):
     `expected` is how many bytes of state the query will have in the end, if that is known.
 
     >>> view = ClusterView.at_rest(unit_site=[0, 0, 1, 1], site_memory=[6 << 20, 6 << 20]).with_units(
-    ...     memory=np.array([3, 2, 3, 2]) << 20, yielded=np.array([90, 80, 9, 8]), results=np.array([50, 50, 10, 10])
+    ...     memory=np.array([3, 2, 3, 2]) << 20,
+    ...     results_produced=np.array([90, 80, 9, 8]),
+    ...     results=np.array([50, 50, 10, 10]),
     ... )
     >>> for action in ActiveDisk().decide(view): print(action.verb, action.unit, action.reason, sep="; ")
     freeze; 2; site 0 yields 50 results a unit, site 1 10; unit 2 has 3 MiB, and yields little
@@ -62,7 +64,7 @@ class ActiveDisk(LazyDisk):
         left = self.expected - view.sites.memory.sum() - view.units.frozen.sum()
         units = np.flatnonzero((view.units.site == least) & view.units.freezable & ~view.is_shared)
         sizes = view.units.memory[units]
-        order = self.freezing.rank(sizes, view.units.yielded[units], view.period.epoch)
+        order = self.freezing.rank(sizes, view.units.results_produced[units], view.period.epoch)
         freed = np.cumsum(sizes[order])
         count = min(np.searchsorted(freed, self.push * used[least]) + 1, np.searchsorted(freed, left, side="right"))
         frozen = units[order[:count]]

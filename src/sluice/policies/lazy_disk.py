@@ -29,7 +29,7 @@ class LazyDisk(Policy):
     """Relocate while the sites differ; a site whose memory is full freezes `push` of its state, in this `order`.
 
     >>> view = ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 << 20, 8 << 20])
-    >>> view = view.with_units(memory=np.array([2, 3, 1, 2]) << 20, yielded=np.array([100, 900, 200, 0]))
+    >>> view = view.with_units(memory=np.array([2, 3, 1, 2]) << 20, results_produced=np.array([100, 900, 200, 0]))
     >>> LazyDisk().decide(view)
     (Move(unit=2, site=1, reason='site 0 has 6 MiB in memory, site 1 2 MiB; unit 2 has 1 MiB, and yields much'),)
     """

@@ -74,7 +74,7 @@ class Tokens(Policy):
         wanted = (view.units.inputs > 0) & ~view.units.unready & (view.is_shared | crowded[view.units.site])
         places = np.flatnonzero(wanted)
         order = np.argsort(-intake.unit_rows[places], kind="stable")
-        return [unit for unit in view.units.id[places[order]].tolist() if not intake.sharing(unit).lines]
+        return [unit for unit in view.units.id[places[order]].tolist() if not intake.sharing(unit).grid_shape]
 
     def _pass_on(self, view: ClusterView, sharing: SharedUnit, saturation: np.ndarray, intake: _Intake) -> list[Action]:
         """The tokens that sites without room have of a unit, if it takes in anything."""
@@ -173,7 +173,7 @@ class _Intake:
     def _store(self, sharing: SharedUnit, sign: int) -> None:
         """On a grid every holder stores all that it gets."""
         for input_, rows in zip(sharing.inputs, self.input_rows(sharing.unit), strict=True):
-            part = 1 if sharing.lines else sharing.line_count(input_)
+            part = 1 if sharing.grid_shape else sharing.line_count(input_)
             self.site_rows[list(sharing.stores(input_))] += sign * rows / part
 
 

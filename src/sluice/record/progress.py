@@ -99,10 +99,12 @@ class EpochProgress:
 
 def _scaling(record: EpochRecord) -> ScalingProgress | None:
     """None where the number of sites is no matter of choice."""
-    turnout, sites = record.stats.turnout, record.routing.sites
-    if turnout is None:
+    scale_target, sites = record.stats.scale_target, record.routing.sites
+    if scale_target is None:
         return None
-    return ScalingProgress(sites, turnout.least, turnout.most, sites if turnout.wanted is None else turnout.wanted)
+    return ScalingProgress(
+        sites, scale_target.least, scale_target.most, sites if scale_target.sites is None else scale_target.sites
+    )
 
 
 def _operators(stats: EpochStats, plan: Plan) -> tuple[OperatorProgress, ...]:

@@ -80,7 +80,7 @@ def _dealt_anew(before: Routing, routing: Routing) -> Ranges:
 
 
 def _is_grid(sharing: SharedUnit | None) -> bool:
-    return sharing is not None and bool(sharing.lines)
+    return sharing is not None and bool(sharing.grid_shape)
 
 
 def _deal(
@@ -94,7 +94,7 @@ def _deal(
         by_input.setdefault(run.segment.input, []).append((site, run))
     sharing = routing.sharing(unit)
     for input_, runs in by_input.items():
-        if sharing is not None and sharing.lines:
+        if sharing is not None and sharing.grid_shape:
             placed = _grid_places(sharing, input_, runs)
         else:
             placed = _single_places(routing, unit, runs)
@@ -113,7 +113,7 @@ def _distinct(manifests: Sequence[Manifest], sharing: SharedUnit | None, index: 
         for run in manifest
         if holds(run.units, index)
     ]
-    if sharing is None or not sharing.lines:
+    if sharing is None or not sharing.grid_shape:
         return runs
     first = {
         input_: {sharing.storing(input_, line)[0] for line in range(sharing.line_count(input_))}

@@ -96,7 +96,7 @@ class IndexMap:
         return old, self.first[old] + within
 
 
-def redivided(record: EpochRecord, routing: Routing, cuts: Iterable[RowsBelow]) -> EpochRecord:
+def repartition_record(record: EpochRecord, routing: Routing, cuts: Iterable[RowsBelow]) -> EpochRecord:
     """A record under a routing whose units were split or merged, and are where they were."""
     index_map, replaced = IndexMap.between(record.routing, routing), successors(record.routing, routing)
     layout = _ManifestLayout(record.routing, index_map, cuts)

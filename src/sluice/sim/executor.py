@@ -10,7 +10,7 @@ from sluice.control.executor import InstructionExecutor
 from sluice.control.loop import ControlLoop
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Fragment, Site, Unit
-from sluice.model.plan.plan import Abilities
+from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.routing import Routing
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.outcome import TimedMove
@@ -39,7 +39,7 @@ from sluice.verbs.split import CountBelow, Counted, Divide, Profiled, ProfileHas
 class MessageExecutor(InstructionExecutor):
     """The executor of all simulations. The clock is that of the simulation; sites stay, so no move is abandoned.
 
-    What the world has a handler for it can do, and nothing else: `abilities` are read off its handlers.
+    What the world has a handler for it can do, and nothing else: `capabilities` are read off its handlers.
     """
 
     def __init__(self, world: World, events: EventQueue) -> None:
@@ -52,9 +52,9 @@ class MessageExecutor(InstructionExecutor):
         """The place of each unit's last move among all."""
 
     @property
-    def abilities(self) -> Abilities:
+    def capabilities(self) -> Capabilities:
         fragments = frozenset(map(Fragment, range(len(self.world.routing.directories))))
-        return Abilities(
+        return Capabilities(
             freezable=fragments if FreezeUnit in self.handlers else frozenset(),
             shareable=self.world.inputs if ApplySharing in self.handlers else {},
             divisible=fragments if Divide in self.handlers else frozenset(),
@@ -137,7 +137,7 @@ class MessageExecutor(InstructionExecutor):
     def _restart(self, loop: ControlLoop, handle: Callable[..., None], unit: Unit, site: Site) -> None:
         handle(unit, site)
         there = loop.routing.holder(unit) == site
-        loop.route(loop.routing if there else loop.routing.moved(unit, site, loop.epoch), self.events.now)
+        loop.route(loop.routing if there else loop.routing.with_move(unit, site, loop.epoch), self.events.now)
 
     def _finish(self, loop: ControlLoop, unit: Unit) -> None:
         last = self._last_move[unit]

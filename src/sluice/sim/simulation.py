@@ -31,7 +31,7 @@ class Simulation:
             self.executor,
             self.world.routing,
             self.world.minimum_collection,
-            abilities=self.executor.abilities,
+            capabilities=self.executor.capabilities,
         )
 
     def run(self) -> Outcome:

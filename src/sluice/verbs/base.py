@@ -19,7 +19,7 @@ from msgspec.structs import force_setattr
 from sluice.model.epoch.decision import Decision, Ended, UnderWay, Verb
 from sluice.model.errors import FlowError
 from sluice.model.ids import Level, Site, Unit
-from sluice.model.plan.plan import Abilities
+from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.routing import Routing
 
 
@@ -264,7 +264,7 @@ class Situation:
     units of the plan, in which condition they are, what is in flight, and who sends rows."""
 
     routing: Routing
-    abilities: Abilities = field(default_factory=Abilities)
+    capabilities: Capabilities = field(default_factory=Capabilities)
     in_flight: InFlight = field(default_factory=InFlight)
     conditions: UnitConditions = field(default_factory=AllReady)
     epoch: int = 0

@@ -56,7 +56,7 @@ class Scale(VerbAction, frozen=True, tag=True):
         return (ChangeSites,)
 
     def refuse(self, situation: Situation) -> str | None:
-        able, routing = situation.abilities, situation.routing
+        able, routing = situation.capabilities, situation.routing
         if not able.scalable:
             return self.impossible
         if self.sites < 1:

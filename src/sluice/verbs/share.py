@@ -47,7 +47,7 @@ class SharingAction(UnitAction, frozen=True, tag=True):
         if missing:
             return missing
         unit, routing = self.unit, situation.routing
-        inputs = situation.abilities.shareable.get(routing.fragment_of(unit))
+        inputs = situation.capabilities.shareable.get(routing.fragment_of(unit))
         if inputs is None:
             return f"only a join of two, with nothing chained to it by its key, can be shared; unit {unit} is of none"
         unready = situation.conditions.why_unready(unit)

@@ -182,7 +182,7 @@ class Merge(UnitAction, frozen=True, tag=True):
 
 
 def _why_indivisible(unit: Unit, situation: Situation) -> str | None:
-    if situation.routing.fragment_of(unit) in situation.abilities.divisible:
+    if situation.routing.fragment_of(unit) in situation.capabilities.divisible:
         return None
     return f"units are split and merged by the hashes of their keys, and unit {unit} has none"
 

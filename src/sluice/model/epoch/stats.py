@@ -134,14 +134,14 @@ _SUMMED = [f.name for f in fields(SiteStats) if f.name not in ("site", "executor
 
 @dataclass(frozen=True)
 class UnitColumns:
-    """An entry for each unit: rows that came in, those of them that are of its operator's first
-    input, results, results since its present generation began (less for those
-    of long ago, where they fade), rows that wait, bytes in memory and on disk, and processor seconds."""
+    """An entry for each unit: its rows of this epoch, those of its operator's first input, results, rows that wait,
+    bytes in memory and on disk, processor seconds. `results_produced` are those since its present generation began;
+    where they fade, those of long ago count less."""
 
     rows: np.ndarray
     first_rows: np.ndarray
     results: np.ndarray
-    yielded: np.ndarray
+    results_produced: np.ndarray
     pending: np.ndarray
     memory: np.ndarray
     disk: np.ndarray
@@ -150,13 +150,13 @@ class UnitColumns:
     @classmethod
     def none(cls, units: int) -> UnitColumns:
         rows, first_rows, results, pending, memory, disk = np.zeros((6, units), dtype=np.int64)
-        yielded, seconds = np.zeros((2, units), dtype=np.float32)
-        return cls(rows, first_rows, results, yielded, pending, memory, disk, seconds)
+        results_produced, seconds = np.zeros((2, units), dtype=np.float32)
+        return cls(rows, first_rows, results, results_produced, pending, memory, disk, seconds)
 
     @property
     def productivity(self) -> np.ndarray:
         """Results by byte of state, both of the units' present generations."""
-        return results_by_byte(self.yielded, self.memory + self.disk)
+        return results_by_byte(self.results_produced, self.memory + self.disk)
 
     @classmethod
     def of_sites(cls, units: int, parts: Iterable[tuple[np.ndarray, UnitColumns]]) -> UnitColumns:
@@ -231,26 +231,25 @@ class CleanUpProgress:
 
 
 @dataclass(frozen=True)
-class Turnout:
-    """Where the number of sites can be chosen: how many there are to be, if not as many as there are, and the least and
-    most that there may be."""
+class ScaleTarget:
+    """The number of sites that is aimed at, None if it is that of now, and the least and most that there may be."""
 
-    wanted: int | None
+    sites: int | None
     least: int
     most: int
 
     def in_words(self, sites: int) -> str:
         """
-        >>> Turnout(2, 1, 8).in_words(4), Turnout(4, 1, 8).in_words(3), Turnout(None, 1, 8).in_words(3)
+        >>> ScaleTarget(2, 1, 8).in_words(4), ScaleTarget(4, 1, 8).in_words(3), ScaleTarget(None, 1, 8).in_words(3)
         ('4 of at most 8 sites, 2 to 3 are leaving', '3 of at most 8 sites, 1 awaited', '3 of at most 8 sites')
         """
         what = f"{sites:,} of at most {self.most:,} sites"
-        if self.wanted is None or self.wanted == sites:
+        if self.sites is None or self.sites == sites:
             return what
-        if self.wanted > sites:
-            return f"{what}, {self.wanted - sites:,} awaited"
-        alone = self.wanted + 1 == sites
-        return f"{what}, {self.wanted} is leaving" if alone else f"{what}, {self.wanted} to {sites - 1} are leaving"
+        if self.sites > sites:
+            return f"{what}, {self.sites - sites:,} awaited"
+        alone = self.sites + 1 == sites
+        return f"{what}, {self.sites} is leaving" if alone else f"{what}, {self.sites} to {sites - 1} are leaving"
 
 
 @dataclass(frozen=True)
@@ -280,7 +279,7 @@ class EpochStats:
     copied_bytes: int = 0
     clean_up: CleanUpProgress | None = None
     """None if no unit was to be cleaned up, but for those that a site cleans up by itself."""
-    turnout: Turnout | None = None
+    scale_target: ScaleTarget | None = None
     """None where the number of sites is no matter of choice."""
     seconds: EpochSeconds = field(default_factory=EpochSeconds)
 
@@ -327,14 +326,14 @@ def phases(stats: EpochStats) -> dict[str, float]:
     return out
 
 
-def results_by_byte(yielded: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def results_by_byte(results_produced: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """The productivity of each unit (lazy/active-disk paper, section 5.3): its results by byte of its
     state. What has no state has none.
 
     >>> results_by_byte(np.array([30, 5, 8]), np.array([10, 10, 0]))
     array([3. , 0.5, 0. ])
     """
-    found: np.ndarray = np.divide(yielded, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
+    found: np.ndarray = np.divide(results_produced, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
     return found
 
 

@@ -91,7 +91,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Abilities:
+class Capabilities:
     """Units of the `freezable` fragments can be frozen; those of the `shareable` ones, each a join of these inputs,
     can have several holders. Those of the `divisible` ones can be split and merged. `scalable`: how many sites take
     part can be chosen, from `least_sites` to `most_sites`."""
@@ -157,10 +157,10 @@ class Plan:
         return {fragment: self.inputs_of(places[fragment]) for fragment in sorted(joins)}
 
     @property
-    def abilities(self) -> Abilities:
+    def capabilities(self) -> Capabilities:
         """What can be done to units."""
         keyed = (Fragment(f) for f in range(self.fragments) if self.units_of(Fragment(f), partitions=2) > 1)
-        return Abilities(self.freezable, self.shareable, divisible=frozenset(keyed))
+        return Capabilities(self.freezable, self.shareable, divisible=frozenset(keyed))
 
     def looking_up(self, input_: InputNumber) -> InputNumber:
         """What blobs with rows of an input carry where those only meet what is there and are stored elsewhere."""

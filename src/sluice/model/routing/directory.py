@@ -158,9 +158,9 @@ class Directory:
 
     def split(self, unit: UnitIndex) -> Directory:
         """With two units, by one more bit of the hash, in place of one."""
-        return self.redivided({unit: (self.hashes_of(unit),)})
+        return self.repartitioned({unit: (self.hashes_of(unit),)})
 
-    def redivided(
+    def repartitioned(
         self,
         halved: Mapping[UnitIndex, Sequence[HashRange]],
         merged: Collection[UnitIndex] = (),
@@ -170,7 +170,7 @@ class Directory:
         of its parts that are halved in turn; one unit is in the place of each that is `merged` and its buddy. The
         first unit is at `first` then, if that changes.
 
-        >>> Directory(1).redivided({0: ((0, 2**32), (2**31, 2**32))}).depths
+        >>> Directory(1).repartitioned({0: ((0, 2**32), (2**31, 2**32))}).depths
         (1, 2, 2)
         """
         depths, changed = self._all_depths, {}
@@ -226,7 +226,7 @@ class Directory:
 
     def merge(self, unit: UnitIndex) -> Directory:
         """With one unit in place of two buddies."""
-        return self.redivided({}, (unit,))
+        return self.repartitioned({}, (unit,))
 
     @property
     def _all_depths(self) -> tuple[int, ...]:

@@ -152,7 +152,7 @@ class Routing:
         """How a unit is shared; None if one site holds it."""
         return next((sharing for sharing in self.shared if sharing.unit == unit), None)
 
-    def moved(self, unit: Unit, site: Site, since: int) -> Routing:
+    def with_move(self, unit: Unit, site: Site, since: int) -> Routing:
         """The same routing with one unit at another site from epoch `since` on."""
         if self.sharing(unit):
             raise ProtocolError(f"unit {unit} is shared: it is released, not moved")
@@ -162,7 +162,7 @@ class Routing:
         """How many units are at a site that did not hold them: no more than one of those who shared a unit may be left.
 
         >>> shared = Routing(3, (0, 1)).share(0, 2, inputs=(0, 1), since=5)
-        >>> shared.release(0, 0, since=6).moves_since(shared), shared.moved(1, 0, since=6).moves_since(shared)
+        >>> shared.release(0, 0, since=6).moves_since(shared), shared.with_move(1, 0, since=6).moves_since(shared)
         (0, 1)
         """
         changed = before.units_at(np.flatnonzero(np.array(before.holders) != np.array(self.holders)))
@@ -173,7 +173,7 @@ class Routing:
         holders stand on the grid for inputs of as many rows.
 
         >>> Routing(2, (0, 1)).share(0, 1, inputs=(0, 1), since=5).shared
-        (SharedUnit(unit=0, holders=(0, 1), inputs=(0, 1), tokens=(0, 0), turns=False, lines=()),)
+        (SharedUnit(unit=0, holders=(0, 1), inputs=(0, 1), tokens=(0, 0), turns=False, grid_shape=()),)
         """
         before = self.sharing(unit) or SharedUnit.alone(unit, self.holder(unit), inputs)
         sharing = before.with_holder(site)
@@ -208,18 +208,18 @@ class Routing:
         >>> Routing(2, (0, 1)).split(1, since=5).holders
         (0, 1, 1)
         """
-        return self.redivided({unit: further}, (), since)
+        return self.repartitioned({unit: further}, (), since)
 
     def merge(self, unit: Unit, since: int) -> Routing:
         """The same routing with one new unit in place of two buddies, which have to have the same holders and
         tokens."""
-        return self.redivided({}, (unit,), since)
+        return self.repartitioned({}, (unit,), since)
 
-    def redivided(self, split: Mapping[Unit, Sequence[HashRange]], merged: Collection[Unit], since: int) -> Routing:
+    def repartitioned(self, split: Mapping[Unit, Sequence[HashRange]], merged: Collection[Unit], since: int) -> Routing:
         """The same routing with units split and merged, all at once. Parts of those that are `split` are split further,
         each given by its hashes. Units that come of it have new ids, all others keep theirs.
 
-        >>> Routing.even(4, 1).redivided({3: (), 0: ()}, (), since=5).ids.array
+        >>> Routing.even(4, 1).repartitioned({3: (), 0: ()}, (), since=5).ids.array
         array([4, 5, 1, 2, 6, 7])
         """
         counts, ends = np.ones(self.units, dtype=np.int64), np.zeros(self.units, dtype=bool)
@@ -234,7 +234,7 @@ class Routing:
         for d in self.directories:
             halved = {i: (d.hashes_of(i), *further) for i, further in parted.items() if d.range[0] <= i < d.range[1]}
             here = [first for first, _ in pairs if d.range[0] <= first < d.range[1]]
-            directories.append(d.redivided(halved, here, first=UnitIndex(int(begins[d.first]))))
+            directories.append(d.repartitioned(halved, here, first=UnitIndex(int(begins[d.first]))))
         ids = self.ids.replaced(counts, ends)
         shared = [
             replace(sharing, unit=ids.unit_at(UnitIndex(int(begins[index]) + part)))
@@ -263,22 +263,22 @@ class Routing:
         first, second = sorted((self.index_of(unit), self.index_of(buddy)))
         return first, second
 
-    def resized(self, sites: int, version: int, since: int) -> Routing:
+    def rebalanced(self, sites: int, version: int, since: int) -> Routing:
         """The same units at another number of sites, with as few moves as that takes, fragment by fragment.
 
         New sites get units from those that have most; the units of sites that are gone go to those that have least. A
         holder of a shared unit that is gone leaves what it stored to the unit's first one.
 
-        >>> Routing.even(6, 2).resized(3, version=1, since=9).holders
+        >>> Routing.even(6, 2).rebalanced(3, version=1, since=9).holders
         (0, 0, 2, 1, 1, 2)
-        >>> Routing.even(6, 3).resized(2, version=1, since=9).holders
+        >>> Routing.even(6, 3).rebalanced(2, version=1, since=9).holders
         (0, 0, 1, 1, 0, 1)
         """
         if sites == self.sites:
             return self
         holders: list[Site] = []
         for low, high in (directory.range for directory in self.directories):
-            holders += _resized(self.holders[low:high], self.sites, sites)
+            holders += _spread_units(self.holders[low:high], self.sites, sites)
         shared = []
         for sharing in self.shared:
             staying = [holder for holder in sharing.holders if holder < sites]
@@ -288,10 +288,10 @@ class Routing:
                 shared.append(sharing.kept_by(staying))
         return replace(self, sites=sites, holders=tuple(holders), version=version, since=since, shared=tuple(shared))
 
-    def joined(self, sites: int, since: int) -> Routing:
+    def with_added_sites(self, sites: int, since: int) -> Routing:
         """The same units where they are, and so many sites: those that are new hold nothing.
 
-        >>> Routing(2, (0, 1)).joined(3, since=9).held()
+        >>> Routing(2, (0, 1)).with_added_sites(3, since=9).units_by_site()
         [array([0]), array([1]), array([], dtype=int64)]
         """
         return replace(self, sites=sites, version=self.version + 1, since=since)
@@ -308,11 +308,11 @@ class Routing:
         units: np.ndarray = np.flatnonzero(held)
         return ranges(units.tolist())
 
-    def held(self, fragments: Sequence[Fragment] = (Fragment(0),)) -> list[np.ndarray]:
+    def units_by_site(self, fragments: Sequence[Fragment] = (Fragment(0),)) -> list[np.ndarray]:
         """The places of the units of some fragments by site, in one pass over all of them; shared ones at each of their
         holders.
 
-        >>> Routing(3, (0, 2, 2, 0)).held()
+        >>> Routing(3, (0, 2, 2, 0)).units_by_site()
         [array([0, 3]), array([], dtype=int64), array([1, 2])]
         """
         units = numbers(tuple(self.directories[fragment].range for fragment in sorted(fragments)))
@@ -343,35 +343,37 @@ def _in_order(shared: Sequence[SharedUnit], ids: UnitIds) -> tuple[SharedUnit, .
     return tuple(sorted(shared, key=lambda sharing: ids.index_of(sharing.unit)))
 
 
-def _resized(holders: Sequence[Site], before: int, sites: int) -> list[Site]:
+def _spread_units(holders: Sequence[Site], before: int, sites: int) -> list[Site]:
     """A fragment's units at another number of sites."""
-    held: list[list[int]] = [[] for _ in range(max(sites, before))]
+    units_by_site: list[list[int]] = [[] for _ in range(max(sites, before))]
     for place, holder in enumerate(holders):
-        held[holder].append(place)
+        units_by_site[holder].append(place)
     if sites > before:
-        free, takers = _given(held[:before], sites - before), range(before, sites)
+        free, takers = _take_from_fullest(units_by_site[:before], sites - before), range(before, sites)
     else:
-        free, takers = [place for places in held[sites:] for place in places], range(sites)
+        free, takers = [place for places in units_by_site[sites:] for place in places], range(sites)
     resized, remaining = list(holders), iter(sorted(free))
-    for site, count in zip(map(Site, takers), _shares([len(held[site]) for site in takers], len(free)), strict=True):
+    for site, count in zip(
+        map(Site, takers), _count_received([len(units_by_site[site]) for site in takers], len(free)), strict=True
+    ):
         for place in islice(remaining, count):
             resized[place] = site
     return resized
 
 
-def _given(held: list[list[int]], takers: int) -> list[int]:
+def _take_from_fullest(units_by_site: list[list[int]], takers: int) -> list[int]:
     """The units that sites give away until the takers have as many: each the last one of whoever has most."""
-    most = [(-len(units), site) for site, units in enumerate(held)]
+    most = [(-len(units), site) for site, units in enumerate(units_by_site)]
     heapify(most)
-    given: list[int] = []
-    while -most[0][0] - len(given) // takers > 1:
+    taken: list[int] = []
+    while -most[0][0] - len(taken) // takers > 1:
         load, site = most[0]
-        given.append(held[site].pop())
+        taken.append(units_by_site[site].pop())
         heapreplace(most, (load + 1, site))
-    return given
+    return taken
 
 
-def _shares(loads: list[int], units: int) -> list[int]:
+def _count_received(loads: list[int], units: int) -> list[int]:
     """How many of the units each site gets on top of its load, if each goes to the one that has least."""
     least = [(load, site) for site, load in enumerate(loads)]
     heapify(least)

@@ -31,7 +31,7 @@ class SharedUnit:
     inputs: tuple[InputNumber, ...]
     tokens: tuple[Site, ...]
     turns: bool = False
-    lines: tuple[int, ...] = ()
+    grid_shape: tuple[int, ...] = ()
 
     @classmethod
     def alone(cls, unit: Unit, site: Site, inputs: Sequence[InputNumber]) -> SharedUnit:
@@ -40,19 +40,19 @@ class SharedUnit:
 
     def line_count(self, input_: InputNumber) -> int:
         """How many lines the rows of an input are dealt out to, in turn."""
-        if self.lines:
-            return self.lines[self.inputs.index(input_)]
+        if self.grid_shape:
+            return self.grid_shape[self.inputs.index(input_)]
         return len(self.holders) if self.turns else 1
 
     def storing(self, input_: InputNumber, line: int) -> tuple[Site, ...]:
         """The holders that store a line's rows of an input.
 
-        >>> grid = SharedUnit(0, (0, 1, 2, 3, 4, 5), (0, 1), (0, 0), lines=(2, 3))
+        >>> grid = SharedUnit(0, (0, 1, 2, 3, 4, 5), (0, 1), (0, 0), grid_shape=(2, 3))
         >>> grid.storing(0, 1), grid.storing(1, 2)
         ((3, 4, 5), (2, 5))
         """
         place = self.inputs.index(input_)
-        if self.lines:
+        if self.grid_shape:
             return tuple(site for at, site in enumerate(self.holders) if self._line_of(place, at) == line)
         return (self.holders[line],) if self.turns else (self.tokens[place],)
 
@@ -63,11 +63,11 @@ class SharedUnit:
     def looking(self, input_: InputNumber, line: int) -> tuple[Site, ...]:
         """The holders that a line's rows reach without being stored there: they meet what is there."""
         storing = self.storing(input_, line)
-        return () if self.lines else tuple(site for site in self.holders if site not in storing)
+        return () if self.grid_shape else tuple(site for site in self.holders if site not in storing)
 
     def copies(self, input_: InputNumber) -> int:
         """How many holders a row of an input reaches."""
-        return len(self.holders) // self.line_count(input_) if self.lines else len(self.holders)
+        return len(self.holders) // self.line_count(input_) if self.grid_shape else len(self.holders)
 
     def with_holder(self, site: Site) -> SharedUnit:
         """With one holder more; tokens stay."""
@@ -90,23 +90,23 @@ class SharedUnit:
         if site not in self.holders or len(self.holders) == 1:
             raise ProtocolError(f"site {site} does not share unit {self.unit} and cannot have a token of it")
         place = self.inputs.index(input_)
-        return replace(self, tokens=(*self.tokens[:place], site, *self.tokens[place + 1 :]), turns=False, lines=())
+        return replace(self, tokens=(*self.tokens[:place], site, *self.tokens[place + 1 :]), turns=False, grid_shape=())
 
     def taking_turns(self) -> SharedUnit:
         """With holders that store in turn, row by row."""
-        return replace(self, turns=True, lines=())
+        return replace(self, turns=True, grid_shape=())
 
     def on_grid(self, lines: Sequence[int]) -> SharedUnit:
         """With its holders on a grid with so many lines for each input."""
         fits = len(lines) == len(self.inputs) > 1 and prod(lines) == len(self.holders) and min(lines) > 0
         if not fits:
             raise ProtocolError(f"{len(self.holders)} holders of unit {self.unit} cannot be laid out as {tuple(lines)}")
-        return replace(self, turns=False, lines=tuple(lines))
+        return replace(self, turns=False, grid_shape=tuple(lines))
 
     def laid_out_evenly(self) -> SharedUnit:
         """With its holders on the grid for inputs of as many rows; a stream that is joined with itself goes everywhere
         and is stored in turn."""
-        return self.on_grid(best_lines(len(self.holders), (1, 1))) if len(self.inputs) == 2 else self.taking_turns()
+        return self.on_grid(best_grid(len(self.holders), (1, 1))) if len(self.inputs) == 2 else self.taking_turns()
 
     def describe(self) -> str:
         """Who holds it and who stores what.
@@ -114,8 +114,8 @@ class SharedUnit:
         >>> SharedUnit(3, (0, 1), (0, 1), (0, 1)).describe()
         'unit 3 is shared by sites 0, 1: each row goes to all, tokens are at sites 0, 1'
         """
-        if self.lines:
-            way = f"on a grid of {' x '.join(map(str, self.lines))}"
+        if self.grid_shape:
+            way = f"on a grid of {' x '.join(map(str, self.grid_shape))}"
         elif self.turns:
             way = "each row goes to all, they store in turn"
         else:
@@ -124,20 +124,20 @@ class SharedUnit:
 
     def _held_by(self, holders: tuple[Site, ...]) -> SharedUnit:
         tokens = tuple(token if token in holders else holders[0] for token in self.tokens)
-        lines = best_lines(len(holders), self.lines) if self.lines else ()
-        return replace(self, holders=holders, tokens=tokens, lines=lines)
+        lines = best_grid(len(holders), self.grid_shape) if self.grid_shape else ()
+        return replace(self, holders=holders, tokens=tokens, grid_shape=lines)
 
     def _line_of(self, place: int, at: int) -> int:
         """The line of an input, given by its place, on which a holder stands."""
-        return at // prod(self.lines[place + 1 :]) % self.lines[place]
+        return at // prod(self.grid_shape[place + 1 :]) % self.grid_shape[place]
 
 
-def best_lines(holders: int, rows: Sequence[float]) -> tuple[int, ...]:
+def best_grid(holders: int, rows: Sequence[float]) -> tuple[int, ...]:
     """The grid of so many holders on which the fewest copies of rows are sent, given how many rows each input has.
 
     Where one input has few rows, those go everywhere and the others to one holder each.
 
-    >>> best_lines(8, (100, 100)), best_lines(8, (1000, 1)), best_lines(9, (5, 5))
+    >>> best_grid(8, (100, 100)), best_grid(8, (1000, 1)), best_grid(9, (5, 5))
     ((4, 2), (8, 1), (3, 3))
     """
     divisors = [number for number in range(1, isqrt(holders) + 1) if holders % number == 0]

@@ -29,10 +29,10 @@ HalfLife = Annotated[float, Number("the epochs after which a result counts half"
 class Freezing:
     """Freeze `push` of the state in memory, units in this order; the others than the first are there to compare with.
 
-    >>> sizes, yielded = np.array([10, 30, 20, 40]), np.array([50, 30, 0, 80])
-    >>> Freezing(push=0.3).choose(sizes, yielded, limit=90)
+    >>> sizes, results_produced = np.array([10, 30, 20, 40]), np.array([50, 30, 0, 80])
+    >>> Freezing(push=0.3).choose(sizes, results_produced, limit=90)
     array([2, 1])
-    >>> Freezing(push=0.3, order="largest").choose(sizes, yielded, limit=90)
+    >>> Freezing(push=0.3, order="largest").choose(sizes, results_produced, limit=90)
     array([3])
     """
 
@@ -48,10 +48,10 @@ class Freezing:
         """What a result counts an epoch later."""
         return float(0.5 ** (1 / self.half_life))
 
-    def choose(self, sizes: np.ndarray, yielded: np.ndarray, limit: float, seed: int = 0) -> np.ndarray:
+    def choose(self, sizes: np.ndarray, results_produced: np.ndarray, limit: float, seed: int = 0) -> np.ndarray:
         """The places of the units to freeze, given the bytes and results of each: as many as `push` says, and as it
         takes for the others to fit into the limit."""
-        order, total = self.rank(sizes, yielded, seed), sizes.sum()
+        order, total = self.rank(sizes, results_produced, seed), sizes.sum()
         enough = np.searchsorted(np.cumsum(sizes[order]), max(self.push * total, total - limit))
         return order[: enough + 1]
 
@@ -61,16 +61,16 @@ class Freezing:
         return bool(total > limit and sizes.sum() >= self.push * limit)
 
     def choose_of(
-        self, sizes: np.ndarray, yielded: np.ndarray, total: float, limit: float, seed: int = 0
+        self, sizes: np.ndarray, results_produced: np.ndarray, total: float, limit: float, seed: int = 0
     ) -> np.ndarray:
         """The places of the units to freeze where other state, which cannot be frozen, has the rest of the total."""
-        return self.choose(sizes, yielded, max(0.0, limit - (total - float(sizes.sum()))), seed)
+        return self.choose(sizes, results_produced, max(0.0, limit - (total - float(sizes.sum()))), seed)
 
     def advise(self, view: ClusterView) -> tuple[Freeze, ...]:
         """What sites would freeze now, where they freeze nothing because the policy only advises.
 
         >>> view = ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[50, 50])
-        >>> view = view.with_units(bytes=np.array([10, 30, 20, 40]), yielded=np.array([50, 30, 0, 80]))
+        >>> view = view.with_units(bytes=np.array([10, 30, 20, 40]), results_produced=np.array([50, 30, 0, 80]))
         >>> for action in Freezing().advise(view): print(action)
         Freeze(unit=2, reason='60 bytes of state, 50 allowed; less-productive first')
         """
@@ -81,7 +81,8 @@ class Freezing:
             units = np.flatnonzero(able & (view.units.site == site))
             total, limit = float(totals[site]), int(view.sites.memory[site])
             if len(units) and self.is_due(sizes[units], total, limit):
-                places = self.choose_of(sizes[units], view.units.yielded[units], total, limit, view.period.epoch)
+                results_produced = view.units.results_produced[units]
+                places = self.choose_of(sizes[units], results_produced, total, limit, view.period.epoch)
                 reason = self.explain(total, limit)
                 advice += [Freeze(unit, reason) for unit in view.units.id[np.sort(units[places])].tolist()]
         return tuple(advice)
@@ -90,9 +91,9 @@ class Freezing:
         """Why units are frozen at a site that has so many bytes of state."""
         return f"{round(total):,} bytes of state, {limit:,} allowed; {self.order} first"
 
-    def rank(self, sizes: np.ndarray, yielded: np.ndarray, seed: int = 0) -> np.ndarray:
+    def rank(self, sizes: np.ndarray, results_produced: np.ndarray, seed: int = 0) -> np.ndarray:
         """The places of the units that have state, those to freeze first before the others."""
-        productivity = results_by_byte(yielded, sizes)
+        productivity = results_by_byte(results_produced, sizes)
         keys = {
             "less-productive": productivity,
             "more-productive": -productivity,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sluice.model.ids import Site
-from sluice.model.routing.sharing import SharedUnit, best_lines, copied_rows
+from sluice.model.routing.sharing import SharedUnit, best_grid, copied_rows
 from sluice.model.view import ClusterView
 from sluice.policies.settings import Imbalance, check_settings
 from sluice.verbs import Action
@@ -32,14 +32,14 @@ class _Work:
         joined with itself, whose rows go everywhere."""
         if len(self.rows) == 1:
             return self.rows[0] + self.results / holders, ()
-        lines = best_lines(holders, self.rows)
+        lines = best_grid(holders, self.rows)
         return (copied_rows(lines, self.rows) + self.results) / holders, lines
 
     def bytes_at_each(self, holders: int) -> float:
         """The state that each of so many holders has."""
         if len(self.rows) == 1:
             return self.bytes / holders
-        copies = copied_rows(best_lines(holders, self.rows), self.rows) / max(1.0, sum(self.rows))
+        copies = copied_rows(best_grid(holders, self.rows), self.rows) / max(1.0, sum(self.rows))
         return self.bytes * copies / holders
 
 
@@ -107,7 +107,7 @@ class HotUnits:
         """Other holders for a shared unit, if that is much better; one, if that is no worse."""
         unit, place = sharing.unit, view.units.index_of(sharing.unit)
         mine = view.shared.slices.unit == place
-        if view.units.unready[place] or not mine.any() or (not sharing.lines and len(sharing.inputs) == 2):
+        if view.units.unready[place] or not mine.any() or (not sharing.grid_shape and len(sharing.inputs) == 2):
             return ()  # storing by token is for short memory, and not ours
         sites = view.shared.slices.site[mine]
         others, stored = busy.copy(), np.zeros(len(view.sites))
@@ -124,7 +124,7 @@ class HotUnits:
             return tuple(Release(unit, site, reason) for site in sharing.holders[1:])
         level, holders = self._best(view, hot, np.maximum(others, 0.0), sharing.holders, average, stored)
         lines = hot.at_each(len(holders))[1]
-        if (set(holders) == set(sharing.holders) and lines == sharing.lines) or level * self.th_imb > busy.max():
+        if (set(holders) == set(sharing.holders) and lines == sharing.grid_shape) or level * self.th_imb > busy.max():
             return ()
         reason = (
             f"the busiest site is {busy.max():.0%} busy; with unit {unit} at {len(holders)} sites{_shape(lines)}, "
@@ -172,7 +172,7 @@ def _shared_work(view: ClusterView, sharing: SharedUnit, mine: np.ndarray) -> _W
     sent = (float(view.units.first_rows[place]), float(view.units.rows[place] - view.units.first_rows[place]))
     rows = tuple(count / sharing.copies(i) for count, i in zip(sent, sharing.inputs, strict=False))
     known = rows if any(rows) else (1.0,) * len(rows)  # state stays for a while where no rows come any more
-    copies = copied_rows(sharing.lines, known) / sum(known) if sharing.lines else 1.0
+    copies = copied_rows(sharing.grid_shape, known) / sum(known) if sharing.grid_shape else 1.0
     return _Work(
         rows, float(view.shared.slices.results[mine].sum()), float(view.shared.slices.bytes[mine].sum()) / copies
     )

@@ -244,7 +244,7 @@ class WindowJoinWorld(World):
             return
         routing, sites = self.loop.routing, self.leaving.sites
         if max(*routing.holders, *(move.target for move in moves)) < sites:
-            self.loop.routing = routing.resized(sites, routing.version + 1, self.loop.epoch)
+            self.loop.routing = routing.rebalanced(sites, routing.version + 1, self.loop.epoch)
             self.leaving = None
 
     def divide(self, division: Divide | Unite) -> None:
@@ -258,7 +258,7 @@ class WindowJoinWorld(World):
         before, divisions, self._divisions = loop.routing, self._divisions, []
         further = {one.unit: self._far_enough(one) for one in divisions if isinstance(one, Divide)}
         merged = [one.unit for one in divisions if isinstance(one, Unite)]
-        routing = before.redivided(further, merged, loop.epoch)
+        routing = before.repartitioned(further, merged, loop.epoch)
         loop.replace_units(routing, successors(before, routing), self.events.now)
         for one in divisions:
             (protocol,) = loop.in_flight.at(one.unit)
