@@ -24,7 +24,7 @@ from sluice.model.epoch.segments import Manifest, RunRef, SegmentRef
 from sluice.model.epoch.times import Lagging, Queues
 from sluice.model.errors import ProtocolError
 from sluice.model.routing.routing import Routing
-from sluice.model.routing.unit_ranges import Ranges, holds, intersect, only, ranges, unite
+from sluice.model.routing.unit_ranges import Ranges, holds, intersect, single_unit, to_ranges, unite
 from sluice.record import reassignment
 from sluice.record.epoch import EpochRecord
 from sluice.record.reassignment import reassign, reassign_unit
@@ -61,7 +61,7 @@ def routings(draw: st.DrawFn) -> Routing:
 
 @st.composite
 def segments(draw: st.DrawFn) -> list[SegmentRef]:
-    written = st.sets(st.integers(0, UNITS - 1), min_size=1).map(lambda units: ranges(sorted(units)))
+    written = st.sets(st.integers(0, UNITS - 1), min_size=1).map(lambda units: to_ranges(sorted(units)))
     times = draw(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2), written), max_size=8))
     return [segment(f"s{i}", units, input=input_, latest=latest) for i, (input_, latest, units) in enumerate(times)]
 
@@ -107,7 +107,7 @@ def test_the_runs_of_one_unit_are_reassigned_as_with_those_of_all(seed):
                 routing = next_sharing(rng, routing, (0, 1)).apply(routing, (0, 1), since=0)
         then = reassign(manifests, before, routing)
         for unit in range(2):
-            alone = [[run.of(only(unit)) for run in held if holds(run.units, unit)] for held in then]
+            alone = [[run.of(single_unit(unit)) for run in held if holds(run.units, unit)] for held in then]
             found = reassign_unit(manifests, before, routing, unit)
             assert [sorted(runs, key=lambda run: run.segment.id) for runs in found] == [
                 sorted(runs, key=lambda run: run.segment.id) for runs in alone
@@ -132,7 +132,7 @@ def test_what_a_wish_to_share_a_unit_costs_the_driver_has_nothing_to_do_with_the
 
 @given(routings())
 def test_the_units_of_all_sites_at_once_are_those_of_each(routing):
-    assert [ranges(units.tolist()) for units in routing.units_by_site()] == [
+    assert [to_ranges(units.tolist()) for units in routing.units_by_site()] == [
         routing.ranges_of(s) for s in range(routing.sites)
     ]
 
@@ -147,7 +147,7 @@ def test_a_run_travels_without_what_was_counted_on_the_way():
 @given(routings(), st.data())
 def test_a_share_has_what_is_of_its_site(routing, data):
     sets = data.draw(st.lists(st.sets(st.integers(0, UNITS - 1), min_size=1), max_size=3))
-    behind = tuple(Lagging(level, ranges(sorted(units)), (level, None)) for level, units in enumerate(sets))
+    behind = tuple(Lagging(level, to_ranges(sorted(units)), (level, None)) for level, units in enumerate(sets))
     sites = range(routing.sites)
     queues = tuple(Queues(site, 0, (site,), (), 0.0) for site in (*sites, routing.sites))  # of one that is gone, too
     manifests = reassigned_one_by_one(((RunRef(segment("s"), ((0, UNITS),)),),), routing)

@@ -20,10 +20,10 @@ from sluice.model.epoch.segments import RunRef
 from sluice.model.errors import CheckpointError
 from sluice.model.routing.directory import Directory
 from sluice.model.routing.routing import Routing
-from sluice.model.routing.unit_ranges import ranges
+from sluice.model.routing.unit_ranges import to_ranges
 from sluice.record.reassignment import reassign
 from sluice.state.files.storage import watch
-from sluice.state.segment import Layout, merged_run, parts, sorted_run
+from sluice.state.segment import Layout, merge_sorted, parts, sort_run
 
 A, B = stream("a"), stream("b")
 
@@ -146,10 +146,10 @@ def test_a_merged_run_is_in_the_order_of_its_own_scale(data, count, span):
         some = data.draw(st.lists(near | ancient, min_size=1, max_size=20))
         hashes, times = np.array([h for h, _ in some], np.uint32), np.array([t for _, t in some])
         batch = pa.record_batch([hashes.astype(np.int64), pa.array(times, TIME), times], schema=A.schema)
-        pieces.append(sorted_run(layout, hashes, batch))
+        pieces.append(sort_run(layout, hashes, batch))
         rows += some
     keep_from = data.draw(st.sampled_from([None, 0]))
-    merged = merged_run(pieces, keep_from)
+    merged = merge_sorted(pieces, keep_from)
     kept = sorted(row for row in rows if keep_from is None or row[1] >= keep_from)
     assert np.all(merged.order[1:] >= merged.order[:-1])
     assert list(zip(merged.hashes.tolist(), merged.times.tolist(), strict=True)) == kept
@@ -203,8 +203,8 @@ def test_units_side_by_side_in_a_run_are_one_slice_of_it(held, wanted, seed):
     of = np.random.default_rng(seed).permutation([unit for unit in held for _ in range(3)])
     rows = pa.record_batch([of, pa.array(np.arange(len(of)), TIME), of], schema=A.schema)
     hashes = np.array([Directory(16).hashes_of(int(u))[0] for u in of], dtype=np.uint32)
-    run = sorted_run(Layout(A.schema, "ts"), hashes, rows)
-    found = parts(run, ranges(sorted(wanted)), Directory(16))
+    run = sort_run(Layout(A.schema, "ts"), hashes, rows)
+    found = parts(run, to_ranges(sorted(wanted)), Directory(16))
     assert [u for part in found for u in part.rows.column(0).to_pylist()] == [
         u for u in sorted(held & wanted) for _ in "abc"
     ]

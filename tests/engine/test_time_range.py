@@ -149,7 +149,7 @@ def test_rows_are_found_in_a_run_that_spans_all_of_time(times, around, before, a
     all_times = np.array([EARLIEST, *times, LATEST])
     order = sorting(hashes, all_times)
     sorted_times = all_times[order]
-    scale = TimeScale.spanning(EARLIEST, LATEST)
+    scale = TimeScale.for_span(EARLIEST, LATEST)
     key = order_key(hashes, sorted_times, scale)
     assert np.all(key[1:] >= key[:-1])
     run = Run(key, sorted_times, pa.record_batch({"t": sorted_times}), scale, EARLIEST, LATEST)

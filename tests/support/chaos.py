@@ -39,12 +39,12 @@ from sluice.engine import checkpoint, site
 from sluice.engine.agreement import Exchange
 from sluice.engine.site_task import SiteTask
 from sluice.model.codec import encode
-from sluice.model.epoch.attempt import left_over
+from sluice.model.epoch.attempt import is_left_over
 from sluice.model.epoch.decision import Decision
 from sluice.model.errors import CheckpointError
 from sluice.model.plan.plan import Plan
 from sluice.model.routing.routing import Routing
-from sluice.model.routing.unit_ranges import intersect, numbers, only
+from sluice.model.routing.unit_ranges import intersect, numbers, single_unit
 from sluice.policies import Policy, policy
 from sluice.policies.planning.freezing import ORDERS, Freezing
 from sluice.record.epoch import EpochRecord
@@ -318,7 +318,7 @@ class Chaos:
             among = routing.directories[int(self.sharing.choice(list(shareable)))].range
             if routing.shared and self.sharing.random() < 0.7:
                 shared = routing.shared[int(self.sharing.integers(len(routing.shared)))]
-                (among,) = only(routing.index_of(shared.unit))
+                (among,) = single_unit(routing.index_of(shared.unit))
             action = next_sharing(self.sharing, routing, among)
             self.say(f"  asks for {action}")
             self.query.epochs.settings.controller.ask(action)
@@ -621,7 +621,7 @@ class Chaos:
         assert record.files() <= names
         # what a driver left that died in the epoch to come stays until that has been run: it might still be at work
         mine = self.query.epochs.checkpoint.run
-        assert not [n for n in names - record.files() if left_over(n, record.number, mine)]
+        assert not [n for n in names - record.files() if is_left_over(n, record.number, mine)]
         assert not list(checkpoint.rglob("*.tmp"))
         for out in self.query.outs:
             assert not list((out / f"_sluice-{self.query.query}").iterdir())

@@ -19,7 +19,7 @@ from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS
 from sluice.engine.checkpoint import open_checkpoint
 from sluice.engine.epochs import Epochs
-from sluice.engine.settings import Settings
+from sluice.engine.settings import QuerySettings
 from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask, Spill
 from sluice.engine.split import SplitTask
@@ -101,7 +101,7 @@ class DirectQuery:
             capabilities = replace(capabilities, scalable=True, least_sites=least_sites, most_sites=most_sites)
         self.new_controller = lambda chosen: Controller(chosen, memory, 1e-9, advise, capabilities, backlog, unit_size)
         """A controller as this query's, with a policy."""
-        settings = Settings(
+        settings = QuerySettings(
             sites,
             partitions,
             memory,

@@ -20,7 +20,7 @@ from sluice.state.durable import DurableSegments
 from sluice.state.files.local_files import LocalFiles
 from sluice.state.files.storage import Storage
 from sluice.state.inputs import KEEPS_ALL, Holdings, InputLayouts, Retention
-from sluice.state.segment import Layout, sorted_run
+from sluice.state.segment import Layout, sort_run
 from sluice.state.tiers import Tiers
 from sluice.state.transaction import Preparations, SiteStore, StateBefore, Transaction
 
@@ -36,7 +36,7 @@ def rows(at: int, *units: int, each: int = 40) -> Run:
     of = np.repeat(np.array(units), each)
     hashes = np.array([Directory(UNITS).hashes_of(int(u))[0] + i for i, u in enumerate(of)], dtype=np.uint32)
     batch = pa.record_batch([of, pa.array(np.full(len(of), at), TIME), of], schema=SCHEMA)
-    return sorted_run(LAYOUT, hashes, batch)
+    return sort_run(LAYOUT, hashes, batch)
 
 
 class Site:

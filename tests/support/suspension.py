@@ -79,12 +79,12 @@ class Suspended:
     """A driver in a process of its own, which has stopped itself just before one of its file operations, or ended."""
 
     def __init__(self, root: Path, at: int | None, closing: bool = False) -> None:
-        reading, self.writing = os.pipe()
+        reading, self.open_writer = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(reading)
             self._run(root, at, closing)
-        os.close(self.writing)
+        os.close(self.open_writer)
         self.report = os.fdopen(reading, "rb")
         self.ended = not os.WIFSTOPPED(os.waitpid(self.pid, os.WUNTRACED)[1])
 
@@ -135,7 +135,7 @@ class Suspended:
             kind, error = type(failure).__name__, str(failure)
         try:
             doc = {"kind": kind, "error": error, "operations": [list(vars(o).values()) for o in operations]}
-            with os.fdopen(self.writing, "wb") as out:
+            with os.fdopen(self.open_writer, "wb") as out:
                 out.write(json.dumps(doc).encode())
         finally:
             os._exit(0)

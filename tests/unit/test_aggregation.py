@@ -83,7 +83,7 @@ def one_by_one(
         some, states = states[:together], states[together:]
         all_keys = pa.concat_arrays([keys_ for keys_, _ in some])
         groups = group_rows([all_keys])
-        merged = aggregation.merged(pa.concat_batches([state for _, state in some]), groups)
+        merged = aggregation.merge(pa.concat_batches([state for _, state in some]), groups)
         assert merged.schema == aggregation.partial_schema
         if not states:
             return all_keys.take(pa.array(groups.first)), merged
@@ -109,7 +109,7 @@ def test_partial_states_merged_are_the_aggregate_of_the_whole(data, column, toge
     contents = grouped(ids, column.to_pylist(), times)
     try:
         keys_, merged = one_by_one(aggregation, parts, together)
-        results = aggregation.finished(merged)
+        results = aggregation.finish(merged)
     except EvaluationError as error:
         # A part of some decimals may need more than 38 digits although all of them together do not.
         assert "overflow" in str(error)
@@ -130,7 +130,7 @@ def test_aggregates_of_groups_are_those_of_duckdb(data, column):
     aggregation = Aggregation(aggregates_of(column.type), rows.schema)
     contents = grouped(ids, column.to_pylist(), times)
     try:
-        results = aggregation.finished(aggregation.partial(rows, np.array(times, dtype=np.int64), groups))
+        results = aggregation.finish(aggregation.partial(rows, np.array(times, dtype=np.int64), groups))
     except EvaluationError:
         assert overflows(list(contents.values()), aggregation, column.type)
         return
@@ -151,7 +151,7 @@ def finished(function: str, column: pa.Array, ids: list[int] | None = None) -> l
     rows = pa.record_batch({"v": column})
     groups = group_rows([] if ids is None else [pa.array(ids)], rows=len(column))
     aggregation = Aggregation([Aggregate("x", function, "v")], rows.schema)
-    return aggregation.finished(aggregation.partial(rows, np.zeros(len(column), np.int64), groups))["x"].to_pylist()
+    return aggregation.finish(aggregation.partial(rows, np.zeros(len(column), np.int64), groups))["x"].to_pylist()
 
 
 def test_overflow_is_decided_on_the_whole_sum():
@@ -196,5 +196,5 @@ def test_nothing_has_no_groups(kind):
     aggregation = Aggregation(aggregates_of(VALUES[kind][0]), rows.schema)
     none = np.empty(0, np.int64)
     partial = aggregation.partial(rows, none, group_rows([rows["v"]] if kind not in ("struct", "list") else []))
-    merged = aggregation.merged(partial, group_rows([]))
-    assert aggregation.finished(merged).num_rows == 0
+    merged = aggregation.merge(partial, group_rows([]))
+    assert aggregation.finish(merged).num_rows == 0

@@ -19,7 +19,7 @@ from sluice.kernels.order import TimeScale, order_key
 from sluice.kernels.probe import Run
 from sluice.model.epoch.segments import ALL_HASHES, HashRange, RunRef, SegmentRef
 from sluice.state import compaction
-from sluice.state.compaction import Merge, choose_rewrites, merges_of_epoch
+from sluice.state.compaction import RunMerge, choose_rewrites, merges_of_epoch
 from sluice.state.merging import cut_run
 
 MB = 1 << 20
@@ -54,7 +54,7 @@ class Site:
         merged = {run.segment.id for merge in merges for run in merge.runs}
         again = [run for run in choose_rewrites(self.runs, ()) if run.segment.id not in merged]
         new = self._pieces(even, hot, ALL_HASHES, (), self.epoch, self.epoch)
-        for merge in [*merges, *(Merge([run], run.segment.hashes) for run in again)]:
+        for merge in [*merges, *(RunMerge([run], run.segment.hashes) for run in again)]:
             new += self._merged(merge)
             self.largest_merge = max(self.largest_merge, merge.bytes)
         gone = {*merged, *(run.segment.id for run in again)}
@@ -95,7 +95,7 @@ class Site:
             even, hot = self.brought[segment.id]
             self.brought[segment.id] = even * (1 - units), hot
 
-    def _merged(self, merge: Merge) -> list[SegmentRef]:
+    def _merged(self, merge: RunMerge) -> list[SegmentRef]:
         even, hot = np.sum([self.brought[run.segment.id] for run in merge.runs], axis=0)
         earliest = min(run.segment.earliest for run in merge.runs)
         latest = max(run.segment.latest for run in merge.runs)
@@ -266,7 +266,7 @@ def test_a_run_is_cut_into_ranges_of_bounded_size(data, count, largest):
     some = st.integers(0, 2**32 - 1) | st.sampled_from([7, 8, 2**31, 2**32 - 1])
     hashes = np.sort(np.array(data.draw(st.lists(some, min_size=count, max_size=count)), dtype=np.uint32))
     times = np.arange(count)
-    scale = TimeScale.spanning(0, count)
+    scale = TimeScale.for_span(0, count)
     rows = pa.record_batch({"n": pa.array(times)})
     run = Run(order_key(hashes, times, scale), times, rows, scale, 0, count - 1)
     narrower = data.draw(st.sampled_from([(), ((0, 2**30), (0, 2**29)), ((2**31, 2**32),), ((3 << 30, 2**32),)]))

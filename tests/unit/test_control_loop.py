@@ -26,7 +26,7 @@ from sluice.model.ids import Unit
 from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.directory import Directory
 from sluice.model.routing.routing import Routing
-from sluice.model.routing.unit_ranges import only
+from sluice.model.routing.unit_ranges import single_unit
 from sluice.model.view import ClusterView
 from sluice.policies import Policy, policy
 from sluice.record.epoch import EpochRecord
@@ -508,7 +508,7 @@ def test_however_often_units_are_halved_the_directory_is_made_as_often(
 
 def rows_at(unit: int) -> RunRef:
     """Three rows of a unit, in a segment of their own."""
-    place = only(unit)
+    place = single_unit(unit)
     kept = dict(offset=0, length=1, input=0, rows=3, earliest=0, middle=0, latest=0, base=0, shift=0, level=0)
     return RunRef(SegmentRef(id=f"s{unit}", file="f", units=place, counts=(3,), blocks=(), **kept), place)
 

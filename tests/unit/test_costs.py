@@ -18,7 +18,7 @@ from sluice.model.plan.relation import plan_of
 from sluice.model.routing.directory import Directory
 from sluice.operators import operator
 from sluice.operators.protocol import Operator
-from sluice.state.segment import Layout, decode, encode, parts, sorted_run
+from sluice.state.segment import Layout, decode, encode, parts, sort_run
 
 MINUTE = 60 * SECOND
 
@@ -49,14 +49,14 @@ def batch(mine: Operator, rows: int, groups: int, start: int, stop: int) -> Run:
     numbers = np.arange(rows)
     times = start + numbers * (stop - start) // rows
     columns = [numbers * 7919 % groups, pa.array(times, TIME), numbers]
-    sent = mine.outgoing(0, pa.record_batch(columns, schema=stream("s").schema))
-    return sorted_run(Layout(mine.crossing(0), mine.stored(0).event_time), sent.hashes, sent.rows)
+    sent = mine.prepare_input(0, pa.record_batch(columns, schema=stream("s").schema))
+    return sort_run(Layout(mine.exchange_schema(0), mine.state_layout(0).event_time), sent.hashes, sent.rows)
 
 
 def largest_arrays(mine: Operator, state_rows: int) -> tuple[int, int, int]:
     """An epoch of 500 rows after one of many, half of which have had their turn: the largest array that numpy sorts or
     scans, how many results there are, and in how many pieces."""
-    state = State(mine.stored(0))
+    state = State(mine.state_layout(0))
     many = batch(mine, state_rows, state_rows // 12, 0, 20 * MINUTE)
     list(mine.epoch(0, [many], state, (None,), (0,)))
     sizes = [0]
@@ -103,7 +103,7 @@ def test_rows_are_found_by_time_in_a_run_and_in_its_parts(rows, low, length):
     times = np.array([time for _, time in rows]) * 10
     columns = [hashes.astype(np.int64), pa.array(times, TIME), times]
     layout = Layout(stream("s").schema, "ts", time_step=10)
-    run = stored(layout, sorted_run(layout, hashes, pa.record_batch(columns, schema=layout.schema)))
+    run = stored(layout, sort_run(layout, hashes, pa.record_batch(columns, schema=layout.schema)))
     assert run.by_time is not None
     for part in [run, *parts(run, ((1, 3), (4, 5)), Directory(8))]:
         found = part.places_between(low * 10, (low + length) * 10)

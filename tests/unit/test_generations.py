@@ -16,13 +16,13 @@ from sluice.model.plan.join import JoinSpec
 from sluice.operators import operator
 from sluice.operators.protocol import FreezableOperator
 from sluice.operators.window_join import WindowJoin
-from sluice.state.segment import sorted_run
+from sluice.state.segment import sort_run
 
 
 def run_of(join_: WindowJoin, input_: int, table: pa.Table) -> Run:
     batch = table.combine_chunks().to_batches()[0] if len(table) else pa.RecordBatch.from_pylist([], table.schema)
-    going = join_.outgoing(input_, batch)
-    return sorted_run(join_.stored(input_), going.hashes, going.rows)
+    going = join_.prepare_input(input_, batch)
+    return sort_run(join_.state_layout(input_), going.hashes, going.rows)
 
 
 def check(data: st.DataObject, spec: JoinSpec, where: str | None = None) -> None:
@@ -43,7 +43,7 @@ def check(data: st.DataObject, spec: JoinSpec, where: str | None = None) -> None
             fresh = [run_of(join_, i, new[input_.stream]) for i, input_ in enumerate(spec.inputs)]
             found += [batch for _, batch in join_.results([[run] for run in fresh], newer)]
             newer = [[*runs, run] for runs, run in zip(newer, fresh, strict=True)]
-        found += [batch for _, batch in join_.between(older, newer)]
+        found += [batch for _, batch in join_.join_generations(older, newer)]
         older = [a + b for a, b in zip(older, newer, strict=True)]
     every = [pa.concat_tables(t) if t else s.schema.empty_table() for t, s in zip(tables, spec.streams, strict=True)]
     assert multiset(pa.Table.from_batches(found, join_.schema)) == multiset(batch_join(spec, every, where))

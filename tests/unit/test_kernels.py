@@ -21,7 +21,7 @@ def run_of(hash_list: list[int], times: list[int]) -> Run:
     order = sorting(h, t)
     h, t = h[order], t[order]
     earliest, latest = (int(t.min()), int(t.max())) if len(t) else (0, 0)
-    scale = TimeScale.spanning(earliest, latest)
+    scale = TimeScale.for_span(earliest, latest)
     return Run(order_key(h, t, scale), t, pa.record_batch({"row": pa.array(order)}), scale, earliest, latest)
 
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sluice.control.rounds import Rounds
 from sluice.model.errors import FlowError, ProtocolError, SluiceError
 from sluice.sim.producer_routing import ProducerRouting
-from sluice.state.paging import Fetch, Residence
+from sluice.state.paging import Fetch, Paging
 from sluice.verbs.base import Event, Instruction
 from sluice.verbs.freeze import UnitFrozen
 from sluice.verbs.move import (
@@ -56,7 +56,7 @@ class Acknowledgement(NamedTuple):
 class Site:
     """A site's share of the world: the states it holds (as the rows processed), which of them rest, what it keeps."""
 
-    residence: Residence
+    paging: Paging
     spool: Spool[Row] = field(default_factory=Spool)
     states: dict[int, list[Row]] = field(default_factory=dict)
     resting: set[int] = field(default_factory=set)
@@ -65,11 +65,11 @@ class Site:
     orders: deque[tuple[MoveProtocol, Instruction]] = field(default_factory=deque)
 
     def ready(self, unit: int) -> bool:
-        return unit in self.states and unit not in self.resting and self.residence.is_resident(unit)
+        return unit in self.states and unit not in self.resting and self.paging.is_resident(unit)
 
     def forget(self, unit: int) -> None:
         if unit in self.states:
-            self.residence.leave(unit)
+            self.paging.leave(unit)
             del self.states[unit]
         self.resting.discard(unit)
         self.carried.pop(unit, None)
@@ -99,7 +99,7 @@ class World(RuleBasedStateMachine):
             (p, s): deque() for p in range(producers) for s in range(sites)
         }
         self.told: list[deque[tuple[MoveProtocol, Pause | Restart]]] = [deque() for _ in range(producers)]
-        self.sites = [Site(Residence(limit)) for _ in range(sites)]
+        self.sites = [Site(Paging(limit)) for _ in range(sites)]
         self.moves: dict[int, MoveProtocol] = {}
         self.wires: list[tuple[MoveProtocol, list[Row], list[Row]]] = []
         self.reports: list[tuple[MoveProtocol, Event]] = []
@@ -108,7 +108,7 @@ class World(RuleBasedStateMachine):
         self.history: dict[int, list[Row]] = {unit: [] for unit in self.units}
         for unit, site in self.owner.items():
             self.sites[site].states[unit] = []
-            self.sites[site].residence.arrive(unit, 0)
+            self.sites[site].paging.arrive(unit, 0)
 
     # What can happen next. These are no rules: where Hypothesis leaves one of them out for a run, no move would end.
 
@@ -128,7 +128,7 @@ class World(RuleBasedStateMachine):
 
     def turns(self) -> list[tuple[Any, ...]]:
         """Sites with something to spill or fetch. They are asked here, it is done later: the unit can leave first."""
-        asked = [(s, site.residence.step(self.now), site.residence.due) for s, site in enumerate(self.sites)]
+        asked = [(s, site.paging.step(self.now), site.paging.due) for s, site in enumerate(self.sites)]
         return [(self.spill_or_fetch, s) for s, task, due in asked if task is not None or due is not None]
 
     def go_on(self, data: st.DataObject, steps: int) -> None:
@@ -164,13 +164,13 @@ class World(RuleBasedStateMachine):
 
     def take_in(self, s: int, row: Row) -> None:
         site, past = self.sites[s], self.history[row.unit]
-        assert site.residence.is_resident(row.unit)
+        assert site.paging.is_resident(row.unit)
         assert row.unit not in site.resting
         assert site.states[row.unit] == past, "the state is not that of all rows processed so far"
         assert row.number == sum(r.producer == row.producer for r in past), "lost, repeated or overtaken"
         past.append(row)
         site.states[row.unit].append(row)
-        site.residence.grow(row.unit, len(past))
+        site.paging.grow(row.unit, len(past))
 
     def hear(self, p: int) -> None:
         movement, instruction = self.told[p].popleft()
@@ -195,7 +195,7 @@ class World(RuleBasedStateMachine):
                 assert unit not in site.states
                 site.states[unit], site.carried[unit] = site.received.pop(movement)
                 site.resting.add(unit)
-                site.residence.arrive(unit, len(site.states[unit]), resident=len(site.states[unit]) % 2 == 0)
+                site.paging.arrive(unit, len(site.states[unit]), resident=len(site.states[unit]) % 2 == 0)
                 self.reports.append((movement, Installed(unit)))
             case Restart():
                 assert unit in site.states, "restarted where it is not"
@@ -207,14 +207,14 @@ class World(RuleBasedStateMachine):
                 self.reports.append((movement, Released(unit)))
 
     def spill_or_fetch(self, s: int) -> None:
-        residence = self.sites[s].residence
-        if residence.due is not None:
-            self.now = max(self.now, residence.due)
-        if isinstance(task := residence.step(self.now), Fetch):
+        paging = self.sites[s].paging
+        if paging.due is not None:
+            self.now = max(self.now, paging.due)
+        if isinstance(task := paging.step(self.now), Fetch):
             self.now += 1.0
-            residence.fetched(task.unit, self.now, seconds=1.0)
+            paging.note_fetched(task.unit, self.now, seconds=1.0)
         elif task is not None:
-            residence.spilled(task.unit)
+            paging.note_spilled(task.unit)
 
     def receive(self, at: int) -> None:
         movement, state, waiting = self.wires.pop(at)
@@ -270,11 +270,11 @@ class World(RuleBasedStateMachine):
 
     @rule(data=st.data(), size=st.integers(0, 6), more=st.booleans(), steps=STEPS)
     def change_memory(self, data: st.DataObject, size: int, more: bool, steps: int) -> None:
-        residence = self.sites[data.draw(st.integers(0, len(self.sites) - 1))].residence
+        paging = self.sites[data.draw(st.integers(0, len(self.sites) - 1))].paging
         if more:
-            residence.donate(size)
+            paging.donate(size)
         else:
-            residence.relinquish(min(size, residence.limit))
+            paging.relinquish(min(size, paging.limit))
         self.go_on(data, steps)
 
     # What always holds.
@@ -304,7 +304,7 @@ class World(RuleBasedStateMachine):
             assert numbers == list(range(count))
         for s, site in enumerate(self.sites):
             owned = {unit for unit in self.units if self.owner[unit] == s}
-            assert set(site.states) == owned == {*site.residence.resident, *site.residence.spilled_units}
+            assert set(site.states) == owned == {*site.paging.resident, *site.paging.spilled_units}
             assert not site.resting and not site.carried and not site.received
         assert not self.moves and not self.stalled.any()
         assert all(movement.over for movement in self.begun)

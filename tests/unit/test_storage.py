@@ -109,7 +109,7 @@ def test_a_write_that_fails_leaves_nothing_and_one_that_ends_shows_the_whole(sto
 
 def test_pyarrow_writes_to_a_stream(storage):
     table = pa.table({"x": np.arange(100_000)})
-    with storage.writing("part.parquet") as out, pq.ParquetWriter(out, table.schema) as writer:
+    with storage.open_writer("part.parquet") as out, pq.ParquetWriter(out, table.schema) as writer:
         writer.write_table(table)
         assert storage.local or storage.files() == []
     assert pq.read_table(pa.BufferReader(storage.read("part.parquet"))) == table

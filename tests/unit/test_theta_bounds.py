@@ -22,7 +22,7 @@ from sluice.model.ids import InputNumber
 from sluice.model.plan.join import JoinSpec
 from sluice.operators import condition_search
 from sluice.operators.window_join import WindowJoin
-from sluice.state.segment import decode, encode, sorted_run
+from sluice.state.segment import decode, encode, sort_run
 
 Pairs = list[tuple[int, int]] | None
 """The event times of rows that match, which tell rows apart here; None if the condition fails for a pair."""
@@ -81,15 +81,15 @@ def searched(spec: JoinSpec, left: pa.RecordBatch, right: pa.RecordBatch) -> lis
 
 
 def run_of(operator: WindowJoin, number: int, rows: pa.RecordBatch) -> Run:
-    leaving = operator.outgoing(number, rows)
-    return sorted_run(operator.stored(number), leaving.hashes, leaving.rows)
+    leaving = operator.prepare_input(number, rows)
+    return sort_run(operator.state_layout(number), leaving.hashes, leaving.rows)
 
 
 def stored(operator: WindowJoin, number: int, run: Run) -> Run:
     """The run as it comes back from a segment."""
     span = (run.earliest, run.earliest, run.latest, run.scale.base, run.scale.shift)
     ref = SegmentRef("s", "f", 0, 0, InputNumber(number), len(run), *span, 0, ((0, 1),), (len(run),), ())
-    return decode(operator.stored(number), ref, encode(operator.stored(number), run))
+    return decode(operator.state_layout(number), ref, encode(operator.state_layout(number), run))
 
 
 def check(where: str, left: pa.RecordBatch, right: pa.RecordBatch) -> None:

@@ -20,12 +20,12 @@ from sluice.model.plan.inequalities import orderings_of
 from sluice.model.plan.relation import plan_of
 from sluice.operators import condition_search
 from sluice.operators.window_join import WindowJoin
-from sluice.state.segment import decode, encode, sorted_run
+from sluice.state.segment import decode, encode, sort_run
 
 
 def run_of(operator: WindowJoin, input_: int, table: pa.Table) -> Run:
     batch = table.filter(table["ts"].is_valid()).combine_chunks().to_batches()[0]
-    return sorted_run(operator.stored(input_), np.zeros(batch.num_rows, dtype=np.uint32), batch)
+    return sort_run(operator.state_layout(input_), np.zeros(batch.num_rows, dtype=np.uint32), batch)
 
 
 @pytest.mark.parametrize("worth", [-1, 16])
@@ -45,7 +45,7 @@ def test_new_rows_meet_state_and_each_other_as_in_the_batch_join(monkeypatch, wh
     everything = batch_join(spec, [pa.concat_tables(pair) for pair in zip(old, new, strict=True)], where)
     earlier = batch_join(spec, old, where)
     assert multiset(pa.Table.from_batches(found, spec.output_schema())) == multiset(everything) - multiset(earlier)
-    crossing = [batch for _, batch in operator.between(before, now)]
+    crossing = [batch for _, batch in operator.join_generations(before, now)]
     alone = multiset(batch_join(spec, new, where))
     assert multiset(pa.Table.from_batches(crossing, spec.output_schema())) == (
         multiset(everything) - multiset(earlier) - alone
@@ -149,15 +149,15 @@ def test_a_theta_join_is_a_fragment_of_one_unit() -> None:
 def test_orders_that_are_stored_are_used_as_they_are(tmp_path) -> None:
     spec = theta_join([stream("a"), stream("b")], "5 seconds", "a.x > b.x AND a.s < b.s")
     operator = WindowJoin(spec)
-    run, layout = run_of(operator, 0, rows(np.random.default_rng(3), 100, 0, SECOND)), operator.stored(0)
-    read = pa.ipc.read_record_batch(encode(layout, run), layout.stored)
+    run, layout = run_of(operator, 0, rows(np.random.default_rng(3), 100, 0, SECOND)), operator.state_layout(0)
+    read = pa.ipc.read_record_batch(encode(layout, run), layout.stored_schema)
     span = (run.earliest, run.earliest, run.latest, run.scale.base, run.scale.shift)
     ref = SegmentRef("s", "f", 0, 0, InputNumber(0), len(run), *span, 0, ((0, 1),), (len(run),), ())
     again = decode(layout, ref, encode(layout, run))
     assert read.num_columns == 1 + 4 + len(layout.schema) and repr(again.rows.to_pydict()) == repr(run.rows.to_pydict())
     for ordering in layout.orderings:
-        assert np.array_equal(again.by_value[ordering].places, run.ordered_by(ordering).places)
-        assert np.array_equal(again.by_value[ordering].values, run.ordered_by(ordering).values, equal_nan=True)
+        assert np.array_equal(again.by_value[ordering].places, run.order_by(ordering).places)
+        assert np.array_equal(again.by_value[ordering].values, run.order_by(ordering).values, equal_nan=True)
 
 
 def test_texts_are_in_the_order_of_their_bytes() -> None:
@@ -170,5 +170,5 @@ def test_a_value_that_cannot_be_computed_narrows_nothing() -> None:
     spec = theta_join([stream("a"), stream("b")], "5 seconds", "a.n <> 0 AND 6 / a.n < b.x")
     table = rows(np.random.default_rng(3), 200, 0, SECOND)
     operator = WindowJoin(spec)
-    assert not run_of(operator, 0, table).ordered_by(spec.orderings(0)[0]).is_usable
-    assert run_of(operator, 1, table).ordered_by(spec.orderings(1)[0]).is_usable
+    assert not run_of(operator, 0, table).order_by(spec.orderings(0)[0]).is_usable
+    assert run_of(operator, 1, table).order_by(spec.orderings(1)[0]).is_usable

@@ -116,7 +116,7 @@ def test_paging_begins_once_and_waits_for_nothing_where_nothing_is_on_disk(tmp_p
 def test_tiers_are_looked_at_before_they_are_used(tmp_path):
     tiers = Tiers(LocalFiles(str(tmp_path / "memory")), LocalFiles(str(tmp_path / "disk")), 100)
     with pytest.raises(ProtocolError, match="looked"):
-        tiers.whole("a")
+        tiers.read_whole_file("a")
 
 
 def test_the_growth_of_a_turn_is_that_of_its_unit(crowded):

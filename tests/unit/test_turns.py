@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.routing.unit_ranges import numbers, ranges
-from sluice.state.paging import Fetch, Residence, Spill
+from sluice.model.routing.unit_ranges import numbers, to_ranges
+from sluice.state.paging import Fetch, Paging, SpillUnit
 from sluice.state.scheduling import GROUPS, Cohort, Limits, UnitSchedule
 
 UNITS = 8
@@ -23,8 +23,8 @@ class Site:
     """In place of the pages of a site and of its clock: it notes what happens, and time passes with every turn, with
     every read and, by `each`, with every look at the clock."""
 
-    def __init__(self, residence: Residence | None = None, grows: int = 0, reading: float = 1.0) -> None:
-        self.residence, self.grows, self.reading = residence, grows, reading
+    def __init__(self, paging: Paging | None = None, grows: int = 0, reading: float = 1.0) -> None:
+        self.paging, self.grows, self.reading = paging, grows, reading
         self.told: list[Any] = []
         self.slept: list[float] = []
         self.now = self.each = 0.0
@@ -36,38 +36,38 @@ class Site:
     def take_turn(self, units: list[int], seconds: float) -> None:
         self.told.append(units)
         self.now += seconds
-        if self.residence is not None:
+        if self.paging is not None:
             for unit in units:
-                self.residence.grow(unit, self.residence.size(unit) + self.grows)
+                self.paging.grow(unit, self.paging.size(unit) + self.grows)
 
     @property
     def active(self) -> bool:
-        return self.residence is not None
+        return self.paging is not None
 
     @property
     def is_over_limit(self) -> bool:
-        return self.residence.used > self.residence.limit
+        return self.paging.used > self.paging.limit
 
     @property
     def spilled_units(self) -> tuple[int, ...]:
-        return self.residence.spilled_units
+        return self.paging.spilled_units
 
     def is_resident(self, unit: int) -> bool:
-        return self.residence.is_resident(unit)
+        return self.paging.is_resident(unit)
 
-    def step(self) -> Spill | Fetch | None:
-        task = self.residence.step(self.monotonic())
-        if isinstance(task, Spill):
+    def step(self) -> SpillUnit | Fetch | None:
+        task = self.paging.step(self.monotonic())
+        if isinstance(task, SpillUnit):
             self.told.append(f"spill {task.unit}")
-            self.residence.spilled(task.unit)
+            self.paging.note_spilled(task.unit)
         elif isinstance(task, Fetch):
             self.told.append(f"fetch {task.unit}")
             self.now += self.reading
-            self.residence.fetched(task.unit, self.now, self.reading)
+            self.paging.note_fetched(task.unit, self.now, self.reading)
         return task
 
     def wait(self) -> None:
-        self.slept.append(max(0.0, self.residence.due - self.monotonic()))
+        self.slept.append(max(0.0, self.paging.due - self.monotonic()))
         self.now += self.slept[-1]
 
 
@@ -99,11 +99,11 @@ def taken(of: UnitSchedule, site: Site, each: float = 1.0) -> list[list[int]]:
 
 
 def left(of: UnitSchedule) -> list[int]:
-    return [u for units, _ in of.left() for u in numbers(units).tolist()]
+    return [u for units, _ in of.units_left() for u in numbers(units).tolist()]
 
 
-def resident(limit: int, memory: dict[int, int], disk: dict[int, int], rotate_from: float = -math.inf) -> Residence:
-    found = Residence(limit, rotate_from)
+def resident(limit: int, memory: dict[int, int], disk: dict[int, int], rotate_from: float = -math.inf) -> Paging:
+    found = Paging(limit, rotate_from)
     for unit, size in memory.items():
         found.arrive(unit, size)
     for unit, size in disk.items():
@@ -115,7 +115,7 @@ def test_units_go_together_while_nothing_speaks_against_it():
     site = Site()
     of = begun(site)
     assert taken(of, site) == [list(range(UNITS))]
-    assert of.left() == []
+    assert of.units_left() == []
     assert site.told == [list(range(UNITS))]
 
 
@@ -130,7 +130,7 @@ def test_one_turn_there_is_however_little_time():
     site = Site()
     of = begun(site, Limits(1e-6, float("inf")), cohorts)
     assert taken(of, site) == [[4, 5]]
-    assert of.left() == cohorts[1:]
+    assert of.units_left() == cohorts[1:]
 
 
 def test_the_work_is_cut_to_the_time_when_it_will_not_be_enough():
@@ -160,13 +160,13 @@ def test_units_without_work_need_no_turn():
     site = Site()
     of = begun(site, Limits(1e9, 1e9), cohorts=cohorts, rows={1: 5})
     assert taken(of, site) == [[1], [4, 5, 6, 7]]  # the others have no rows, but their clock is back
-    assert of.left() == []
+    assert of.units_left() == []
 
 
 def test_nothing_to_do_is_no_turn():
     site = Site()
     of = begun(site, Limits(1e9, 1e9), cohorts=[(((0, UNITS),), NOW)], rows=0)
-    assert taken(of, site) == [] and of.left() == []
+    assert taken(of, site) == [] and of.units_left() == []
 
 
 @given(
@@ -178,7 +178,7 @@ def test_nothing_to_do_is_no_turn():
 )
 def test_every_unit_with_work_is_done_or_left_and_none_is_both(rows, progress, seconds, backlog, cost):
     grouped = [([u for u in range(UNITS) if progress[u] == p], (98 + p,)) for p in range(3)]
-    cohorts = [(ranges(units), newest) for units, newest in grouped if units]
+    cohorts = [(to_ranges(units), newest) for units, newest in grouped if units]
     site = Site()
     of = begun(site, Limits(seconds, backlog, cost), cohorts, dict(enumerate(rows)), dict(enumerate(rows)))
     done = [u for turn in taken(of, site, each=0.7) for u in turn]
@@ -274,13 +274,13 @@ def test_units_without_input_need_no_turn_where_nothing_happens_by_time():
     cohorts: list[Cohort] = [(((0, UNITS),), (90,))]
     of = UnitSchedule(cohorts, NOW, column(rows), column(rows), site, Limits(1e9, 1e9), site, by_time=False)  # type: ignore[arg-type]
     assert taken(of, site) == [[1, 6]]
-    assert of.left() == []
+    assert of.units_left() == []
 
 
 def test_who_is_patient_waits_for_the_rotation():
-    residence = Residence(limit=10)
+    paging = Paging(limit=10)
     for unit in range(3):
-        residence.arrive(unit, 10, resident=unit == 0)
-    site = Site(residence, reading=1e-3)
+        paging.arrive(unit, 10, resident=unit == 0)
+    site = Site(paging, reading=1e-3)
     of = begun(site, Limits(None, float("inf"), patient=True), [(((0, 3),), (90,))], each=1e-3)
     assert sorted(u for turn in taken(of, site, each=0.0) for u in turn) == [0, 1, 2]

@@ -16,7 +16,7 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch.segments import RunRef
 from sluice.model.ids import Unit, UnitIndex
 from sluice.model.routing.directory import HASH_SPACE
-from sluice.model.routing.unit_ranges import only
+from sluice.model.routing.unit_ranges import single_unit
 from sluice.state.dividing import SAMPLED_BLOCKS, UnitPiece, look_at_units
 from sluice.verbs.split import CountBelow
 
@@ -36,7 +36,7 @@ def test_a_hash_that_most_rows_have_is_found_in_runs_of_any_sizes(sizes: list[in
     frequent = int(rng.integers(0, HASH_SPACE))
     everything[: int(np.ceil(part * rows))] = frequent  # so the first runs have nothing else, the last ones none of it
     runs = {f"s{i}": run_of(hashes) for i, hashes in enumerate(np.split(everything, np.cumsum(sizes)[:-1]))}
-    manifest = tuple(RunRef(segment(name), only(PLACE)) for name in runs)
+    manifest = tuple(RunRef(segment(name), single_unit(PLACE)) for name in runs)
     (profile,) = look_at_units(manifest, {PLACE: UNIT}, {}, lambda run: [UnitPiece.of(runs[run.segment.id])])
     assert (profile.unit, profile.rows, profile.least, profile.greatest) == (
         UNIT,
@@ -49,7 +49,7 @@ def test_a_hash_that_most_rows_have_is_found_in_runs_of_any_sizes(sizes: list[in
 
 def test_a_unit_without_rows_has_no_profile() -> None:
     empty = run_of(np.array([], np.int64))
-    manifest = (RunRef(segment("s"), only(PLACE)),)
+    manifest = (RunRef(segment("s"), single_unit(PLACE)),)
     assert not look_at_units(manifest, {PLACE: UNIT}, {}, lambda run: [UnitPiece.of(empty)])
     assert not look_at_units(manifest, {UnitIndex(9): UNIT}, {}, lambda run: [UnitPiece.of(empty)])
 
@@ -63,7 +63,7 @@ class FrozenRuns:
 
     @property
     def manifest(self) -> tuple[RunRef, ...]:
-        return tuple(RunRef(segment(name), only(PLACE), generation=1) for name in self.runs)
+        return tuple(RunRef(segment(name), single_unit(PLACE), generation=1) for name in self.runs)
 
     @property
     def blocks(self) -> int:

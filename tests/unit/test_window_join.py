@@ -8,14 +8,14 @@ from specs import SECOND, join, stream
 
 from sluice.kernels.probe import Run
 from sluice.operators.window_join import WindowJoin
-from sluice.state.segment import sorted_run
+from sluice.state.segment import sort_run
 
 
 def run_of(operator: WindowJoin, number: int, *rows: tuple[int, int, int]) -> Run:
-    schema = operator.crossing(number)
+    schema = operator.exchange_schema(number)
     columns = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
-    leaving = operator.outgoing(number, pa.RecordBatch.from_arrays(columns, schema=schema))
-    return sorted_run(operator.stored(number), leaving.hashes, leaving.rows)
+    leaving = operator.prepare_input(number, pa.RecordBatch.from_arrays(columns, schema=schema))
+    return sort_run(operator.state_layout(number), leaving.hashes, leaving.rows)
 
 
 @pytest.mark.parametrize("before", [0, 255, 256, 65_536])

@@ -9,7 +9,7 @@ from sluice.api.request import QueryRequest
 from sluice.control.controller import Controller
 from sluice.control.identity import identify
 from sluice.control.placement import SiteCount
-from sluice.engine.settings import Settings
+from sluice.engine.settings import QuerySettings
 from sluice.model.errors import FlowError
 from sluice.model.plan.relation import plan_of
 from sluice.record.epoch import EpochRecord
@@ -17,7 +17,7 @@ from sluice.spark.checked_query import CheckedQuery
 from sluice.spark.executors import await_executors
 from sluice.spark.locations import absolute
 from sluice.spark.sinks import SinkKind
-from sluice.spark.sources import combined, read_as_planned, ways_to_read
+from sluice.spark.sources import combine_sources, read_as_planned, ways_to_read
 from sluice.state.files.workspace import Places
 
 
@@ -31,7 +31,7 @@ def check_request(request: QueryRequest) -> CheckedQuery:
     sources = read_as_planned(spark, [registry.sources[stream.name] for stream in plan.sources], by_spark)
     zone = registry.time_zone if plan.has_expressions else ""
     plan = replace(plan, sources=tuple(source.stream for source in sources), time_zone=zone)
-    frame, reading = combined(spark, sources), ways_to_read(sources)
+    frame, reading = combine_sources(spark, sources), ways_to_read(sources)
 
     least, most = options.bounds
     slots = sum(executor.slots for executor in await_executors(spark))
@@ -40,7 +40,7 @@ def check_request(request: QueryRequest) -> CheckedQuery:
     capabilities = plan.capabilities
     if options.scales:
         capabilities = replace(capabilities, scalable=True, least_sites=least, most_sites=most)
-    settings = Settings(
+    settings = QuerySettings(
         sites=sites,
         site_count=SiteCount(sites, options.partitions) if follows else None,
         partitions=options.partitions,

@@ -12,7 +12,7 @@ from sluice.expressions import ELSEWHERE, compile_condition, compile_expression,
 from sluice.model.errors import FlowError
 from sluice.model.plan.relation import Relation
 from sluice.model.plan.stream import TIME_COLUMN, BySpark, Expression, Project, Stream
-from sluice.spark.sources import analysed, can_be_rows, quoted
+from sluice.spark.sources import analyse_type, can_be_rows, quote_column
 
 
 def condition(rows: NamedRelation, text: str) -> Expression:
@@ -53,14 +53,14 @@ def _by_spark(rows: NamedRelation, text: str) -> BySpark | None:
             passed.append(step.condition)
     # only for rows that pass the filters before it, as far as they are conditions on the same columns
     guards = tuple(c.text for c in passed if isinstance(c, BySpark) or set(c.columns) <= names)
-    kind = analysed(rows.registry.spark, rows.name, pa.schema([f for f in origin.shown if f.name in names]), text)
+    kind = analyse_type(rows.registry.spark, rows.name, pa.schema([f for f in origin.shown if f.name in names]), text)
     return None if kind is None else BySpark(text, kind, guards, rows.name)
 
 
 def selection(rows: NamedRelation, text: str) -> list[tuple[str, Expression]]:
     """The columns that one entry of `select` stands for: `*`, a column, or an expression with a name."""
     if _sql_text(text).strip() == "*":
-        return [pair for name in rows.columns for pair in selection(rows, quoted(name))]
+        return [pair for name in rows.columns for pair in selection(rows, quote_column(name))]
     inner, name = split_alias(text)
     value = expression(rows, inner)
     if name is None:
@@ -105,7 +105,7 @@ def project(rows: NamedRelation, columns: tuple[tuple[str, Expression], ...]) ->
 def is_plain(text: str, column: str) -> bool:
     """Whether a text is nothing but a column's name, perhaps in backticks and with its stream's."""
     written = text.strip().lower()
-    ways = (column.lower(), quoted(column.lower()))
+    ways = (column.lower(), quote_column(column.lower()))
     return written in ways or written.split(".", 1)[-1] in ways
 
 

@@ -13,7 +13,7 @@ from sluice.model.errors import FlowError
 from sluice.model.plan.group_by import LastRows, TimeWindows
 from sluice.model.plan.relation import Relation, plan_of
 from sluice.model.plan.stream import Filter
-from sluice.spark.sources import quoted
+from sluice.spark.sources import quote_column
 
 
 class DataStream(NamedRelation):
@@ -52,7 +52,7 @@ class DataStream(NamedRelation):
         if not isinstance(name, str) or not name or name.startswith("__"):
             raise FlowError(f"{name!r} cannot be the name of a column")
         value = expression(self, expression_)
-        columns = [(n, expression(self, quoted(n))) for n in self.columns]
+        columns = [(n, expression(self, quote_column(n))) for n in self.columns]
         same = self.find_column(name)
         if same is None:
             return self._with(project(self, (*columns, (name, value))))

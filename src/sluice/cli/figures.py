@@ -11,7 +11,7 @@ from pathlib import Path
 from sluice.model.errors import SluiceError
 
 
-def listed() -> str:
+def list_files() -> str:
     """The experiments there are."""
     from sluice.figures.catalogue import EXPERIMENTS, PAPERS
 

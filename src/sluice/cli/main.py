@@ -66,14 +66,14 @@ def _carry_out(chosen: argparse.Namespace, passed_on: list[str]) -> int:
             from sluice.cli import figures
 
             if chosen.list or not chosen.name:
-                print(figures.listed())
+                print(figures.list_files())
             else:
                 return figures.figures(chosen.name, Path(chosen.out), chosen.workers, chosen.against)
         case "simulate":
             from sluice.cli import simulate
 
             if chosen.list:
-                print(simulate.listed())
+                print(simulate.list_files())
             elif chosen.show:
                 print(simulate.shown(chosen.show))
             else:

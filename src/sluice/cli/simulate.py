@@ -78,7 +78,7 @@ def read(scenario: str, policies: Sequence[str] = (), seed: int | None = None) -
         return read_scenarios(path, policies=policies, seed=seed)
 
 
-def listed() -> str:
+def list_files() -> str:
     """The ready scenarios with what they are about."""
     found = {name: read(name).about for name in _ready()}
     wide = max(map(len, found))

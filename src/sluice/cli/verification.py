@@ -135,7 +135,7 @@ class _Verification:
         """What Spark's readers take for the content of an output."""
         log, results = SinkLog(storage), record.results_of(output)
         try:
-            return log.listed(results.listing if log.has(results) else results.before)
+            return log.list_files(results.listing if log.has(results) else results.before)
         except SluiceError as problem:
             newest = self._newest(record)
             if newest.number > record.number:

@@ -9,7 +9,7 @@ from sluice.model.epoch.segments import RunRef, SegmentRef
 from sluice.model.epoch.stats import EpochStats
 from sluice.model.ids import Site, Unit
 from sluice.model.routing.routing import Routing
-from sluice.model.routing.unit_ranges import holds, only
+from sluice.model.routing.unit_ranges import holds, single_unit
 from sluice.record.epoch import EpochRecord
 from sluice.record.reassignment import reassign_unit
 
@@ -80,7 +80,7 @@ def is_all_new(copied: Collection[str], missing: Sequence[SegmentRef], newest: i
 def separate(record: EpochRecord, unit: Unit, source: Site) -> tuple[list[SegmentRef], bool]:
     """The segments at the source that hold nothing but the unit's rows, and whether others hold some of them."""
     index = record.routing.index_of(unit)
-    alone = only(index)
+    alone = single_unit(index)
     runs = [r for r in record.manifests[source] if r.is_active and holds(r.units, index)]
     own = [run.segment for run in runs if run.segment.units == alone]
     shared = [run for run in runs if run.segment.units != alone and run.of(alone).rows]

@@ -17,7 +17,7 @@ from sluice.model.epoch.decision import Decision
 from sluice.model.epoch.stats import EpochStats
 from sluice.model.ids import Site, Unit
 from sluice.model.routing.routing import Routing
-from sluice.model.routing.unit_ranges import only
+from sluice.model.routing.unit_ranges import single_unit
 from sluice.policies.planning.draining import drain
 from sluice.policies.planning.scale_out import fill
 from sluice.record.epoch import EpochRecord
@@ -219,7 +219,7 @@ class EpochExecutor(InstructionExecutor):
             elif self._can_apply(loop, wish.action):
                 loop.report(SharingPrepared(unit), now)
             else:
-                alone = only(self._record.routing.index_of(unit))
+                alone = single_unit(self._record.routing.index_of(unit))
                 for site, runs in enumerate(missing_runs(self._record, self._routing_with(loop, wish.action), unit)):
                     own = [run.segment for run in runs if run.segment.units == alone]
                     self._copies.copy_ahead(Site(site), self._copied_at(unit, Site(site)), own)

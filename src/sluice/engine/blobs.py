@@ -15,7 +15,7 @@ from sluice.kernels.hashing import hash_keys
 from sluice.model.codec import encode
 from sluice.model.ids import InputNumber, SiteKey
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.stream import HASH_COLUMN, applied
+from sluice.model.plan.stream import HASH_COLUMN, apply_steps
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.sharing import SharedUnit
 from sluice.operators import operator
@@ -43,7 +43,7 @@ class Sender:
         self.columns, self.event_time = spec.streams[stream].schema.names, spec.streams[stream].event_time
         self.operator = operator(spec)
         self.inputs = [
-            (plan.inputs_of(node)[i], i, blob_schema(self.operator.crossing(i)))
+            (plan.inputs_of(node)[i], i, blob_schema(self.operator.exchange_schema(i)))
             for i, input_ in enumerate(spec.inputs)
             if input_.stream == stream
         ]
@@ -58,11 +58,11 @@ class Sender:
         self.dropped = self.copied_rows = self.copied_bytes = 0
 
     def blobs(self, rows: pa.RecordBatch) -> Iterator[Blob]:
-        rows = applied(self.steps, rows, self.whose).select(self.columns)
+        rows = apply_steps(self.steps, rows, self.whose).select(self.columns)
         if rows.num_rows == 0:
             return
         for number, local, schema in self.inputs:
-            going = self.operator.outgoing(local, rows)
+            going = self.operator.prepare_input(local, rows)
             self.dropped += going.dropped
             if going.rows.num_rows == 0:
                 continue
@@ -94,9 +94,9 @@ class Sender:
         ends = np.searchsorted(units, self.shared_units, side="right")
         for sharing, a, b in zip(self.shared, np.searchsorted(units, self.shared_units), ends, strict=True):
             if b > a:
-                yield from self._shared(sharing, number, packed.slice(a, b - a))
+                yield from self._send_shared(sharing, number, packed.slice(a, b - a))
 
-    def _shared(self, sharing: SharedUnit, number: InputNumber, rows: pa.RecordBatch) -> Iterator[Blob]:
+    def _send_shared(self, sharing: SharedUnit, number: InputNumber, rows: pa.RecordBatch) -> Iterator[Blob]:
         """Rows of a shared unit to its holders, dealt out to the lines in turn: each to those that store it and to
         those where it only looks up what is there. Where the turns begin is up to the first row, so that an attempt
         again decides the same and tasks with few rows do not all begin with the same holder."""
@@ -110,10 +110,10 @@ class Sender:
             if some.num_rows == 0:
                 continue
             payload = some.serialize()
-            storing, looking = sharing.storing(number, line), sharing.looking(number, line)
+            storing, probing = sharing.storing(number, line), sharing.probing(number, line)
             yield from ((self.site_keys[site], number, payload) for site in storing)
-            yield from ((self.site_keys[site], self.plan.looking_up(number), payload) for site in looking)
-            copies = len(storing) + len(looking) - 1
+            yield from ((self.site_keys[site], self.plan.probe_only_number(number), payload) for site in probing)
+            copies = len(storing) + len(probing) - 1
             self.copied_rows += copies * some.num_rows
             self.copied_bytes += copies * len(payload)
 

@@ -11,7 +11,7 @@ from sluice.control.journal import Journal
 from sluice.control.ownership import take_ownership
 from sluice.engine.delivery import Delivery, Sink
 from sluice.model.clock import Clock
-from sluice.model.epoch.attempt import left_over
+from sluice.model.epoch.attempt import is_left_over
 from sluice.model.errors import CheckpointError
 from sluice.model.identity import CheckpointIdentity, FlowIdentity
 from sluice.record.epoch import EpochRecord
@@ -55,7 +55,7 @@ class OpenCheckpoint:
         """Remove what failed attempts left, but nothing that another driver on this checkpoint may be writing."""
 
         def over(name: str) -> bool:
-            return left_over(name, newest.number, self.run)
+            return is_left_over(name, newest.number, self.run)
 
         self.storage.delete_all(name for name in self.storage.files_in(STATE) - newest.files() if over(name))
         self.delivery.tidy(newest, over)

@@ -40,7 +40,7 @@ class CleanUpFollower:
         """How far it has come with another epoch; None if nobody had asked for it."""
         if not self._asked:
             return None
-        cleaned = _cleaned(reports, set(self._asked), record.routing)
+        cleaned = _find_cleaned(reports, set(self._asked), record.routing)
         left = rows_with_missing_results(self._plan, record)
         if record.stats.rows_in:  # else it is because of what was found below, and they will be cleaned up again
             for level, unit in cleaned:
@@ -68,7 +68,9 @@ def rows_with_missing_results(plan: Plan, record: EpochRecord) -> np.ndarray:
     return rows * missing
 
 
-def _cleaned(reports: Sequence[SiteReport], asked: set[UnitIndex], routing: Routing) -> set[tuple[Level, UnitIndex]]:
+def _find_cleaned(
+    reports: Sequence[SiteReport], asked: set[UnitIndex], routing: Routing
+) -> set[tuple[Level, UnitIndex]]:
     """The places of units of which nothing was missing at a level any more."""
     cleaned = {
         (report.level, routing.index_of(event.unit))

@@ -18,11 +18,11 @@ from sluice.engine.site_level import SiteLevel
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.ids import InputNumber, UnitIndex
-from sluice.model.routing.unit_ranges import Ranges, numbers, ranges
-from sluice.operators.protocol import FreezableOperator, Results
+from sluice.model.routing.unit_ranges import Ranges, numbers, to_ranges
+from sluice.operators.protocol import FreezableOperator, ResultBatch
 from sluice.state.generations import ACTIVE
 from sluice.state.inputs import Retention
-from sluice.state.segment import merged_run, parts
+from sluice.state.segment import merge_sorted, parts
 from sluice.state.transaction import Transaction
 
 HALF = 0.5
@@ -91,7 +91,7 @@ class UnitCleaning:
             return []
         return [UnitIndex(unit) for unit in np.flatnonzero(self._frozen_bytes).tolist()]
 
-    def run(self, units: Sequence[UnitIndex], seconds: float) -> Iterator[tuple[int, Results]]:
+    def run(self, units: Sequence[UnitIndex], seconds: float) -> Iterator[tuple[int, ResultBatch]]:
         """The missing results of some units with the place of their operator, as far as the time and the memory
         for what is written anew go; one step is always taken."""
         self._deadline = self._clock.monotonic() + seconds
@@ -122,9 +122,9 @@ class UnitCleaning:
     def _is_over(self) -> bool:
         return self._steps > 0 and (self._clock.monotonic() >= self._deadline or self._written >= BYTES_AN_EPOCH)
 
-    def _clean(self, units: list[UnitIndex]) -> Iterator[tuple[int, Results]]:
+    def _clean(self, units: list[UnitIndex]) -> Iterator[tuple[int, ResultBatch]]:
         """Finds all that these units miss, unless the time is over before."""
-        self._transaction.generations.read_together(ranges(units))
+        self._transaction.generations.read_together(to_ranges(units))
         left = self._parts(units)
         while len(left) > 1:
             if self._is_over():
@@ -168,12 +168,12 @@ class UnitCleaning:
                 pieces += self._transaction.generations.read(input_, units, generation)
         return {input_: _as_one(pieces) for input_, pieces in found.items()}
 
-    def _between(self, older: Rows, newer: Rows) -> Iterator[tuple[int, Results]]:
+    def _between(self, older: Rows, newer: Rows) -> Iterator[tuple[int, ResultBatch]]:
         """A step: what has rows of both."""
         for node, operator in self._level.operators.items():
             if isinstance(operator, FreezableOperator):
                 inputs = self._level.plan.inputs_of(node)
-                for results in operator.between([older[i] for i in inputs], [newer[i] for i in inputs]):
+                for results in operator.join_generations([older[i] for i in inputs], [newer[i] for i in inputs]):
                     yield node, results
         self._steps += 1
 
@@ -191,7 +191,7 @@ class UnitCleaning:
     def _settle(self, units: list[UnitIndex], rows: Rows) -> None:
         """Units of which nothing is missing are in memory again if there is room, or one frozen generation."""
         self._thaw_what_fits(units)
-        staying = ranges([unit for unit in units if unit in self._frozen])
+        staying = to_ranges([unit for unit in units if unit in self._frozen])
         if staying:
             directories = self._transaction.holdings.directories
             own = {i: [p for run in runs for p in parts(run, staying, directories[i])] for i, runs in rows.items()}
@@ -219,7 +219,7 @@ class UnitCleaning:
 
 
 def _as_one(pieces: list[Run]) -> list[Run]:
-    return [merged_run(pieces, None)] if len(pieces) > 1 else pieces
+    return [merge_sorted(pieces, None)] if len(pieces) > 1 else pieces
 
 
 def _by_generation(generations: Mapping[UnitIndex, int]) -> dict[int, Ranges]:
@@ -227,4 +227,4 @@ def _by_generation(generations: Mapping[UnitIndex, int]) -> dict[int, Ranges]:
     found: dict[int, list[UnitIndex]] = {}
     for unit, generation in sorted(generations.items()):
         found.setdefault(generation, []).append(unit)
-    return {generation: ranges(units) for generation, units in found.items()}
+    return {generation: to_ranges(units) for generation, units in found.items()}

@@ -36,7 +36,7 @@ class Sink(Protocol):
     def deliver(self, results: Results) -> None:
         """Show the results of a committed epoch; after a crash it is called again and must not show them twice."""
 
-    def tidy(self, parts: tuple[Part, ...], left_over: Callable[[str], bool]) -> None:
+    def tidy(self, parts: tuple[Part, ...], is_left_over: Callable[[str], bool]) -> None:
         """Remove waiting parts that are left over, except `parts`, those of the newest committed epoch."""
 
 
@@ -84,11 +84,11 @@ class Delivery:
         if not self.done:
             self.deliver(record)
 
-    def tidy(self, record: EpochRecord, left_over: Callable[[str], bool]) -> None:
+    def tidy(self, record: EpochRecord, is_left_over: Callable[[str], bool]) -> None:
         """Remove what failed attempts left; `record` is the newest epoch."""
         self._remove_other_marks(record)
         for output, sink in enumerate(self.sinks):
-            sink.tidy(record.results_of(output).parts, left_over)
+            sink.tidy(record.results_of(output).parts, is_left_over)
 
     def _remove_other_marks(self, record: EpochRecord) -> None:
         self.storage.delete_all(self.storage.files_in(DELIVERED) - {_mark(record)})

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sluice.engine.settings import Settings
+from sluice.engine.settings import QuerySettings
 from sluice.engine.site_task import SiteDirectives
 from sluice.model.epoch.stats import EpochStats, SiteStats
 from sluice.model.ids import Site
@@ -17,7 +17,7 @@ LEAST_BUDGET = 0.25
 
 
 def directives(
-    settings: Settings,
+    settings: QuerySettings,
     before: EpochRecord,
     left: float,
     cost: float | None,

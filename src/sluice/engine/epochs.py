@@ -19,8 +19,8 @@ from sluice.engine.agreement import Exchange, run_until_agreed
 from sluice.engine.checkpoint import PARTS_DIFFER, OpenCheckpoint
 from sluice.engine.clean_up_progress import CleanUpFollower
 from sluice.engine.directing import directives, mean_cost
-from sluice.engine.recording import record_epoch, yielded_before
-from sluice.engine.settings import Settings
+from sluice.engine.recording import record_epoch, results_produced_before
+from sluice.engine.settings import QuerySettings
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.model.clock import Clock
@@ -45,7 +45,12 @@ class Epochs:
     """A running flow between its checkpoint and its exchange."""
 
     def __init__(
-        self, plan: Plan, reading: tuple[Reading, ...], settings: Settings, checkpoint: OpenCheckpoint, clock: Clock
+        self,
+        plan: Plan,
+        reading: tuple[Reading, ...],
+        settings: QuerySettings,
+        checkpoint: OpenCheckpoint,
+        clock: Clock,
     ) -> None:
         self.plan, self.reading, self.settings, self.clock = plan, reading, settings, clock
         self.checkpoint = checkpoint
@@ -220,7 +225,7 @@ class Epochs:
         controller, events = self.settings.controller, [event for report in reports for event in report.events]
         settled = controller.settle(number, before.routing, site_work(before, events), step.ended)
         record = record_epoch(
-            self.plan, number, batch, batch_input, before, step, settled, reports, took, self._yielded(before)
+            self.plan, number, batch, batch_input, before, step, settled, reports, took, self._results_produced(before)
         )
         stats = replace(
             record.stats,
@@ -318,15 +323,20 @@ class Epochs:
             places=self.settings.places,
             staging=tuple(sink.staging for sink in self.delivery.sinks),
             directives=directives(
-                self.settings, before, until - self.clock.time(), self._cost, self._yielded(before), catching_up
+                self.settings,
+                before,
+                until - self.clock.time(),
+                self._cost,
+                self._results_produced(before),
+                catching_up,
             ),
             instructions=step.instructions,
         )
         return split, site
 
-    def _yielded(self, before: EpochRecord) -> np.ndarray:
+    def _results_produced(self, before: EpochRecord) -> np.ndarray:
         """What units have yielded so far, as far as it counts."""
-        return yielded_before(before, self.settings.freezing.fading if self.settings.freezing else 1.0)
+        return results_produced_before(before, self.settings.freezing.fading if self.settings.freezing else 1.0)
 
 
 def _without_state(record: EpochRecord) -> EpochRecord:

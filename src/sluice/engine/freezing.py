@@ -21,8 +21,8 @@ from sluice.model.clock import Clock
 from sluice.model.epoch.segments import Manifest, count_generations, unit_rows
 from sluice.model.epoch.times import Frozen, Times
 from sluice.model.ids import InputNumber, UnitIndex
-from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, ranges, subtract, unite_all
-from sluice.operators.protocol import FreezableOperator, Results
+from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, subtract, to_ranges, unite_all
+from sluice.operators.protocol import FreezableOperator, ResultBatch
 from sluice.state.inputs import Retention
 from sluice.state.scheduling import Cohort
 from sluice.state.transaction import Transaction
@@ -68,7 +68,7 @@ class SiteFreezing:
 
     def clean_up(
         self, transaction: Transaction, retention: Mapping[InputNumber, Retention]
-    ) -> Iterator[tuple[int, Results]]:
+    ) -> Iterator[tuple[int, ResultBatch]]:
         """Results that are missing, with the place of their operator, of the units that it is time for; `retention` is
         what units need that miss nothing."""
         if not self._before:
@@ -86,7 +86,7 @@ class SiteFreezing:
         started, before = self._clock.process_time(), self._by_unit.work
         yield from cleaning.run(units, seconds)
         self._by_unit.spend(self._clock.process_time() - started, before, np.array(units, dtype=np.int64))
-        self._cleaned = ranges(sorted(cleaning.cleaned))
+        self._cleaned = to_ranges(sorted(cleaning.cleaned))
         self._report(UnitCleanedUp, dict.fromkeys(cleaning.cleaned, "its results were missing"))
 
     def choose(self, transaction: Transaction) -> Ranges:
@@ -99,7 +99,7 @@ class SiteFreezing:
         directives = self._directives
         if not self._orders.freeze and directives.freezing is None:
             return ()
-        leaving = ranges(sorted(self._orders.set_apart))  # they would arrive frozen where they were to stay active
+        leaving = to_ranges(sorted(self._orders.set_apart))  # they would arrive frozen where they were to stay active
         held = numbers(subtract(subtract(self._holdings.freezable_units, leaving), self._level.shared))
         chosen = dict.fromkeys(set(held.tolist()).intersection(self._orders.freeze), "asked for")
         if directives.freezing is not None and len(held):
@@ -113,7 +113,7 @@ class SiteFreezing:
                 reason = directives.freezing.explain(total, limit)
                 chosen |= dict.fromkeys(held[places].tolist(), reason)
         self._report(UnitFrozen, dict(sorted(chosen.items())))
-        self._frozen_now = ranges(sorted(chosen))
+        self._frozen_now = to_ranges(sorted(chosen))
         return self._frozen_now
 
     def frozen_after(
@@ -136,7 +136,7 @@ class SiteFreezing:
                 first[numbers(choices[number][0])] = number
             for unit in np.flatnonzero((generations > 0) & (missing == some)).tolist():
                 found.setdefault((choices[first[unit]][1], some), []).append(UnitIndex(unit))
-        return tuple(Frozen(self._level.number, ranges(sorted(units)), *key) for key, units in found.items())
+        return tuple(Frozen(self._level.number, to_ranges(sorted(units)), *key) for key, units in found.items())
 
     def results_produced(self) -> np.ndarray:
         """The results by which units are ranked: of those that can be frozen, but were not now."""

@@ -59,7 +59,7 @@ class PartWriter:
             return
         if self._writer is None:
             storage = Storage(str(self.staging.uri))
-            out = self._stack.enter_context(storage.writing(f"{self.staging.directory}/{self.name}"))
+            out = self._stack.enter_context(storage.open_writer(f"{self.staging.directory}/{self.name}"))
             self._file = _Summed(out)
             self._writer = pq.ParquetWriter(self._file, self.schema, compression=self.staging.compression)
         self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema))

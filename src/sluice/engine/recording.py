@@ -26,7 +26,7 @@ from sluice.model.epoch.times import Frozen, slowest, unite_cohorts
 from sluice.model.ids import Level, UnitIndex
 from sluice.model.plan.plan import Plan
 from sluice.model.routing.routing import Routing
-from sluice.model.routing.unit_ranges import numbers, only, subtract, unite_all
+from sluice.model.routing.unit_ranges import numbers, single_unit, subtract, unite_all
 from sluice.record.epoch import EpochRecord
 from sluice.record.reports import SiteReport, SplitReport, newest_of
 from sluice.verbs.freeze import CleanUpUnits, FreezeUnit, UnitCleanedUp, UnitFrozen
@@ -124,7 +124,7 @@ def _site_stats(
     """What each site said of its levels, together, and what its units of joins yield: no others are ranked by it."""
     holders = np.array(routing.holders)
     freezable = tuple(routing.directories[fragment].range for fragment in sorted(plan.freezable))
-    ranked = numbers(subtract(freezable, tuple(only(index)[0] for index in _shared_places(routing))))
+    ranked = numbers(subtract(freezable, tuple(single_unit(index)[0] for index in _shared_places(routing))))
     results_produced, sizes = (
         np.bincount(holders[ranked], weights=column[ranked], minlength=routing.sites)
         for column in (units.results_produced, units.memory + units.disk)
@@ -164,7 +164,7 @@ def _stream_stats(name: str, splits: Sequence[SplitReport]) -> StreamStats:
     )
 
 
-def yielded_before(before: EpochRecord, fading: float) -> np.ndarray:
+def results_produced_before(before: EpochRecord, fading: float) -> np.ndarray:
     """What units have yielded in their present generation, as far as it counts an epoch later."""
     results_produced = before.stats.units.results_produced
     known = len(results_produced) == before.routing.units  # else there was no epoch yet

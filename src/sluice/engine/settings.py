@@ -25,7 +25,7 @@ class Emulation:
 
 
 @dataclass(frozen=True)
-class Settings:
+class QuerySettings:
     """How a query runs, apart from what it computes."""
 
     sites: int

@@ -30,7 +30,7 @@ from sluice.model.epoch.segments import Manifest, unit_rows
 from sluice.model.epoch.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
 from sluice.model.epoch.times import Lagging, Times, slowest
 from sluice.model.ids import InputNumber, Level, Site, SiteKey
-from sluice.model.routing.unit_ranges import Ranges, holds, intersect, numbers, ranges, subtract, unite_all
+from sluice.model.routing.unit_ranges import Ranges, holds, intersect, numbers, subtract, to_ranges, unite_all
 from sluice.operators.protocol import ShareableOperator
 from sluice.record.epoch import SiteShare
 from sluice.record.reports import LevelWatermark, SiteReport
@@ -41,7 +41,7 @@ from sluice.state.files.storage import Storage
 from sluice.state.files.workspace import Workspace, executor
 from sluice.state.inputs import Retention
 from sluice.state.scheduling import Cohort, Limits, UnitSchedule
-from sluice.state.segment import merged_run
+from sluice.state.segment import merge_sorted
 from sluice.state.segment import parts as parts_of
 from sluice.state.tiers import Tiers
 from sluice.state.transaction import Preparations, SiteStore, StateBefore, Transaction
@@ -74,15 +74,16 @@ class _SiteEpoch:
     def run(self, blobs: pa.Table) -> Iterator[Blob]:
         begun = self.clock.monotonic()
         with self.stopwatch.measure("sort"):
-            came = unpack(self.level, self.site_key, blobs)
-        new, self.looking, self.now = came.rows, came.looking, came.newest(self.task.before.newest)
+            site_input = unpack(self.level, self.site_key, blobs)
+        new, self.probe_only = site_input.rows, site_input.probe_only
+        self.now = site_input.newest(self.task.before.newest)
         cohorts = self._cohorts()
         with self.stopwatch.measure("open"):
             transaction = self._begin(self.level.retention(cohorts, cohorts, self.freezing.cohorts(cohorts)))
         cleaning = self.clock.monotonic()
         yield from self._clean_up(transaction, self.level.retention(cohorts, cohorts))
         cleaning = self.clock.monotonic() - cleaning
-        for input_, run in (*new.items(), *self.looking.items()):
+        for input_, run in (*new.items(), *self.probe_only.items()):
             places, rows = self.level.count(input_, run, self.held)
             self.by_unit.rows[places] += rows
             if self.level.local[input_][1] == 0:
@@ -90,7 +91,7 @@ class _SiteEpoch:
         schedule = self._schedule(cohorts, new, transaction, cleaning)
         for units, newest in schedule:
             yield from self._turn(units, newest, new, transaction)
-        lagging = schedule.left()
+        lagging = schedule.units_left()
         self._postpone(lagging, new, transaction)
         parts = self.results.close()
         with self.stopwatch.measure("durable"):
@@ -99,18 +100,18 @@ class _SiteEpoch:
             retention = self.level.retention(cohorts, after, self.freezing.cohorts(cohorts))
             manifest = transaction.commit(retention, self._preparations(self.freezing.choose(transaction)))
         frozen = self.freezing.frozen_after(manifest, cohorts, lagging, self.now)
-        yield from came.passing
+        yield from site_input.forwarded
         if not self.level.is_last:
             behind = [*(newest for _, newest in lagging), *(cold.newest for cold in frozen if cold.missing)]
             reached = slowest([self.now, *behind])
             watermark = LevelWatermark(reached, self.attempt.suffix)
             yield from (message(site_key, LEVEL_WATERMARK, watermark) for site_key in self.task.site_keys)
-            yield from (message(self.site_key, SPLIT_REPORT, split) for split in came.splits)
+            yield from (message(self.site_key, SPLIT_REPORT, split) for split in site_input.splits)
         report = SiteReport(
             site=self.site,
             level=self.level.number,
             attempt=self.attempt.suffix,
-            took_in=came.senders,
+            took_in=site_input.senders,
             manifest=manifest,
             parts=parts,
             lagging=tuple(Lagging(self.level.number, units, newest) for units, newest in lagging),
@@ -118,7 +119,7 @@ class _SiteEpoch:
             reached=self.now,
             queues=transaction.pages.queues(self.site, self.level.number),
             events=(*self._page_events(transaction), *self.freezing.events, *transaction.findings),
-            splits=came.splits if self.site == 0 and self.level.number == 0 else (),
+            splits=site_input.splits if self.site == 0 and self.level.number == 0 else (),
             units=self._unit_columns(transaction, manifest),
             stats=self._stats(transaction, manifest, begun),
         )
@@ -145,15 +146,15 @@ class _SiteEpoch:
 
     def _cohorts(self) -> list[Cohort]:
         """The units held here by how far they have come, those that are behind first."""
-        found: list[Cohort] = []
+        cohorts: list[Cohort] = []
         rest = self.held
         for lagging in self.share.lagging:
             units = intersect(lagging.units, rest) if lagging.level == self.level.number else ()
             if units:
-                found.append((units, lagging.newest))
+                cohorts.append((units, lagging.newest))
                 rest = subtract(rest, units)
-        found.sort(key=lambda cohort: [-inf if t is None else t for t in cohort[1]])
-        return [*found, (rest, self.task.before.reached_at(self.level.number))] if rest else found
+        cohorts.sort(key=lambda cohort: [-inf if t is None else t for t in cohort[1]])
+        return [*cohorts, (rest, self.task.before.reached_at(self.level.number))] if rest else cohorts
 
     def _schedule(
         self, cohorts: list[Cohort], new: dict[InputNumber, Run], transaction: Transaction, spent: float
@@ -170,7 +171,7 @@ class _SiteEpoch:
             sizes[places] += count * (run.rows.nbytes / max(1, len(run)))
         rows = self.by_unit.rows + transaction.pending_rows()
         limits = Limits(share, directives.backlog / self.plan.levels, costs, directives.patient)
-        by_time = any(mine.by_time for mine in self.level.operators.values())
+        by_time = any(operator.by_time for operator in self.level.operators.values())
         schedule = UnitSchedule(cohorts, self.now, rows, sizes, transaction.pages, limits, self.clock, by_time)
         schedule.put_first(self.level.shared)
         return schedule
@@ -187,17 +188,17 @@ class _SiteEpoch:
         transaction.begin_turn(units)
         with self.stopwatch.measure("sort"):
             inputs = {g: self._input(g, units, new.get(g), transaction) for g in self.level.local}
-            mine = {g: run for g, run in inputs.items() if run is not None}
-            looking = self._looking(units)
-        taken = sum(len(run) for run in (*mine.values(), *looking.values()))
-        for input_, run in (*mine.items(), *looking.items()):
+            rows_by_input = {g: run for g, run in inputs.items() if run is not None}
+            probing = self._probe_only_rows(units)
+        row_count = sum(len(run) for run in (*rows_by_input.values(), *probing.values()))
+        for input_, run in (*rows_by_input.items(), *probing.items()):
             places, rows = self.level.count(input_, run, units)
             self.by_unit.done[places] += rows
         for node in self.level.nodes:
             if intersect(units, (self.level.directory(node).range,)):
-                yield from self._operate(node, mine, looking, newest, transaction)
+                yield from self._operate(node, rows_by_input, probing, newest, transaction)
         transaction.end_turn()
-        self._emulate(taken, int((self.by_unit.work - before).sum()) - taken)
+        self._emulate(row_count, int((self.by_unit.work - before).sum()) - row_count)
         self.by_unit.spend(self.clock.process_time() - started, before, numbers(units))
 
     def _emulate(self, rows: int, results: int) -> None:
@@ -215,68 +216,68 @@ class _SiteEpoch:
         if fresh is not None and units == self.holdings.units_of(input_) and not pieces:
             return fresh
         pieces += [] if fresh is None else parts_of(fresh, units, directory)
-        return None if not pieces else pieces[0] if len(pieces) == 1 else merged_run(pieces, None)
+        return None if not pieces else merge_sorted(pieces, None)
 
-    def _looking(self, units: Ranges) -> dict[InputNumber, Run]:
+    def _probe_only_rows(self, units: Ranges) -> dict[InputNumber, Run]:
         """Rows of units that others share: they only meet what is here."""
-        found = {}
-        for input_, run in self.looking.items():
+        rows_by_input = {}
+        for input_, run in self.probe_only.items():
             directory = self.holdings.directories[input_]
             pieces = parts_of(run, intersect(units, (directory.range,)), directory)
             if pieces:
-                found[input_] = pieces[0] if len(pieces) == 1 else merged_run(pieces, None)
-        return found
+                rows_by_input[input_] = merge_sorted(pieces, None)
+        return rows_by_input
 
     def _postpone(self, behind: list[Cohort], new: dict[InputNumber, Run], transaction: Transaction) -> None:
         """New rows of units that did not get their turn wait with their state."""
-        waiting = ranges(sorted(u for units, _ in behind for u in numbers(units).tolist()))
+        waiting = to_ranges(sorted(u for units, _ in behind for u in numbers(units).tolist()))
         if not waiting:
             return
         for input_, run in new.items():
             directory = self.holdings.directories[input_]
             pieces = parts_of(run, intersect(waiting, (directory.range,)), directory)
             if pieces:
-                transaction.postpone(waiting, input_, pieces[0] if len(pieces) == 1 else merged_run(pieces, None))
+                transaction.postpone(waiting, input_, merge_sorted(pieces, None))
 
     def _operate(
         self,
         node: int,
         new: dict[InputNumber, Run],
-        looking: dict[InputNumber, Run],
+        probe_only: dict[InputNumber, Run],
         newest: Times,
         transaction: Transaction,
     ) -> Iterator[Blob]:
         """One operator's turn: its results go to sinks and to the operators above."""
         inputs = self.plan.inputs_of(node)
-        mine, passing = [new.get(i) for i in inputs], [looking.get(i) for i in inputs]
+        stored_here, probing = [new.get(i) for i in inputs], [probe_only.get(i) for i in inputs]
         before, after = self.level.watermarks(node, newest), self.level.watermarks(node, self.now)
         state = _NodeState(self, transaction, inputs)
         operator = self.level.operators[node]
-        if any(run is not None for run in passing):
+        if any(run is not None for run in probing):
             assert isinstance(operator, ShareableOperator), "units of others are not shared"
-            results = operator.shared_epoch(mine, passing, state)
+            results = operator.shared_epoch(stored_here, probing, state)
         else:
-            results = operator.epoch(self.task.number, mine, state, before, after)
-        self.rows_in[node] += sum(len(run) for run in (*mine, *passing) if run is not None)
+            results = operator.epoch(self.task.number, stored_here, state, before, after)
+        self.rows_in[node] += sum(len(run) for run in (*stored_here, *probing) if run is not None)
         while True:
             with self.stopwatch.measure("kernel"):
-                found = next(results, None)
-            if found is None:
+                batch = next(results, None)
+            if batch is None:
                 return
-            self.by_unit.add_results(self.level.directory(node).unit_of(found[0]))
-            yield from self.results.send(node, found)
+            self.by_unit.add_results(self.level.directory(node).unit_of(batch[0]))
+            yield from self.results.send(node, batch)
 
     def _clean_up(self, transaction: Transaction, retention: Mapping[InputNumber, Retention]) -> Iterator[Blob]:
         """Finds results that are missing, of the units that it is time for."""
         results = self.freezing.clean_up(transaction, retention)
         while True:
             with self.stopwatch.measure("kernel"):
-                found = next(results, None)
-            if found is None:
+                late_results = next(results, None)
+            if late_results is None:
                 return
-            node, some = found
-            self.by_unit.add_late_results(self.level.directory(node).unit_of(some[0]))
-            yield from self.results.send(node, some)
+            node, batch = late_results
+            self.by_unit.add_late_results(self.level.directory(node).unit_of(batch[0]))
+            yield from self.results.send(node, batch)
 
     def _stats(self, transaction: Transaction, manifest: Manifest, begun: float) -> SiteStats:
         state = transaction.stats()
@@ -318,18 +319,18 @@ class _SiteEpoch:
 
     def _unit_columns(self, transaction: Transaction, manifest: Manifest) -> UnitColumns:
         """Columns with an entry for each unit held here."""
-        held = numbers(self.held)
+        places = numbers(self.held)
         memory, disk = transaction.unit_usage([r for r in manifest if r.is_active])
         pending = unit_rows((r for r in manifest if r.segment.pending), self.holdings.unit_numbers)
         return UnitColumns(
-            rows=self.by_unit.rows[held],
-            first_rows=self.by_unit.first_rows[held],
-            results=(self.by_unit.results + self.by_unit.late_results)[held],
-            results_produced=self.freezing.results_produced()[held],
-            pending=pending[held],
-            memory=memory[held].astype(np.int64),
-            disk=disk[held].astype(np.int64),
-            seconds=self.by_unit.seconds[held].astype(np.float32),
+            rows=self.by_unit.rows[places],
+            first_rows=self.by_unit.first_rows[places],
+            results=(self.by_unit.results + self.by_unit.late_results)[places],
+            results_produced=self.freezing.results_produced()[places],
+            pending=pending[places],
+            memory=memory[places].astype(np.int64),
+            disk=disk[places].astype(np.int64),
+            seconds=self.by_unit.seconds[places].astype(np.float32),
         )
 
     def _begin(self, retention: Mapping[InputNumber, Retention]) -> Transaction:

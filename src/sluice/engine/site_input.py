@@ -15,7 +15,7 @@ from sluice.model.epoch.times import Times, slowest
 from sluice.model.errors import StorageError
 from sluice.model.ids import InputNumber, Site, SiteKey
 from sluice.record.reports import LevelWatermark, SplitReport, newest_of
-from sluice.state.segment import Layout, sorted_run
+from sluice.state.segment import Layout, sort_run
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class SiteInput:
     what goes to levels above; and a name for the attempts whose rows these are, at the splits or the level below."""
 
     rows: dict[InputNumber, Run]
-    looking: dict[InputNumber, Run]
+    probe_only: dict[InputNumber, Run]
     splits: tuple[SplitReport, ...]
     watermarks_below: tuple[LevelWatermark, ...]
-    passing: tuple[Blob, ...]
+    forwarded: tuple[Blob, ...]
     senders: str
 
     def newest(self, before: Times) -> Times:
@@ -41,10 +41,10 @@ def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
     batches: dict[InputNumber, list[pa.RecordBatch]] = {}
     splits: list[SplitReport] = []
     watermarks_below: list[LevelWatermark] = []
-    passing: list[Blob] = []
-    schemas = {g: blob_schema(level.operators[n].crossing(i)) for g, (n, i) in level.local.items()}
-    looking_up = {level.plan.looking_up(g): g for g in level.local}
-    looking: dict[InputNumber, list[pa.RecordBatch]] = {}
+    forwarded: list[Blob] = []
+    schemas = {g: blob_schema(level.operators[n].exchange_schema(i)) for g, (n, i) in level.local.items()}
+    inputs_probing = {level.plan.probe_only_number(g): g for g in level.local}
+    probe_only: dict[InputNumber, list[pa.RecordBatch]] = {}
     for chunk in blobs.to_batches():
         for number, payload in zip(chunk.column("input").to_pylist(), chunk.column("payload"), strict=True):
             if number == SPLIT_REPORT:
@@ -54,25 +54,25 @@ def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
             elif number in schemas:
                 batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[number])
                 batches.setdefault(number, []).append(batch)
-            elif number in looking_up:
-                batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[looking_up[number]])
-                looking.setdefault(looking_up[number], []).append(batch)
+            elif number in inputs_probing:
+                batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[inputs_probing[number]])
+                probe_only.setdefault(inputs_probing[number], []).append(batch)
             else:
-                passing.append((site_key, number, payload.as_buffer()))
+                forwarded.append((site_key, number, payload.as_buffer()))
     splits.sort(key=lambda split: split.stream)
     layouts = level.holdings.layouts
-    rows, meeting = (
-        {number: _sorted_run(level.site, layouts[number].pending, parts) for number, parts in some.items()}
-        for some in (batches, looking)
+    stored_rows, probing_rows = (
+        {number: _sort_rows(level.site, layouts[number].pending, parts) for number, parts in received.items()}
+        for received in (batches, probe_only)
     )
     senders = name_attempts(sent.attempt for sent in (watermarks_below if level.number else splits))
-    return SiteInput(rows, meeting, tuple(splits), tuple(watermarks_below), tuple(passing), senders)
+    return SiteInput(stored_rows, probing_rows, tuple(splits), tuple(watermarks_below), tuple(forwarded), senders)
 
 
-def _sorted_run(site: Site, layout: Layout, parts: list[pa.RecordBatch]) -> Run:
+def _sort_rows(site: Site, layout: Layout, parts: list[pa.RecordBatch]) -> Run:
     try:
         rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-        return sorted_run(layout, rows.column(0).to_numpy(), rows.remove_column(0))
+        return sort_run(layout, rows.column(0).to_numpy(), rows.remove_column(0))
     except pa.ArrowInvalid as problem:
         raise StorageError(
             f"an epoch brings site {site} more than 2 GB of one column ({problem}): take in less at a "

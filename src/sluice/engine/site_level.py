@@ -13,7 +13,7 @@ from sluice.model.ids import InputNumber, Level, Site
 from sluice.model.plan.plan import Plan
 from sluice.model.routing.directory import Directory
 from sluice.model.routing.routing import Routing
-from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, only
+from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, single_unit
 from sluice.operators import operator
 from sluice.operators.protocol import FreezableOperator
 from sluice.state.inputs import KEEPS_ALL, Holdings, InputLayouts, Retention
@@ -31,7 +31,7 @@ class SiteLevel:
         self.nodes = [n for n, node in enumerate(plan.nodes) if node.level == level]
         self.operators = {n: operator(plan.nodes[n].spec) for n in self.nodes}
         self.local = {g: (n, i) for n in self.nodes for i, g in enumerate(plan.inputs_of(n))}
-        shared = tuple(only(routing.index_of(unit.unit))[0] for unit in routing.shared if site in unit.holders)
+        shared = tuple(single_unit(routing.index_of(unit.unit))[0] for unit in routing.shared if site in unit.holders)
         self.holdings = self._holdings()
         self.shared = intersect(shared, self.holdings.units)
         """The units held here that others share."""
@@ -67,7 +67,7 @@ class SiteLevel:
             operator, directory = self.operators[node], self.directory(node)
             here = intersect(self.holdings.units, (directory.range,))
             compacting = [
-                (intersect(units, here), partial(operator.compacted, i, after=self.watermarks(node, newest)))
+                (intersect(units, here), partial(operator.compact, i, after=self.watermarks(node, newest)))
                 for units, newest in reached
             ]
             out[input_] = Retention(
@@ -111,8 +111,8 @@ class SiteLevel:
         return Holdings(layouts, held, directories, tuple(freezable))
 
     def _layouts(self, node: int, input_: int) -> InputLayouts:
-        state = self.operators[node].stored(input_)
-        return InputLayouts(state, Layout(self.operators[node].crossing(input_), state.event_time))
+        state = self.operators[node].state_layout(input_)
+        return InputLayouts(state, Layout(self.operators[node].exchange_schema(input_), state.event_time))
 
 
 def _cohort_of(cohorts: Sequence[Cohort], units: int) -> np.ndarray:

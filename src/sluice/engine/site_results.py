@@ -11,8 +11,8 @@ from sluice.engine.site_task import SiteTask
 from sluice.engine.stopwatch import Stopwatch
 from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.results import Part
-from sluice.model.plan.stream import applied
-from sluice.operators.protocol import Results
+from sluice.model.plan.stream import apply_steps
+from sluice.operators.protocol import ResultBatch
 
 
 class SiteResults:
@@ -55,13 +55,13 @@ class SiteResults:
         """The bytes of these."""
         return sum(sender.copied_bytes for ways in self._senders.values() for sender in ways)
 
-    def send(self, node: int, results: Results) -> list[Blob]:
+    def send(self, node: int, results: ResultBatch) -> list[Blob]:
         """Some results of an operator: those for sinks are written, those for operators above returned as blobs."""
         rows = results[1]
         self.rows[node] += rows.num_rows
         with self._stopwatch.measure("sink"):
             for steps, names, i in self._sinks[node]:
-                self._writers[i].add(applied(steps, rows, self._whose[node]).select(names))
+                self._writers[i].add(apply_steps(steps, rows, self._whose[node]).select(names))
         with self._stopwatch.measure("split"):
             return [blob for sender in self._senders[node] for blob in sender.blobs(rows)]
 

@@ -61,10 +61,10 @@ def compile_expression(
     """
     # Only where expressions are written is a parser needed; the sites, which unpickle them, go without.
     from sluice.expressions.compiler import Compiler
-    from sluice.expressions.parsing import Source
+    from sluice.expressions.parsing import SourceText
 
     _demand_zone(time_zone)
-    source = Source(text)
+    source = SourceText(text)
     try:
         tree = source.parse()
         compiler = Compiler(source, resolve, schema, time_zone)

@@ -13,7 +13,7 @@ from sluice.expressions.kernels.arithmetic import compare_floats, extreme, membe
 from sluice.expressions.kernels.arrow_numpy import arrow
 from sluice.expressions.kernels.casting import cast_kernel
 from sluice.expressions.nodes import Call, Choice, Constant, Kernel, Node, Rows
-from sluice.expressions.parsing import Source, Syntax
+from sluice.expressions.parsing import SourceText, Syntax
 from sluice.expressions.types import (
     BOOLEAN,
     NULL,
@@ -32,7 +32,7 @@ from sluice.model.errors import EvaluationError
 class Builder:
     """Turns typed operations into nodes; every message quotes the user's text."""
 
-    def __init__(self, source: Source, time_zone: str) -> None:
+    def __init__(self, source: SourceText, time_zone: str) -> None:
         self.source = source
         self.time_zone = time_zone
         self.instant = pa.timestamp("us", time_zone)

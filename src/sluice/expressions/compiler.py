@@ -15,7 +15,7 @@ from sluice.expressions.functions.text import TEXTUAL, concat, like, rlike, trim
 from sluice.expressions.functions.times import TEMPORAL, extract
 from sluice.expressions.literals import Literals
 from sluice.expressions.nodes import Choice, Column, Constant, Junction, Node
-from sluice.expressions.parsing import Source, Syntax, is_interval
+from sluice.expressions.parsing import SourceText, Syntax, is_interval
 from sluice.expressions.types import BOOLEAN, NULL, is_ordered
 from sluice.model.errors import FlowError
 
@@ -43,7 +43,7 @@ _ARITHMETIC: dict[type[Syntax], str] = {
 class Compiler(Literals):
     """Walks the syntax tree once, and remembers which columns it read."""
 
-    def __init__(self, source: Source, resolve: Resolve, schema: pa.Schema, time_zone: str) -> None:
+    def __init__(self, source: SourceText, resolve: Resolve, schema: pa.Schema, time_zone: str) -> None:
         super().__init__(source, time_zone)
         self.resolve = resolve
         self.schema = schema

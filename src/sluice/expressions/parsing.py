@@ -82,7 +82,7 @@ _UNPLACED = (exp.Boolean, exp.Null, exp.Interval, exp.Cast)  # for which sqlglot
 _PRIMARY, _PREDICATE = 99, _LEVELS[exp.Is]
 
 
-class Source:
+class SourceText:
     """The user's text, to quote from in messages."""
 
     def __init__(self, text: str) -> None:
@@ -171,7 +171,7 @@ _UNITS = {
 _TERM = re.compile(r"\s*([+-]?)\s*(\d+(?:\.\d*)?|\.\d+)\s+([a-z]+?)s?(?=\s|$)", re.IGNORECASE)
 
 
-def read_interval(source: Source, node: Syntax) -> tuple[int, int, bool]:
+def read_interval(source: SourceText, node: Syntax) -> tuple[int, int, bool]:
     """Months and microseconds of an interval literal, and whether it is given in days or weeks alone."""
     if isinstance(node, exp.Add):
         parts = [read_interval(source, side) for side in (node.this, node.expression)]

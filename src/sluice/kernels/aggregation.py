@@ -28,7 +28,7 @@ class Aggregation:
     >>> both.partial_schema.names
     ['count(price)', 'sum(price)', 'rows']
     >>> partial = both.partial(rows, np.array([10, 20, 30]), group_rows([], rows=3))
-    >>> both.finished(both.merged(pa.concat_batches([partial, partial]), group_rows([], rows=2))).to_pylist()
+    >>> both.finish(both.merge(pa.concat_batches([partial, partial]), group_rows([], rows=2))).to_pylist()
     [{'mean': 2.0, 'n': 6}]
     """
 
@@ -36,22 +36,22 @@ class Aggregation:
         self.aggregates = tuple(aggregates)
         self.schema = schema
         self.result_schema = pa.schema([pa.field(a.name, self._result_type(a)) for a in self.aggregates])
-        self._measures: list[Measure] = list(dict.fromkeys(m for a in self.aggregates for m in self._needed(a)))
+        self._measures: list[Measure] = list(dict.fromkeys(m for a in self.aggregates for m in self._measures_of(a)))
         self.partial_schema = pa.schema([field for measure in self._measures for field in measure.fields])
 
     def partial(self, rows: pa.RecordBatch, times: np.ndarray, groups: Groups) -> pa.RecordBatch:
         """The partial state of each group of rows, given the rows' event times in microseconds."""
         return self._state(lambda measure: measure.partial(rows, times, groups))
 
-    def merged(self, partials: pa.RecordBatch, groups: Groups) -> pa.RecordBatch:
+    def merge(self, partials: pa.RecordBatch, groups: Groups) -> pa.RecordBatch:
         """The partial state of each group of partial states."""
-        return self._state(lambda measure: measure.merged(partials, groups))
+        return self._state(lambda measure: measure.merge(partials, groups))
 
-    def rolled(self, rows: pa.RecordBatch, windows: Windows) -> pa.RecordBatch:
+    def roll(self, rows: pa.RecordBatch, windows: Windows) -> pa.RecordBatch:
         """The partial state of each window over rows (without event times: it is not for merging)."""
-        return self._state(lambda measure: measure.rolled(rows, windows))
+        return self._state(lambda measure: measure.roll(rows, windows))
 
-    def finished(self, partials: pa.RecordBatch) -> pa.RecordBatch:
+    def finish(self, partials: pa.RecordBatch) -> pa.RecordBatch:
         """The results, one row for each partial state."""
         columns = zip(self.aggregates, self.result_schema, strict=True)
         results = [self._result(aggregate, partials, field.type) for aggregate, field in columns]
@@ -68,7 +68,7 @@ class Aggregation:
             raise FlowError(f"{aggregate} is not possible: {aggregate.function} does not take {column or 'whole rows'}")
         return type_
 
-    def _needed(self, aggregate: Aggregate) -> Iterator[Measure]:
+    def _measures_of(self, aggregate: Aggregate) -> Iterator[Measure]:
         """What the aggregate is computed from."""
         function, column = aggregate.function, aggregate.column
         if function == "count" or column is None:

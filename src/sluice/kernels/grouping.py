@@ -58,7 +58,7 @@ class Groups:
         """The rows at these places of the order group by group."""
         return places if self.order is None else self.order[places]
 
-    def gathered(self, values: np.ndarray) -> np.ndarray:
+    def gather(self, values: np.ndarray) -> np.ndarray:
         """The rows' values, group by group."""
         return values if self.order is None else values[self.order]
 
@@ -66,7 +66,7 @@ class Groups:
         """Each group's value, once for each of its rows, group by group."""
         return np.repeat(values, self.sizes)
 
-    def reduced(self, ufunc: np.ufunc, gathered: np.ndarray) -> np.ndarray:
+    def reduce(self, ufunc: np.ufunc, gathered: np.ndarray) -> np.ndarray:
         """One value a group from values that lie group by group."""
         if self.count == 0:
             return gathered[:0]
@@ -99,7 +99,7 @@ def group_rows(columns: Sequence[pa.Array], hashes: np.ndarray | None = None, *,
         order = np.arange(len(hashes)) if order is None else order
         again = _by_key(hashes[shared], [word[shared] for word in words])
         order[shared] = order[shared[again]]
-        words = [_rearranged(word, shared, again) for word in words]
+        words = [_rearrange(word, shared, again) for word in words]
         new_key = new_hash | _changes(words)
     return Groups(order, np.append(np.flatnonzero(new_key), len(hashes)))
 
@@ -113,7 +113,7 @@ def hash_group_keys(columns: Sequence[pa.Array], *, rows: int | None = None) -> 
         return np.zeros(rows or 0, dtype=np.uint32)
     if not any(column.null_count for column in columns):
         return hash_keys(columns) if len(columns[0]) else np.empty(0, dtype=np.uint32)
-    filled = [_filled(column) for column in columns]
+    filled = [_fill_nulls(column) for column in columns]
     hashes = hash_keys(filled)
     some_null = np.flatnonzero(~valid(*columns))
     nulls = pa.array(some_null)
@@ -122,7 +122,7 @@ def hash_group_keys(columns: Sequence[pa.Array], *, rows: int | None = None) -> 
     return hashes
 
 
-def _filled(column: pa.Array) -> pa.Array:
+def _fill_nulls(column: pa.Array) -> pa.Array:
     """The column with one and the same value in place of each null."""
     if column.null_count == 0:
         return column
@@ -152,7 +152,7 @@ def _words(column: pa.Array) -> list[np.ndarray]:
         values[np.isnan(values)] = np.nan
         return [values.view(np.int64), *marks]
     if pa.types.is_decimal(kind):
-        return [*halves(_filled(column)), *marks]
+        return [*halves(_fill_nulls(column)), *marks]
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
     return [numbers(column), *marks]
@@ -186,7 +186,7 @@ def _at(values: np.ndarray, order: np.ndarray | None) -> np.ndarray:
     return values if order is None else values[order]
 
 
-def _rearranged(word: np.ndarray, places: np.ndarray, again: np.ndarray) -> np.ndarray:
+def _rearrange(word: np.ndarray, places: np.ndarray, again: np.ndarray) -> np.ndarray:
     word = word.copy()  # it may be a view of the caller's column
     word[places] = word[places[again]]
     return word

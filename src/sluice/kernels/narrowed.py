@@ -54,15 +54,15 @@ def bounds_for(inequalities: Sequence[Inequality], leg: int, probes: pa.RecordBa
         if leg == inequality.lesser_leg:
             with np.errstate(over="ignore"):  # infinity is a bound, too
                 most = values + inequality.offset + room
-            found[ordering] = ValueBounds(ordering, known.least, _narrowed(np.minimum, known.most, most))
+            found[ordering] = ValueBounds(ordering, known.least, _narrow(np.minimum, known.most, most))
         else:
             with np.errstate(over="ignore"):
                 least = values - inequality.offset - room
-            found[ordering] = ValueBounds(ordering, _narrowed(np.maximum, known.least, least), known.most)
+            found[ordering] = ValueBounds(ordering, _narrow(np.maximum, known.least, least), known.most)
     return list(found.values())
 
 
-def _narrowed(narrower: np.ufunc, known: np.ndarray | None, bound: np.ndarray) -> np.ndarray:
+def _narrow(narrower: np.ufunc, known: np.ndarray | None, bound: np.ndarray) -> np.ndarray:
     """NaN, which has no partner, stays."""
     narrowed: np.ndarray = bound if known is None else narrower(known, bound)
     return narrowed
@@ -104,7 +104,7 @@ class ProbeTotal:
 
     def exempt(self, run: Run, count: int) -> Exempt | None:
         """Rows of which one is in every pair whose total may be outside of the limits; None if no pair's is."""
-        orders = [run.ordered_by(term.ordering) for term in self.others]
+        orders = [run.order_by(term.ordering) for term in self.others]
         if not all(order.is_usable for order in orders):
             return Exempt(np.ones(count, dtype=bool), np.empty(0, dtype=np.int64))
         if self.is_inside([order.span for order in orders]):
@@ -154,7 +154,7 @@ class ProbeNarrowing:
         return Exempt(probes, np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(e.places for e in exempt)])))
 
 
-def narrowed_for(narrowing: Narrowing, leg: int, probes: pa.RecordBatch) -> ProbeNarrowing:
+def narrow_probes(narrowing: Narrowing, leg: int, probes: pa.RecordBatch) -> ProbeNarrowing:
     """What a condition says of the rows of a leg, given rows of the other leg."""
     bounds = bounds_for(narrowing.inequalities, leg, probes)
     totals: list[ProbeTotal] | None = []

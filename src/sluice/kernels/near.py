@@ -80,7 +80,7 @@ def _between(
         known = bound.ordering in run.by_value
         if count.sum() <= _WORTH_A_SEARCH * (len(low) + (0 if known else len(run))):
             continue
-        order = run.ordered_by(bound.ordering)
+        order = run.order_by(bound.ordering)
         if order.is_usable:
             begins, counts = order.ranges(bound.least, bound.most)
             nulls = len(run) - order.end if with_nulls else 0

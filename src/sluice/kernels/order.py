@@ -20,7 +20,7 @@ class TimeScale(NamedTuple):
     shift: int
 
     @classmethod
-    def spanning(cls, earliest: int, latest: int) -> TimeScale:
+    def for_span(cls, earliest: int, latest: int) -> TimeScale:
         return cls(earliest, max(0, (latest - earliest).bit_length() - 32))
 
     def ticks(self, times: np.ndarray) -> np.ndarray:

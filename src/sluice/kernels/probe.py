@@ -63,7 +63,7 @@ class Run:
             start=start,
         )
 
-    def ordered_by(self, ordering: Ordering) -> ValueOrder:
+    def order_by(self, ordering: Ordering) -> ValueOrder:
         """The rows in the order of their values, which is made once and stays with the run."""
         if ordering not in self.by_value:
             self.by_value[ordering] = ValueOrder.of(ordering, self.rows)

@@ -53,7 +53,7 @@ class Windows:
         sums: np.ndarray = running[stop] - running[start]
         return sums
 
-    def summed(self, values: np.ndarray) -> np.ndarray:
+    def sum(self, values: np.ndarray) -> np.ndarray:
         """Each window's sum of integer values."""
         return self.between(values, self.first, self.last + 1)
 
@@ -65,7 +65,7 @@ class Windows:
         backwards = _Runs.of(before, before - self.first[reaching], -1)
         return forwards.results(values, scan), backwards.results(values, scan), reaching
 
-    def accumulated(self, ufunc: np.ufunc, values: np.ndarray) -> np.ndarray:
+    def accumulate(self, ufunc: np.ufunc, values: np.ndarray) -> np.ndarray:
         """Each window's values, combined by an associative and commutative function."""
         (newer,), (older,), reaching = self.running([values], lambda cells: [_accumulate(ufunc, cells[0])])
         newer[reaching] = ufunc(older, newer[reaching])

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.kernels.narrowed import ProbeNarrowing, narrowed_for
+from sluice.kernels.narrowed import ProbeNarrowing, narrow_probes
 from sluice.kernels.near import CANDIDATES_AT_ONCE, near_pairs
 from sluice.kernels.probe import Run
 from sluice.model.plan.join import JoinSpec
@@ -43,24 +43,24 @@ class ConditionSearch:
         size = 0
         candidates = min(CANDIDATES_AT_ONCE, at_once)
         for which, found in near_pairs(run, low, high, self._narrowing_of(probes, leg), candidates):
-            matching = self._matching(probes, which, leg, run, found)
+            matching = self._filter_by_condition(probes, which, leg, run, found)
             if len(matching) == 0:
                 continue
             if size + len(matching) > at_once:
-                yield _joined(waiting)
+                yield _concatenate(waiting)
                 waiting, size = [], 0
             waiting.append((which[matching], found[matching]))
             size += len(matching)
         if waiting:
-            yield _joined(waiting)
+            yield _concatenate(waiting)
 
     def _narrowing_of(self, probes: Run, leg: int) -> ProbeNarrowing:
         """Computed once for all runs that the same rows are compared with."""
         if self._narrowed is None or self._narrowed[0] is not probes or self._narrowed[1] != leg:
-            self._narrowed = probes, leg, narrowed_for(self.spec.narrowing, leg, probes.rows)
+            self._narrowed = probes, leg, narrow_probes(self.spec.narrowing, leg, probes.rows)
         return self._narrowed[2]
 
-    def _matching(self, probes: Run, which: np.ndarray, leg: int, run: Run, found: np.ndarray) -> np.ndarray:
+    def _filter_by_condition(self, probes: Run, which: np.ndarray, leg: int, run: Run, found: np.ndarray) -> np.ndarray:
         """The places among candidates for which the condition is true."""
         columns: dict[str, pa.Array] = {}
         for side, rows, places in ((1 - leg, probes.rows, which), (leg, run.rows, found)):
@@ -75,7 +75,7 @@ class ConditionSearch:
         return matching
 
 
-def _joined(pieces: list[Pairs]) -> Pairs:
+def _concatenate(pieces: list[Pairs]) -> Pairs:
     if len(pieces) == 1:
         return pieces[0]
     return np.concatenate([which for which, _ in pieces]), np.concatenate([found for _, found in pieces])

@@ -18,10 +18,10 @@ from sluice.kernels.aggregation import Aggregation
 from sluice.kernels.grouping import Groups, group_rows, hash_group_keys
 from sluice.kernels.order import TimeScale, changes, hash_part, order_key
 from sluice.kernels.probe import Run, expand
-from sluice.kernels.rolling import rolling
+from sluice.kernels.rolling import aggregate_windows
 from sluice.model.epoch.times import Times
 from sluice.model.plan.group_by import LastRows
-from sluice.operators.protocol import Outgoing, Results, State
+from sluice.operators.protocol import Outgoing, ResultBatch, State
 from sluice.state.segment import Layout, run_of
 
 SEQUENCE = "__sequence"
@@ -71,12 +71,12 @@ class _Stretch:
         low, high = max(first, self.of.start), min(last, self.of.stop)
         if low >= high:
             return None
-        mine = slice(low - self.of.start, high - self.of.start)
-        return _Stretch(self.run, slice(low - first, high - first), self.stop[mine], self.count[mine])
+        span = slice(low - self.of.start, high - self.of.start)
+        return _Stretch(self.run, slice(low - first, high - first), self.stop[span], self.count[span])
 
-    def only(self, wanted: np.ndarray) -> _Stretch:
+    def for_hashes(self, chosen: np.ndarray) -> _Stretch:
         """The same without the rows of other hashes of the list."""
-        return _Stretch(self.run, self.of, self.stop, np.where(wanted[self.of], self.count, 0))
+        return _Stretch(self.run, self.of, self.stop, np.where(chosen[self.of], self.count, 0))
 
 
 class LastRowsGroupBy:
@@ -89,64 +89,64 @@ class LastRowsGroupBy:
         self.shrinks = True
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
         self.aggregated = list(dict.fromkeys(a.column for a in spec.aggregates if a.column))
-        wanted = [*spec.keys, spec.stream.event_time, *self.aggregated]
-        self.needed = pa.schema([spec.stream.schema.field(name) for name in dict.fromkeys(wanted)])
+        names = [*spec.keys, spec.stream.event_time, *self.aggregated]
+        self.needed = pa.schema([spec.stream.schema.field(name) for name in dict.fromkeys(names)])
         self.kept = spec.count - 1
 
-    def crossing(self, input_: int) -> pa.Schema:
+    def exchange_schema(self, input_: int) -> pa.Schema:
         return self.needed
 
-    def stored(self, input_: int) -> Layout:
+    def state_layout(self, input_: int) -> Layout:
         """Rows that have to wait are looked up by time when the watermark reaches them; without a delay none has to."""
         step = 1 if self.spec.delay else None
         return Layout(self.needed.append(pa.field(SEQUENCE, pa.int64())), self.spec.stream.event_time, step)
 
-    def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
+    def prepare_input(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         rows = rows.select(self.needed.names)
         return Outgoing(hash_group_keys([rows.column(k) for k in self.spec.keys], rows=rows.num_rows), rows)
 
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         return None
 
-    def compacted(self, input_: int, run: Run, after: Times) -> Run:
+    def compact(self, input_: int, run: Run, after: Times) -> Run:
         """Without the rows that are in no window still to come."""
-        some = _Rows(run.hashes, run.times, run.rows)
-        kept = self._kept(some, after[0])
-        if np.array_equal(kept, np.arange(len(run))):
+        rows = _Rows(run.hashes, run.times, run.rows)
+        positions = self._positions_to_keep(rows, after[0])
+        if np.array_equal(positions, np.arange(len(run))):
             return run
-        if len(kept) == 0:
+        if len(positions) == 0:
             return Run(run.order[:0], run.times[:0], run.rows.slice(0, 0), run.scale, run.earliest, run.latest)
-        return some.take(kept).as_run()
+        return rows.take(positions).as_run()
 
     def epoch(
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
-    ) -> Iterator[Results]:
-        fresh = self._numbered(new[0], number) if new[0] is not None else None
+    ) -> Iterator[ResultBatch]:
+        fresh = self._number_rows(new[0], number) if new[0] is not None else None
         done, now = before[0], after[0]
         if now is not None:
             runs = state.runs(0, _ALWAYS)
-            due = [_between(run, done, now) for run in runs if done is None or run.latest > done]
+            due = [_rows_due(run, done, now) for run in runs if done is None or run.latest > done]
             if fresh is not None:
                 due.append(fresh.take(np.flatnonzero(fresh.times <= now)))
-            turn = _together([d for d in due if len(d)])
+            turn = _concatenate([d for d in due if len(d)])
             if turn is not None:
                 yield from self._results(turn, runs, done)
         if fresh is not None:
-            kept = fresh.take(self._kept(fresh, now))
+            kept = fresh.take(self._positions_to_keep(fresh, now))
             if len(kept):
                 state.stage(0, kept.as_run())
 
-    def _numbered(self, run: Run, epoch: int) -> _Rows:
+    def _number_rows(self, run: Run, epoch: int) -> _Rows:
         sequence = (np.int64(epoch) << np.int64(32)) + np.arange(len(run))
-        rows = pa.RecordBatch.from_arrays([*run.rows.columns, pa.array(sequence)], schema=self.stored(0).schema)
+        rows = pa.RecordBatch.from_arrays([*run.rows.columns, pa.array(sequence)], schema=self.state_layout(0).schema)
         return _Rows(run.hashes, run.times, rows)
 
-    def _kept(self, some: _Rows, now: int | None) -> np.ndarray:
+    def _positions_to_keep(self, rows: _Rows, now: int | None) -> np.ndarray:
         """Positions, in order, of the rows that windows to come may hold: those still to have their turn, and of the
         others the newest of each group."""
-        order = _in_order(some.hashes, some.times, some.sequence)
-        done = np.zeros(len(order), dtype=bool) if now is None else some.times[order] <= now
-        groups = self._groups(some, order)
+        order = _sort_order(rows.hashes, rows.times, rows.sequence)
+        done = np.zeros(len(order), dtype=bool) if now is None else rows.times[order] <= now
+        groups = self._groups(rows, order)
         ids = groups.ids
         if groups.order is None:
             kept: np.ndarray = order[self._newest(ids, done)]
@@ -165,7 +165,7 @@ class LastRowsGroupBy:
         newest: np.ndarray = ~done | (rank >= count[number] - self.kept)
         return newest
 
-    def _results(self, turn: _Rows, runs: list[Run], done: int | None) -> Iterator[Results]:
+    def _results(self, turn: _Rows, runs: list[Run], done: int | None) -> Iterator[ResultBatch]:
         """Results for rows whose turn it is, hashes in order, as many at a time as bound the work."""
         turn = turn.take(np.argsort(turn.hashes, kind="stable"))
         starts = np.flatnonzero(changes(turn.hashes))
@@ -174,45 +174,45 @@ class LastRowsGroupBy:
         before = np.zeros(len(starts), dtype=np.int64)
         for stretch in stretches:
             before[stretch.of] += stretch.count
-        which = np.cumsum(stops - starts + np.minimum(before, self.kept)) // ROWS_AT_ONCE
-        for a, b in pairwise([0, *(np.flatnonzero(np.diff(which)) + 1).tolist(), len(starts)]):
-            some = [part for stretch in stretches if (part := stretch.part(a, b)) is not None]
-            yield from self._aggregated(turn.take(np.arange(starts[a], stops[b - 1])), some, done)
+        batch_number = np.cumsum(stops - starts + np.minimum(before, self.kept)) // ROWS_AT_ONCE
+        for a, b in pairwise([0, *(np.flatnonzero(np.diff(batch_number)) + 1).tolist(), len(starts)]):
+            parts = [part for stretch in stretches if (part := stretch.part(a, b)) is not None]
+            yield from self._aggregate(turn.take(np.arange(starts[a], stops[b - 1])), parts, done)
 
-    def _aggregated(self, turn: _Rows, stretches: list[_Stretch], done: int | None) -> Iterator[Results]:
+    def _aggregate(self, turn: _Rows, stretches: list[_Stretch], done: int | None) -> Iterator[ResultBatch]:
         hashes = turn.hashes[changes(turn.hashes)]
-        everything, order = _ordered([*self._predecessors(hashes, stretches, done, self.kept), turn])
+        everything, order = _sort_together([*self._predecessors(hashes, stretches, done, self.kept), turn])
         new = changes(everything.hashes[order])
         groups = self._groups(everything, order)
         if groups.order is not None:  # groups with one hash: what was found may be of the other group, so they go apart
             shared = np.unique(everything.hashes[order[changes(groups.ids) & ~new]])
-            yield self._of_shared_hashes(
+            yield self._aggregate_shared_hashes(
                 turn.take(np.flatnonzero(np.isin(turn.hashes, shared))), stretches, hashes, done
             )
             alone = ~np.isin(everything.hashes[order], shared)
             order, new = order[alone], new[alone]
-        yield self._rolled(everything, order, new, len(turn))
+        yield self._roll(everything, order, new, len(turn))
 
-    def _of_shared_hashes(
+    def _aggregate_shared_hashes(
         self, turn: _Rows, stretches: list[_Stretch], hashes: np.ndarray, done: int | None
-    ) -> Results:
+    ) -> ResultBatch:
         """Results for rows whose hash several groups have, from all that there is of these groups."""
         theirs = np.isin(hashes, turn.hashes)
-        before = self._predecessors(hashes, [stretch.only(theirs) for stretch in stretches], done, None)
-        everything, order = _ordered([*before, turn])
+        before = self._predecessors(hashes, [stretch.for_hashes(theirs) for stretch in stretches], done, None)
+        everything, order = _sort_together([*before, turn])
         ids = self._groups(everything, order).ids
         apart = np.argsort(ids, kind="stable")
-        return self._rolled(everything, order[apart], changes(ids[apart]), len(turn))
+        return self._roll(everything, order[apart], changes(ids[apart]), len(turn))
 
-    def _rolled(self, everything: _Rows, order: np.ndarray, new: np.ndarray, last: int) -> Results:
+    def _roll(self, everything: _Rows, order: np.ndarray, new: np.ndarray, last: int) -> ResultBatch:
         """Results for the last of all rows, which lie group by group in this order; a group begins where it is new."""
         starts = np.flatnonzero(new)
-        wanted = np.flatnonzero(order >= len(everything) - last)
+        places = np.flatnonzero(order >= len(everything) - last)
         values = everything.rows.select(self.aggregated).take(pa.array(order))
-        found = rolling(self.aggregation, values, np.append(starts, len(order)), wanted, self.spec.count)
-        head = everything.rows.select([f.name for f in self._head()]).take(pa.array(order[wanted]))
-        results = pa.RecordBatch.from_arrays([*head.columns, *found.columns], schema=self.schema)
-        return everything.hashes[order[wanted]], results
+        aggregates = aggregate_windows(self.aggregation, values, np.append(starts, len(order)), places, self.spec.count)
+        head = everything.rows.select([f.name for f in self._head()]).take(pa.array(order[places]))
+        results = pa.RecordBatch.from_arrays([*head.columns, *aggregates.columns], schema=self.schema)
+        return everything.hashes[order[places]], results
 
     def _head(self) -> list[pa.Field]:
         return [f for f in self.schema][: len(self.schema) - len(self.spec.aggregates)]
@@ -221,7 +221,7 @@ class LastRowsGroupBy:
         """Where the rows of these hashes are that have had their turn, in each run, newest runs first."""
         if done is None or self.kept == 0:
             return []
-        found = []
+        stretches = []
         for run in sorted(runs, key=lambda r: r.latest, reverse=True):
             if run.earliest > done or len(run) == 0:
                 continue
@@ -231,14 +231,14 @@ class LastRowsGroupBy:
             ticks = _TICKS if run.latest <= done else np.uint64((done - run.scale.base) >> run.scale.shift)
             low, high = np.searchsorted(run.order, upper), np.searchsorted(run.order, upper | ticks, side="right")
             if np.any(high > low):
-                found.append(_Stretch(run, of, high, high - low))
-        return found
+                stretches.append(_Stretch(run, of, high, high - low))
+        return stretches
 
     def _predecessors(
         self, hashes: np.ndarray, stretches: list[_Stretch], done: int | None, count: int | None
     ) -> list[_Rows]:
         """Of each hash the newest `count` rows (None: all) that have had their turn, and perhaps some older ones."""
-        found = []
+        predecessors = []
         have = np.zeros(len(hashes), dtype=np.int64)
         oldest = np.full(len(hashes), np.iinfo(np.int64).max)  # as old as what was found of each hash may be
         for stretch in stretches:
@@ -249,33 +249,35 @@ class LastRowsGroupBy:
                 # older than all that was found: only what is still missing; else it may push out what was found
                 missing = np.where(run.latest < oldest[of], np.maximum(count - have[of], 0), count)
                 take = np.minimum(take, missing)
-            some = np.flatnonzero(take)
-            if len(some) == 0:
+            nonempty = np.flatnonzero(take)
+            if len(nonempty) == 0:
                 continue
-            at = np.concatenate([places for _, places in expand(stretch.stop[some] - take[some], take[some])])
+            at = np.concatenate(
+                [places for _, places in expand(stretch.stop[nonempty] - take[nonempty], take[nonempty])]
+            )
             if coarse:
                 at = at[run.times[at] <= done]
                 take = np.bincount(np.searchsorted(hashes[of], hash_part(run.order[at])), minlength=len(take))
             have[of] += take
             oldest[of] = np.where(take > 0, np.minimum(oldest[of], run.earliest), oldest[of])
-            found.append(_Rows(hash_part(run.order[at]), run.times[at], run.rows.take(pa.array(at))))
-        return found[::-1]
+            predecessors.append(_Rows(hash_part(run.order[at]), run.times[at], run.rows.take(pa.array(at))))
+        return predecessors[::-1]
 
-    def _groups(self, some: _Rows, order: np.ndarray) -> Groups:
+    def _groups(self, rows: _Rows, order: np.ndarray) -> Groups:
         """The groups of the rows in this order, in which those of one hash lie side by side. They lie group by group
         already unless groups share a hash."""
-        number = np.cumsum(changes(some.hashes[order]), dtype=np.uint32)
-        keys = [some.rows.column(k).take(pa.array(order)) for k in self.spec.keys]
+        number = np.cumsum(changes(rows.hashes[order]), dtype=np.uint32)
+        keys = [rows.rows.column(k).take(pa.array(order)) for k in self.spec.keys]
         return group_rows(keys, number)
 
 
-def _between(run: Run, done: int | None, now: int) -> _Rows:
+def _rows_due(run: Run, done: int | None, now: int) -> _Rows:
     """The rows that had to wait until now; all of them, where nothing was done before."""
     at = run.places_between(_ALWAYS[0] if done is None else done + 1, now + 1)
     return _Rows(hash_part(run.order[at]), run.times[at], run.rows.take(pa.array(at)))
 
 
-def _together(pieces: list[_Rows]) -> _Rows | None:
+def _concatenate(pieces: list[_Rows]) -> _Rows | None:
     if len(pieces) < 2:
         return pieces[0] if pieces else None
     return _Rows(
@@ -285,18 +287,18 @@ def _together(pieces: list[_Rows]) -> _Rows | None:
     )
 
 
-def _ordered(pieces: list[_Rows]) -> tuple[_Rows, np.ndarray]:
+def _sort_together(pieces: list[_Rows]) -> tuple[_Rows, np.ndarray]:
     """The pieces together, and the order of their rows by hash, time and arrival."""
-    everything = _together(pieces)
+    everything = _concatenate(pieces)
     assert everything is not None
-    return everything, _in_order(everything.hashes, everything.times, everything.sequence)
+    return everything, _sort_order(everything.hashes, everything.times, everything.sequence)
 
 
-def _in_order(hashes: np.ndarray, times: np.ndarray, sequence: np.ndarray) -> np.ndarray:
+def _sort_order(hashes: np.ndarray, times: np.ndarray, sequence: np.ndarray) -> np.ndarray:
     """The order by hash, time and arrival. The pieces are sorted already, which a stable sort of one number uses."""
     if len(times) == 0:
         return np.arange(0)
-    scale = TimeScale.spanning(int(times.min()), int(times.max()))
+    scale = TimeScale.for_span(int(times.min()), int(times.max()))
     if scale.shift == 0:
         key = order_key(hashes, times, scale)
         order = np.argsort(key, kind="stable")

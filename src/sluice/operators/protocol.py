@@ -12,7 +12,7 @@ What that means for an operator:
 - New rows come sorted by hash and time. A unit that was behind gets the rows of several epochs as one batch: the
   number of an epoch says nothing about the order in which rows arrived.
 - `compacted` is handed rows of units that have come equally far, and the watermarks there.
-- State may have other columns than what crosses the exchange; `state.segment.sorted_run` makes a run of rows.
+- State may have other columns than what crosses the exchange; `state.segment.sort_run` makes a run of rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Outgoing:
     dropped: int = 0
 
 
-Results = tuple[np.ndarray, pa.RecordBatch]
+ResultBatch = tuple[np.ndarray, pa.RecordBatch]
 """Some results, and the key hash of each."""
 
 
@@ -63,24 +63,24 @@ class Operator(Protocol):
     shrinks: bool
     """Whether rows are replaced by newer ones, so that merged runs are smaller and merging them keeps state small."""
 
-    def crossing(self, input_: int) -> pa.Schema:
+    def exchange_schema(self, input_: int) -> pa.Schema:
         """The columns that cross the exchange."""
 
-    def stored(self, input_: int) -> Layout:
+    def state_layout(self, input_: int) -> Layout:
         """The columns of an input's state, and which of them is the time that it is ordered by and expires by."""
 
-    def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
+    def prepare_input(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         """What of an input's rows has to reach the sites; runs before the exchange."""
 
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         """The time below which rows of the state are useless, where streams have these watermarks; None keeps all."""
 
-    def compacted(self, input_: int, run: Run, after: Times) -> Run:
+    def compact(self, input_: int, run: Run, after: Times) -> Run:
         """A merged run with fewer rows that mean the same."""
 
     def epoch(
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
-    ) -> Iterator[Results]:
+    ) -> Iterator[ResultBatch]:
         """The epoch's results; the new state is staged before the last of them."""
 
 
@@ -91,7 +91,7 @@ class FreezableOperator(Operator, Protocol):
     def expires(self, input_: int) -> bool:
         """Whether rows of an input are needed for a bounded time only."""
 
-    def between(self, older: Sequence[Sequence[Run]], newer: Sequence[Sequence[Run]]) -> Iterator[Results]:
+    def join_generations(self, older: Sequence[Sequence[Run]], newer: Sequence[Sequence[Run]]) -> Iterator[ResultBatch]:
         """The results with rows of both generations of a unit, given each input's runs in the one and the other."""
 
 
@@ -99,6 +99,8 @@ class FreezableOperator(Operator, Protocol):
 class ShareableOperator(Operator, Protocol):
     """One whose units can have several holders: each result is found once, where a row of it is stored."""
 
-    def shared_epoch(self, new: Sequence[Run | None], looking: Sequence[Run | None], state: State) -> Iterator[Results]:
+    def shared_epoch(
+        self, new: Sequence[Run | None], probing: Sequence[Run | None], state: State
+    ) -> Iterator[ResultBatch]:
         """The epoch's results with state, given each input's new rows that are stored here, which are staged, and those
         that are not; pairs of new rows where that of the later leg is stored here."""

@@ -19,7 +19,7 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch.times import Times
 from sluice.model.plan.group_by import TimeWindows
 from sluice.model.plan.stream import TIME_COLUMN
-from sluice.operators.protocol import Outgoing, Results, State
+from sluice.operators.protocol import Outgoing, ResultBatch, State
 from sluice.state.segment import Layout
 
 ROWS_AT_ONCE = 1 << 21
@@ -38,13 +38,13 @@ class TimeWindowsGroupBy:
         keys = [pa.field(f"key{i}", spec.stream.schema.field(k).type) for i, k in enumerate(spec.keys)]
         self.partials = pa.schema([*keys, pa.field(TIME_COLUMN, pa.int64()), *self.aggregation.partial_schema])
 
-    def crossing(self, input_: int) -> pa.Schema:
+    def exchange_schema(self, input_: int) -> pa.Schema:
         return self.partials
 
-    def stored(self, input_: int) -> Layout:
+    def state_layout(self, input_: int) -> Layout:
         return Layout(self.partials, TIME_COLUMN, self.spec.pane)
 
-    def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
+    def prepare_input(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         times = rows.column(self.spec.stream.event_time).cast(pa.int64()).to_numpy()
         keys = [rows.column(k) for k in self.spec.keys]
         panes = times - times % self.spec.pane
@@ -56,13 +56,13 @@ class TimeWindowsGroupBy:
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         return self.spec.keep_from(watermarks[0])
 
-    def compacted(self, input_: int, run: Run, after: Times) -> Run:
+    def compact(self, input_: int, run: Run, after: Times) -> Run:
         """One partial a group and pane, where merged runs brought several."""
-        keys, partials = self._split(run.rows)
+        keys, partials = self._split_columns(run.rows)
         groups = group_rows([*keys, pa.array(run.times)], _with_pane(run.hashes, run.times))
         if groups.count == len(run):
             return run
-        merged = self.aggregation.merged(partials, groups)
+        merged = self.aggregation.merge(partials, groups)
         first = groups.first
         order = np.lexsort((run.times[first], run.hashes[first]))
         at = first[order]
@@ -71,38 +71,38 @@ class TimeWindowsGroupBy:
 
     def epoch(
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
-    ) -> Iterator[Results]:
-        fresh = self.compacted(0, new[0], after) if new[0] is not None else None
+    ) -> Iterator[ResultBatch]:
+        fresh = self.compact(0, new[0], after) if new[0] is not None else None
         done, now = before[0], after[0]
-        if now is not None and (done is None or self._ended(now) > self._ended(done)):
-            low = np.iinfo(np.int64).min if done is None else (self._ended(done) + 1) * self.spec.slide
-            high = self._ended(now) * self.spec.slide + self.spec.length
+        if now is not None and (done is None or self._count_ended(now) > self._count_ended(done)):
+            low = np.iinfo(np.int64).min if done is None else (self._count_ended(done) + 1) * self.spec.slide
+            high = self._count_ended(now) * self.spec.slide + self.spec.length
             runs = [*state.runs(0, (low, high)), *([fresh] if fresh is not None else [])]
-            yield from self._closed(runs, low, high, done, now)
+            yield from self._close_windows(runs, low, high, done, now)
         if fresh is not None:
             state.stage(0, fresh)
 
-    def _ended(self, time: int) -> int:
+    def _count_ended(self, time: int) -> int:
         """How many windows, counted from that at zero, have ended at a time; the i-th ends at i * slide + length."""
         return (time - self.spec.length) // self.spec.slide
 
-    def _closed(self, runs: list[Run], low: int, high: int, done: int | None, now: int) -> Iterator[Results]:
+    def _close_windows(self, runs: list[Run], low: int, high: int, done: int | None, now: int) -> Iterator[ResultBatch]:
         """Results of all windows that end after `done`, up to `now`; as many at a time as bound the work. They lie
         between the two times."""
         if not runs:
             return
-        by_time = [_sorted_by(run.times, run.places_between(low, high)) for run in runs]
+        by_time = [_sort_by_time(run.times, run.places_between(low, high)) for run in runs]
         times = [run.times[order] for run, order in zip(runs, by_time, strict=True)]
         everything = np.sort(np.concatenate(times))
         ends = self._ends(everything[changes(everything)], done, now)
         if len(ends) == 0:
             return
         each = np.searchsorted(everything, ends) - np.searchsorted(everything, ends - self.spec.length)
-        which = np.cumsum(each) // ROWS_AT_ONCE
-        for some in np.split(ends, np.flatnonzero(np.diff(which)) + 1):
-            span = some[0] - self.spec.length, some[-1]
-            held = [o[slice(*np.searchsorted(t, span))] for t, o in zip(times, by_time, strict=True)]
-            yield from self._windows(runs, held, some)
+        batch_number = np.cumsum(each) // ROWS_AT_ONCE
+        for batch_ends in np.split(ends, np.flatnonzero(np.diff(batch_number)) + 1):
+            span = batch_ends[0] - self.spec.length, batch_ends[-1]
+            places = [o[slice(*np.searchsorted(t, span))] for t, o in zip(times, by_time, strict=True)]
+            yield from self._windows(runs, places, batch_ends)
 
     def _ends(self, panes: np.ndarray, done: int | None, now: int) -> np.ndarray:
         """The ends, after `done` and up to `now`, of windows that hold one of these panes.
@@ -111,27 +111,27 @@ class TimeWindowsGroupBy:
         lies behind the one before.
         """
         length, slide = self.spec.length, self.spec.slide
-        first, last = (panes - length) // slide + 1, np.minimum(panes // slide, self._ended(now))
+        first, last = (panes - length) // slide + 1, np.minimum(panes // slide, self._count_ended(now))
         if done is not None:
-            first = np.maximum(first, self._ended(done) + 1)
+            first = np.maximum(first, self._count_ended(done) + 1)
         first[1:] = np.maximum(first[1:], np.maximum.accumulate(last)[:-1] + 1)
         count = np.maximum(last - first + 1, 0)
         index = np.arange(int(count.sum())) + np.repeat(first - (np.cumsum(count) - count), count)
         ends: np.ndarray = index * slide + length
         return ends
 
-    def _windows(self, runs: list[Run], held: list[np.ndarray], ends: np.ndarray) -> Iterator[Results]:
+    def _windows(self, runs: list[Run], places: list[np.ndarray], ends: np.ndarray) -> Iterator[ResultBatch]:
         """The windows that end at these times, from the rows held: each goes into every one of them it lies in."""
         length = self.spec.length
         rows, hashes, at = [], [], []
-        for run, mine in zip(runs, held, strict=True):
-            times = run.times[mine]
+        for run, places_in_run in zip(runs, places, strict=True):
+            times = run.times[places_in_run]
             low, high = np.searchsorted(ends, times, side="right"), np.searchsorted(ends, times + length, side="right")
             copies = high - low
-            some = np.flatnonzero(copies)
-            if len(some) == 0:
+            used_places = np.flatnonzero(copies)
+            if len(used_places) == 0:
                 continue
-            used, copies, low = mine[some], copies[some], low[some]
+            used, copies, low = places_in_run[used_places], copies[used_places], low[used_places]
             source = np.repeat(used, copies)
             place = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies) + np.repeat(low, copies)
             rows.append(run.rows.take(pa.array(source)))
@@ -139,11 +139,11 @@ class TimeWindowsGroupBy:
             at.append(ends[place])
         if not rows:
             return
-        keys, partials = self._split(pa.concat_batches(rows))
+        keys, partials = self._split_columns(pa.concat_batches(rows))
         end = np.concatenate(at)
         every = np.concatenate(hashes)
         groups = group_rows([*keys, pa.array(end)], _with_pane(every, end))
-        finished = self.aggregation.finished(self.aggregation.merged(partials, groups))
+        finished = self.aggregation.finish(self.aggregation.merge(partials, groups))
         first = pa.array(groups.first)
         stops = end[groups.first]
         times = [pa.array(t).cast(self.spec.time_type) for t in (stops - length, stops)]
@@ -156,14 +156,14 @@ class TimeWindowsGroupBy:
         columns = [*(k.take(pa.array(at)) for k in keys), pa.array(times[at]), *partial.columns]
         return pa.RecordBatch.from_arrays(columns, schema=self.partials)
 
-    def _split(self, rows: pa.RecordBatch) -> tuple[list[pa.Array], pa.RecordBatch]:
+    def _split_columns(self, rows: pa.RecordBatch) -> tuple[list[pa.Array], pa.RecordBatch]:
         """Key columns and partial aggregates of rows as they are stored."""
         count = len(self.spec.keys)
         partial = pa.RecordBatch.from_arrays(rows.columns[count + 1 :], schema=self.aggregation.partial_schema)
         return rows.columns[:count], partial
 
 
-def _sorted_by(times: np.ndarray, places: np.ndarray) -> np.ndarray:
+def _sort_by_time(times: np.ndarray, places: np.ndarray) -> np.ndarray:
     order: np.ndarray = places[np.argsort(times[places], kind="stable")]
     return order
 

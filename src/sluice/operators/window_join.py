@@ -21,7 +21,7 @@ from sluice.model.epoch.times import Times
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.stream import TIME_COLUMN, Stream
 from sluice.operators.condition_search import ConditionSearch
-from sluice.operators.protocol import Outgoing, Results, State
+from sluice.operators.protocol import Outgoing, ResultBatch, State
 from sluice.state.segment import Layout
 
 Runs = Sequence[Run]
@@ -29,7 +29,7 @@ BYTES_AT_ONCE = 256 << 20
 
 
 @dataclass(frozen=True)
-class _Found:
+class _LegRows:
     """Where one leg's rows of partial combinations are: position `at` in run number `run` (all in one run if None)."""
 
     runs: Runs
@@ -37,8 +37,8 @@ class _Found:
     at: np.ndarray
     times: np.ndarray
 
-    def take(self, which: np.ndarray) -> _Found:
-        return _Found(self.runs, None if self.run is None else self.run[which], self.at[which], self.times[which])
+    def take(self, places: np.ndarray) -> _LegRows:
+        return _LegRows(self.runs, None if self.run is None else self.run[places], self.at[places], self.times[places])
 
     def rows(self) -> pa.RecordBatch:
         if self.run is None:
@@ -51,11 +51,11 @@ class _Found:
 
 
 @dataclass(frozen=True)
-class _Partial:
+class _Combinations:
     """Combinations found so far: the key hash and, for every leg already joined, its row."""
 
     hashes: np.ndarray
-    legs: dict[int, _Found]
+    legs: dict[int, _LegRows]
 
 
 class WindowJoin:
@@ -72,14 +72,14 @@ class WindowJoin:
     def _stream(self, input_: int) -> Stream:
         return self.spec.streams[self.spec.inputs[input_].stream]
 
-    def crossing(self, input_: int) -> pa.Schema:
+    def exchange_schema(self, input_: int) -> pa.Schema:
         return self._stream(input_).schema
 
-    def stored(self, input_: int) -> Layout:
+    def state_layout(self, input_: int) -> Layout:
         stream = self._stream(input_)
         return Layout(stream.schema, stream.event_time, orderings=self.spec.orderings(input_))
 
-    def outgoing(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
+    def prepare_input(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         """Rows with a null in their key match nothing and stay behind. Without a key all rows have the same hash."""
         names = self.spec.inputs[input_].keys
         if not names:
@@ -101,50 +101,52 @@ class WindowJoin:
     def expires(self, input_: int) -> bool:
         return self.spec.expires(input_)
 
-    def compacted(self, input_: int, run: Run, after: Times) -> Run:
+    def compact(self, input_: int, run: Run, after: Times) -> Run:
         return run
 
     def epoch(
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
-    ) -> Iterator[Results]:
+    ) -> Iterator[ResultBatch]:
         return self.shared_epoch(new, [None] * len(new), state)
 
-    def shared_epoch(self, new: Sequence[Run | None], looking: Sequence[Run | None], state: State) -> Iterator[Results]:
-        stored, passing = ([[] if run is None else [run] for run in runs] for runs in (new, looking))
-        spans = [_span([*here, *there]) for here, there in zip(stored, passing, strict=True)]
-        old = [state.runs(i, self.spec.reached(i, spans)) for i in range(len(new))]
-        yield from self.results(stored, old, passing)
+    def shared_epoch(
+        self, new: Sequence[Run | None], probing: Sequence[Run | None], state: State
+    ) -> Iterator[ResultBatch]:
+        stored_runs, probing_runs = ([[] if run is None else [run] for run in runs] for runs in (new, probing))
+        spans = [_span([*stored, *others]) for stored, others in zip(stored_runs, probing_runs, strict=True)]
+        old = [state.runs(i, self.spec.reachable_span(i, spans)) for i in range(len(new))]
+        yield from self.results(stored_runs, old, probing_runs)
         for i, run in enumerate(new):
             if run is not None:
                 state.stage(i, run)
 
-    def between(self, older: Sequence[Runs], newer: Sequence[Runs]) -> Iterator[Results]:
+    def join_generations(self, older: Sequence[Runs], newer: Sequence[Runs]) -> Iterator[ResultBatch]:
         """The results with rows of both, given each input's runs of the one and of the other."""
         return self.results(newer, older, crossing=True)
 
     def results(
-        self, new: Sequence[Runs], old: Sequence[Runs], passing: Sequence[Runs] | None = None, crossing: bool = False
-    ) -> Iterator[Results]:
+        self, new: Sequence[Runs], old: Sequence[Runs], probing: Sequence[Runs] | None = None, crossing: bool = False
+    ) -> Iterator[ResultBatch]:
         """The results with new rows, given each input's new runs and those of its state; where they are to be
-        `crossing`, those with rows of state. New rows that are only `passing` meet what is here as the first leg that
-        is new, and no others as a later one."""
+        `crossing`, those with rows of state. Rows of `probing` are stored elsewhere: they meet what is here as the
+        first leg that is new, and no others as a later one."""
         for start, leg in enumerate(self.spec.legs):
             rest = [i for i in range(len(self.spec.legs)) if i != start]
-            for fresh in (*new[leg.input], *(passing[leg.input] if passing else ())):
+            for fresh in (*new[leg.input], *(probing[leg.input] if probing else ())):
                 if len(fresh):
                     everything = np.arange(len(fresh))
-                    begun = _Partial(fresh.hashes, {start: _Found([fresh], None, everything, fresh.times)})
+                    begun = _Combinations(fresh.hashes, {start: _LegRows([fresh], None, everything, fresh.times)})
                     yield from self._grow(begun, start, rest, new, old, crossing and start == 0)
 
     def _grow(
         self,
-        partial: _Partial,
+        partial: _Combinations,
         start: int,
         rest: list[int],
         new: Sequence[Runs],
         old: Sequence[Runs],
         crossing: bool,
-    ) -> Iterator[Results]:
+    ) -> Iterator[ResultBatch]:
         """Adds the other legs. As long as all rows are new and combinations are to be `crossing`, a leg of state has to
         follow."""
         leg, further = rest[0], rest[1:]
@@ -156,86 +158,86 @@ class WindowJoin:
 
     def _add(
         self,
-        partial: _Partial,
+        partial: _Combinations,
         start: int,
         rest: list[int],
         runs: list[Run],
         new: Sequence[Runs],
         old: Sequence[Runs],
         crossing: bool,
-    ) -> Iterator[Results]:
+    ) -> Iterator[ResultBatch]:
         """Adds the next leg from these runs, then those after it."""
         leg, further = rest[0], rest[1:]
         low, high = self._bounds(partial, leg)
         if not further:
             at_once = self._results_at_once(partial, runs)
             for run in runs:
-                for which, found in self._last_leg(partial, leg, run, low, high, at_once):
-                    last = _Found([run], None, found, run.times[:0])
-                    combined = {i: f.take(which) for i, f in partial.legs.items()} | {leg: last}
+                for left, right in self._match_last_leg(partial, leg, run, low, high, at_once):
+                    last = _LegRows([run], None, right, run.times[:0])
+                    combined = {i: f.take(left) for i, f in partial.legs.items()} | {leg: last}
                     kept, batch = self._materialise(combined)
                     if batch.num_rows:
-                        hashes = partial.hashes[which]
+                        hashes = partial.hashes[left]
                         yield hashes if kept is None else hashes[kept], batch
             return
-        for grown in self._extended(partial, leg, runs, low, high):
+        for grown in self._add_leg(partial, leg, runs, low, high):
             yield from self._grow(grown, start, further, new, old, crossing)
 
-    def _last_leg(
-        self, partial: _Partial, leg: int, run: Run, low: np.ndarray, high: np.ndarray, at_once: int
+    def _match_last_leg(
+        self, partial: _Combinations, leg: int, run: Run, low: np.ndarray, high: np.ndarray, at_once: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Which combinations a run's rows complete: by their keys' hashes, or where there are none by the condition."""
         if self._search is None:
             return pairs(run, partial.hashes, low, high, at_once)
-        (fresh,) = (found.runs[0] for found in partial.legs.values())
+        (fresh,) = (leg_rows.runs[0] for leg_rows in partial.legs.values())
         return self._search.pairs(fresh, leg, run, low, high, at_once)
 
-    def _results_at_once(self, partial: _Partial, runs: list[Run]) -> int:
+    def _results_at_once(self, partial: _Combinations, runs: list[Run]) -> int:
         """How many results to make at a time: as many as fit a bounded number of bytes, for rows of average size."""
         sides = [f.runs for f in partial.legs.values()] + [runs]
         wide = sum(sum(r.rows.nbytes for r in side) / max(1, sum(len(r) for r in side)) for side in sides)
         return max(1024, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1.0))))
 
-    def _extended(
-        self, partial: _Partial, leg: int, runs: list[Run], low: np.ndarray, high: np.ndarray
-    ) -> Iterator[_Partial]:
+    def _add_leg(
+        self, partial: _Combinations, leg: int, runs: list[Run], low: np.ndarray, high: np.ndarray
+    ) -> Iterator[_Combinations]:
         """The combinations with one leg more, over all its runs, in pieces of bounded size."""
-        which_parts, at_parts, run_parts, size = [], [], [], 0
+        left_parts, right_parts, run_parts, size = [], [], [], 0
         limit = 1 << 20
         numbers = np.min_scalar_type(len(runs))  # narrow ones are sorted faster
         for number, run in enumerate(runs):
-            for which, found in pairs(run, partial.hashes, low, high, limit):
-                which_parts.append(which)
-                at_parts.append(found)
-                run_parts.append(np.full(len(found), number, dtype=numbers))
-                size += len(found)
+            for left, right in pairs(run, partial.hashes, low, high, limit):
+                left_parts.append(left)
+                right_parts.append(right)
+                run_parts.append(np.full(len(right), number, dtype=numbers))
+                size += len(right)
                 if size >= limit:
-                    yield self._joined(partial, leg, runs, which_parts, at_parts, run_parts)
-                    which_parts, at_parts, run_parts, size = [], [], [], 0
+                    yield self._combine(partial, leg, runs, left_parts, right_parts, run_parts)
+                    left_parts, right_parts, run_parts, size = [], [], [], 0
         if size:
-            yield self._joined(partial, leg, runs, which_parts, at_parts, run_parts)
+            yield self._combine(partial, leg, runs, left_parts, right_parts, run_parts)
 
     @staticmethod
-    def _joined(
-        partial: _Partial,
+    def _combine(
+        partial: _Combinations,
         leg: int,
         runs: list[Run],
-        which_parts: list[np.ndarray],
-        at_parts: list[np.ndarray],
+        left_parts: list[np.ndarray],
+        right_parts: list[np.ndarray],
         run_parts: list[np.ndarray],
-    ) -> _Partial:
-        which, at, run = np.concatenate(which_parts), np.concatenate(at_parts), np.concatenate(run_parts)
-        if len(which_parts) > 1:
+    ) -> _Combinations:
+        left, right, run = np.concatenate(left_parts), np.concatenate(right_parts), np.concatenate(run_parts)
+        if len(left_parts) > 1:
             # back to hash order: the next leg's searches then walk through memory instead of jumping
-            order = np.argsort(which, kind="stable")
-            which, at, run = which[order], at[order], run[order]
-        times = np.empty(len(at), dtype=np.int64)
+            order = np.argsort(left, kind="stable")
+            left, right, run = left[order], right[order], run[order]
+        times = np.empty(len(right), dtype=np.int64)
         for number, places in _by_run(run):
-            times[places] = runs[number].times[at[places]]
-        legs = {i: f.take(which) for i, f in partial.legs.items()}
-        return _Partial(partial.hashes[which], legs | {leg: _Found(runs, run, at, times)})
+            times[places] = runs[number].times[right[places]]
+        legs = {i: f.take(left) for i, f in partial.legs.items()}
+        return _Combinations(partial.hashes[left], legs | {leg: _LegRows(runs, run, right, times)})
 
-    def _bounds(self, partial: _Partial, leg: int) -> tuple[np.ndarray, np.ndarray]:
+    def _bounds(self, partial: _Combinations, leg: int) -> tuple[np.ndarray, np.ndarray]:
         """The earliest and latest time the next leg's row may have, for every partial combination."""
         reach = self.spec.reach
         lows = [f.times - reach[leg][i] for i, f in partial.legs.items()]
@@ -245,7 +247,7 @@ class WindowJoin:
             low, high = np.maximum(low, other_low), np.minimum(high, other_high)
         return low, high
 
-    def _materialise(self, combined: dict[int, _Found]) -> tuple[np.ndarray | None, pa.RecordBatch]:
+    def _materialise(self, combined: dict[int, _LegRows]) -> tuple[np.ndarray | None, pa.RecordBatch]:
         """Result rows of combinations with equal hashes, and which these are (None: all): keys are compared in full,
         then the extra condition. Those that were found by the condition are results as they are."""
         batches = [combined[i].rows() for i in range(len(self.spec.legs))]
@@ -262,8 +264,8 @@ class WindowJoin:
             for a, b in zip(keys[0], other, strict=True):
                 equal = keys_equal(a, b)
                 keep = equal if keep is None else pc.and_(keep, equal)
-        kept, result = _filtered(None, result, keep)
-        return (kept, result) if self.spec.where is None else _filtered(kept, result, self.spec.evaluate_where(result))
+        kept, result = _filter(None, result, keep)
+        return (kept, result) if self.spec.where is None else _filter(kept, result, self.spec.evaluate_where(result))
 
     def _keys(self, leg: int, batch: pa.RecordBatch) -> list[pa.Array]:
         names = self.spec.inputs[self.spec.legs[leg].input].keys
@@ -287,7 +289,7 @@ def _conformed(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column if column.type == kind else column.cast(kind)
 
 
-def _filtered(
+def _filter(
     kept: np.ndarray | None, rows: pa.RecordBatch, condition: pa.Array
 ) -> tuple[np.ndarray | None, pa.RecordBatch]:
     """The rows for which a condition is true, and their places, given those of the rows before (None: all)."""

@@ -15,7 +15,7 @@ from sluice.model.epoch.segments import Manifest, RunRef, join_parts
 from sluice.model.ids import InputNumber, Site, Unit, UnitIndex
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.sharing import SharedUnit
-from sluice.model.routing.unit_ranges import Ranges, divide, holds, only, subtract
+from sluice.model.routing.unit_ranges import Ranges, divide, holds, single_unit, subtract
 
 
 def reassign(manifests: Sequence[Manifest], before: Routing, routing: Routing) -> tuple[Manifest, ...]:
@@ -41,9 +41,9 @@ def reassign(manifests: Sequence[Manifest], before: Routing, routing: Routing) -
                 for target, units in parts.items():
                     arriving[target].append(replace(run, units=units))
     for low, _ in dealt:
-        for target, runs in _deal(manifests, before, routing, low).items():
+        for target, runs in _redistribute_runs(manifests, before, routing, low).items():
             arriving[target] += runs
-    return tuple(_joined(staying[site], arriving[site]) for site in range(routing.sites))
+    return tuple(_unite_parts(staying[site], arriving[site]) for site in range(routing.sites))
 
 
 def reassign_unit(
@@ -52,13 +52,13 @@ def reassign_unit(
     """The runs of one unit at each site, as `reassign` has them, without a look at any other unit."""
     index = before.index_of(unit)
     if before.sharing(unit) == routing.sharing(unit) and before.holder(unit) == routing.holder(unit):
-        alone = only(index)
+        alone = single_unit(index)
         return tuple(tuple(run.of(alone) for run in m if holds(run.units, index)) for m in manifests)
-    dealt = _deal(manifests, before, routing, index)
+    dealt = _redistribute_runs(manifests, before, routing, index)
     return tuple(tuple(dealt.get(Site(site), ())) for site in range(routing.sites))
 
 
-def _joined(staying: list[RunRef], arriving: list[RunRef]) -> Manifest:
+def _unite_parts(staying: list[RunRef], arriving: list[RunRef]) -> Manifest:
     """A site's runs; if any arrive all are in order, and parts of one segment are one run."""
     return join_parts([*staying, *arriving]) if arriving else tuple(staying)
 
@@ -76,14 +76,14 @@ def _dealt_anew(before: Routing, routing: Routing) -> Ranges:
     """The units, each as a range, whose runs do not simply stay or follow the unit: on a grid there are copies."""
     units = {routing.index_of(sharing.unit): sharing.unit for sharing in (*before.shared, *routing.shared)}
     pairs = [(index, before.sharing(unit), routing.sharing(unit)) for index, unit in sorted(units.items())]
-    return tuple(only(index)[0] for index, old, new in pairs if old != new and (_is_grid(old) or _is_grid(new)))
+    return tuple(single_unit(index)[0] for index, old, new in pairs if old != new and (_is_grid(old) or _is_grid(new)))
 
 
 def _is_grid(sharing: SharedUnit | None) -> bool:
     return sharing is not None and bool(sharing.grid_shape)
 
 
-def _deal(
+def _redistribute_runs(
     manifests: Sequence[Manifest], before: Routing, routing: Routing, index: UnitIndex
 ) -> dict[Site, list[RunRef]]:
     """A unit's runs, each once, at those who are to have them."""
@@ -106,7 +106,7 @@ def _deal(
 
 def _distinct(manifests: Sequence[Manifest], sharing: SharedUnit | None, index: UnitIndex) -> list[tuple[Site, RunRef]]:
     """A unit's runs and where they are; of those along a line of a grid, which all have the same rows, the first's."""
-    alone = only(index)
+    alone = single_unit(index)
     runs = [
         (Site(site), run.of(alone))
         for site, manifest in enumerate(manifests)

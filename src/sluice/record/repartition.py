@@ -56,7 +56,7 @@ class IndexMap:
     @classmethod
     def between(cls, before: Routing, now: Routing) -> IndexMap:
         """
-        >>> IndexMap.between(Routing.even(3, 1), Routing.even(3, 1).split(1, since=0)).ranges(((1, 3),))
+        >>> IndexMap.between(Routing.even(3, 1), Routing.even(3, 1).split(1, since=0)).to_ranges(((1, 3),))
         ((1, 4),)
         """
         first, end, least = [], [], []
@@ -73,7 +73,7 @@ class IndexMap:
         places = (place for index in indexes for place in range(int(self.first[index]), int(self.end[index])))
         return list(dict.fromkeys(map(UnitIndex, places)))
 
-    def ranges(self, units: Ranges) -> Ranges:
+    def to_ranges(self, units: Ranges) -> Ranges:
         """The same for ranges."""
         return unite_all((UnitIndex(int(self.first[low])), UnitIndex(int(self.end[high - 1]))) for low, high in units)
 
@@ -105,8 +105,8 @@ def repartition_record(record: EpochRecord, routing: Routing, cuts: Iterable[Row
         record,
         routing=routing,
         manifests=manifests,
-        lagging=tuple(replace(late, units=index_map.ranges(late.units)) for late in record.lagging),
-        frozen=tuple(replace(cold, units=index_map.ranges(cold.units)) for cold in record.frozen),
+        lagging=tuple(replace(late, units=index_map.to_ranges(late.units)) for late in record.lagging),
+        frozen=tuple(replace(cold, units=index_map.to_ranges(cold.units)) for cold in record.frozen),
         queues=tuple(_queues(queues, index_map) for queues in record.queues),
         under_way=tuple(replace(one, units=current_units(one.units, replaced)) for one in record.under_way),
         stats=_stats(record.stats, index_map, rows_of_units(manifests, routing.units)),
@@ -154,15 +154,15 @@ class _ManifestLayout:
 
     def _units(self, units: Ranges) -> Ranges:
         if units not in self._ranges:
-            self._ranges[units] = self._index_map.ranges(units)
+            self._ranges[units] = self._index_map.to_ranges(units)
         return self._ranges[units]
 
     def _segment(self, segment: SegmentRef) -> SegmentRef:
         if segment.id not in self._segments:
-            self._segments[segment.id] = self._counted(segment)
+            self._segments[segment.id] = self._count_rows(segment)
         return self._segments[segment.id]
 
-    def _counted(self, segment: SegmentRef) -> SegmentRef:
+    def _count_rows(self, segment: SegmentRef) -> SegmentRef:
         units, rows = segment.unit_rows
         first, end = self._index_map.first[units], self._index_map.end[units]
         base = int(first.min()) if len(first) else 0

@@ -44,7 +44,7 @@ def infer_csv(place: Place, options: FileOptions) -> pa.Schema | None:
         strings_can_be_null=True,
         quoted_strings_can_be_null=not options.null_value,
     )
-    types = _parsed(block, [str(i) for i in range(len(names))], options, convert).schema.types
+    types = _parse(block, [str(i) for i in range(len(names))], options, convert).schema.types
     return pa.schema(list(zip(names, types, strict=True)))
 
 
@@ -62,9 +62,9 @@ def read_csv(place: Place, schema: pa.Schema, options: FileOptions) -> Iterator[
         quoted_strings_can_be_null=not options.null_value,
     )
     for block in blocks:
-        for batch in _parsed(block, names, options, convert).to_batches():
+        for batch in _parse(block, names, options, convert).to_batches():
             yield pa.RecordBatch.from_arrays(
-                [_converted(c, f, options, place) for c, f in zip(batch.columns, schema, strict=True)], schema=schema
+                [_convert(c, f, options, place) for c, f in zip(batch.columns, schema, strict=True)], schema=schema
             )
 
 
@@ -95,7 +95,7 @@ def _check_header(header: list[str], schema: pa.Schema, place: Place) -> None:
         )
 
 
-def _converted(values: pa.Array, field: pa.Field, options: FileOptions, place: Place) -> pa.Array:
+def _convert(values: pa.Array, field: pa.Field, options: FileOptions, place: Place) -> pa.Array:
     if options.null_value:
         is_null = pc.equal(values, options.null_value)
         values = pc.if_else(is_null, pa.scalar(None, values.type), values)
@@ -113,22 +113,22 @@ def _fields(line: bytes, options: FileOptions) -> list[str]:
     """The fields of one line that has been understood."""
     with_names = csv.ReadOptions(use_threads=False, block_size=2 * len(line) + 9)  # the line's fields are the names
     found = csv.read_csv(
-        pa.BufferReader(BYTE_ORDER_MARK + line), read_options=with_names, parse_options=_parsing(options)
+        pa.BufferReader(BYTE_ORDER_MARK + line), read_options=with_names, parse_options=_parse_options(options)
     )
     return [str(name) for name in found.column_names]
 
 
-def _parsed(block: bytes, names: list[str], options: FileOptions, convert: csv.ConvertOptions) -> pa.Table:
+def _parse(block: bytes, names: list[str], options: FileOptions, convert: csv.ConvertOptions) -> pa.Table:
     block = BYTE_ORDER_MARK + block  # Arrow takes one away, and a field may begin with another
     return csv.read_csv(
         pa.BufferReader(block),
         read_options=csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
-        parse_options=_parsing(options),
+        parse_options=_parse_options(options),
         convert_options=convert,
     )
 
 
-def _parsing(options: FileOptions) -> csv.ParseOptions:
+def _parse_options(options: FileOptions) -> csv.ParseOptions:
     return csv.ParseOptions(delimiter=options.sep, quote_char=options.quote or False, escape_char=False)
 
 
@@ -147,10 +147,10 @@ def _understood(block: bytes, options: FileOptions, place: Place) -> bytes:
     lines = lines_of(block)
     if maybe_blank:
         lines = lines.filter(pc.invert(pc.match_substring_regex(lines, _BLANK)))
-    return _requoted(lines, options, place) if has_quotes else bytes_of(lines)
+    return _requote(lines, options, place) if has_quotes else bytes_of(lines)
 
 
-def _requoted(lines: pa.Array, options: FileOptions, place: Place) -> bytes:
+def _requote(lines: pa.Array, options: FileOptions, place: Place) -> bytes:
     grammar = _Grammar.of(options)
     has_quotes = pc.match_substring(lines, options.quote)
     quoted = lines.filter(has_quotes)
@@ -167,22 +167,23 @@ def _requoted(lines: pa.Array, options: FileOptions, place: Place) -> bytes:
         return bytes_of(lines)
     plain = pc.match_substring_regex(quoted, grammar.line_without_escapes_outside_quotes)
     if pc.all(plain).as_py():
-        rewritten = lines_of(_doubled(bytes_of(quoted), options))
+        rewritten = lines_of(_double_quotes(bytes_of(quoted), options))
     else:
         # escapes that count stand beside such that do not: rare, and only these lines are taken one by one
         rewritten = pc.replace_with_mask(
             quoted,
             pc.invert(plain),
             pa.array(
-                [grammar.doubled(line, options) for line in quoted.filter(pc.invert(plain)).to_pylist()],
+                [grammar.double_quotes_in_line(line, options) for line in quoted.filter(pc.invert(plain)).to_pylist()],
                 pa.large_string(),
             ),
         )
-        rewritten = pc.replace_with_mask(rewritten, plain, lines_of(_doubled(bytes_of(quoted.filter(plain)), options)))
+        doubled = lines_of(_double_quotes(bytes_of(quoted.filter(plain)), options))
+        rewritten = pc.replace_with_mask(rewritten, plain, doubled)
     return bytes_of(pc.replace_with_mask(lines, has_quotes, rewritten))
 
 
-def _doubled(text: bytes, options: FileOptions) -> bytes:
+def _double_quotes(text: bytes, options: FileOptions) -> bytes:
     """Text with its escapes resolved and its quotes doubled in their place."""
     quote, escape = options.quote.encode(), options.escape.encode()
     text = text.replace(escape * 2, _NOT_IN_UTF8).replace(escape + quote, quote * 2)
@@ -217,7 +218,7 @@ class _Grammar:
         line, harmless_line = (rf"^(?:{quoted}|{f})(?:{s}(?:{quoted}|{f}))*\n$" for f in (other, harmless))
         return cls(line, harmless_line, re.compile(rf"(?:^|(?<={s})){q}({inside}){q}(?={s}|\n)"))
 
-    def doubled(self, line: str, options: FileOptions) -> str:
+    def double_quotes_in_line(self, line: str, options: FileOptions) -> str:
         """The line with the escapes in its quoted fields resolved, and the quotes in them doubled."""
         q = options.quote
-        return self.quoted_field.sub(lambda m: f"{q}{_doubled(m[1].encode(), options).decode()}{q}", line)
+        return self.quoted_field.sub(lambda m: f"{q}{_double_quotes(m[1].encode(), options).decode()}{q}", line)

@@ -80,10 +80,10 @@ def _times(text: pa.Array, instants: bool, options: FileOptions) -> pa.Array:
     try:
         return _in_zone(text.cast(_LOCAL), options)
     except pa.ArrowInvalid:
-        return _mixed(_to_microseconds(text), options)
+        return _read_mixed(_to_microseconds(text), options)
 
 
-def _mixed(text: pa.Array, options: FileOptions) -> pa.Array:
+def _read_mixed(text: pa.Array, options: FileOptions) -> pa.Array:
     has_offset = pc.match_substring_regex(text, _OFFSET)
     null = pa.scalar(None, text.type)
     local = pc.if_else(has_offset, null, text).cast(_LOCAL)

@@ -36,10 +36,12 @@ def infer_schema(stream: str, path: str, format: str, options: Mapping[str, str]
     try:
         how = FileOptions.of(format, options)
         for place in islice(find(path, name_filter), _FILES_TO_INFER_FROM):
-            found = _schema_of(place, format, how)
-            if found is None:
+            file_schema = _schema_of(place, format, how)
+            if file_schema is None:
                 continue
-            schema = found if schema is None else pa.unify_schemas([schema, found], promote_options="permissive")
+            schema = (
+                file_schema if schema is None else pa.unify_schemas([schema, file_schema], promote_options="permissive")
+            )
             if not any(kind.is_null(t) for t in schema.types):
                 break
     except (FlowError, StorageError, pa.ArrowException) as e:
@@ -52,23 +54,23 @@ def infer_schema(stream: str, path: str, format: str, options: Mapping[str, str]
 def _schema_of(place: Place, format: str, options: FileOptions) -> pa.Schema | None:
     try:
         if format == "parquet":
-            found = parquet_schema(place)
+            schema = parquet_schema(place)
         elif format == "arrow":
-            found = arrow_schema(place)
+            schema = arrow_schema(place)
         else:
-            found = infer_csv(place, options) if format == "csv" else infer_json(place, options)
+            schema = infer_csv(place, options) if format == "csv" else infer_json(place, options)
     except CorruptFile:
         if format in _TEXT:
             return None  # there are no columns to be seen in it
         raise
     except (pa.ArrowException, OSError) as e:
         raise _unreadable(place, format, e) from e
-    if not found:
+    if not schema:
         return None
-    twice = sorted({name for name in found.names if found.names.count(name) > 1})
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if twice:
         raise StorageError(f"file {place.name!r} has more than one column named {twice}")
-    return normal_schema(found)
+    return normal_schema(schema)
 
 
 def read_file(
@@ -88,10 +90,10 @@ def read_file(
         batches = read_arrow(place, schema)
     else:
         batches = read_csv(place, schema, how) if format == "csv" else read_json(place, schema, how)
-    return _named(_chunks(batches, rows_per_chunk), place, format)
+    return _name_errors(_chunks(batches, rows_per_chunk), place, format)
 
 
-def _named(batches: Iterator[pa.RecordBatch], place: Place, format: str) -> Iterator[pa.RecordBatch]:
+def _name_errors(batches: Iterator[pa.RecordBatch], place: Place, format: str) -> Iterator[pa.RecordBatch]:
     try:
         yield from batches
     except (pa.ArrowException, OSError) as e:
@@ -120,23 +122,23 @@ def _can_be_fetched(place: Place) -> bool:
 
 def _chunks(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of `rows`: small ones joined, large ones sliced."""
-    held: list[pa.RecordBatch] = []
+    pieces: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
         start = 0
         while start < batch.num_rows:
             piece = batch.slice(start, rows - count)
-            held.append(piece)
+            pieces.append(piece)
             count += piece.num_rows
             start += piece.num_rows
             if count == rows:
-                yield from _joined(held)
-                held, count = [], 0
-    if held:
-        yield from _joined(held)
+                yield from _combine(pieces)
+                pieces, count = [], 0
+    if pieces:
+        yield from _combine(pieces)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def _combine(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     if len(batches) == 1:
         return batches
     # Two or more come back only where text outgrows what one array of its type can hold (2 GB).

@@ -35,8 +35,8 @@ def infer_json(place: Place, options: FileOptions) -> pa.Schema | None:
         lines = _objects(block, place)
         if lines:
             # Arrow takes "10:00:00Z" for a time without a zone and "10:00:00.5" for text: look at the texts again.
-            guessed = _parsed(lines, None).schema
-            first = _parsed(lines, pa.schema([(f.name, text_type(f.type)) for f in guessed]))
+            guessed = _parse(lines, None).schema
+            first = _parse(lines, pa.schema([(f.name, text_type(f.type)) for f in guessed]))
             columns = {name: first.column(name).combine_chunks() for name in guessed.names}
             return pa.schema([(name, seen_type(values, options)) for name, values in columns.items()])
     return None
@@ -50,13 +50,13 @@ def read_json(place: Place, schema: pa.Schema, options: FileOptions) -> Iterator
         if not lines:
             continue
         try:
-            table = _parsed(lines, as_text)
+            table = _parse(lines, as_text)
         except _REFUSALS:
             lines = _with_bare_numbers(lines, schema)
             try:
-                table = _parsed(lines, as_text)
+                table = _parse(lines, as_text)
             except _REFUSALS as e:
-                raise _blamed(lines, schema, place, e) from e
+                raise _name_column(lines, schema, place, e) from e
         if table.num_rows != lines.count(b"\n"):
             raise StorageError(f"file {place.name!r} has more than one JSON object on a line; give each a line")
         for batch in table.to_batches():
@@ -91,7 +91,7 @@ def _objects(block: bytes, place: Place) -> bytes:
     return bytes_of(lines.filter(pc.invert(is_blank)))
 
 
-def _parsed(lines: bytes, schema: pa.Schema | None) -> pa.Table:
+def _parse(lines: bytes, schema: pa.Schema | None) -> pa.Table:
     return json.read_json(
         pa.BufferReader(lines),
         read_options=json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
@@ -119,12 +119,12 @@ def _fields(t: pa.DataType) -> Iterator[pa.Field]:
         yield from _fields(t.field(i).type)
 
 
-def _blamed(lines: bytes, schema: pa.Schema, place: Place, error: Exception) -> Exception:
+def _name_column(lines: bytes, schema: pa.Schema, place: Place, error: Exception) -> Exception:
     """The error with the name of its column, which Arrow does not tell: found by reading each column alone."""
     if any(sign in str(error) for sign in ("conver", "Column(/", "JSON parsing of")):
         for field in schema:
             try:
-                _parsed(lines, pa.schema([(field.name, text_type(field.type))]))
+                _parse(lines, pa.schema([(field.name, text_type(field.type))]))
             except _REFUSALS as e:
                 return misfit(place.name, field.name, "text", field.type, str(e))
     return error

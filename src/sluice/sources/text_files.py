@@ -39,11 +39,11 @@ def text_blocks(place: Place) -> Iterator[bytes]:
         data = _line_feeds(data[: len(data) - len(held)])
         end = data.rfind(b"\n") + 1
         if end:
-            yield _checked(data[:end], place)
+            yield _check_text(data[:end], place)
         rest = data[end:] + held
     rest = _line_feeds(_without_mark(rest, place) if first else rest)
     if rest:
-        yield _checked(rest if rest.endswith(b"\n") else rest + b"\n", place)
+        yield _check_text(rest if rest.endswith(b"\n") else rest + b"\n", place)
 
 
 def lines_of(block: bytes) -> pa.Array:
@@ -73,7 +73,7 @@ def _line_feeds(data: bytes) -> bytes:
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
 
 
-def _checked(block: bytes, place: Place) -> bytes:
+def _check_text(block: bytes, place: Place) -> bytes:
     if not block.isascii():
         try:
             block.decode()
@@ -95,7 +95,7 @@ def _chunks(place: Place) -> Iterator[bytes]:
     codec = next((codec for suffix, codec in _CODECS.items() if name.endswith(suffix)), None)
     total = 0
     with place.filesystem.open_input_stream(place.inner, compression=codec) as file:
-        for chunk in _inflated(file) if name.endswith(".deflate") else iter(lambda: file.read(BLOCK), b""):
+        for chunk in _inflate(file) if name.endswith(".deflate") else iter(lambda: file.read(BLOCK), b""):
             total += len(chunk)
             yield chunk
     # Even nothing takes some bytes when compressed: without any, the file has lost its content.
@@ -103,7 +103,7 @@ def _chunks(place: Place) -> Iterator[bytes]:
         raise CorruptFile(f"file {place.name!r} has no bytes: it has lost its content, or is still being written")
 
 
-def _inflated(file: _Bytes) -> Iterator[bytes]:
+def _inflate(file: _Bytes) -> Iterator[bytes]:
     inflater = zlib.decompressobj()
     fed = False
     for chunk in iter(lambda: file.read(BLOCK), b""):

@@ -34,7 +34,7 @@ class Anchors:
     processes: tuple[str, ...]
 
     @property
-    def even(self) -> bool:
+    def as_arranged(self) -> bool:
         """Whether every site is where it was meant to be: one process for each executor."""
         pairs = set(zip(self.homes, self.processes, strict=True))
         return len(pairs) == len(set(self.homes)) == len(set(self.processes)) or None in self.homes
@@ -54,11 +54,11 @@ def place(
         return before
     site_keys = before.site_keys if before and len(before.site_keys) == count else _site_keys(session, count)
     for _ in range(_ATTEMPTS):
-        anchors = _placed(session, site_keys, homes, {e.id: e for e in executors})
-        if anchors.even:
+        anchors = _cache_anchors(session, site_keys, homes, {e.id: e for e in executors})
+        if anchors.as_arranged:
             return anchors
         anchors.frame.unpersist()  # tasks went elsewhere, because their executors were busy for too long
-    return _placed(session, site_keys, homes, {e.id: e for e in executors})
+    return _cache_anchors(session, site_keys, homes, {e.id: e for e in executors})
 
 
 def let_go(
@@ -78,7 +78,7 @@ def let_go(
     do_at(session.sparkContext, executors, clean)
 
 
-def _placed(
+def _cache_anchors(
     session: SparkSession, site_keys: tuple[SiteKey, ...], homes: tuple[str | None, ...], executors: dict[str, Executor]
 ) -> Anchors:
     """Caches each partition by a task on its executor, which also sees that the Python there has what a site needs."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.engine.settings import Settings
+from sluice.engine.settings import QuerySettings
 from sluice.engine.split import Reading
 from sluice.model.durations import seconds
 from sluice.model.identity import FlowIdentity
@@ -33,7 +33,7 @@ class CheckedQuery:
     """All sources as one streaming DataFrame."""
     reading: tuple[Reading, ...]
     """How the split gets each source's rows out of it."""
-    settings: Settings
+    settings: QuerySettings
     sinks: tuple[SinkChoice, ...]
     trigger: Trigger
     identity: FlowIdentity

@@ -83,62 +83,62 @@ class Sites:
         for any."""
         return sum(e.slots for e in self.pool.look()) if self.scales and self.pool.can_ask else None
 
-    def can_have(self, wanted: int | None) -> bool:
+    def can_have(self, target_sites: int | None) -> bool:
         """Whether, if so many sites are wanted, there would be others now than there are."""
-        return wanted is not None and not self.size and self._count(self._ready(), wanted) != self.count
+        return target_sites is not None and not self.size and self._count(self._ready(), target_sites) != self.count
 
     def _ready(self) -> tuple[Executor, ...]:
         """The executors that sites can be on."""
         executors = self.pool.look()
         return self.warm_up.ready(executors) if self.warm_up else executors
 
-    def follow(self, workspace: Workspace, ran_on: Sequence[str], wanted: int | None = None) -> str:
-        """Between epochs: spread the sites anew if executors came or went or as many sites are `wanted`, and have
+    def follow(self, workspace: Workspace, ran_on: Sequence[str], target_sites: int | None = None) -> str:
+        """Between epochs: spread the sites anew if executors came or went or there are not `target_sites`, and have
         nobody keep the state of sites that are elsewhere. Says what happened to the sites, "" if nothing did.
 
         In the epoch before they `ran_on` these processes: Spark may run a site's task elsewhere, once or for good.
         """
         before = self.anchors
-        why = self._spread(wanted)
+        what_happened = self._spread(target_sites)
         now = self.anchors.processes if self.anchors is not before else tuple(ran_on) or self._ran_on
         self._epochs_since += 1
         if now != self._ran_on or self._epochs_since == LET_GO_EVERY:
             self._let_go(workspace, now)
             self._ran_on, self._epochs_since = now, 0
-        if not self._ask_for_executors(wanted) and self.scales:
+        if not self._ask_for_executors(target_sites) and self.scales:
             gone = self.pool.give_back(self.name)  # those without a site: everything on them was let go of
             self.executors = tuple(e for e in self.executors if e not in gone)
-        return why
+        return what_happened
 
-    def _ask_for_executors(self, wanted: int | None) -> bool:
+    def _ask_for_executors(self, target_sites: int | None) -> bool:
         """Ask for executors that are missing for so many sites, if any; whether some sites have no slot of their own
         yet. Executors that came since the last spread have slots, but are of use when they are warm."""
-        there = self.pool.look()
+        executors = self.pool.look()
         if self.warm_up is None:
             return False
-        if not there:
+        if not executors:
             return True  # all were lost; others come in their place
-        sites = max(self.count, wanted or 0)
-        slots = sum(e.slots for e in there if e in self.executors)
+        sites = max(self.count, target_sites or 0)
+        slots = sum(e.slots for e in executors if e in self.executors)
         short = sites > min(slots, self.count)
         if short:
-            self.pool.ask(self.name, executors_needed(sites, there), f"for {sites} sites")
+            self.pool.ask(self.name, executors_needed(sites, executors), f"for {sites} sites")
         self.warm_up.wait_for_more(short and self.pool.can_ask)
         return short
 
-    def _count(self, executors: Sequence[Executor], wanted: int | None) -> int:
+    def _count(self, executors: Sequence[Executor], target_sites: int | None) -> int:
         """How many sites there are from now on. More than there are only join when there are slots for them, as far as
         it can be had that more come."""
         slots = sum(e.slots for e in executors)
         if self.size:
             return self.size.after(slots, time.monotonic())
-        if wanted is None or wanted <= self.count or not self.pool.can_ask:
-            return wanted or self.count
-        return max(self.count, min(wanted, slots))
+        if target_sites is None or target_sites <= self.count or not self.pool.can_ask:
+            return target_sites or self.count
+        return max(self.count, min(target_sites, slots))
 
-    def _spread(self, wanted: int | None) -> str:
+    def _spread(self, target_sites: int | None) -> str:
         executors, before = self._ready(), self.anchors
-        count = self._count(executors, wanted)
+        count = self._count(executors, target_sites)
         if not executors or (executors == self.executors and count == self.count):
             return ""
         try:
@@ -147,8 +147,8 @@ class Sites:
             if not _lost(failure):
                 raise
             return ""  # whoever was lost meanwhile is missed at the next look
-        known, self.executors = self.executors, executors
-        log_changes(known, executors)
+        executors_before, self.executors = self.executors, executors
+        log_changes(executors_before, executors)
         if self.anchors is before:
             return ""
         self.pool.use(self.name, self.anchors.homes)
@@ -156,9 +156,9 @@ class Sites:
         self.session.conf.set("spark.sql.shuffle.partitions", count)
         if count == len(before.site_keys):
             moved = sum(a != b for a, b in zip(before.homes, self.anchors.homes, strict=True))
-            return f"{changes(known, executors)}; sites on another one: {moved}"
-        known, self.counted_with = self.counted_with, executors
-        return changes(known, executors)
+            return f"{changes(executors_before, executors)}; sites on another one: {moved}"
+        executors_before, self.counted_with = self.counted_with, executors
+        return changes(executors_before, executors)
 
     def _let_go(self, workspace: Workspace, processes: Sequence[str]) -> None:
         """Have executors remove what they still have of sites that are on others now; what stays goes the next time."""

@@ -34,13 +34,13 @@ class Cluster:
         """The executors that are there now, oldest first."""
         addresses = frozenset(self._scheduler.getExecutorMemoryStatus().keySet().mkString(",").split(","))
         if addresses != self._addresses:
-            listed = self._listed()
+            listed = self._list_executors()
             self._executors = tuple(e for address, e in listed if address in addresses and e.slots)
             # Spark's list may lag behind: what it does not know yet is looked for again
             self._addresses = addresses if addresses <= {address for address, _ in listed} else frozenset()
         return self._executors
 
-    def _listed(self) -> list[tuple[str, Executor]]:
+    def _list_executors(self) -> list[tuple[str, Executor]]:
         """Every executor with its address, the driver among them; where it runs no tasks it has no slots."""
         summaries = self._scheduler.statusStore().executorList(True)
         found = []

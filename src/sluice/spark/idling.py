@@ -72,10 +72,10 @@ class Failing:
         self._clock = clock
         self._since: float | None = None
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         self._since = None
 
-    def failed(self) -> bool:
+    def note_failure(self) -> bool:
         """It failed once more; whether it has for too long."""
         self._since = self._clock() if self._since is None else self._since
         return self._clock() - self._since >= UNREACHABLE_S

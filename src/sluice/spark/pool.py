@@ -157,14 +157,14 @@ class ExecutorPool:
     def _request(self, executors: int) -> bool:
         """Tell the cluster manager how many to have; whether it heard that."""
         anywhere = self._jvm.PythonUtils.toScalaMap
-        if not self._managed(lambda: self._spark.requestTotalExecutors(executors, 0, anywhere({}))):
+        if not self._try_request(lambda: self._spark.requestTotalExecutors(executors, 0, anywhere({}))):
             return False
         self._wanted = executors
         return True
 
     def _kill(self, executors: Sequence[Executor]) -> bool:
         ids, sequence = [e.id for e in executors], self._jvm.PythonUtils.toSeq
-        if not self._managed(lambda: self._spark.killExecutors(sequence(ids))):
+        if not self._try_request(lambda: self._spark.killExecutors(sequence(ids))):
             return False
         for executor in executors:
             log.info("executor %s on %s goes back: no site is on it", executor.id, executor.host)
@@ -172,7 +172,7 @@ class ExecutorPool:
         self._wanted = (self._wanted or 0) - len(executors)
         return True
 
-    def _managed(self, request: Callable[[], bool]) -> bool:
+    def _try_request(self, request: Callable[[], bool]) -> bool:
         """Whether the cluster manager did as it was told. If not, the query goes on with what there is, and it is told
         again when that is looked at the next time."""
         try:

@@ -119,10 +119,10 @@ class RunningQuery:
         while not self._closed.wait(IDLE / 4) and self.failure is None:
             try:
                 self._look_after()
-                failing.succeeded()
+                failing.note_success()
             except BaseException as failure:
                 log.info("query %s cannot be looked after while it is idle: %s", self.id, failure)
-                if failing.failed() or not isinstance(failure, Exception):
+                if failing.note_failure() or not isinstance(failure, Exception):
                     self._fail(failure)
 
     def _look_after(self) -> None:
@@ -195,7 +195,7 @@ class RunningQuery:
 
     def process_all(self) -> None:
         """Wait until everything that is there now has been processed."""
-        with self._telling_what_went_wrong():
+        with self._translate_failures():
             self.spark_query.processAllAvailable()
         self.settle()
 
@@ -210,7 +210,7 @@ class RunningQuery:
         return self.failure if told is None else self._in_words(told)
 
     @contextmanager
-    def _telling_what_went_wrong(self) -> Iterator[None]:
+    def _translate_failures(self) -> Iterator[None]:
         """What Spark raises, in words: its own text begins with the function that it calls for a batch."""
         try:
             yield
@@ -234,7 +234,7 @@ class RunningQuery:
             # Spark notices other owners too, and cannot tell whose they are; a temporary checkpoint, which may be gone
             # by now, has none
             owners = nullcontext() if self._checkpoint.temporary else self._checkpoint.opened.translate_fencing_errors()
-            with self._telling_what_went_wrong(), owners:
+            with self._translate_failures(), owners:
                 ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]  # seconds, parts too
         finally:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())

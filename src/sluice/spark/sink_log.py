@@ -71,7 +71,7 @@ class SinkLog:
         for _ in self._lines_of(results.listing if newest == results.listing.number else results.before):
             pass  # its last step is the error
 
-    def listed(self, listing: Listing) -> dict[str, int]:
+    def list_files(self, listing: Listing) -> dict[str, int]:
         """The files of a listing, with their sizes."""
         lines = b"".join(self._lines_of(listing)).split(b"\n")
         entries = [json.loads(line) for line in lines if line]
@@ -98,20 +98,20 @@ class SinkLog:
                 checksum = zlib.crc32(piece, checksum)
                 yield piece
         if checksum != listing.checksum:
-            raise self._damaged(f"lists {listing.compact} to {listing.number} are not what was written (checksum)")
+            raise self._damage_error(f"lists {listing.compact} to {listing.number} are not what was written (checksum)")
 
     def _pieces(self, name: str) -> Iterator[bytes]:
         """A list's content after its first line."""
         size = self.storage.size(name)
         if not size:
-            raise self._damaged(f"{name.split('/')[1]} is {'missing' if size is None else 'empty'}")
+            raise self._damage_error(f"{name.split('/')[1]} is {'missing' if size is None else 'empty'}")
         for offset in range(0, size, AT_ONCE):
             piece = self.storage.read(name, offset, min(AT_ONCE, size - offset)).to_pybytes()
             if offset == 0 and not piece.startswith(VERSION):
-                raise self._damaged(f"{name.split('/')[1]} does not begin with {VERSION.decode()}")
+                raise self._damage_error(f"{name.split('/')[1]} does not begin with {VERSION.decode()}")
             yield piece if offset else piece.removeprefix(VERSION)
 
-    def _damaged(self, what: str) -> StorageError:
+    def _damage_error(self, what: str) -> StorageError:
         return StorageError(
             f"the file lists in {self.storage.path(DIRECTORY)} are damaged: {what}. Spark's readers would miss "
             "results, so nothing is added. Restore the directory, or start anew with a new checkpointLocation and path"

@@ -19,7 +19,7 @@ from sluice.model.epoch.attempt import epoch_of
 from sluice.model.epoch.results import Listing, Part, Results
 from sluice.model.errors import CheckpointError, FlowError, StorageError
 from sluice.spark.sink_log import MARK, OLDER_COPY, SinkLog
-from sluice.spark.sources import quoted
+from sluice.spark.sources import quote_column
 from sluice.spark.types import spark_schema
 from sluice.state.files.storage import Storage
 
@@ -51,7 +51,7 @@ class NoopSink:
     def open(self, query: str, newest: Results) -> None:
         pass
 
-    def tidy(self, parts: tuple[Part, ...], left_over: Callable[[str], bool]) -> None:
+    def tidy(self, parts: tuple[Part, ...], is_left_over: Callable[[str], bool]) -> None:
         pass
 
     def listing_with(self, before: Listing, parts: tuple[Part, ...], committed_at: float) -> Listing:
@@ -100,8 +100,8 @@ class ParquetSink:
         if not self.log.has(newest):  # the driver died before, or the list was deleted: the next one would leave a gap
             self.deliver(newest)
 
-    def tidy(self, parts: tuple[Part, ...], left_over: Callable[[str], bool]) -> None:
-        _remove_waiting(self.storage, self.staging.directory, parts, left_over)
+    def tidy(self, parts: tuple[Part, ...], is_left_over: Callable[[str], bool]) -> None:
+        _remove_waiting(self.storage, self.staging.directory, parts, is_left_over)
 
     def listing_with(self, before: Listing, parts: tuple[Part, ...], committed_at: float) -> Listing:
         return self.log.listing_with(before, parts, committed_at) if parts else before
@@ -143,8 +143,8 @@ class BatchSink:
     def open(self, query: str, newest: Results) -> None:
         self.storage.make_dir(self.directory)
 
-    def tidy(self, parts: tuple[Part, ...], left_over: Callable[[str], bool]) -> None:
-        _remove_waiting(self.storage, self.directory, parts, left_over)
+    def tidy(self, parts: tuple[Part, ...], is_left_over: Callable[[str], bool]) -> None:
+        _remove_waiting(self.storage, self.directory, parts, is_left_over)
 
     def listing_with(self, before: Listing, parts: tuple[Part, ...], committed_at: float) -> Listing:
         return before
@@ -205,8 +205,8 @@ class MemorySink(BatchSink):
         frame = self._frame([""] if any_results else [], self.view)
         self.looks_by_itself = any_results and self._is_read_alike()
         if self.looks_by_itself:
-            source = f"parquet.{quoted(self._uri(self.view))}"
-            self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {quoted(self.name)} AS SELECT * FROM {source}")
+            source = f"parquet.{quote_column(self._uri(self.view))}"
+            self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {quote_column(self.name)} AS SELECT * FROM {source}")
         else:
             frame.createOrReplaceTempView(self.name)
 
@@ -266,11 +266,11 @@ def _refuse_later(where: str, names: Iterable[str], newest: int) -> None:
 
 
 def _remove_waiting(
-    storage: Storage, directory: str, parts: tuple[Part, ...], left_over: Callable[[str], bool]
+    storage: Storage, directory: str, parts: tuple[Part, ...], is_left_over: Callable[[str], bool]
 ) -> None:
     committed = {p.name for p in parts}
     waiting = [entry.name for entry in storage.files(directory)]
-    storage.delete_all(f"{directory}/{name}" for name in waiting if name not in committed and left_over(name))
+    storage.delete_all(f"{directory}/{name}" for name in waiting if name not in committed and is_left_over(name))
 
 
 def console(rows: int, truncate: bool) -> Callable[[DataFrame, int], None]:

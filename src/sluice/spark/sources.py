@@ -75,7 +75,7 @@ def can_be_rows(source: Source) -> bool:
     )
 
 
-def analysed(spark: SparkSession, name: str, schema: pa.Schema, text: str) -> pa.DataType | None:
+def analyse_type(spark: SparkSession, name: str, schema: pa.Schema, text: str) -> pa.DataType | None:
     """The type Spark gives an expression over these columns, None if it understands it no more than we do."""
     try:
         # inside a struct and beside the others, where neither an aggregate nor explode() is taken for a value
@@ -92,7 +92,7 @@ def as_rows(spark: SparkSession, number: int, source: Source, expressions: list[
     if frame is None:
         assert source.format is not None
         reader = spark.readStream.format(source.format.format).schema(spark_schema(source.stream.schema))
-        tracking = _tracking(number, source)
+        tracking = _tracking_options(number, source)
         options = options_for_spark(source.format.format, source.format.options) | tracking
         frame = _without_glob_characters(reader.options(**options).load(source.path), source.stream.name)
     fields = [pa.field(e.name, e.type) for e in expressions]
@@ -112,7 +112,7 @@ def read_as_planned(
     )
 
 
-def _tracking(number: int, source: Source) -> dict[str, Any]:
+def _tracking_options(number: int, source: Source) -> dict[str, Any]:
     """Options for Spark's file source, which else would go by settings of the session for what it cannot read."""
     ignoring = {
         "ignoreMissingFiles": str(source.file_options.ignore_missing).lower(),
@@ -137,7 +137,7 @@ def ways_to_read(sources: Sequence[Source]) -> tuple[Reading, ...]:
     )
 
 
-def combined(spark: SparkSession, sources: Sequence[Source]) -> DataFrame:
+def combine_sources(spark: SparkSession, sources: Sequence[Source]) -> DataFrame:
     """All sources as one streaming DataFrame of (stream, path, slots)."""
     slots = _slots(sources)
     kinds = dict(slot for mine in slots for slot in mine)
@@ -146,10 +146,10 @@ def combined(spark: SparkSession, sources: Sequence[Source]) -> DataFrame:
     for number, source in enumerate(sources):
         if source.frame is not None:
             frame, path = source.frame, F.lit(None).cast("string")
-            mine = {name: frame[quoted(c)] for (name, _), c in zip(slots[number], frame.columns, strict=True)}
+            mine = {name: frame[quote_column(c)] for (name, _), c in zip(slots[number], frame.columns, strict=True)}
         else:
             reader = spark.readStream.format("binaryFile").schema(_FILES)
-            frame, path, mine = reader.options(**_tracking(number, source)).load(source.path), F.col("path"), {}
+            frame, path, mine = reader.options(**_tracking_options(number, source)).load(source.path), F.col("path"), {}
         columns = [F.lit(number).alias(STREAM_COLUMN)]
         columns += [path.alias(PATH_COLUMN)] if any_files else []
         columns += [mine.get(name, F.lit(None).cast(kind)).alias(name) for name, kind in kinds.items()]
@@ -187,6 +187,6 @@ def _slots(sources: Sequence[Source]) -> list[list[tuple[str, DataType]]]:
     return out
 
 
-def quoted(name: str) -> str:
+def quote_column(name: str) -> str:
     """A column's name as Spark SQL takes it, whatever it consists of."""
     return "`" + name.replace("`", "``") + "`"

@@ -164,7 +164,7 @@ class SparksPart:
         except StorageError as problem:
             raise self._lacks(name, f"batch {batch} was planned") from problem
         offsets = _by_number(offsets) if version == "v2" else offsets
-        planned = tuple(_parsed(offset) for offset in offsets if offset)
+        planned = tuple(_parse(offset) for offset in offsets if offset)
         self._planned = {n: known for n, known in self._planned.items() if n == batch - 1} | {batch: planned}
         return planned
 
@@ -178,7 +178,7 @@ class SparksPart:
             lines = self._lines(f"{self._directory(source)}/{number}")[1:]
         except StorageError:  # it is a compact one, or in one
             lines = self._newest_lines(self._list_name(source, number), number)
-        entries = [entry for entry in map(_parsed, lines) if isinstance(entry, dict)]
+        entries = [entry for entry in map(_parse, lines) if isinstance(entry, dict)]
         return [[e.get("path"), e.get("timestamp")] for e in entries if e.get("batchId") == number]
 
     def _list_name(self, source: int, number: int) -> str:
@@ -202,7 +202,7 @@ class SparksPart:
             length = min(length, size)
             data = self.storage.read(compact, size - length, length).to_pybytes()
             lines = data.decode(errors="replace").split("\n")[1:]  # the first is the version, or cut
-            first = _parsed(lines[0]) if lines else None
+            first = _parse(lines[0]) if lines else None
             if length == size or (isinstance(first, dict) and first.get("batchId", number) < number):
                 return lines
             length *= 4
@@ -229,7 +229,7 @@ def _by_number(lines: Sequence[str]) -> list[str]:
     return [offsets.get(str(number), "-") for number in range(max(map(int, offsets), default=-1) + 1)]
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     """An offset, or a list's entry, as it is meant: JSON in most sources, whose order of keys says nothing."""
     try:
         return json.loads(text)

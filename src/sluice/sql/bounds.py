@@ -14,7 +14,7 @@ from itertools import product
 
 from sqlglot import exp
 
-from sluice.expressions.parsing import Source, Syntax, is_interval, read_interval
+from sluice.expressions.parsing import SourceText, Syntax, is_interval, read_interval
 from sluice.model.durations import LONGEST, in_words
 from sluice.model.errors import FlowError
 from sluice.sql.scope import Scope
@@ -120,7 +120,7 @@ def _linear(scope: Scope, node: Syntax) -> _Linear | None:
 
 def _length(scope: Scope, interval: Syntax) -> int:
     try:
-        months, micros, _ = read_interval(Source(scope.text.text), interval)
+        months, micros, _ = read_interval(SourceText(scope.text.text), interval)
     except FlowError:
         advice = "write it like INTERVAL 5 MINUTES or INTERVAL '1 day 2.5 seconds'"
         scope.text.refuse(interval, f"the interval of this time bound cannot be read; {advice}")

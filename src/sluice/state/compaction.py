@@ -55,7 +55,7 @@ EarliestNeeded = Callable[[RunRef], int | None]
 
 
 @dataclass(frozen=True)
-class Merge:
+class RunMerge:
     """Runs to write as one, or as pieces whose ranges lie in `hashes` and have none of the `narrower` ones inside."""
 
     runs: Sequence[RunRef]
@@ -69,7 +69,7 @@ class Merge:
 
 def choose_merges(
     runs: Sequence[RunRef], earliest_needed: EarliestNeeded, retention: int | None, shrinks: bool
-) -> Iterator[Merge]:
+) -> Iterator[RunMerge]:
     """The merges of one input's runs that are due, small ones first; none has a run of another.
 
     >>> from sluice.model.epoch.segments import SegmentRef
@@ -93,7 +93,7 @@ def merges_of_epoch(
     earliest_needed: EarliestNeeded,
     retention: int | None,
     shrinks: bool,
-) -> list[Merge]:
+) -> list[RunMerge]:
     """The merges of one input that an epoch carries out which brought so many bytes, small ones first; runs of two
     groups are not merged.
 
@@ -104,7 +104,7 @@ def merges_of_epoch(
     due = [merge for runs in groups for merge in choose_merges(runs, earliest_needed, retention, shrinks)]
     size = sum(run.bytes for runs in groups for run in runs)
     left, few = sum(map(len, groups)), FEW_RUNS + RUNS_OF_A_PIECE * size / PIECE_BYTES
-    chosen: list[Merge] = []
+    chosen: list[RunMerge] = []
     merged = 0.0
     for merge in sorted(due, key=lambda m: m.bytes):
         is_crowded = left > few and merged + merge.bytes <= MERGE_BYTES
@@ -136,7 +136,7 @@ def choose_rewrites(runs: Sequence[RunRef], others: Iterable[RunRef]) -> Sequenc
 
 def _due(
     runs: Sequence[RunRef], earliest_needed: EarliestNeeded, retention: int | None, shrinks: bool
-) -> Iterator[Merge]:
+) -> Iterator[RunMerge]:
     """The merges to choose from; the runs come oldest first."""
     for run in runs:
         keep_from = earliest_needed(run)
@@ -144,55 +144,55 @@ def _due(
         middle, rows = run.segment.middle, run.segment.rows
         outlived = keep_from is not None and middle < keep_from - max(retention or 0, 1) and rows > 1
         if outlived or (run.bytes > 2 * PIECE_BYTES and not _is_one(run.segment.hashes)):
-            yield Merge([run], run.segment.hashes)
+            yield RunMerge([run], run.segment.hashes)
     by_range: dict[HashRange, list[RunRef]] = {}
     for run in runs:
         by_range.setdefault(run.segment.hashes, []).append(run)
     if shrinks:
-        yield from _replaced(by_range)
+        yield from _plan_replacements(by_range)
     for hashes, here in by_range.items():
-        yield from _crowded(hashes, here, retention)
+        yield from _plan_crowded(hashes, here, retention)
 
 
-def _replaced(by_range: dict[HashRange, list[RunRef]]) -> Iterator[Merge]:
+def _plan_replacements(by_range: dict[HashRange, list[RunRef]]) -> Iterator[RunMerge]:
     """Merges after which little is left of what newer rows have replaced, those of wide ranges first."""
     alone = [hashes for hashes in by_range if _is_one(hashes)]  # a key with many rows has no part in what is around it
     # wide ones before those inside
-    ranges = sorted((r for r in by_range if not _is_one(r)), key=lambda r: (r[0], -r[1]))
-    bytes_at = [sum(run.bytes for run in by_range[hashes]) for hashes in ranges]
+    to_ranges = sorted((r for r in by_range if not _is_one(r)), key=lambda r: (r[0], -r[1]))
+    bytes_at = [sum(run.bytes for run in by_range[hashes]) for hashes in to_ranges]
     bytes_before = [0.0, *accumulate(bytes_at)]
-    lows = [low for low, _ in ranges]
+    lows = [low for low, _ in to_ranges]
     for hashes in alone:
-        yield from _outweighed(hashes, by_range[hashes])
-    for i, hashes in enumerate(ranges):
+        yield from _plan_outweighed(hashes, by_range[hashes])
+    for i, hashes in enumerate(to_ranges):
         here, size = by_range[hashes], bytes_at[i]
         inside = range(i + 1, bisect_left(lows, hashes[1], lo=i + 1))
         below = bytes_before[inside.stop] - bytes_before[inside.start]
         if not inside:
-            yield from _outweighed(hashes, here)
+            yield from _plan_outweighed(hashes, here)
         elif size >= REPLACED * below and size + below <= MERGE_BYTES:
-            yield Merge([*here, *(run for j in inside for run in by_range[ranges[j]])], hashes)
+            yield RunMerge([*here, *(run for j in inside for run in by_range[to_ranges[j]])], hashes)
         elif size >= REPLACED * below and size <= MERGE_BYTES:
-            yield Merge(here, hashes, [ranges[j] for j in inside])
+            yield RunMerge(here, hashes, [to_ranges[j] for j in inside])
 
 
-def _outweighed(hashes: HashRange, runs: Sequence[RunRef]) -> Iterator[Merge]:
+def _plan_outweighed(hashes: HashRange, runs: Sequence[RunRef]) -> Iterator[RunMerge]:
     """A merge of all runs of a range, where the others are as large as the largest."""
     sizes = [run.bytes for run in runs]
     most = ONE_KEY_BYTES if _is_one(hashes) else MERGE_BYTES
     largest = max(sizes)
     if len(runs) > 1 and largest >= LARGE_BYTES and (1 + REPLACED) * largest <= sum(sizes) <= most:
-        yield Merge(runs, hashes)
+        yield RunMerge(runs, hashes)
 
 
-def _crowded(hashes: HashRange, runs: Sequence[RunRef], retention: int | None) -> Iterator[Merge]:
+def _plan_crowded(hashes: HashRange, runs: Sequence[RunRef], retention: int | None) -> Iterator[RunMerge]:
     """Merges of runs of one range and like size, small ones first."""
     by_size: dict[int, list[RunRef]] = {}
     for run in runs:
         by_size.setdefault(_size_class(run.bytes), []).append(run)
     for _, alike in sorted(by_size.items()):
         for group in _groups(alike, retention):
-            yield Merge(group, hashes)
+            yield RunMerge(group, hashes)
 
 
 def _groups(alike: Sequence[RunRef], retention: int | None) -> Iterator[Sequence[RunRef]]:

@@ -16,7 +16,7 @@ from sluice.kernels.order import hash_part
 from sluice.kernels.probe import Run
 from sluice.model.epoch.segments import Manifest, RunRef
 from sluice.model.ids import Unit, UnitIndex
-from sluice.model.routing.unit_ranges import intersect, only
+from sluice.model.routing.unit_ranges import intersect, single_unit
 from sluice.verbs.split import CountBelow, HashProfile, RowsBelow
 
 SAMPLE = 4096
@@ -58,7 +58,7 @@ def look_at_units(
 
 
 def _runs_at(index: UnitIndex, manifest: Manifest) -> list[RunRef]:
-    alone = only(index)
+    alone = single_unit(index)
     runs = (run.of(alone) for run in manifest if intersect(run.units, alone))
     return [run for run in runs if run.rows]
 

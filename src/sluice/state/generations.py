@@ -15,14 +15,14 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch.segments import ALL_HASHES, PlacedBlock, RunRef, count_generations, unit_bytes
 from sluice.model.ids import InputNumber, UnitIndex
 from sluice.model.routing.directory import HashRange
-from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, ranges, unite, unite_all
+from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, to_ranges, unite, unite_all
 from sluice.state.compaction import choose_rewrites, merges_of_epoch
 from sluice.state.epoch_runs import EpochRuns
 from sluice.state.inputs import Retention
 from sluice.state.merging import merge_runs
 from sluice.state.opening import OpenRuns
 from sluice.state.reading import SegmentReader
-from sluice.state.segment import joined_run, parts
+from sluice.state.segment import join_pieces, parts
 from sluice.state.staging import NewSegment, SegmentWriter
 
 ACTIVE = 0
@@ -168,7 +168,7 @@ class Generations:
             taken = used.get(unit, [])
             number = next(n for n in range(ACTIVE + 1, len(taken) + 2) if n not in taken)
             found.setdefault(number, []).append(unit)
-        return tuple((number, ranges(some)) for number, some in sorted(found.items()))
+        return tuple((number, to_ranges(some)) for number, some in sorted(found.items()))
 
     def _fetch(self, run: RunRef) -> Run:
         """The blocks in which a run has rows, and perhaps others."""
@@ -176,14 +176,14 @@ class Generations:
         known = self._fetched.get(segment)
         if known is None or not known[0].issuperset(run.blocks):
             wider = replace(run, units=unite(run.units, self._together.get(segment, ())))
-            known = self._fetched[segment] = set(wider.blocks), joined_run(self._reader.fetch(wider))
+            known = self._fetched[segment] = set(wider.blocks), join_pieces(self._reader.fetch(wider))
         return known[1]
 
     def _shrink(self, run: RunRef) -> None:
         """Keeps of a segment only what is state, where it lies here in one file; of pages, those of units that are."""
         segment = run.segment.id
-        if self._tiers.whole(segment) is not None and run.rows:
-            rows = joined_run(self._open_runs.open(run))
+        if self._tiers.read_whole_file(segment) is not None and run.rows:
+            rows = join_pieces(self._open_runs.open(run))
             data = self._reader.encode(run.segment, rows)
             self._open_runs.hold(run)
             self._tiers.drop(segment)

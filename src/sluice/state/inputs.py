@@ -12,7 +12,7 @@ from sluice.kernels.probe import Run
 from sluice.model.epoch.segments import RunRef
 from sluice.model.ids import InputNumber
 from sluice.model.routing.directory import Directory
-from sluice.model.routing.unit_ranges import Ranges, intersect, ranges, unite_all
+from sluice.model.routing.unit_ranges import Ranges, intersect, to_ranges, unite_all
 from sluice.state.segment import Layout
 
 KEEPS_ALL = int(np.iinfo(np.int64).min)
@@ -45,7 +45,7 @@ class Retention:
         needed = self.keep_from[units] <= latest
         if needed.all():
             return run
-        return RunRef(run.segment, ranges(units[needed].tolist()), run.generation) if rows[needed].any() else None
+        return RunRef(run.segment, to_ranges(units[needed].tolist()), run.generation) if rows[needed].any() else None
 
     def expired_part(self, run: RunRef) -> np.ndarray:
         """Which part of its rows each unit of a run does not need any more, by the run's earliest, middle and latest

@@ -12,26 +12,26 @@ from sluice.kernels.order import changes
 from sluice.kernels.probe import Run
 from sluice.model.routing.directory import HashRange
 from sluice.state.inputs import Retention
-from sluice.state.segment import joined_run, merged_run, parts
+from sluice.state.segment import join_pieces, merge_sorted, parts
 
 
 def merge_runs(runs: list[Run], rules: Retention) -> Run | None:
     """The rows of some runs that are still needed, as one run; None if there are none."""
     if not runs:
         return None
-    merged = merged_run(runs, rules.bounds_of(runs))
+    merged = merge_sorted(runs, rules.bounds_of(runs))
     if len(merged):
-        merged = _compacted(merged, rules)
+        merged = _compact(merged, rules)
     return merged if len(merged) else None
 
 
-def _compacted(run: Run, rules: Retention) -> Run:
+def _compact(run: Run, rules: Retention) -> Run:
     """A merged run without what its units need no longer, each by how far it has come: the rows of those that have come
     equally far at once, wherever they lie in it."""
     if len(rules.compacting) == 1:
         return rules.compacting[0][1](run)
     by_progress = [(parts(run, units, rules.directory), compact) for units, compact in rules.compacting]
-    return merged_run([compact(joined_run(pieces)) for pieces, compact in by_progress if pieces], None)
+    return merge_sorted([compact(join_pieces(pieces)) for pieces, compact in by_progress if pieces], None)
 
 
 def cut_run(
@@ -56,11 +56,11 @@ def cut_run(
     if pieces:
         rest = np.flatnonzero(~np.repeat(apart, sizes))
         run = Run(run.order[rest], run.times[rest], run.rows.take(pa.array(rest)), run.scale, run.earliest, run.latest)
-    pieces += [(within, _slice(run, a, b)) for within, a, b in _halved(run.hashes, hashes, most, narrower)]
+    pieces += [(within, _slice(run, a, b)) for within, a, b in _halve(run.hashes, hashes, most, narrower)]
     return pieces
 
 
-def _halved(
+def _halve(
     sorted_hashes: np.ndarray, hashes: HashRange, most: float, narrower: Sequence[HashRange]
 ) -> Iterator[tuple[HashRange, int, int]]:
     """Ranges that halving leads to, and from where to where in an array of hashes each of them goes."""

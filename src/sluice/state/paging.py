@@ -22,7 +22,7 @@ UnitName = TypeVar("UnitName", bound=int)
 
 
 @dataclass(frozen=True)
-class Spill(Generic[UnitName]):
+class SpillUnit(Generic[UnitName]):
     """Write a unit to disk and free its memory."""
 
     unit: UnitName
@@ -35,28 +35,28 @@ class Fetch(Generic[UnitName]):
     unit: UnitName
 
 
-Task: TypeAlias = Spill[UnitName] | Fetch[UnitName]
+Task: TypeAlias = SpillUnit[UnitName] | Fetch[UnitName]
 
 
-class Residence(Generic[UnitName]):
+class Paging(Generic[UnitName]):
     """One site's memory for state. It says what to write and read; the caller does that, and reports it.
 
     One unit may always be in memory, however large it is and however small the limit: else its input would wait for
     good. When others wait, the next rotation ends its stay.
 
-    >>> residence = Residence(limit=100)
-    >>> residence.arrive(1, size=60)
-    >>> residence.arrive(2, size=60)
-    >>> residence.step(now=0.0)
+    >>> paging = Paging(limit=100)
+    >>> paging.arrive(1, size=60)
+    >>> paging.arrive(2, size=60)
+    >>> paging.step(now=0.0)
     Spill(unit=1)
-    >>> residence.spilled(1)
-    >>> residence.step(now=1.0)  # nothing has been read yet: a rotation is due at once
+    >>> paging.note_spilled(1)
+    >>> paging.step(now=1.0)  # nothing has been read yet: a rotation is due at once
     Spill(unit=2)
-    >>> residence.spilled(2)
-    >>> residence.step(now=2.0)
+    >>> paging.note_spilled(2)
+    >>> paging.step(now=2.0)
     Fetch(unit=1)
-    >>> residence.fetched(1, now=5.0, seconds=3.0)
-    >>> residence.step(now=5.0), residence.due
+    >>> paging.note_fetched(1, now=5.0, seconds=3.0)
+    >>> paging.step(now=5.0), paging.due
     (None, 8.0)
     """
 
@@ -135,7 +135,7 @@ class Residence(Generic[UnitName]):
 
     def defer(self, unit: UnitName) -> None:
         """Spill this unit last, if it is in memory: it is about to leave."""
-        if unit in self._memory and self._asked != Spill(unit):
+        if unit in self._memory and self._asked != SpillUnit(unit):
             del self._memory[unit]
             self._memory[unit] = None
 
@@ -153,14 +153,14 @@ class Residence(Generic[UnitName]):
             self._asked = self._choose(now)
         return self._asked
 
-    def spilled(self, unit: UnitName) -> None:
+    def note_spilled(self, unit: UnitName) -> None:
         """The unit is on disk, its memory free."""
-        self._close(Spill(unit))
+        self._close(SpillUnit(unit))
         del self._memory[unit]
         self._disk[unit] = None
         self.used -= self._sizes[unit]
 
-    def fetched(self, unit: UnitName, now: float, seconds: float) -> None:
+    def note_fetched(self, unit: UnitName, now: float, seconds: float) -> None:
         """The unit is in memory since `now`; `seconds` is how long it took to read."""
         if not seconds >= 0:
             raise ProtocolError(f"unit {unit} cannot have been read in {seconds} seconds")
@@ -173,14 +173,14 @@ class Residence(Generic[UnitName]):
 
     def _choose(self, now: float) -> Task[UnitName] | None:
         if self.used > self.limit and len(self._memory) > 1:
-            return Spill(next(iter(self._memory)))
+            return SpillUnit(next(iter(self._memory)))
         if not self._disk:
             return None
         waiting = next(iter(self._disk))
         if not self._memory or self.used + self._sizes[waiting] <= self.limit:
             return Fetch(waiting)
         # A rotation takes several steps: it stays due until its last one, the fetch.
-        return Spill(next(iter(self._memory))) if now >= self.rotate_from else None
+        return SpillUnit(next(iter(self._memory))) if now >= self.rotate_from else None
 
     def _close(self, report: Task[UnitName]) -> None:
         if self._asked != report:

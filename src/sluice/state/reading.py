@@ -12,7 +12,7 @@ from sluice.model.epoch.segments import PlacedBlock, RunRef, SegmentRef
 from sluice.model.ids import UnitIndex
 from sluice.state.durable import DurableSegments
 from sluice.state.inputs import Holdings
-from sluice.state.segment import counts, decode, encode, joined_run
+from sluice.state.segment import counts, decode, encode, join_pieces
 from sluice.state.tiers import Tiers
 
 
@@ -30,7 +30,7 @@ class SegmentReader:
         whole = self.read_whole(run)
         if whole is not None:
             return whole
-        rows = joined_run(self._read_pages(run) or self.fetch(run))
+        rows = join_pieces(self._read_pages(run) or self.fetch(run))
         count, data = len(rows), self.encode(ref, rows)
         self.tiers.drop(ref.id)
         self.tiers.add(ref.id, count, data, room=self.tiers.limit - self.tiers.used)
@@ -38,7 +38,7 @@ class SegmentReader:
 
     def read_whole(self, run: RunRef) -> Run | None:
         """A run, if all of it lies here in one file: that may be of when less was held."""
-        ref, file = run.segment, self.tiers.whole(run.segment.id)
+        ref, file = run.segment, self.tiers.read_whole_file(run.segment.id)
         if file is None:
             return None
         rows = self._decode(ref, *file)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from sluice.model.epoch.segments import RunRef
 from sluice.model.ids import InputNumber, UnitIndex
-from sluice.model.routing.unit_ranges import Ranges, intersect, only
-from sluice.state.compaction import Merge, choose_rewrites, merges_of_epoch
+from sluice.model.routing.unit_ranges import Ranges, intersect, single_unit
+from sluice.state.compaction import RunMerge, choose_rewrites, merges_of_epoch
 from sluice.state.epoch_runs import EpochRuns
 from sluice.state.inputs import Holdings, Retention
 from sluice.state.merging import merge_runs
@@ -30,7 +30,7 @@ class Rewriter:
     def merge(self, retention: Mapping[InputNumber, Retention], leaving: Sequence[UnitIndex]) -> None:
         """Merge what is due. The runs of a unit that is about to leave are merged with each other alone: its next site
         is to read nothing else."""
-        apart = {only(unit) for unit in leaving}
+        apart = {single_unit(unit) for unit in leaving}
         staying = [run for run in self._runs.state if run.units not in apart]
         leaving_runs = [run for run in self._runs.state if run.units in apart]
         rewrites = choose_rewrites(staying, [*self._runs.waiting, *self._runs.frozen, *leaving_runs])
@@ -44,7 +44,7 @@ class Rewriter:
             groups = [runs, *by_unit.values()]
             due = merges_of_epoch(groups, brought, rules.earliest_needed, rules.retention, rules.shrinks)
             merged = {run.segment.id for merge in due for run in merge.runs}
-            due += [Merge([r], r.segment.hashes) for r in rewrites if r in runs and r.segment.id not in merged]
+            due += [RunMerge([r], r.segment.hashes) for r in rewrites if r in runs and r.segment.id not in merged]
             for merge in due:
                 units = merge.runs[0].units
                 self._carry_out(merge, input_, rules, units if units in apart else self._holdings.units)
@@ -55,11 +55,11 @@ class Rewriter:
         """Give units that are about to leave segments of their own, so that their next site reads nothing else: as many
         as `allowance` bytes, at least one; the others have to wait."""
         for unit in units:
-            if allowance > 0 and intersect(self._holdings.units, only(unit)):
+            if allowance > 0 and intersect(self._holdings.units, single_unit(unit)):
                 for input_ in self._holdings.layouts:
                     allowance -= self._set_apart(input_, unit, retention[input_])
 
-    def _carry_out(self, merge: Merge, input_: InputNumber, rules: Retention, units: Ranges) -> None:
+    def _carry_out(self, merge: RunMerge, input_: InputNumber, rules: Retention, units: Ranges) -> None:
         """Writes runs as one, or as pieces, of some units."""
         segments = {run.segment.id for run in merge.runs}
         pieces = [part for run in merge.runs for part in self._open_runs.open(run)]
@@ -77,7 +77,7 @@ class Rewriter:
 
     def _set_apart(self, input_: InputNumber, unit: UnitIndex, rules: Retention) -> int:
         """Writes all rows of a unit as one segment, and takes them out of the others; returns its bytes."""
-        alone = only(unit)
+        alone = single_unit(unit)
         new = (run for run in self._runs.new if run.is_active)
         runs = [run for run in (*self._runs.state, *new) if run.segment.input == input_]
         shared = [run for run in runs if intersect(run.units, alone) and run.segment.units != alone]

@@ -15,7 +15,7 @@ import numpy as np
 from sluice.model.clock import Clock
 from sluice.model.epoch.times import Times
 from sluice.model.ids import UnitIndex
-from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, only, ranges
+from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, single_unit, to_ranges
 from sluice.state.paging import Fetch, Task
 from sluice.state.unit_pages import UnitPages
 
@@ -67,17 +67,17 @@ class UnitSchedule:
             if newest == now or not by_time:
                 self._done[numbers(units)] = rows[numbers(units)] == 0
         if self._done.any():
-            self._cohorts = self.left()
+            self._cohorts = self.units_left()
 
     def __iter__(self) -> Iterator[Cohort]:
         """The units whose turn it is, and how far they have come; asking for the next says that they are done."""
         if self._first and self._limited:
             for units, newest in self._cohorts:
                 for unit in numbers(intersect(units, self._first)).tolist():
-                    yield only(unit), newest
+                    yield single_unit(unit), newest
                     self._done[unit] = True
-            self._cohorts = self.left()
-        for turn in self._one_by_one() if self._pages.active else self._grouped():
+            self._cohorts = self.units_left()
+        for turn in self._one_by_one() if self._pages.active else self._turns():
             yield turn
             self._done[numbers(turn[0])] = True
 
@@ -86,23 +86,23 @@ class UnitSchedule:
         would leave waiting, nobody else could take over."""
         self._first = units
 
-    def left(self) -> list[Cohort]:
+    def units_left(self) -> list[Cohort]:
         """The units that did not get their turn."""
         cohorts = []
         for units, newest in self._cohorts:
             behind = numbers(units)[~self._done[numbers(units)]]
             if len(behind):
-                cohorts.append((ranges(behind.tolist()), newest))
+                cohorts.append((to_ranges(behind.tolist()), newest))
         return cohorts
 
-    def _grouped(self) -> Iterator[Cohort]:
+    def _turns(self) -> Iterator[Cohort]:
         first = True
         for units, newest in self._cohorts:
             for group in self._groups(numbers(units)):
                 if not first and self._is_over():
                     return
                 first = False
-                yield ranges(group.tolist()), newest
+                yield to_ranges(group.tolist()), newest
 
     def _groups(self, units: np.ndarray) -> list[np.ndarray]:
         seconds, cost = self._limits.seconds, self._limits.cost
@@ -127,7 +127,7 @@ class UnitSchedule:
                     return
             if unit is not None:
                 first = False
-                yield only(unit), newest[unit]
+                yield single_unit(unit), newest[unit]
 
     def _page(self) -> Task[UnitIndex] | None:
         """Writes or reads what is next; nothing for units that have had their turn, unless memory is over its limit."""

@@ -42,7 +42,7 @@ class Layout:
     orderings: tuple[Ordering, ...] = ()
 
     @cached_property
-    def stored(self) -> pa.Schema:
+    def stored_schema(self) -> pa.Schema:
         by_time = [] if self.time_step is None else [pa.field(BY_TIME_COLUMN, pa.uint32())]
         by_value = [
             pa.field(f"{name}{number}", kind)
@@ -57,7 +57,7 @@ class Layout:
         return times
 
 
-def sorted_run(layout: Layout, hashes: np.ndarray, rows: pa.RecordBatch) -> Run:
+def sort_run(layout: Layout, hashes: np.ndarray, rows: pa.RecordBatch) -> Run:
     """Rows of one epoch as a run."""
     times = layout.times(rows)
     order = sorting(hashes, times)
@@ -73,15 +73,17 @@ def run_of(hashes: np.ndarray, times: np.ndarray, rows: pa.RecordBatch) -> Run:
 
 
 def _scale(times: np.ndarray) -> TimeScale:
-    return TimeScale.spanning(*_span(times))
+    return TimeScale.for_span(*_span(times))
 
 
 def _span(times: np.ndarray) -> tuple[int, int]:
     return (int(times.min()), int(times.max())) if len(times) else (0, 0)
 
 
-def merged_run(runs: list[Run], keep_from: int | np.ndarray | None) -> Run:
+def merge_sorted(runs: list[Run], keep_from: int | np.ndarray | None) -> Run:
     """Several runs as one, without the rows below a time: one for all, or one for each row of the runs in turn."""
+    if len(runs) == 1 and keep_from is None:
+        return runs[0]
     times = np.concatenate([r.times for r in runs])
     hashes = np.concatenate([hash_part(r.order) for r in runs])
     kept = np.arange(len(times)) if keep_from is None else np.flatnonzero(times >= keep_from)
@@ -97,10 +99,10 @@ def merged_run(runs: list[Run], keep_from: int | np.ndarray | None) -> Run:
 def encode(layout: Layout, run: Run) -> pa.Buffer:
     """The run as the bytes of a segment."""
     by_time = [] if layout.time_step is None else [pa.array(_by_time(run.times, layout.time_step))]
-    orders = [run.ordered_by(ordering) for ordering in layout.orderings]
+    orders = [run.order_by(ordering) for ordering in layout.orderings]
     by_value = [pa.array(column) for order in orders for column in (order.values, order.places)]
     columns = [pa.array(run.order), *by_time, *by_value, *run.rows.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=layout.stored).serialize()
+    return pa.RecordBatch.from_arrays(columns, schema=layout.stored_schema).serialize()
 
 
 def encode_blocks(layout: Layout, run: Run, counts: np.ndarray, whole: pa.Buffer) -> list[tuple[Block, pa.Buffer]]:
@@ -130,7 +132,7 @@ def encode_blocks(layout: Layout, run: Run, counts: np.ndarray, whole: pa.Buffer
 def decode(layout: Layout, ref: SegmentRef, data: pa.Buffer) -> Run:
     """A segment's bytes as a run, nothing copied."""
     try:
-        batch = pa.ipc.read_record_batch(data, layout.stored)
+        batch = pa.ipc.read_record_batch(data, layout.stored_schema)
     except (pa.ArrowInvalid, OSError) as problem:
         raise StorageError(f"segment {ref.id} of {ref.file} is damaged: {problem}") from problem
     if batch.num_rows != ref.rows:
@@ -167,7 +169,7 @@ def parts(run: Run, units: Ranges, directory: Directory) -> list[Run]:
     return [run.part(a, b) for a, b in slices]
 
 
-def joined_run(pieces: list[Run]) -> Run:
+def join_pieces(pieces: list[Run]) -> Run:
     """Pieces of one run, in its order, as one again."""
     if len(pieces) == 1:
         return pieces[0]

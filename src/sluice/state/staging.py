@@ -13,7 +13,7 @@ from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.segments import ALL_HASHES, Manifest, RunRef, SegmentRef
 from sluice.model.ids import InputNumber
 from sluice.model.routing.directory import HashRange
-from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, ranges
+from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, to_ranges
 from sluice.state import compaction
 from sluice.state.durable import STATE
 from sluice.state.epoch_runs import EpochRuns
@@ -62,7 +62,7 @@ class SegmentWriter:
         data = encode(layout, new.rows)
         unit_counts = counts(new.rows, units, directory)
         if new.generations:  # units without rows would stay frozen for good
-            units = ranges(numbers(units)[unit_counts > 0].tolist())
+            units = to_ranges(numbers(units)[unit_counts > 0].tolist())
             unit_counts = unit_counts[unit_counts > 0]
         blocks = encode_blocks(layout, new.rows, unit_counts, data)
         name = f"{self._attempt}-{len(self._blocks)}"

@@ -83,7 +83,7 @@ class Tiers:
         """Bytes in memory and on disk."""
         return self.used + self._bytes(DISK)
 
-    def whole(self, segment: str) -> tuple[int, pa.Buffer] | None:
+    def read_whole_file(self, segment: str) -> tuple[int, pa.Buffer] | None:
         """The rows and bytes of the one file that a segment lies in here, if it does."""
         return self._open(segment, WHOLE)
 
@@ -92,7 +92,7 @@ class Tiers:
         found = self._open(segment, unit)
         return None if found is None else found[1]
 
-    def paged(self, segment: str) -> set[UnitIndex]:
+    def paged_units(self, segment: str) -> set[UnitIndex]:
         """The units that have a page of a segment here."""
         return {unit for tier in (MEMORY, DISK) for unit in self._files(tier).get(segment, {}) if unit != WHOLE}
 

@@ -25,7 +25,7 @@ from sluice.state.inputs import Holdings, Retention
 from sluice.state.opening import OpenRuns
 from sluice.state.reading import SegmentReader
 from sluice.state.rewriting import Rewriter
-from sluice.state.segment import counts, merged_run, parts
+from sluice.state.segment import counts, merge_sorted, parts
 from sluice.state.staging import NewSegment, SegmentWriter, make_room
 from sluice.state.tiers import Tiers
 from sluice.state.unit_pages import UnitPages
@@ -207,7 +207,7 @@ class Transaction:
         self._expect(_Phase.IN_TURN, "state is added")
         bounds = self._retention[input_].bounds_of([run])
         if bounds is not None and np.any(run.times < bounds):
-            run = merged_run([run], bounds)
+            run = merge_sorted([run], bounds)
         if len(run):
             self._added.setdefault(input_, []).append(run)
             self._turn_bytes += run.rows.nbytes + 8 * len(run) + PAGE_BYTES
@@ -242,8 +242,7 @@ class Transaction:
         if to_do.freeze:
             self._freeze(to_do.freeze, retention)
         for input_, added in sorted(self._added.items()):
-            rows = added[0] if len(added) == 1 else merged_run(added, None)
-            self._writer.write_pieces(NewSegment(input_, rows, self.holdings.units))
+            self._writer.write_pieces(NewSegment(input_, merge_sorted(added, None), self.holdings.units))
         self.generations.merge(retention)
         self._rewriter.merge(retention, to_do.set_apart)
         self._rewriter.set_apart(to_do.set_apart, retention, to_do.bytes_apart)

@@ -1,6 +1,6 @@
 """The paging of one site: whole units go to disk and come back, when not all state fits into memory.
 
-`Residence` says which unit is next, and when; here its pages are written and read. The clock and the queues are this
+`Paging` says which unit is next, and when; here its pages are written and read. The clock and the queues are this
 piece's alone: others ask it to take a step, or to wait for the next one.
 """
 
@@ -19,11 +19,11 @@ from sluice.model.epoch.segments import RunRef, unit_bytes
 from sluice.model.epoch.times import Queues
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Level, Site, UnitIndex
-from sluice.model.routing.unit_ranges import numbers, ranges
+from sluice.model.routing.unit_ranges import numbers, to_ranges
 from sluice.state.inputs import Holdings
-from sluice.state.paging import Residence, Spill, Task
+from sluice.state.paging import Paging, SpillUnit, Task
 from sluice.state.reading import SegmentReader
-from sluice.state.segment import joined_run, parts
+from sluice.state.segment import join_pieces, parts
 from sluice.state.tiers import DISK, MEMORY, Page, Tiers
 
 ROOMY = 0.75
@@ -46,14 +46,14 @@ class UnitPages:
         self._reader, self._clock, self._allowed = reader, clock, allowed
         self._tiers: Tiers = reader.tiers
         self._holdings: Holdings = reader.holdings
-        self._residence: Residence[UnitIndex] | None = None
+        self._paging: Paging[UnitIndex] | None = None
         self.steps: list[PageStep] = []
         """What was spilled and fetched in this epoch."""
 
     @property
     def active(self) -> bool:
         """Whether segments lie in pages."""
-        return self._residence is not None
+        return self._paging is not None
 
     @property
     def resident_units(self) -> tuple[UnitIndex, ...]:
@@ -63,7 +63,7 @@ class UnitPages:
     @property
     def spilled_units(self) -> tuple[UnitIndex, ...]:
         """Units on disk, the longest there first; none while no units are paged."""
-        return () if self._residence is None else self._residence.spilled_units
+        return () if self._paging is None else self._paging.spilled_units
 
     @property
     def is_over_limit(self) -> bool:
@@ -81,7 +81,7 @@ class UnitPages:
 
     def resume(self, queues: Queues, state: Sequence[RunRef]) -> None:
         """Take up the queues of the epoch before."""
-        self._residence = Residence(self._tiers.limit, self._clock.monotonic() + queues.rest)
+        self._paging = Paging(self._tiers.limit, self._clock.monotonic() + queues.rest)
         units = numbers(self._holdings.units).tolist()
         here = set(units)
         memory = [u for u in queues.memory if u in here]
@@ -89,7 +89,7 @@ class UnitPages:
         on_disk, known = set(disk), {*memory, *disk}
         sizes = self._unit_bytes(state)
         for unit in [*memory, *(u for u in units if u not in known), *disk]:
-            self._residence.arrive(unit, round(sizes[unit]), resident=unit not in on_disk)
+            self._paging.arrive(unit, round(sizes[unit]), resident=unit not in on_disk)
         self._cut_all(state)
         for unit in sorted(self._tiers.units(MEMORY) & on_disk):  # an attempt that failed has fetched it
             self._tiers.shift(unit, DISK)
@@ -104,10 +104,10 @@ class UnitPages:
         """Not all state fits into memory any more: whole units go to disk. No file of it may be open."""
         if self.active:
             raise ProtocolError("the units of this site are paged already")
-        self._residence = Residence(self._tiers.limit)
+        self._paging = Paging(self._tiers.limit)
         sizes = self._unit_bytes(state)
         for unit in numbers(self._holdings.units).tolist():
-            self._residence.arrive(unit, round(sizes[unit]))
+            self._paging.arrive(unit, round(sizes[unit]))
         self._relieve()
         self._cut_all(state)
         self.settle(state)
@@ -126,7 +126,7 @@ class UnitPages:
     def step(self) -> Task[UnitIndex] | None:
         """Write or read the pages of the unit that is next, if one is; says what was done."""
         task = self._machine.step(self._clock.monotonic())
-        if isinstance(task, Spill):
+        if isinstance(task, SpillUnit):
             self._spill(task.unit)
         elif task is not None:
             self._fetch(task.unit)
@@ -140,7 +140,7 @@ class UnitPages:
 
     def queues(self, site: Site, level: Level) -> Queues | None:
         """The queues to go on with, until all has been in memory again with some room to spare."""
-        now = self._residence
+        now = self._paging
         if now is None or (not now.spilled_units and now.used <= ROOMY * now.limit):
             return None
         return Queues(site, level, now.resident, now.spilled_units, now.rest(self._clock.monotonic()))
@@ -155,31 +155,31 @@ class UnitPages:
         self._tiers.write_pages(run.segment.id, self._pages(run, rows))
 
     @property
-    def _machine(self) -> Residence[UnitIndex]:
-        if self._residence is None:
+    def _machine(self) -> Paging[UnitIndex]:
+        if self._paging is None:
             raise ProtocolError("the units of this site are not paged: all state fits into memory")
-        return self._residence
+        return self._paging
 
     def _spill(self, unit: UnitIndex) -> None:
-        residence = self._machine
-        limit, used = residence.limit, residence.used
+        paging = self._machine
+        limit, used = paging.limit, paging.used
         over = f"{used:,} bytes of state in memory, {limit:,} allowed"
         reason = over if used > limit else "makes room for a unit whose turn it is"
         self.steps.append(PageStep(Verb.SPILL, unit, reason))
         self._tiers.shift(unit, DISK)
-        residence.spilled(unit)
+        paging.note_spilled(unit)
 
     def _fetch(self, unit: UnitIndex) -> None:
         started = self._clock.monotonic()
         self._tiers.shift(unit, MEMORY)
         now = self._clock.monotonic()
         self.steps.append(PageStep(Verb.FETCH, unit, f"its turn; read in {now - started:.3f} seconds"))
-        self._machine.fetched(unit, now, now - started)
+        self._machine.note_fetched(unit, now, now - started)
 
     def _relieve(self) -> None:
         while self.is_over_limit:
             task = self._machine.step(self._clock.monotonic())
-            if not isinstance(task, Spill):
+            if not isinstance(task, SpillUnit):
                 return
             self._spill(task.unit)
 
@@ -192,7 +192,7 @@ class UnitPages:
     def _cut_all(self, state: Sequence[RunRef]) -> None:
         """Lays all segments out in pages that lie here in one file."""
         for run in state:
-            if self._tiers.whole(run.segment.id) is not None:
+            if self._tiers.read_whole_file(run.segment.id) is not None:
                 self._cut(run)
 
     def _cut(self, run: RunRef) -> None:
@@ -201,9 +201,9 @@ class UnitPages:
         if rows is not None:
             rows = self._reader.copy(ref, rows)
         else:
-            (units, count), here = run.unit_rows, self._tiers.paged(ref.id)
-            run = replace(run, units=ranges(unit for unit in units[count > 0].tolist() if unit not in here))
-            rows = joined_run(self._reader.fetch(run)) if run.units else None
+            (units, count), here = run.unit_rows, self._tiers.paged_units(ref.id)
+            run = replace(run, units=to_ranges(unit for unit in units[count > 0].tolist() if unit not in here))
+            rows = join_pieces(self._reader.fetch(run)) if run.units else None
         self._tiers.write_pages(ref.id, () if rows is None else self._pages(run, rows))
 
     def _pages(self, run: RunRef, rows: Run) -> Iterator[Page]:
@@ -225,5 +225,5 @@ class UnitPages:
             page = self._reader.read_page(ref, unit, alone.rows)
         if page is None:  # another attempt at this epoch has moved it between the two steps
             directory = self._holdings.directories[ref.input]
-            return parts(joined_run(self._reader.fetch(alone)), alone.units, directory)
+            return parts(join_pieces(self._reader.fetch(alone)), alone.units, directory)
         return [page]

@@ -31,14 +31,14 @@ class Count:
         present = self._present(rows)
         if present is None:
             return [pa.array(groups.sizes)]
-        return [pa.array(groups.reduced(np.add, groups.gathered(present).astype(np.int64)))]
+        return [pa.array(groups.reduce(np.add, groups.gather(present).astype(np.int64)))]
 
-    def merged(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
-        return [pa.array(groups.reduced(np.add, groups.gathered(self.of(partials))))]
+    def merge(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
+        return [pa.array(groups.reduce(np.add, groups.gather(self.of(partials))))]
 
-    def rolled(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
+    def roll(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
         present = self._present(rows)
-        return [pa.array(windows.sizes if present is None else windows.summed(present))]
+        return [pa.array(windows.sizes if present is None else windows.sum(present))]
 
     def of(self, partials: pa.RecordBatch) -> np.ndarray:
         """The counts in a partial state."""

@@ -35,32 +35,32 @@ class Extreme:
         return [pa.field(self.name, self.type)]
 
     def partial(self, rows: pa.RecordBatch, times: np.ndarray, groups: Groups) -> Columns:
-        return [self._found(rows.column(self.column), groups)]
+        return [self._find(rows.column(self.column), groups)]
 
-    def merged(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
-        return [self._found(partials.column(self.name), groups)]
+    def merge(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
+        return [self._find(partials.column(self.name), groups)]
 
-    def rolled(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
+    def roll(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
         column = rows.column(self.column)
         values, back = ordinals(column)
-        best = windows.accumulated(self._best(values), self._passing_over_nulls(values, column))
-        some = windows.summed(valid(column)) > 0 if column.null_count else np.ones(len(windows), dtype=bool)
+        best = windows.accumulate(self._best(values), self._fill_nulls(values, column))
+        some = windows.sum(valid(column)) > 0 if column.null_count else np.ones(len(windows), dtype=bool)
         return [back(best, some)]
 
-    def _found(self, column: pa.Array, groups: Groups) -> pa.Array:
+    def _find(self, column: pa.Array, groups: Groups) -> pa.Array:
         values, back = ordinals(column)
-        filled = groups.gathered(self._passing_over_nulls(values, column))
+        filled = groups.gather(self._fill_nulls(values, column))
         some = np.ones(groups.count, dtype=bool)
         if column.null_count:
-            some = groups.reduced(np.logical_or, groups.gathered(valid(column)))
-        return back(groups.reduced(self._best(values), filled), some)
+            some = groups.reduce(np.logical_or, groups.gather(valid(column)))
+        return back(groups.reduce(self._best(values), filled), some)
 
     def _best(self, values: np.ndarray) -> np.ufunc:
         if self.greatest:
             return np.maximum  # NaN if there is one
         return np.fmin if values.dtype.kind == "f" else np.minimum  # NaN if there is nothing else
 
-    def _passing_over_nulls(self, values: np.ndarray, column: pa.Array) -> np.ndarray:
+    def _fill_nulls(self, values: np.ndarray, column: pa.Array) -> np.ndarray:
         """The values, with one in place of nulls that no other value loses to."""
         if column.null_count == 0:
             return values

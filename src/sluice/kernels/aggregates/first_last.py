@@ -34,18 +34,18 @@ class Edge:
         taken = pa.array(at)
         return [pa.array(times[at]), *(rows.column(column.name).take(taken) for column in self.columns)]
 
-    def merged(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
+    def merge(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
         at = pa.array(self._rows(numbers(partials.column(self.fields[0].name)), groups))
         return [partials.column(field.name).take(at) for field in self.fields]
 
-    def rolled(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
+    def roll(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
         at = pa.array(windows.last if self.last else windows.first)
         return [pa.nulls(len(windows), pa.int64()), *(rows.column(column.name).take(at) for column in self.columns)]
 
     def _rows(self, times: np.ndarray, groups: Groups) -> np.ndarray:
         """The first or last row of each group."""
-        gathered = groups.gathered(times)
-        edge = groups.reduced(np.maximum if self.last else np.minimum, gathered)
+        gathered = groups.gather(times)
+        edge = groups.reduce(np.maximum if self.last else np.minimum, gathered)
         places = np.flatnonzero(gathered == groups.spread(edge))
         if self.last:
             return groups.rows(places[np.searchsorted(places, groups.cuts[1:]) - 1])

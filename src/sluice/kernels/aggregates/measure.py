@@ -26,10 +26,10 @@ class Measure(Protocol):
         """One value a group from its rows."""
         ...
 
-    def merged(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
+    def merge(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
         """One value a group from its partial states, those of other measures included."""
         ...
 
-    def rolled(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
+    def roll(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
         """One value a window over rows that lie group by group."""
         ...

@@ -33,13 +33,13 @@ class Moments:
     def partial(self, rows: pa.RecordBatch, times: np.ndarray, groups: Groups) -> Columns:
         column = rows.column(self.column)
         weights = valid(column).astype(np.float64)
-        return _united(weights, _doubles(column), np.zeros(1), groups)
+        return _unite(weights, _doubles(column), np.zeros(1), groups)
 
-    def merged(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
+    def merge(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
         mean, m2 = (numbers(partials.column(field.name)) for field in self.fields)
-        return _united(Count(self.column).of(partials).astype(np.float64), mean, m2, groups)
+        return _unite(Count(self.column).of(partials).astype(np.float64), mean, m2, groups)
 
-    def rolled(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
+    def roll(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
         column = rows.column(self.column)
         values = [_doubles(column)] if column.null_count == 0 else [_doubles(column), valid(column).astype(np.float64)]
         with np.errstate(all="ignore"):
@@ -68,20 +68,20 @@ def _doubles(column: pa.Array) -> np.ndarray:
     return values
 
 
-def _united(count: np.ndarray, mean: np.ndarray, m2: np.ndarray, groups: Groups) -> Columns:
+def _unite(count: np.ndarray, mean: np.ndarray, m2: np.ndarray, groups: Groups) -> Columns:
     """One mean and m2 a group from states that are each about `count` values."""
-    count, mean = groups.gathered(count), groups.gathered(mean)
-    m2 = groups.gathered(m2) if len(m2) == len(count) else m2
+    count, mean = groups.gather(count), groups.gather(mean)
+    m2 = groups.gather(m2) if len(m2) == len(count) else m2
     with np.errstate(all="ignore"):
-        counts = np.maximum(groups.reduced(np.add, count), 1.0)
-        center = groups.reduced(np.add, count * mean) / counts
+        counts = np.maximum(groups.reduce(np.add, count), 1.0)
+        center = groups.reduce(np.add, count * mean) / counts
         if not np.isfinite(center).all():  # a sum too large for a double may still have a mean that is not
-            center = groups.reduced(np.add, mean * (count / groups.spread(counts)))
+            center = groups.reduce(np.add, mean * (count / groups.spread(counts)))
         distance = mean - groups.spread(center)
         weighted = count * distance
         # What rounding left of the distances, which would add up to 0, is taken out of both.
-        rest = groups.reduced(np.add, weighted) / counts
-        squares = groups.reduced(np.add, m2 + weighted * distance) - rest * rest * counts
+        rest = groups.reduce(np.add, weighted) / counts
+        squares = groups.reduce(np.add, m2 + weighted * distance) - rest * rest * counts
         return [pa.array(center + rest), pa.array(np.maximum(squares, 0.0))]
 
 

@@ -39,14 +39,14 @@ class FloatTotal:
         return [pa.field(self.name, pa.float64())]
 
     def partial(self, rows: pa.RecordBatch, times: np.ndarray, groups: Groups) -> Columns:
-        return [self._added(rows.column(self.column), groups)]
+        return [self._add(rows.column(self.column), groups)]
 
-    def merged(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
-        return [self._added(partials.column(self.name), groups)]
+    def merge(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
+        return [self._add(partials.column(self.name), groups)]
 
-    def rolled(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
+    def roll(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
         with np.errstate(all="ignore"):
-            return [pa.array(windows.accumulated(np.add, _doubles(rows.column(self.column))))]
+            return [pa.array(windows.accumulate(np.add, _doubles(rows.column(self.column))))]
 
     def sums(self, partials: pa.RecordBatch, type_: pa.DataType) -> pa.Array:
         return rebuilt(numbers(partials.column(self.name)), Count(self.column).of(partials) > 0, pa.float64())
@@ -54,9 +54,9 @@ class FloatTotal:
     def averages(self, partials: pa.RecordBatch, type_: pa.DataType) -> pa.Array:
         return _mean(numbers(partials.column(self.name)), Count(self.column).of(partials))
 
-    def _added(self, column: pa.Array, groups: Groups) -> pa.Array:
+    def _add(self, column: pa.Array, groups: Groups) -> pa.Array:
         with np.errstate(all="ignore"):
-            return pa.array(groups.reduced(np.add, groups.gathered(_doubles(column))))
+            return pa.array(groups.reduce(np.add, groups.gather(_doubles(column))))
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,14 @@ class ExactTotal:
         return [pa.field(self.name, pa.decimal128(int128.DIGITS, self.scale))]
 
     def partial(self, rows: pa.RecordBatch, times: np.ndarray, groups: Groups) -> Columns:
-        return [self._added(rows.column(self.column), groups)]
+        return [self._add(rows.column(self.column), groups)]
 
-    def merged(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
-        return [self._added(partials.column(self.name), groups)]
+    def merge(self, partials: pa.RecordBatch, groups: Groups) -> Columns:
+        return [self._add(partials.column(self.name), groups)]
 
-    def rolled(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
+    def roll(self, rows: pa.RecordBatch, windows: Windows) -> Columns:
         digits = int128.digits(rows.column(self.column), windows.longest)
-        return [self._together([windows.summed(digit) for digit in digits])]
+        return [self._together([windows.sum(digit) for digit in digits])]
 
     def sums(self, partials: pa.RecordBatch, type_: pa.DataType) -> pa.Array:
         totals, present = partials.column(self.name), Count(self.column).of(partials) > 0
@@ -95,7 +95,7 @@ class ExactTotal:
             if not np.array_equal(low >> 63, high):
                 raise EvaluationError(f"overflow, in sum({self.column})")
             return rebuilt(low, present, pa.int64())
-        return _only(totals, present).cast(type_)
+        return _mask(totals, present).cast(type_)
 
     def averages(self, partials: pa.RecordBatch, type_: pa.DataType) -> pa.Array:
         totals, counts = partials.column(self.name), Count(self.column).of(partials)
@@ -107,11 +107,9 @@ class ExactTotal:
         except pa.ArrowInvalid as error:
             raise EvaluationError(f"overflow, in avg({self.column})") from error
 
-    def _added(self, column: pa.Array, groups: Groups) -> pa.Array:
+    def _add(self, column: pa.Array, groups: Groups) -> pa.Array:
         largest = int(groups.sizes.max(initial=0))
-        return self._together(
-            [groups.reduced(np.add, groups.gathered(digit)) for digit in int128.digits(column, largest)]
-        )
+        return self._together([groups.reduce(np.add, groups.gather(digit)) for digit in int128.digits(column, largest)])
 
     def _together(self, sums: list[np.ndarray]) -> pa.Array:
         try:
@@ -129,7 +127,7 @@ def _mean(sums: np.ndarray, counts: np.ndarray) -> pa.Array:
     return rebuilt(sums / np.maximum(counts, 1), counts > 0, pa.float64())
 
 
-def _only(values: pa.Array, present: np.ndarray) -> pa.Array:
+def _mask(values: pa.Array, present: np.ndarray) -> pa.Array:
     """The values where they are present, else nulls."""
     if present.all():
         return values

@@ -40,14 +40,14 @@ def name_attempts(attempts: Iterable[str]) -> str:
 _ATTEMPT = re.compile(r"(?P<number>\d{12})-\d{4}-(?P<run>[0-9a-f]+)-[0-9a-f]+[-.]")
 
 
-def left_over(name: str, over: int, run: str) -> bool:
+def is_left_over(name: str, over: int, run: str) -> bool:
     """Whether a file of an attempt can be removed, if no record names it: its epoch is over, or its run is ours.
 
     Files of a later epoch may belong to a driver that is still at work, or that takes over from us.
 
-    >>> left_over("state/000000000007-0001-ab-cd.segments", over=7, run="12")
+    >>> is_left_over("state/000000000007-0001-ab-cd.segments", over=7, run="12")
     True
-    >>> left_over("state/000000000008-0001-ab-cd.segments", over=7, run="12")
+    >>> is_left_over("state/000000000008-0001-ab-cd.segments", over=7, run="12")
     False
     """
     found = _ATTEMPT.search(name)

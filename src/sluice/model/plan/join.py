@@ -106,7 +106,7 @@ class JoinSpec:
                 bounds.append(watermark - self.reach[mine][other])
         return min(bounds)
 
-    def reached(self, input_: int, new: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
+    def reachable_span(self, input_: int, new: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
         """The event times at which state of this input can match new rows, given each input's new time span."""
         low, high = [], []
         for mine, leg in enumerate(self.legs):

@@ -73,7 +73,7 @@ class Feed:
 
 
 @dataclass(frozen=True)
-class Node:
+class OperatorNode:
     """An operator in its place: a feed for each of its streams."""
 
     spec: OperatorSpec
@@ -109,7 +109,7 @@ class Plan:
     """Sources, operators (each after those it takes rows from), and what the sinks get."""
 
     sources: tuple[Stream, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[OperatorNode, ...]
     outputs: tuple[Output, ...]
     time_zone: str = ""
     """In which expressions read the clock; empty where there are none."""
@@ -162,7 +162,7 @@ class Plan:
         keyed = (Fragment(f) for f in range(self.fragments) if self.units_of(Fragment(f), partitions=2) > 1)
         return Capabilities(self.freezable, self.shareable, divisible=frozenset(keyed))
 
-    def looking_up(self, input_: InputNumber) -> InputNumber:
+    def probe_only_number(self, input_: InputNumber) -> InputNumber:
         """What blobs with rows of an input carry where those only meet what is there and are stored elsewhere."""
         return InputNumber(len(self.inputs) + input_)
 
@@ -228,7 +228,7 @@ class Plan:
         return "; ".join([*lines, *(step.describe() for step in feed.steps)])
 
 
-def _describe_node(node: Node) -> list[str]:
+def _describe_node(node: OperatorNode) -> list[str]:
     """An operator and the stateless steps before it."""
     feeds = zip(node.spec.streams, node.feeds, strict=True)
     return [node.spec.describe(), *(f"  {s.name}: {step.describe()}" for s, feed in feeds for step in feed.steps)]

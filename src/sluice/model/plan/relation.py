@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sluice.model.ids import Fragment, Level
 from sluice.model.plan.join import JoinSpec
-from sluice.model.plan.plan import Feed, Node, OperatorSpec, Output, Plan
+from sluice.model.plan.plan import Feed, OperatorNode, OperatorSpec, Output, Plan
 from sluice.model.plan.stream import Project, Step, Stream
 
 
@@ -54,22 +54,24 @@ def plan_of(outputs: Sequence[Relation]) -> Plan:
         return Feed(at, relation.steps)
 
     taken = {id(feed.origin) for a in applied for feed in a.feeds}
-    nodes: list[Node] = []
+    nodes: list[OperatorNode] = []
     for each in applied:
         feeds = tuple(feed_of(f) for f in each.feeds)
         below = [nodes[f.origin - len(sources)].level for f in feeds if f.origin >= len(sources)]
         spec = each.spec
         if isinstance(spec, JoinSpec) and id(each) in taken:
             spec = replace(spec, timed=True)
-        fragment = _chained_to(spec, feeds, nodes, len(sources))
+        fragment = _find_chained_fragment(spec, feeds, nodes, len(sources))
         if fragment is None:
             fragment = Fragment(1 + max((node.fragment for node in nodes), default=-1))
-        nodes.append(Node(spec, feeds, Level(1 + max(below, default=-1)), fragment))
+        nodes.append(OperatorNode(spec, feeds, Level(1 + max(below, default=-1)), fragment))
     shown = tuple(Output(feed_of(r), pa.schema(r.stream.shown)) for r in outputs)
     return Plan(tuple(sources), tuple(nodes), shown)
 
 
-def _chained_to(spec: OperatorSpec, feeds: Sequence[Feed], nodes: Sequence[Node], sources: int) -> Fragment | None:
+def _find_chained_fragment(
+    spec: OperatorSpec, feeds: Sequence[Feed], nodes: Sequence[OperatorNode], sources: int
+) -> Fragment | None:
     """The fragment of an operator that passes its own key on to this one as the key, if any does. A join without a key
     is a fragment of its own."""
     if isinstance(spec, JoinSpec) and spec.is_theta:
@@ -77,13 +79,13 @@ def _chained_to(spec: OperatorSpec, feeds: Sequence[Feed], nodes: Sequence[Node]
     for stream, feed in enumerate(feeds):
         if feed.origin >= sources:
             below = nodes[feed.origin - sources]
-            keys = [_renamed(key, feed.steps) for key in below.spec.output_keys]
+            keys = [_rename_columns(key, feed.steps) for key in below.spec.output_keys]
             if any(input_.stream == stream and input_.keys in keys for input_ in spec.inputs):
                 return below.fragment
     return None
 
 
-def _renamed(columns: tuple[str, ...], steps: Sequence[Step]) -> tuple[str | None, ...]:
+def _rename_columns(columns: tuple[str, ...], steps: Sequence[Step]) -> tuple[str | None, ...]:
     """What columns are called after stateless steps, None for one that is gone."""
     names: tuple[str | None, ...] = columns
     for step in steps:

@@ -130,7 +130,7 @@ class Project:
     time: str | None = None
 
     def apply(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        made = {name: _computed(name, expression, rows) for name, expression in self.columns}
+        made = {name: _compute(name, expression, rows) for name, expression in self.columns}
         hidden = {n: rows.column(n) for n in rows.schema.names if n == TIME_COLUMN or n.startswith(BY_SPARK)}
         if self.time is not None:
             hidden.setdefault(TIME_COLUMN, rows.column(self.time))
@@ -149,14 +149,14 @@ class Project:
 Step = Filter | Project
 
 
-def _computed(name: str, expression: Expression, rows: pa.RecordBatch) -> pa.Array:
+def _compute(name: str, expression: Expression, rows: pa.RecordBatch) -> pa.Array:
     try:
         return expression.evaluate(rows)
     except EvaluationError as error:
         raise EvaluationError(f"column {name!r}: {error}") from error
 
 
-def applied(steps: tuple[Step, ...], rows: pa.RecordBatch, whose: str) -> pa.RecordBatch:
+def apply_steps(steps: tuple[Step, ...], rows: pa.RecordBatch, whose: str) -> pa.RecordBatch:
     """Rows after stateless steps; `whose` they are is for errors."""
     try:
         for step in steps:

@@ -14,7 +14,7 @@ from sluice.model.ids import Fragment, InputNumber, Site, Unit, UnitIndex
 from sluice.model.routing.directory import Directory, HashRange
 from sluice.model.routing.sharing import SharedUnit
 from sluice.model.routing.unit_ids import UnitIds
-from sluice.model.routing.unit_ranges import Ranges, numbers, ranges
+from sluice.model.routing.unit_ranges import Ranges, numbers, to_ranges
 
 _NO_IDS = UnitIds((), 0)
 
@@ -181,17 +181,17 @@ class Routing:
 
     def pass_token(self, unit: Unit, input_: InputNumber, site: Site, since: int) -> Routing:
         """The same routing with the token of an input of a shared unit at another of its holders."""
-        return self.with_sharing(self._shared(unit).with_token(input_, site), since)
+        return self.with_sharing(self._require_sharing(unit).with_token(input_, site), since)
 
     def lay_out(self, unit: Unit, lines: Sequence[int], since: int) -> Routing:
         """The same routing with the holders of a shared unit on a grid; with no lines they store in turn."""
-        sharing = self._shared(unit)
+        sharing = self._require_sharing(unit)
         return self.with_sharing(sharing.on_grid(lines) if lines else sharing.taking_turns(), since)
 
     def release(self, unit: Unit, site: Site, since: int) -> Routing:
         """The same routing without one of the holders of a shared unit; what it stored, and its tokens, go to the first
         of those that stay."""
-        return self.with_sharing(self._shared(unit).without_holder(site), since)
+        return self.with_sharing(self._require_sharing(unit).without_holder(site), since)
 
     def with_sharing(self, sharing: SharedUnit, since: int) -> Routing:
         """The same routing with a unit shared like this, or not shared if one holder is left."""
@@ -235,7 +235,7 @@ class Routing:
             halved = {i: (d.hashes_of(i), *further) for i, further in parted.items() if d.range[0] <= i < d.range[1]}
             here = [first for first, _ in pairs if d.range[0] <= first < d.range[1]]
             directories.append(d.repartitioned(halved, here, first=UnitIndex(int(begins[d.first]))))
-        ids = self.ids.replaced(counts, ends)
+        ids = self.ids.with_replacements(counts, ends)
         shared = [
             replace(sharing, unit=ids.unit_at(UnitIndex(int(begins[index]) + part)))
             for sharing in self.shared
@@ -285,7 +285,7 @@ class Routing:
             if staying:
                 holders[self.index_of(sharing.unit)] = staying[0]
             if len(staying) > 1:
-                shared.append(sharing.kept_by(staying))
+                shared.append(sharing.with_holders(tuple(staying)))
         return replace(self, sites=sites, holders=tuple(holders), version=version, since=since, shared=tuple(shared))
 
     def with_added_sites(self, sites: int, since: int) -> Routing:
@@ -306,7 +306,7 @@ class Routing:
         for sharing in self.shared:
             held[self.index_of(sharing.unit)] = site in sharing.holders
         units: np.ndarray = np.flatnonzero(held)
-        return ranges(units.tolist())
+        return to_ranges(units.tolist())
 
     def units_by_site(self, fragments: Sequence[Fragment] = (Fragment(0),)) -> list[np.ndarray]:
         """The places of the units of some fragments by site, in one pass over all of them; shared ones at each of their
@@ -326,7 +326,7 @@ class Routing:
         order = np.lexsort((units, holders)) if self.shared else np.argsort(holders, kind="stable")
         return np.split(units[order], np.searchsorted(holders[order], np.arange(1, self.sites)))
 
-    def _shared(self, unit: Unit) -> SharedUnit:
+    def _require_sharing(self, unit: Unit) -> SharedUnit:
         sharing = self.sharing(unit)
         if sharing is None:
             raise ProtocolError(f"unit {unit} is not shared")

@@ -60,7 +60,7 @@ class SharedUnit:
         """All that store rows of an input, whichever the line."""
         return tuple(site for line in range(self.line_count(input_)) for site in self.storing(input_, line))
 
-    def looking(self, input_: InputNumber, line: int) -> tuple[Site, ...]:
+    def probing(self, input_: InputNumber, line: int) -> tuple[Site, ...]:
         """The holders that a line's rows reach without being stored there: they meet what is there."""
         storing = self.storing(input_, line)
         return () if self.grid_shape else tuple(site for site in self.holders if site not in storing)
@@ -73,17 +73,13 @@ class SharedUnit:
         """With one holder more; tokens stay."""
         if site in self.holders:
             raise ProtocolError(f"site {site} holds unit {self.unit} already")
-        return self._held_by((*self.holders, site))
+        return self.with_holders((*self.holders, site))
 
     def without_holder(self, site: Site) -> SharedUnit:
         """Without one; its tokens go to the first of those that stay."""
         if site not in self.holders or len(self.holders) == 1:
             raise ProtocolError(f"site {site} does not share unit {self.unit} and cannot release it")
-        return self._held_by(tuple(holder for holder in self.holders if holder != site))
-
-    def kept_by(self, staying: Sequence[Site]) -> SharedUnit:
-        """With those of its holders alone that are among some sites, which are not none of them."""
-        return self._held_by(tuple(holder for holder in self.holders if holder in staying))
+        return self.with_holders(tuple(holder for holder in self.holders if holder != site))
 
     def with_token(self, input_: InputNumber, site: Site) -> SharedUnit:
         """With the token of an input at another holder; whoever has it stores all, nobody takes turns."""
@@ -122,10 +118,11 @@ class SharedUnit:
             way = f"each row goes to all, tokens are at sites {', '.join(map(str, self.tokens))}"
         return f"unit {self.unit} is shared by sites {', '.join(map(str, self.holders))}: {way}"
 
-    def _held_by(self, holders: tuple[Site, ...]) -> SharedUnit:
+    def with_holders(self, holders: tuple[Site, ...]) -> SharedUnit:
+        """With these holders; the first of them gets the tokens of those that are none."""
         tokens = tuple(token if token in holders else holders[0] for token in self.tokens)
-        lines = best_grid(len(holders), self.grid_shape) if self.grid_shape else ()
-        return replace(self, holders=holders, tokens=tokens, grid_shape=lines)
+        grid_shape = best_grid(len(holders), self.grid_shape) if self.grid_shape else ()
+        return replace(self, holders=holders, tokens=tokens, grid_shape=grid_shape)
 
     def _line_of(self, place: int, at: int) -> int:
         """The line of an input, given by its place, on which a holder stands."""

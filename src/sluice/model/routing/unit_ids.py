@@ -18,7 +18,8 @@ class UnitIds:
     """The ids of units in the order of their places, as `runs` of ids that follow each other: few, as long as few units
     were ever split. `next_id` is the one that is given next.
 
-    >>> ids = UnitIds.new(5).replaced(counts=np.array([1, 2, 1, 1, 1]), ends=np.array([False, True, *[False] * 3]))
+    >>> ends = np.array([False, True, False, False, False])
+    >>> ids = UnitIds.new(5).with_replacements(counts=np.array([1, 2, 1, 1, 1]), ends=ends)
     >>> ids
     UnitIds(runs=((0, 1), (5, 7), (2, 5)), next_id=7)
     >>> ids.array, ids.index_of(6), ids.unit_at(3), ids.has(1)
@@ -87,7 +88,7 @@ class UnitIds:
             return f"there is no unit {unit} any more: it was split or merged"
         return f"there is no unit {unit}; ids go from 0 to {self.next_id - 1}"
 
-    def replaced(self, counts: np.ndarray, ends: np.ndarray) -> UnitIds:
+    def with_replacements(self, counts: np.ndarray, ends: np.ndarray) -> UnitIds:
         """With so many units in place of each. Those of which one `ends` have new ids, all others keep theirs."""
         ids, is_new = np.repeat(self.array, counts), np.repeat(ends, counts)
         begun = int(np.count_nonzero(is_new))

@@ -17,10 +17,10 @@ FEW_RANGES = 16
 """Fewer ranges than these are quicker to go through one by one."""
 
 
-def ranges(units: Iterable[UnitIndex]) -> Ranges:
+def to_ranges(units: Iterable[UnitIndex]) -> Ranges:
     """Ascending units as ranges.
 
-    >>> ranges([1, 2, 3, 7])
+    >>> to_ranges([1, 2, 3, 7])
     ((1, 4), (7, 8))
     """
     out: list[tuple[int, int]] = []
@@ -32,10 +32,10 @@ def ranges(units: Iterable[UnitIndex]) -> Ranges:
     return cast(Ranges, tuple(out))
 
 
-def only(unit: UnitIndex) -> Ranges:
+def single_unit(unit: UnitIndex) -> Ranges:
     """One unit.
 
-    >>> only(UnitIndex(3))
+    >>> single_unit(UnitIndex(3))
     ((3, 4),)
     """
     return ((unit, UnitIndex(unit + 1)),)

@@ -15,13 +15,13 @@ SIDE_BY_SIDE = 8
 """Requests to a remote store at the same time when many files are moved or deleted."""
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     name: str
     size: int
 
 
 class Contents(NamedTuple):
-    files: list[Entry]
+    files: list[FileEntry]
     directories: list[str]
 
 
@@ -41,7 +41,7 @@ class Files(Protocol):
     def make_dir(self, name: str) -> None:
         """From now on it is listed, also while it is empty."""
 
-    def listing(self, name: str) -> Contents:
+    def list(self, name: str) -> Contents:
         """What is directly inside; nothing if it is not there."""
 
     def size(self, name: str) -> int | None: ...
@@ -49,10 +49,10 @@ class Files(Protocol):
     def read(self, name: str, offset: int, length: int | None) -> pa.Buffer:
         """A part of a file, or all from the offset; shorter only where the file ends."""
 
-    def writing(self, name: str, finish: Finish) -> AbstractContextManager[Any]:
+    def open_writer(self, name: str, finish: Finish) -> AbstractContextManager[Any]:
         """An output stream to a file that is there whole once the context ends well, and else not at all."""
 
-    def streaming(self, name: str, finish: Finish) -> AbstractContextManager[Any]:
+    def open_stream(self, name: str, finish: Finish) -> AbstractContextManager[Any]:
         """As `writing`, but what is half written may show: for a file that nobody refers to yet."""
 
     def check_exclusive(self) -> None:

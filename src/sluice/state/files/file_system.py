@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
-from sluice.state.files.backend import Contents, Entry, Finish
+from sluice.state.files.backend import Contents, FileEntry, Finish
 
 
 class FileSystemFiles:
@@ -29,9 +29,9 @@ class FileSystemFiles:
     def make_dir(self, name: str) -> None:
         self.fs.create_dir(self.path(name), recursive=True)
 
-    def listing(self, name: str) -> Contents:
+    def list(self, name: str) -> Contents:
         inside = self.fs.get_file_info(arrow_fs.FileSelector(self.path(name), allow_not_found=True))
-        files = [Entry(i.base_name, i.size or 0) for i in inside if i.type == arrow_fs.FileType.File]
+        files = [FileEntry(i.base_name, i.size or 0) for i in inside if i.type == arrow_fs.FileType.File]
         return Contents(files, [i.base_name for i in inside if i.type != arrow_fs.FileType.File])
 
     def size(self, name: str) -> int | None:
@@ -43,7 +43,7 @@ class FileSystemFiles:
             return pa.py_buffer(file.read_at(file.size() - offset if length is None else length, offset))
 
     @contextmanager
-    def writing(self, name: str, finish: Finish) -> Iterator[Any]:
+    def open_writer(self, name: str, finish: Finish) -> Iterator[Any]:
         draft = draft_of(self.path(name))
         try:
             with self.fs.open_output_stream(draft) as out:
@@ -56,7 +56,7 @@ class FileSystemFiles:
             raise
 
     @contextmanager
-    def streaming(self, name: str, finish: Finish) -> Iterator[Any]:
+    def open_stream(self, name: str, finish: Finish) -> Iterator[Any]:
         with self.fs.open_output_stream(self.path(name)) as out:
             yield out
             finish()

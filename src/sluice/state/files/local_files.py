@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from sluice.model.codec import checksum
 from sluice.state.files.disk_speed import DiskSpeed
-from sluice.state.files.private import opened, private_directory
-from sluice.state.files.storage import Entry, Storage
+from sluice.state.files.private import make_private_directory, open_private
+from sluice.state.files.storage import FileEntry, Storage
 
 _verified: dict[tuple[int, int], tuple[int, int, int, int]] = {}
 """The files that this process has verified: by device and inode their size, times of change and checksum."""
@@ -41,31 +41,31 @@ class LocalFiles(Storage):
     ) -> None:
         super().__init__(directory)
         self._wall_clock, self._speed = wall_clock, speed
-        with self._doing("make_dir", ""):
-            private_directory(Path(self.root))
+        with self._announce("make_dir", ""):
+            make_private_directory(Path(self.root))
 
-    def files(self, name: str = "") -> list[Entry]:
+    def files(self, name: str = "") -> list[FileEntry]:
         """The files directly inside; what is none, a link say, is not ours and not looked at."""
         found = []
-        with self._doing("list", name), os.scandir(self.path(name)) as entries:
+        with self._announce("list", name), os.scandir(self.path(name)) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # another attempt has moved it
                     if entry.is_file(follow_symlinks=False):
-                        found.append(Entry(entry.name, entry.stat(follow_symlinks=False).st_size))
+                        found.append(FileEntry(entry.name, entry.stat(follow_symlinks=False).st_size))
         return found
 
     def write(self, name: str, pieces: Iterable[Any]) -> int:
         """Write a file; it is there whole or not at all. Returns its size."""
         draft, size = f"{self.path(name)}.{uuid.uuid4().hex[:8]}.tmp", 0
-        with self._doing("write", name):
+        with self._announce("write", name):
             try:
-                with opened(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+                with open_private(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
                     for piece in pieces:
                         size += len(piece)
                         left = memoryview(piece)
                         while left:
                             left = left[os.write(descriptor, left) :]
-                with self._doing("finish", name):
+                with self._announce("finish", name):
                     os.replace(draft, self.path(name))
                 self._spend(size)
                 return size
@@ -79,7 +79,7 @@ class LocalFiles(Storage):
 
         They stay readable after a delete. `again` verifies them also if this process has done so before.
         """
-        with self._doing("map", name), opened(self.path(name), os.O_RDONLY) as descriptor:
+        with self._announce("map", name), open_private(self.path(name), os.O_RDONLY) as descriptor:
             found, now = os.fstat(descriptor), self._wall_clock()
             if not found.st_size:  # nothing to map
                 return None

@@ -21,7 +21,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 
 from sluice.model.clock import Clock, SystemClock
 from sluice.model.errors import StorageError
-from sluice.state.files.backend import SIDE_BY_SIDE, Contents, Entry, Finish
+from sluice.state.files.backend import SIDE_BY_SIDE, Contents, FileEntry, Finish
 from sluice.state.files.object_uri import Bucket
 
 MARKER = ".sluice"
@@ -60,19 +60,19 @@ class ObjectStoreFiles:
 
     def make_dir(self, name: str) -> None:
         if name not in self._made:  # asked for in every epoch, and each time a request
-            with _worded():
+            with _translate_errors():
                 obstore.put(self.store, self._key(f"{name}/{MARKER}"), b"")
             self._made.add(name)
 
-    def listing(self, name: str) -> Contents:
-        with _worded():
+    def list(self, name: str) -> Contents:
+        with _translate_errors():
             inside = obstore.list_with_delimiter(self.store, self._key(name) or None)
-        files = [Entry(_last(o["path"]), o["size"]) for o in inside["objects"] if o["path"] != self._key(name)]
+        files = [FileEntry(_last(o["path"]), o["size"]) for o in inside["objects"] if o["path"] != self._key(name)]
         return Contents([f for f in files if f.name != MARKER], [_last(p) for p in inside["common_prefixes"]])
 
     def size(self, name: str) -> int | None:
         try:
-            with _worded():
+            with _translate_errors():
                 return int(obstore.head(self.store, self._key(name))["size"])
         except FileNotFoundError:
             return None
@@ -80,14 +80,14 @@ class ObjectStoreFiles:
     def read(self, name: str, offset: int, length: int | None) -> pa.Buffer:
         if length == 0:
             return pa.py_buffer(b"")
-        with _worded():
+        with _translate_errors():
             if length is None:
                 options: Any = {"range": {"offset": offset}} if offset else None
                 return pa.py_buffer(obstore.get(self.store, self._key(name), options=options).bytes())
             return pa.py_buffer(obstore.get_range(self.store, self._key(name), start=offset, length=length))
 
     @contextmanager
-    def writing(self, name: str, finish: Finish) -> Iterator[Any]:
+    def open_writer(self, name: str, finish: Finish) -> Iterator[Any]:
         upload = obstore.open_writer(self.store, self._key(name), buffer_size=PART, max_concurrency=PARTS_AT_ONCE)
         try:
             yield _Output(upload)
@@ -96,16 +96,16 @@ class ObjectStoreFiles:
             with suppress(Exception):
                 upload.__exit__(*sys.exc_info())  # which gives up what was uploaded
             raise
-        with _worded():
+        with _translate_errors():
             upload.close()
 
-    streaming = writing
+    open_stream = open_writer
 
     def check_exclusive(self) -> None:
         """Put the root's marker twice: a store that lets both through would let two drivers through."""
         key = self._key(MARKER)
         try:
-            with _worded():
+            with _translate_errors():
                 for _ in range(2):
                     obstore.put(self.store, key, b"", mode="create")
             problem = "it ignores the condition of a put"
@@ -122,12 +122,12 @@ class ObjectStoreFiles:
         key, writer = self._key(name), uuid.uuid4().hex
         finish()
         try:
-            with _worded():
+            with _translate_errors():
                 obstore.put(self.store, key, data, mode="create", attributes={WRITER: writer}, use_multipart=False)
             return True
         except FileExistsError:
             # A put whose answer was lost is sent again, and finds itself.
-            with suppress(FileNotFoundError), _worded():
+            with suppress(FileNotFoundError), _translate_errors():
                 return obstore.get(self.store, key).attributes.get(WRITER) == writer
             return False
 
@@ -135,7 +135,7 @@ class ObjectStoreFiles:
         """What is put is there for good."""
 
     def move(self, source: str, target: str, finish: Finish) -> None:
-        with _worded():
+        with _translate_errors():
             obstore.copy(self.store, self._key(source), self._key(target))
             if self.bucket.copies_in_background:
                 self._await_copy(source, target)
@@ -143,12 +143,12 @@ class ObjectStoreFiles:
         self.delete(source)
 
     def delete(self, name: str) -> None:
-        with suppress(FileNotFoundError), _worded():
+        with suppress(FileNotFoundError), _translate_errors():
             obstore.delete(self.store, self._key(name))
 
     def delete_all(self, names: Sequence[str]) -> None:
         try:
-            with _worded():
+            with _translate_errors():
                 obstore.delete(self.store, [self._key(name) for name in names])
         except FileNotFoundError:  # Azure and Google: some was gone already, and others may still be there
             with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
@@ -157,7 +157,7 @@ class ObjectStoreFiles:
     def delete_tree(self, name: str) -> None:
         self._made.clear()
         below = self._key(name)
-        with _worded():
+        with _translate_errors():
             keys = [o["path"] for chunk in obstore.list(self.store, below or None) for o in chunk]
         self.delete_all([key[len(self.prefix) :].lstrip("/") for key in keys if key != below])
 
@@ -184,12 +184,12 @@ class _Output(io.RawIOBase):
         return True
 
     def write(self, data: Any, /) -> int:
-        with _worded():
+        with _translate_errors():
             return int(self._upload.write(memoryview(data).cast("B")))
 
 
 @contextmanager
-def _worded() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """What obstore raises as the built-in errors that files raise, without the internals that it appends."""
     try:
         yield

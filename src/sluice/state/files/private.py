@@ -15,7 +15,7 @@ from pathlib import Path
 from sluice.model.errors import StorageError
 
 
-def private_directory(path: Path) -> None:
+def make_private_directory(path: Path) -> None:
     """Make a directory for this user alone, or see that the one that is there is that."""
     try:
         with suppress(FileExistsError):
@@ -49,7 +49,7 @@ def belongs_to_us(path: Path) -> bool:
 
 
 @contextmanager
-def opened(path: str, flags: int) -> Iterator[int]:
+def open_private(path: str, flags: int) -> Iterator[int]:
     """The descriptor of a file of ours; never one that a link leads to. What is made is for this user alone."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

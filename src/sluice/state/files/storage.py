@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 
 from sluice.model.errors import StorageError
-from sluice.state.files.backend import SIDE_BY_SIDE, Entry, Files
+from sluice.state.files.backend import SIDE_BY_SIDE, FileEntry, Files
 from sluice.state.files.file_system import LocalDisk
 from sluice.state.files.object_uri import HADOOP_NAMES, OBJECT_SCHEMES, parse
 
-__all__ = ["HADOOP_NAMES", "Entry", "Storage", "watch"]
+__all__ = ["HADOOP_NAMES", "FileEntry", "Storage", "watch"]
 
 Watcher = Callable[[str, str], None]
 _watchers: list[Watcher] = []
@@ -57,13 +57,13 @@ class Storage:
         return self._files.path(name)
 
     def make_dir(self, name: str = "") -> None:
-        with self._doing("make_dir", name):
+        with self._announce("make_dir", name):
             self._files.make_dir(name)
 
-    def files(self, name: str = "") -> list[Entry]:
+    def files(self, name: str = "") -> list[FileEntry]:
         """The files (not directories) directly inside; nothing if the directory is not there."""
-        with self._doing("list", name):
-            return self._files.listing(name).files
+        with self._announce("list", name):
+            return self._files.list(name).files
 
     def files_in(self, directory: str) -> set[str]:
         """The same by their names as seen from the root."""
@@ -71,17 +71,17 @@ class Storage:
 
     def names(self) -> list[str]:
         """Everything directly inside the root, files and directories."""
-        with self._doing("list", ""):
-            listing = self._files.listing("")
+        with self._announce("list", ""):
+            listing = self._files.list("")
             return [f.name for f in listing.files] + listing.directories
 
     def size(self, name: str) -> int | None:
         """A file's size, None if it is not there."""
-        with self._doing("size", name):
+        with self._announce("size", name):
             return self._files.size(name)
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> pa.Buffer:
-        with self._doing("read", name):
+        with self._announce("read", name):
             data = self._files.read(name, offset, length)
             if length is not None and len(data) < length:
                 raise StorageError(f"{self.path(name)} ends too early: {len(data)} of {length} bytes; it is damaged")
@@ -89,7 +89,7 @@ class Storage:
 
     def write(self, name: str, pieces: Iterable[Any]) -> int:
         """Write a file; it is there whole or not at all. Returns its size."""
-        with self._doing("write", name), self._files.writing(name, self._finishing(name)) as out:
+        with self._announce("write", name), self._files.open_writer(name, self._finishing(name)) as out:
             size = 0
             for piece in pieces:
                 out.write(piece)
@@ -97,9 +97,9 @@ class Storage:
             return size
 
     @contextmanager
-    def writing(self, name: str) -> Iterator[Any]:
+    def open_writer(self, name: str) -> Iterator[Any]:
         """An output stream to a file that nobody refers to yet."""
-        with self._doing("write", name), self._files.streaming(name, self._finishing(name)) as out:
+        with self._announce("write", name), self._files.open_stream(name, self._finishing(name)) as out:
             yield out
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
@@ -109,10 +109,10 @@ class Storage:
         refused at the first try.
         """
         if not self._exclusive:
-            with self._doing("probe", ""):
+            with self._announce("probe", ""):
                 self._files.check_exclusive()
             self._exclusive = True
-        with self._doing("put", name):
+        with self._announce("put", name):
             return self._files.put_if_absent(name, data, self._finishing(name))
 
     def move(self, source: str, target: str) -> None:
@@ -123,7 +123,7 @@ class Storage:
         """Rename many files; on anything but a local disk side by side, since each is at least one round trip."""
         if self.local or len(pairs) == 1:
             for source, target in pairs:
-                with self._doing("move", source):
+                with self._announce("move", source):
                     self._move(source, target)
             return
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
@@ -132,7 +132,7 @@ class Storage:
                 _about_to("move", self.path(source))
                 started.append((source, pool.submit(self._move, source, target)))
             for source, move in started:
-                with self._worded("move", source):
+                with self._translate_errors("move", source):
                     move.result()
 
     def _move(self, source: str, target: str) -> None:
@@ -147,12 +147,12 @@ class Storage:
         are passed over."""
         for name in names:
             _about_to("sync", self.path(name))
-        with self._worded("sync", names[0] if names else ""):
+        with self._translate_errors("sync", names[0] if names else ""):
             self._files.sync(names)
 
     def delete(self, name: str) -> None:
         """Remove a file; gone already counts as removed."""
-        with self._doing("delete", name):
+        with self._announce("delete", name):
             self._files.delete(name)
 
     def delete_all(self, names: Iterable[str]) -> None:
@@ -165,24 +165,24 @@ class Storage:
         for name in names:
             _about_to("delete", self.path(name))
         if names:
-            with self._worded("delete", names[0]):
+            with self._translate_errors("delete", names[0]):
                 self._files.delete_all(names)
 
     def delete_tree(self, name: str = "") -> None:
-        with self._doing("delete_tree", name):
+        with self._announce("delete_tree", name):
             self._files.delete_tree(name)
 
     def _finishing(self, name: str) -> Callable[[], None]:
         return lambda: _about_to("finish", self.path(name))
 
     @contextmanager
-    def _doing(self, operation: str, name: str) -> Iterator[None]:
+    def _announce(self, operation: str, name: str) -> Iterator[None]:
         _about_to(operation, self.path(name))
-        with self._worded(operation, name):
+        with self._translate_errors(operation, name):
             yield
 
     @contextmanager
-    def _worded(self, operation: str, name: str) -> Iterator[None]:
+    def _translate_errors(self, operation: str, name: str) -> Iterator[None]:
         try:
             yield
         except OSError as problem:

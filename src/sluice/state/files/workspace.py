@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sluice.model.ids import Site
-from sluice.state.files.private import belongs_to_us, private_directory
+from sluice.state.files.private import belongs_to_us, make_private_directory
 
 _NAME = re.compile(
     r"sluice-(?P<host>[0-9a-f]+)\.(?P<boot>[0-9a-f]+)\.(?P<space>[0-9a-f]+)-(?P<pid>\d+)-(?P<born>\d+)-(?P<whose>[-\w]+)"
@@ -68,7 +68,7 @@ class Workspace:
                 sweep(root)
             for directory in here:
                 directory.parent.mkdir(parents=True, exist_ok=True)
-                private_directory(directory)
+                make_private_directory(directory)
             subprocess.Popen(
                 ["sh", "-c", _REAPER, "sluice-reaper", str(owner), str(here[0]), str(here[1])],
                 stdin=subprocess.DEVNULL,
@@ -78,7 +78,7 @@ class Workspace:
                 cwd="/",
             )
         for directory in here:
-            private_directory(directory)
+            make_private_directory(directory)
         return str(here[0]), str(here[1])
 
     def close(self) -> None:
@@ -140,10 +140,10 @@ def _local_dirs() -> list[Path]:
     directories around them: those of the host, on YARN those of the application, on Kubernetes the volume's.
     """
     named = [Path(name) for name in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if name]
-    return [_lasting(path) for path in named] or [Path(tempfile.gettempdir())]
+    return [_outlasting_directory(path) for path in named] or [Path(tempfile.gettempdir())]
 
 
-def _lasting(directory: Path) -> Path:
+def _outlasting_directory(directory: Path) -> Path:
     while (
         _OF_ONE_EXECUTOR.fullmatch(directory.name)
         and not os.path.ismount(directory)

@@ -17,7 +17,7 @@ from sluice.sim.event_queue import EventQueue
 from sluice.sim.hardware import Hardware
 from sluice.sim.worlds.flux import core
 from sluice.sim.worlds.flux.cluster import NOBODY, Cluster, Costs
-from sluice.state.paging import Fetch, Residence, Spill
+from sluice.state.paging import Fetch, Paging, SpillUnit
 
 CPU, DISK, PENDING = "work", "disk", "draining"
 """What a task needs, by the column of its node: so many seconds of each, or a unit's pending input processed."""
@@ -40,7 +40,7 @@ class FluxSite:
     ) -> None:
         """`sets_aside`: it has the buffers of section 6.1, to which in-flight input can go when a unit has to leave."""
         self.number, self.cluster, self.costs, self.hardware, self.events = number, cluster, costs, hardware, events
-        self.residence = Residence[Unit](hardware.memory)
+        self.paging = Paging[Unit](hardware.memory)
         self.sizes: dict[Unit, int] = {}
         self.sets_aside = sets_aside
         self.fetch_times: list[float] = []
@@ -78,7 +78,7 @@ class FluxSite:
 
     def expect_to_leave(self, unit: Unit) -> None:
         """A unit that is to move should not be spilled just before."""
-        self.residence.defer(unit)
+        self.paging.defer(unit)
 
     def attend(self) -> None:
         """Reads messages and does what has to be done, until something takes time or tuples have their turn."""
@@ -114,21 +114,21 @@ class FluxSite:
     def hold(self, unit: Unit, size: int) -> None:
         """A unit's state is here from now on, in memory."""
         self.sizes[unit] = size
-        self.residence.arrive(unit, size)
+        self.paging.arrive(unit, size)
         self.cluster.unit["resident"][unit] = True
 
     def extract(self, unit: Unit, done: Callable[[], None]) -> Task:
         """Takes a unit's state out, with all its input processed; one on disk is read first. Its memory is free from
         then on: the state is in the hands of the network."""
         size = self.sizes[unit]
-        if not self.residence.is_resident(unit):
+        if not self.paging.is_resident(unit):
             yield DISK, self._read(unit, size)
             self.cluster.unit["resident"][unit] = True
         core.claim_aside(self.cluster, self.number, unit)
         if self.cluster.unit["pending"][unit]:
             yield PENDING, unit
         yield CPU, self._handling(size)
-        self.residence.leave(unit)
+        self.paging.leave(unit)
         del self.sizes[unit]
         done()
 
@@ -140,17 +140,17 @@ class FluxSite:
     def resize(self, change: int) -> None:
         """The memory for state grows, or shrinks by a negative change."""
         if change >= 0:
-            self.residence.donate(change)
+            self.paging.donate(change)
         else:
-            self.residence.relinquish(-change)
+            self.paging.relinquish(-change)
 
     def _keep_within_memory(self) -> Task | None:
-        step = self.residence.step(self.events.now)
-        if isinstance(step, Spill):
+        step = self.paging.step(self.events.now)
+        if isinstance(step, SpillUnit):
             return self._spill(step.unit)
         if isinstance(step, Fetch):
             return self._fetch(step.unit)
-        due = self.residence.due
+        due = self.paging.due
         if due is not None and due != self._alarm:
             self._alarm = due
             self.events.at(due, lambda: self.post(lambda: None))
@@ -160,7 +160,7 @@ class FluxSite:
         size = self.sizes[unit]
         yield CPU, self._handling(size)
         yield DISK, self._seek() + size / self.hardware.disk_rate
-        self.residence.spilled(unit)
+        self.paging.note_spilled(unit)
         self.cluster.unit["resident"][unit] = False
 
     def _fetch(self, unit: Unit) -> Task:
@@ -168,7 +168,7 @@ class FluxSite:
         began = self.events.now
         yield DISK, self._read(unit, size)
         yield CPU, self._handling(size)
-        self.residence.fetched(unit, self.events.now, self.events.now - began)
+        self.paging.note_fetched(unit, self.events.now, self.events.now - began)
         self.fetch_times.append(self.events.now)
         self.cluster.unit["resident"][unit] = True
         if self.cluster.unit["pending"][unit]:

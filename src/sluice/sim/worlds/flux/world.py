@@ -207,7 +207,7 @@ class FluxWorld(World):
         processed, idle = grown
         resident, size = self.cluster.unit["resident"], self.scenario.unit_size
         return (
-            ClusterView.at_rest(routing.holders, [float(site.residence.limit) for site in self.sites])
+            ClusterView.at_rest(routing.holders, [float(site.paging.limit) for site in self.sites])
             .with_units(
                 rows=processed,
                 bytes=np.full(len(resident), size),
