@@ -91,7 +91,9 @@ class TestLines:
 
     def test_a_value_alone_between_gaps_is_a_point(self) -> None:
         alone = Line("a", [0, 1, 2, 3], [1, math.nan, 2, math.nan])
-        assert len(points(read(chart("t", TIME, ROWS_AXIS, [alone])))) == 2
+        svg = chart("t", TIME, ROWS_AXIS, [alone])
+        assert len(points(read(svg))) == 2
+        assert len(re.findall(r'd="M3,0A[^"]*"[^>]*><title>a: ', svg)) == 2
         assert len(points(read(chart("t", TIME, ROWS_AXIS, [Line("a", [5], [7])])))) == 1
 
     def test_nothing_to_draw_is_said(self) -> None:
@@ -176,6 +178,13 @@ class TestMarks:
     def test_an_axis_makes_room_for_what_was_published(self) -> None:
         picture = read(chart("t", TIME, ROWS_AXIS, self.LINES, [Mark("paper", 20, 300)]))
         assert diamonds(picture)[0][1] == pytest.approx(texts(picture)["300"][1] - 4, abs=1.1)
+
+    @pytest.mark.parametrize(("line", "above"), [([50, 50], True), ([50, 130], False), ([50, 0], True)])
+    def test_a_text_keeps_clear_of_lines(self, line: list[float], above: bool) -> None:
+        marks = [Mark("published by somebody", 0, 50)]
+        picture = read(chart("t", TIME, ROWS_AXIS, [Line("a", [0, 10], line), Line("b", [0, 10], [100, 100])], marks))
+        ((_, diamond),), text = diamonds(picture), texts(picture)["published by somebody"][1]
+        assert text < diamond - 8 if above else text > diamond + 8
 
     def test_texts_of_times_do_not_cover_each_other(self) -> None:
         marks = [Mark(f"published {i}", x=5 + i / 50) for i in range(6)]

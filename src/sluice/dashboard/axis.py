@@ -15,7 +15,7 @@ from sluice.dashboard.quantity import COUNT, Quantity
 
 _FAR = 1e3
 """How many times the range of an axis a value lies off at most, as far as can be told."""
-_UPRIGHT: Spec = {"minExtent": 52, "tickCount": 6, "ticks": False}
+_UPRIGHT: Spec = {"minExtent": 52, "tickCount": 5, "ticks": False}
 _FORMAT = "format(datum.value, ',~r')"
 
 
@@ -78,6 +78,15 @@ class Scale:
         far = _FAR * max(self.high - self.low, abs(self.high))
         return np.where(shown, np.clip(np.where(shown, numbers, 1.0), -far, far), np.nan) / self.unit[0]
 
+    def places(self, values: ArrayLike, length: float, upright: bool = False) -> NDArray[np.float64]:
+        """About how many pixels values lie from the left, or from the top; ends may be rounded."""
+        ends = np.array([min(0.0, self.low) if upright and not self.axis.log else self.low, self.high])
+        numbers = self.drawn(values) * self.unit[0]
+        if self.axis.log:
+            ends, numbers = np.log10(np.maximum(ends, 1e-12)), np.log10(numbers)
+        shares: NDArray[np.float64] = (numbers - ends[0]) / ((ends[1] - ends[0]) or 1.0)
+        return length * (1 - shares if upright else shares)
+
     def encoding(self, field: str, upright: bool) -> Spec:
         """The axis in the words of Vega-Lite; zero is on one that stands upright, or where that costs little."""
         factor, _ = self.unit
@@ -103,7 +112,8 @@ class Scale:
             for factor, name in quantity.units:
                 number = f"format(datum.value / {factor!r}, '~g')"
                 text = f"datum.value >= {factor * 0.999!r} ? {_with_unit(number, name, quantity.each)} : ({text})"
-            return {"labelExpr": f"datum.label === '' ? '' : {text}"}
+            decades = math.ceil(math.log10(self.high)) - math.floor(math.log10(self.low)) if self.low > 0 else 0
+            return {"labelExpr": f"datum.label === '' ? '' : {text}", "tickCount": decades if decades > 1 else 6}
         factor, name = self.unit
         text = f"datum.value === 0 ? '0' : {_with_unit(_FORMAT, name, quantity.each)}"
         if quantity.whole and factor == quantity.units[0][0]:  # there are no parts of a row

@@ -34,6 +34,7 @@ _DIAMOND: Spec = {"type": "point", "shape": "diamond", "size": 110, "strokeWidth
 _DOTTED: Spec = {"type": "rule", "strokeDash": [1.5, 3.5], "strokeCap": "round", "strokeWidth": 1.2}
 _LINE = 14
 _MARK_COLUMNS = 34
+_WIDEST_BAR = 56
 _MOST_POINTS = 200
 """Values of a line that are points of their own; more would hide each other."""
 
@@ -95,7 +96,7 @@ def chart(
     runs = [run for number, line in enumerate(lines) for run in _runs(number, line, across, up)]
     above = 10 + _LINE * len(set(_rows_above(marks, across).values()))
     layers = (_bars if bars else _lines)(runs, lines, across, up, above)
-    layers += _marks(marks, across, up)
+    layers += _marks(marks, across, up, runs)
     if not runs and not marks:
         layers += _texts([{"text": "no values"}], {"x": {"value": WIDTH / 2}, "y": {"value": HEIGHT / 2}}, {})
     axes = {"x": across.encoding("x", upright=False), "y": up.encoding("y", upright=True)}
@@ -151,12 +152,11 @@ def _lines(runs: Sequence[_Run], lines: Sequence[Line], across: Scale, up: Scale
         if len(run.values) == 1 or (line.points and len(line.x) <= _MOST_POINTS):
             told = [f"{line.name}: {across.axis.text(a)}, {up.axis.text(b)}" for a, b in run.values.tolist()]
             points += [{**row, "told": text} for row, text in zip(rows[-len(told) :], told, strict=True)]
-    names = [
-        line.name + ("" if any(run.series == n for run in runs) else " (no values)") for n, line in enumerate(lines)
-    ]
-    key = legend(names, WIDTH, above)
+    drawn, dotted = {run.series for run in runs}, {point["series"] for point in points}
+    names = [line.name + ("" if number in drawn else " (no values)") for number, line in enumerate(lines)]
+    key = legend(names, WIDTH, above) | {"symbolSize": 80 if dotted else 300}
     dashes = [[7, 5] if line.dashed else [1, 0] for line in lines]
-    shapes = [_SHAPES[n % len(_SHAPES)] if line.points else "stroke" for n, line in enumerate(lines)]
+    shapes = [_SHAPES[n % len(_SHAPES)] if n in dotted else "stroke" for n in range(len(lines))]
     coded = {**PLACES, "color": by_series(key, series_colours(len(lines)))}
     return [
         {
@@ -174,7 +174,7 @@ def _lines(runs: Sequence[_Run], lines: Sequence[Line], across: Scale, up: Scale
 
 def _bars(runs: Sequence[_Run], lines: Sequence[Line], across: Scale, up: Scale, above: int) -> list[Spec]:
     """The lines' values as bars side by side, with their values on top where there is room."""
-    thick = 0.8 / max(1, len(lines))
+    thick = min(0.8 / max(1, len(lines)), _WIDEST_BAR * len(across.axis.names) / WIDTH)
     base = up.low if up.axis.log else max(0.0, up.axis.low or 0.0)
     rows = []
     for run in runs:
@@ -200,7 +200,7 @@ def _bars(runs: Sequence[_Run], lines: Sequence[Line], across: Scale, up: Scale,
     return layers
 
 
-def _marks(marks: Sequence[Mark], across: Scale, up: Scale) -> list[Spec]:
+def _marks(marks: Sequence[Mark], across: Scale, up: Scale, runs: Sequence[_Run]) -> list[Spec]:
     """The published values: dotted lines with texts above the chart or at its right end, and diamonds."""
     layers: list[Spec] = []
     rows = _rows_above(marks, across)
@@ -208,16 +208,37 @@ def _marks(marks: Sequence[Mark], across: Scale, up: Scale) -> list[Spec]:
         spot: Spec = {name: {"datum": float(along.drawn(at))} for name, along, at in _given(mark, across, up)}
         shape = _DIAMOND if len(spot) == 2 else _DOTTED
         layers.append({"data": {"values": [{}]}, "mark": {**shape, "color": INK}, "encoding": spot})
-        lines = textwrap.wrap(mark.text, _MARK_COLUMNS, max_lines=4, placeholder="…") or [""]
         to_left = mark.x is None or _share(mark.x, across) > 0.6
-        looks: Spec = {"align": "right" if to_left else "left", "dx": -10 if to_left else 10, "lineHeight": _LINE}
-        if mark.x is None:
-            spot, looks = spot | {"x": {"value": WIDTH}}, looks | {"dx": -4, "dy": -8 - _LINE * (len(lines) - 1)}
-        elif mark.y is None:
+        looks: Spec = {"align": "right" if to_left else "left", "lineHeight": _LINE}
+        if mark.y is None:
             lines = [_text_above(mark)]
-            spot, looks = spot | {"y": {"value": 0}}, looks | {"dx": 0, "dy": -9 - _LINE * rows[number]}
+            spot, looks = spot | {"y": {"value": 0}}, looks | {"dy": -9 - _LINE * rows[number]}
+        else:
+            lines = textwrap.wrap(mark.text, _MARK_COLUMNS, max_lines=4, placeholder="…") or [""]
+            aside, start = (4.0, float(WIDTH)) if mark.x is None else (10.0, WIDTH * _share(mark.x, across))
+            ends = sorted([start, start + (-1 if to_left else 1) * max(text_width(line, TEXT) for line in lines)])
+            way = _clearest(runs, across, up, ends, mark, _LINE * len(lines))
+            spot = {"x": {"value": WIDTH}, **spot}
+            looks |= {"dx": -aside if to_left else aside, "dy": way - _LINE * (len(lines) - 1) / 2}
         layers += _texts([{"text": lines}], spot, looks)
     return layers
+
+
+def _clearest(
+    runs: Sequence[_Run], across: Scale, up: Scale, ends: Sequence[float], mark: Mark, height: float
+) -> float:
+    """How far below its mark a text between these ends covers least of the lines; level with it, if that is as well."""
+    at, level = np.linspace(ends[0], ends[1], 40), up.places([mark.y or 0.0], HEIGHT, upright=True)
+    drawn = [
+        (across.places(run.values[:, 0], WIDTH), up.places(run.values[:, 1], HEIGHT, upright=True)) for run in runs
+    ]
+
+    def covered(way: float) -> int:
+        heights = [np.interp(at, x, y, np.nan, np.nan) for x, y in drawn]
+        return int(np.count_nonzero(np.abs(np.array(heights) - level - way) < height / 2))
+
+    aside = height / 2 + (9 if mark.x is not None else 2)
+    return min((-aside, aside) if mark.x is None else (0.0, -aside, aside), key=covered)
 
 
 def _rows_above(marks: Sequence[Mark], across: Scale) -> dict[int, int]:

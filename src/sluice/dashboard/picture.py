@@ -85,8 +85,8 @@ def heading(title: str, note: str) -> Spec:
 
 def legend(names: Sequence[str], room: float, offset: int = 10) -> Spec:
     """A legend so far above the picture, of series that are numbered in the data."""
-    widest = max((text_width(name, 12) for name in names), default=0.0) + 36
-    columns = max(1, min(len(names), int(room / widest)))
+    widths = [text_width(name, 12) + 36 for name in names] or [room]
+    columns = len(widths) if sum(widths) <= room else max(1, int(room / max(widths)))
     return {
         "title": None,
         "orient": "top",
@@ -111,7 +111,7 @@ def series_colours(count: int) -> list[str]:
 
 def text_width(text: str, size: float) -> float:
     """About how wide a text is."""
-    return 0.56 * size * len(text)
+    return 0.52 * size * len(text)
 
 
 def _printable(part: Any) -> Any:
