@@ -109,7 +109,7 @@ def test_a_move_takes_two_epochs_and_the_next_phase_is_as_long():
     switched = controller.after(record(2, seconds=EpochSeconds(job=2.5, total=3.0)), 5.0)
     assert switched.routing.holders[0] == 1
     assert switched.routing.since == 3
-    assert controller.rounds.collect == 3.0
+    assert controller.loop.rounds.collect == 3.0
     done = controller.after(record(3, switched.routing), 5.5)
     assert (done.instructions, done.routing) == ((), switched.routing)
 
@@ -122,7 +122,7 @@ def test_a_night_without_input_is_no_part_of_a_move():
     assert units_set_apart(controller.after(record(1), 6.0)) == (0,)
     switched = controller.after(record(2), 6.0 + night)
     assert switched.routing.holders[0] == 1
-    assert controller.rounds.collect == 5.0
+    assert controller.loop.rounds.collect == 5.0
     for number in range(3, 8):
         controller.after(record(number, switched.routing), 6.0 + night + number)
     assert len(chosen.seen) == 2

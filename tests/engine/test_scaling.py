@@ -19,8 +19,7 @@ from oracle import multiset
 from specs import SECOND, TIME, handle
 from steps import units_set_apart
 
-from sluice.control import controller as controller_module
-from sluice.control import epoch_executor
+from sluice.control import site_changes
 from sluice.control.collection import EpochCollection
 from sluice.control.controller import Controller, NextEpoch
 from sluice.control.growth import Growth
@@ -346,8 +345,7 @@ def test_few_units_at_a_time_are_set_apart(monkeypatch):
 
 def limit_moves(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Have at most so many units on their way from leaving or to joining sites at a time."""
-    for module in (epoch_executor, controller_module):
-        monkeypatch.setattr(module, "MAX_CONCURRENT_MOVES", most)
+    monkeypatch.setattr(site_changes, "MAX_CONCURRENT_MOVES", most)
 
 
 ONE = Routing(1, (0,) * 8)
@@ -535,7 +533,7 @@ def test_runs_stay_few_while_sites_are_awaited_and_when_they_come(tmp_path):
             leaving = sum(len(one.units) for one in query.told.instructions if isinstance(one, SetApart))
             runs, few = most_runs(query.epochs.record)
             assert runs <= few + compaction.FAN_IN * leaving
-            assert leaving <= epoch_executor.MAX_CONCURRENT_MOVES
+            assert leaving <= site_changes.MAX_CONCURRENT_MOVES
             entries.append(max(file.stat().st_size for file in (tmp_path / "checkpoint/journal").iterdir()))
 
     hand.slots = 2
@@ -599,7 +597,7 @@ def test_an_epoch_with_other_sites_that_came_to_nothing_may_be_followed_by_one_w
 
 
 def test_cores_that_come_and_go_within_an_epoch_that_came_to_nothing_leave_nothing_behind(monkeypatch):
-    monkeypatch.setattr("sluice.control.controller._is_little", lambda record, routing, allowance: False)
+    monkeypatch.setattr("sluice.control.site_changes._is_little", lambda record, routing, allowance: False)
     driver = Driver()
     driver.epoch()
     lost = driver.controller.resized(driver.newest, 6, "executors joined: 2", 2.0)

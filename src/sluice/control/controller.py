@@ -1,7 +1,8 @@
 """The driver's end of the control loop: a committed epoch goes in, what the next one does comes out.
 
 The rounds' δ is in wall time, as nearly as whole epochs can: `collection.py` adds epochs up, `viewing.py` shows them to
-the policy, `loop.py` keeps the verbs' protocols in flight, and `epoch_executor.py` carries their instructions out.
+the policy, `loop.py` keeps the verbs' protocols in flight, `epoch_executor.py` carries their instructions out, and
+`site_changes.py` sees to sites that come and go.
 """
 
 from __future__ import annotations
@@ -9,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from sluice.control.collection import EpochCollection
-from sluice.control.copying import CopyRate, fetched_bytes
-from sluice.control.epoch_executor import MAX_CONCURRENT_MOVES, EpochExecutor
+from sluice.control.copying import CopyRate
+from sluice.control.epoch_executor import EpochExecutor
 from sluice.control.loop import SITES, USER, ControlLoop
-from sluice.control.rounds import Rounds
+from sluice.control.site_changes import (
+    change_sites,
+    drain_sites,
+    fill_sites,
+    go_back_to,
+    stop_waiting,
+    units_to_set_apart,
+)
 from sluice.control.site_memory import SiteMemory
 from sluice.model.epoch.decision import Decision, Ended, UnderWay, Verb
 from sluice.model.epoch.stats import ScaleTarget
@@ -24,14 +30,11 @@ from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.routing import Routing
 from sluice.policies import Policy
 from sluice.record.epoch import EpochRecord, Turn
-from sluice.record.reassignment import reassign
 from sluice.verbs import Action, SiteInstruction
-from sluice.verbs.base import InFlight, SiteWork, Situation, VerbProtocol
+from sluice.verbs.base import InFlight, SiteWork, Situation
 from sluice.verbs.freeze import CleanUpAll, CleanUpProtocol
-from sluice.verbs.move import Move, MoveProtocol, Phase
-from sluice.verbs.scale import JOIN_TIMEOUT_S, ArrivalProtocol, Backoff, ScaleProtocol
-from sluice.verbs.share import SharingPhase, SharingProtocol
-from sluice.verbs.split import MergeProtocol, SplitProtocol
+from sluice.verbs.move import MoveProtocol
+from sluice.verbs.scale import Backoff, ScaleProtocol
 
 MINIMUM = 5.0
 """Seconds over which statistics are collected at least, unless said otherwise."""
@@ -94,10 +97,6 @@ class Controller:
     @property
     def policy(self) -> Policy:
         return self.loop.policy
-
-    @property
-    def rounds(self) -> Rounds:
-        return self.loop.rounds
 
     @property
     def slots(self) -> int | None:
@@ -178,7 +177,7 @@ class Controller:
         if it was begun with another number of sites and came to nothing."""
         self._begin_step(record, lost, now)
         if lost is not None:
-            self._go_back_to(record.routing, now)
+            go_back_to(self.loop, record.routing, now)
         self.executor.advance(self.loop, record, self._rate.allow(record.stats), now)
         self.collection.add(record, now)
         if site_changes:
@@ -189,60 +188,26 @@ class Controller:
             self.collection.redivide(record, after)
         self.collection.single_key_units = self.executor.single_key_units
         self.collection.unmergeable_units = self.executor.unmergeable_units
-        self._stop_waiting(now)
-        self._decisions += self.executor.fill_sites(self.loop, now)
+        stop_waiting(self.loop, now)
+        self._decisions += fill_sites(self.loop, now)
         self._decisions += self.loop.take_turn(now, asking)
-        self._decisions += self.executor.drain_sites(self.loop, now)
+        self._decisions += drain_sites(self.loop, now)
         return self._step(None if after is record else after)
 
     def resized(
         self, record: EpochRecord, sites: int, why: str, now: float, lost: NextEpoch | None = None
     ) -> NextEpoch:
-        """What to do in the epoch from which on there is another number of sites.
-
-        If that was asked for, those that left held nothing, and units begin to move to those that join as was planned:
-        what was set apart for them, and is little enough, is there in this very epoch. Else as few units move as can
-        be: all at once, unless sites have come and would have to read more than they may in an epoch. Then these get
-        their units by ordinary moves. Statistics begin anew. A move in flight is abandoned if one of its sites is gone
-        or its unit is needed elsewhere; the others go on in the epoch after. `lost` is as for `after`.
-        """
+        """What to do in the epoch from which on there is another number of sites. What was set apart for those that
+        join, and is little enough, is there in this very epoch. Statistics begin anew. `lost` is as for `after`."""
         self._begin_step(record, lost, now)
-        loop, before = self.loop, record.routing
-        loop.backoff = Backoff()
-        another = f"there is another number of sites: {sites}"
-        self._abandon(another, now, SplitProtocol, MergeProtocol)
-        for wish in loop.in_flight.of(SharingProtocol):  # one that is done has been committed, and is over
-            loop.abandon(wish, another, now)
-        if not (loop.scaling and loop.scaling.leads_to(sites, before)):  # it was about other sites
-            self._abandon(another, now, ScaleProtocol)
-            self._forget_arrivals(now)
-        if loop.scaling:
-            why = loop.scaling.action.reason
         allowance = self._rate.allow(record.stats)
-        routing = before.rebalanced(sites, before.version + 1, record.number + 1)
-        joining = sites > before.sites and loop.scaling is not None
-        if joining and loop.scaling:
-            self.collection.growth.joining = now - loop.scaling.since
-        elif sites > before.sites and self.collection.has_begun and not _is_little(record, routing, allowance):
-            joining = True
-            self._forget_arrivals(now)
-            reason = f"{why}; sites: {before.sites}, now {sites}"
-            loop.begin(ArrivalProtocol(_moves_to(routing, before, reason)), now)
-        if joining:
-            routing = before.with_added_sites(sites, record.number + 1)
-        reason = f"{why}; sites: {before.sites}, now {sites}; {routing.moves_since(before)} units moved"
+        joining, reason = change_sites(self.loop, self.collection, record, sites, why, allowance, now)
         self._decisions.append(self._about_sites(Verb.RESIZE, reason))
-        stopped = [
-            move
-            for move in loop.moves
-            if _is_without_site(move, routing) or routing.holder(move.unit) != before.holder(move.unit)
-        ]
-        self._stop_moves(stopped, routing, now)
         self.collection.pass_by(record, now)
-        self.collection.begin(routing, now, self.rounds.collect)
+        self.collection.begin(self.loop.routing, now, self.loop.rounds.collect)
         if joining:
-            self._decisions += self.executor.fill_sites(loop, now)
-            self.executor.advance(loop, replace(record, routing=routing), allowance, now)
+            self._decisions += fill_sites(self.loop, now)
+            self.executor.advance(self.loop, replace(record, routing=self.loop.routing), allowance, now)
         return self._step(copying=joining)
 
     def settle(self, number: int, routing: Routing, work: SiteWork, abandoned: Sequence[Ended] = ()) -> Settled:
@@ -366,7 +331,9 @@ class Controller:
 
     def _step(self, before: EpochRecord | None = None, copying: bool = True) -> NextEpoch:
         """What the next epoch does, as far as was decided."""
-        beside = self.executor.copying_instructions(self.loop, self._units_to_set_apart()) if copying else ()
+        beside = (
+            self.executor.copying_instructions(self.loop, units_to_set_apart(self.loop, self._slots)) if copying else ()
+        )
         return NextEpoch(
             self.loop.routing,
             (*self.executor.freezing_instructions(self.loop), *beside),
@@ -375,102 +342,11 @@ class Controller:
             before,
         )
 
-    def _units_to_set_apart(self) -> tuple[Unit, ...]:
-        """Those that move or are to be shared otherwise, and of those that are to move to sites that join as soon as
-        their executors are ready as many as are to be moving at a time. Units for sites whose executors have not come
-        stay with the others, and so do those that are to be frozen, split or merged."""
-        loop = self.loop
-        units = {move.unit for move in loop.moves if move.phase in (Phase.EXTRACTING, Phase.TRANSFERRING)}
-        units |= {one.unit for one in loop.in_flight.of(SharingProtocol) if one.phase is SharingPhase.PREPARING}
-        awaited = [
-            move.unit
-            for arrival in loop.in_flight.of(ArrivalProtocol)
-            for move in arrival.moves
-            if not (loop.routing.sharing(move.unit) or loop.in_flight.at(move.unit))
-            and (self._slots is None or move.site < self._slots)
-        ]
-        units |= set(awaited[: max(0, MAX_CONCURRENT_MOVES - len(units))])
-        return tuple(sorted(units, key=loop.routing.index_of))
-
-    def _abandon(self, reason: str, now: float, *kinds: type[VerbProtocol]) -> None:
-        """Have some protocols come to nothing, but for those that are done."""
-        for protocol in self.loop.in_flight:
-            if isinstance(protocol, kinds) and not protocol.is_done(self.loop.routing):
-                self.loop.abandon(protocol, reason, now)
-
-    def _forget_arrivals(self, now: float) -> None:
-        """Nothing is planned for sites that join."""
-        for arrival in self.loop.in_flight.of(ArrivalProtocol):
-            self.loop.forget(arrival, now)
-
-    def _keep_arrivals(self, sites: int, now: float) -> None:
-        """Only so many sites still get what is planned for them."""
-        for arrival in self.loop.in_flight.of(ArrivalProtocol):
-            arrival.keep(sites)
-            if arrival.over:
-                self.loop.forget(arrival, now)
-
-    def _go_back_to(self, routing: Routing, now: float) -> None:
-        """There are as many sites as under a committed routing: the epoch with another number came to nothing."""
-        self._stop_moves([move for move in self.loop.moves if _is_without_site(move, routing)], routing, now)
-        if self.loop.scaling is None:
-            self._keep_arrivals(routing.sites, now)
-        self.collection.begin(routing, now, self.rounds.collect)
-
-    def _stop_moves(self, moves: Sequence[MoveProtocol], routing: Routing, now: float) -> None:
-        """End moves that cannot go on under a routing, which holds from now on. Those to sites that are still awaited
-        begin anew when these are there."""
-        loop = self.loop
-        for move in moves:
-            loop.abandon(move, None if move.is_done(routing) else _explain_abandonment(move, routing.sites), now)
-        loop.routing = routing
-        if loop.scaling:
-            awaited = range(routing.sites, loop.scaling.wanted)
-            again = [move.action for move in moves if move.phase is Phase.ABANDONED and move.target in awaited]
-            planned = [move for arrival in loop.in_flight.of(ArrivalProtocol) for move in arrival.moves]
-            self._forget_arrivals(now)
-            loop.begin(ArrivalProtocol([*again, *planned]), now)
-
-    def _stop_waiting(self, now: float) -> None:
-        """Go on with the sites that are there, if those that were to join have not come for too long."""
-        loop, scaling = self.loop, self.loop.scaling
-        if scaling is None or not scaling.is_given_up(now):
-            return
-        self._keep_arrivals(loop.routing.sites, now)
-        loop.backoff = loop.backoff.after(now)
-        there = f"sites: {loop.routing.sites}; nobody else came within {JOIN_TIMEOUT_S:.0f} s"
-        if self.policy.scales:
-            there += f", and {self.policy.name} waits {loop.backoff.seconds:.0f} s before it asks again"
-        loop.abandon(scaling, there, now)
-
     def _about_sites(self, action: Verb, reason: str) -> Decision:
         """A decision that no policy makes: executors came or went."""
         return self.loop.announce(Decision(self.loop.epoch, SITES, action, None, None, reason))
 
 
-def _moves_to(routing: Routing, before: Routing, reason: str) -> tuple[Move, ...]:
-    """The moves by which units come to where they are under another routing; those that are shared stay."""
-    changed = np.flatnonzero(np.array(before.holders) != np.array(routing.holders))
-    units = before.units_at(changed)
-    return tuple(Move(unit, routing.holder(unit), reason) for unit in units if not before.sharing(unit))
-
-
-def _is_little(record: EpochRecord, routing: Routing, allowance: float) -> bool:
-    """Whether no site that is new under a routing has to read more than this to have its units at once."""
-    arriving = reassign(record.manifests, record.routing, routing)[record.routing.sites :]
-    return all(fetched_bytes(runs) <= allowance for runs in arriving)
-
-
 def _not_done(end: Ended) -> Ended:
     """What becomes of a decision that has ended in an epoch which came to nothing, and had another routing."""
     return replace(end, abandoned=RUN_AGAIN) if end.abandoned is None else end
-
-
-def _is_without_site(move: MoveProtocol, routing: Routing) -> bool:
-    """Whether a site that a move is from, or to, is not there under a routing."""
-    return max(move.source, move.target) >= routing.sites
-
-
-def _explain_abandonment(move: MoveProtocol, sites: int) -> str:
-    gone = next((site for site in (move.source, move.target) if site >= sites), None)
-    return "its unit is needed elsewhere" if gone is None else f"site {gone} is gone"

@@ -12,17 +12,16 @@ from collections.abc import Sequence
 
 from sluice.control.copying import EpochCopies, fetched_bytes, is_all_new, length, missing_runs, not_in, separate
 from sluice.control.executor import InstructionExecutor, handles
-from sluice.control.loop import SITES, ControlLoop
-from sluice.model.epoch.decision import Decision
+from sluice.control.loop import ControlLoop
+from sluice.control.site_changes import plan_arrivals
 from sluice.model.epoch.stats import EpochStats
 from sluice.model.ids import Site, Unit
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import single_unit
-from sluice.policies.planning.draining import drain
 from sluice.policies.planning.scale_out import fill
 from sluice.record.epoch import EpochRecord
 from sluice.record.repartition import repartition_record, rows_of_units, successors, why_unmergeable
-from sluice.verbs import Action, SiteInstruction
+from sluice.verbs import SiteInstruction
 from sluice.verbs.freeze import CleanUpProtocol, CleanUpUnits, FreezeProtocol, FreezeUnit
 from sluice.verbs.move import (
     CopyAhead,
@@ -31,7 +30,6 @@ from sluice.verbs.move import (
     Install,
     Installed,
     LetGo,
-    Move,
     MoveProtocol,
     Phase,
     Released,
@@ -40,13 +38,12 @@ from sluice.verbs.move import (
     Transfer,
     Transferred,
 )
-from sluice.verbs.scale import ArrivalProtocol, ChangeSites, ScaleProtocol
+from sluice.verbs.scale import ChangeSites, ScaleProtocol
 from sluice.verbs.share import (
     AnySharing,
     ApplyGrid,
     ApplySharing,
     PrepareSharing,
-    Release,
     SharingPhase,
     SharingPrepared,
     SharingProtocol,
@@ -65,8 +62,6 @@ from sluice.verbs.split import (
     Unmergeable,
 )
 
-MAX_CONCURRENT_MOVES = 64
-"""Units that are on their way from leaving or to joining sites at a time: each is set apart in segments of its own."""
 REMEMBERED_EPOCHS = 100
 """Epochs for which it counts that a unit had one key, or could not be merged: then other keys may have come, or what
 was in the way may be gone."""
@@ -348,42 +343,5 @@ class EpochExecutor(InstructionExecutor):
         *others, newest = loop.in_flight.of(ScaleProtocol)
         for other in others:
             loop.abandon(other, SUPERSEDED, now)
-        for arrival in loop.in_flight.of(ArrivalProtocol):
-            loop.forget(arrival, now)
-        if not newest.leaving:
-            loop.begin(ArrivalProtocol(fill(loop.collector.view(), instruction.sites, instruction.reason)), now)
-
-    def fill_sites(self, loop: ControlLoop, now: float) -> tuple[Decision, ...]:
-        """Have sites that have joined get more of what is planned for them."""
-        decisions: list[Decision] = []
-        for arrival in loop.in_flight.of(ArrivalProtocol):
-            moves = arrival.take(loop.routing.sites, MAX_CONCURRENT_MOVES - len(loop.moves))
-            decisions += loop.decide(SITES, moves, now)
-            if arrival.over:
-                loop.forget(arrival, now)
-        return tuple(decisions)
-
-    def drain_sites(self, loop: ControlLoop, now: float) -> tuple[Decision, ...]:
-        """Have the sites that are to leave hand over more of what they hold."""
-        scaling = loop.scaling
-        if scaling is None or not scaling.leaving:
-            return ()
-        routing, view = loop.routing, loop.collector.view()
-        releases: list[Action] = []
-        for sharing in routing.shared:
-            if loop.in_flight.at(sharing.unit):  # it is being released
-                continue
-            gone = [site for site in sharing.holders if site in scaling.leaving]
-            staying = len(gone) < len(sharing.holders)
-            releases += [Release(sharing.unit, site, scaling.reason) for site in (gone if staying else gone[1:])]
-        targets = drain(
-            view.units.site,
-            view.units.rows + view.units.results,
-            view.units.bytes,
-            [Site(site) for site in scaling.leaving],
-            [Site(site) for site in range(scaling.wanted)],
-        )
-        moves = [Move(view.units.unit_at(index), site, scaling.reason) for index, site in targets]
-        ready = [move for move in moves if not loop.in_flight.at(move.unit) and not routing.sharing(move.unit)]
-        left = MAX_CONCURRENT_MOVES - len(loop.moves) - len(loop.in_flight.of(SharingProtocol))
-        return loop.decide(SITES, [*releases, *ready[: max(0, left)]], now)
+        moves = () if newest.leaving else fill(loop.collector.view(), instruction.sites, instruction.reason)
+        plan_arrivals(loop, moves, now)

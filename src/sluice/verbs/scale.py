@@ -157,19 +157,6 @@ class ArrivalProtocol(VerbProtocol):
     def takes_epochs(self, routing: Routing, now: float) -> bool:
         return any(move.site < routing.sites for move in self.moves)
 
-    def take(self, sites: int, most: int) -> tuple[Move, ...]:
-        """The next moves to sites that are there, at most so many; they are planned no longer."""
-        due = tuple(move for move in self.moves if move.site < sites)[: max(0, most)]
-        begun = {move.unit for move in due}
-        self.moves = tuple(move for move in self.moves if move.unit not in begun)
-        self.over = not self.moves
-        return due
-
-    def keep(self, sites: int) -> None:
-        """Only so many sites still get what is planned for them."""
-        self.moves = tuple(move for move in self.moves if move.site < sites)
-        self.over = not self.moves
-
 
 @dataclass(frozen=True)
 class Backoff:
