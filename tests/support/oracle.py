@@ -83,17 +83,31 @@ def _values(column: pa.ChunkedArray) -> list:
     """A column in Python; by way of numpy where that has the same values, many times as fast as Arrow's own way."""
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        values = column.fill_null(0).to_numpy().tolist()
+        numbers = column.fill_null(0).to_numpy()
+        values = numbers.tolist()
         if pa.types.is_floating(kind):
-            values = [_plain(v) for v in values]
-    elif pa.types.is_timestamp(kind) and kind.tz == "UTC":
-        times = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).fill_null(0).to_numpy()
-        values = [t.replace(tzinfo=timezone.utc) for t in times.astype("datetime64[us]").tolist()]
-    else:
+            for place in np.flatnonzero(np.isnan(numbers)):
+                values[place] = "NaN"
+        for place in np.flatnonzero(column.is_null().to_numpy()) if column.null_count else ():
+            values[place] = None
+        return values
+    if not len(column) or not any(is_kind(kind) for is_kind in _EACH_MADE_ONCE):
         return [_plain(v) for v in column.to_pylist()]
-    for place in np.flatnonzero(column.is_null().to_numpy()) if column.null_count else ():
-        values[place] = None
-    return values
+    encoded = pa.chunked_array(column.chunks).combine_chunks().dictionary_encode()
+    distinct = np.array([*_distinct_values(encoded.dictionary), None], dtype=object)
+    return distinct[encoded.indices.fill_null(len(distinct) - 1).to_numpy()].tolist()
+
+
+_EACH_MADE_ONCE = (pa.types.is_string, pa.types.is_decimal, pa.types.is_date, pa.types.is_timestamp)
+"""Kinds of columns that have few different values, where a value of Python's is dear."""
+
+
+def _distinct_values(array: pa.Array) -> list:
+    kind = array.type
+    if pa.types.is_timestamp(kind) and kind.tz == "UTC":
+        times = array.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+        return [t.replace(tzinfo=timezone.utc) for t in times.astype("datetime64[us]").tolist()]
+    return array.to_pylist()
 
 
 def _plain(value: object) -> object:

@@ -157,7 +157,7 @@ class TestHotUnits:
         assert moves and all(isinstance(a, Move) for a in moves)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 4, 5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 6, 7))])
 @pytest.mark.parametrize(("sites", "units", "noise"), [(6, 6, 0.1), (4, 16, 0.1), (3, 1, 0.2), (5, 32, 0.0)])
 def test_hybrid_comes_to_rest_and_follows_the_heat(sites: int, units: int, noise: float, seed: int) -> None:
     """One unit is hot, then another one: it is shared as long as it is, and nothing goes back and forth."""
