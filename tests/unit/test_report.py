@@ -363,7 +363,7 @@ def test_inspect_tells_what_state_yields_and_what_is_frozen(tmp_path: Path, caps
     assert main(["inspect", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     at = lines.index("Frozen     3 units, 4.5 k rows, 96 KiB; 2 units miss results")
-    assert lines[at + 3].split() == ["1", "3", "2", "4,500", "96.0", "KiB", "7"]
+    assert lines[at + 3].split() == ["1", "3", "2", "4,500", "96", "KiB", "7"]
     assert "Cleaning   300 rows done, 100 left (75 %); 70 results found; 150/s" in lines
     assert max(map(len, lines)) <= 120
 

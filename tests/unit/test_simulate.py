@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from screens import pictures
 
 import sluice.sim.worlds.flux
 from sluice.cli import simulate as command
@@ -384,7 +385,7 @@ def test_a_terminal_shows_how_far_it_has_come(tiny: Path) -> None:
 
     terminal = Terminal()
     assert command.simulate(command.Wanted("tiny.toml", policies=("static",)), terminal) == 0
-    seen = [line.strip() for line in terminal.getvalue().split(command.ERASE)]
+    seen = [picture.strip() for picture in pictures(terminal.getvalue())]
     assert "static (1 of 1): 0 of 0.2 simulated seconds" in seen
     assert "static (1 of 1): 0.1 of 0.2 simulated seconds" in seen
     assert seen[-1].startswith("static (1 of 1): 0.2 simulated seconds in ")
@@ -396,7 +397,7 @@ def test_an_interrupted_simulation_writes_nothing(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command.Meter, "reached", interrupt)
+    monkeypatch.setattr(command.Simulation, "run", interrupt)
     assert main(["simulate", "tiny.toml"]) == 1
     assert "sluice: interrupted" in capsys.readouterr().err and not Path("simulated-tiny-one").exists()
 

@@ -9,8 +9,8 @@ from itertools import groupby
 from sluice.control.journal import FORMAT, Journal
 from sluice.dashboard.decision_text import DecisionSummary, summarize
 from sluice.dashboard.frozen_text import clean_up_text, frozen_text
-from sluice.dashboard.quantity import PRODUCTIVITY
-from sluice.dashboard.terminal_style import one_line
+from sluice.dashboard.quantity import BYTES, PRODUCTIVITY
+from sluice.dashboard.terminal_style import align_columns, one_line
 from sluice.model.durations import in_words
 from sluice.model.epoch.decision import outcomes
 from sluice.model.identity import CheckpointIdentity
@@ -82,15 +82,15 @@ def _state(record: EpochRecord) -> list[str]:
                 str(site.site),
                 f"{site.rows:,}",
                 str(site.segments),
-                _size(site.memory_bytes),
-                _size(site.disk_bytes),
-                _size(site.durable_bytes),
+                BYTES.text(site.memory_bytes),
+                BYTES.text(site.disk_bytes),
+                BYTES.text(site.durable_bytes),
                 f"{site.pending_rows:,}",
                 str(site.spilled_units),
                 shown or "-",
             )
         )
-    return [f"State      after epoch {record.number}, {len(record.files())} durable files", *_table(rows)]
+    return [f"State      after epoch {record.number}, {len(record.files())} durable files", *align_columns(rows)]
 
 
 def _yields(record: EpochRecord) -> list[str]:
@@ -114,7 +114,7 @@ def _yields(record: EpochRecord) -> list[str]:
     return [
         "",
         f"Yields     in epoch {record.number}, and by byte of state since its units were frozen last",
-        *_table(rows),
+        *align_columns(rows),
         f"  units that yield most: {told(ranked[:_RANKED])}",
         f"  units that yield least: {told(ranked[: -_RANKED - 1 : -1])}",
     ]
@@ -130,12 +130,12 @@ def _frozen(record: EpochRecord) -> list[str]:
             f"{site.frozen_units:,}",
             f"{site.missing_units:,}",
             f"{site.frozen_rows:,}",
-            _size(site.frozen_bytes),
+            BYTES.text(site.frozen_bytes),
             f"{site.late_results:,}",
         )
         for site in record.stats.sites
     ]
-    lines = ["", f"Frozen     {frozen_text(*frozen)}", *_table(rows)] if frozen.units else []
+    lines = ["", f"Frozen     {frozen_text(*frozen)}", *align_columns(rows)] if frozen.units else []
     if done is not None:
         told = clean_up_text(done.rows_done, done.rows_left, done.results, done.rows_per_second)
         lines += ["", f"Cleaning   {told}"]
@@ -164,24 +164,11 @@ def _history(records: list[EpochRecord]) -> list[str]:
                 _when(stats.committed_at).removesuffix(" UTC"),
             )
         )
-    return ["Last epochs", *_table(rows)]
+    return ["Last epochs", *align_columns(rows)]
 
 
 def _decision(one: DecisionSummary) -> str:
     return f"epoch {one.epoch}: {one.policy} {one.action} ({one.reason}): {one.outcome}"
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  " + "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
-        count /= 1024
-    return ""
 
 
 def _when(seconds: float) -> str:

@@ -7,14 +7,12 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from sluice import SluiceError, __version__
 from sluice.dashboard.terminal_style import printable
 
-if TYPE_CHECKING:
-    from sluice.cli.run import Run
-    from sluice.cli.simulate import Wanted
+T = TypeVar("T")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,9 +57,9 @@ def _carry_out(chosen: argparse.Namespace, passed_on: list[str]) -> int:
 
             print(new(chosen.directory))
         case "run":
-            from sluice.cli.run import run
+            from sluice.cli.run import Run, run
 
-            return run(_run(chosen, passed_on))
+            return run(_as(Run, chosen, arguments=tuple(passed_on)))
         case "figures":
             from sluice.cli import figures
 
@@ -77,7 +75,7 @@ def _carry_out(chosen: argparse.Namespace, passed_on: list[str]) -> int:
             elif chosen.show:
                 print(simulate.shown(chosen.show))
             else:
-                return simulate.simulate(_simulation(chosen))
+                return simulate.simulate(_as(simulate.Wanted, chosen))
     return 0
 
 
@@ -156,32 +154,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _simulation(chosen: argparse.Namespace) -> Wanted:
-    from sluice.cli.simulate import Wanted
-
-    return Wanted(
-        scenario=chosen.scenario,
-        policies=chosen.policies,
-        seed=chosen.seed,
-        out=chosen.out,
-        decisions=chosen.decisions,
-    )
-
-
-def _run(chosen: argparse.Namespace, passed_on: list[str]) -> Run:
-    from sluice.cli.run import Run
-
-    return Run(
-        file=chosen.file,
-        arguments=tuple(passed_on),
-        master=chosen.master,
-        name=chosen.name,
-        policy=chosen.policy,
-        checkpoint=chosen.checkpoint,
-        conf=dict(chosen.conf),
-        available_now=chosen.available_now,
-        report=chosen.report,
-    )
+def _as(kind: type[T], chosen: argparse.Namespace, **more: object) -> T:
+    """What was chosen, as a value of this kind."""
+    return kind(**{name: value for name, value in vars(chosen).items() if name in kind.__annotations__}, **more)
 
 
 def _divided(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from sluice.dashboard.quantity import BYTES, COUNT, LATENCY, ROWS, ROWS_PER_SECOND, SECONDS, SHARE
+from sluice.dashboard.terminal_style import align_columns
 from sluice.sim.outcome import Measure, Outcome, TimedDecision, TimedMove
 from sluice.sim.scenario_file import Comparison, Trial
 
@@ -33,11 +34,7 @@ def table(outcomes: Sequence[tuple[Trial, Outcome]]) -> str:
     """A line a run."""
     headings = ("policy", *(measure.heading for measure in outcomes[0][1].measures))
     rows = [headings, *((trial.label, *map(_text, outcome.measures)) for trial, outcome in outcomes)]
-    wide = [max(len(row[column]) for row in rows) for column in range(len(headings))]
-    return "\n".join(
-        "  ".join([row[0].ljust(wide[0]), *(cell.rjust(width) for cell, width in zip(row[1:], wide[1:], strict=True))])
-        for row in rows
-    )
+    return "\n".join(line[2:] for line in align_columns(rows, words=1))
 
 
 def decisions_text(label: str, outcome: Outcome, every: bool) -> str:

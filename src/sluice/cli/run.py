@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -35,7 +35,7 @@ class Run:
     name: str | None = None
     policy: str | None = None
     checkpoint: str | None = None
-    conf: dict[str, str] = field(default_factory=dict)
+    conf: Sequence[tuple[str, str]] = ()
     available_now: bool = False
     report: str | None = None
 
@@ -173,8 +173,8 @@ def _session(wanted: Run, scratch: str) -> Any:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", wanted.conf.get("spark.pyspark.python", sys.executable))
-    master = wanted.master or wanted.conf.get("spark.master", LOCAL)
+    os.environ.setdefault("PYSPARK_PYTHON", dict(wanted.conf).get("spark.pyspark.python", sys.executable))
+    master = wanted.master or dict(wanted.conf).get("spark.master", LOCAL)
     settings = {
         "spark.master": master,
         "spark.app.name": wanted.name or os.path.splitext(os.path.basename(wanted.file))[0],
@@ -183,7 +183,7 @@ def _session(wanted: Run, scratch: str) -> Any:
     }
     if master.startswith("local"):
         settings["spark.sql.warehouse.dir"] = os.path.join(scratch, "warehouse")
-    given = {k: v for k, v in wanted.conf.items() if not (wanted.master and k == "spark.master")}
+    given = {k: v for k, v in wanted.conf if not (wanted.master and k == "spark.master")}
     builder = SparkSession.builder
     for key, value in {**settings, **given}.items():
         builder = builder.config(key, value)

@@ -5,12 +5,17 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from sluice.cli.outcome_files import Results
 from sluice.cli.outcome_text import decisions_text, heading, table
@@ -26,8 +31,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 4.0
 """Seconds until it is said that the simulator is being compiled; to load what is compiled takes about one."""
-ERASE = "\r\x1b[2K"
-"""Takes back the line that a terminal shows."""
 STEPS = 20
 """How often the progress of a run is shown."""
 
@@ -127,33 +130,25 @@ def _simulator(comparison: Comparison, progress: TextIO) -> Callable[[Trial, str
 
     def run(trial: Trial, about: str) -> Outcome:
         simulation = Simulation(trial.scenario, policy(trial.policy))
-        with Meter(about, trial.scenario.seconds, progress) as meter:
+        with show_progress(about, trial.scenario.seconds, progress) as reached:
             for step in range(1, STEPS):
-                simulation.events.at(trial.scenario.seconds * step / STEPS, partial(meter.reached, step / STEPS))
+                simulation.events.at(trial.scenario.seconds * step / STEPS, partial(reached, step / STEPS))
             return simulation.run()
 
     return run
 
 
-class Meter:
-    """Says what is being simulated and how far it has come, over and over in one line where that can be seen."""
+@contextmanager
+def show_progress(about: str, seconds: float, progress: TextIO) -> Iterator[Callable[[float], None]]:
+    """Says what is being simulated; where that can be seen, also how far it has come, over and over in one line."""
+    console, started = Console(file=progress, highlight=False), time.monotonic()
+    with Live(console=console, auto_refresh=False, transient=True) as live:
 
-    def __init__(self, about: str, seconds: float, progress: TextIO) -> None:
-        self.about, self.seconds, self.progress = about, seconds, progress
+        def reached(share: float) -> None:
+            told = f"  {about}: {share * seconds:.3g} of {seconds:g} simulated seconds"
+            live.update(Text(told, no_wrap=True), refresh=True)
 
-    def __enter__(self) -> Meter:
-        self.started = time.monotonic()
-        self.reached(0.0)
-        return self
-
-    def reached(self, share: float) -> None:
-        if self.progress.isatty():
-            self._say(f"{share * self.seconds:.3g} of {self.seconds:g} simulated seconds")
-
-    def __exit__(self, problem: object, *_: object) -> None:
-        if problem is None:
-            self._say(f"{self.seconds:g} simulated seconds in {time.monotonic() - self.started:.1f} s\n")
-
-    def _say(self, text: str) -> None:
-        over = ERASE if self.progress.isatty() else ""
-        print(f"{over}  {self.about}: {text}", end="", file=self.progress, flush=True)
+        reached(0.0)
+        yield reached
+    took = f"{seconds:g} simulated seconds in {time.monotonic() - started:.1f} s"
+    console.print(f"  {about}: {took}", markup=False, soft_wrap=True)

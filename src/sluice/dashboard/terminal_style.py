@@ -33,3 +33,15 @@ def spark(values: Sequence[float]) -> str:
     """
     top = max(values, default=0.0) or 1.0
     return "".join(_SPARKS[min(7, int(8 * max(0.0, v) / top))] for v in values)
+
+
+def align_columns(rows: Sequence[Sequence[str]], words: int = 0) -> list[str]:
+    """Rows of a table as lines: numbers held right, the first so many columns left.
+
+    >>> align_columns([("site", "rows"), ("0", "1,000")])
+    ['  site   rows', '     0  1,000']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  " + "  ".join(f"{cell:{'<' if n < words else '>'}{widths[n]}}" for n, cell in enumerate(row)) for row in rows
+    ]
