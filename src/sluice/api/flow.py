@@ -111,8 +111,8 @@ class Flow:
         try:
             how = FileOptions.of(format, reading)
         except FlowError as problem:
-            known = ", ".join(SPARK_FILE_OPTIONS)
-            raise FlowError(f"stream {name!r}: {problem} (and for any format: {known})") from problem
+            option_names = ", ".join(SPARK_FILE_OPTIONS)
+            raise FlowError(f"stream {name!r}: {problem} (and for any format: {option_names})") from problem
         if not is_there(path):
             raise FlowError(f"stream {name!r}: there is no directory {path!r}; make it before the flow starts")
         if schema is None and how.why_spark:
@@ -209,8 +209,8 @@ def _delay_of(name: str, df: DataFrame, event_time: str, delay: Duration | Unsai
     by_column = delay_by_column(df)
     own = by_column.get(event_time)
     if not isinstance(delay, Unsaid):
-        given = None if delay is None else microseconds(delay, f"delay of stream {name!r}")
-        if own is not None and given != own:
+        delay_micros = None if delay is None else microseconds(delay, f"delay of stream {name!r}")
+        if own is not None and delay_micros != own:
             raise FlowError(
                 f"stream {name!r}: delay={delay!r} contradicts its DataFrame, which has "
                 f"withWatermark({event_time!r}, {in_words(own)!r}); leave one of them out"

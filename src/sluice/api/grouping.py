@@ -78,20 +78,20 @@ def _aggregate(rows: NamedRelation, name: str, choice: object, taken: tuple[str,
     if not isinstance(choice, tuple | list) or len(choice) != 2 or not all(isinstance(c, str) for c in choice):
         raise FlowError(f"aggregate {name!r} must be (column, function), such as ('price', 'avg'), not {choice!r}")
     column, function = choice
-    known = canonical(function)
-    if known is None:
+    canonical_name = canonical(function)
+    if canonical_name is None:
         raise FlowError(f"aggregate {name!r}: there is no function {function!r}; known: {', '.join(FUNCTIONS)}")
     if column == "*":
-        if known != "count":
+        if canonical_name != "count":
             raise FlowError(f"aggregate {name!r}: only count takes '*'; give {function} a column")
-        return Aggregate(name, known, None)
+        return Aggregate(name, canonical_name, None)
     column = _find_column(rows, column, f"compute {name!r} from")
     kind = rows.stream.schema.field(column).type
-    if result_type(known, kind) is None:
+    if result_type(canonical_name, kind) is None:
         raise FlowError(
             f"aggregate {name!r}: {function} does not take column {column!r} of {rows.title}, which is {kind}"
         )
-    return Aggregate(name, known, column)
+    return Aggregate(name, canonical_name, column)
 
 
 def _find_column(rows: NamedRelation, column: str, purpose: str) -> str:

@@ -255,8 +255,10 @@ def _resolver(sides: Sequence[NamedRelation]) -> Callable[[str | None, str], str
             for side in sides:
                 if side.name.lower() == stream.lower():
                     return _result_column(side, column)
-            known = ", ".join(s.name for s in sides)
-            raise FlowError(f"where= names {stream}.{column}, but this join has no stream {stream!r}; it joins {known}")
+            side_names = ", ".join(s.name for s in sides)
+            raise FlowError(
+                f"where= names {stream}.{column}, but this join has no stream {stream!r}; it joins {side_names}"
+            )
         having = [s for s in sides if s.find_column(column) is not None]
         if not having:
             raise FlowError(f"where= names {column!r}, which is a column of none of the joined streams")

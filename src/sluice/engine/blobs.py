@@ -72,9 +72,9 @@ class Sender:
                 continue
             units = self.directory.unit_of(going.hashes)
             if self.shared:
-                mine = np.isin(units, self.shared_units)
-                yield from self._by_unit(number, units[mine], packed.filter(pa.array(mine)))
-                units, packed = units[~mine], packed.filter(pa.array(~mine))
+                is_shared = np.isin(units, self.shared_units)
+                yield from self._by_unit(number, units[is_shared], packed.filter(pa.array(is_shared)))
+                units, packed = units[~is_shared], packed.filter(pa.array(~is_shared))
             for site_key, part in self._by_site(units, packed):
                 yield site_key, number, part.serialize()
 
@@ -106,15 +106,15 @@ class Sender:
         lines_of = (self.turns[whose] + np.arange(rows.num_rows)) % lines
         self.turns[whose] += rows.num_rows
         for line in range(lines):
-            some = rows if lines == 1 else rows.filter(pa.array(lines_of == line))
-            if some.num_rows == 0:
+            line_rows = rows if lines == 1 else rows.filter(pa.array(lines_of == line))
+            if line_rows.num_rows == 0:
                 continue
-            payload = some.serialize()
+            payload = line_rows.serialize()
             storing, probing = sharing.storing(number, line), sharing.probing(number, line)
             yield from ((self.site_keys[site], number, payload) for site in storing)
             yield from ((self.site_keys[site], self.plan.probe_only_number(number), payload) for site in probing)
             copies = len(storing) + len(probing) - 1
-            self.copied_rows += copies * some.num_rows
+            self.copied_rows += copies * line_rows.num_rows
             self.copied_bytes += copies * len(payload)
 
 

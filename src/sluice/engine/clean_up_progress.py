@@ -30,10 +30,10 @@ class CleanUpFollower:
         self._plan, self._asked = plan, sorted(before.routing.ids.indexes_of(set(asked)))
         none = np.zeros((plan.levels, before.routing.units), dtype=np.int64)
         self._rows = rows_with_missing_results(plan, before) if asked else none
-        known = before.stats.clean_up
-        self.is_new = known is None or not known.rows_left
+        progress_before = before.stats.clean_up
+        self.is_new = progress_before is None or not progress_before.rows_left
         """Whether the epoch before had no part in it."""
-        so_far = CleanUpProgress() if known is None or self.is_new else known
+        so_far = CleanUpProgress() if progress_before is None or self.is_new else progress_before
         self.before = replace(so_far, rows_left=int(self._rows[:, self._asked].sum()))
 
     def after(self, record: EpochRecord, reports: Sequence[SiteReport]) -> CleanUpProgress | None:

@@ -162,11 +162,11 @@ class UnitCleaning:
     def _rows(self, generations: Mapping[UnitIndex, int]) -> Rows:
         """The rows of one generation of each of some units, as one run an input: units that were frozen at different
         times have theirs in many, and each would be probed by itself."""
-        found: Rows = {input_: [] for input_ in self._transaction.holdings.freezable}
+        rows: Rows = {input_: [] for input_ in self._transaction.holdings.freezable}
         for generation, units in _by_generation(generations).items():
-            for input_, pieces in found.items():
+            for input_, pieces in rows.items():
                 pieces += self._transaction.generations.read(input_, units, generation)
-        return {input_: _as_one(pieces) for input_, pieces in found.items()}
+        return {input_: _as_one(pieces) for input_, pieces in rows.items()}
 
     def _between(self, older: Rows, newer: Rows) -> Iterator[tuple[int, ResultBatch]]:
         """A step: what has rows of both."""
@@ -180,8 +180,8 @@ class UnitCleaning:
     def _unite(self, older: _Part, newer: _Part) -> None:
         """Two generations of some units are one, now that all between them has been found."""
         for number, units in _by_generation(newer.generations).items():
-            for into, some in _by_generation({u: older.generations[u] for u in numbers(units).tolist()}).items():
-                self._transaction.generations.unite(some, into, number)
+            for into, same_age in _by_generation({u: older.generations[u] for u in numbers(units).tolist()}).items():
+                self._transaction.generations.unite(same_age, into, number)
         for unit, number in newer.generations.items():
             self._frozen[unit].remove(number)
         older.bytes += newer.bytes
@@ -211,8 +211,8 @@ class UnitCleaning:
             if len(self._frozen[unit]) == 1 and self._frozen_bytes[unit] <= room:
                 (thawed[unit],) = self._frozen.pop(unit)
                 room -= self._frozen_bytes[unit]
-        for generation, some in _by_generation(thawed).items():
-            self._transaction.generations.thaw(some, generation)
+        for generation, thawed_units in _by_generation(thawed).items():
+            self._transaction.generations.thaw(thawed_units, generation)
         back = list(thawed)
         self._active_bytes[back] += self._frozen_bytes[back]
         self._frozen_bytes[back] = 0
@@ -224,7 +224,7 @@ def _as_one(pieces: list[Run]) -> list[Run]:
 
 def _by_generation(generations: Mapping[UnitIndex, int]) -> dict[int, Ranges]:
     """Units by the number of their generation."""
-    found: dict[int, list[UnitIndex]] = {}
+    by_generation: dict[int, list[UnitIndex]] = {}
     for unit, generation in sorted(generations.items()):
-        found.setdefault(generation, []).append(unit)
-    return {generation: to_ranges(units) for generation, units in found.items()}
+        by_generation.setdefault(generation, []).append(unit)
+    return {generation: to_ranges(units) for generation, units in by_generation.items()}

@@ -63,11 +63,11 @@ class Delivery:
 
     def listings(self, before: EpochRecord, record: EpochRecord) -> tuple[tuple[Listing, Listing], ...]:
         """How each output's files are listed before and after an epoch that is about to be committed."""
-        found = []
+        listings_now = []
         for output, sink in enumerate(self.sinks):
             listing, new = before.results_of(output).listing, record.results_of(output)
-            found.append((listing, sink.listing_with(listing, new.parts, new.committed_at)))
-        return tuple(found)
+            listings_now.append((listing, sink.listing_with(listing, new.parts, new.committed_at)))
+        return tuple(listings_now)
 
     def deliver(self, record: EpochRecord) -> None:
         """Show the results of the newest epoch, now that it is committed."""

@@ -60,8 +60,8 @@ def mean_cost(sites: Sequence[SiteStats]) -> float | None:
 
 def _costs(seen: Sequence[SiteStats], sites: int, otherwise: float | None) -> tuple[float | None, ...]:
     """The seconds that a row took each of so many sites; those that had none, or have just joined, are like others."""
-    known = [site.busy_seconds / site.rows_done if site.rows_done else otherwise for site in seen[:sites]]
-    return (*known, *[otherwise] * (sites - len(known)))
+    costs = [site.busy_seconds / site.rows_done if site.rows_done else otherwise for site in seen[:sites]]
+    return (*costs, *[otherwise] * (sites - len(costs)))
 
 
 def _by_site(delays: dict[Site, float], sites: int) -> tuple[float, ...]:

@@ -100,18 +100,18 @@ class SiteFreezing:
         if not self._orders.freeze and directives.freezing is None:
             return ()
         leaving = to_ranges(sorted(self._orders.set_apart))  # they would arrive frozen where they were to stay active
-        held = numbers(subtract(subtract(self._holdings.freezable_units, leaving), self._level.shared))
-        chosen = dict.fromkeys(set(held.tolist()).intersection(self._orders.freeze), "asked for")
-        if directives.freezing is not None and len(held):
+        places_held = numbers(subtract(subtract(self._holdings.freezable_units, leaving), self._level.shared))
+        chosen = dict.fromkeys(set(places_held.tolist()).intersection(self._orders.freeze), "asked for")
+        if directives.freezing is not None and len(places_held):
             freezable = transaction.active_bytes(self._holdings.freezable)
-            sizes, total, limit = freezable[held], transaction.active_bytes().sum(), transaction.limit
+            sizes, total, limit = freezable[places_held], transaction.active_bytes().sum(), transaction.limit
             self.excess = max(0, round(total - freezable.sum()) - limit)
             if directives.freezing.is_due(sizes, total, limit):
                 assert directives.results_produced is not None, "sites that freeze are told what units have yielded"
-                results_produced = directives.results_produced[held] + self._by_unit.results[held]
+                results_produced = directives.results_produced[places_held] + self._by_unit.results[places_held]
                 places = directives.freezing.choose_of(sizes, results_produced, total, limit, self._task.number)
                 reason = directives.freezing.explain(total, limit)
-                chosen |= dict.fromkeys(held[places].tolist(), reason)
+                chosen |= dict.fromkeys(places_held[places].tolist(), reason)
         self._report(UnitFrozen, dict(sorted(chosen.items())))
         self._frozen_now = to_ranges(sorted(chosen))
         return self._frozen_now
@@ -127,16 +127,16 @@ class SiteFreezing:
             return ()
         active = [r for r in manifest if r.is_active and r.segment.input in self._holdings.freezable]
         missing = (generations > 1) | ((generations > 0) & (unit_rows(active, size) > 0))
-        known = self.cohorts(cohorts)
+        cohorts_now = self.cohorts(cohorts)
         reached: list[Cohort] = [*lagging, (self._holdings.units, now)]
-        found: dict[tuple[Times, bool], list[UnitIndex]] = {}
-        for some, choices in ((True, [*known, *reached]), (False, reached)):
+        by_progress: dict[tuple[Times, bool], list[UnitIndex]] = {}
+        for is_missing, choices in ((True, [*cohorts_now, *reached]), (False, reached)):
             first = np.zeros(size, dtype=np.int64)
             for number in reversed(range(len(choices))):  # the first cohort that has a unit counts
                 first[numbers(choices[number][0])] = number
-            for unit in np.flatnonzero((generations > 0) & (missing == some)).tolist():
-                found.setdefault((choices[first[unit]][1], some), []).append(UnitIndex(unit))
-        return tuple(Frozen(self._level.number, to_ranges(sorted(units)), *key) for key, units in found.items())
+            for unit in np.flatnonzero((generations > 0) & (missing == is_missing)).tolist():
+                by_progress.setdefault((choices[first[unit]][1], is_missing), []).append(UnitIndex(unit))
+        return tuple(Frozen(self._level.number, to_ranges(sorted(units)), *key) for key, units in by_progress.items())
 
     def results_produced(self) -> np.ndarray:
         """The results by which units are ranked: of those that can be frozen, but were not now."""
@@ -152,7 +152,7 @@ class SiteFreezing:
 
     def _due_units(self) -> list[UnitIndex]:
         """Units that have been frozen for so long that rows would expire if it were not for them, the longest first."""
-        found: list[UnitIndex] = []
+        due: list[UnitIndex] = []
         now = self._task.before.reached_at(self._level.number)
         for cohort in sorted(self._before, key=lambda cold: [-inf if t is None else t for t in cold.newest]):
             for node, join in self._joins():
@@ -160,8 +160,8 @@ class SiteFreezing:
                 if units and join.retention is not None:
                     since, until = (self._level.watermarks(node, times) for times in (cohort.newest, now))
                     if _time_passed(since, until) >= HALF_WINDOW * join.retention:
-                        found += numbers(units).tolist()
-        return found
+                        due += numbers(units).tolist()
+        return due
 
     def _overdue_units(self, transaction: Transaction, retention: Mapping[InputNumber, Retention]) -> list[UnitIndex]:
         """Units of joins that keep rows of one side for good, with many rows of another that would have expired if it

@@ -90,8 +90,8 @@ def _epoch_stats(
     results_produced: np.ndarray,
 ) -> EpochStats:
     routing = before.routing
-    held = [routing.units_by_site(plan.fragments_at(Level(level))) for level in range(plan.levels)]
-    parts = [(r.site, held[r.level][r.site], r.units) for r in reports]
+    units_by_level = [routing.units_by_site(plan.fragments_at(Level(level))) for level in range(plan.levels)]
+    parts = [(r.site, units_by_level[r.level][r.site], r.units) for r in reports]
     units = UnitColumns.of_sites(routing.units, ((numbers, columns) for _, numbers, columns in parts))
     units = replace(
         units, results_produced=units.results_produced + _still_counting(results_produced, reports, routing)
@@ -167,8 +167,8 @@ def _stream_stats(name: str, splits: Sequence[SplitReport]) -> StreamStats:
 def results_produced_before(before: EpochRecord, fading: float) -> np.ndarray:
     """What units have yielded in their present generation, as far as it counts an epoch later."""
     results_produced = before.stats.units.results_produced
-    known = len(results_produced) == before.routing.units  # else there was no epoch yet
-    return results_produced * np.float32(fading) if known else np.zeros(before.routing.units, dtype=np.float32)
+    has_epoch = len(results_produced) == before.routing.units  # else there was no epoch yet
+    return results_produced * np.float32(fading) if has_epoch else np.zeros(before.routing.units, dtype=np.float32)
 
 
 def _still_counting(results_produced: np.ndarray, reports: Sequence[SiteReport], routing: Routing) -> np.ndarray:

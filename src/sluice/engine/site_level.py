@@ -88,9 +88,9 @@ class SiteLevel:
         pairs, pair_of = np.unique(begun_at * len(frozen_since) + frozen_at + 1, return_inverse=True)
         places = (divmod(pair, len(frozen_since)) for pair in pairs.tolist())
         bounds = [self._bound(input_, begun[at][1], frozen_since[cold]) for at, cold in places]
-        found = np.full(self.holdings.unit_numbers, max(bounds, default=KEEPS_ALL))
-        found[held] = np.array(bounds, dtype=np.int64)[pair_of]
-        return found
+        keep_from = np.full(self.holdings.unit_numbers, max(bounds, default=KEEPS_ALL))
+        keep_from[held] = np.array(bounds, dtype=np.int64)[pair_of]
+        return keep_from
 
     def _bound(self, input_: InputNumber, begun: Times, frozen: Times | None) -> int:
         """From which time on rows of an input are needed by units that had begun there, and were frozen there."""
@@ -106,9 +106,9 @@ class SiteLevel:
         directories = {input_: self.directory(node) for input_, (node, _) in self.local.items()}
         here = tuple(self.routing.directories[f].range for f in self.plan.fragments_at(self.number))
         layouts = {input_: self._layouts(node, i) for input_, (node, i) in self.local.items()}
-        held = intersect(self.routing.ranges_of(self.site), here)
+        units_held = intersect(self.routing.ranges_of(self.site), here)
         freezable = [i for i, (node, _) in self.local.items() if isinstance(self.operators[node], FreezableOperator)]
-        return Holdings(layouts, held, directories, tuple(freezable))
+        return Holdings(layouts, units_held, directories, tuple(freezable))
 
     def _layouts(self, node: int, input_: int) -> InputLayouts:
         state = self.operators[node].state_layout(input_)

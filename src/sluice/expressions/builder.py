@@ -70,11 +70,11 @@ class Builder:
             return node
         if node.type == NULL:
             return self.constant(None, target)
-        found = cast_kernel(node.type, target)
-        if found is None:
+        kernel_found = cast_kernel(node.type, target)
+        if kernel_found is None:
             names = f"{spark_name(node.type)} to {spark_name(target)}"
             self.source.refuse(at, f"a cast from {names} is not available here; {ELSEWHERE}")
-        kernel, raises = found
+        kernel, raises = kernel_found
         result = self.call(at, kernel, [node], target, raises=raises, operation="cast")
         if isinstance(node, Constant) and not isinstance(result, Constant):
             self.source.refuse(at, f"{self._shown(node)} cannot be read as {spark_name(target)}")
@@ -137,8 +137,8 @@ class Builder:
 
     def member(self, at: Syntax, value: Node, options: Sequence[Constant]) -> Node:
         """Whether the value is among constants of its type."""
-        known = [option.value for option in options if option.value.is_valid]
-        kernel = partial(member, options=pa.array(known, value.type), unknown=len(known) < len(options))
+        values = [option.value for option in options if option.value.is_valid]
+        kernel = partial(member, options=pa.array(values, value.type), unknown=len(values) < len(options))
         return self.call(at, kernel, [value], BOOLEAN)
 
     def extreme(self, at: Syntax, nodes: Sequence[Node], *, greatest: bool) -> Node:
@@ -158,12 +158,12 @@ class Builder:
         """A field of a struct, its name in any case as in Spark."""
         if not pa.types.is_struct(node.type):
             self.source.refuse(at, f"'{name}' is asked of {spark_name(node.type)}, which has no fields")
-        found = [index for index, field in enumerate(node.type) if field.name.lower() == name.lower()]
-        if len(found) != 1:
+        indexes = [index for index, field in enumerate(node.type) if field.name.lower() == name.lower()]
+        if len(indexes) != 1:
             names = ", ".join(field.name for field in node.type)
-            self.source.refuse(at, f"there are {len(found) or 'no'} fields '{name}'; the fields are {names}")
-        kernel = partial(arrow, function="struct_field", indices=found)
-        return self.conformed(at, self.call(at, kernel, [node], node.type[found[0]].type))
+            self.source.refuse(at, f"there are {len(indexes) or 'no'} fields '{name}'; the fields are {names}")
+        kernel = partial(arrow, function="struct_field", indices=indexes)
+        return self.conformed(at, self.call(at, kernel, [node], node.type[indexes[0]].type))
 
     def conformed(self, at: Syntax, node: Node) -> Node:
         """A stored value in the one Arrow type that stands for its Spark type."""

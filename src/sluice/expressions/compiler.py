@@ -158,8 +158,8 @@ class Compiler(Literals):
         constants = [option for option in options if isinstance(option, Constant)]
         if len(constants) == len(options) > 1 and value.type not in (BOOLEAN, NULL) and is_ordered(value.type):
             return self.member(at, value, constants)
-        found = [self.compare(at, "equal", value, option) for option in options]
-        match = _joined(found, True)
+        comparisons = [self.compare(at, "equal", value, option) for option in options]
+        match = _joined(comparisons, True)
         if not any(option.fallible for option in options):
             return match
         # Spark does not look at the list for a null value.

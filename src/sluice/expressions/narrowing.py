@@ -49,7 +49,7 @@ def narrowing(condition: Expression, sides: Sides, event_times: tuple[str, ...],
     by_conjunct = _chosen([inequalities(part, sides) for part in parts], event_times, most_orderings)
     searched = len(parts)
     while True:
-        used = tuple(dict.fromkeys(i for found in by_conjunct[:searched] for i in found))
+        used = tuple(dict.fromkeys(i for conjunct in by_conjunct[:searched] for i in conjunct))
         failures = _Failures(sides, event_times, used)
         understood = failures.understood(parts)
         if understood >= searched or not used:
@@ -63,9 +63,9 @@ def _chosen(
     by_conjunct: Sequence[Sequence[Inequality]], event_times: tuple[str, ...], most_orderings: int
 ) -> list[list[Inequality]]:
     chosen: list[list[Inequality]] = []
-    for found in by_conjunct:
+    for conjunct in by_conjunct:
         chosen.append([])
-        for inequality in found:
+        for inequality in conjunct:
             names = tuple(inequality.ordering_of(leg).expression.text for leg in (0, 1))
             so_far = [i for earlier in chosen for i in earlier]
             few = all(len(orderings_of([*so_far, inequality], leg)) <= most_orderings for leg in (0, 1))

@@ -191,15 +191,15 @@ class Choice(Node):
                 met = pc.fill_null(condition.evaluate(rows), False)
                 result = pc.if_else(met, value.evaluate(rows), result)
             return result
-        rest, places, found = rows, np.arange(rows.count), []
+        rest, places, pieces = rows, np.arange(rows.count), []
         for condition, value in self.branches:
             met = spread(pc.fill_null(condition.evaluate(rest), False), rest.count)
             hits = met.to_numpy(zero_copy_only=False)
-            found.append((places[hits], spread(value.evaluate(rest.where(met)), met.true_count)))
+            pieces.append((places[hits], spread(value.evaluate(rest.where(met)), met.true_count)))
             rest, places = rest.where(pc.invert(met)), places[~hits]
-        found.append((places, spread(self.otherwise.evaluate(rest), rest.count)))
-        order = np.argsort(np.concatenate([place for place, _ in found]))
-        return pa.concat_arrays([values for _, values in found]).take(pa.array(order))
+        pieces.append((places, spread(self.otherwise.evaluate(rest), rest.count)))
+        order = np.argsort(np.concatenate([place for place, _ in pieces]))
+        return pa.concat_arrays([values for _, values in pieces]).take(pa.array(order))
 
 
 @dataclass(frozen=True)

@@ -78,19 +78,19 @@ class Equality:
 
 def equalities(condition: Expression, sides: Sides) -> list[Equality]:
     """The conjuncts that say no more than that two columns are equal."""
-    found = []
+    pairs = []
     for conjunct in conjuncts(condition.root):
         if isinstance(conjunct, Call) and conjunct.operation == "equal":
             ends = [without_casts(end, _is_exact) for end in conjunct.arguments]
             columns = sorted(sides[end.name] for end in ends if isinstance(end, Column))
             if [side for side, _ in columns] == [0, 1]:
-                found.append(Equality(columns[0][1], columns[1][1], conjunct))
-    return found
+                pairs.append(Equality(columns[0][1], columns[1][1], conjunct))
+    return pairs
 
 
-def without(condition: Expression, known: list[Equality]) -> Expression | None:
+def without(condition: Expression, implied: list[Equality]) -> Expression | None:
     """What is left of a condition where these equalities are seen to; None if nothing is."""
-    done = [id(equality.conjunct) for equality in known]
+    done = [id(equality.conjunct) for equality in implied]
     rest = [conjunct for conjunct in conjuncts(condition.root) if id(conjunct) not in done]
     if not rest:
         return None
@@ -102,14 +102,14 @@ def without(condition: Expression, known: list[Equality]) -> Expression | None:
 
 def inequalities(conjunct: Node, sides: Sides) -> tuple[Inequality, ...]:
     """What a conjunct says of values of the two sides, as far as that can be searched for."""
-    found: list[Inequality] = []
+    bounds: list[Inequality] = []
     if isinstance(conjunct, Call) and len(conjunct.arguments) == 2:
         left, right = conjunct.arguments
         if conjunct.operation in ("less", "less_equal", "equal"):
-            found += _at_most(left, right, sides)
+            bounds += _at_most(left, right, sides)
         if conjunct.operation in ("greater", "greater_equal", "equal"):
-            found += _at_most(right, left, sides)
-    return tuple(dict.fromkeys(found))
+            bounds += _at_most(right, left, sides)
+    return tuple(dict.fromkeys(bounds))
 
 
 def conjuncts(node: Node) -> Iterator[Node]:
@@ -127,7 +127,7 @@ def _at_most(lesser: Node, greater: Node, sides: Sides) -> Iterator[Inequality]:
     greater, greater_by = _without_shift(greater)
     offset = greater_by.minus(less_by)
     of = sides_of(lesser, sides), sides_of(greater, sides)
-    if [len(some) for some in of] == [1, 1] and of[0] != of[1]:
+    if [len(terms) for terms in of] == [1, 1] and of[0] != of[1]:
         yield from _inequality(lesser, greater, sides, offset)
     elif isinstance(greater, Constant):
         limit = number_of(greater)
@@ -185,7 +185,7 @@ def _inequality(
     lesser, less_by = _without_shift(lesser)
     greater, greater_by = _without_shift(greater)
     of = sides_of(lesser, sides), sides_of(greater, sides)
-    if [len(some) for some in of] != [1, 1] or of[0] == of[1] or not (_is_ordered(lesser) and _is_ordered(greater)):
+    if [len(terms) for terms in of] != [1, 1] or of[0] == of[1] or not (_is_ordered(lesser) and _is_ordered(greater)):
         return
     (leg,) = of[0]
     least = Ordering(expression_of(lesser, sides), nan_is_least and is_floating(lesser.type))
@@ -317,8 +317,8 @@ def _written(node: Node) -> str:
 
 def _name_of(kernel: object) -> str:
     if isinstance(kernel, partial):
-        given = "".join(f" {name}={_whole(value)}" for name, value in sorted(kernel.keywords.items()))
-        return f"{_name_of(kernel.func)}{given}"
+        settings = "".join(f" {name}={_whole(value)}" for name, value in sorted(kernel.keywords.items()))
+        return f"{_name_of(kernel.func)}{settings}"
     return str(getattr(kernel, "__name__", kernel))
 
 

@@ -74,8 +74,8 @@ class Aggregation:
         if function == "count" or column is None:
             yield Count(column)
         elif function in ("first", "last"):
-            wanted = dict.fromkeys(a.column for a in self.aggregates if a.function == function)
-            yield Edge(function == "last", tuple(self.schema.field(name) for name in wanted))
+            columns = dict.fromkeys(a.column for a in self.aggregates if a.function == function)
+            yield Edge(function == "last", tuple(self.schema.field(name) for name in columns))
         elif function in ("min", "max"):
             yield Extreme(column, self.schema.field(column).type, function == "max")
         else:

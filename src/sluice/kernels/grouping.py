@@ -194,10 +194,10 @@ def _rearrange(word: np.ndarray, places: np.ndarray, again: np.ndarray) -> np.nd
 
 def _changes(sorted_words: Sequence[np.ndarray]) -> np.ndarray:
     """Whether each row differs from the one before it in one of the words; the first does."""
-    found = changes(sorted_words[0])
+    begins = changes(sorted_words[0])
     for word in sorted_words[1:]:
-        found |= changes(word)
-    return found
+        begins |= changes(word)
+    return begins
 
 
 def _where_keys_share_a_hash(new_hash: np.ndarray, new_key: np.ndarray) -> np.ndarray:

@@ -42,29 +42,29 @@ def bounds_for(inequalities: Sequence[Inequality], leg: int, probes: pa.RecordBa
 
     What cannot be computed for the probes bounds nothing.
     """
-    found: dict[Ordering, ValueBounds] = {}
+    by_ordering: dict[Ordering, ValueBounds] = {}
     for inequality in inequalities:
         values = values_of(inequality.ordering_of(1 - leg), probes)
         if values is None:
             continue
         ordering = inequality.ordering_of(leg)
-        known = found.get(ordering, ValueBounds(ordering))
+        bounds = by_ordering.get(ordering, ValueBounds(ordering))
         room = inequality.slack * np.abs(values) + inequality.slack * max(abs(inequality.offset), inequality.size)
         room[~np.isfinite(room)] = 0.0
         if leg == inequality.lesser_leg:
             with np.errstate(over="ignore"):  # infinity is a bound, too
                 most = values + inequality.offset + room
-            found[ordering] = ValueBounds(ordering, known.least, _narrow(np.minimum, known.most, most))
+            by_ordering[ordering] = ValueBounds(ordering, bounds.least, _narrow(np.minimum, bounds.most, most))
         else:
             with np.errstate(over="ignore"):
                 least = values - inequality.offset - room
-            found[ordering] = ValueBounds(ordering, _narrow(np.maximum, known.least, least), known.most)
-    return list(found.values())
+            by_ordering[ordering] = ValueBounds(ordering, _narrow(np.maximum, bounds.least, least), bounds.most)
+    return list(by_ordering.values())
 
 
-def _narrow(narrower: np.ufunc, known: np.ndarray | None, bound: np.ndarray) -> np.ndarray:
+def _narrow(narrower: np.ufunc, bounds_so_far: np.ndarray | None, bound: np.ndarray) -> np.ndarray:
     """NaN, which has no partner, stays."""
-    narrowed: np.ndarray = bound if known is None else narrower(known, bound)
+    narrowed: np.ndarray = bound if bounds_so_far is None else narrower(bounds_so_far, bound)
     return narrowed
 
 
@@ -159,8 +159,8 @@ def narrow_probes(narrowing: Narrowing, leg: int, probes: pa.RecordBatch) -> Pro
     bounds = bounds_for(narrowing.inequalities, leg, probes)
     totals: list[ProbeTotal] | None = []
     for total in narrowing.totals:
-        found = _probe_total(total, leg, probes)
-        totals = None if found is None or totals is None else [*totals, found]
+        probe_total = _probe_total(total, leg, probes)
+        totals = None if probe_total is None or totals is None else [*totals, probe_total]
     return ProbeNarrowing(bounds, totals, narrowing.nulls_can_fail, probes.num_rows)
 
 

@@ -42,18 +42,18 @@ def near_pairs(
         bounded &= ~narrowing.without_value
     probes = np.flatnonzero(bounded)
     bounds = [bound.take(probes) for bound in narrowing.bounds]
-    for which, found in _between(run, low[probes], high[probes], bounds, narrowing.nulls_can_fail, at_once):
+    for which, candidates in _between(run, low[probes], high[probes], bounds, narrowing.nulls_can_fail, at_once):
         if len(exempt.places):
-            others = np.flatnonzero(~np.isin(found, exempt.places))
-            which, found = which[others], found[others]
-        yield probes[which], found
+            others = np.flatnonzero(~np.isin(candidates, exempt.places))
+            which, candidates = which[others], candidates[others]
+        yield probes[which], candidates
     probes = np.flatnonzero(reaching & exempt.probes)
     yield from _at(probes, _by_time(run.times, low[probes], high[probes], at_once))
 
 
 def _at(probes: np.ndarray, pairs: Pairs, places: np.ndarray | None = None) -> Pairs:
     """Pairs of some probes and some places, given where they are among them."""
-    return ((probes[which], found if places is None else places[found]) for which, found in pairs)
+    return ((probes[which], candidates if places is None else places[candidates]) for which, candidates in pairs)
 
 
 def _ranges_of_time(times: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -77,8 +77,8 @@ def _between(
     chosen: ValueOrder | None = None
     by: ValueBounds | None = None
     for bound in bounds:
-        known = bound.ordering in run.by_value
-        if count.sum() <= _WORTH_A_SEARCH * (len(low) + (0 if known else len(run))):
+        is_ordered = bound.ordering in run.by_value
+        if count.sum() <= _WORTH_A_SEARCH * (len(low) + (0 if is_ordered else len(run))):
             continue
         order = run.order_by(bound.ordering)
         if order.is_usable:
@@ -95,23 +95,23 @@ def _between(
     if len(hit) == 0:
         return
     others = [bound for bound in bounds if bound is not by]
-    for which, found in expand(first, count, at_once):
+    for which, candidates in expand(first, count, at_once):
         which = hit[which]
         if chosen is not None:
-            found = chosen.places[found].astype(np.int64)
-            times = run.times[found]
+            candidates = chosen.places[candidates].astype(np.int64)
+            times = run.times[candidates]
             near = np.flatnonzero((times >= low[which]) & (times <= high[which]))
-            which, found = which[near], found[near]
+            which, candidates = which[near], candidates[near]
         for bound in others:
-            if len(found) == 0:
+            if len(candidates) == 0:
                 break
             columns = list(bound.ordering.expression.columns)
-            values = values_of(bound.ordering, run.rows.select(columns).take(pa.array(found)))
+            values = values_of(bound.ordering, run.rows.select(columns).take(pa.array(candidates)))
             if values is not None:
                 inside = bound.within(values, which)
                 if with_nulls:
                     inside |= np.isnan(values)
                 inside = np.flatnonzero(inside)
-                which, found = which[inside], found[inside]
-        if len(found):
-            yield which, found
+                which, candidates = which[inside], candidates[inside]
+        if len(candidates):
+            yield which, candidates

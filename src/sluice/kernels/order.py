@@ -58,6 +58,6 @@ def sorting(hashes: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 def changes(values: np.ndarray) -> np.ndarray:
     """Whether each value differs from the one before it; the first does."""
-    found = np.ones(len(values), dtype=bool)
-    found[1:] = values[1:] != values[:-1]
-    return found
+    begins = np.ones(len(values), dtype=bool)
+    begins[1:] = values[1:] != values[:-1]
+    return begins

@@ -113,13 +113,13 @@ def pairs(
     first = first[hit]
     count = np.searchsorted(run.order, to[hit], side="right") - first
     rows = hit if probes is None else probes[hit]
-    for which, found in expand(first, count, at_once):
+    for which, candidates in expand(first, count, at_once):
         if run.scale.shift:
-            times, probe = run.times[found], hit[which]
+            times, probe = run.times[candidates], hit[which]
             exact = np.flatnonzero((times >= low[probe]) & (times <= high[probe]))
-            which, found = which[exact], found[exact]
-        if len(found):
-            yield rows[which], found
+            which, candidates = which[exact], candidates[exact]
+        if len(candidates):
+            yield rows[which], candidates
 
 
 def expand(

@@ -31,12 +31,12 @@ class Windows:
     longest: int
 
     @classmethod
-    def newest(cls, starts: np.ndarray, wanted: np.ndarray, k: int) -> Windows:
-        """The windows of the `wanted` rows (ascending), given where the groups start, and end at last."""
-        start = starts[np.searchsorted(starts, wanted, side="right") - 1]
-        first = np.maximum(start, wanted - (k - 1))
-        cut = wanted - (wanted - start) % k
-        return cls(first, wanted, cut, int((wanted - first).max(initial=0)) + 1)
+    def newest(cls, starts: np.ndarray, at: np.ndarray, k: int) -> Windows:
+        """The windows of the `at` rows (ascending), given where the groups start, and end at last."""
+        start = starts[np.searchsorted(starts, at, side="right") - 1]
+        first = np.maximum(start, at - (k - 1))
+        cut = at - (at - start) % k
+        return cls(first, at, cut, int((at - first).max(initial=0)) + 1)
 
     def __len__(self) -> int:
         return len(self.last)
@@ -98,10 +98,10 @@ class _Runs:
         """The answer to each question, for each array that the scan yields."""
         answers: list[np.ndarray] = []
         for cells, questions, places in self._pieces():
-            found = scan([np.take(array, cells, mode="clip") for array in values])
+            scanned = scan([np.take(array, cells, mode="clip") for array in values])
             if not answers:
-                answers = [np.empty(len(self.steps), dtype=array.dtype) for array in found]
-            for answer, array in zip(answers, found, strict=True):
+                answers = [np.empty(len(self.steps), dtype=array.dtype) for array in scanned]
+            for answer, array in zip(answers, scanned, strict=True):
                 answer[questions] = array[places]
         if not answers:
             return [array.reshape(0) for array in scan([array[:0].reshape(0, 0) for array in values])]
@@ -117,13 +117,13 @@ class _Runs:
         done = 0
         while done < len(longest_first):
             width = int(self.lengths[longest_first[done]])
-            some = longest_first[done : done + max(1, CELLS_AT_ONCE // width)]
-            cells = self.origins[some] + self.direction * np.arange(width)[:, None]
-            column = np.repeat(np.arange(len(some)), asked[some])
-            offset = self.asked[some] - (np.cumsum(asked[some]) - asked[some])
+            piece = longest_first[done : done + max(1, CELLS_AT_ONCE // width)]
+            cells = self.origins[piece] + self.direction * np.arange(width)[:, None]
+            column = np.repeat(np.arange(len(piece)), asked[piece])
+            offset = self.asked[piece] - (np.cumsum(asked[piece]) - asked[piece])
             questions = np.arange(len(column)) + offset[column]
             yield cells, questions, (self.steps[questions], column)
-            done += len(some)
+            done += len(piece)
 
 
 def _accumulate(ufunc: np.ufunc, cells: np.ndarray) -> np.ndarray:

@@ -41,14 +41,14 @@ class Option(Generic[T]):
     default: str | int | None = None
     unless_given: str = ""
 
-    def value(self, given: Mapping[str, Any]) -> T:
+    def value(self, options: Mapping[str, Any]) -> T:
         """What is given under the option's name, else its default; only for options that have one."""
         assert self.default is not None, f"option {self.name!r} has no default"
-        return self.kind.read(self.name, given.get(self.name, self.default))
+        return self.kind.read(self.name, options.get(self.name, self.default))
 
-    def value_if_given(self, given: Mapping[str, Any]) -> T | None:
+    def value_if_given(self, options: Mapping[str, Any]) -> T | None:
         """What is given under the option's name; None if nothing is."""
-        value = given.get(self.name)
+        value = options.get(self.name)
         return None if value is None else self.kind.read(self.name, value)
 
     @property
@@ -70,18 +70,18 @@ def find_option(table: Iterable[Option[Any]], name: str) -> Option[Any]:
     rows = {row.name.lower(): row for row in table}
     row = rows.get(str(name).lower())
     if row is None:
-        known = [each.name for each in rows.values()]
-        raise FlowError(f"there is no option {name!r}{suggest_name(name, known)}; known: {', '.join(known)}")
+        names = [each.name for each in rows.values()]
+        raise FlowError(f"there is no option {name!r}{suggest_name(name, names)}; known: {', '.join(names)}")
     return row
 
 
-def suggest_name(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, names: Iterable[str]) -> str:
     """Which of the known names was probably meant, as a part of a message; empty if none is like it.
 
     >>> suggest_name("heder", ["header", "sep"])
     ", perhaps 'header' is meant"
     """
-    spelled = {each.lower(): each for each in known}
+    spelled = {each.lower(): each for each in names}
     near = get_close_matches(str(name).lower(), spelled, n=1)
     return f", perhaps {spelled[near[0]]!r} is meant" if near else ""
 

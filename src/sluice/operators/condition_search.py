@@ -42,14 +42,14 @@ class ConditionSearch:
         waiting: list[Pairs] = []
         size = 0
         candidates = min(CANDIDATES_AT_ONCE, at_once)
-        for which, found in near_pairs(run, low, high, self._narrowing_of(probes, leg), candidates):
-            matching = self._filter_by_condition(probes, which, leg, run, found)
+        for which, run_places in near_pairs(run, low, high, self._narrowing_of(probes, leg), candidates):
+            matching = self._filter_by_condition(probes, which, leg, run, run_places)
             if len(matching) == 0:
                 continue
             if size + len(matching) > at_once:
                 yield _concatenate(waiting)
                 waiting, size = [], 0
-            waiting.append((which[matching], found[matching]))
+            waiting.append((which[matching], run_places[matching]))
             size += len(matching)
         if waiting:
             yield _concatenate(waiting)
@@ -60,16 +60,18 @@ class ConditionSearch:
             self._narrowed = probes, leg, narrow_probes(self.spec.narrowing, leg, probes.rows)
         return self._narrowed[2]
 
-    def _filter_by_condition(self, probes: Run, which: np.ndarray, leg: int, run: Run, found: np.ndarray) -> np.ndarray:
+    def _filter_by_condition(
+        self, probes: Run, which: np.ndarray, leg: int, run: Run, run_places: np.ndarray
+    ) -> np.ndarray:
         """The places among candidates for which the condition is true."""
         columns: dict[str, pa.Array] = {}
-        for side, rows, places in ((1 - leg, probes.rows, which), (leg, run.rows, found)):
+        for side, rows, places in ((1 - leg, probes.rows, which), (leg, run.rows, run_places)):
             if not self._read[side]:
                 continue
             own = rows.select([name for name, _ in self._read[side]]).take(pa.array(places))
             columns |= dict(zip([shown for _, shown in self._read[side]], own.columns, strict=True))
         if not columns:  # a condition on nothing holds for all or for none
-            columns = {"": pa.array(found)}
+            columns = {"": pa.array(run_places)}
         true = self.spec.evaluate_where(pa.RecordBatch.from_pydict(columns))
         matching: np.ndarray = pc.indices_nonzero(true).to_numpy()
         return matching
@@ -78,4 +80,4 @@ class ConditionSearch:
 def _concatenate(pieces: list[Pairs]) -> Pairs:
     if len(pieces) == 1:
         return pieces[0]
-    return np.concatenate([which for which, _ in pieces]), np.concatenate([found for _, found in pieces])
+    return np.concatenate([which for which, _ in pieces]), np.concatenate([run_places for _, run_places in pieces])

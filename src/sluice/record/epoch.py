@@ -139,19 +139,19 @@ class EpochRecord:
 
     def _arriving(self, copies: Sequence[CopyAhead]) -> list[tuple[SegmentRef, ...]]:
         """The segments that each site copies."""
-        wanted = {name for copy in copies for name in copy.segments}
-        segments = {run.segment.id: run.segment for m in self.manifests for run in m if run.segment.id in wanted}
+        names = {name for copy in copies for name in copy.segments}
+        segments = {run.segment.id: run.segment for m in self.manifests for run in m if run.segment.id in names}
         by_site = {copy.site: tuple(segments[name] for name in copy.segments) for copy in copies}
         return [by_site.get(Site(site), ()) for site in range(self.routing.sites)]
 
 
 def _by_site(cohorts: Sequence[UnitCohort], holders: np.ndarray, sites: int) -> list[tuple[UnitCohort, ...]]:
     """The part that each site has of some cohorts."""
-    found: list[list[UnitCohort]] = [[] for _ in range(sites)]
+    by_site: list[list[UnitCohort]] = [[] for _ in range(sites)]
     for cohort in cohorts:
         for site, units in divide(cohort.units, holders).items():
-            found[site].append(replace(cohort, units=units))
-    return [tuple(mine) for mine in found]
+            by_site[site].append(replace(cohort, units=units))
+    return [tuple(cohorts_here) for cohorts_here in by_site]
 
 
 def site_work(before: EpochRecord, events: Iterable[SiteEvent]) -> SiteWork:

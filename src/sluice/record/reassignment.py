@@ -88,7 +88,7 @@ def _redistribute_runs(
 ) -> dict[Site, list[RunRef]]:
     """A unit's runs, each once, at those who are to have them."""
     unit = routing.unit_at(index)
-    found: dict[Site, list[RunRef]] = {}
+    runs_by_site: dict[Site, list[RunRef]] = {}
     by_input: dict[InputNumber, list[tuple[Site, RunRef]]] = {}
     for site, run in _distinct(manifests, before.sharing(unit), index):
         by_input.setdefault(run.segment.input, []).append((site, run))
@@ -100,8 +100,8 @@ def _redistribute_runs(
             placed = _single_places(routing, unit, runs)
         for run, sites in placed:
             for site in sites:
-                found.setdefault(site, []).append(run)
-    return found
+                runs_by_site.setdefault(site, []).append(run)
+    return runs_by_site
 
 
 def _distinct(manifests: Sequence[Manifest], sharing: SharedUnit | None, index: UnitIndex) -> list[tuple[Site, RunRef]]:

@@ -117,8 +117,8 @@ def why_unmergeable(record: EpochRecord, unit: Unit, buddy: Unit) -> str | None:
     """Why two units cannot be one without a row being written anew, None if they can."""
     one, other = record.routing.index_of(unit), record.routing.index_of(buddy)
     for run in (run for manifest in record.manifests for run in manifest):
-        held = [holds(run.units, each) for each in (one, other)]
-        if held[0] != held[1] and _rows_in(run.segment, other if held[0] else one):
+        has_units = [holds(run.units, each) for each in (one, other)]
+        if has_units[0] != has_units[1] and _rows_in(run.segment, other if has_units[0] else one):
             return f"units {unit} and {buddy} have rows in one segment, and those of one are not used any more"
     return None
 
@@ -144,9 +144,9 @@ class _ManifestLayout:
         return tuple(self._run(run) for run in manifest)
 
     def _run(self, run: RunRef) -> RunRef:
-        held, rows = run.unit_rows
-        parts = self._index_map.end[held] - self._index_map.first[held]
-        for index in held[(parts > 1) & (rows > 0)].tolist():
+        places, rows = run.unit_rows
+        parts = self._index_map.end[places] - self._index_map.first[places]
+        for index in places[(parts > 1) & (rows > 0)].tolist():
             if (run.segment.id, index) not in self._below:
                 unit = self._before.unit_at(index)
                 raise ProtocolError(f"nobody has counted where unit {unit} is to be cut in segment {run.segment.id}")
@@ -166,14 +166,14 @@ class _ManifestLayout:
         units, rows = segment.unit_rows
         first, end = self._index_map.first[units], self._index_map.end[units]
         base = int(first.min()) if len(first) else 0
-        found = np.zeros(int(end.max(initial=base)) - base, dtype=np.int64)
+        counts_now = np.zeros(int(end.max(initial=base)) - base, dtype=np.int64)
         whole = end - first == 1
-        np.add.at(found, first[whole] - base, rows[whole])
+        np.add.at(counts_now, first[whole] - base, rows[whole])
         for at in np.flatnonzero(~whole).tolist():
             places = np.arange(first[at], end[at])
-            found[places - base] = self._parts(segment.id, UnitIndex(int(units[at])), int(rows[at]), places)
+            counts_now[places - base] = self._parts(segment.id, UnitIndex(int(units[at])), int(rows[at]), places)
         there = self._units(segment.units)
-        return replace(segment, units=there, counts=tuple(found[numbers(there) - base].tolist()))
+        return replace(segment, units=there, counts=tuple(counts_now[numbers(there) - base].tolist()))
 
     def _parts(self, segment: str, index: UnitIndex, rows: int, places: np.ndarray) -> np.ndarray:
         """The rows of the parts of a unit. What no site holds any more has not been looked up, and counts for the
@@ -185,12 +185,12 @@ class _ManifestLayout:
 
 def rows_of_units(manifests: Iterable[Manifest], units: int) -> np.ndarray:
     """The rows of each of so many units, wherever they are and however old."""
-    found = np.zeros(units)
+    totals = np.zeros(units)
     for manifest in manifests:
         for run in manifest:
-            held, rows = run.unit_rows
-            found[held] += rows
-    return found
+            places, rows = run.unit_rows
+            totals[places] += rows
+    return totals
 
 
 def _queues(queues: Queues, index_map: IndexMap) -> Queues:

@@ -45,14 +45,14 @@ def parquet_schema(place: Place) -> pa.Schema:
 def read_arrow(place: Place, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The batches of an IPC file or stream under `schema`, memory-mapped where the file is local."""
     with place.filesystem.open_input_file(place.inner) as file:
-        found = _arrow_schema(file)
-        names = _shared_columns(found, schema, place)
+        file_schema = _arrow_schema(file)
+        names = _shared_columns(file_schema, schema, place)
         missing = [name for name in schema.names if name not in names]
         if missing:
             raise StorageError(
-                f"file {place.name!r} lacks the columns {missing} of the stream's schema; it has {found.names}"
+                f"file {place.name!r} lacks the columns {missing} of the stream's schema; it has {file_schema.names}"
             )
-        for batch in _arrow_batches(file, [found.get_field_index(name) for name in names], place.is_local):
+        for batch in _arrow_batches(file, [file_schema.get_field_index(name) for name in names], place.is_local):
             batch.validate()
             yield _under(batch, schema, place, {})
 
@@ -63,9 +63,9 @@ def arrow_schema(place: Place) -> pa.Schema:
 
 
 def _arrow_schema(file: pa.NativeFile) -> pa.Schema:
-    found = (ipc.open_file(file) if _is_ipc_file(file) else ipc.open_stream(file)).schema
+    file_schema = (ipc.open_file(file) if _is_ipc_file(file) else ipc.open_stream(file)).schema
     file.seek(0)
-    return found
+    return file_schema
 
 
 def _arrow_batches(file: pa.NativeFile, fields: list[int], mapped: bool) -> Iterator[pa.RecordBatch]:
@@ -85,11 +85,11 @@ def _is_ipc_file(file: pa.NativeFile) -> bool:
     return bool(file.read_at(len(_ARROW_MAGIC), 0) == _ARROW_MAGIC)
 
 
-def _shared_columns(found: pa.Schema, schema: pa.Schema, place: Place) -> list[str]:
-    names = [name for name in schema.names if name in found.names]
+def _shared_columns(present: pa.Schema, schema: pa.Schema, place: Place) -> list[str]:
+    names = [name for name in schema.names if name in present.names]
     if not names:
-        raise StorageError(f"file {place.name!r} has none of the stream's columns {schema.names}, only {found.names}")
-    twice = [name for name in names if found.names.count(name) > 1]
+        raise StorageError(f"file {place.name!r} has none of the stream's columns {schema.names}, only {present.names}")
+    twice = [name for name in names if present.names.count(name) > 1]
     if twice:
         raise StorageError(f"file {place.name!r} has more than one column named {twice}")
     return names

@@ -112,10 +112,10 @@ def _first_line(block: bytes) -> bytes:
 def _fields(line: bytes, options: FileOptions) -> list[str]:
     """The fields of one line that has been understood."""
     with_names = csv.ReadOptions(use_threads=False, block_size=2 * len(line) + 9)  # the line's fields are the names
-    found = csv.read_csv(
+    table = csv.read_csv(
         pa.BufferReader(BYTE_ORDER_MARK + line), read_options=with_names, parse_options=_parse_options(options)
     )
-    return [str(name) for name in found.column_names]
+    return [str(name) for name in table.column_names]
 
 
 def _parse(block: bytes, names: list[str], options: FileOptions, convert: csv.ConvertOptions) -> pa.Table:

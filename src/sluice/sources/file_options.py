@@ -179,22 +179,22 @@ def options_for_spark(format: str, options: Mapping[str, str]) -> dict[str, str]
 
 def _separate(format: str, options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The options that are understood here, by their right names, and those that are for Spark."""
-    known = {
+    spellings = {
         row.name.lower(): row.name for row in FILE_OPTIONS if row.scope == "any" or format in row.scope.split(", ")
     }
     for_spark = {name.lower(): name for name in SPARK_ONLY.get(format, ())}
-    given: dict[str, str] = {}
+    own_options: dict[str, str] = {}
     why_spark = []
     for name, value in options.items():
-        if name.lower() in known:
-            given[known[name.lower()]] = str(value)
+        if name.lower() in spellings:
+            own_options[spellings[name.lower()]] = str(value)
         elif name.lower() not in for_spark:
-            names = [*known.values(), *for_spark.values()]
+            names = [*spellings.values(), *for_spark.values()]
             near = suggest_name(name, names)
             raise FlowError(f"{format} files have no option {name!r}{near}; the options are: {', '.join(names)}")
         elif _NO_CHANGE.get(name.lower()) != str(value).lower():
             why_spark.append(f"the option {for_spark[name.lower()]}={str(value)!r}")
-    return given, why_spark
+    return own_options, why_spark
 
 
 def _odd_characters(characters: Mapping[str, str]) -> list[str]:

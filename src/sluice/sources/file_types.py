@@ -54,55 +54,55 @@ def normal_schema(s: pa.Schema) -> pa.Schema:
 
 def fit(values: pa.Array, to: pa.DataType, path: str, column: str) -> pa.Array:
     """The values as type `to`; a StorageError names the file and column if that would change what they mean."""
-    found = values.type
-    if found == to:
+    file_type = values.type
+    if file_type == to:
         return values
-    if not _fits(found, to):
-        raise misfit(path, column, found, to)
+    if not _fits(file_type, to):
+        raise misfit(path, column, file_type, to)
     try:
-        if kind.is_run_end_encoded(found):
+        if kind.is_run_end_encoded(file_type):
             values = pc.run_end_decode(values)
-        normal = normal_type(found)
+        normal = normal_type(file_type)
         if values.type != normal:
             # Sluice counts microseconds, as Spark does: a writer's nanoseconds are cut off, not refused.
             values = values.cast(options=pc.CastOptions(normal, allow_time_truncate=True))
         return values if normal == to else values.cast(to)
     except pa.ArrowException as e:
-        raise misfit(path, column, found, to, str(e)) from e
+        raise misfit(path, column, file_type, to, str(e)) from e
 
 
-def misfit(path: str, column: str, found: object, to: pa.DataType, why: str = "") -> StorageError:
+def misfit(path: str, column: str, file_type: object, to: pa.DataType, why: str = "") -> StorageError:
     detail = f" ({why})" if why else ""
     return StorageError(
-        f"file {path!r}, column {column!r}: found {found}, expected {to}{detail}; "
+        f"file {path!r}, column {column!r}: found {file_type}, expected {to}{detail}; "
         "give the stream a schema= that fits all of its files, or repair this one under its name"
     )
 
 
-def _fits(found: pa.DataType, to: pa.DataType) -> bool:
+def _fits(file_type: pa.DataType, to: pa.DataType) -> bool:
     """Whether values of one type may be read as another; Arrow then checks each value (range, UTF-8, scale)."""
-    if kind.is_list_view(found) or kind.is_large_list_view(found):
+    if kind.is_list_view(file_type) or kind.is_large_list_view(file_type):
         return False  # Arrow's cast from list views makes arrays that fail its own validation
-    found, to = normal_type(found), normal_type(to)
-    if found == to or kind.is_null(found):
+    file_type, to = normal_type(file_type), normal_type(to)
+    if file_type == to or kind.is_null(file_type):
         return True
-    if kind.is_struct(found) and kind.is_struct(to):
-        shared = [field for field in to if found.get_field_index(field.name) >= 0]
-        return bool(shared) and all(_fits(found.field(field.name).type, field.type) for field in shared)
-    if kind.is_map(found) and kind.is_map(to):
-        return _fits(found.key_type, to.key_type) and _fits(found.item_type, to.item_type)
-    if _is_list(found) and _is_list(to):
-        return _fits(found.value_type, to.value_type)
-    if kind.is_integer(found):
+    if kind.is_struct(file_type) and kind.is_struct(to):
+        shared = [field for field in to if file_type.get_field_index(field.name) >= 0]
+        return bool(shared) and all(_fits(file_type.field(field.name).type, field.type) for field in shared)
+    if kind.is_map(file_type) and kind.is_map(to):
+        return _fits(file_type.key_type, to.key_type) and _fits(file_type.item_type, to.item_type)
+    if _is_list(file_type) and _is_list(to):
+        return _fits(file_type.value_type, to.value_type)
+    if kind.is_integer(file_type):
         return bool(kind.is_integer(to) or kind.is_floating(to) or kind.is_decimal(to))
-    if kind.is_floating(found):
-        return bool(kind.is_floating(to) and found.bit_width <= to.bit_width)
-    if kind.is_date(found):
+    if kind.is_floating(file_type):
+        return bool(kind.is_floating(to) and file_type.bit_width <= to.bit_width)
+    if kind.is_date(file_type):
         return kind.is_date(to) or (kind.is_timestamp(to) and to.tz is None)
-    if _is_bytes(found):
+    if _is_bytes(file_type):
         return _is_bytes(to)
     # Times with and without a zone are already told apart: their normal types differ, and no rule joins them.
-    return any(same(found) and same(to) for same in (kind.is_decimal, kind.is_time, kind.is_duration))
+    return any(same(file_type) and same(to) for same in (kind.is_decimal, kind.is_time, kind.is_duration))
 
 
 def _is_list(t: pa.DataType) -> bool:

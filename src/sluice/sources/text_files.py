@@ -35,12 +35,12 @@ def text_blocks(place: Place) -> Iterator[bytes]:
                 continue
             data, first = _without_mark(data, place), False
         # of a carriage return at the end it is not known yet whether a line feed follows
-        held = data[-1:] if data.endswith(b"\r") else b""
-        data = _line_feeds(data[: len(data) - len(held)])
+        carried_over = data[-1:] if data.endswith(b"\r") else b""
+        data = _line_feeds(data[: len(data) - len(carried_over)])
         end = data.rfind(b"\n") + 1
         if end:
             yield _check_text(data[:end], place)
-        rest = data[end:] + held
+        rest = data[end:] + carried_over
     rest = _line_feeds(_without_mark(rest, place) if first else rest)
     if rest:
         yield _check_text(rest if rest.endswith(b"\n") else rest + b"\n", place)

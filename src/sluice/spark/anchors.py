@@ -48,8 +48,8 @@ def place(
     before: Anchors | None = None,
 ) -> Anchors:
     """So many sites on the executors; those that are well placed stay where they were."""
-    held = before.homes[:count] if before else ()
-    homes = arrange([*held, *[None] * (count - len(held))], executors)
+    homes_before = before.homes[:count] if before else ()
+    homes = arrange([*homes_before, *[None] * (count - len(homes_before))], executors)
     if before and homes == before.homes:
         return before
     site_keys = before.site_keys if before and len(before.site_keys) == count else _site_keys(session, count)
@@ -65,14 +65,14 @@ def let_go(
     session: SparkSession, processes: Sequence[str], executors: Sequence[Executor], workspace: Workspace
 ) -> None:
     """Have executors remove what they still have of sites that are on others now; there is a process for each site."""
-    held: dict[str, set[Site]] = {}
+    sites_by_process: dict[str, set[Site]] = {}
     for site, process in enumerate(processes):
-        held.setdefault(process, set()).add(Site(site))
+        sites_by_process.setdefault(process, set()).add(Site(site))
 
     def clean() -> tuple[()]:
         from sluice.state.files.workspace import executor
 
-        workspace.let_go(held.get(executor(), ()))
+        workspace.let_go(sites_by_process.get(executor(), ()))
         return ()
 
     do_at(session.sparkContext, executors, clean)
@@ -93,22 +93,22 @@ def _cache_anchors(
         except ImportError as problem:
             return [(str(problem), "")]
 
-    some = uuid.uuid4().int >> 66  # Spark takes two frames of one plan for the same and would cache them once
-    rows = session.range(some, some + 1, 1, 1).selectExpr(f"explode(array({', '.join(map(str, site_keys))})) AS site")
+    salt = uuid.uuid4().int >> 66  # Spark takes two frames of one plan for the same and would cache them once
+    rows = session.range(salt, salt + 1, 1, 1).selectExpr(f"explode(array({', '.join(map(str, site_keys))})) AS site")
     frame = rows.repartition(len(site_keys), "site").cache()
     context = session.sparkContext
     try:
-        found = do_at(context, [executors[home] if home else None for home in homes], settle, beside=frame.rdd)
-        _check_versions({version for version, _ in found}, context.pythonExec)
+        answers = do_at(context, [executors[home] if home else None for home in homes], settle, beside=frame.rdd)
+        _check_versions({version for version, _ in answers}, context.pythonExec)
     except BaseException:
         frame.unpersist()
         raise
-    return Anchors(frame, site_keys, homes, tuple(process for _, process in found))
+    return Anchors(frame, site_keys, homes, tuple(process for _, process in answers))
 
 
-def _check_versions(found: set[str], python: str) -> None:
+def _check_versions(versions: set[str], python: str) -> None:
     """See that a flow can run on the executors, before an epoch fails on it."""
-    for version in found - {VERSION}:
+    for version in versions - {VERSION}:
         raise QueryError(
             f"the executors' Python ({python}) cannot run this flow: {version}. Install "
             f"sluice {VERSION} there, or set PYSPARK_PYTHON to an interpreter that has it"
@@ -117,12 +117,12 @@ def _check_versions(found: set[str], python: str) -> None:
 
 def _site_keys(session: SparkSession, count: int) -> tuple[SiteKey, ...]:
     """One number a site whose hash falls on that site's partition."""
-    found: dict[int, int] = {}
+    keys: dict[int, int] = {}
     start, step = 0, 100 * count
-    while len(found) < count:
+    while len(keys) < count:
         sites = f"transform(sequence({start}, {start + step - 1}), n -> pmod(hash(n), {count}))"
         rows = session.sql(f"SELECT {sites} FROM VALUES (0)").collect()  # of constants: Spark folds it without a job
         for number, site in enumerate(rows[0][0], start):
-            found.setdefault(site, number)
+            keys.setdefault(site, number)
         start += step
-    return tuple(SiteKey(found[i]) for i in range(count))
+    return tuple(SiteKey(keys[i]) for i in range(count))

@@ -168,12 +168,12 @@ class Sites:
             if not _lost(failure):
                 raise
 
-    def exchange(self, batch: DataFrame | None, wanted: Callable[[], int | None] = lambda: None) -> Exchange:
+    def exchange(self, batch: DataFrame | None, target_sites: Callable[[], int | None] = lambda: None) -> Exchange:
         """The exchange over one micro-batch; without one it is for input that waits at the sites. When it begins it has
-        been decided how many sites are `wanted`, so that executors can start meanwhile."""
+        been decided how many `target_sites` there are to be, so that executors can start meanwhile."""
 
         def run(split: SplitTask, site: SiteTask) -> list[SiteReport]:
-            self._ask_for_executors(wanted())
+            self._ask_for_executors(target_sites())
             for attempt in range(_ATTEMPTS):
                 try:
                     with self.pool.running(self.name):

@@ -43,23 +43,23 @@ class Cluster:
     def _list_executors(self) -> list[tuple[str, Executor]]:
         """Every executor with its address, the driver among them; where it runs no tasks it has no slots."""
         summaries = self._scheduler.statusStore().executorList(True)
-        found = []
+        listed = []
         for number in range(summaries.size()):
             summary = summaries.apply(number)
             address = str(summary.hostPort())
-            found.append((address, Executor(str(summary.id()), address.rpartition(":")[0], int(summary.maxTasks()))))
-        return sorted(found, key=lambda f: (len(f[1].id), f[1].id))
+            listed.append((address, Executor(str(summary.id()), address.rpartition(":")[0], int(summary.maxTasks()))))
+        return sorted(listed, key=lambda f: (len(f[1].id), f[1].id))
 
 
 def await_executors(session: SparkSession) -> tuple[Executor, ...]:
     """The executors, after a little wait for those that were asked for, or else for the first."""
     context = session.sparkContext
     in_cluster = re.match(r"local-cluster\[\s*(\d+)", str(context.master))
-    wanted = int(in_cluster[1]) if in_cluster else int(context.getConf().get("spark.executor.instances") or 1)
+    expected = int(in_cluster[1]) if in_cluster else int(context.getConf().get("spark.executor.instances") or 1)
     cluster = Cluster(context)
     deadline = time.monotonic() + _WAIT
     local = str(context.master).startswith("local") and not in_cluster
-    while not local and len(cluster.look()) < wanted and time.monotonic() < deadline:
+    while not local and len(cluster.look()) < expected and time.monotonic() < deadline:
         time.sleep(0.1)
     return cluster.look()
 

@@ -16,10 +16,10 @@ class QueryFailed(QueryError, StreamingQueryException):
     """A query that failed while it ran. It is a StreamingQueryException, as from Spark's own queries, too."""
 
 
-def in_words(whose: str, epoch: int, cause: BaseException, told: BaseException) -> QueryFailed:
-    """The error for whoever waits for a query. `cause` is what ended an epoch, `told` what Spark makes of it, if it
+def in_words(whose: str, epoch: int, cause: BaseException, failure: BaseException) -> QueryFailed:
+    """The error for whoever waits for a query. `cause` is what ended an epoch, `failure` what Spark makes of it, if it
     knows of it."""
-    account = "" if isinstance(told, SluiceError) else f"\n\n{SPARKS_ACCOUNT}\n{told}"
+    account = "" if isinstance(failure, SluiceError) else f"\n\n{SPARKS_ACCOUNT}\n{failure}"
     return QueryFailed(f"{whose} failed in epoch {epoch}: {sentence_of(cause)}{account}")
 
 

@@ -141,11 +141,11 @@ class ExecutorPool:
     def _request_those_awaited(self) -> bool:
         """Tell the cluster manager to have as many executors as there are and are awaited, if that is news."""
         awaited, there = max(self._awaited.values(), default=0), len(self.look())
-        wanted = there + awaited
-        if not there or wanted == self._wanted or (self._wanted is None and not awaited):
+        total = there + awaited
+        if not there or total == self._wanted or (self._wanted is None and not awaited):
             return False  # where all were lost, others come in their place
         self._scaling.update(self._awaited)
-        return self._request(wanted)
+        return self._request(total)
 
     @property
     def _at_the_start(self) -> int:

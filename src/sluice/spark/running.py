@@ -206,8 +206,8 @@ class RunningQuery:
     @property
     def exception(self) -> Exception | None:
         """Why the query failed, if it did."""
-        told = self.spark_query.exception()
-        return self.failure if told is None else self._in_words(told)
+        sparks_failure = self.spark_query.exception()
+        return self.failure if sparks_failure is None else self._in_words(sparks_failure)
 
     @contextmanager
     def _translate_failures(self) -> Iterator[None]:
@@ -217,8 +217,8 @@ class RunningQuery:
         except StreamingQueryException as told:
             raise self._in_words(told) from None
 
-    def _in_words(self, told: BaseException) -> QueryFailed:
-        return in_words(self._query.title, self.epochs.record.number + 1, self._cause or told, told)
+    def _in_words(self, failure: BaseException) -> QueryFailed:
+        return in_words(self._query.title, self.epochs.record.number + 1, self._cause or failure, failure)
 
     def stop(self) -> None:
         self._stopping.set()

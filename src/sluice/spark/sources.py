@@ -80,8 +80,8 @@ def analyse_type(spark: SparkSession, name: str, schema: pa.Schema, text: str) -
     try:
         # inside a struct and beside the others, where neither an aggregate nor explode() is taken for a value
         empty = spark.createDataFrame([], spark_schema(schema)).alias(name)
-        found = empty.withColumn("x", F.struct(F.expr(text).alias("y"))).select("x.y")
-        return arrow_schema(name, found.schema).field("y").type
+        analysed = empty.withColumn("x", F.struct(F.expr(text).alias("y"))).select("x.y")
+        return arrow_schema(name, analysed.schema).field("y").type
     except (PySparkException, FlowError):
         return None
 
@@ -140,19 +140,23 @@ def ways_to_read(sources: Sequence[Source]) -> tuple[Reading, ...]:
 def combine_sources(spark: SparkSession, sources: Sequence[Source]) -> DataFrame:
     """All sources as one streaming DataFrame of (stream, path, slots)."""
     slots = _slots(sources)
-    kinds = dict(slot for mine in slots for slot in mine)
+    kinds = dict(slot for values in slots for slot in values)
     any_files = any(source.frame is None for source in sources)  # every column that crosses costs, an empty one too
     parts = []
     for number, source in enumerate(sources):
         if source.frame is not None:
             frame, path = source.frame, F.lit(None).cast("string")
-            mine = {name: frame[quote_column(c)] for (name, _), c in zip(slots[number], frame.columns, strict=True)}
+            values = {name: frame[quote_column(c)] for (name, _), c in zip(slots[number], frame.columns, strict=True)}
         else:
             reader = spark.readStream.format("binaryFile").schema(_FILES)
-            frame, path, mine = reader.options(**_tracking_options(number, source)).load(source.path), F.col("path"), {}
+            frame, path, values = (
+                reader.options(**_tracking_options(number, source)).load(source.path),
+                F.col("path"),
+                {},
+            )
         columns = [F.lit(number).alias(STREAM_COLUMN)]
         columns += [path.alias(PATH_COLUMN)] if any_files else []
-        columns += [mine.get(name, F.lit(None).cast(kind)).alias(name) for name, kind in kinds.items()]
+        columns += [values.get(name, F.lit(None).cast(kind)).alias(name) for name, kind in kinds.items()]
         parts.append(frame.select(*columns))
     return reduce(DataFrame.unionByName, parts)
 
@@ -176,14 +180,14 @@ def _slots(sources: Sequence[Source]) -> list[list[tuple[str, DataType]]]:
     kinds: list[DataType] = []
     out = []
     for source in sources:
-        mine: list[int] = []
+        numbers: list[int] = []
         for column in source.frame.schema if source.frame is not None else ():
-            free = (i for i, kind in enumerate(kinds) if kind == column.dataType and i not in mine)
+            free = (i for i, kind in enumerate(kinds) if kind == column.dataType and i not in numbers)
             at = next(free, len(kinds))
             if at == len(kinds):
                 kinds.append(column.dataType)
-            mine.append(at)
-        out.append([(f"slot{i}", kinds[i]) for i in mine])
+            numbers.append(at)
+        out.append([(f"slot{i}", kinds[i]) for i in numbers])
     return out
 
 

@@ -165,7 +165,7 @@ class SparksPart:
             raise self._lacks(name, f"batch {batch} was planned") from problem
         offsets = _by_number(offsets) if version == "v2" else offsets
         planned = tuple(_parse(offset) for offset in offsets if offset)
-        self._planned = {n: known for n, known in self._planned.items() if n == batch - 1} | {batch: planned}
+        self._planned = {n: of_batch for n, of_batch in self._planned.items() if n == batch - 1} | {batch: planned}
         return planned
 
     def _offsets_before(self, batch: int) -> tuple[Any, ...]:

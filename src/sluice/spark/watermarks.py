@@ -14,7 +14,7 @@ DELAY_METADATA = "spark.watermarkDelayMs"
 def delay_by_column(frame: DataFrame) -> dict[str, int]:
     """The columns that carry a watermark, each with its delay in microseconds."""
     metadata = {field.name: field.metadata or {} for field in frame.schema}
-    return {column: int(known[DELAY_METADATA]) * 1_000 for column, known in metadata.items() if DELAY_METADATA in known}
+    return {column: int(entry[DELAY_METADATA]) * 1_000 for column, entry in metadata.items() if DELAY_METADATA in entry}
 
 
 def watermarked_columns(frame: DataFrame) -> list[str]:

@@ -134,12 +134,12 @@ Distances = list[list[float]]
 
 def distances(count: int, bounds: Iterable[Bound]) -> Distances:
     """How much later than side i side j can be at most, by all bounds together."""
-    found: Distances = [[0 if i == j else math.inf for j in range(count)] for i in range(count)]
+    matrix: Distances = [[0 if i == j else math.inf for j in range(count)] for i in range(count)]
     for bound in bounds:
-        found[bound.over][bound.of] = min(found[bound.over][bound.of], bound.most)
+        matrix[bound.over][bound.of] = min(matrix[bound.over][bound.of], bound.most)
     for k, i, j in product(range(count), repeat=3):
-        found[i][j] = min(found[i][j], found[i][k] + found[k][j])
-    return found
+        matrix[i][j] = min(matrix[i][j], matrix[i][k] + matrix[k][j])
+    return matrix
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,11 @@ class Reach:
         """In how many directions nothing is bounded."""
         return (self.earlier, self.later).count(LONGEST)
 
-    def implies(self, bound: Bound, held: Distances, so_far: Sequence[int], side: int) -> bool:
+    def implies(self, bound: Bound, distances_held: Distances, so_far: Sequence[int], side: int) -> bool:
         """Whether a bound between the side and one before needs no check, given the bounds held so far."""
         if bound.over == side:
             return self.earlier <= bound.most
-        return self.later + max(held[bound.over][s] for s in so_far) <= bound.most
+        return self.later + max(distances_held[bound.over][s] for s in so_far) <= bound.most
 
     @property
     def within(self) -> str | tuple[str, str]:

@@ -58,7 +58,7 @@ class Grouping:
             return column(*self._plain(at))
         if self._computed and isinstance(at, exp.Condition) and not self._is_above(at):
             meaning = self.scope.meaning(at)
-            return next((column(name) for found, name in self._groups if found == meaning), None)
+            return next((column(name) for group, name in self._groups if group == meaning), None)
         return None
 
     def _is_above(self, at: Syntax) -> bool:
@@ -103,9 +103,9 @@ class Grouping:
         value = self._column(argument, "value")
         return self._named_aggregate(value, function, name or f"{function}_{value}")
 
-    def _named_aggregate(self, value: str, function: str, wanted: str) -> str:
+    def _named_aggregate(self, value: str, function: str, preferred: str) -> str:
         if (value, function) not in self._aggregates:
-            self._aggregates[value, function] = _free(wanted, self._taken)
+            self._aggregates[value, function] = _free(preferred, self._taken)
             self._taken.add(self._aggregates[value, function].lower())
         return self._aggregates[value, function]
 
@@ -113,7 +113,7 @@ class Grouping:
         """A column outside of aggregates: one of the group's, or in a row window the row's own."""
         reference, meaning = self.scope.resolve(at), self.scope.meaning(at)
         name = self.scope.columns[reference.side, reference.column]
-        groups = [group for found, group in self._groups if found == meaning]
+        groups = [group for group_meaning, group in self._groups if group_meaning == meaning]
         if groups or name in (group for _, group in self._groups):
             return (groups[0],) if groups else (name, *reference.fields)
         if isinstance(self.over, RowWindow):
@@ -126,16 +126,16 @@ class Grouping:
         """The relation of groups and aggregates, after everything above it has been written."""
         if not self._aggregates:
             self.text.refuse(at, "a group-by needs at least one aggregate, for example count(*)")
-        wanted = {name: pair for pair, name in self._aggregates.items()}
+        aggregates_by_name = {name: pair for pair, name in self._aggregates.items()}
         with self.text.blamed_on(at):
             grouped = self.handle.groupBy(*dict.fromkeys(name for _, name in self._groups))
-            return self.over.applied(grouped).agg(**wanted)
+            return self.over.applied(grouped).agg(**aggregates_by_name)
 
 
-def _free(wanted: str, taken: Set[str]) -> str:
+def _free(preferred: str, taken: Set[str]) -> str:
     """The wanted name, or one like it if that is taken."""
-    name, number = wanted, 1
+    name, number = preferred, 1
     while name.lower() in taken:
         number += 1
-        name = f"{wanted}_{number}"
+        name = f"{preferred}_{number}"
     return name

@@ -65,12 +65,12 @@ class Join:
     def _side(self, number: int) -> Partial:
         """A side as it goes into its join: filtered, and under its name in the query."""
         side = self.sides[number]
-        mine = [at for sides, at in self.conditions.others if sides == {number}]
+        filters = [at for sides, at in self.conditions.others if sides == {number}]
         handle = side.table.handle
-        if mine:
-            with self.text.blamed_on(mine[0]):
-                handle = handle.filter(_all_of(self.scope.write(_grouped(at), self.scope.bare) for at in mine))
-        if mine or side.table.name != side.name:
+        if filters:
+            with self.text.blamed_on(filters[0]):
+                handle = handle.filter(_all_of(self.scope.write(_grouped(at), self.scope.bare) for at in filters))
+        if filters or side.table.name != side.name:
             with self.text.blamed_on(side.at):
                 handle = handle.alias(side.name)
         return Partial(handle, side.name, (number,), {(number, c): c for c in side.table.columns})
@@ -145,13 +145,13 @@ class Join:
             part = other if reference.side == side else before
             return (part.name, part.columns[reference.side, reference.column], *reference.fields)
 
-        held = distances(len(self.sides), [b for b in self.conditions.bounds if {b.of, b.over} <= set(before.sides)])
+        gaps = distances(len(self.sides), [b for b in self.conditions.bounds if {b.of, b.over} <= set(before.sides)])
         conditions = [
             self._bound(bound, naming)
             for bound in self.conditions.bounds
             if side in (bound.of, bound.over)
             and {bound.of, bound.over} <= both
-            and not reach.implies(bound, held, before.sides, side)
+            and not reach.implies(bound, gaps, before.sides, side)
         ]
         conditions += [
             self.scope.write(e.at, naming)
@@ -165,7 +165,7 @@ class Join:
         ]
         pairs = self._keys(before, side)
         keys = {
-            before.name: [before.columns[mine.side, mine.column] for mine, _ in pairs],
+            before.name: [before.columns[own.side, own.column] for own, _ in pairs],
             other.name: [theirs.column for _, theirs in pairs],
         }
         how = {"on": _on(keys), **_where(conditions)} if pairs else _where(conditions or ["true"])
@@ -184,13 +184,13 @@ class Join:
         return Partial(part.handle.alias(name), name, part.sides, part.columns)
 
     def _columns(self, parts: Sequence[Partial]) -> Columns:
-        found = {key: f"{part.name}_{name}" for part in parts for key, name in part.columns.items()}
-        names = list(found.values())
-        for (side, column_), name in found.items():
+        names_by_column = {key: f"{part.name}_{name}" for part in parts for key, name in part.columns.items()}
+        names = list(names_by_column.values())
+        for (side, column_), name in names_by_column.items():
             if names.count(name) > 1:
                 at, why = self.sides[side].at, f"two columns of this join would be named {name!r}"
                 self.text.refuse(at, f"{why}, one of them {column_!r} of this side; give it another alias")
-        return found
+        return names_by_column
 
     def _bound(self, bound: Bound, naming: Callable[[Reference], Sequence[str]]) -> str:
         if not bound.is_writable:
@@ -210,12 +210,16 @@ class Join:
 
     def _refuse_unbounded(self, before: Sequence[int], number: int) -> NoReturn:
         side, first = self.sides[number], self.sides[before[0]]
-        mine, theirs = f"{side.name}.{_time(side)}", f"{first.name}.{_time(first)}"
+        own_time, other_time = f"{side.name}.{_time(side)}", f"{first.name}.{_time(first)}"
         later = any(self.apart[s][number] < math.inf for s in before)
         earlier = any(self.apart[number][s] < math.inf for s in before)
         missing = "how far apart" if not (later or earlier) else "how much earlier" if later else "how much later"
-        than = f"{mine} and {theirs} may be" if missing == "how far apart" else f"{mine} may be than {theirs}"
-        advice = f"{mine} BETWEEN {theirs} - INTERVAL 30 SECONDS AND {theirs} + INTERVAL 30 SECONDS"
+        than = (
+            f"{own_time} and {other_time} may be"
+            if missing == "how far apart"
+            else f"{own_time} may be than {other_time}"
+        )
+        advice = f"{own_time} BETWEEN {other_time} - INTERVAL 30 SECONDS AND {other_time} + INTERVAL 30 SECONDS"
         on_purpose = 'or say that it may: flow.sql(..., within="unbounded")'
         self.text.refuse(
             side.at,

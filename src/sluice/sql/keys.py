@@ -45,32 +45,32 @@ class Keys:
         classes: list[list[Reference]] = []
         for equality in equalities:
             ends = [equality.left, equality.right]
-            touched = [found for found in classes if any(end in found for end in ends)]
-            merged = list(dict.fromkeys([*(end for found in touched for end in found), *ends]))
-            classes = [found for found in classes if found not in touched] + [merged]
-        self._classes = [_first_of_each_side(found) for found in classes]
+            touched = [columns for columns in classes if any(end in columns for end in ends)]
+            merged = list(dict.fromkeys([*(end for columns in touched for end in columns), *ends]))
+            classes = [columns for columns in classes if columns not in touched] + [merged]
+        self._classes = [_first_of_each_side(columns) for columns in classes]
 
     def covering(self, sides: Iterable[int]) -> list[dict[int, str]]:
         """The classes with a column of every side."""
-        wanted = set(sides)
-        return [found for found in self._classes if wanted <= set(found)]
+        needed = set(sides)
+        return [columns for columns in self._classes if needed <= set(columns)]
 
     def between(self, before: Sequence[int], side: int) -> list[tuple[Reference, Reference]]:
         """Columns of the sides before that equal columns of the side, as pairs."""
         pairs = []
-        for found in self._classes:
-            first = next((s for s in before if s in found), None)
-            if first is not None and side in found:
-                pairs.append((Reference(first, found[first]), Reference(side, found[side])))
+        for columns in self._classes:
+            first = next((s for s in before if s in columns), None)
+            if first is not None and side in columns:
+                pairs.append((Reference(first, columns[first]), Reference(side, columns[side])))
         return pairs
 
     def implies(self, equality: Equality) -> bool:
         """Whether the keys of a chain of joins make this equality hold."""
-        return any(equality.within(found) for found in self._classes)
+        return any(equality.within(columns) for columns in self._classes)
 
 
 def _first_of_each_side(columns: Iterable[Reference]) -> dict[int, str]:
-    found: dict[int, str] = {}
+    first_columns: dict[int, str] = {}
     for reference in columns:
-        found.setdefault(reference.side, reference.column)
-    return found
+        first_columns.setdefault(reference.side, reference.column)
+    return first_columns

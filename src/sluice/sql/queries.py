@@ -43,15 +43,15 @@ class Queries:
         """What the whole text stands for."""
         return self._query(tree, self._streams, outermost=True).handle
 
-    def _query(self, at: Syntax, known: Known, *, outermost: bool = False) -> Table:
+    def _query(self, at: Syntax, tables: Known, *, outermost: bool = False) -> Table:
         while isinstance(at, exp.Subquery) and not any(v for name, v in at.args.items() if name != "this"):
             at = at.this
         select = vet_select(self.text, at)
         for cte in select.ctes:
             if cte.args["alias"].columns:
                 self.text.refuse(cte.args["alias"], "name the columns with AS inside the query, not here")
-            known = {**known, cte.alias.lower(): self._query(cte.this, known)}
-        handle, scope = self._source(select, known)
+            tables = {**tables, cte.alias.lower(): self._query(cte.this, tables)}
+        handle, scope = self._source(select, tables)
         items = list(self._items(select, scope))
         grouping = self._grouping(select, items, handle, scope)
         if grouping is None:
@@ -60,13 +60,13 @@ class Queries:
             handle, written = self._grouped(select, items, grouping)
         return self._projected(handle, scope, items, written, grouping, outermost)
 
-    def _source(self, at: Syntax, known: Known) -> tuple[Any, Scope]:
+    def _source(self, at: Syntax, tables: Known) -> tuple[Any, Scope]:
         """FROM and WHERE: the rows that everything else is computed from."""
-        sides = [self._side(at.args["from_"].this, known)]
+        sides = [self._side(at.args["from_"].this, tables)]
         conditions = []
         for join in at.args.get("joins") or []:
             vet_join(self.text, join)
-            sides.append(self._side(join.this, known))
+            sides.append(self._side(join.this, tables))
             conditions += conjuncts(join.args.get("on"))
         for number, side in enumerate(sides):
             if side.name.lower() in (other.name.lower() for other in sides[:number]):
@@ -84,15 +84,15 @@ class Queries:
         with self.text.blamed_on(where.this):
             return table.handle.filter(scope.write(where.this)), scope
 
-    def _side(self, at: Syntax, known: Known) -> Side:
+    def _side(self, at: Syntax, tables: Known) -> Side:
         vet_table(self.text, at)
         if isinstance(at, exp.Subquery):
             if not at.alias:
                 self.text.refuse(at.this, "a query in FROM needs a name: (SELECT ...) AS name")
-            return Side(at.alias, self._query(at.this, known), at.args["alias"])
-        table = known.get(at.name.lower())
+            return Side(at.alias, self._query(at.this, tables), at.args["alias"])
+        table = tables.get(at.name.lower())
         if table is None:
-            names = ", ".join(sorted(known)) or "none"
+            names = ", ".join(sorted(tables)) or "none"
             self.text.refuse(at, f"there is no stream {at.name!r} in this flow; it has {names}")
         return Side(at.alias or table.name or at.name, table, at)
 
@@ -151,8 +151,8 @@ class Queries:
         groups = [window.args.get("partition_by") or [] for window in windows]
         kinds = [RowWindow.read(scope, window) for window in windows]
         for window, kind, columns in zip(windows, kinds, groups, strict=True):
-            mine, first = ([scope.meaning(c) for c in columns] for columns in (columns, groups[0]))
-            if (mine, kind) != (first, kinds[0]):
+            meanings, first = ([scope.meaning(c) for c in columns] for columns in (columns, groups[0]))
+            if (meanings, kind) != (first, kinds[0]):
                 self.text.refuse(window, "all OVER clauses of a SELECT must be the same; put one into a subquery")
         return Grouping(handle, scope, groups[0], kinds[0])
 

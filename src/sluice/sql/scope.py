@@ -61,20 +61,20 @@ class Scope:
         names = [part.name for part in at.parts]
         for number, side in enumerate(self.sides):
             if len(names) > 1 and side.name.lower() == names[0].lower():
-                found = _match(side.table.columns, names[1])
-                if found is None:
-                    known = ", ".join(side.table.columns)
-                    self.text.refuse(at, f"{side.name!r} has no column {names[1]!r}; it has {known}")
-                return Reference(number, found, tuple(names[2:]))
+                match = _match(side.table.columns, names[1])
+                if match is None:
+                    offered = ", ".join(side.table.columns)
+                    self.text.refuse(at, f"{side.name!r} has no column {names[1]!r}; it has {offered}")
+                return Reference(number, match, tuple(names[2:]))
         holders = [(n, c) for n, s in enumerate(self.sides) if (c := _match(s.table.columns, names[0])) is not None]
         if len(holders) > 1:
             choices = " or ".join(f"{self.sides[n].name}.{c}" for n, c in holders)
             self.text.refuse(at, f"{names[0]!r} is a column of more than one side; write {choices}")
         if not holders:
-            known = "; ".join(f"{s.name} has {', '.join(s.table.columns)}" for s in self.sides)
+            offered = "; ".join(f"{s.name} has {', '.join(s.table.columns)}" for s in self.sides)
             if len(names) > 1:
-                self.text.refuse(at, f"there is neither a relation nor a column {names[0]!r} here; {known}")
-            self.text.refuse(at, f"there is no column {names[0]!r}; {known}")
+                self.text.refuse(at, f"there is neither a relation nor a column {names[0]!r} here; {offered}")
+            self.text.refuse(at, f"there is no column {names[0]!r}; {offered}")
         return Reference(*holders[0], tuple(names[1:]))
 
     def sides_of(self, node: Syntax) -> frozenset[int]:
@@ -131,8 +131,12 @@ class Scope:
         """The side whose event time a column is, None if it is none."""
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             return None
-        found = self.resolve(node)
-        return found.side if not found.fields and found.column in self.sides[found.side].table.times else None
+        reference = self.resolve(node)
+        return (
+            reference.side
+            if not reference.fields and reference.column in self.sides[reference.side].table.times
+            else None
+        )
 
 
 def _match(columns: Sequence[str], name: str) -> str | None:

@@ -37,7 +37,7 @@ class Text:
                 # window(...) and window.start begin no WINDOW clause, as which sqlglot reads the word after GROUP BY
                 if token.token_type == TokenType.WINDOW and following.token_type in (TokenType.L_PAREN, TokenType.DOT):
                     token.token_type = TokenType.VAR
-            found = [tree for tree in dialect.parser().parse(tokens, self.text) if tree is not None]
+            trees = [tree for tree in dialect.parser().parse(tokens, self.text) if tree is not None]
         except TokenError:
             self.refuse(self._unclosed(), "what begins here is never closed")
         except ParseError as error:
@@ -46,11 +46,11 @@ class Text:
             start = sum(len(line) + 1 for line in lines) + detail["col"] - len(detail["highlight"])
             expected = f" ({detail['description'].lower()})" if detail["description"].startswith("Expecting") else ""
             self.refuse(max(start, 0), f"this cannot be read as Spark SQL{expected}")
-        if not found:
+        if not trees:
             raise FlowError("sql takes a query, and this text has none")
-        if len(found) > 1:
-            self.refuse(self.before("SELECT", found[1]), "sql takes one query; call it once for each")
-        return found[0]
+        if len(trees) > 1:
+            self.refuse(self.before("SELECT", trees[1]), "sql takes one query; call it once for each")
+        return trees[0]
 
     def _unclosed(self) -> int:
         blanked = _QUOTED.sub(lambda part: " " * len(part[0]), self.text)
@@ -75,12 +75,12 @@ class Text:
     def before(self, word: str, at: Syntax) -> int:
         """Where a word stands that introduces this part; the part's own place if there is no such word."""
         start = self.place(at)
-        return max((place for place, found in self._words if found == word and place <= start), default=start)
+        return max((place for place, text in self._words if text == word and place <= start), default=start)
 
     def after(self, word: str, at: Syntax) -> int:
         """Where a word stands that follows the beginning of this part."""
         start = self.place(at)
-        return min((place for place, found in self._words if found == word and place >= start), default=start)
+        return min((place for place, text in self._words if text == word and place >= start), default=start)
 
     def refuse(self, at: Syntax | int, why: str) -> NoReturn:
         raise self.error(at, why)

@@ -114,10 +114,10 @@ def event_time_of(scope: Scope) -> str:
     """Advice on what to write for the event time."""
     times = []
     for number, side in enumerate(scope.sides):
-        mine = next((c for c in side.table.columns if c in side.table.times), None)
-        if mine is None:
+        time_column = next((c for c in side.table.columns if c in side.table.times), None)
+        if time_column is None:
             return f"{side.name!r} does not have its event time among its columns; select it there"
-        times.append(f"{side.name}.{mine}" if len(scope.sides) > 1 else mine)
+        times.append(f"{side.name}.{time_column}" if len(scope.sides) > 1 else time_column)
         if len(scope.newest[number]) == len(scope.sides):
             return f"write {times[-1]}"
     return f"write greatest({', '.join(times)})"
@@ -129,14 +129,14 @@ def is_time_window(at: Syntax) -> bool:
 
 def row_windows(text: Text, items: Sequence[Syntax], definitions: Sequence[exp.Window]) -> list[exp.Window]:
     """The OVER clauses of a SELECT list, each with its definition filled in if it refers to one by name."""
-    known = {definition.name.lower(): definition for definition in definitions}
-    found = []
+    by_name = {definition.name.lower(): definition for definition in definitions}
+    windows = []
     for window in (part for item in items for part in item.find_all(exp.Window)):
         name = window.args.get("alias")
         if name is None:
-            found.append(window)
+            windows.append(window)
             continue
-        if name.name.lower() not in known or any(window.args.get(a) for a in ("partition_by", "order", "spec")):
+        if name.name.lower() not in by_name or any(window.args.get(a) for a in ("partition_by", "order", "spec")):
             text.refuse(name, f"OVER {name.name} needs WINDOW {name.name} AS (...) with all of it")
-        found.append(known[name.name.lower()])
-    return found
+        windows.append(by_name[name.name.lower()])
+    return windows

@@ -142,7 +142,7 @@ def _count_below(pieces: Sequence[UnitPiece], edges: Sequence[int]) -> list[int]
     once at most, and few of them are."""
     rows_before = [0, *accumulate(piece.rows for piece in pieces)]
     counts: dict[int, list[int]] = {}
-    found = []
+    counts_below = []
     for at in range(len(edges)):
         first, end = 0, len(pieces)  # all before the first are below, none from the end on is
         below = 0
@@ -156,8 +156,8 @@ def _count_below(pieces: Sequence[UnitPiece], edges: Sequence[int]) -> list[int]
                 first, below = middle + 1, 0
             else:
                 end = middle
-        found.append(rows_before[end] + below)
-    return found
+        counts_below.append(rows_before[end] + below)
+    return counts_below
 
 
 def _below(part: Run, edge: int) -> int:

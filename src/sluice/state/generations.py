@@ -42,11 +42,11 @@ class Generations:
 
     def of_units(self) -> dict[UnitIndex, list[int]]:
         """The frozen generations of each unit that has any, in ascending order."""
-        found: dict[UnitIndex, set[int]] = {}
+        by_unit: dict[UnitIndex, set[int]] = {}
         for run in self._frozen():
             for unit in numbers(run.units).tolist():
-                found.setdefault(unit, set()).add(run.generation)
-        return {unit: sorted(generations) for unit, generations in found.items()}
+                by_unit.setdefault(unit, set()).add(run.generation)
+        return {unit: sorted(generations) for unit, generations in by_unit.items()}
 
     def counts(self) -> np.ndarray:
         """How many frozen generations each unit has."""
@@ -163,21 +163,21 @@ class Generations:
 
     def _next_numbers(self, units: Ranges) -> tuple[tuple[int, Ranges], ...]:
         """Units by the number of their next generation, the least that each has not in use."""
-        used, found = self.of_units(), dict[int, list[UnitIndex]]()
+        used, units_by_number = self.of_units(), dict[int, list[UnitIndex]]()
         for unit in numbers(units).tolist():
             taken = used.get(unit, [])
             number = next(n for n in range(ACTIVE + 1, len(taken) + 2) if n not in taken)
-            found.setdefault(number, []).append(unit)
-        return tuple((number, to_ranges(some)) for number, some in sorted(found.items()))
+            units_by_number.setdefault(number, []).append(unit)
+        return tuple((number, to_ranges(places)) for number, places in sorted(units_by_number.items()))
 
     def _fetch(self, run: RunRef) -> Run:
         """The blocks in which a run has rows, and perhaps others."""
         segment = run.segment.id
-        known = self._fetched.get(segment)
-        if known is None or not known[0].issuperset(run.blocks):
+        fetched = self._fetched.get(segment)
+        if fetched is None or not fetched[0].issuperset(run.blocks):
             wider = replace(run, units=unite(run.units, self._together.get(segment, ())))
-            known = self._fetched[segment] = set(wider.blocks), join_pieces(self._reader.fetch(wider))
-        return known[1]
+            fetched = self._fetched[segment] = set(wider.blocks), join_pieces(self._reader.fetch(wider))
+        return fetched[1]
 
     def _shrink(self, run: RunRef) -> None:
         """Keeps of a segment only what is state, where it lies here in one file; of pages, those of units that are."""

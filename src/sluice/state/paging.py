@@ -48,10 +48,10 @@ class Paging(Generic[UnitName]):
     >>> paging.arrive(1, size=60)
     >>> paging.arrive(2, size=60)
     >>> paging.step(now=0.0)
-    Spill(unit=1)
+    SpillUnit(unit=1)
     >>> paging.note_spilled(1)
     >>> paging.step(now=1.0)  # nothing has been read yet: a rotation is due at once
-    Spill(unit=2)
+    SpillUnit(unit=2)
     >>> paging.note_spilled(2)
     >>> paging.step(now=2.0)
     Fetch(unit=1)

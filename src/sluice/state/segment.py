@@ -182,8 +182,8 @@ def counts(run: Run, units: Ranges, directory: Directory) -> np.ndarray:
     """How many rows of a run each of some units has."""
     of = numbers(units)
     places = _places(run, np.append(of, of + 1), directory)
-    found: np.ndarray = places[len(of) :] - places[: len(of)]
-    return found
+    rows: np.ndarray = places[len(of) :] - places[: len(of)]
+    return rows
 
 
 def _places(run: Run, units: np.ndarray, directory: Directory) -> np.ndarray:

@@ -117,15 +117,15 @@ class SegmentWriter:
         """Keeps a new segment on the local tiers: as pages if units are paged, else in one file, for which older ones
         make room. Input that waits goes to disk."""
         ref, tiers = run.segment, self._tiers
-        known = ref.blocks[0].checksum if len(ref.blocks) == 1 else None
+        block_checksum = ref.blocks[0].checksum if len(ref.blocks) == 1 else None
         if ref.pending:
-            tiers.add(ref.id, len(rows), data, room=0, known=known)
+            tiers.add(ref.id, len(rows), data, room=0, known=block_checksum)
         elif self._pages.active:
             self._pages.lay_out(run, rows)
         else:
             if tiers.used + len(data) > tiers.limit >= len(data):
                 make_room(tiers, (*self._runs.state, *self._runs.new), len(data))
-            tiers.add(ref.id, len(rows), data, known=known)
+            tiers.add(ref.id, len(rows), data, known=block_checksum)
 
 
 def make_room(tiers: Tiers, runs: Sequence[RunRef], coming: int = 0) -> None:

@@ -89,8 +89,8 @@ class Tiers:
 
     def page(self, segment: str, unit: UnitIndex) -> pa.Buffer | None:
         """A unit's rows of a segment, if they lie here as a page."""
-        found = self._open(segment, unit)
-        return None if found is None else found[1]
+        opened = self._open(segment, unit)
+        return None if opened is None else opened[1]
 
     def paged_units(self, segment: str) -> set[UnitIndex]:
         """The units that have a page of a segment here."""
@@ -168,10 +168,10 @@ class Tiers:
                 files = self._files(tier).get(run.segment.id)
                 if not files:
                     continue
-                held, rows = run.unit_rows
+                places, rows = run.unit_rows
                 if WHOLE in files:
-                    column[held] += rows * (files[WHOLE].size / max(1, files[WHOLE].rows))
-                for unit in files.keys() & set(held.tolist()) if len(files) > (WHOLE in files) else ():
+                    column[places] += rows * (files[WHOLE].size / max(1, files[WHOLE].rows))
+                for unit in files.keys() & set(places.tolist()) if len(files) > (WHOLE in files) else ():
                     column[unit] += files[unit].size
         return out[0], out[1]
 

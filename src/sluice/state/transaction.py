@@ -275,10 +275,10 @@ class Transaction:
         """Freezes units with their state and what was added to it, which is not written as state then."""
         frozen: dict[InputNumber, list[Run]] = {}
         for input_ in self.holdings.freezable:
-            directory, held = self.holdings.directories[input_], self.holdings.units_of(input_)
+            directory, units_held = self.holdings.directories[input_], self.holdings.units_of(input_)
             added = self._added.pop(input_, [])
-            frozen[input_] = [part for run in added for part in parts(run, intersect(units, held), directory)]
-            staying = [part for run in added for part in parts(run, subtract(held, units), directory)]
+            frozen[input_] = [part for run in added for part in parts(run, intersect(units, units_held), directory)]
+            staying = [part for run in added for part in parts(run, subtract(units_held, units), directory)]
             if staying:
                 self._added[input_] = staying
         self.generations.freeze(units, frozen, retention)

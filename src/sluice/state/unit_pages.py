@@ -86,9 +86,9 @@ class UnitPages:
         here = set(units)
         memory = [u for u in queues.memory if u in here]
         disk = [u for u in queues.disk if u in here]
-        on_disk, known = set(disk), {*memory, *disk}
+        on_disk, paged_before = set(disk), {*memory, *disk}
         sizes = self._unit_bytes(state)
-        for unit in [*memory, *(u for u in units if u not in known), *disk]:
+        for unit in [*memory, *(u for u in units if u not in paged_before), *disk]:
             self._paging.arrive(unit, round(sizes[unit]), resident=unit not in on_disk)
         self._cut_all(state)
         for unit in sorted(self._tiers.units(MEMORY) & on_disk):  # an attempt that failed has fetched it

@@ -40,8 +40,8 @@ def is_not_null(build: Builder, at: Syntax, arguments: Arguments) -> Node:
 
 
 def is_nan(build: Builder, at: Syntax, arguments: Arguments) -> Node:
-    found = build.arrow(at, "is_nan", [as_double(build, at, arguments[0])], BOOLEAN)
-    return FirstValid(BOOLEAN, (found, build.constant(False, BOOLEAN)))
+    nan = build.arrow(at, "is_nan", [as_double(build, at, arguments[0])], BOOLEAN)
+    return FirstValid(BOOLEAN, (nan, build.constant(False, BOOLEAN)))
 
 
 def greatest(build: Builder, at: Syntax, arguments: Arguments) -> Node:

@@ -68,13 +68,13 @@ def rlike(build: Builder, at: Syntax, arguments: Arguments) -> Node:
 def like(build: Builder, at: Syntax, node: Node, pattern: Node, escape: str, *, any_case: bool) -> Node:
     template = str(literal(build, at, pattern, "the pattern"))
     try:
-        function, wanted = text.like_pattern(template.lower() if any_case else template, escape)
+        function, search_text = text.like_pattern(template.lower() if any_case else template, escape)
     except text.PatternError as error:
         build.source.refuse(at, f"the pattern {template!r} cannot be used: {error}")
     node = as_text(build, at, node)
     if any_case:
         node = build.call(at, partial(text.changed_case, upper=False), [node], STRING)
-    return build.call(at, partial(text.found, function=function, pattern=wanted), [node], BOOLEAN)
+    return build.call(at, partial(text.found, function=function, pattern=search_text), [node], BOOLEAN)
 
 
 TEXTUAL = {

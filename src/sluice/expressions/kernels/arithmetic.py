@@ -46,9 +46,9 @@ def member(values: pa.Array, *, options: pa.Array, unknown: bool) -> pa.Array:
     """Spark's IN: null for a null, and for what is not found among options of which some are null."""
     if pa.types.is_floating(values.type):
         values, options = pc.add(values, 0.0), pc.add(options, 0.0)  # to which a negative zero is equal, too
-    found = pc.is_in(values, value_set=options)
-    undecided = pc.invert(found) if unknown else pc.is_null(values)
-    return pc.if_else(undecided, pa.scalar(None, pa.bool_()), found)
+    is_member = pc.is_in(values, value_set=options)
+    undecided = pc.invert(is_member) if unknown else pc.is_null(values)
+    return pc.if_else(undecided, pa.scalar(None, pa.bool_()), is_member)
 
 
 def null_safe(left: Datum, right: Datum, *, equal: Any) -> Datum:
@@ -235,8 +235,8 @@ def logarithm(array: pa.Array, *, ten: bool = False) -> pa.Array:
     """A logarithm, null for numbers that have none."""
     values = numbers(array)
     present = valid(array) & ~(values <= 0)
-    found = (strict_math.log10 if ten else strict_math.log)(np.where(present, values, 1.0))
-    return rebuilt(found, present, pa.float64())
+    logarithms = (strict_math.log10 if ten else strict_math.log)(np.where(present, values, 1.0))
+    return rebuilt(logarithms, present, pa.float64())
 
 
 def logarithm_to_base(base: Datum, value: Datum) -> Datum:

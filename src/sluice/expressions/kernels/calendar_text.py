@@ -63,9 +63,9 @@ def text_to_time(texts: pa.Array, *, type_: pa.DataType) -> pa.Array:
 
 def _fields(texts: pa.Array, pattern: str, type_: pa.DataType, advice: str) -> dict[str, pa.Array]:
     """The named groups of the pattern, empty where the text is null or leaves them out."""
-    found = pc.extract_regex(pc.utf8_trim(texts, characters=BLANKS), pattern=pattern)
-    demand_readable(texts, pc.is_valid(found), type_, advice)
-    return {field.name: pc.fill_null(pc.struct_field(found, [index]), "") for index, field in enumerate(found.type)}
+    groups = pc.extract_regex(pc.utf8_trim(texts, characters=BLANKS), pattern=pattern)
+    demand_readable(texts, pc.is_valid(groups), type_, advice)
+    return {field.name: pc.fill_null(pc.struct_field(groups, [index]), "") for index, field in enumerate(groups.type)}
 
 
 def _number(fields: dict[str, pa.Array], name: str, default: int = 0) -> Any:

@@ -132,11 +132,11 @@ def _character_class(pattern: str, at: int) -> tuple[str, int]:
 
 def matches(texts: pa.Array, *, regex: str, before_line_end: bool = False) -> Datum:
     """Whether the regular expression is found; also in the text without its last line end, where `$` asks for it."""
-    found = pc.match_substring_regex(texts, pattern=regex)
+    matched = pc.match_substring_regex(texts, pattern=regex)
     if not before_line_end:
-        return found
+        return matched
     shorter = pc.replace_substring_regex(texts, pattern=rf"(?:\r\n|[{_LINE_END}])\z", replacement="")
-    return pc.or_(found, pc.match_substring_regex(shorter, pattern=regex))
+    return pc.or_(matched, pc.match_substring_regex(shorter, pattern=regex))
 
 
 def changed_case(texts: pa.Array, *, upper: bool) -> pa.Array:

@@ -136,10 +136,10 @@ def calendar_field(moments: pa.Array, *, field: str, **options: Any) -> pa.Array
     """A part of the calendar or the clock, as an int."""
     local = local_time(moments) if getattr(moments.type, "tz", None) else moments
     near, cycles = _in_known_years(local)
-    found = getattr(pc, field)(near, **options).cast(pa.int32())
+    field_values = getattr(pc, field)(near, **options).cast(pa.int32())
     if field != "year" or not cycles.any():
-        return found
-    return rebuilt((numbers(found) + 400 * cycles).astype(np.int32), valid(found), found.type)
+        return field_values
+    return rebuilt((numbers(field_values) + 400 * cycles).astype(np.int32), valid(field_values), field_values.type)
 
 
 def _in_known_years(local: pa.Array) -> tuple[pa.Array, Any]:

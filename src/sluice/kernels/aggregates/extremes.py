@@ -44,16 +44,16 @@ class Extreme:
         column = rows.column(self.column)
         values, back = ordinals(column)
         best = windows.accumulate(self._best(values), self._fill_nulls(values, column))
-        some = windows.sum(valid(column)) > 0 if column.null_count else np.ones(len(windows), dtype=bool)
-        return [back(best, some)]
+        has_value = windows.sum(valid(column)) > 0 if column.null_count else np.ones(len(windows), dtype=bool)
+        return [back(best, has_value)]
 
     def _find(self, column: pa.Array, groups: Groups) -> pa.Array:
         values, back = ordinals(column)
         filled = groups.gather(self._fill_nulls(values, column))
-        some = np.ones(groups.count, dtype=bool)
+        has_value = np.ones(groups.count, dtype=bool)
         if column.null_count:
-            some = groups.reduce(np.logical_or, groups.gather(valid(column)))
-        return back(groups.reduce(self._best(values), filled), some)
+            has_value = groups.reduce(np.logical_or, groups.gather(valid(column)))
+        return back(groups.reduce(self._best(values), filled), has_value)
 
     def _best(self, values: np.ndarray) -> np.ufunc:
         if self.greatest:

@@ -50,8 +50,8 @@ def is_left_over(name: str, over: int, run: str) -> bool:
     >>> is_left_over("state/000000000008-0001-ab-cd.segments", over=7, run="12")
     False
     """
-    found = _ATTEMPT.search(name)
-    return found is None or int(found["number"]) <= over or found["run"] == run
+    match = _ATTEMPT.search(name)
+    return match is None or int(match["number"]) <= over or match["run"] == run
 
 
 def epoch_of(name: str) -> int:
@@ -60,5 +60,5 @@ def epoch_of(name: str) -> int:
     >>> epoch_of("part-000000000007-0001-ab-cd-0.parquet"), epoch_of("part-00000-1f.snappy.parquet")
     (7, -1)
     """
-    found = _ATTEMPT.search(name)
-    return int(found["number"]) if found else -1
+    match = _ATTEMPT.search(name)
+    return int(match["number"]) if match else -1

@@ -94,8 +94,8 @@ class RunRef:
         ((array([3, 4]), array([3, 2])), 5)
         """
         written, rows = self.segment.unit_rows
-        held = numbers(self.units)
-        return held, rows[np.searchsorted(written, held)]
+        places = numbers(self.units)
+        return places, rows[np.searchsorted(written, places)]
 
     @property
     def rows(self) -> int:
@@ -136,16 +136,16 @@ class RunRef:
     def rows_by_block(self) -> list[tuple[PlacedBlock, int]]:
         """The blocks of the segment in which these units have rows, and how many they have in each."""
         written, counts = self.segment.unit_rows
-        held, rows = self.unit_rows
-        ends = np.cumsum(counts)[np.searchsorted(written, held[rows > 0])]
+        places, rows = self.unit_rows
+        ends = np.cumsum(counts)[np.searchsorted(written, places[rows > 0])]
         begins = ends - rows[rows > 0]
-        found, offset, row = [], 0, 0
+        counted, offset, row = [], 0, 0
         for block in self.segment.blocks:
             inside = int((np.minimum(ends, row + block.rows) - np.maximum(begins, row)).clip(min=0).sum())
             if inside:
-                found.append((PlacedBlock(offset, block.length, block.checksum, block.rows), inside))
+                counted.append((PlacedBlock(offset, block.length, block.checksum, block.rows), inside))
             offset, row = offset + block.length, row + block.rows
-        return found
+        return counted
 
 
 Manifest = tuple[RunRef, ...]
@@ -202,11 +202,11 @@ def unit_rows(runs: Iterable[RunRef], units: int) -> np.ndarray:
 
 def unit_bytes(runs: Iterable[RunRef], units: int) -> np.ndarray:
     """The bytes that each unit has of these runs, by rows."""
-    found = np.zeros(units)
+    totals = np.zeros(units)
     for run in runs:
-        held, rows = run.unit_rows
-        found[held] += rows * (run.segment.length / max(1, run.segment.rows))
-    return found
+        places, rows = run.unit_rows
+        totals[places] += rows * (run.segment.length / max(1, run.segment.rows))
+    return totals
 
 
 def count_generations(runs: Iterable[RunRef], units: int) -> np.ndarray:
@@ -215,17 +215,19 @@ def count_generations(runs: Iterable[RunRef], units: int) -> np.ndarray:
     for run in runs:
         if run.generation:
             by_generation.setdefault(run.generation, []).append(run)
-    found = np.zeros(units, dtype=np.int64)
+    generations = np.zeros(units, dtype=np.int64)
     for frozen in by_generation.values():
-        found += unit_rows(frozen, units) > 0
-    return found
+        generations += unit_rows(frozen, units) > 0
+    return generations
 
 
 def join_parts(runs: Iterable[RunRef]) -> Manifest:
     """Runs in order, parts of one segment and generation as one run."""
-    held: dict[tuple[str, int], RunRef] = {}
+    by_part: dict[tuple[str, int], RunRef] = {}
     for run in runs:
         part = run.segment.id, run.generation
-        same = held.get(part)
-        held[part] = run if same is None else replace(run, units=unite(same.units, run.units))
-    return tuple(sorted(held.values(), key=lambda r: (r.segment.input, r.segment.latest, r.segment.id, r.generation)))
+        same = by_part.get(part)
+        by_part[part] = run if same is None else replace(run, units=unite(same.units, run.units))
+    return tuple(
+        sorted(by_part.values(), key=lambda r: (r.segment.input, r.segment.latest, r.segment.id, r.generation))
+    )

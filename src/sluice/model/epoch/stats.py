@@ -162,9 +162,9 @@ class UnitColumns:
     def of_sites(cls, units: int, parts: Iterable[tuple[np.ndarray, UnitColumns]]) -> UnitColumns:
         """The columns of all units from those of some, with their places; what is said twice of a unit is added."""
         whole = cls.none(units)
-        for held, part in parts:
+        for places, part in parts:
             for column in fields(cls):
-                getattr(whole, column.name)[held] += getattr(part, column.name)
+                getattr(whole, column.name)[places] += getattr(part, column.name)
         return whole
 
 
@@ -194,12 +194,12 @@ class Slices:
     @classmethod
     def of(cls, parts: Iterable[tuple[Site, np.ndarray, UnitColumns]], shared: Sequence[UnitIndex]) -> Slices:
         """From the columns of sites, with the places of the units that they are of."""
-        found = []
-        for site, held, columns in parts:
-            at = np.flatnonzero(np.isin(held, shared))
+        pieces = []
+        for site, places, columns in parts:
+            at = np.flatnonzero(np.isin(places, shared))
             size = (columns.memory + columns.disk)[at]
-            found.append((held[at], np.full(len(at), site), columns.rows[at], columns.results[at], size))
-        return cls(*map(np.concatenate, zip(*found, strict=True))) if found else cls.none()
+            pieces.append((places[at], np.full(len(at), site), columns.rows[at], columns.results[at], size))
+        return cls(*map(np.concatenate, zip(*pieces, strict=True))) if pieces else cls.none()
 
 
 class FrozenTotals(NamedTuple):
@@ -333,8 +333,8 @@ def results_by_byte(results_produced: np.ndarray, sizes: np.ndarray) -> np.ndarr
     >>> results_by_byte(np.array([30, 5, 8]), np.array([10, 10, 0]))
     array([3. , 0.5, 0. ])
     """
-    found: np.ndarray = np.divide(results_produced, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
-    return found
+    productivity: np.ndarray = np.divide(results_produced, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
+    return productivity
 
 
 def results_by_unit(results: np.ndarray, unit_site: np.ndarray, sites: int) -> np.ndarray:
@@ -344,5 +344,5 @@ def results_by_unit(results: np.ndarray, unit_site: np.ndarray, sites: int) -> n
     array([20.,  8.,  0.])
     """
     units = np.bincount(unit_site, minlength=sites)
-    found: np.ndarray = np.bincount(unit_site, weights=results, minlength=sites) / np.maximum(units, 1)
-    return found
+    rates: np.ndarray = np.bincount(unit_site, weights=results, minlength=sites) / np.maximum(units, 1)
+    return rates

@@ -85,8 +85,8 @@ class JoinSpec:
 
     def watermark(self, watermarks: tuple[int | None, ...]) -> int | None:
         """Below which event time no result will come any more: each has a new row, and so one at least as new."""
-        known = [w for w in watermarks if w is not None]
-        return min(known) if len(known) == len(watermarks) else None
+        bounds = [w for w in watermarks if w is not None]
+        return min(bounds) if len(bounds) == len(watermarks) else None
 
     def keep_from(self, input_: int, watermarks: tuple[int | None, ...]) -> int | None:
         """The event time below which no row of this input can match a row still to come; None keeps everything.
@@ -94,29 +94,29 @@ class JoinSpec:
         A row at time t of leg l can meet a new row of leg j only while t + reach[l][j] reaches j's watermark.
         """
         bounds = []
-        for mine, leg in enumerate(self.legs):
+        for own, leg in enumerate(self.legs):
             if leg.input != input_:
                 continue
             for other in range(len(self.legs)):
                 watermark = watermarks[self.inputs[self.legs[other].input].stream]
-                if other == mine:
+                if other == own:
                     continue
                 if watermark is None:
                     return None
-                bounds.append(watermark - self.reach[mine][other])
+                bounds.append(watermark - self.reach[own][other])
         return min(bounds)
 
     def reachable_span(self, input_: int, new: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
         """The event times at which state of this input can match new rows, given each input's new time span."""
         low, high = [], []
-        for mine, leg in enumerate(self.legs):
+        for own, leg in enumerate(self.legs):
             if leg.input != input_:
                 continue
             for other, theirs in enumerate(self.legs):
                 span = new[theirs.input]
-                if other != mine and span is not None:
-                    low.append(span[0] - self.reach[mine][other])
-                    high.append(span[1] + self.reach[other][mine])
+                if other != own and span is not None:
+                    low.append(span[0] - self.reach[own][other])
+                    high.append(span[1] + self.reach[other][own])
         return (min(low), max(high)) if low else None
 
     def evaluate_where(self, rows: pa.RecordBatch) -> pa.Array:
@@ -142,12 +142,12 @@ class JoinSpec:
     def expires(self, input_: int) -> bool:
         """Whether rows of an input are needed for a bounded time only: another may keep its own for good."""
         pairs = [
-            (mine, other)
-            for mine, leg in enumerate(self.legs)
+            (own, other)
+            for own, leg in enumerate(self.legs)
             for other in range(len(self.legs))
-            if leg.input == input_ and other != mine
+            if leg.input == input_ and other != own
         ]
-        return all(self.reach[mine][other] < LONGEST for mine, other in pairs) and all(
+        return all(self.reach[own][other] < LONGEST for own, other in pairs) and all(
             self.stream_of(other).delay is not None for _, other in pairs
         )
 

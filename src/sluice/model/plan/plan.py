@@ -180,15 +180,15 @@ class Plan:
 
     def watermarks(self, sources: Times) -> Times:
         """Every origin's watermark, given those of the sources."""
-        known = list(sources)
+        by_origin = list(sources)
         for node in self.nodes:
-            known.append(node.spec.watermark(tuple(known[f.origin] for f in node.feeds)))
-        return tuple(known)
+            by_origin.append(node.spec.watermark(tuple(by_origin[f.origin] for f in node.feeds)))
+        return tuple(by_origin)
 
     def watermarks_at(self, node: int, sources: Times) -> Times:
         """The watermarks of an operator's streams."""
-        known = self.watermarks(sources)
-        return tuple(known[f.origin] for f in self.nodes[node].feeds)
+        by_origin = self.watermarks(sources)
+        return tuple(by_origin[f.origin] for f in self.nodes[node].feeds)
 
     @property
     def has_expressions(self) -> bool:
@@ -198,8 +198,8 @@ class Plan:
     def by_spark(self, source: int) -> list[BySpark]:
         """The expressions that Spark has to compute for what is taken from a source."""
         steps = [s for n in self.nodes for f in n.feeds if f.origin == source for s in f.steps]
-        found = [e for s in steps for e in ([s.condition] if isinstance(s, Filter) else [e for _, e in s.columns])]
-        return list(dict.fromkeys(e for e in found if isinstance(e, BySpark)))
+        used = [e for s in steps for e in ([s.condition] if isinstance(s, Filter) else [e for _, e in s.columns])]
+        return list(dict.fromkeys(e for e in used if isinstance(e, BySpark)))
 
     def identity(self) -> PlanIdentity:
         """What must be the same for a checkpoint to be continued."""

@@ -182,22 +182,24 @@ class Directory:
                 raise ProtocolError(f"the unit with the hashes {self.hashes_of(unit)} has no buddy to be merged with")
             place = min(unit, other) - self.first
             changed[place] = 2, [depths[place] - 1]
-        found: list[int] = []
+        depths_after: list[int] = []
         done = 0
         for place, (count, instead) in sorted(changed.items()):
-            found += depths[done:place]
-            found += instead
+            depths_after += depths[done:place]
+            depths_after += instead
             done = place + count
-        found += depths[done:]
-        return Directory(self.roots, tuple(found) if any(found) else (), self.first if first is None else first)
+        depths_after += depths[done:]
+        return Directory(
+            self.roots, tuple(depths_after) if any(depths_after) else (), self.first if first is None else first
+        )
 
     def _depths_of_parts(self, unit: UnitIndex, parts: Sequence[HashRange]) -> list[int]:
         """The depths of what a unit becomes if it and parts of it are halved."""
         whole = self.hashes_of(unit)
-        found = list(_depths_below(whole, self.depth(unit), set(parts)))
-        if len(found) != 1 + len(parts):
+        halved = list(_depths_below(whole, self.depth(unit), set(parts)))
+        if len(halved) != 1 + len(parts):
             raise ProtocolError(f"the unit with the hashes {whole} has no parts with the hashes {parts}")
-        return found
+        return halved
 
     def buddy(self, unit: UnitIndex) -> UnitIndex | None:
         """The unit with which one makes up what was split, None if that is split further, or the unit is a root.

@@ -302,10 +302,10 @@ class Routing:
         >>> Routing(2, (0, 1, 1, 0)).ranges_of(0)
         ((0, 1), (3, 4))
         """
-        held = np.array(self.holders) == site
+        is_held = np.array(self.holders) == site
         for sharing in self.shared:
-            held[self.index_of(sharing.unit)] = site in sharing.holders
-        units: np.ndarray = np.flatnonzero(held)
+            is_held[self.index_of(sharing.unit)] = site in sharing.holders
+        units: np.ndarray = np.flatnonzero(is_held)
         return to_ranges(units.tolist())
 
     def units_by_site(self, fragments: Sequence[Fragment] = (Fragment(0),)) -> list[np.ndarray]:

@@ -127,8 +127,8 @@ def numbers(units: Ranges) -> np.ndarray:
     low, high = np.fromiter(chain.from_iterable(units), np.int64, 2 * len(units)).reshape(-1, 2).T
     counts = high - low
     before = np.cumsum(counts) - counts
-    found: np.ndarray = np.repeat(low - before, counts) + np.arange(counts.sum())
-    return found
+    places: np.ndarray = np.repeat(low - before, counts) + np.arange(counts.sum())
+    return places
 
 
 def divide(units: Ranges, holders: np.ndarray) -> dict[Site, Ranges]:
@@ -143,7 +143,7 @@ def divide(units: Ranges, holders: np.ndarray) -> dict[Site, Ranges]:
     sites = holders[each]
     starts = np.flatnonzero((np.diff(each, prepend=-2) != 1) | (np.diff(sites, prepend=-2) != 0))
     ends = np.append(starts[1:], len(each)) - 1
-    found: dict[Site, list[tuple[UnitIndex, UnitIndex]]] = {}
+    by_site: dict[Site, list[tuple[UnitIndex, UnitIndex]]] = {}
     for site, low, last in zip(sites[starts].tolist(), each[starts].tolist(), each[ends].tolist(), strict=True):
-        found.setdefault(site, []).append((low, last + 1))
-    return {site: tuple(parts) for site, parts in found.items()}
+        by_site.setdefault(site, []).append((low, last + 1))
+    return {site: tuple(parts) for site, parts in by_site.items()}

@@ -46,13 +46,13 @@ class LocalFiles(Storage):
 
     def files(self, name: str = "") -> list[FileEntry]:
         """The files directly inside; what is none, a link say, is not ours and not looked at."""
-        found = []
+        listed = []
         with self._announce("list", name), os.scandir(self.path(name)) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # another attempt has moved it
                     if entry.is_file(follow_symlinks=False):
-                        found.append(FileEntry(entry.name, entry.stat(follow_symlinks=False).st_size))
-        return found
+                        listed.append(FileEntry(entry.name, entry.stat(follow_symlinks=False).st_size))
+        return listed
 
     def write(self, name: str, pieces: Iterable[Any]) -> int:
         """Write a file; it is there whole or not at all. Returns its size."""
@@ -80,18 +80,18 @@ class LocalFiles(Storage):
         They stay readable after a delete. `again` verifies them also if this process has done so before.
         """
         with self._announce("map", name), open_private(self.path(name), os.O_RDONLY) as descriptor:
-            found, now = os.fstat(descriptor), self._wall_clock()
-            if not found.st_size:  # nothing to map
+            stat, now = os.fstat(descriptor), self._wall_clock()
+            if not stat.st_size:  # nothing to map
                 return None
             with pa.memory_map(f"/dev/fd/{descriptor}") as file:
                 data = file.read_buffer()
-        self._spend(found.st_size)
-        which, state = (found.st_dev, found.st_ino), (found.st_size, found.st_mtime_ns, found.st_ctime_ns, expected)
+        self._spend(stat.st_size)
+        which, state = (stat.st_dev, stat.st_ino), (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, expected)
         if not again and _verified.get(which) == state:
             return data
         if checksum(data) != expected:
             return None
-        if now - max(found.st_mtime_ns, found.st_ctime_ns) > SETTLED:  # else it might change within the same tick
+        if now - max(stat.st_mtime_ns, stat.st_ctime_ns) > SETTLED:  # else it might change within the same tick
             if len(_verified) >= MOST_VERIFIED:
                 _verified.clear()
             _verified[which] = state

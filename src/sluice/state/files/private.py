@@ -20,17 +20,17 @@ def make_private_directory(path: Path) -> None:
     try:
         with suppress(FileExistsError):
             path.mkdir(mode=0o700)
-        found = path.lstat()
+        status = path.lstat()
     except OSError as problem:
         raise StorageError(f"cannot make the directory {path}: {problem}") from problem
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         what = "is a link"
-    elif not stat.S_ISDIR(found.st_mode):
+    elif not stat.S_ISDIR(status.st_mode):
         what = "is no directory"
-    elif found.st_uid != os.geteuid():
-        what = f"belongs to another user (uid {found.st_uid})"
-    elif found.st_mode & 0o077:
-        what = f"is open to other users (mode {stat.S_IMODE(found.st_mode):o})"
+    elif status.st_uid != os.geteuid():
+        what = f"belongs to another user (uid {status.st_uid})"
+    elif status.st_mode & 0o077:
+        what = f"is open to other users (mode {stat.S_IMODE(status.st_mode):o})"
     else:
         return
     raise StorageError(
@@ -42,10 +42,10 @@ def make_private_directory(path: Path) -> None:
 def belongs_to_us(path: Path) -> bool:
     """Whether this is a directory, no link to one, and this user's."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 @contextmanager
@@ -53,8 +53,8 @@ def open_private(path: str, flags: int) -> Iterator[int]:
     """The descriptor of a file of ours; never one that a link leads to. What is made is for this user alone."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             raise PermissionError(f"{path} is no file of this user")
         yield descriptor
     finally:

@@ -88,16 +88,18 @@ class Workspace:
 
     def let_go(self, sites: Collection[Site]) -> None:
         """Remove what this executor has of the query's sites, except of these: the others are elsewhere now."""
-        mine = f"{_prefix(_owner())}-"
+        own_prefix = f"{_prefix(_owner())}-"
         for path in self._directories():
-            for part in path.glob("site-*") if path.name.startswith(mine) else ():
+            for part in path.glob("site-*") if path.name.startswith(own_prefix) else ():
                 if int(part.name.split("-")[1]) not in sites:
                     shutil.rmtree(part, ignore_errors=True)
 
     def _directories(self) -> list[Path]:
         whose = {f"{self.query}-{self.run}-{tier}" for tier in ("memory", "disk")}
-        found = ((path, _NAME.fullmatch(path.name)) for root in self.places.all_roots() for path in _workspaces(root))
-        return [path for path, match in found if match and match["whose"] in whose]
+        candidates = (
+            (path, _NAME.fullmatch(path.name)) for root in self.places.all_roots() for path in _workspaces(root)
+        )
+        return [path for path, match in candidates if match and match["whose"] in whose]
 
 
 def executor() -> str:
