@@ -16,7 +16,7 @@ from steps import allowance, segments_copied, units_set_apart
 from sluice.control import copying
 from sluice.control.collection import RECENT, state_bytes
 from sluice.control.controller import Controller
-from sluice.control.copying import COPIED, LEAST, SHARE
+from sluice.control.copying import COPY_BYTES_PER_SECOND, MAX_EPOCH_SHARE, MIN_COPY_BYTES
 from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.segments import Manifest, RunRef, SegmentRef
 from sluice.model.epoch.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
@@ -211,12 +211,12 @@ def test_copying_may_make_an_epoch_a_tenth_longer():
     together = ((piece("all", 100, 0, 1, 2, 3),), ())
     controller.ask(Move(2, 1, "asked for"))
     first = controller.after(record(0, manifests=together), 0.0)
-    assert allowance(first) == pytest.approx(SHARE * 1.0 * COPIED)
+    assert allowance(first) == pytest.approx(MAX_EPOCH_SHARE * 1.0 * COPY_BYTES_PER_SECOND)
     # five million bytes a second at both sites
     slow = controller.after(record(1, manifests=together, copied=(10_000_000, 2.0)), 1.0)
-    assert allowance(slow) == pytest.approx(SHARE * (COPIED + 5e6) / 2)
+    assert allowance(slow) == pytest.approx(MAX_EPOCH_SHARE * (COPY_BYTES_PER_SECOND + 5e6) / 2)
     short = controller.after(record(2, manifests=together, seconds=EpochSeconds(job=0.001)), 2.0)
-    assert allowance(short) == LEAST
+    assert allowance(short) == MIN_COPY_BYTES
 
 
 def asked_to_move(controller: Controller, unit: int, site: int) -> None:
@@ -228,7 +228,7 @@ def asked_to_move(controller: Controller, unit: int, site: int) -> None:
 def test_a_unit_larger_than_the_allowance_is_copied_in_parts_and_then_switched():
     controller = Controller(policy("static"), 1 << 30)
     asked_to_move(controller, 2, 1)
-    size = round(0.6 * SHARE * COPIED)
+    size = round(0.6 * MAX_EPOCH_SHARE * COPY_BYTES_PER_SECOND)
     shared, own = piece("all", 9 * size, 0, 1, 2, 3), [piece(f"own{i}", size, 2) for i in range(4)]
     copies = []
     for number, runs in enumerate([(shared, own[0]), tuple(own), tuple(own), tuple(own)], 2):
@@ -243,7 +243,7 @@ def test_a_unit_larger_than_the_allowance_is_copied_in_parts_and_then_switched()
 def test_a_single_piece_larger_than_the_allowance_goes_alone():
     controller = Controller(policy("static"), 1 << 30)
     asked_to_move(controller, 2, 1)
-    runs = (piece("small", 10, 2), piece("huge", round(COPIED), 2))
+    runs = (piece("small", 10, 2), piece("huge", round(COPY_BYTES_PER_SECOND), 2))
     first = controller.after(record(2, manifests=(runs[::-1], ())), 2.0)
     assert segments_copied(first, site=1) == ["huge"]
     assert controller.after(record(3, manifests=(runs[::-1], ())), 3.0).routing.holders[2] == 1
@@ -252,7 +252,7 @@ def test_a_single_piece_larger_than_the_allowance_goes_alone():
 def test_what_changed_since_it_was_copied_is_copied_again():
     controller = Controller(policy("static"), 1 << 30)
     asked_to_move(controller, 2, 1)
-    size = round(0.7 * SHARE * COPIED)
+    size = round(0.7 * MAX_EPOCH_SHARE * COPY_BYTES_PER_SECOND)
     one = controller.after(record(2, manifests=((piece("a", size, 2), piece("b", size, 2)), ())), 2.0)
     assert segments_copied(one, site=1) == ["a"]
     merged = (piece("c", 3 * size, 2),)
@@ -267,7 +267,7 @@ def test_two_moves_share_the_allowance_of_a_target():
     for unit in (2, 3):
         controller.ask(Move(unit, 1, "asked for"))
     assert units_set_apart(controller.after(record(1), 1.0)) == (2, 3)
-    size = round(0.7 * SHARE * COPIED)
+    size = round(0.7 * MAX_EPOCH_SHARE * COPY_BYTES_PER_SECOND)
     runs = (piece("a", size, 2), piece("b", size, 3))
     plan = controller.after(record(2, manifests=(runs, ())), 2.0)
     assert plan.routing.holders[2:4] == (1, 0)
@@ -325,8 +325,8 @@ def test_a_unit_that_moves_takes_its_own_state_along_and_nothing_else(tmp_path):
 def test_a_unit_with_much_state_arrives_over_several_epochs(tmp_path, monkeypatch):
     """The target copies at most so many bytes in an epoch, and the last of them in the one that switches."""
     least = 4_000
-    monkeypatch.setattr(copying, "LEAST", least)
-    monkeypatch.setattr(copying, "SHARE", 0.0)
+    monkeypatch.setattr(copying, "MIN_COPY_BYTES", least)
+    monkeypatch.setattr(copying, "MAX_EPOCH_SHARE", 0.0)
     relation = handle(STREAM).groupBy("k").last(200).agg(total=("v", "sum")).relation
     query = DirectQuery(plan_of([relation]), tmp_path, partitions=4)
     for epoch in range(12):
@@ -349,7 +349,7 @@ def test_a_unit_with_much_state_arrives_over_several_epochs(tmp_path, monkeypatc
 def test_a_unit_that_gets_more_than_may_be_copied_moves_nevertheless():
     controller = Controller(policy("static"), 1 << 30)
     asked_to_move(controller, 2, 1)
-    size = round(2 * SHARE * COPIED)
+    size = round(2 * MAX_EPOCH_SHARE * COPY_BYTES_PER_SECOND)
     runs: tuple[RunRef, ...] = ()
     for number in range(2, 5):
         runs = (*runs, piece(f"{Attempt.prefix(number)}new", size, 2))

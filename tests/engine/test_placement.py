@@ -21,7 +21,7 @@ from steps import units_set_apart
 
 from sluice.control import copying
 from sluice.control.controller import Controller, NextEpoch
-from sluice.control.placement import Executor, SiteCount, pack, spread
+from sluice.control.site_assignment import Executor, SiteCount, pack, spread
 from sluice.model.epoch.stats import EpochSeconds, EpochStats, SiteStats, UnitColumns
 from sluice.model.plan.relation import Relation, plan_of
 from sluice.model.plan.stream import Stream
@@ -208,8 +208,8 @@ def relation() -> Relation:
 def test_a_site_that_comes_reads_little_in_an_epoch(tmp_path, monkeypatch):
     """Where nobody asked for it, too: its units come by moves, if there is much to read."""
     least = 4_000
-    monkeypatch.setattr(copying, "LEAST", least)
-    monkeypatch.setattr(copying, "SHARE", 0.0)
+    monkeypatch.setattr(copying, "MIN_COPY_BYTES", least)
+    monkeypatch.setattr(copying, "MAX_EPOCH_SHARE", 0.0)
     query = DirectQuery(plan_of([relation()]), tmp_path, sites=2)
     for epoch in range(6):
         query.run([rows(epoch, keys=400)])
@@ -240,8 +240,8 @@ def undisturbed() -> Counter:
 def test_the_answer_is_the_same_however_often_the_number_of_sites_changes(data, sizes):
     """Also while input waits, units lie on disk and a policy moves others, and where much is copied ahead."""
     with tempfile.TemporaryDirectory(dir=FAST) as directory, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(copying, "SHARE", 0.0)
-        patched.setattr(copying, "LEAST", data.draw(st.sampled_from([1, 2_000, copying.LEAST])))
+        patched.setattr(copying, "MAX_EPOCH_SHARE", 0.0)
+        patched.setattr(copying, "MIN_COPY_BYTES", data.draw(st.sampled_from([1, 2_000, copying.MIN_COPY_BYTES])))
         wanted = data.draw(st.sampled_from(["static", "load", "hybrid"]))
         query = DirectQuery(plan_of([relation()]), Path(directory), sites=sizes[0], wanted=wanted, **limits(data))
         for epoch, sites in enumerate(sizes):

@@ -383,8 +383,8 @@ def test_an_epoch_that_is_run_again_with_other_sites_does_what_it_can_and_tells_
 
 def test_a_unit_is_split_while_others_move_and_are_shared(asked, monkeypatch):
     """A large unit takes many epochs to move. Whatever is done to others is done meanwhile."""
-    monkeypatch.setattr(copying, "LEAST", 1)
-    monkeypatch.setattr(copying, "SHARE", 0.0)
+    monkeypatch.setattr(copying, "MIN_COPY_BYTES", 1)
+    monkeypatch.setattr(copying, "MAX_EPOCH_SHARE", 0.0)
     asked.run(3, rows=400)
     asked.ask(Move(3, 0, "to see"))
     asked.run(rows=0)
@@ -404,8 +404,8 @@ def test_a_unit_is_split_while_others_move_and_are_shared(asked, monkeypatch):
 
 def test_several_changes_of_one_unit_are_done_in_the_order_in_which_they_were_asked_for(asked, monkeypatch):
     """Much is to be copied for the grid, and what comes after it waits."""
-    monkeypatch.setattr(copying, "LEAST", 1)
-    monkeypatch.setattr(copying, "SHARE", 0.0)
+    monkeypatch.setattr(copying, "MIN_COPY_BYTES", 1)
+    monkeypatch.setattr(copying, "MAX_EPOCH_SHARE", 0.0)
     asked.run(3, rows=400)
     asked.ask(Share(0, 1, "to see"))
     asked.run(rows=0)

@@ -20,9 +20,9 @@ from specs import SECOND, TIME, handle
 from steps import units_set_apart
 
 from sluice.control import site_changes
+from sluice.control.arrival_forecast import ArrivalForecast
 from sluice.control.collection import EpochCollection
 from sluice.control.controller import Controller, NextEpoch
-from sluice.control.growth import Growth
 from sluice.control.site_memory import SiteMemory
 from sluice.engine.site_task import SiteTask
 from sluice.model.epoch.stats import EpochSeconds, EpochStats, ScaleTarget, SiteStats, UnitColumns
@@ -155,10 +155,10 @@ def test_growth_is_seen_from_batch_to_batch_and_by_how_long_sites_took_to_join()
         seen = record(number)
         stats = replace(seen.stats, rows_in=rows_in, catch_up=catch_up, seconds=EpochSeconds(job=10.0))
         collection.add(replace(seen, stats=stats), now=10.0 * (number + 1))
-        collection.growth.joining = 20.0
+        collection.forecast.join_seconds = 20.0
         if number == 3:  # 10 rows a second, and 20 in the 20 seconds since: what was taken in at second 30 counts
             assert collection.view().scaling.growth_factor == 1.0
-    assert [round(rate) for rate, _ in collection.growth._arrived] == [10, 20, 30]
+    assert [round(rate) for rate, _ in collection.forecast._batches] == [10, 20, 30]
     ahead = (
         5 + 10 + 20
     )  # from the middle of when the newest batch arrived until it is done, and until sites have joined
@@ -166,10 +166,10 @@ def test_growth_is_seen_from_batch_to_batch_and_by_how_long_sites_took_to_join()
 
 
 def test_growth_is_not_taken_to_go_on_for_much_longer_than_it_was_seen():
-    growth = Growth()
+    forecast = ArrivalForecast()
     for rows_in in (100, 200, 300):
-        growth.add(rows_in, 2.0)
-    assert growth.outlook(age=3600.0) == growth.outlook(age=0.0) == pytest.approx(1 + 25 * 8 / 150)
+        forecast.add(rows_in, 2.0)
+    assert forecast.growth_factor(age=3600.0) == forecast.growth_factor(age=0.0) == pytest.approx(1 + 25 * 8 / 150)
 
 
 def test_after_a_restart_the_first_epoch_says_nothing_of_how_fast_rows_arrive():
@@ -275,11 +275,11 @@ def test_what_a_row_costs_is_known_after_an_epoch_without_rows(tmp_path):
 
 def test_how_long_sites_take_to_join_is_measured():
     driver = Driver()
-    assert driver.controller.collection.growth.joining == 15.0
+    assert driver.controller.collection.forecast.join_seconds == 15.0
     driver.ask(Scale(6, "to see"))
     driver.epoch()
     driver.epoch(seconds=7.0)
-    assert driver.routing.sites == 6 and driver.controller.collection.growth.joining == 7.0
+    assert driver.routing.sites == 6 and driver.controller.collection.forecast.join_seconds == 7.0
 
 
 def test_nothing_comes_to_a_site_that_is_leaving_and_no_more_sites_are_asked_for():

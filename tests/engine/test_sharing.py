@@ -70,8 +70,8 @@ def is_preparing(controller: Controller) -> bool:
 def test_what_a_holder_will_have_is_copied_ahead_and_little_in_an_epoch(tmp_path, monkeypatch):
     """A new holder, another grid, a holder that is released: no site reads more than it may, but for one segment."""
     least = 6_000
-    monkeypatch.setattr(copying, "LEAST", least)
-    monkeypatch.setattr(copying, "SHARE", 0.0)
+    monkeypatch.setattr(copying, "MIN_COPY_BYTES", least)
+    monkeypatch.setattr(copying, "MAX_EPOCH_SHARE", 0.0)
     spec = join([stream("a", delay=None), stream("b", delay=None)], LONGEST)
     rng = np.random.default_rng(7)
     seen: list[list[pa.Table]] = [[], []]
@@ -117,8 +117,8 @@ def test_what_a_holder_will_have_is_copied_ahead_and_little_in_an_epoch(tmp_path
 
 
 def test_a_unit_that_is_about_to_be_shared_otherwise_stays_and_wishes_follow_each_other(tmp_path, monkeypatch):
-    monkeypatch.setattr(copying, "LEAST", 1)
-    monkeypatch.setattr(copying, "SHARE", 0.0)
+    monkeypatch.setattr(copying, "MIN_COPY_BYTES", 1)
+    monkeypatch.setattr(copying, "MAX_EPOCH_SHARE", 0.0)
     spec, rng = join([stream("a"), stream("b")], LONGEST), np.random.default_rng(7)
     query = DirectQuery(spec, tmp_path, sites=4, partitions=2)
     for epoch in range(3):
@@ -151,8 +151,8 @@ def test_a_unit_that_is_about_to_be_shared_otherwise_stays_and_wishes_follow_eac
 def test_holders_that_come_and_go(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fourteen epochs of two units at up to five sites, shared in another way in most of them."""
     if seed >= 16:  # what changes hands is copied ahead
-        monkeypatch.setattr(copying, "LEAST", 3_000)
-        monkeypatch.setattr(copying, "SHARE", 0.0)
+        monkeypatch.setattr(copying, "MIN_COPY_BYTES", 3_000)
+        monkeypatch.setattr(copying, "MAX_EPOCH_SHARE", 0.0)
     rng = np.random.default_rng(seed)
     delay = [None, 5 * SECOND][seed % 2]
     streams = [stream("a", delay=delay), stream("b", delay=delay)]

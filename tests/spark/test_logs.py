@@ -11,7 +11,7 @@ import pytest
 from arrivals import arrive, ticks
 
 from sluice import Flow
-from sluice.control.placement import Executor
+from sluice.control.site_assignment import Executor
 from sluice.spark.exchange import log_changes
 
 COLUMNS = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])

@@ -103,8 +103,8 @@ def in_its_own_world(rng: np.random.Generator) -> Iterator[Clock]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (site, checkpoint):
             patch.setattr(module, "uuid", names)
-        patch.setattr(copying, "LEAST", int(rng.choice([1, 2_000, 1 << 20])))
-        patch.setattr(copying, "COPIED", 20_000.0)
+        patch.setattr(copying, "MIN_COPY_BYTES", int(rng.choice([1, 2_000, 1 << 20])))
+        patch.setattr(copying, "COPY_BYTES_PER_SECOND", 20_000.0)
         patch.setattr(segment, "BLOCK_BYTES", int(rng.choice([200, 2_000, 1 << 16])))
         yield clock
 

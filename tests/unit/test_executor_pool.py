@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from sluice.control.placement import Executor
+from sluice.control.site_assignment import Executor
 from sluice.spark.pool import ExecutorPool
 
 

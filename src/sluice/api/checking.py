@@ -8,7 +8,7 @@ from dataclasses import replace
 from sluice.api.request import QueryRequest
 from sluice.control.controller import Controller
 from sluice.control.identity import identify
-from sluice.control.placement import SiteCount
+from sluice.control.site_assignment import SiteCount
 from sluice.engine.settings import QuerySettings
 from sluice.model.errors import FlowError
 from sluice.model.plan.relation import plan_of

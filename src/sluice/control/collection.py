@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sluice.control.growth import Growth
+from sluice.control.arrival_forecast import ArrivalForecast
 from sluice.control.site_memory import SiteMemory
 from sluice.control.viewing import view_units
 from sluice.model.epoch.segments import unit_bytes
@@ -77,7 +77,7 @@ class EpochCollection:
         """Units that could not be merged with their buddies, lately."""
         self._added = self._taken = 0.0
         """When the newest epoch was added, as the next one began, and when input was taken in the last time before."""
-        self.growth = Growth()
+        self.forecast = ArrivalForecast()
         self.idle_epoch: int | None = None
         """The newest epoch that took in nothing because nothing had come."""
         self._sums: Sums | None = None
@@ -107,7 +107,7 @@ class EpochCollection:
     def pass_by(self, record: EpochRecord, now: float) -> None:
         """The next epoch begins, after this one, which may have been for input that waited alone."""
         if not record.stats.catch_up or record.number == self.idle_epoch:
-            self.growth.add(record.stats.rows_in, self._added - self._taken)
+            self.forecast.add(record.stats.rows_in, self._added - self._taken)
             self._taken = self._added
         self._added = now
 
@@ -156,7 +156,7 @@ class EpochCollection:
             scaling=Scaling(
                 least_sites=capabilities.least_sites if capabilities.scalable else sites,
                 most_sites=capabilities.most_sites if capabilities.scalable else sites,
-                growth_factor=self.growth.outlook(self._added - self._taken),
+                growth_factor=self.forecast.growth_factor(self._added - self._taken),
             ),
             unit_size=self.unit_size,
         )

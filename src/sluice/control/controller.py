@@ -233,8 +233,8 @@ class Controller:
     def has_leaving_sites(self, record: EpochRecord) -> bool:
         """Whether there are to be fewer sites than in this epoch."""
         scaling = self.scaling_after(record)
-        wanted = scaling.wanted if scaling else self.loop.requests.sites
-        return wanted is not None and wanted < record.routing.sites
+        target = scaling.target_sites if scaling else self.loop.requests.sites
+        return target is not None and target < record.routing.sites
 
     def is_under_way(self, record: EpochRecord, now: float) -> bool:
         """Whether something has been asked for, or begun, that the next epochs take on, with input or without. Sites
@@ -281,7 +281,7 @@ class Controller:
         """How many sites there are to be, and may be; None where that is no matter of choice."""
         able, scaling = self.loop.capabilities, self.loop.scaling
         return (
-            ScaleTarget(scaling.wanted if scaling else None, able.least_sites, able.most_sites)
+            ScaleTarget(scaling.target_sites if scaling else None, able.least_sites, able.most_sites)
             if able.scalable
             else None
         )

@@ -13,11 +13,11 @@ from sluice.model.routing.unit_ranges import holds, single_unit
 from sluice.record.epoch import EpochRecord
 from sluice.record.reassignment import reassign_unit
 
-SHARE = 0.1
-"""How much longer copying may make an epoch."""
-COPIED = 50e6
-"""Bytes that are copied in a second, as long as nothing was measured."""
-LEAST = 1 << 20
+MAX_EPOCH_SHARE = 0.1
+"""Part of an epoch's time that copying may take."""
+COPY_BYTES_PER_SECOND = 50e6
+"""Bytes that are copied in a second, until it was measured."""
+MIN_COPY_BYTES = 1 << 20
 """Bytes that may always be copied in an epoch."""
 
 
@@ -25,14 +25,14 @@ class CopyRate:
     """How fast copying goes, as far as was measured."""
 
     def __init__(self) -> None:
-        self._rate = COPIED
+        self._rate = COPY_BYTES_PER_SECOND
 
     def allow(self, stats: EpochStats) -> float:
         """The bytes that a site may copy in the epoch after this one, by how long it took and copying takes."""
         seconds = sum(site.fetch_seconds for site in stats.sites)
         if seconds:
             self._rate = (self._rate + sum(site.fetched_bytes for site in stats.sites) / seconds) / 2
-        return max(LEAST, SHARE * stats.seconds.job * self._rate)
+        return max(MIN_COPY_BYTES, MAX_EPOCH_SHARE * stats.seconds.job * self._rate)
 
 
 class EpochCopies:
@@ -97,8 +97,8 @@ def missing_runs(record: EpochRecord, after: Routing, unit: Unit) -> list[list[R
     index = record.routing.index_of(unit)
     here = [{run.segment.id for run in manifest if holds(run.units, index)} for manifest in record.manifests]
     return [
-        [run for run in wanted if run.rows and run.segment.id not in held]
-        for wanted, held in zip(then, here, strict=True)
+        [run for run in runs if run.rows and run.segment.id not in present]
+        for runs, present in zip(then, here, strict=True)
     ]
 
 

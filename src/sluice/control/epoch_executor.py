@@ -291,8 +291,8 @@ class EpochExecutor(InstructionExecutor):
             elif isinstance(event, RowsBelow):
                 counts = below.setdefault(event.unit, {})
                 counts[event.hash] = counts.get(event.hash, 0) + event.below
-        told = set(record.instructions)
-        steps = [step for step in self._site_steps.values() if step in told]
+        instructions = set(record.instructions)
+        steps = [step for step in self._site_steps.values() if step in instructions]
         rows = rows_of_units(record.manifests, record.routing.units) if below else None
         for step in steps:
             unit = step.unit
@@ -303,8 +303,8 @@ class EpochExecutor(InstructionExecutor):
                     self.single_key_units[unit] = loop.epoch
                 loop.report(Profiled(unit, profile), now)
             else:
-                held = 0 if rows is None else int(rows[record.routing.index_of(unit)])
-                loop.report(Counted(unit, held, below.get(unit, {})), now)
+                unit_rows = 0 if rows is None else int(rows[record.routing.index_of(unit)])
+                loop.report(Counted(unit, unit_rows, below.get(unit, {})), now)
 
     def _forget_site_steps(self, loop: ControlLoop) -> None:
         """Forget what was to be found out about units that are not to be split any more."""

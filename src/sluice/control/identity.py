@@ -26,10 +26,10 @@ def identify(flow: str, plan: Plan, partitions: int) -> FlowIdentity:
     )
 
 
-def differing_flows(ours: CheckpointIdentity, found: CheckpointIdentity) -> list[str]:
+def differing_flows(ours: CheckpointIdentity, recorded: CheckpointIdentity) -> list[str]:
     """Where a flow differs from the one that a checkpoint has, in words: which queries, and how."""
-    compared, theirs = _compared(ours), _compared(found)
-    new, old = ours.queries, found.queries
+    compared, theirs = _compared(ours), _compared(recorded)
+    new, old = ours.queries, recorded.queries
     if all(len(compared[key]) == len(theirs[key]) for key in _LISTS) and len(new) == len(old):
         changed = [str(n) for n, (a, b) in enumerate(zip(new, old, strict=True), start=1) if a != b]
         whose = f"query {', '.join(changed)}: " if changed and len(new) > 1 else ""
@@ -56,16 +56,16 @@ def _differing_queries(new: Sequence[str], old: Sequence[str]) -> str:
     return f"{count}: {', '.join([*gone, *added]) or 'some stand twice, or share what they did not share'}"
 
 
-def differing(wanted: Any, found: Any, at: str = "") -> list[str]:
+def differing(ours: Any, recorded: Any, at: str = "") -> list[str]:
     """Where two identities differ, in words.
 
     >>> differing({"join": {"within": 5}}, {"join": {"within": 7}})
     ['join.within is 5, the checkpoint has 7']
     """
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        keys = list(wanted)
-        return [d for k in keys for d in differing(wanted[k], found.get(k), f"{at}.{k}" if at else k)]
-    if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
-        pairs = enumerate(zip(wanted, found, strict=True))
+    if isinstance(ours, dict) and isinstance(recorded, dict):
+        keys = list(ours)
+        return [d for k in keys for d in differing(ours[k], recorded.get(k), f"{at}.{k}" if at else k)]
+    if isinstance(ours, list) and isinstance(recorded, list) and len(ours) == len(recorded):
+        pairs = enumerate(zip(ours, recorded, strict=True))
         return [d for i, (a, b) in pairs for d in differing(a, b, f"{at}[{i}]")]
-    return [] if wanted == found else [f"{at} is {json.dumps(wanted)}, the checkpoint has {json.dumps(found)}"]
+    return [] if ours == recorded else [f"{at} is {json.dumps(ours)}, the checkpoint has {json.dumps(recorded)}"]

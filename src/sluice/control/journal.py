@@ -80,8 +80,8 @@ class Journal:
 
     def claim(self, identity: CheckpointIdentity) -> CheckpointIdentity:
         """Make this checkpoint the flow's, or see that it is; another flow's or version's is refused, untouched."""
-        found = self.identity()
-        if found is None:
+        recorded = self.identity()
+        if recorded is None:
             foreign = [n for n in self.storage.names() if not n.endswith(".tmp") and n != DIRECTORY]
             if foreign:
                 raise CheckpointError(
@@ -90,14 +90,14 @@ class Journal:
                 )
             self.storage.make_dir(DIRECTORY)
             self.storage.put_if_absent(IDENTITY, _wrap(encode({"format": FORMAT, **vars(identity)}))[0])
-            found = self._read_identity()
-        differences = differing_flows(identity, found)
+            recorded = self._read_identity()
+        differences = differing_flows(identity, recorded)
         if differences:
             raise CheckpointError(
                 f"checkpoint {self.storage.uri} belongs to another flow: " + "; ".join(differences) + ". Nothing was "
                 "touched. Use the flow that wrote it, or a new checkpointLocation and a new path"
             )
-        return found
+        return recorded
 
     def take_over(self, run: str, since: float, newest: Entry | None, first: EpochRecord) -> bool:
         """Make this process the owner of a checkpoint whose newest entry is `newest`, with the record `first` if there
@@ -183,12 +183,12 @@ class Journal:
 
     def epochs(self, most: int = KEPT) -> list[EpochRecord]:
         """The newest epochs on record, oldest first."""
-        found: dict[int, EpochRecord] = {}
+        records: dict[int, EpochRecord] = {}
         for entry in self.entries(reversed(self.indexes())):
-            if len(found) == most or entry.record.number < 0:
+            if len(records) == most or entry.record.number < 0:
                 break
-            found.setdefault(entry.record.number, entry.record)
-        return list(found.values())[::-1]
+            records.setdefault(entry.record.number, entry.record)
+        return list(records.values())[::-1]
 
     def newest(self) -> Entry | None:
         """The entry to go on from; one that does not fit the entry before it is refused."""

@@ -242,7 +242,9 @@ class ControlLoop:
         """What the policy wants. Where it only advises, sites freeze nothing by themselves: that is advice, too."""
         view, scaling = self.collector.view(), self.scaling
         most = view.scaling.most_sites if self.backoff.allows(now) else len(view.sites)
-        view = view.with_scaling(requested_sites=scaling.wanted if scaling else self.routing.sites, most_sites=most)
+        view = view.with_scaling(
+            requested_sites=scaling.target_sites if scaling else self.routing.sites, most_sites=most
+        )
         freezing = self.policy.freezing if self.advise else None
         return (*self.policy.decide(view), *(freezing.advise(view) if freezing else ()))
 

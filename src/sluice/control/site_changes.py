@@ -86,7 +86,7 @@ def drain_sites(loop: ControlLoop, now: float) -> tuple[Decision, ...]:
         units.rows + units.results,
         units.bytes,
         [Site(site) for site in scaling.leaving],
-        [Site(site) for site in range(scaling.wanted)],
+        [Site(site) for site in range(scaling.target_sites)],
     )
     moves = [Move(units.unit_at(index), site, scaling.reason) for index, site in targets]
     ready = [move for move in moves if not loop.in_flight.at(move.unit) and not routing.sharing(move.unit)]
@@ -128,7 +128,7 @@ def change_sites(
     routing = before.rebalanced(sites, before.version + 1, record.number + 1)
     joining = sites > before.sites and loop.scaling is not None
     if joining and loop.scaling:
-        collection.growth.joining = now - loop.scaling.since
+        collection.forecast.join_seconds = now - loop.scaling.since
     elif sites > before.sites and collection.has_begun and not _is_little(record, routing, allowance):
         joining = True
         plan_arrivals(loop, _moves_to(routing, before, f"{why}; sites: {before.sites}, now {sites}"), now)
@@ -162,7 +162,7 @@ def stop_moves(loop: ControlLoop, moves: Sequence[MoveProtocol], routing: Routin
         loop.abandon(move, None if move.is_done(routing) else _explain_abandonment(move, routing.sites), now)
     loop.routing = routing
     if loop.scaling:
-        awaited = range(routing.sites, loop.scaling.wanted)
+        awaited = range(routing.sites, loop.scaling.target_sites)
         again = [move.action for move in moves if move.phase is Phase.ABANDONED and move.target in awaited]
         plan_arrivals(loop, [*again, *planned_moves(loop)], now)
 

@@ -51,9 +51,9 @@ def view_units(
 
 def _buddies(record: EpochRecord, unmergeable_units: Collection[Unit]) -> np.ndarray:
     """The place of the unit with which each can be merged, -1 where there is none."""
-    found = np.array([buddy for directory in record.routing.directories for buddy in directory.buddies()])
-    found[np.isin(record.routing.ids.array, list(unmergeable_units))] = -1
-    return found
+    buddies = np.array([buddy for directory in record.routing.directories for buddy in directory.buddies()])
+    buddies[np.isin(record.routing.ids.array, list(unmergeable_units))] = -1
+    return buddies
 
 
 def _of_one_hash(record: EpochRecord) -> np.ndarray:
@@ -65,10 +65,10 @@ def _of_one_hash(record: EpochRecord) -> np.ndarray:
 
 def _inputs_of_units(record: EpochRecord, capabilities: Capabilities) -> np.ndarray:
     """How many inputs the join of each unit has that can be shared."""
-    found = np.zeros(record.routing.units, dtype=np.int64)
+    counts = np.zeros(record.routing.units, dtype=np.int64)
     for fragment, inputs in capabilities.shareable.items():
-        found[slice(*record.routing.directories[fragment].range)] = len(inputs)
-    return found
+        counts[slice(*record.routing.directories[fragment].range)] = len(inputs)
+    return counts
 
 
 def _units_of(record: EpochRecord, fragments: Collection[Fragment]) -> np.ndarray:
@@ -78,9 +78,9 @@ def _units_of(record: EpochRecord, fragments: Collection[Fragment]) -> np.ndarra
 
 def _marked(units: Ranges, count: int) -> np.ndarray:
     """Which of so many units are among these."""
-    found = np.zeros(count, dtype=bool)
-    found[numbers(units)] = True
-    return found
+    marks = np.zeros(count, dtype=bool)
+    marks[numbers(units)] = True
+    return marks
 
 
 def _spilled_units(record: EpochRecord) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sluice.control.controller import Controller
-from sluice.control.placement import SiteCount
+from sluice.control.site_assignment import SiteCount
 from sluice.engine.site_task import Spill
 from sluice.model.ids import Site
 from sluice.policies.planning.freezing import Freezing

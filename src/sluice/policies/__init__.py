@@ -54,7 +54,7 @@ def policy_class(name: str) -> type[Policy]:
     return _BY_NAME[name]
 
 
-def policy(wanted: str | Policy, **settings: object) -> Policy:
+def policy(choice: str | Policy, /, **settings: object) -> Policy:
     """A policy by its name, with its settings if they are to be others than usual; or the object itself.
 
     >>> policy("static").name, policy("lazy-disk", push=0.5)
@@ -62,33 +62,33 @@ def policy(wanted: str | Policy, **settings: object) -> Policy:
     >>> policy("hybrid", share=False).share
     False
     """
-    if not isinstance(wanted, str):
-        _refuse_incomplete(wanted)
+    if not isinstance(choice, str):
+        _refuse_incomplete(choice)
         if settings:
             raise FlowError(f"settings ({', '.join(settings)}) go with the name of a policy; an object has its own")
-        return wanted
-    if wanted not in _BY_NAME:
-        raise FlowError(f"there is no policy {wanted!r}; known: {', '.join(sorted(_BY_NAME))}")
-    chosen = _BY_NAME[wanted]
-    known = list(settings_of(chosen))
+        return choice
+    if choice not in _BY_NAME:
+        raise FlowError(f"there is no policy {choice!r}; known: {', '.join(sorted(_BY_NAME))}")
+    kind = _BY_NAME[choice]
+    names = list(settings_of(kind))
     for name in settings:
-        if name not in known:
-            which = f"has {', '.join(known)}" if known else "has none"
-            raise FlowError(f"policy {wanted!r} has no setting {name!r}; it {which}")
+        if name not in names:
+            which = f"has {', '.join(names)}" if names else "has none"
+            raise FlowError(f"policy {choice!r} has no setting {name!r}; it {which}")
     try:
-        return chosen(**settings)
+        return kind(**settings)
     except FlowError as problem:
-        raise FlowError(f"policy {wanted!r}: {problem}") from problem
+        raise FlowError(f"policy {choice!r}: {problem}") from problem
 
 
-def _refuse_incomplete(wanted: object) -> None:
+def _refuse_incomplete(candidate: object) -> None:
     """Refuse what is no policy, or has no name."""
-    kind = wanted.__name__ if isinstance(wanted, type) else type(wanted).__name__
-    if isinstance(wanted, type) and issubclass(wanted, Policy):
+    kind = candidate.__name__ if isinstance(candidate, type) else type(candidate).__name__
+    if isinstance(candidate, type) and issubclass(candidate, Policy):
         raise FlowError(f"a policy is an object: policy({kind}()), not the class {kind}")
-    if hasattr(wanted, "decide") and not isinstance(wanted, Policy):
+    if hasattr(candidate, "decide") and not isinstance(candidate, Policy):
         raise FlowError(f"{kind} decides, but is no policy yet: derive it from sluice.Policy, class {kind}(Policy)")
-    if not isinstance(wanted, Policy):
-        raise FlowError(f"a policy is a name or an object whose class is derived from sluice.Policy, not {wanted!r}")
-    if not (hasattr(wanted, "name") and isinstance(wanted.name, str)):
+    if not isinstance(candidate, Policy):
+        raise FlowError(f"a policy is a name or an object whose class is derived from sluice.Policy, not {candidate!r}")
+    if not (hasattr(candidate, "name") and isinstance(candidate.name, str)):
         raise FlowError(f'a policy has a name by which its decisions are known: give {kind} a line like name = "mine"')

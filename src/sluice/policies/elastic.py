@@ -167,8 +167,8 @@ class Elastic(Policy):
         sites, growth = len(view.sites) - 1, view.scaling.growth_factor
         if sites < max(1, view.scaling.least_sites) or growth * filled.sum() > self.low * sites:
             return None
-        after, held = self._after_leaving(view, filled * growth)
-        if after.max() > self.low or (held > view.sites.memory[:-1]).any():
+        after, stored = self._after_leaving(view, filled * growth)
+        if after.max() > self.low or (stored > view.sites.memory[:-1]).any():
             return None
         why = f"no site's waiting input fills more than {_percent(self.th_sup)}; {len(view.sites)} sites work "
         return Scale(
@@ -181,13 +181,13 @@ class Elastic(Policy):
         one."""
         work = work_by_unit(view, filled)
         last, staying = Site(len(view.sites) - 1), [Site(site) for site in range(len(view.sites) - 1)]
-        after, held = filled[:-1].copy(), view.bytes_by_site[:-1].astype(float)
+        after, stored = filled[:-1].copy(), view.bytes_by_site[:-1].astype(float)
         for unit, site in drain(view.units.site, work, view.units.bytes, [last], staying):
             after[site] += work[unit]
-            held[site] += view.units.bytes[unit]
+            stored[site] += view.units.bytes[unit]
         shared = filled[-1] - work[view.units.site == last].sum()
         after[int(after.argmax())] += max(0.0, float(shared))
-        return after, held
+        return after, stored
 
 
 def _percent(part: float) -> str:

@@ -71,8 +71,8 @@ class Tokens(Policy):
         """Units that something may be done about, those that take in most first: those that are shared by token, and,
         as long as any site has room, all that are at one above `high`."""
         crowded = (saturation > self.high) & bool((saturation < self.high).any())
-        wanted = (view.units.inputs > 0) & ~view.units.unready & (view.is_shared | crowded[view.units.site])
-        places = np.flatnonzero(wanted)
+        eligible = (view.units.inputs > 0) & ~view.units.unready & (view.is_shared | crowded[view.units.site])
+        places = np.flatnonzero(eligible)
         order = np.argsort(-intake.unit_rows[places], kind="stable")
         return [unit for unit in view.units.id[places[order]].tolist() if not intake.sharing(unit).grid_shape]
 
@@ -130,10 +130,12 @@ class Tokens(Policy):
         """Holders that store nothing new, and of whose slice nothing is left."""
         if sharing.turns:
             return []
-        mine = view.shared.slices.unit == view.units.index_of(sharing.unit)
-        empty = view.shared.slices.site[mine][view.shared.slices.bytes[mine] == 0].tolist()
+        slices = view.shared.slices
+        empty = (slices.unit == view.units.index_of(sharing.unit)) & (slices.bytes == 0)
         reason = f"nothing is left of its slice of unit {sharing.unit}"
-        return [Release(sharing.unit, site, reason) for site in empty if site not in sharing.tokens]
+        return [
+            Release(sharing.unit, site, reason) for site in slices.site[empty].tolist() if site not in sharing.tokens
+        ]
 
 
 class _Intake:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.control.placement import Executor
+from sluice.control.site_assignment import Executor
 from sluice.model.errors import QueryError
 from sluice.model.identity import VERSION
 from sluice.model.ids import Site, SiteKey

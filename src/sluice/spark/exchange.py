@@ -13,7 +13,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.control.placement import Executor, SiteCount, changes, executors_needed, pack, spread
+from sluice.control.site_assignment import Executor, SiteCount, changes, executors_needed, pack, spread
 from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS, BLOBS_DDL
 from sluice.engine.site import run_site

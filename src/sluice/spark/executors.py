@@ -14,7 +14,7 @@ from pyspark import RDD, SparkContext
 from pyspark.serializers import UTF8Deserializer
 from pyspark.sql import SparkSession
 
-from sluice.control.placement import Executor
+from sluice.control.site_assignment import Executor
 
 _WAIT = 30.0
 _LOOK = 0.25

@@ -16,7 +16,7 @@ from typing import Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
-from sluice.control.placement import Executor
+from sluice.control.site_assignment import Executor
 from sluice.spark.executors import Cluster
 
 log = logging.getLogger(__name__)

@@ -160,8 +160,8 @@ class CleanUpProtocol(VerbProtocol):
 
     def settle(self, number: int, routing: Routing, work: SiteWork) -> UnderWay | Ended | None:
         assert self.decision is not None, "nobody cleans a unit up by this but on request"
-        mine = set(self.units)
-        left = {unit for level, unit in work.missing if unit in mine and (level, unit) not in work.cleaned}
+        units = set(self.units)
+        left = {unit for level, unit in work.missing if unit in units and (level, unit) not in work.cleaned}
         if left:
             return UnderWay(self.decision, tuple(unit for unit in self.units if unit in left))
         return Ended(self.decision) if self.decision.epoch < number else None

@@ -64,7 +64,7 @@ class Scale(VerbAction, frozen=True, tag=True):
         if not able.least_sites <= self.sites <= able.most_sites:
             return f"there may be {able.least_sites} to {able.most_sites} sites"
         for scaling in situation.in_flight.of(ScaleProtocol):  # while some join, more can be asked for
-            if scaling.leaving or self.sites <= scaling.wanted:
+            if scaling.leaving or self.sites <= scaling.target_sites:
                 return "sites are leaving" if scaling.leaving else "sites are joining"
         return f"there are {routing.sites} sites already" if self.sites == routing.sites else None
 
@@ -84,13 +84,13 @@ class ScaleProtocol(VerbProtocol):
         self.action, self.before, self.since = action, before, since
 
     @property
-    def wanted(self) -> int:
+    def target_sites(self) -> int:
         return self.action.sites
 
     @property
     def leaving(self) -> range:
         """The sites that are to leave; none where some are to join."""
-        return range(self.wanted, self.before)
+        return range(self.target_sites, self.before)
 
     @property
     def delays_policy(self) -> bool:
@@ -99,17 +99,17 @@ class ScaleProtocol(VerbProtocol):
     @property
     def reason(self) -> str:
         """Why units move because of this."""
-        return f"sites: {self.before}, soon {self.wanted}; {self.action.reason}"
+        return f"sites: {self.before}, soon {self.target_sites}; {self.action.reason}"
 
     def refuse(self, action: VerbAction) -> str | None:
         """Why an action cannot be done beside it: nothing comes to a site that is to leave."""
         return f"site {action.destination} is leaving" if action.destination in self.leaving else None
 
     def begin(self) -> list[Instruction]:
-        return [ChangeSites(self.wanted, self.reason)]
+        return [ChangeSites(self.target_sites, self.reason)]
 
     def is_done(self, routing: Routing) -> bool:
-        return routing.sites == self.wanted
+        return routing.sites == self.target_sites
 
     def sites_next(self, routing: Routing) -> int:
         """How many sites there may be, at most or at least, in the epoch after one with this routing: those that leave
@@ -121,13 +121,13 @@ class ScaleProtocol(VerbProtocol):
         """
         if any(routing.ranges_of(Site(site)) for site in self.leaving):
             return routing.sites
-        return self.wanted
+        return self.target_sites
 
     def leads_to(self, sites: int, routing: Routing) -> bool:
         """Whether it is because of this that there are so many sites after an epoch with this routing: some may join
         before others."""
-        joining = not self.leaving and routing.sites < sites < self.wanted
-        return joining or sites == self.wanted == self.sites_next(routing)
+        joining = not self.leaving and routing.sites < sites < self.target_sites
+        return joining or sites == self.target_sites == self.sites_next(routing)
 
     def takes_epochs(self, routing: Routing, now: float) -> bool:
         return bool(self.leaving) or self.is_given_up(now)

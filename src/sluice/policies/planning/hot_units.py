@@ -106,14 +106,14 @@ class HotUnits:
     ) -> tuple[Action, ...]:
         """Other holders for a shared unit, if that is much better; one, if that is no worse."""
         unit, place = sharing.unit, view.units.index_of(sharing.unit)
-        mine = view.shared.slices.unit == place
-        if view.units.unready[place] or not mine.any() or (not sharing.grid_shape and len(sharing.inputs) == 2):
+        own = view.shared.slices.unit == place
+        if view.units.unready[place] or not own.any() or (not sharing.grid_shape and len(sharing.inputs) == 2):
             return ()  # storing by token is for short memory, and not ours
-        sites = view.shared.slices.site[mine]
+        sites = view.shared.slices.site[own]
         others, stored = busy.copy(), np.zeros(len(view.sites))
-        others[sites] -= (view.shared.slices.rows + view.shared.slices.results)[mine] * cost[sites]
-        stored[sites] = view.shared.slices.bytes[mine]
-        hot = _shared_work(view, sharing, mine)
+        others[sites] -= (view.shared.slices.rows + view.shared.slices.results)[own] * cost[sites]
+        stored[sites] = view.shared.slices.bytes[own]
+        hot = _shared_work(view, sharing, own)
         average = float(cost[sites].mean())
         first = sharing.holders[0]  # who keeps the unit when the others release it
         given_back = others.copy()
@@ -148,16 +148,16 @@ class HotUnits:
         new = [Site(int(site)) for site in np.argsort(others, kind="stable") if site not in present]
         order = [*present, *new]
         room = _room(view, stored)
-        found: tuple[float, list[Site]] = (np.inf, list(present))
+        best: tuple[float, list[Site]] = (np.inf, list(present))
         for count in range(2, len(view.sites) + 1):
             holders = order[:count]
             if (room[holders[1:]] < hot.bytes_at_each(count)).any():
                 continue
             levels = others.copy()
             levels[holders] += hot.at_each(count)[0] * cost
-            if levels.max() < found[0] * 0.99:  # one more holder has to be worth it
-                found = float(levels.max()), holders
-        return found
+            if levels.max() < best[0] * 0.99:  # one more holder has to be worth it
+                best = float(levels.max()), holders
+        return best
 
 
 def _room(view: ClusterView, stored: np.ndarray) -> np.ndarray:
@@ -166,15 +166,15 @@ def _room(view: ClusterView, stored: np.ndarray) -> np.ndarray:
     return left
 
 
-def _shared_work(view: ClusterView, sharing: SharedUnit, mine: np.ndarray) -> _Work:
+def _shared_work(view: ClusterView, sharing: SharedUnit, own: np.ndarray) -> _Work:
     """What a shared unit asks for: each row counted once, though it was sent to several holders."""
     place = view.units.index_of(sharing.unit)
     sent = (float(view.units.first_rows[place]), float(view.units.rows[place] - view.units.first_rows[place]))
     rows = tuple(count / sharing.copies(i) for count, i in zip(sent, sharing.inputs, strict=False))
-    known = rows if any(rows) else (1.0,) * len(rows)  # state stays for a while where no rows come any more
-    copies = copied_rows(sharing.grid_shape, known) / sum(known) if sharing.grid_shape else 1.0
+    weights = rows if any(rows) else (1.0,) * len(rows)  # state stays for a while where no rows come any more
+    copies = copied_rows(sharing.grid_shape, weights) / sum(weights) if sharing.grid_shape else 1.0
     return _Work(
-        rows, float(view.shared.slices.results[mine].sum()), float(view.shared.slices.bytes[mine].sum()) / copies
+        rows, float(view.shared.slices.results[own].sum()), float(view.shared.slices.bytes[own].sum()) / copies
     )
 
 

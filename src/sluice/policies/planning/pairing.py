@@ -71,5 +71,5 @@ def first_of_each(pair: np.ndarray, pairs: int, *ranks: np.ndarray) -> np.ndarra
         left = left[number == greatest[of]]
     first = np.full(pairs, len(pair))
     np.minimum.at(first, pair[left], left)
-    found: np.ndarray = first[first < len(pair)]
-    return found
+    places: np.ndarray = first[first < len(pair)]
+    return places

@@ -16,10 +16,10 @@ from sluice.model.ids import Site, Unit
 from sluice.model.view import ClusterView
 from sluice.verbs.move import Move
 
-WORTHWHILE = 0.03
+MIN_STEP_SHARE = 0.03
 """Part of the mean site's work that has to be there to be taken off the busier of two sites."""
 
-RESTING = 0.05
+MAX_IDLE_SHARE = 0.05
 """Part of the time below which the busiest site has so little to do that it gains nothing by giving some of it away."""
 
 
@@ -47,15 +47,15 @@ def waiting_by_unit(view: ClusterView, busy: np.ndarray) -> np.ndarray:
 def load_by_site(view: ClusterView) -> np.ndarray:
     """How many seconds each site worked, and has to for what waits: for more than the `seconds`, if it falls behind."""
     busy = busy_by_site(view)
-    found: np.ndarray = busy + view.by_site(waiting_by_unit(view, busy))
-    return found
+    load: np.ndarray = busy + view.by_site(waiting_by_unit(view, busy))
+    return load
 
 
 def load_by_unit(view: ClusterView) -> np.ndarray:
     """The same by unit."""
     busy = busy_by_site(view)
-    found: np.ndarray = work_by_unit(view, busy) + waiting_by_unit(view, busy)
-    return found
+    load: np.ndarray = work_by_unit(view, busy) + waiting_by_unit(view, busy)
+    return load
 
 
 def best_unit(work: np.ndarray, units: np.ndarray, difference: float) -> int | None:
@@ -81,7 +81,11 @@ def even_out(view: ClusterView, th_imb: float, most: int, room: np.ndarray) -> t
     ([(0, 1), (1, 2)], 'site 0 would be 60 % busy, site 2 0 %; unit 1 takes 30 %')
     """
     load = load_by_site(view)
-    if len(view.sites) < 2 or load.max() <= RESTING * view.period.elapsed_seconds or load.max() < th_imb * load.mean():
+    if (
+        len(view.sites) < 2
+        or load.max() <= MAX_IDLE_SHARE * view.period.elapsed_seconds
+        or load.max() < th_imb * load.mean()
+    ):
         return ()
     moves: list[Move] = []
     for step in level(view, load, load_by_unit(view), most, room):
@@ -110,13 +114,13 @@ def level(view: ClusterView, site_load: np.ndarray, unit_load: np.ndarray, most:
     """At most so many steps, always from the site with most load that can give any to the one with least, as long as
     they are worth it and the unit fits into the bytes of `room` where it goes."""
     load, left, free = site_load.astype(float), room.astype(float), ~view.is_shared
-    least, donors = WORTHWHILE * float(load.mean()), np.full(len(load), True)
-    held = cache(lambda site: np.flatnonzero(view.units.site == site))
+    least, donors = MIN_STEP_SHARE * float(load.mean()), np.full(len(load), True)
+    units_of = cache(lambda site: np.flatnonzero(view.units.site == site))
     steps: list[Step] = []
     while len(steps) < most and donors.any():
         donor, receiver = int(np.where(donors, load, -1.0).argmax()), int(load.argmin())
         gap = float(load[donor] - load[receiver])
-        units = held(donor)
+        units = units_of(donor)
         units = units[free[units] & (view.units.bytes[units] <= left[receiver])]
         unit = best_unit(unit_load, units, gap)
         # where units are many and small it is what they have together that counts

@@ -11,7 +11,7 @@ import numpy as np
 
 from sluice.model.view import ClusterView
 from sluice.policies.memory import excess_capacity
-from sluice.policies.planning.rebalancing import RESTING, level, load_by_site, load_by_unit
+from sluice.policies.planning.rebalancing import MAX_IDLE_SHARE, level, load_by_site, load_by_unit
 from sluice.verbs.move import Move
 
 
@@ -31,7 +31,7 @@ def fill(view: ClusterView, sites: int, reason: str) -> tuple[Move, ...]:
         rows_done=np.append(view.sites.rows_done, np.zeros(joining, dtype=np.int64)),
     )
     site_load, unit_load = load_by_site(wide), load_by_unit(wide)
-    if site_load.max() <= RESTING * view.period.elapsed_seconds or not unit_load.any():
+    if site_load.max() <= MAX_IDLE_SHARE * view.period.elapsed_seconds or not unit_load.any():
         unit_load = wide.units.bytes if wide.units.bytes.any() else np.ones(len(wide.units))
         site_load = wide.by_site(unit_load)
     steps = level(wide, site_load, unit_load, len(wide.units), excess_capacity(wide))

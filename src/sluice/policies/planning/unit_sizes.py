@@ -20,19 +20,19 @@ from sluice.policies.settings import HotPart, Imbalance, MostActions, check_sett
 from sluice.verbs.move import Move
 from sluice.verbs.split import Merge, Split
 
-MERGED_AT_MOST = 0.6
+MAX_MERGED_SHARE = 0.6
 """Part of 2θ that two buddies may have together to be merged. The paper has 1: a unit around 2θ would split and merge
 with every row that comes or expires. State expires a run at a time, and a run may span half the time for which it is
 kept: at the same rate, a unit has up to 1.5 times what it has at its smallest."""
-COOLED = 0.25
+MAX_COOL_SHARE = 0.25
 """Part of the load from which a unit is hot that two buddies may have together to be merged. As half of it would be
 just enough for twice as many sites, a quarter leaves a unit alone while sites come and go."""
 
-LITTLE = 1 / 8
+REUNION_SHARE = 1 / 8
 """Part of θ that a unit may have to be moved only so that it can be merged."""
-ROOMY = 0.7
+SPLIT_HEADROOM = 0.7
 """How much of what would split again each part of a unit is to have: they do not all get as much."""
-LEAST = 100
+MIN_VISIBLE_LOAD = 100
 """Rows and results of a unit from which they say how hot it is; and what would make a unit hot has to be as many for it
 to be said of others that they are not."""
 
@@ -86,7 +86,7 @@ class UnitSizes:
         """Of units that are not too large, and have one holder: what is shared is divided among its holders already."""
         units, site = view.units, view.rows_by_site + view.results_by_site
         able = units.divisible & ~units.single_key & ~view.is_shared & (units.bytes <= 2 * view.unit_size)
-        hot = (load > self.hot * mean) & (load >= LEAST) & (site > self.th_imb * mean)[units.site]
+        hot = (load > self.hot * mean) & (load >= MIN_VISIBLE_LOAD) & (site > self.th_imb * mean)[units.site]
         places = np.flatnonzero(able & hot)
         return [
             Split(
@@ -102,7 +102,7 @@ class UnitSizes:
         units = view.units
         first, second = self._small_pairs(view, load, mean)
         together = units.site[first] == units.site[second]
-        limit = in_bytes(MERGED_AT_MOST * 2 * view.unit_size)
+        limit = in_bytes(MAX_MERGED_SHARE * 2 * view.unit_size)
         return [
             Merge(
                 units.unit_at(one),
@@ -123,7 +123,7 @@ class UnitSizes:
         for one, other in zip(first[apart].tolist(), second[apart].tolist(), strict=True):
             small, large = (one, other) if units.bytes[one] <= units.bytes[other] else (other, one)
             size, site = float(units.bytes[small]), int(units.site[large])
-            if size <= min(room[site], LITTLE * view.unit_size):
+            if size <= min(room[site], REUNION_SHARE * view.unit_size):
                 pair, moving = f"units {units.unit_at(one)} and {units.unit_at(other)}", units.unit_at(small)
                 reason = f"{pair} are small and can be merged at one site; unit {moving} has {in_bytes(size)}"
                 moves.append(Move(moving, Site(site), reason))
@@ -137,9 +137,9 @@ class UnitSizes:
         size = units.bytes[first] + units.bytes[second]
         small = np.minimum(units.bytes[first], units.bytes[second]) < view.unit_size
         settled = ~(units.unready | view.is_shared)
-        known = view.shows_load and self.hot * mean >= LEAST
-        cool = known & (load[first] + load[second] <= COOLED * self.hot * mean)
-        fits = small & (size < MERGED_AT_MOST * 2 * view.unit_size) & settled[first] & settled[second] & cool
+        is_load_visible = view.shows_load and self.hot * mean >= MIN_VISIBLE_LOAD
+        cool = is_load_visible & (load[first] + load[second] <= MAX_COOL_SHARE * self.hot * mean)
+        fits = small & (size < MAX_MERGED_SHARE * 2 * view.unit_size) & settled[first] & settled[second] & cool
         order = np.argsort(size[fits], kind="stable")
         return first[fits][order], second[fits][order]
 
@@ -162,7 +162,7 @@ def _bits(has: float, most: float) -> int:
     >>> _bits(6.0, 5.0), _bits(9.0, 5.0), _bits(1e9, 5.0)
     (1, 2, 5)
     """
-    return min(MOST_BITS, max(1, math.ceil(math.log2(has / (ROOMY * most)))))
+    return min(MOST_BITS, max(1, math.ceil(math.log2(has / (SPLIT_HEADROOM * most)))))
 
 
 def _share(load: float, of: float = 1.0) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-GRACE = 10.0
+GRACE_SECONDS = 10.0
 """Seconds for which cores may be missing before sites are given up: a lost executor is often replaced sooner."""
 
 
@@ -19,11 +19,11 @@ class Executor:
     slots: int
 
 
-def spread(held: Sequence[str | None], executors: Sequence[Executor]) -> tuple[str | None, ...]:
+def spread(homes_before: Sequence[str | None], executors: Sequence[Executor]) -> tuple[str | None, ...]:
     """The executor of each site: as even, by slots, as it can be, and with as few changes as that takes. Sites that are
     nowhere fill one executor after the other, so that neighbours are together.
 
-    `held` is where the sites were; None, and executors that are gone, are nowhere.
+    `homes_before` is where the sites were; None, and executors that are gone, are nowhere.
 
     >>> two = [Executor("a", "h", 2), Executor("b", "h", 2)]
     >>> spread([None, None, None, None], two)
@@ -32,8 +32,8 @@ def spread(held: Sequence[str | None], executors: Sequence[Executor]) -> tuple[s
     ('a', 'b', 'a', 'b')
     """
     if not executors:
-        return (None,) * len(held)
-    homes, slots, load = _still_held(held, executors)
+        return (None,) * len(homes_before)
+    homes, slots, load = _present_homes(homes_before, executors)
 
     def emptiest() -> str:
         return min(slots, key=lambda e: ((load[e] + 1) / slots[e], load[e]))
@@ -42,8 +42,8 @@ def spread(held: Sequence[str | None], executors: Sequence[Executor]) -> tuple[s
     for _ in range(homes.count(None)):
         chosen = emptiest()
         load[chosen], coming[chosen] = load[chosen] + 1, coming[chosen] + 1
-    filling = iter([executor for executor, count in coming.items() for _ in range(count)])
-    homes = [next(filling) if home is None else home for home in homes]
+    next_homes = iter([executor for executor, count in coming.items() for _ in range(count)])
+    homes = [next(next_homes) if home is None else home for home in homes]
     while True:
         fullest, other = max(slots, key=lambda e: load[e] / slots[e]), emptiest()
         if load[fullest] / slots[fullest] <= (load[other] + 1) / slots[other]:
@@ -52,7 +52,7 @@ def spread(held: Sequence[str | None], executors: Sequence[Executor]) -> tuple[s
         load[fullest], load[other] = load[fullest] - 1, load[other] + 1
 
 
-def pack(held: Sequence[str | None], executors: Sequence[Executor]) -> tuple[str | None, ...]:
+def pack(homes_before: Sequence[str | None], executors: Sequence[Executor]) -> tuple[str | None, ...]:
     """The executor of each site where there are to be few executors: a site stays where it is, if that has a slot for
     it, and the others fill one executor after the other. If there are more sites than slots they are spread.
 
@@ -60,16 +60,16 @@ def pack(held: Sequence[str | None], executors: Sequence[Executor]) -> tuple[str
     >>> pack([None, None], two), pack(["b", None, None], two), pack(["a", "a", "a"], two)
     (('a', 'a'), ('b', 'b', 'a'), ('a', 'a', 'b'))
     """
-    if len(held) > sum(max(1, e.slots) for e in executors):
-        return spread(held, executors)
-    homes, slots, load = _still_held(held, executors)
+    if len(homes_before) > sum(max(1, e.slots) for e in executors):
+        return spread(homes_before, executors)
+    homes, slots, load = _present_homes(homes_before, executors)
     for site in reversed(range(len(homes))):
         home = homes[site]
         if home is not None and load[home] > slots[home]:
             homes[site], load[home] = None, load[home] - 1
     used_first = sorted(slots, key=lambda e: not load[e])
-    filling = iter([executor for executor in used_first for _ in range(slots[executor] - load[executor])])
-    return tuple(next(filling) if home is None else home for home in homes)
+    next_homes = iter([executor for executor in used_first for _ in range(slots[executor] - load[executor])])
+    return tuple(next(next_homes) if home is None else home for home in homes)
 
 
 def executors_needed(sites: int, executors: Sequence[Executor]) -> int:
@@ -87,12 +87,12 @@ def executors_needed(sites: int, executors: Sequence[Executor]) -> int:
     return next(number for number, sum_ in enumerate(accumulate(slots), 1) if sum_ >= sites)
 
 
-def _still_held(
-    held: Sequence[str | None], executors: Sequence[Executor]
+def _present_homes(
+    homes_before: Sequence[str | None], executors: Sequence[Executor]
 ) -> tuple[list[str | None], dict[str, int], dict[str, int]]:
     """Where the sites are of which the executor is there, and the slots and sites of each executor."""
     slots = {e.id: max(1, e.slots) for e in executors}
-    homes: list[str | None] = [home if home in slots else None for home in held]
+    homes: list[str | None] = [home if home in slots else None for home in homes_before]
     return homes, slots, {executor: homes.count(executor) for executor in slots}
 
 
@@ -115,18 +115,18 @@ class SiteCount:
     (6, 6, 4)
     """
 
-    def __init__(self, sites: int, most: int, grace: float = GRACE) -> None:
+    def __init__(self, sites: int, most: int, grace: float = GRACE_SECONDS) -> None:
         self.sites, self.most, self.grace = sites, most, grace
         self._missing_since: float | None = None
 
     def after(self, slots: int, now: float) -> int:
         """More at once where slots have joined; fewer when they have been missing for the grace time. While nobody is
         there at all, nothing can be said."""
-        wanted = min(slots, self.most)
-        if slots and wanted < self.sites:
+        target = min(slots, self.most)
+        if slots and target < self.sites:
             self._missing_since = now if self._missing_since is None else self._missing_since
             if now - self._missing_since < self.grace:
                 return self.sites
         self._missing_since = None
-        self.sites = wanted if slots else self.sites
+        self.sites = target if slots else self.sites
         return self.sites
