@@ -35,18 +35,66 @@ def assert_exact(root: Path, files: int) -> None:
         assert sorted(by_metadata(root / output)) == parts
 
 
+FAULTS = [
+    ("write", "/state/{epoch:012d}-0000"),
+    ("finish", "/state/{epoch:012d}-0001"),
+    ("write", "/part-{next:012d}-0001"),
+    ("finish", "/part-{next:012d}-0000"),
+    ("map", ".arrow"),
+]
+"""Operations that fail once, and where: at two sites in an epoch and in the next one, the last anywhere."""
+FAIL_ONCE = """
+import json
+import os
+
+if os.environ.get("FAULTS"):
+    from sluice.state.files import storage
+
+    def fail_once(operation, path):
+        for number, (wanted, part) in enumerate(json.loads(os.environ["FAULTS"])):
+            if operation == wanted and part in path:
+                try:
+                    os.close(os.open(f"{os.environ['FAULTS_SEEN']}/{number}", os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    continue
+                raise OSError(5, f"fault {number} at {operation} {path}")
+
+    watching = storage.watch(fail_once)
+    watching.__enter__()
+"""
+
+
+def make_tasks_fail(root: Path, epoch: int) -> dict[str, str]:
+    """The environment in which tasks of this epoch and the next one fail; a file of `root`/seen for each that has."""
+    hook, seen = root / "hook", root / "seen"
+    hook.mkdir()
+    seen.mkdir()
+    (hook / "sitecustomize.py").write_text(FAIL_ONCE)  # every Python worker imports it
+    faults = [(operation, where.format(epoch=epoch, next=epoch + 1)) for operation, where in FAULTS]
+    return {
+        "FAULTS": json.dumps(faults),
+        "FAULTS_SEEN": str(seen),
+        "PYTHONPATH": os.pathsep.join([str(hook), str(Path(sluice.__file__).parents[1])]),
+    }
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("drivers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_killed_executors_and_drivers_change_nothing(tmp_path, drivers):
-    """A start of Spark for each killed driver, and one more."""
-    files = 2 + 2 * drivers
+def test_killed_executors_and_drivers_and_tasks_that_fail_change_nothing(tmp_path, drivers):
+    """A start of Spark for each killed driver, and one more. There, tasks fail inside sites; Spark's next attempt at
+    each succeeds."""
+    later = 2 * drivers + 2  # an epoch after those that the last killed driver can have come to
+    files = later + 3  # after a kill, an epoch may have two of a stream
     with job(tmp_path, files) as running:
         running.carry_out(Kill("executor", 1, 0.3))
         if drivers > 1:
             running.carry_out(Kill("driver and executors", 2, 0.2))
             assert_nothing_left(tmp_path, local_leftovers)
         running.carry_out(Kill("driver", 2 * drivers, 0.4))
+        running.env |= make_tasks_fail(tmp_path, later)
         running.finish()
+        assert running.starts == 1 + drivers
+        assert len(list((tmp_path / "seen").iterdir())) == len(FAULTS)
         assert_right(tmp_path, files)
         assert_nothing_left(tmp_path, local_leftovers)
         assert_nothing_left(tmp_path, durable_leftovers)
@@ -99,53 +147,3 @@ def test_there_were_kills():
     if sum(killed.values()) < 100:
         pytest.skip("only some of the kills were asked for")
     assert min(killed["driver"], killed["executor"]) >= 50, killed
-
-
-FAULTS = """
-import json
-import os
-
-if os.environ.get("FAULTS"):
-    from sluice.state.files import storage
-
-    def fail_once(operation, path):
-        for number, (wanted, part) in enumerate(json.loads(os.environ["FAULTS"])):
-            if operation == wanted and part in path:
-                try:
-                    os.close(os.open(f"{os.environ['FAULTS_SEEN']}/{number}", os.O_CREAT | os.O_EXCL))
-                except FileExistsError:
-                    continue
-                raise OSError(5, f"fault {number} at {operation} {path}")
-
-    watching = storage.watch(fail_once)
-    watching.__enter__()
-"""
-
-
-@pytest.mark.spark
-def test_a_task_that_fails_inside_a_site_is_tried_again(tmp_path):
-    """Each kind of failure once, in an epoch of its own; Spark's next attempt succeeds."""
-    files = 6
-    faults = [
-        ("write", "/state/000000000001-0000"),
-        ("finish", "/state/000000000002-0001"),
-        ("write", "/part-000000000003-0002"),
-        ("finish", "/part-000000000004-0000"),
-        ("map", ".arrow"),
-    ]
-    hook, seen = tmp_path / "hook", tmp_path / "seen"
-    hook.mkdir()
-    seen.mkdir()
-    (hook / "sitecustomize.py").write_text(FAULTS)  # every Python worker imports it
-    env = {
-        "FAULTS": json.dumps(faults),
-        "FAULTS_SEEN": str(seen),
-        "PYTHONPATH": os.pathsep.join([str(hook), str(Path(sluice.__file__).parents[1])]),
-    }
-    with job(tmp_path, files, "--master", "local[2,3]", env=env) as running:
-        running.finish()
-        assert running.starts == 1
-        assert len(list(seen.iterdir())) == len(faults)
-        assert_right(tmp_path, files)
-        assert_nothing_left(tmp_path, local_leftovers)
-        assert_nothing_left(tmp_path, durable_leftovers)
