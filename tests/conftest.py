@@ -30,12 +30,38 @@ for profile, max_examples in (("default", 12), ("long", 50), ("thorough", 1000))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-LONG = ("test_kills.py", "test_crashes.py", "test_sites.py", "test_suspended_drivers.py", "test_files_as_spark.py")
+OWN_CLUSTERS = ("tests/spark/test_kills.py", "tests/spark/test_sites.py", "tests/spark/test_suspended_drivers.py")
+"""Files whose tests start Spark themselves, several times."""
+
+
+def uses_session(file: str) -> bool:
+    """Whether a file's tests need the session that they share."""
+    return file.startswith("tests/spark/") and file not in OWN_CLUSTERS
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of few tests that take long come first, or one process would be left with them at the end."""
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+    """What takes one process long comes first, or it would be left with that at the end."""
+
+    def rank(item: pytest.Item) -> int:
+        file = item.nodeid.partition("::")[0]
+        return 0 if uses_session(file) else 1 if file in OWN_CLUSTERS else 2
+
+    items.sort(key=rank)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadfile`, one process has all tests of the shared session: so it is started and warmed up once."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSession(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "the shared session" if uses_session(file) else file
+
+    return OneSession(config, log)
 
 
 @pytest.fixture(scope="session")

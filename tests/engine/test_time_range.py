@@ -186,36 +186,3 @@ def test_long_durations_are_exact_to_the_microsecond(length):
 
 def _micros(length: int) -> str:
     return f"{length} microseconds"
-
-
-@pytest.mark.spark
-@pytest.mark.usefixtures("nothing_stays")
-@pytest.mark.parametrize("by_spark", [True, False])
-def test_what_spark_reads_is_bounded_too(spark, tmp_path, by_spark):
-    from arrivals import arrive
-
-    from sluice import Flow
-
-    times = [LEAST, EARLIEST - 1, EARLIEST, 0, LATEST, LATEST + 1, MOST]
-    arrive(tmp_path / "a", pa.table({"k": [1] * len(times), "ts": pa.array(times, TIME), "v": list(range(len(times)))}))
-    flow, where = Flow(spark, "range"), str(tmp_path / "a")
-    if by_spark:
-        frame = spark.readStream.schema("k bigint, ts timestamp, v bigint").parquet(where)
-        rows = flow.readStream("a", frame, eventTime="ts")
-    else:
-        rows = flow.readFiles("a", where, eventTime="ts")
-    handed = []
-    writer = (
-        rows.groupBy("k")
-        .last(2)
-        .agg(total=("v", "sum"))
-        .writeStream.foreachBatch(
-            lambda frame, epoch: handed.extend(frame.selectExpr("unix_micros(ts)", "total").collect())
-        )
-    )
-    query = writer.options(sites=2, partitions=8).trigger(availableNow=True).start()
-    query.awaitTermination()
-    assert sorted((r[0], r[1]) for r in handed) == [(EARLIEST, 2), (0, 5), (LATEST, 7)]
-    assert query.lastProgress["outOfRangeRows"] == 4
-    assert query.lastProgress["streams"][0]["outOfRange"] == 4
-    assert query.lastProgress["watermarks"] == {"a": "9999-12-31T23:59:59.999999+00:00"}
