@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from oracle import batch_join, multiset
 from specs import SECOND, TIME, join, stream
 from standalone import Standalone, wait_for
 
-from sluice.control.journal import Journal
+from sluice.control.journal import KEPT, Journal
 from sluice.record.epoch import EpochRecord
 from sluice.state.files.storage import Storage
 
@@ -50,35 +50,51 @@ class Feed:
         return batch_join(SPEC, [pa.concat_tables(tables) for tables in self.tables])
 
 
+class Job:
+    """sites_job.py on a cluster, with flows that it runs one after the other."""
+
+    def __init__(self, cluster: Standalone, *flows: str, options: Sequence[str] = ()) -> None:
+        self.cluster = cluster
+        self.flows = [Running(self, cluster.root / flow.partition("=")[0]) for flow in flows]
+        program = str(Path(__file__).parents[1] / "support" / "sites_job.py")
+        command = [sys.executable, program, str(cluster.root), cluster.url, *flows, *options]
+        self.process = cluster.run("job", *command)
+
+    def assert_alive(self) -> None:
+        assert self.process.poll() is None, self.cluster.tail("job")
+
+    def finish(self) -> None:
+        """After the last flow."""
+        wait_for("the end", lambda: self.process.poll() is not None)
+        assert self.process.returncode == 0, self.cluster.tail("job")
+
+
 class Running:
-    """sites_job.py on a cluster, fed so that it is never idle."""
+    """A flow of a job, fed so that it is never idle."""
 
-    def __init__(self, cluster: Standalone, *options: str) -> None:
-        self.cluster, self.root, self.feed = cluster, cluster.root, Feed(cluster.root)
+    def __init__(self, job: Job, root: Path) -> None:
+        self.job, self.root, self.feed = job, root, Feed(root)
         self.feed.more()
-        program = Path(__file__).parents[1] / "support" / "sites_job.py"
-        self.process = cluster.run("job", sys.executable, str(program), str(self.root), cluster.url, *options)
 
-    def records(self) -> list[EpochRecord]:
+    def records(self, most: int = KEPT) -> list[EpochRecord]:
         journal = Journal(Storage(str(self.root / "ck")))
-        return journal.epochs()
+        return journal.epochs(most)
 
     def until(self, what: str, condition: Callable[[EpochRecord], bool]) -> float:
         """Feed epoch after epoch until the newest record is as wanted; how long that took."""
 
         def holds() -> bool:
-            assert self.process.poll() is None, self.cluster.tail("job")
-            records = self.records()
-            if len(records) >= self.feed.number:
+            self.job.assert_alive()
+            newest = self.records(most=1)
+            if newest and newest[0].number + 1 >= self.feed.number:
                 self.feed.more()
-            return bool(records) and condition(records[-1])
+            return bool(newest) and condition(newest[0])
 
         return wait_for(what, holds)
 
     def finish(self) -> None:
         (self.root / "end").touch()
-        wait_for("the end", lambda: self.process.poll() is not None)
-        assert self.process.returncode == 0, self.cluster.tail("job")
+        wait_for("the end", lambda: (self.root / "done").exists() or bool(self.job.assert_alive()))
 
 
 def on(record: EpochRecord) -> list[int]:
@@ -120,28 +136,69 @@ def cluster(root: Path, **workers: int) -> Iterator[Standalone]:
 
 
 @pytest.mark.spark
-def test_a_worker_that_joins_is_used_and_one_that_dies_is_missed(tmp_path):
+def test_executors_that_join_and_leave_and_die(tmp_path):
+    """Three flows of one application: on a cluster that costs the fewest starts of Java."""
     with cluster(tmp_path, first=1) as there:
-        running = Running(there, "--grace", "3")
-        running.until("epoch", lambda r: r.routing.sites == 1)
-        there.add_worker("second", 1)
-        joined = running.until("use of the second worker", lambda r: len(set(on(r))) == 2)
-        assert set(on(running.records()[-1])) == {*there.executors("first"), *there.executors("second")}
-        assert running.records()[-1].routing.holders.count(1) == 128
-        there.kill_worker("first")
-        left = there.executors("second")
-        moved = running.until("move to the second worker", lambda r: on(r) == left * 2)
-        fewer = running.until("end of the grace time", lambda r: on(r) == left)
-        print(
-            f"joined: used after {joined:.1f} s; killed: gone on after {moved:.1f} s, fewer sites after {fewer:.1f} s"
-        )
-        running.finish()
-        assert_exact(running)
-        assert decisions(running.records()) == [
-            "executors joined: 1; sites: 1, now 2; 128 units moved",
-            "executors gone: 1; sites on another one: 1",
-            "executors gone: 1; sites: 2, now 1; 128 units moved",
-        ]
+        job = Job(there, "joined", "scaled=2", "lost", options=["--grace", "3"])
+        joined, scaled, lost = job.flows
+        assert_a_worker_that_joins_is_used(there, joined)
+        assert_executors_go_back_when_sites_leave_and_come_again_when_they_join(there, scaled)
+        assert_a_worker_that_dies_is_missed(there, lost)
+        job.finish()
+
+
+def assert_a_worker_that_joins_is_used(there: Standalone, running: Running) -> None:
+    running.until("epoch", lambda r: r.routing.sites == 1)
+    there.add_worker("second", 1)
+    joined = running.until("use of the second worker", lambda r: len(set(on(r))) == 2)
+    assert set(on(running.records()[-1])) == {*there.executors("first"), *there.executors("second")}
+    assert running.records()[-1].routing.holders.count(1) == 128
+    print(f"joined: used after {joined:.1f} s")
+    running.finish()
+    assert_exact(running)
+    assert decisions(running.records()) == ["executors joined: 1; sites: 1, now 2; 128 units moved"]
+
+
+def assert_a_worker_that_dies_is_missed(there: Standalone, running: Running) -> None:
+    running.until("use of two executors", lambda r: len(set(on(r))) == 2)
+    there.kill_worker("first")
+    left = there.executors("second")
+    moved = running.until("move to the second worker", lambda r: on(r) == left * 2)
+    fewer = running.until("end of the grace time", lambda r: on(r) == left)
+    print(f"killed: gone on after {moved:.1f} s, fewer sites after {fewer:.1f} s")
+    running.finish()
+    assert_exact(running)
+    assert decisions(running.records()) == [
+        "executors gone: 1; sites on another one: 1",
+        "executors gone: 1; sites: 2, now 1; 128 units moved",
+    ]
+
+
+def assert_executors_go_back_when_sites_leave_and_come_again_when_they_join(
+    there: Standalone, running: Running
+) -> None:
+    running.until("use of two executors", lambda r: len(set(on(r))) == 2)
+    first = set((running.root / "executors").read_text().split())
+    fewer = scale(running, 1)
+    assert len([*there.executors("first"), *there.executors("second")]) == 1
+    held = running.records()[-1].routing.holders
+    assert set(held) == {0}
+    more = scale(running, 2)
+    newest = running.records()[-1]
+    joined = set((running.root / "executors").read_text().split()) - first
+    assert len(joined) == 1 and len(set(on(newest))) == 2
+    running.until("use of two sites", lambda r: set(r.routing.holders) == {0, 1})  # the one that joins has a share
+    print(f"one of two sites, and executors, after {fewer:.1f} s, both again after {more:.1f} s")
+    assert_next_replaces_a_lost_one(running)
+    running.finish()
+    assert_exact(running)
+    told = [d for r in running.records() for d in r.decisions]
+    of_sites = {("sites", action) for action in ("move", "resize", "place")}
+    assert {(d.policy, d.action) for d in told} == {("you", "scale"), *of_sites}
+    resizes = [d.reason.partition("; ")[2] for d in told if d.action == "resize"]
+    assert resizes[0] == "sites: 2, now 1; 0 units moved"
+    assert all(resize.endswith("; 0 units moved") for resize in resizes)
+    assert all(d.refused is None for d in told)
 
 
 def scale(running: Running, sites: int) -> float:
@@ -164,45 +221,17 @@ def assert_next_replaces_a_lost_one(running: Running) -> None:
     assert len(now) == len(before) and now - before == {max(before) + 1}
 
 
-@pytest.mark.spark
-def test_executors_go_back_when_sites_leave_and_come_again_when_they_join(tmp_path):
-    with cluster(tmp_path) as there:
-        there.add_worker("worker", 2, memory="2g")
-        running = Running(there, "--max-sites", "2")
-        running.until("use of two executors", lambda r: len(set(on(r))) == 2)
-        first = set((tmp_path / "executors").read_text().split())
-        fewer = scale(running, 1)
-        assert len(there.executors("worker")) == 1
-        held = running.records()[-1].routing.holders
-        assert set(held) == {0}
-        more = scale(running, 2)
-        newest = running.records()[-1]
-        joined = set((tmp_path / "executors").read_text().split()) - first
-        assert len(joined) == 1 and len(set(on(newest))) == 2
-        running.until("use of two sites", lambda r: set(r.routing.holders) == {0, 1})  # the one that joins has a share
-        print(f"one of two sites, and executors, after {fewer:.1f} s, both again after {more:.1f} s")
-        assert_next_replaces_a_lost_one(running)
-        running.finish()
-        assert_exact(running)
-        told = [d for r in running.records() for d in r.decisions]
-        of_sites = {("sites", action) for action in ("move", "resize", "place")}
-        assert {(d.policy, d.action) for d in told} == {("you", "scale"), *of_sites}
-        resizes = [d.reason.partition("; ")[2] for d in told if d.action == "resize"]
-        assert resizes[0] == "sites: 2, now 1; 0 units moved"
-        assert all(resize.endswith("; 0 units moved") for resize in resizes)
-        assert all(d.refused is None for d in told)
-
-
 @pytest.mark.slow
 def test_sites_join_and_leave_at_random_while_executors_die(tmp_path):
     """At the end, when one is left, there are as many executors again as at the start."""
     rng = random.Random(3)
     with cluster(tmp_path) as there:
         there.add_worker("worker", 3, memory="2g")
-        running = Running(there, "--max-sites", "3")
+        job = Job(there, "flow=3", options=["--executors", "3"])
+        (running,) = job.flows
         running.until("use of three executors", lambda r: len(set(on(r))) == 3)
         for _ in range(8):
-            (tmp_path / f"scale-{rng.randint(1, 3)}").touch()
+            (running.root / f"scale-{rng.randint(1, 3)}").touch()
             epochs = len(running.records()) + rng.randint(1, 6)
             running.until("epochs", lambda r, n=epochs: r.number >= n)
             if rng.random() < 0.4:
@@ -211,8 +240,9 @@ def test_sites_join_and_leave_at_random_while_executors_die(tmp_path):
         if running.records()[-1].routing.sites > 1:
             scale(running, 1)
         running.finish()
+        job.finish()
         assert_exact(running)
-        assert len((tmp_path / "executors").read_text().split()) == 3
+        assert len((running.root / "executors").read_text().split()) == 3
         resizes = [d for r in running.records() for d in r.decisions if d.action == "resize"]
         assert len(resizes) > 1 and all(d.reason.endswith("; 0 units moved") for d in resizes)
 
@@ -224,7 +254,8 @@ def test_workers_and_executors_come_and_go_at_random(tmp_path, sites):
     rng, cores = random.Random(sites), {"worker0": 2, "worker1": 1}
     options = [] if sites is None else ["--sites", str(sites)]
     with cluster(tmp_path, **cores) as there:
-        running = Running(there, *options)
+        job = Job(there, "flow", options=options)
+        (running,) = job.flows
         for change in range(1, 9):
             epochs = len(running.records()) + rng.randint(1, 4)
             running.until("epochs", lambda r, n=epochs: r.number >= n)
@@ -241,5 +272,6 @@ def test_workers_and_executors_come_and_go_at_random(tmp_path, sites):
                 there.add_worker(f"worker{change + 1}", cores[f"worker{change + 1}"])
         running.until("even spread", evenly(there, cores, sites or sum(cores.values())))
         running.finish()
+        job.finish()
         assert_exact(running)
         assert decisions(running.records())
