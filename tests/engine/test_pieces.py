@@ -34,7 +34,11 @@ def ticking(epoch: int, rows: int, hot: float = 0.0) -> pa.Table:
 
 @pytest.mark.parametrize(
     ("memory", "hot", "moves", "epochs"),
-    [(1 << 30, 0.0, False, 80), (1 << 30, 0.5, True, 80), (12_000, 0.0, True, 40)],
+    [
+        pytest.param(1 << 30, 0.0, False, 80, marks=pytest.mark.slow),
+        (1 << 30, 0.5, True, 80),
+        (12_000, 0.0, True, 40),
+    ],
 )
 def test_rows_that_are_replaced_leave_large_state(tmp_path, memory, hot, moves, epochs):
     """State far beyond what one merge takes, all of it replaced again and again; units move and wait on disk."""

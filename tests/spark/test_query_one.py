@@ -29,7 +29,9 @@ def example() -> Any:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("nothing_stays")
-@pytest.mark.parametrize("from_sql", [False, True], ids=["python", "sql"])
+@pytest.mark.parametrize(
+    "from_sql", [pytest.param(False, marks=pytest.mark.slow, id="python"), pytest.param(True, id="sql")]
+)
 def test_query_one(
     spark: Any,
     example: Any,

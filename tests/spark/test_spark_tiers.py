@@ -17,7 +17,7 @@ from sluice.state.files.workspace import Places, Workspace
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
 
 
-@pytest.mark.parametrize("spill", ["unit", "probe"])
+@pytest.mark.parametrize("spill", ["unit", pytest.param("probe", marks=pytest.mark.slow)])
 def test_bits_that_flip_while_a_query_runs_change_no_answer(spark: Any, tmp_path: Path, spill: str) -> None:
     arrive(tmp_path / "trades", TRADES[0])
     writer = sums(spark, tmp_path).trigger(processingTime="0 seconds")
