@@ -14,7 +14,7 @@ from engine_harness import DirectQuery
 from oracle import batch_join, multiset
 from specs import SECOND, TIME, handle, join, stream
 
-from sluice.engine.agreement import ATTEMPTS
+from sluice.engine.agreement import MAX_JOB_RUNS
 from sluice.model.errors import SluiceError
 from sluice.model.plan.relation import plan_of
 
@@ -65,7 +65,7 @@ def test_sites_that_got_blobs_of_different_attempts_at_a_split_commit_nothing(tm
 
 def test_an_epoch_that_never_comes_through_whole_ends_the_query(tmp_path):
     query = Unsteady(join([A, B]), tmp_path)
-    query.losses = ATTEMPTS
+    query.losses = MAX_JOB_RUNS
     with pytest.raises(SluiceError, match="executors are lost while it runs"):
         query.run(rows(range(100)))
     assert query.epochs.record.number == -1 and query.results().num_rows == 0

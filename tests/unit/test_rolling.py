@@ -59,8 +59,8 @@ def test_rolling_aggregates_are_those_of_each_window(data, column, cells, few):
     contents = contents_of(column, starts, wanted, k)
     with (
         mock.patch.object(windows, "CELLS_AT_ONCE", cells),
-        mock.patch.object(windows, "FEW", few),
-        mock.patch.object(moments, "FEW", few),
+        mock.patch.object(windows, "SHORT_ROW_CELLS", few),
+        mock.patch.object(moments, "SHORT_ROW_CELLS", few),
     ):
         try:
             results = aggregate_windows(aggregation, rows, np.array(starts), np.array(wanted, dtype=np.int64), k)

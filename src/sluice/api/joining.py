@@ -11,8 +11,8 @@ import pyarrow as pa
 from sluice.api.relation import NamedRelation
 from sluice.api.texts import sql_text
 from sluice.expressions import Expression, compile_condition
+from sluice.expressions.inequalities import Sides, equalities, without
 from sluice.expressions.narrowing import narrowing
-from sluice.expressions.ranges import Sides, equalities, without
 from sluice.kernels.hashing import is_hashable
 from sluice.model.durations import bound_in_microseconds
 from sluice.model.errors import FlowError
@@ -223,12 +223,12 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _check_event_times(sides: Sequence[NamedRelation]) -> None:
-    def zoned(s: Stream) -> bool:
+    def has_zone(s: Stream) -> bool:
         return s.schema.field(s.event_time).type.tz is not None
 
     first = sides[0]
     for side in sides:
-        if zoned(side.stream) != zoned(first.stream):
+        if has_zone(side.stream) != has_zone(first.stream):
             raise FlowError(
                 f"event times {first.name}.{first.event_time} and {side.name}.{side.event_time} "
                 "cannot be compared: one is TIMESTAMP, the other TIMESTAMP_NTZ; cast one"

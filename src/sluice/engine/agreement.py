@@ -13,7 +13,7 @@ from sluice.model.ids import Level
 from sluice.record.reports import SiteReport
 
 log = logging.getLogger(__name__)
-ATTEMPTS = 4
+MAX_JOB_RUNS = 4
 """How often an epoch's job is run if its sites have not taken in the same."""
 Exchange = Callable[[SplitTask, SiteTask], list[SiteReport]]
 """Runs one epoch's job: every source row through the split, every blob to its site; one report a site and level."""
@@ -25,16 +25,16 @@ def run_until_agreed(exchange: Exchange, split: SplitTask, site: SiteTask) -> li
     Spark makes blobs that were lost with an executor again. Two runs of a task may differ, and then sites that were
     through before and sites that come after it have parts of two different epochs.
     """
-    for attempt in range(ATTEMPTS):
+    for attempt in range(MAX_JOB_RUNS):
         if attempt:
             log.info("epoch %d is run again: its sites got what different attempts had sent", site.number)
         reports = sorted(exchange(split, site), key=lambda report: (report.site, report.level))
         if all(_agree(reports, Level(level)) for level in range(site.plan.levels)):
             return reports
     raise QueryError(
-        f"epoch {site.number} was run {ATTEMPTS} times, and each time sites got what different attempts of the same "
-        "tasks had sent: executors are lost while it runs. Nothing of it was committed; see Spark's log for why they "
-        "are lost, then start the query again"
+        f"epoch {site.number} was run {MAX_JOB_RUNS} times, and each time sites got what different attempts of the "
+        "same tasks had sent: executors are lost while it runs. Nothing of it was committed; see Spark's log for why "
+        "they are lost, then start the query again"
     )
 
 

@@ -26,7 +26,7 @@ BLOBS_DDL = "site int, input int, payload binary"
 SPLIT_REPORT, SITE_REPORT, LEVEL_WATERMARK = -1, -2, -3
 """Numbers, in place of an input's, of blobs that carry a split's report (to every site), a site's (to the driver), or
 how far a site has come (to every site of the level above)."""
-MOST_BYTES = 1 << 30  # of blobs in one batch, whose offsets have 32 bits
+MAX_BATCH_BYTES = 1 << 30  # of blobs in one batch, whose offsets have 32 bits
 Blob = tuple[SiteKey, int, pa.Buffer]
 
 
@@ -138,7 +138,7 @@ def in_batches(blobs: Iterable[Blob]) -> Iterator[pa.RecordBatch]:
     waiting: list[Blob] = []
     size = 0
     for blob in blobs:
-        if waiting and size + len(blob[2]) > MOST_BYTES:
+        if waiting and size + len(blob[2]) > MAX_BATCH_BYTES:
             yield _batch(waiting)
             waiting, size = [], 0
         waiting.append(blob)

@@ -25,7 +25,7 @@ from sluice.state.inputs import Retention
 from sluice.state.segment import merge_sorted, parts
 from sluice.state.transaction import Transaction
 
-HALF = 0.5
+THAW_FRACTION = 0.5
 """Part of a site's memory: where all its state would not fill it, frozen units are brought back."""
 MOST_GENERATIONS = 32
 """A unit with so many frozen generations is cleaned up: what the manifest says of them has to end somewhere."""
@@ -86,14 +86,14 @@ class UnitCleaning:
 
     def units_with_room(self) -> list[UnitIndex]:
         """Frozen units, if there is room for all of them, and for as much again."""
-        room = HALF * self._transaction.limit - self._frozen_bytes.sum()
+        room = THAW_FRACTION * self._transaction.limit - self._frozen_bytes.sum()
         if room < 0 or self._active_bytes.sum() > room:  # the latter is only asked where it can matter
             return []
         return [UnitIndex(unit) for unit in np.flatnonzero(self._frozen_bytes).tolist()]
 
     def run(self, units: Sequence[UnitIndex], seconds: float) -> Iterator[tuple[int, ResultBatch]]:
-        """The missing results of some units with the place of their operator, as far as the time and the memory
-        for what is written anew go; one step is always taken."""
+        """Yields missing results of these units, each with the place of its operator, until `seconds` or the memory for
+        rewritten state are used up. It takes at least one step."""
         self._deadline = self._clock.monotonic() + seconds
         for chunk in self._chunks([unit for unit in units if self._misses_results(unit)]):
             yield from self._clean(chunk)

@@ -132,8 +132,8 @@ class Epochs:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether something has been asked for, or begun, that it takes more epochs to end, with new input or
-        without; or an earlier driver was at something, which ends with the first epoch of this one."""
+        """Whether a decision or a request needs further epochs, with or without new input. What an earlier driver had
+        under way ends with the first epoch of this one."""
         left = not self.recent and bool(self.record.under_way)
         return left or (
             self.record.number >= 0 and self.settings.controller.is_under_way(self.record, self.clock.time())
@@ -170,9 +170,8 @@ class Epochs:
     def catch_up(
         self, site_keys: tuple[SiteKey, ...], exchange: Exchange, site_change_reason: str = "", until: float = math.inf
     ) -> bool:
-        """Process input that waits, in an epoch that takes in nothing new, or find what frozen units have missed, or go
-        on with what is under way; whether there was any of it to do. Where epochs have a budget it is to be over by
-        `until`, as far as can be told."""
+        """Run an epoch without new input: for input that waits, results that frozen units miss, and decisions that are
+        under way. Returns whether there was any of these. An epoch with a budget plans to end by `until`."""
         with self.busy, self.checkpoint.translate_fencing_errors():
             behind, resized = self.is_behind, self.record.number >= 0 and len(site_keys) != self.record.routing.sites
             if self.closed or not (behind or resized or self.is_under_way):

@@ -28,7 +28,7 @@ from sluice.state.scheduling import Cohort
 from sluice.state.transaction import Transaction
 from sluice.verbs.freeze import UnitCleanedUp, UnitFrozen
 
-CLEANING = 0.5
+CLEANING_FRACTION = 0.5
 """Part of an epoch's time, where that is limited, for results that are missing."""
 CLEANING_SECONDS = 10.0
 """How long a site looks for them in an epoch where time is not limited: what one has found is committed and cannot be
@@ -82,7 +82,7 @@ class SiteFreezing:
         if not units:
             return
         limited = self._directives.seconds
-        seconds = (CLEANING_SECONDS if limited is None else CLEANING * limited) / self._level.plan.levels
+        seconds = (CLEANING_SECONDS if limited is None else CLEANING_FRACTION * limited) / self._level.plan.levels
         started, before = self._clock.process_time(), self._by_unit.work
         yield from cleaning.run(units, seconds)
         self._by_unit.spend(self._clock.process_time() - started, before, np.array(units, dtype=np.int64))
@@ -119,8 +119,8 @@ class SiteFreezing:
     def frozen_after(
         self, manifest: Manifest, cohorts: Sequence[Cohort], lagging: Sequence[Cohort], now: Times
     ) -> tuple[Frozen, ...]:
-        """The units that have state in generations before the present one, by when what is missing of them begins;
-        `cohorts` is how far units had come before the epoch, `lagging` how far those that wait are now."""
+        """The units with frozen generations, by the times from which their results are missing. `cohorts` tells how far
+        units had come before the epoch, `lagging` how far those that wait have come."""
         size = self._holdings.unit_numbers
         generations = count_generations(manifest, size)
         if not generations.any():

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.engine.blobs import BLOBS, LEVEL_WATERMARK, SITE_REPORT, SPLIT_REPORT, Blob, in_batches, message
-from sluice.engine.freezing import CLEANING, SiteFreezing
+from sluice.engine.freezing import CLEANING_FRACTION, SiteFreezing
 from sluice.engine.site_input import unpack
 from sluice.engine.site_level import SiteLevel
 from sluice.engine.site_orders import SiteOrders
@@ -164,7 +164,7 @@ class _SiteEpoch:
         costs = directives.costs[self.site] if directives.costs else None
         share = None if directives.seconds is None else directives.seconds / self.plan.levels
         if share is not None:
-            share -= min(spent, CLEANING * share)
+            share -= min(spent, CLEANING_FRACTION * share)
         sizes = transaction.pending_bytes()
         for input_, run in new.items():
             places, count = self.level.count(input_, run, self.held)

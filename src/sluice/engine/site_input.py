@@ -20,16 +20,19 @@ from sluice.state.segment import Layout, sort_run
 
 @dataclass(frozen=True)
 class SiteInput:
-    """The new rows of the level's inputs, sorted, and those that only look up what is there; what the splits say; how
-    far the sites of the level below have come;
-    what goes to levels above; and a name for the attempts whose rows these are, at the splits or the level below."""
+    """What a site has received at one level."""
 
     rows: dict[InputNumber, Run]
+    """The new rows of each input, sorted."""
     probe_only: dict[InputNumber, Run]
+    """Rows that probe the state here and are stored elsewhere."""
     splits: tuple[SplitReport, ...]
     watermarks_below: tuple[LevelWatermark, ...]
+    """How far the sites of the level below have come."""
     forwarded: tuple[Blob, ...]
+    """Blobs for the levels above."""
     senders: str
+    """A name for the attempts that sent the rows: those of the splits, or of the level below."""
 
     def newest(self, before: Times) -> Times:
         """How far the level has come with it."""
@@ -37,7 +40,7 @@ class SiteInput:
 
 
 def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
-    """Read what has come."""
+    """Read the blobs that a site has received."""
     batches: dict[InputNumber, list[pa.RecordBatch]] = {}
     splits: list[SplitReport] = []
     watermarks_below: list[LevelWatermark] = []

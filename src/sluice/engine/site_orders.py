@@ -15,8 +15,8 @@ from sluice.verbs.split import CountBelow, ProfileHashes
 
 @dataclass(frozen=True)
 class SiteOrders:
-    """The units to freeze and to clean up, those to bring into segments of their own, of at most so many bytes, those
-    whose hashes to profile, and those of which to count the rows below some hashes."""
+    """What a site does to which units in an epoch. It brings those to `set_apart` into segments of their own, at most
+    `bytes_apart` in all. It counts the hashes of those to `profile`."""
 
     freeze: tuple[UnitIndex, ...]
     clean_up: tuple[UnitIndex, ...]

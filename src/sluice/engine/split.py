@@ -98,7 +98,7 @@ class _Split:
         form = self.task.reading[self.number]
         if not isinstance(form, FileFormat):
             columns = (batch.column(slot) for slot in form)
-            fields = [_conformed(column, f.type) for column, f in zip(columns, self.stream.schema, strict=True)]
+            fields = [column.cast(f.type) for column, f in zip(columns, self.stream.schema, strict=True)]
             yield from self._gather(pa.RecordBatch.from_arrays(fields, schema=self.stream.schema))
             return
         ignoring = FileOptions.of(form.format, form.options)
@@ -200,7 +200,3 @@ class _Split:
 def _refuse_glob_characters(stream: str, path: str) -> None:
     if any(c in path for c in "*?[]{}"):
         raise StorageError(f"stream {stream!r}: the file {path!r} {GLOB_CHARACTERS_REFUSED}")
-
-
-def _conformed(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    return column if column.type == type_ else column.cast(type_)

@@ -52,14 +52,14 @@ class Builder:
         operation: str = "",
     ) -> Node:
         node = Call(type_, kernel, tuple(arguments), self.source.quote(at), raises, strict, operation)
-        return self._folded(node) if all(isinstance(part, Constant) for part in arguments) else node
+        return self._fold(node) if all(isinstance(part, Constant) for part in arguments) else node
 
     def arrow(self, at: Syntax, function: str, arguments: Sequence[Node], type_: pa.DataType) -> Node:
         """A call of Arrow's own function; the checked ones can raise."""
         kernel, operation = partial(arrow, function=function), function.removesuffix("_checked")
         return self.call(at, kernel, arguments, type_, raises=function != operation, operation=operation)
 
-    def _folded(self, node: Node) -> Node:
+    def _fold(self, node: Node) -> Node:
         try:
             return Constant(node.type, node.evaluate(Rows(1, lambda name: None, careful=True)))
         except EvaluationError:
@@ -77,14 +77,14 @@ class Builder:
         kernel, raises = kernel_found
         result = self.call(at, kernel, [node], target, raises=raises, operation="cast")
         if isinstance(node, Constant) and not isinstance(result, Constant):
-            self.source.refuse(at, f"{self._shown(node)} cannot be read as {spark_name(target)}")
+            self.source.refuse(at, f"{self._describe_constant(node)} cannot be read as {spark_name(target)}")
         return result
 
     @staticmethod
-    def _shown(node: Constant) -> str:
+    def _describe_constant(node: Constant) -> str:
         return repr(node.value.as_py()) if node.type == STRING else str(node.value.as_py())
 
-    def wanted(self, at: Syntax, node: Node, target: pa.DataType, accepts: Callable[[Any], bool]) -> Node:
+    def convert_argument(self, at: Syntax, node: Node, target: pa.DataType, accepts: Callable[[Any], bool]) -> Node:
         """The argument of a function as the type it takes, if Spark casts it there unasked and it is no text."""
         if node.type != NULL and not accepts(node.type):
             self.source.refuse(
@@ -93,7 +93,7 @@ class Builder:
         return self.cast(at, node, target)
 
     def boolean(self, at: Syntax, node: Node) -> Node:
-        return self.wanted(at, node, BOOLEAN, lambda type_: type_ == BOOLEAN)
+        return self.convert_argument(at, node, BOOLEAN, lambda type_: type_ == BOOLEAN)
 
     def common(self, at: Syntax, nodes: Sequence[Node], *, promote_text: bool = True) -> list[Node]:
         """The nodes in the type Spark finds for all of them."""
@@ -163,9 +163,9 @@ class Builder:
             names = ", ".join(field.name for field in node.type)
             self.source.refuse(at, f"there are {len(indexes) or 'no'} fields '{name}'; the fields are {names}")
         kernel = partial(arrow, function="struct_field", indices=indexes)
-        return self.conformed(at, self.call(at, kernel, [node], node.type[indexes[0]].type))
+        return self.normalise(at, self.call(at, kernel, [node], node.type[indexes[0]].type))
 
-    def conformed(self, at: Syntax, node: Node) -> Node:
+    def normalise(self, at: Syntax, node: Node) -> Node:
         """A stored value in the one Arrow type that stands for its Spark type."""
         type_ = spark_type(node.type, self.time_zone)
         if type_ is None:
@@ -175,4 +175,4 @@ class Builder:
         return self.call(at, partial(arrow, function="cast", target_type=type_), [node], type_)
 
     def integral(self, at: Syntax, node: Node, target: pa.DataType) -> Node:
-        return self.wanted(at, node, target, is_integral)
+        return self.convert_argument(at, node, target, is_integral)

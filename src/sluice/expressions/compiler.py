@@ -11,7 +11,7 @@ from sluice.expressions import ELSEWHERE, operators
 from sluice.expressions.functions.arrays import LISTS, element
 from sluice.expressions.functions.conditionals import CONDITIONALS, is_null
 from sluice.expressions.functions.numbers import NUMERIC
-from sluice.expressions.functions.text import TEXTUAL, concat, like, rlike, trimmed
+from sluice.expressions.functions.text import TEXTUAL, concat, like, rlike, trim
 from sluice.expressions.functions.times import TEMPORAL, extract
 from sluice.expressions.literals import Literals
 from sluice.expressions.nodes import Choice, Column, Constant, Junction, Node
@@ -51,7 +51,7 @@ class Compiler(Literals):
 
     def node(self, at: Syntax) -> Node:
         node = self._node(at)
-        return self._inverted(at, node) if at.args.get("negate") else node
+        return self._invert(at, node) if at.args.get("negate") else node
 
     def _node(self, at: Syntax) -> Node:
         kind = type(at)
@@ -76,7 +76,7 @@ class Compiler(Literals):
             if not isinstance(at, exp.Dot) or not isinstance(at.expression, exp.Identifier):
                 self.source.refuse(at, "this is not the name of a column")
             return self.field(at, self.node(at.this), at.expression.name)
-        column, used = self._resolved(at, names)
+        column, used = self._resolve(at, names)
         if column not in self.schema.names:
             self.source.refuse(at, f"there is no column '{column}'")
         if column not in self.columns:
@@ -86,7 +86,7 @@ class Compiler(Literals):
             node = self.field(at, node, name)
         return node
 
-    def _resolved(self, at: Syntax, names: list[str]) -> tuple[str, int]:
+    def _resolve(self, at: Syntax, names: list[str]) -> tuple[str, int]:
         """The physical column, and how many of the names it took."""
         tries = [(names[0], names[1], 2)] if len(names) > 1 else []
         failures = []
@@ -99,21 +99,21 @@ class Compiler(Literals):
 
     def _column_type(self, at: Syntax, column: str) -> pa.DataType:
         stored = self.schema.field(column).type
-        return self.conformed(at, Column(stored, column)).type
+        return self.normalise(at, Column(stored, column)).type
 
     def _negative(self, at: Syntax) -> Node:
         operand = at.this
         if isinstance(operand, exp.Literal) and not operand.is_string:
             return self.number(operand, -1)
         if self.is_suffixed(operand):
-            return self.suffixed(operand, -1)
-        return operators.negated(self, at, self.node(operand))
+            return self.read_suffixed(operand, -1)
+        return operators.negate(self, at, self.node(operand))
 
     def _cast(self, at: Syntax) -> Node:
         if at.args.get("safe"):
             self.source.refuse(at, f"TRY_CAST is not available; {ELSEWHERE}")
         if self.is_suffixed(at):
-            return self.suffixed(at)
+            return self.read_suffixed(at)
         return self.cast(at, self.node(at.this), self.named_type(at))
 
     def _and(self, at: Syntax) -> Node:
@@ -127,12 +127,12 @@ class Compiler(Literals):
         while type(rest) is type(at):
             operands.append(rest.expression)
             rest = rest.this
-        return _joined([self.boolean(side, self.node(side)) for side in (rest, *reversed(operands))], decided)
+        return _join_conditions([self.boolean(side, self.node(side)) for side in (rest, *reversed(operands))], decided)
 
     def _not(self, at: Syntax) -> Node:
-        return self._inverted(at, self.boolean(at, self.node(at.this)))
+        return self._invert(at, self.boolean(at, self.node(at.this)))
 
-    def _inverted(self, at: Syntax, node: Node) -> Node:
+    def _invert(self, at: Syntax, node: Node) -> Node:
         return self.arrow(at, "invert", [node], BOOLEAN)
 
     def _is(self, at: Syntax) -> Node:
@@ -143,7 +143,7 @@ class Compiler(Literals):
         return self.compare(at, "null_safe", self.boolean(at, self.node(at.this)), self.node(at.expression))
 
     def _distinct(self, at: Syntax) -> Node:
-        return self._inverted(at, self.compare(at, "null_safe", self.node(at.this), self.node(at.expression)))
+        return self._invert(at, self.compare(at, "null_safe", self.node(at.this), self.node(at.expression)))
 
     def _between(self, at: Syntax) -> Node:
         value = self.node(at.this)
@@ -159,7 +159,7 @@ class Compiler(Literals):
         if len(constants) == len(options) > 1 and value.type not in (BOOLEAN, NULL) and is_ordered(value.type):
             return self.member(at, value, constants)
         comparisons = [self.compare(at, "equal", value, option) for option in options]
-        match = _joined(comparisons, True)
+        match = _join_conditions(comparisons, True)
         if not any(option.fallible for option in options):
             return match
         # Spark does not look at the list for a null value.
@@ -174,7 +174,7 @@ class Compiler(Literals):
         if not isinstance(at.this, exp.Like | exp.ILike) or len(escape) != 1:
             self.source.refuse(at, "ESCAPE takes one character, after LIKE")
         result = self._like(at.this, escape)
-        return self._inverted(at, result) if at.this.args.get("negate") else result
+        return self._invert(at, result) if at.this.args.get("negate") else result
 
     def _rlike(self, at: Syntax) -> Node:
         return rlike(self, at, [self.node(at.this), self.node(at.expression)])
@@ -192,7 +192,7 @@ class Compiler(Literals):
 
     def _if(self, at: Syntax) -> Node:
         parts = [at.args.get(name) for name in ("this", "true", "false")]
-        return self._called(at, "if", [part for part in parts if part is not None])
+        return self._call(at, "if", [part for part in parts if part is not None])
 
     def _pipes(self, at: Syntax) -> Node:
         return concat(self, at, [self.node(at.this), self.node(at.expression)])
@@ -205,16 +205,16 @@ class Compiler(Literals):
     def _trim(self, at: Syntax) -> Node:
         characters = at.args.get("expression")
         side = str(at.args.get("position") or "BOTH").upper()
-        return trimmed(self, at, side, self.node(at.this), self.node(characters) if characters else None)
+        return trim(self, at, side, self.node(at.this), self.node(characters) if characters else None)
 
     def _extract(self, at: Syntax) -> Node:
         return extract(self, at, at.this.name, self.node(at.expression))
 
     def _function(self, at: Syntax) -> Node:
         name = at.this if isinstance(at.this, str) else at.this.name
-        return self._called(at, name, at.expressions)
+        return self._call(at, name, at.expressions)
 
-    def _called(self, at: Syntax, name: str, arguments: list[Syntax]) -> Node:
+    def _call(self, at: Syntax, name: str, arguments: list[Syntax]) -> Node:
         function = FUNCTIONS.get(name.lower())
         if function is None:
             self.source.refuse(at, f"the function '{name}' is not available; {ELSEWHERE}")
@@ -223,12 +223,14 @@ class Compiler(Literals):
         return function.make(self, at, [self.node(argument) for argument in arguments])
 
 
-def _joined(conditions: Sequence[Node], decided: bool) -> Node:
+def _join_conditions(conditions: Sequence[Node], decided: bool) -> Node:
     """AND or OR of many conditions, in a tree that stays flat however many they are."""
     if len(conditions) == 1:
         return conditions[0]
     half = len(conditions) // 2
-    return Junction(BOOLEAN, _joined(conditions[:half], decided), _joined(conditions[half:], decided), decided)
+    return Junction(
+        BOOLEAN, _join_conditions(conditions[:half], decided), _join_conditions(conditions[half:], decided), decided
+    )
 
 
 def _names(at: Syntax) -> list[str] | None:

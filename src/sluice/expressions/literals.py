@@ -51,7 +51,7 @@ class Literals(Builder):
         if not at.args.get("is_string"):
             return self.number(at)
         # Our tokenizer takes '' and "" in any text for one quote, Spark only the one that delimits the text.
-        written = self._written(at)
+        written = self._source_text(at)
         if {"'": '""', '"': "''"}.get(written[:1], "\0") in written:
             self.source.refuse(at, "delimit this text with the other kind of quotes")
         return self.constant(at.this, STRING, literal=True)
@@ -74,14 +74,14 @@ class Literals(Builder):
         number = at.this
         if not isinstance(at, exp.TryCast) or not isinstance(number, exp.Literal) or number.is_string:
             return False
-        return self._written(number) not in ("", number.this)
+        return self._source_text(number) not in ("", number.this)
 
-    def suffixed(self, at: Syntax, sign: int = 1) -> Node:
+    def read_suffixed(self, at: Syntax, sign: int = 1) -> Node:
         type_ = self.named_type(at)
         value = self.cast(at, self.number(at.this, sign), type_)
         return Constant(type_, value.value, literal=True) if isinstance(value, Constant) else value
 
-    def _written(self, at: Syntax) -> str:
+    def _source_text(self, at: Syntax) -> str:
         return self.source.text[at.meta["start"] : at.meta["end"] + 1] if "start" in at.meta else ""
 
     def named_type(self, at: Syntax) -> pa.DataType:

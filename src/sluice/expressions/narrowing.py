@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.expressions import Expression
-from sluice.expressions.nodes import Call, Column, Constant, Node
-from sluice.expressions.ranges import (
+from sluice.expressions.inequalities import (
     Sides,
     conjuncts,
     expression_of,
@@ -26,6 +25,7 @@ from sluice.expressions.ranges import (
     sides_of,
     without_casts,
 )
+from sluice.expressions.nodes import Call, Column, Constant, Node
 from sluice.expressions.types import (
     INTERVAL,
     is_decimal,

@@ -51,7 +51,7 @@ def spread(value: Datum, count: int) -> pa.Array:
     return pa.repeat(value, count) if isinstance(value, pa.Scalar) else value
 
 
-def scattered(value: Datum, keep: pa.Array) -> pa.Array:
+def scatter(value: Datum, keep: pa.Array) -> pa.Array:
     """Puts the values of the kept rows back in their places; the other rows are null."""
     if isinstance(value, pa.Scalar):
         return pc.if_else(keep, value, pa.scalar(None, value.type))
@@ -129,20 +129,20 @@ class Call(Node):
     def evaluate(self, rows: Rows) -> Datum:
         values: list[Datum] = []
         for argument in self.arguments:
-            values.append(self._reached(argument, values, rows))
+            values.append(self._evaluate_reached(argument, values, rows))
         if not all(isinstance(value, pa.Scalar) for value in values):
             return self._apply(values)
         if rows.count == 0:
             return pa.scalar(None, self.type)
         return self._apply([pa.repeat(value, 1) for value in values])[0]
 
-    def _reached(self, argument: Node, before: Sequence[Datum], rows: Rows) -> Datum:
+    def _evaluate_reached(self, argument: Node, before: Sequence[Datum], rows: Rows) -> Datum:
         if not (self.strict and before) or rows.all_reach(argument):
             return argument.evaluate(rows)
         keep = pa.repeat(True, rows.count)
         for value in before:
             keep = pc.and_(keep, pc.is_valid(value))
-        return scattered(argument.evaluate(rows.where(keep)), keep)
+        return scatter(argument.evaluate(rows.where(keep)), keep)
 
     def _apply(self, values: Sequence[Datum]) -> Datum:
         try:
@@ -170,7 +170,7 @@ class Junction(Node):
         if rows.all_reach(self.right):
             return combine(left, self.right.evaluate(rows))
         undecided = spread(pc.fill_null(pc.not_equal(left, self.decided), True), rows.count)
-        return combine(left, scattered(self.right.evaluate(rows.where(undecided)), undecided))
+        return combine(left, scatter(self.right.evaluate(rows.where(undecided)), undecided))
 
 
 @dataclass(frozen=True)
@@ -219,5 +219,5 @@ class FirstValid(Node):
                 result = pc.coalesce(result, option.evaluate(rows))
             else:
                 missing = spread(pc.is_null(result), rows.count)
-                result = pc.coalesce(result, scattered(option.evaluate(rows.where(missing)), missing))
+                result = pc.coalesce(result, scatter(option.evaluate(rows.where(missing)), missing))
         return result

@@ -122,22 +122,22 @@ def _temporal(build: Builder, at: Syntax, operation: str, left: Node, right: Nod
         if left.type == right.type == INTERVAL:
             return build.arrow(at, "add_checked", [left, right], INTERVAL)
         if is_temporal(left.type):
-            return _moved(build, at, left, right, 1)
+            return _shift_moment(build, at, left, right, 1)
         if is_temporal(right.type):
-            return _moved(build, at, right, left, 1)
+            return _shift_moment(build, at, right, left, 1)
     elif operation == "add":
-        return _moved(build, at, left, right, 1)
+        return _shift_moment(build, at, left, right, 1)
     elif operation == "subtract":
         if left.type == right.type == INTERVAL:
             return build.arrow(at, "subtract_checked", [left, right], INTERVAL)
         if is_temporal(left.type) and (is_integral(right.type) or right.type in (INTERVAL, MONTHS)):
-            return _moved(build, at, left, right, -1)
+            return _shift_moment(build, at, left, right, -1)
         if all(is_temporal(side.type) or side.type == STRING for side in (left, right)):
             return _difference(build, at, left, right)
     _refuse(build, at, operation, left, right)
 
 
-def _moved(build: Builder, at: Syntax, moment: Node, by: Node, sign: int) -> Node:
+def _shift_moment(build: Builder, at: Syntax, moment: Node, by: Node, sign: int) -> Node:
     """A date or timestamp later (or earlier) by days, an interval or months."""
     if by.type == MONTHS and isinstance(by, Constant):
         months = build.constant(sign * by.value.as_py().months, INT)
@@ -172,7 +172,7 @@ def _any_instant(build: Builder, left: Node, right: Node) -> bool:
     return build.instant in (left.type, right.type)
 
 
-def negated(build: Builder, at: Syntax, node: Node) -> Node:
+def negate(build: Builder, at: Syntax, node: Node) -> Node:
     """Unary minus."""
     if node.type == NULL:
         return build.constant(None, DOUBLE)

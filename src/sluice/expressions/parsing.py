@@ -94,7 +94,7 @@ class SourceText:
         places = [part.meta for part in parts if "start" in part.meta]
         if not places:
             return f'"{self.text}"'
-        start, end = self._balanced(min(p["start"] for p in places), max(p["end"] for p in places) + 1)
+        start, end = self._extend_to_parentheses(min(p["start"] for p in places), max(p["end"] for p in places) + 1)
         shown = self.text[start:end]
         if self.text.strip() == shown.strip():
             return f'"{self.text}"'
@@ -103,7 +103,7 @@ class SourceText:
         line, column = self.text.count("\n", 0, start) + 1, start - self.text.rfind("\n", 0, start)
         return f'"{shown}" (line {line}, column {column} of "{self.text}")'
 
-    def _balanced(self, start: int, end: int) -> tuple[int, int]:
+    def _extend_to_parentheses(self, start: int, end: int) -> tuple[int, int]:
         """Takes in the parentheses that belong to the part; only names and literals have positions."""
         while self.text.count("(", start, end) > self.text.count(")", start, end) and ")" in self.text[end:]:
             end = self.text.index(")", end) + 1

@@ -50,7 +50,7 @@ def of_texts(kernel: Kernel, count: int = 1, *, boolean: bool = False) -> Functi
 
 
 def as_double(build: Builder, at: Syntax, node: Node) -> Node:
-    return build.wanted(at, node, DOUBLE, is_numeric)
+    return build.convert_argument(at, node, DOUBLE, is_numeric)
 
 
 def as_text(build: Builder, at: Syntax, node: Node) -> Node:
@@ -58,11 +58,11 @@ def as_text(build: Builder, at: Syntax, node: Node) -> Node:
 
 
 def as_date(build: Builder, at: Syntax, node: Node) -> Node:
-    return build.wanted(at, node, DATE, is_temporal)
+    return build.convert_argument(at, node, DATE, is_temporal)
 
 
 def as_instant(build: Builder, at: Syntax, node: Node) -> Node:
-    return build.wanted(at, node, build.instant, is_temporal)
+    return build.convert_argument(at, node, build.instant, is_temporal)
 
 
 def literal(build: Builder, at: Syntax, node: Node, what: str) -> Any:

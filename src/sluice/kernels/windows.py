@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 CELLS_AT_ONCE = 1 << 18
-FEW = 256
+SHORT_ROW_CELLS = 256
 
 Arrays = Sequence[np.ndarray]
 Scan = Callable[[Arrays], Arrays]
@@ -127,7 +127,7 @@ class _Runs:
 
 
 def _accumulate(ufunc: np.ufunc, cells: np.ndarray) -> np.ndarray:
-    if len(cells) and cells.shape[1] < FEW:
+    if len(cells) and cells.shape[1] < SHORT_ROW_CELLS:
         result: np.ndarray = ufunc.accumulate(cells, axis=0)
         return result
     for step in range(1, len(cells)):

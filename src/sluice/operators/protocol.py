@@ -102,5 +102,5 @@ class ShareableOperator(Operator, Protocol):
     def shared_epoch(
         self, new: Sequence[Run | None], probing: Sequence[Run | None], state: State
     ) -> Iterator[ResultBatch]:
-        """The epoch's results with state, given each input's new rows that are stored here, which are staged, and those
-        that are not; pairs of new rows where that of the later leg is stored here."""
+        """The epoch's results. Rows of `new` are stored here and staged. Rows of `probing` are stored elsewhere; they
+        only meet state. A pair of new rows is a result where the row of the later leg is stored."""

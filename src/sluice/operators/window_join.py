@@ -93,7 +93,7 @@ class WindowJoin:
             rows = rows.filter(valid)
             keys = [rows.column(k) for k in names]
         kinds = zip(keys, self.spec.key_types, strict=True)
-        return Outgoing(hash_keys([_conformed(k, t) for k, t in kinds]), rows, before - rows.num_rows)
+        return Outgoing(hash_keys([key.cast(kind) for key, kind in kinds]), rows, before - rows.num_rows)
 
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         return self.spec.keep_from(input_, watermarks)
@@ -270,7 +270,7 @@ class WindowJoin:
     def _keys(self, leg: int, batch: pa.RecordBatch) -> list[pa.Array]:
         names = self.spec.inputs[self.spec.legs[leg].input].keys
         columns = (batch.column(n) for n in names)
-        return [_conformed(c, kind) for c, kind in zip(columns, self.spec.key_types, strict=True)]
+        return [column.cast(kind) for column, kind in zip(columns, self.spec.key_types, strict=True)]
 
 
 def _by_run(numbers: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -283,10 +283,6 @@ def _by_run(numbers: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 def _span(runs: Runs) -> tuple[int, int] | None:
     """The earliest and the latest time of some runs."""
     return (min(run.earliest for run in runs), max(run.latest for run in runs)) if runs else None
-
-
-def _conformed(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    return column if column.type == kind else column.cast(kind)
 
 
 def _filter(

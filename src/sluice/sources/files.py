@@ -24,7 +24,7 @@ __all__ = ["FORMATS", "FileOptions", "infer_schema", "is_there", "normal_schema"
 
 _FILES_TO_INFER_FROM = 16
 _TEXT = ("csv", "json")
-_AT_ONCE = 16 << 20
+_READ_BYTES = 16 << 20
 
 
 def infer_schema(stream: str, path: str, format: str, options: Mapping[str, str], name_filter: str = "*") -> pa.Schema:
@@ -113,7 +113,7 @@ def _can_be_fetched(place: Place) -> bool:
     """Whether the file's bytes can all be had, so that the fault is in them."""
     try:
         with place.filesystem.open_input_stream(place.inner, compression=None) as file:
-            while file.read(_AT_ONCE):
+            while file.read(_READ_BYTES):
                 pass
     except OSError:
         return False

@@ -19,7 +19,7 @@ from sluice.model.ids import Site, SiteKey
 from sluice.spark.executors import do_at
 from sluice.state.files.workspace import Workspace
 
-_ATTEMPTS = 2
+_MAX_PLACEMENTS = 2
 Arrangement = Callable[[Sequence[str | None], Sequence[Executor]], tuple[str | None, ...]]
 """Which executor each site is on, by where they were and which there are: `spread` or `pack`."""
 
@@ -53,7 +53,7 @@ def place(
     if before and homes == before.homes:
         return before
     site_keys = before.site_keys if before and len(before.site_keys) == count else _site_keys(session, count)
-    for _ in range(_ATTEMPTS):
+    for _ in range(_MAX_PLACEMENTS):
         anchors = _cache_anchors(session, site_keys, homes, {e.id: e for e in executors})
         if anchors.as_arranged:
             return anchors

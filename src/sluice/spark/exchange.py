@@ -40,7 +40,7 @@ _SETTINGS = {
 # already through: two runs of a split may differ (in their timings, or because the user's stream does). Where Spark
 # sees that, it runs those again too, or gives up the job; where it does not, the reports tell (`epochs.py`). An epoch
 # is all or nothing, and can be run again as a whole.
-_ATTEMPTS = 4
+_MAX_JOB_ATTEMPTS = 4
 LET_GO_EVERY = 50
 """Epochs after which executors look again for what attempts left there that came to nothing: nobody tells of those."""
 _GIVEN_UP = ("with indeterminate output was failed and retried", "has failed the maximum allowable number of times")
@@ -174,13 +174,13 @@ class Sites:
 
         def run(split: SplitTask, site: SiteTask) -> list[SiteReport]:
             self._ask_for_executors(target_sites())
-            for attempt in range(_ATTEMPTS):
+            for attempt in range(_MAX_JOB_ATTEMPTS):
                 try:
                     with self.pool.running(self.name):
                         rows = self._job(batch, split, site).collect()
                     break
                 except Py4JJavaError as failure:
-                    if attempt + 1 == _ATTEMPTS or not _beyond_retries(failure):
+                    if attempt + 1 == _MAX_JOB_ATTEMPTS or not _beyond_retries(failure):
                         raise
                     log.info("epoch %d is run again: Spark gave its job up, as executors were lost", site.number)
             if len(rows) != self.count * site.plan.levels:
@@ -210,8 +210,8 @@ class Sites:
         return blobs
 
     def close(self, workspace: Workspace) -> None:
-        """Let go of the pinned sites and remove the run's local tiers on every executor; then as many of these are
-        asked for as there were to be at the start."""
+        """Unpin the sites and remove the run's local tiers on every executor. Then ask for the number of executors that
+        the application started with."""
         try:
             if self.warm_up is not None:
                 self.warm_up.wait_for_more(False)

@@ -21,7 +21,7 @@ DIRECTORY = "_spark_metadata"
 MARK = "_sluice-"
 """Begins the name of the directory in an output where a query's parts wait; it stays, and tells whose output it is."""
 VERSION = b"v1"
-AT_ONCE = 8 << 20
+READ_BYTES = 8 << 20
 OLDER_COPY = (
     "the output knows later epochs than the checkpoint, which is an older copy or lacks its newest record. To go on "
     "would show results twice. Bring the checkpoint back to where it was, or start anew with a new checkpointLocation "
@@ -105,8 +105,8 @@ class SinkLog:
         size = self.storage.size(name)
         if not size:
             raise self._damage_error(f"{name.split('/')[1]} is {'missing' if size is None else 'empty'}")
-        for offset in range(0, size, AT_ONCE):
-            piece = self.storage.read(name, offset, min(AT_ONCE, size - offset)).to_pybytes()
+        for offset in range(0, size, READ_BYTES):
+            piece = self.storage.read(name, offset, min(READ_BYTES, size - offset)).to_pybytes()
             if offset == 0 and not piece.startswith(VERSION):
                 raise self._damage_error(f"{name.split('/')[1]} does not begin with {VERSION.decode()}")
             yield piece if offset else piece.removeprefix(VERSION)

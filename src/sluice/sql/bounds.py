@@ -50,28 +50,28 @@ class Bound:
 def read_bounds(scope: Scope, at: Syntax) -> list[Bound]:
     """The bounds that a condition sets between the event times of two sides; none if it is about something else."""
     node = at.unnest()
-    if isinstance(node, exp.Between) and set(_given(node)) == {"this", "low", "high"}:
+    if isinstance(node, exp.Between) and set(_arguments_of(node)) == {"this", "low", "high"}:
         low, high = node.args["low"], node.args["high"]
-        parts = [_compared(scope, at, low, node.this, 0), _compared(scope, at, node.this, high, 0)]
+        parts = [_read_comparison(scope, at, low, node.this, 0), _read_comparison(scope, at, node.this, high, 0)]
     elif isinstance(node, exp.LTE | exp.LT):
-        parts = [_compared(scope, at, node.this, node.expression, isinstance(node, exp.LT))]
+        parts = [_read_comparison(scope, at, node.this, node.expression, isinstance(node, exp.LT))]
     elif isinstance(node, exp.GTE | exp.GT):
-        parts = [_compared(scope, at, node.expression, node.this, isinstance(node, exp.GT))]
+        parts = [_read_comparison(scope, at, node.expression, node.this, isinstance(node, exp.GT))]
     elif isinstance(node, exp.EQ):
         parts = [
-            _compared(scope, at, node.this, node.expression, 0),
-            _compared(scope, at, node.expression, node.this, 0),
+            _read_comparison(scope, at, node.this, node.expression, 0),
+            _read_comparison(scope, at, node.expression, node.this, 0),
         ]
     else:
         return []
     return [part for part in parts if part] if all(parts) else []
 
 
-def _given(node: Syntax) -> Iterable[str]:
+def _arguments_of(node: Syntax) -> Iterable[str]:
     return (name for name, value in node.args.items() if value not in (None, False, []))
 
 
-def _compared(scope: Scope, at: Syntax, less: Syntax, more: Syntax, gap: int) -> Bound | None:
+def _read_comparison(scope: Scope, at: Syntax, less: Syntax, more: Syntax, gap: int) -> Bound | None:
     """`less + gap <= more` as a bound."""
     left, right = _linear(scope, less), _linear(scope, more)
     if left is None or right is None:

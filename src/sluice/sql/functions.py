@@ -22,7 +22,7 @@ _OTHERS = {
 _PLACES = {"cume_dist", "dense_rank", "ntile", "percent_rank", "rank", "row_number"}
 
 
-def called(node: Any) -> str:
+def function_name(node: Any) -> str:
     """The lower-case name of the function a node calls, or nothing."""
     return str(node.name).lower() if isinstance(node, exp.Anonymous) else ""
 
@@ -30,7 +30,7 @@ def called(node: Any) -> str:
 def advice_against(node: Any) -> str | None:
     """What to write instead of a function that looks at rows which no operator has, or at windows without a length;
     None for all others."""
-    name = called(node)
+    name = function_name(node)
     if name in ("lag", "lead"):
         value, *others = [part.sql() for part in node.expressions] or ["price"]
         offset = int(others[0]) if others and others[0].isdigit() else 1
@@ -56,5 +56,5 @@ def advice_against(node: Any) -> str | None:
 
 
 def is_aggregate(node: Any) -> bool:
-    name = called(node)
+    name = function_name(node)
     return name in AGGREGATES or name in _OTHERS

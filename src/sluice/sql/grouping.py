@@ -8,9 +8,9 @@ from typing import Any
 from sqlglot import exp
 
 from sluice.expressions.parsing import Syntax
-from sluice.sql.functions import AGGREGATES, called, is_aggregate
+from sluice.sql.functions import AGGREGATES, function_name, is_aggregate
 from sluice.sql.scope import Scope
-from sluice.sql.text import column, named, replaced
+from sluice.sql.text import column, replace_parts, write_name
 from sluice.sql.windows import RowWindow, TimeWindow
 
 WINDOW_COLUMNS = {"start": "window_start", "end": "window_end"}
@@ -39,14 +39,14 @@ class Grouping:
         if written not in self._computed:
             taken = {name.lower() for name in self.handle.columns}
             name = _free(f"{kind}_{len(self._computed) + 1}", taken)
-            with self.text.blamed_on(at):
+            with self.text.blame_on(at):
                 self.handle = self.handle.withColumn(name, written)
             self._computed[written] = name
         return self._computed[written]
 
     def over_result(self, node: Syntax, name: str | None = None) -> Syntax:
         """An expression of the SELECT list or HAVING in terms of the result; `name` is what the user calls it."""
-        return replaced(node, lambda part: self._replacement(part, name if part is node else None))
+        return replace_parts(node, lambda part: self._replacement(part, name if part is node else None))
 
     def _replacement(self, at: Syntax, name: str | None) -> Syntax | None:
         aggregate = self._aggregate_of(at)
@@ -88,7 +88,7 @@ class Grouping:
         return at.this
 
     def _aggregate(self, at: Syntax, name: str | None) -> str:
-        function, arguments = AGGREGATES.get(called(at)), at.expressions
+        function, arguments = AGGREGATES.get(function_name(at)), at.expressions
         if function is None:
             self.text.refuse(at, f"{at.name} cannot be computed over a stream; {_KNOWN} can")
         if len(arguments) != 1:
@@ -120,16 +120,16 @@ class Grouping:
             own = name if name == self.handle.event_time else self._named_aggregate(name, "last", name)
             return (own, *reference.fields)
         what = f"{at.name!r} is neither in GROUP BY nor inside an aggregate"
-        self.text.refuse(at, f"{what}; use for example last({named(at.name)})")
+        self.text.refuse(at, f"{what}; use for example last({write_name(at.name)})")
 
     def result(self, at: Syntax) -> Any:
         """The relation of groups and aggregates, after everything above it has been written."""
         if not self._aggregates:
             self.text.refuse(at, "a group-by needs at least one aggregate, for example count(*)")
         aggregates_by_name = {name: pair for pair, name in self._aggregates.items()}
-        with self.text.blamed_on(at):
+        with self.text.blame_on(at):
             grouped = self.handle.groupBy(*dict.fromkeys(name for _, name in self._groups))
-            return self.over.applied(grouped).agg(**aggregates_by_name)
+            return self.over.apply(grouped).agg(**aggregates_by_name)
 
 
 def _free(preferred: str, taken: Set[str]) -> str:

@@ -19,7 +19,7 @@ from sluice.sql.bounds import Bound, Reach, distances
 from sluice.sql.conditions import Conditions
 from sluice.sql.keys import Keys
 from sluice.sql.scope import Reference, Scope, Side
-from sluice.sql.text import Text, column, named
+from sluice.sql.text import Text, column, write_name
 
 Columns = dict[tuple[int, str], str]
 
@@ -52,11 +52,11 @@ class Join:
     def run(self, join_many: Callable[..., Any]) -> tuple[Any, Scope]:
         """The joined relation and what the names of the query mean on it."""
         window = self._common_window()
-        result = self._chained() if window is None else self._at_once(join_many, window)
+        result = self._chain_joins() if window is None else self._at_once(join_many, window)
         handle = result.handle
         for sides, at in self.conditions.others:
             if not sides:
-                with self.text.blamed_on(at):
+                with self.text.blame_on(at):
                     handle = handle.filter(self.text.write(at))
         everyone = range(len(self.sides))
         newest = tuple(frozenset(k for k in everyone if self.apart[i][k] <= 0) for i in everyone)
@@ -68,10 +68,10 @@ class Join:
         filters = [at for sides, at in self.conditions.others if sides == {number}]
         handle = side.table.handle
         if filters:
-            with self.text.blamed_on(filters[0]):
-                handle = handle.filter(_all_of(self.scope.write(_grouped(at), self.scope.bare) for at in filters))
+            with self.text.blame_on(filters[0]):
+                handle = handle.filter(_all_of(self.scope.write(_parenthesise(at), self.scope.bare) for at in filters))
         if filters or side.table.name != side.name:
-            with self.text.blamed_on(side.at):
+            with self.text.blame_on(side.at):
                 handle = handle.alias(side.name)
         return Partial(handle, side.name, (number,), {(number, c): c for c in side.table.columns})
 
@@ -96,14 +96,14 @@ class Join:
         ]
         conditions += [self._qualified(at) for sides, at in self.conditions.others if len(sides) > 1]
         on = _on({part.name: [key[number] for key in keys] for number, part in enumerate(parts)})
-        with self.text.blamed_on(self.sides[1].at):
+        with self.text.blame_on(self.sides[1].at):
             handle = join_many([p.handle for p in parts], on=on, within=in_words(window), **_where(conditions))
         return Partial(handle, "", tuple(everyone), self._columns(parts))
 
     def _qualified(self, at: Syntax) -> str:
-        return self.scope.write(_grouped(at), self.scope.qualified)
+        return self.scope.write(_parenthesise(at), self.scope.qualified)
 
-    def _chained(self) -> Partial:
+    def _chain_joins(self) -> Partial:
         """Joins side after side, in the order of the text as far as each has bounds with those before: those with a key
         first, then those with any condition; among these, sides that nothing bounds come last, when bounds have left
         fewer rows to keep for good."""
@@ -116,7 +116,7 @@ class Join:
             following = min(ready, key=lambda s: (self._rank(before, s), self._reach(before, s).open_ends))
             if self._rank(before, following) == 2 and self._reach(before, following).open_ends:
                 self._refuse_unrelated(following)
-            result = self._joined(result, following)
+            result = self._join(result, following)
             left.remove(following)
         return result
 
@@ -136,9 +136,9 @@ class Join:
     def _keys(self, before: Partial, side: int) -> list[tuple[Reference, Reference]]:
         return self.keys.between(before.sides, side)
 
-    def _joined(self, before: Partial, side: int) -> Partial:
+    def _join(self, before: Partial, side: int) -> Partial:
         other, reach = self._side(side), self._reach(before, side)
-        before = self._named(before)
+        before = self._name_result(before)
         both = {*before.sides, side}
 
         def naming(reference: Reference) -> Sequence[str]:
@@ -159,7 +159,7 @@ class Join:
             if side in e.sides and e.sides <= both and not self.keys.implies(e)
         ]
         conditions += [
-            self.scope.write(_grouped(at), naming)
+            self.scope.write(_parenthesise(at), naming)
             for sides, at in self.conditions.others
             if len(sides) > 1 and side in sides and sides <= both
         ]
@@ -169,11 +169,11 @@ class Join:
             other.name: [theirs.column for _, theirs in pairs],
         }
         how = {"on": _on(keys), **_where(conditions)} if pairs else _where(conditions or ["true"])
-        with self.text.blamed_on(self.sides[side].at):
+        with self.text.blame_on(self.sides[side].at):
             handle = before.handle.join(other.handle, within=reach.within, **how)
         return Partial(handle, "", (*before.sides, side), self._columns([before, other]))
 
-    def _named(self, part: Partial) -> Partial:
+    def _name_result(self, part: Partial) -> Partial:
         """Gives the result of a join a name for the next one."""
         if part.name:
             return part
@@ -228,10 +228,10 @@ class Join:
 
 
 def _time(side: Side) -> str:
-    return next((named(c) for c in side.table.columns if c in side.table.times), "time")
+    return next((write_name(c) for c in side.table.columns if c in side.table.times), "time")
 
 
-def _grouped(at: Syntax) -> Syntax:
+def _parenthesise(at: Syntax) -> Syntax:
     """A condition that can stand beside AND."""
     return exp.Paren(this=at.copy()) if isinstance(at, exp.Or) else at
 

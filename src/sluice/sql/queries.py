@@ -14,7 +14,7 @@ from sluice.sql.functions import is_aggregate
 from sluice.sql.grouping import WINDOW_COLUMNS, Grouping
 from sluice.sql.joins import Join
 from sluice.sql.scope import Reference, Scope, Side, Table
-from sluice.sql.text import Text, column, dotted, named, replaced
+from sluice.sql.text import Text, column, name_parts, replace_parts, write_name
 from sluice.sql.vetting import vet_join, vet_select, vet_table
 from sluice.sql.windows import RowWindow, TimeWindow, is_time_window, row_windows
 
@@ -37,7 +37,7 @@ class Queries:
         self, text: Text, relations: Mapping[str, Any], join_many: Callable[..., Any], unbounded: bool = False
     ) -> None:
         self.text, self._join_many, self._unbounded = text, join_many, unbounded
-        self._streams = {name.lower(): _registered(name, handle) for name, handle in relations.items()}
+        self._streams = {name.lower(): _table_of(name, handle) for name, handle in relations.items()}
 
     def result(self, tree: Syntax) -> Any:
         """What the whole text stands for."""
@@ -57,8 +57,8 @@ class Queries:
         if grouping is None:
             written = [scope.write(item.node) for item in items]
         else:
-            handle, written = self._grouped(select, items, grouping)
-        return self._projected(handle, scope, items, written, grouping, outermost)
+            handle, written = self._write_grouped(select, items, grouping)
+        return self._project(handle, scope, items, written, grouping, outermost)
 
     def _source(self, at: Syntax, tables: Known) -> tuple[Any, Scope]:
         """FROM and WHERE: the rows that everything else is computed from."""
@@ -81,7 +81,7 @@ class Queries:
         scope = Scope(self.text, tuple(sides), {(0, c): c for c in table.columns}, (frozenset([0]),))
         if where is None:
             return table.handle, scope
-        with self.text.blamed_on(where.this):
+        with self.text.blame_on(where.this):
             return table.handle.filter(scope.write(where.this)), scope
 
     def _side(self, at: Syntax, tables: Known) -> Side:
@@ -100,13 +100,13 @@ class Queries:
         """The columns of the SELECT list, stars spelled out."""
         seen: set[str] = set()
         for node in at.expressions:
-            for item in self._spelled_out(node, scope, grouped=at.args.get("group") is not None):
+            for item in self._spell_out(node, scope, grouped=at.args.get("group") is not None):
                 if item.name.lower() in seen:
                     self.text.refuse(item.at, f"two columns would be named {item.name!r}; name one of them with AS")
                 seen.add(item.name.lower())
                 yield item
 
-    def _spelled_out(self, node: Syntax, scope: Scope, *, grouped: bool) -> Iterator[Item]:
+    def _spell_out(self, node: Syntax, scope: Scope, *, grouped: bool) -> Iterator[Item]:
         star = node.this if isinstance(node, exp.Column) else node
         if isinstance(star, exp.Star):
             if grouped or any(star.args.values()):
@@ -125,7 +125,7 @@ class Queries:
 
     def _name_of(self, node: Syntax, scope: Scope) -> str:
         """The name SQL gives to a column that has no AS."""
-        names = dotted(node)
+        names = name_parts(node)
         if names is None:
             self.text.refuse(node, "this column needs a name: write AS name after it")
         if names[0].name.lower() == "window" and not any("window" in s.table.columns for s in scope.sides):
@@ -166,13 +166,15 @@ class Queries:
             at = windows[1].call if windows else self.text.before("GROUP", by[0])
             why = "a stream has no end, so GROUP BY needs one window over its event time"
             self.text.refuse(at, f"{why}, for example window(ts, '1 minute')")
-        return Grouping(handle, scope, [self._group(p, items, scope) for p in by if not is_time_window(p)], windows[0])
+        return Grouping(
+            handle, scope, [self._read_group(p, items, scope) for p in by if not is_time_window(p)], windows[0]
+        )
 
-    def _group(self, at: Syntax, items: Sequence[Item], scope: Scope) -> Syntax:
+    def _read_group(self, at: Syntax, items: Sequence[Item], scope: Scope) -> Syntax:
         """What to group by: a column, an expression, or the expression that the SELECT list gives this name."""
         if isinstance(at, exp.Literal | exp.Tuple | exp.GroupingSets | exp.Cube | exp.Rollup):
             self.text.refuse(at, "GROUP BY takes columns and expressions by name")
-        names = dotted(at)
+        names = name_parts(at)
         if names is not None and len(names) == 1:
             name = names[0].name.lower()
             meant = [item.node for item in items if item.name.lower() == name]
@@ -180,19 +182,19 @@ class Queries:
                 return meant[0]
         return at
 
-    def _grouped(self, at: Syntax, items: Sequence[Item], grouping: Grouping) -> tuple[Any, list[str]]:
+    def _write_grouped(self, at: Syntax, items: Sequence[Item], grouping: Grouping) -> tuple[Any, list[str]]:
         """The result of a group-by, filtered by HAVING, and the columns of the SELECT list over it."""
         written = [self.text.write(grouping.over_result(item.node, item.name)) for item in items]
         having, condition = at.args.get("having"), None
         if having is not None:
-            condition = self.text.write(grouping.over_result(_unaliased(having.this, items, grouping.scope)))
+            condition = self.text.write(grouping.over_result(_replace_aliases(having.this, items, grouping.scope)))
         handle = grouping.result(at.args.get("group") or items[0].at)
         if having is not None and condition is not None:
-            with self.text.blamed_on(having.this):
+            with self.text.blame_on(having.this):
                 handle = handle.filter(condition)
         return handle, written
 
-    def _projected(
+    def _project(
         self,
         handle: Any,
         scope: Scope,
@@ -204,30 +206,30 @@ class Queries:
         """The columns of the SELECT list; inner queries also keep the event time for what is built on them."""
         names = tuple(item.name for item in items)
         columns = [
-            text if text == named(name) else f"{text} AS {named(name)}"
+            text if text == write_name(name) else f"{text} AS {write_name(name)}"
             for text, name in zip(written, names, strict=True)
         ]
         if grouping is not None and isinstance(grouping.over, TimeWindow):
-            times = {name for text, name in zip(written, names, strict=True) if text == named(handle.event_time)}
+            times = {name for text, name in zip(written, names, strict=True) if text == write_name(handle.event_time)}
         else:
             times = {item.name for item in items if scope.is_event_time(item.node)}
         hidden = handle.event_time
-        if not outermost and hidden in handle.columns and named(hidden) not in columns:
+        if not outermost and hidden in handle.columns and write_name(hidden) not in columns:
             if hidden in names:
                 at = items[names.index(hidden)].at
                 self.text.refuse(at, f"{hidden!r} is the name of the event time; choose another")
-            columns.append(named(hidden))
-        if columns == [named(name) for name in handle.columns]:
+            columns.append(write_name(hidden))
+        if columns == [write_name(name) for name in handle.columns]:
             return Table(handle, names, frozenset(times))
-        with self.text.blamed_on(items[0].at):
+        with self.text.blame_on(items[0].at):
             return Table(handle.select(*columns), names, frozenset(times))
 
 
-def _registered(name: str, handle: Any) -> Table:
+def _table_of(name: str, handle: Any) -> Table:
     return Table(handle, tuple(handle.columns), frozenset([handle.event_time]), name)
 
 
-def _unaliased(condition: Syntax, items: Sequence[Item], scope: Scope) -> Syntax:
+def _replace_aliases(condition: Syntax, items: Sequence[Item], scope: Scope) -> Syntax:
     """HAVING with the names that the SELECT list gives replaced by what they stand for."""
     columns = {c.lower() for side in scope.sides for c in side.table.columns}
     meant = {item.name.lower(): item.node for item in items if item.name.lower() not in columns}
@@ -235,8 +237,8 @@ def _unaliased(condition: Syntax, items: Sequence[Item], scope: Scope) -> Syntax
     def replacement(at: Syntax) -> Syntax | None:
         if is_aggregate(at):
             return at.copy()
-        names = dotted(at)
+        names = name_parts(at)
         node = meant.get(names[0].name.lower()) if names is not None and len(names) == 1 else None
         return None if node is None else exp.Paren(this=node.copy()) if isinstance(node, exp.Binary) else node.copy()
 
-    return replaced(condition, replacement)
+    return replace_parts(condition, replacement)

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sluice.expressions.parsing import Syntax
 from sluice.sql.functions import is_aggregate
-from sluice.sql.text import Text, column, essence, replaced
+from sluice.sql.text import Text, column, essence, replace_parts
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Scope:
         self.vet(node)
         naming = naming or self.joined
         names = {id(at): naming(self.resolve(at)) for at in node.find_all(exp.Column)}
-        return self.text.write(replaced(node, lambda at: column(*names[id(at)]) if id(at) in names else None))
+        return self.text.write(replace_parts(node, lambda at: column(*names[id(at)]) if id(at) in names else None))
 
     def meaning(self, node: Syntax) -> object:
         """What equals for expressions that mean the same, however their columns are qualified."""

@@ -39,7 +39,7 @@ class Text:
                     token.token_type = TokenType.VAR
             trees = [tree for tree in dialect.parser().parse(tokens, self.text) if tree is not None]
         except TokenError:
-            self.refuse(self._unclosed(), "what begins here is never closed")
+            self.refuse(self._find_unclosed(), "what begins here is never closed")
         except ParseError as error:
             detail = error.errors[0]
             lines = self.text.split("\n")[: detail["line"] - 1]
@@ -52,7 +52,7 @@ class Text:
             self.refuse(self.before("SELECT", trees[1]), "sql takes one query; call it once for each")
         return trees[0]
 
-    def _unclosed(self) -> int:
+    def _find_unclosed(self) -> int:
         blanked = _QUOTED.sub(lambda part: " " * len(part[0]), self.text)
         opening = _OPENING.search(blanked)
         return opening.start() if opening else 0
@@ -94,7 +94,7 @@ class Text:
         return SqlError(f"{why} (line {number}, column {start - begin + 1})\n    {line}\n    {indent}^")
 
     @contextmanager
-    def blamed_on(self, at: Syntax | int) -> Iterator[None]:
+    def blame_on(self, at: Syntax | int) -> Iterator[None]:
         """Gives the refusals of the calls made inside a place in the text."""
         try:
             yield
@@ -120,10 +120,10 @@ class Text:
         return written
 
 
-def dotted(node: Any) -> tuple[exp.Identifier, ...] | None:
+def name_parts(node: Any) -> tuple[exp.Identifier, ...] | None:
     """The parts of a dotted name, unless something else than names is in it."""
     if isinstance(node, exp.Dot):
-        before = dotted(node.this)
+        before = name_parts(node.this)
         return (*before, node.expression) if before and isinstance(node.expression, exp.Identifier) else None
     parts = node.parts if isinstance(node, exp.Column) else []
     names = tuple(part for part in parts if isinstance(part, exp.Identifier))
@@ -136,7 +136,7 @@ def essence(node: Any, column_of: Callable[[exp.Column], object] | None = None) 
         return [essence(part, column_of) for part in node]
     if isinstance(node, exp.Column) and column_of is not None:
         return column_of(node)
-    names = dotted(node) if column_of is None else None
+    names = name_parts(node) if column_of is None else None
     if names is not None:
         return [name.name for name in names]
     if isinstance(node, exp.RawString):
@@ -160,7 +160,7 @@ def column(*names: str) -> Syntax:
     return tree
 
 
-def named(name: str) -> str:
+def write_name(name: str) -> str:
     """A name as it is written in an expression."""
     return column(name).sql(dialect=SparkAsWritten)
 
@@ -171,12 +171,12 @@ def _is_plain(name: str) -> bool:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         return False
     try:
-        return dotted(sqlglot.parse_one(name, read=SparkAsWritten)) is not None
+        return name_parts(sqlglot.parse_one(name, read=SparkAsWritten)) is not None
     except (ParseError, TokenError):
         return False
 
 
-def replaced(node: Syntax, replacement: Callable[[Syntax], Syntax | None]) -> Syntax:
+def replace_parts(node: Syntax, replacement: Callable[[Syntax], Syntax | None]) -> Syntax:
     """A copy in which parts are replaced, from the outside in; what replaces a part is not looked into."""
     new = replacement(node)
     if new is not None:
@@ -184,8 +184,8 @@ def replaced(node: Syntax, replacement: Callable[[Syntax], Syntax | None]) -> Sy
     copy = type(node)()
     for name, value in node.args.items():
         if isinstance(value, list):
-            copy.set(name, [replaced(v, replacement) if isinstance(v, exp.Expression) else v for v in value])
+            copy.set(name, [replace_parts(v, replacement) if isinstance(v, exp.Expression) else v for v in value])
         else:
-            copy.set(name, replaced(value, replacement) if isinstance(value, exp.Expression) else value)
+            copy.set(name, replace_parts(value, replacement) if isinstance(value, exp.Expression) else value)
     copy.meta.update(node.meta)
     return copy

@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from sluice.expressions.parsing import Syntax
 from sluice.model.durations import microseconds
-from sluice.sql.functions import called
+from sluice.sql.functions import function_name
 from sluice.sql.scope import Scope
-from sluice.sql.text import Text, dotted
+from sluice.sql.text import Text, name_parts
 
 _FRAME = "ROWS BETWEEN 99 PRECEDING AND CURRENT ROW"
 
@@ -36,7 +36,7 @@ class TimeWindow:
         for duration in durations:
             if not isinstance(duration, exp.Literal) or not duration.is_string:
                 text.refuse(duration, "the length and step of a window are texts such as '1 minute'")
-            with text.blamed_on(duration):
+            with text.blame_on(duration):
                 if microseconds(duration.this, "a window's length or step") == 0:
                     text.refuse(duration, "a window's length and step must be longer than nothing")
         length, *slides = (microseconds(duration.this, "window") for duration in durations)
@@ -46,14 +46,14 @@ class TimeWindow:
 
     def bound_of(self, at: Syntax) -> str | None:
         """Whether a part asks for the window's start or end."""
-        names = dotted(at)
+        names = name_parts(at)
         if names and names[0].name.lower() == "window":
             if len(names) != 2 or names[1].name.lower() not in ("start", "end"):
                 self._refuse_whole(at)
             return str(names[1].name).lower()
-        if called(at) == "window":
+        if function_name(at) == "window":
             self._refuse_whole(at)
-        if not isinstance(at, exp.Dot) or called(at.this) != "window":
+        if not isinstance(at, exp.Dot) or function_name(at.this) != "window":
             return None
         if at.this != self.call or at.expression.name.lower() not in ("start", "end"):
             self._refuse_whole(at)
@@ -62,7 +62,7 @@ class TimeWindow:
     def _refuse_whole(self, at: Syntax) -> NoReturn:
         self.text.refuse(at, "a window is no single column; select window.start and window.end")
 
-    def applied(self, grouped: Any) -> Any:
+    def apply(self, grouped: Any) -> Any:
         return grouped.window(*self.durations)
 
 
@@ -93,7 +93,7 @@ class RowWindow:
             text.refuse(frame, f"a frame begins with a number of rows before the current one: {_FRAME}")
         return RowWindow(int(start.this) + 1)
 
-    def applied(self, grouped: Any) -> Any:
+    def apply(self, grouped: Any) -> Any:
         return grouped.last(self.rows)
 
 
@@ -124,7 +124,7 @@ def event_time_of(scope: Scope) -> str:
 
 
 def is_time_window(at: Syntax) -> bool:
-    return called(at) == "window"
+    return function_name(at) == "window"
 
 
 def row_windows(text: Text, items: Sequence[Syntax], definitions: Sequence[exp.Window]) -> list[exp.Window]:

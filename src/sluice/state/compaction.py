@@ -42,7 +42,7 @@ SMALLEST_BYTES = 16 << 10
 """Runs below this count as alike."""
 SLACK = 1.5
 """How many times what is used of them the durable files may have."""
-NEW_SHARE = 8
+MAX_MERGED_PER_NEW_BYTE = 8
 """An epoch merges at most so many times what it brought, or what one merge takes."""
 FEW_RUNS = 24
 """So many runs an input may have, and `RUNS_OF_A_PIECE` more for each piece. While it has more, as when units have
@@ -108,7 +108,7 @@ def merges_of_epoch(
     merged = 0.0
     for merge in sorted(due, key=lambda m: m.bytes):
         is_crowded = left > few and merged + merge.bytes <= MERGE_BYTES
-        if chosen and merged >= NEW_SHARE * brought and not is_crowded:
+        if chosen and merged >= MAX_MERGED_PER_NEW_BYTE * brought and not is_crowded:
             break
         chosen.append(merge)
         merged += merge.bytes

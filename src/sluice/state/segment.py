@@ -106,8 +106,8 @@ def encode(layout: Layout, run: Run) -> pa.Buffer:
 
 
 def encode_blocks(layout: Layout, run: Run, counts: np.ndarray, whole: pa.Buffer) -> list[tuple[Block, pa.Buffer]]:
-    """The run as the blocks of a durable segment, cut between units so that a site reads little besides what it holds,
-    and inside of those that are large.
+    """The run as the blocks of a durable segment, cut between units: a site reads little besides what it holds. Large
+    units are cut into several.
 
     `counts` are the rows of its units and `whole` the run's bytes: most are small, and one block.
     """

@@ -26,7 +26,7 @@ from sluice.state.reading import SegmentReader
 from sluice.state.segment import join_pieces, parts
 from sluice.state.tiers import DISK, MEMORY, Page, Tiers
 
-ROOMY = 0.75
+UNPAGED_FRACTION = 0.75
 """Part of its memory that a site's state has to fit into before its units go together again."""
 
 
@@ -141,7 +141,7 @@ class UnitPages:
     def queues(self, site: Site, level: Level) -> Queues | None:
         """The queues to go on with, until all has been in memory again with some room to spare."""
         now = self._paging
-        if now is None or (not now.spilled_units and now.used <= ROOMY * now.limit):
+        if now is None or (not now.spilled_units and now.used <= UNPAGED_FRACTION * now.limit):
             return None
         return Queues(site, level, now.resident, now.spilled_units, now.rest(self._clock.monotonic()))
 

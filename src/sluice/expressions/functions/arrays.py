@@ -29,7 +29,7 @@ def element(build: Builder, at: Syntax, array: Node, index: Node, *, from_one: b
     _demand_array(build, at, array)
     kernel = partial(arrow_numpy.element, from_one=from_one)
     arguments = [array, build.integral(at, index, LONG)]
-    return build.conformed(at, build.call(at, kernel, arguments, array.type.value_type, raises=True))
+    return build.normalise(at, build.call(at, kernel, arguments, array.type.value_type, raises=True))
 
 
 def _demand_array(build: Builder, at: Syntax, node: Node) -> None:

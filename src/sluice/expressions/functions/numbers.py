@@ -26,14 +26,14 @@ def absolute(build: Builder, at: Syntax, arguments: Arguments) -> Node:
 
 
 def floor(build: Builder, at: Syntax, arguments: Arguments) -> Node:
-    return _whole(build, at, arguments[0], upwards=False)
+    return _to_integer(build, at, arguments[0], upwards=False)
 
 
 def ceil(build: Builder, at: Syntax, arguments: Arguments) -> Node:
-    return _whole(build, at, arguments[0], upwards=True)
+    return _to_integer(build, at, arguments[0], upwards=True)
 
 
-def _whole(build: Builder, at: Syntax, node: Node, *, upwards: bool) -> Node:
+def _to_integer(build: Builder, at: Syntax, node: Node, *, upwards: bool) -> Node:
     if is_integral(node.type):
         return build.cast(at, node, LONG)
     if not is_decimal(node.type):
@@ -46,7 +46,7 @@ def _whole(build: Builder, at: Syntax, node: Node, *, upwards: bool) -> Node:
     return build.cast(at, near, pa.decimal128(node.type.precision - node.type.scale + 1, 0))
 
 
-def rounded(build: Builder, at: Syntax, arguments: Arguments) -> Node:
+def round_number(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     node = arguments[0]
     digits = literal(build, at, arguments[1], "the number of digits") if len(arguments) == 2 else 0
     if not isinstance(digits, int) or abs(digits) > 15:
@@ -75,7 +75,7 @@ NUMERIC = {
     "floor": taking(floor, 1),
     "ceil": taking(ceil, 1),
     "ceiling": taking(ceil, 1),
-    "round": taking(rounded, 1, 2),
+    "round": taking(round_number, 1, 2),
     "sqrt": of_doubles(partial(arrow, function="sqrt")),
     "exp": of_doubles(arithmetic.exponential),
     "sign": of_doubles(arithmetic.sign),

@@ -22,7 +22,7 @@ def length(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return build.arrow(at, "utf8_length", [as_text(build, at, arguments[0])], INT)
 
 
-def trimmed(build: Builder, at: Syntax, side: str, node: Node, characters: Node | None) -> Node:
+def trim(build: Builder, at: Syntax, side: str, node: Node, characters: Node | None) -> Node:
     """Text without the given characters (spaces, unless given) at one or both of its ends."""
     strip = " " if characters is None else str(literal(build, at, characters, "the characters to trim"))
     name = {"BOTH": "utf8_trim", "LEADING": "utf8_ltrim", "TRAILING": "utf8_rtrim"}[side]
@@ -31,15 +31,15 @@ def trimmed(build: Builder, at: Syntax, side: str, node: Node, characters: Node 
 
 
 def btrim(build: Builder, at: Syntax, arguments: Arguments) -> Node:
-    return trimmed(build, at, "BOTH", arguments[0], arguments[1] if len(arguments) == 2 else None)
+    return trim(build, at, "BOTH", arguments[0], arguments[1] if len(arguments) == 2 else None)
 
 
 def ltrim(build: Builder, at: Syntax, arguments: Arguments) -> Node:
-    return trimmed(build, at, "LEADING", arguments[0], None)
+    return trim(build, at, "LEADING", arguments[0], None)
 
 
 def rtrim(build: Builder, at: Syntax, arguments: Arguments) -> Node:
-    return trimmed(build, at, "TRAILING", arguments[0], None)
+    return trim(build, at, "TRAILING", arguments[0], None)
 
 
 def substring(build: Builder, at: Syntax, arguments: Arguments) -> Node:
@@ -73,18 +73,18 @@ def like(build: Builder, at: Syntax, node: Node, pattern: Node, escape: str, *, 
         build.source.refuse(at, f"the pattern {template!r} cannot be used: {error}")
     node = as_text(build, at, node)
     if any_case:
-        node = build.call(at, partial(text.changed_case, upper=False), [node], STRING)
-    return build.call(at, partial(text.found, function=function, pattern=search_text), [node], BOOLEAN)
+        node = build.call(at, partial(text.change_case, upper=False), [node], STRING)
+    return build.call(at, partial(text.find_text, function=function, pattern=search_text), [node], BOOLEAN)
 
 
 TEXTUAL = {
     "length": taking(length, 1),
     "char_length": taking(length, 1),
     "character_length": taking(length, 1),
-    "upper": of_texts(partial(text.changed_case, upper=True)),
-    "ucase": of_texts(partial(text.changed_case, upper=True)),
-    "lower": of_texts(partial(text.changed_case, upper=False)),
-    "lcase": of_texts(partial(text.changed_case, upper=False)),
+    "upper": of_texts(partial(text.change_case, upper=True)),
+    "ucase": of_texts(partial(text.change_case, upper=True)),
+    "lower": of_texts(partial(text.change_case, upper=False)),
+    "lcase": of_texts(partial(text.change_case, upper=False)),
     "btrim": taking(btrim, 1, 2),
     "ltrim": taking(ltrim, 1),
     "rtrim": taking(rtrim, 1),

@@ -71,7 +71,7 @@ def date_trunc(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     if unit is None:
         build.source.refuse(at, f"the unit must be one of {', '.join(_UNITS)}")
     node = as_instant(build, at, arguments[1])
-    return build.call(at, partial(times.truncated, unit=unit), [node], build.instant, raises=True)
+    return build.call(at, partial(times.truncate, unit=unit), [node], build.instant, raises=True)
 
 
 def datediff(build: Builder, at: Syntax, arguments: Arguments) -> Node:
@@ -104,11 +104,11 @@ def _int(build: Builder, at: Syntax, node: Node) -> Node:
 
 
 def to_date(build: Builder, at: Syntax, arguments: Arguments) -> Node:
-    return build.wanted(at, arguments[0], DATE, lambda type_: is_temporal(type_) or type_ == STRING)
+    return build.convert_argument(at, arguments[0], DATE, lambda type_: is_temporal(type_) or type_ == STRING)
 
 
 def to_timestamp(build: Builder, at: Syntax, arguments: Arguments) -> Node:
-    return build.wanted(at, arguments[0], build.instant, lambda type_: is_temporal(type_) or type_ == STRING)
+    return build.convert_argument(at, arguments[0], build.instant, lambda type_: is_temporal(type_) or type_ == STRING)
 
 
 def _epoch(micros: int, *, of_dates: bool = False) -> Function:

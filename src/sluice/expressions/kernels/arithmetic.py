@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.expressions.kernels import strict_math
-from sluice.expressions.kernels.arrow_numpy import aligned, demand, numbers, rebuilt, unscaled_decimal, valid
+from sluice.expressions.kernels.arrow_numpy import align, demand, numbers, rebuilt, unscaled_decimal, valid
 from sluice.expressions.nodes import Datum
 from sluice.expressions.types import MAX_DIGITS, decimal_result
 from sluice.model.errors import EvaluationError
@@ -74,7 +74,7 @@ def divide(divisor: Datum, dividend: Datum) -> Datum:
 
 def remainder(divisor: Datum, dividend: Datum) -> Datum:
     """What division leaves over, with the dividend's sign."""
-    by, of = aligned(divisor, dividend)
+    by, of = align(divisor, dividend)
     demand(numbers(by) != 0, valid(by, of), "division by zero")
     safe = np.where(numbers(by) == 0, numbers(by).dtype.type(1), numbers(by))
     with np.errstate(invalid="ignore"):
@@ -85,7 +85,7 @@ def decimal_arithmetic(left: Datum, right: Datum, *, operation: str, type_: pa.D
     """Sum, difference or product of decimals, rounded to the type where that gives up digits."""
     if decimal_result(operation, left.type, right.type)[0] <= MAX_DIGITS:
         return pc.call_function(operation, [left, right])
-    return rescaled(pc.call_function(operation, [_wide(left), _wide(right)]), type_=type_)
+    return rescale(pc.call_function(operation, [_wide(left), _wide(right)]), type_=type_)
 
 
 def decimal_divide(divisor: Datum, dividend: Datum, *, type_: pa.DataType) -> Datum:
@@ -95,7 +95,7 @@ def decimal_divide(divisor: Datum, dividend: Datum, *, type_: pa.DataType) -> Da
     source = dividend.type
     longer = pc.cast(dividend, pa.decimal256(source.precision + more, source.scale + more))
     # Arrow cuts the quotient off one digit or more behind the last one kept, so rounding still sees the half.
-    return rescaled(pc.divide(longer, _wide(_without_zeros(divisor))), type_=type_)
+    return rescale(pc.divide(longer, _wide(_without_zeros(divisor))), type_=type_)
 
 
 def division_digits(dividend: pa.DataType, divisor: pa.DataType, result: pa.DataType) -> int:
@@ -106,7 +106,7 @@ def division_digits(dividend: pa.DataType, divisor: pa.DataType, result: pa.Data
 
 def decimal_remainder(divisor: Datum, dividend: Datum, *, type_: pa.DataType) -> Datum:
     by, of = _alike(divisor, dividend)
-    return rescaled(pc.subtract(of, pc.multiply(_whole_quotient(by, of), by)), type_=type_)
+    return rescale(pc.subtract(of, pc.multiply(_whole_quotient(by, of), by)), type_=type_)
 
 
 def decimal_div(divisor: Datum, dividend: Datum) -> Datum:
@@ -144,7 +144,7 @@ def _wide(value: Datum) -> Datum:
     return pc.cast(value, pa.decimal256(value.type.precision, value.type.scale))
 
 
-def unscaled(array: pa.Array) -> Any:
+def to_unscaled(array: pa.Array) -> Any:
     """The unscaled values of decimals of at most 18 digits."""
     if len(array) == 0:
         return np.empty(0, np.int64)
@@ -152,7 +152,7 @@ def unscaled(array: pa.Array) -> Any:
     return np.where(valid(array), words, 0)
 
 
-def rescaled(value: Datum, *, type_: pa.DataType) -> Datum:
+def rescale(value: Datum, *, type_: pa.DataType) -> Datum:
     """Decimals in another precision and scale; those that do not fit raise."""
     if value.type.scale > type_.scale:
         # Arrow rounds to 0 what needs one digit more afterwards, so there must be room for it.
@@ -197,7 +197,7 @@ def double_to_decimal(array: pa.Array, *, type_: pa.DataType) -> pa.Array:
         return unscaled_decimal(_half_up(values, type_.scale), present, pa.decimal128(18, type_.scale)).cast(type_)
     tiny = np.abs(values) < 10.0 ** -(type_.scale + 2)
     plain = rebuilt(np.where(tiny, 0.0, values), present, pa.float64())
-    return rescaled(decimals_of(plain), type_=type_)
+    return rescale(decimals_of(plain), type_=type_)
 
 
 def whole(array: pa.Array, *, upwards: bool) -> pa.Array:
@@ -220,7 +220,7 @@ def exponential(array: pa.Array) -> pa.Array:
 
 def power(base: Datum, exponent: Datum) -> pa.Array:
     """Java's pow: one to an infinite or undefined power is undefined."""
-    base, exponent = aligned(base, exponent)
+    base, exponent = align(base, exponent)
     x, y = numbers(base), numbers(exponent)
     usual = np.isfinite(x) & np.isfinite(y) & (x != 0)
     values = strict_math.pow(np.where(usual, x, 1.0), np.where(usual, y, 1.0))
@@ -240,5 +240,5 @@ def logarithm(array: pa.Array, *, ten: bool = False) -> pa.Array:
 
 
 def logarithm_to_base(base: Datum, value: Datum) -> Datum:
-    base, value = aligned(base, value)
+    base, value = align(base, value)
     return pc.divide(logarithm(value), logarithm(base))

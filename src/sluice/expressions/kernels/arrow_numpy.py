@@ -17,7 +17,7 @@ def arrow(*values: Datum, function: str, **options: Any) -> Datum:
     return getattr(pc, function)(*values, **options)
 
 
-def aligned(*values: Datum) -> list[pa.Array]:
+def align(*values: Datum) -> list[pa.Array]:
     """The values as arrays of one length; at least one of them is an array already."""
     count = next(len(value) for value in values if isinstance(value, pa.Array))
     return [pa.repeat(value, count) if isinstance(value, pa.Scalar) else value for value in values]
@@ -63,7 +63,7 @@ def unscaled_decimal(values: Any, present: Any, type_: pa.DataType) -> pa.Array:
 
 def element(lists: Datum, index: Datum, *, from_one: bool) -> pa.Array:
     """The element of each list at the index of its row."""
-    lists, index = aligned(lists, index)
+    lists, index = align(lists, index)
     present, asked = valid(lists, index), numbers(index)
     ends = lists.offsets.to_numpy().astype(np.int64)
     count = np.diff(ends)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.expressions.kernels import times
-from sluice.expressions.kernels.arithmetic import double_to_decimal, rescaled, unscaled
+from sluice.expressions.kernels.arithmetic import double_to_decimal, rescale, to_unscaled
 from sluice.expressions.kernels.arrow_numpy import demand, numbers, rebuilt, valid
 from sluice.expressions.kernels.calendar_text import BLANKS, demand_readable, text_to_date, text_to_time, time_to_text
 from sluice.expressions.nodes import Kernel
@@ -115,7 +115,7 @@ def _not_zero(array: pa.Array) -> pa.Array:
 
 
 def _to_decimal(array: pa.Array, *, type_: pa.DataType) -> pa.Array:
-    return rescaled(pc.cast(array, decimal_for(array.type)), type_=type_)
+    return rescale(pc.cast(array, decimal_for(array.type)), type_=type_)
 
 
 def _truncate_float(array: pa.Array, *, type_: pa.DataType) -> pa.Array:
@@ -135,7 +135,7 @@ def _truncate_decimal(array: pa.Array, *, type_: pa.DataType) -> pa.Array:
 def _decimal_to_float(array: pa.Array, *, type_: pa.DataType) -> pa.Array:
     if type_ == DOUBLE and array.type.precision <= 15:
         # Both are exact as doubles, so the division rounds once, and correctly.
-        return rebuilt(unscaled(array) / 10.0**array.type.scale, valid(array), type_)
+        return rebuilt(to_unscaled(array) / 10.0**array.type.scale, valid(array), type_)
     return pc.cast(pc.cast(array, STRING), type_)
 
 
@@ -160,7 +160,7 @@ def _text_to_number(array: pa.Array, *, type_: pa.DataType) -> pa.Array:
     if is_floating(type_):
         texts = pc.replace_substring_regex(texts, pattern=r"(?i)(\d|\.)[df]\z", replacement=r"\1")
     if is_decimal(type_):
-        return rescaled(pc.cast(texts, pa.decimal256(76, 38)), type_=type_)
+        return rescale(pc.cast(texts, pa.decimal256(76, 38)), type_=type_)
     return pc.cast(texts, type_)
 
 

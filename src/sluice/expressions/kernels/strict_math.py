@@ -66,7 +66,7 @@ def exp(x: Doubles) -> Doubles:
 def log(x: Doubles) -> Doubles:
     """Of numbers greater than zero."""
     with np.errstate(all="ignore"):
-        normal, exponent = _normalised(x, 54)
+        normal, exponent = _normalise(x, 54)
         fraction = _high(normal) & 0xFFFFF
         up = (fraction + 0x95F64) >> 20  # from about the root of 2 on, the power of two above is the nearer one
         f = _with_exponent(normal, 0x3FF - up) - 1.0
@@ -89,7 +89,7 @@ def log(x: Doubles) -> Doubles:
 def log10(x: Doubles) -> Doubles:
     """Of numbers greater than zero."""
     with np.errstate(all="ignore"):
-        normal, exponent = _normalised(x, 54)
+        normal, exponent = _normalise(x, 54)
         below = (exponent < 0).astype(np.int64)
         power = (exponent + below).astype(np.float64)
         fraction = _with_exponent(normal, 0x3FF - below)
@@ -118,7 +118,7 @@ def pow(x: Doubles, y: Doubles) -> Doubles:
 
 def _log2(base: Doubles) -> tuple[Doubles, Doubles]:
     """The logarithm to base 2 as a head of 21 bits and the rest."""
-    normal, exponent = _normalised(base, 53)
+    normal, exponent = _normalise(base, 53)
     fraction = _high(normal) & 0xFFFFF
     up = (fraction >= 0xBB67A).astype(np.int64)  # from the root of 3 on
     third = (fraction > 0x3988E) & (up == 0)  # from the root of 1.5 on, 1.5 is what it is compared with
@@ -190,7 +190,7 @@ def _cut(x: Doubles) -> Doubles:
     return (x.view(np.int64) & -(1 << 32)).view(np.float64)
 
 
-def _normalised(x: Doubles, shift: int) -> tuple[Doubles, np.ndarray]:
+def _normalise(x: Doubles, shift: int) -> tuple[Doubles, np.ndarray]:
     """The number, those too small for a full fraction times 2 to the shift, and its exponent."""
     small = x < 2.0**-1022
     normal = np.where(small, x * 2.0**shift, x)

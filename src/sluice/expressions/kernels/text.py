@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.expressions.kernels.arrow_numpy import aligned, rebuilt, valid
+from sluice.expressions.kernels.arrow_numpy import align, rebuilt, valid
 from sluice.expressions.nodes import Datum
 
 _LINE_END = r"\n\r\x{85}\x{2028}\x{2029}"  # what Java's `.` does not match
@@ -41,7 +41,7 @@ def like_pattern(pattern: str, escape: str) -> tuple[str, str]:
             pieces.append(".*" if character == "%" else ".")
             shape += character
             continue
-        pieces.append(_quoted(character))
+        pieces.append(_quote(character))
         plain += character
         shape += "" if shape.endswith("x") else "x"
     simple = {"x%": "starts_with", "%x": "ends_with", "%x%": "match_substring", "x": "equal"}
@@ -50,7 +50,7 @@ def like_pattern(pattern: str, escape: str) -> tuple[str, str]:
     return "match_substring_regex", rf"(?s)\A{''.join(pieces)}\z"
 
 
-def _quoted(character: str) -> str:
+def _quote(character: str) -> str:
     return character if character.isalnum() else f"\\x{{{ord(character):x}}}"
 
 
@@ -63,7 +63,7 @@ def java_regex(pattern: str) -> tuple[str, bool]:
     while at < len(pattern):
         character = pattern[at]
         if character == "\\":
-            piece, at = _escaped(pattern, at)
+            piece, at = _read_escape(pattern, at)
             result.append(piece)
         elif character == "[":
             piece, at = _character_class(pattern, at)
@@ -98,7 +98,7 @@ def java_regex(pattern: str) -> tuple[str, bool]:
     return "".join(result), anchored
 
 
-def _escaped(pattern: str, at: int) -> tuple[str, int]:
+def _read_escape(pattern: str, at: int) -> tuple[str, int]:
     following = pattern[at + 1 : at + 2]
     ranges = {"s": r"[ \t\n\x0B\f\r]", "S": r"[^ \t\n\x0B\f\r]"}  # RE2's own \s leaves out the vertical tab
     if following in ranges:
@@ -120,7 +120,7 @@ def _character_class(pattern: str, at: int) -> tuple[str, int]:
         if character == "[" or pattern.startswith("&&", end):
             raise PatternError("brackets within brackets are not available")
         if character == "\\":
-            piece, end = _escaped(pattern, end)
+            piece, end = _read_escape(pattern, end)
             if piece.startswith("[^"):
                 raise PatternError("'\\S' inside brackets is not available")
             result.append(piece.strip("[]") if len(piece) > 2 else piece)
@@ -139,7 +139,7 @@ def matches(texts: pa.Array, *, regex: str, before_line_end: bool = False) -> Da
     return pc.or_(matched, pc.match_substring_regex(shorter, pattern=regex))
 
 
-def changed_case(texts: pa.Array, *, upper: bool) -> pa.Array:
+def change_case(texts: pa.Array, *, upper: bool) -> pa.Array:
     """Upper or lower case with Unicode's full rules ('ß' becomes 'SS'), which Arrow knows only for ASCII."""
     plain = pc.ascii_upper(texts) if upper else pc.ascii_lower(texts)
     if pc.all(pc.string_is_ascii(texts)).as_py() is not False:
@@ -158,7 +158,7 @@ def slice_text(texts: pa.Array, *, position: int, length: int | None) -> pa.Arra
     return pc.utf8_slice_codeunits(texts, start=start, stop=stop)
 
 
-def found(texts: pa.Array, *, function: str, pattern: str) -> pa.Array:
+def find_text(texts: pa.Array, *, function: str, pattern: str) -> pa.Array:
     if function == "equal":
         return pc.equal(texts, pattern)
     return getattr(pc, function)(texts, pattern=pattern)
@@ -167,8 +167,8 @@ def found(texts: pa.Array, *, function: str, pattern: str) -> pa.Array:
 def search(texts: Datum, patterns: Datum, *, function: str) -> pa.Array:
     """Whether each text starts with, ends with or contains the pattern of its row."""
     if isinstance(patterns, pa.Scalar) and patterns.is_valid:
-        return found(texts, function=_ARROW_SEARCH[function], pattern=patterns.as_py())
-    texts, patterns = aligned(texts, patterns)
+        return find_text(texts, function=_ARROW_SEARCH[function], pattern=patterns.as_py())
+    texts, patterns = align(texts, patterns)
     present = valid(texts, patterns)
     left, right = (np.where(present, a.to_numpy(zero_copy_only=False), "") for a in (texts, patterns))
     kind: Any = np.dtypes.StringDType()

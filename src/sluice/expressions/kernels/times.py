@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.expressions.kernels.arrow_numpy import aligned, demand, numbers, rebuilt, valid
+from sluice.expressions.kernels.arrow_numpy import align, demand, numbers, rebuilt, valid
 from sluice.expressions.nodes import Datum
 from sluice.expressions.types import DATE, INTERVAL, LOCAL_TIME
 
@@ -152,7 +152,7 @@ def _in_known_years(local: pa.Array) -> tuple[pa.Array, Any]:
     return rebuilt((values - cycles * cycle).astype(values.dtype), valid(local), local.type), cycles
 
 
-def truncated(moments: pa.Array, *, unit: str) -> pa.Array:
+def truncate(moments: pa.Array, *, unit: str) -> pa.Array:
     """Instants cut down to the start of their year, ..., second, ... in their time zone."""
     zone, instants = moments.type.tz, numbers(moments)
     if unit in ("second", "millisecond", "microsecond"):
@@ -174,7 +174,7 @@ def _not_after(moments: pa.Array, floor: Any) -> pa.Array:
 
 def add_interval(moments: Datum, interval: Datum) -> pa.Array:
     """Timestamps moved by day-time intervals; in a zone, whole days keep the clock's time across clock changes."""
-    moments, interval = aligned(moments, interval)
+    moments, interval = align(moments, interval)
     zone, present = moments.type.tz, valid(moments, interval)
     if zone is None or fixed_offset(zone) is not None:
         return pc.add_checked(moments, interval)
@@ -188,7 +188,7 @@ def add_interval(moments: Datum, interval: Datum) -> pa.Array:
 
 def difference(left: Datum, right: Datum) -> pa.Array:
     """The interval between two timestamps as clocks in their zone show it."""
-    left, right = aligned(left, right)
+    left, right = align(left, right)
     if left.type.tz is not None and fixed_offset(left.type.tz) is None:
         left, right = local_time(left), local_time(right)
     return pc.subtract_checked(left, right)
@@ -196,7 +196,7 @@ def difference(left: Datum, right: Datum) -> pa.Array:
 
 def days_between(left: Datum, right: Datum, *, type_: pa.DataType) -> pa.Array:
     """The days from the right date to the left, as an interval or an int."""
-    left, right = aligned(left, right)
+    left, right = align(left, right)
     days, present = numbers(left).astype(np.int64) - numbers(right), valid(left, right)
     if type_ == INTERVAL:
         demand(np.abs(days) <= (2**63 - 1) // DAY, present, "overflow")
@@ -205,7 +205,7 @@ def days_between(left: Datum, right: Datum, *, type_: pa.DataType) -> pa.Array:
 
 
 def add_days(dates: Datum, days: Datum, *, sign: int = 1) -> pa.Array:
-    dates, days = aligned(dates, days)
+    dates, days = align(dates, days)
     result, present = numbers(dates).astype(np.int64) + sign * numbers(days).astype(np.int64), valid(dates, days)
     demand(np.abs(result) < 2**31, present, "overflow")
     return rebuilt(result.astype(np.int32), present, DATE)
@@ -213,7 +213,7 @@ def add_days(dates: Datum, days: Datum, *, sign: int = 1) -> pa.Array:
 
 def add_months(moments: Datum, months: Datum) -> pa.Array:
     """Dates or timestamps moved by months, to the month's last day where the day does not exist."""
-    moments, months = aligned(moments, months)
+    moments, months = align(moments, months)
     present = valid(moments, months)
     if moments.type == DATE:
         days = _months_later(numbers(moments).astype(np.int64), numbers(months))

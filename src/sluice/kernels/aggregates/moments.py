@@ -17,7 +17,7 @@ from sluice.expressions.kernels.arrow_numpy import numbers, rebuilt, valid
 from sluice.kernels.aggregates.counts import Count
 from sluice.kernels.aggregates.measure import Columns
 from sluice.kernels.grouping import Groups
-from sluice.kernels.windows import FEW, Arrays, Windows
+from sluice.kernels.windows import SHORT_ROW_CELLS, Arrays, Windows
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def combine(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> tuple[np.ndarra
 def scan(cells: Arrays) -> Arrays:
     """Running mean and m2 down each column of values; a second array of 0 and 1, if given, says which values count."""
     steps, columns = cells[0].shape
-    if steps > FEW and columns < 4 * FEW:
+    if steps > SHORT_ROW_CELLS and columns < 4 * SHORT_ROW_CELLS:
         return _scan_long(cells)
     return _scan_stepwise(cells)
 

@@ -43,10 +43,6 @@ class Inequality:
     size: float = 0.0
     slack: float = 2.0**-48
 
-    @property
-    def greater_leg(self) -> int:
-        return 1 - self.lesser_leg
-
     def ordering_of(self, leg: int) -> Ordering:
         """By which rows of this leg can be found."""
         return self.lesser if leg == self.lesser_leg else self.greater

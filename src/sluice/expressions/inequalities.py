@@ -275,12 +275,12 @@ def sides_of(node: Node, sides: Sides) -> frozenset[int]:
 
 def expression_of(node: Node, sides: Sides) -> Expression:
     """A part of the condition as an expression over the rows of its side."""
-    own = _renamed(node, lambda name: sides[name][1])
-    return Expression(_written(own), tuple(dict.fromkeys(_columns(own))), own.type, own)
+    own = _rename(node, lambda name: sides[name][1])
+    return Expression(_write_node(own), tuple(dict.fromkeys(_columns(own))), own.type, own)
 
 
-def _renamed(node: Node, rename: Callable[[str], str]) -> Node:
-    again = partial(_renamed, rename=rename)
+def _rename(node: Node, rename: Callable[[str], str]) -> Node:
+    again = partial(_rename, rename=rename)
     match node:
         case Column():
             return replace(node, name=rename(node.name))
@@ -296,9 +296,9 @@ def _renamed(node: Node, rename: Callable[[str], str]) -> Node:
     return node
 
 
-def _written(node: Node) -> str:
+def _write_node(node: Node) -> str:
     """A text that two nodes share only if they compute the same."""
-    parts = [_written(part) for part in node.parts]
+    parts = [_write_node(part) for part in node.parts]
     match node:
         case Column():
             return node.name
@@ -317,11 +317,11 @@ def _written(node: Node) -> str:
 
 def _name_of(kernel: object) -> str:
     if isinstance(kernel, partial):
-        settings = "".join(f" {name}={_whole(value)}" for name, value in sorted(kernel.keywords.items()))
+        settings = "".join(f" {name}={_write_value(value)}" for name, value in sorted(kernel.keywords.items()))
         return f"{_name_of(kernel.func)}{settings}"
     return str(getattr(kernel, "__name__", kernel))
 
 
-def _whole(value: object) -> object:
+def _write_value(value: object) -> object:
     """Of long arrays, Arrow itself writes only the beginning and the end."""
     return value.to_pylist() if isinstance(value, pa.Array) else value
