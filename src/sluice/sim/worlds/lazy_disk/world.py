@@ -244,7 +244,7 @@ class LazyDiskWorld(World):
                 bytes=memory + frozen,
                 memory=memory,
                 frozen=frozen,
-                yielded=self.cluster.unit["yielded"].copy(),
+                results_produced=self.cluster.unit["yielded"].copy(),
             )
             .with_sites(idle=np.maximum(seconds - worked, 0.0))
             .with_scaling(least_sites=sites)
