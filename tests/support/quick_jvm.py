@@ -56,7 +56,9 @@ def _make(archive: Path) -> None:
         old.unlink()
     draft = archive.with_suffix(".draft")
     program = Path(__file__).with_name("class_archive.py")
-    subprocess.run([sys.executable, str(program), str(draft)], capture_output=True, check=False)
+    # a Spark of another home has its jars at other paths, and an archive of theirs fits nobody else
+    own = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "JAVA_TOOL_OPTIONS")}
+    subprocess.run([sys.executable, str(program), str(draft)], capture_output=True, check=False, env=own)
     if not draft.exists():
         draft.touch()
     draft.rename(archive)
