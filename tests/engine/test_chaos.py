@@ -17,7 +17,7 @@ import pytest
 from sluice.policies import NAMES
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-QUICK, THOROUGH = 100, 1000
+QUICK, THOROUGH = 50, 1000
 runs: list[Counter[str]] = []
 
 
