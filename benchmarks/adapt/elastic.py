@@ -17,7 +17,7 @@ from benchmarks.adapt.feeder import Schedule
 from benchmarks.adapt.outcome import Bar, Chart, Outcome
 from benchmarks.adapt.rows import Rows
 from benchmarks.adapt.running import Contender, Run, Setup
-from sluice.figures.claim import ANY, Claim, Kind
+from sluice.figures.claim import ANY, Claim, ClaimKind
 from sluice.figures.window_joins_communication import WINDOW_11
 from sluice.figures.window_joins_delay import WINDOW_5
 
@@ -43,7 +43,7 @@ ELASTIC = Contender(
     settings={**COLLECT, "low": 0.71, "high": 0.75},
 )
 CLAIMS = tuple(
-    replace(claim, kind=Kind.FITTED)  # rates, thresholds and the trigger were chosen with sites and delays in view
+    replace(claim, kind=ClaimKind.FITTED)  # rates, thresholds and the trigger were chosen with sites and delays in view
     for claim in (
         Claim(
             "high rate",

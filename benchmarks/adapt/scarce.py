@@ -9,7 +9,7 @@ from benchmarks.adapt.claims import judge, scaled
 from benchmarks.adapt.outcome import Outcome
 from benchmarks.adapt.rows import Rows, SiteLoad
 from benchmarks.adapt.running import Contender, Run
-from sluice.figures.claim import ANY, Kind, at_least, at_most
+from sluice.figures.claim import ANY, ClaimKind, at_least, at_most
 from sluice.figures.lazy_disk_strategies import LAZY_12
 
 MEMORY = 0.2  # of all state at each site, as 100 MB are of the 504 MB that the simulator's hour comes to
@@ -42,7 +42,7 @@ CLAIMS = (
         "of the sites' time in cleanup is the busiest site's",
         "a third, and a third of that more: what is frozen where hangs on when units moved",
         0.33,
-        Kind.DERIVED,
+        ClaimKind.DERIVED,
     ),
     scaled(
         LAZY_12,

@@ -14,7 +14,7 @@ from benchmarks.adapt.claims import judge, scaled
 from benchmarks.adapt.outcome import Outcome
 from benchmarks.adapt.rows import Rows
 from benchmarks.adapt.running import Contender, Run, Setup
-from sluice.figures.claim import ANY, Kind, at_least
+from sluice.figures.claim import ANY, ClaimKind, at_least
 from sluice.figures.d_cape_comparison import D_CAPE_3, D_CAPE_4
 
 MEMORY = (0.25, 0.25, 0.75)
@@ -31,7 +31,7 @@ CLAIMS = (
     replace(
         scaled(D_CAPE_3, "enough, disabled", 1, ANY, "such epochs", "one site has memory for a quarter of the state"),
         value=None,  # the simulator's is a number of plans
-        kind=Kind.FITTED,
+        kind=ClaimKind.FITTED,
     ),
     replace(
         scaled(
@@ -68,7 +68,7 @@ CLAIMS = (
         "passes: from the first site to the third, and from there to the second",
         "two sites get full once, and nothing expires; a pass is of both inputs",
         2,
-        Kind.DERIVED,
+        ClaimKind.DERIVED,
     ),
 )
 

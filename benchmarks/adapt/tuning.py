@@ -11,7 +11,7 @@ from benchmarks.adapt.epochs import Epoch
 from benchmarks.adapt.outcome import Chart, Outcome
 from benchmarks.adapt.rows import Rows, Slowdown
 from benchmarks.adapt.running import Contender, Run, Setup
-from sluice.figures.claim import ANY, Claim, Kind, at_least, at_most
+from sluice.figures.claim import ANY, Claim, ClaimKind, at_least, at_most
 from sluice.figures.window_joins_delay import WINDOW_7, WINDOW_9
 
 THETA = 300_000
@@ -49,7 +49,7 @@ CLAIMS = (
         ANY,
         "times θ, the largest of the fixed units then",
         "θ is chosen so that it is so",
-        Kind.FITTED,
+        ClaimKind.FITTED,
     ),
     at_least(
         "splits",
@@ -58,7 +58,7 @@ CLAIMS = (
         "times the units at the start, at the high rate",
         "as units are of like size, each is split once at least where its window has 3.4θ",
         2.0,
-        Kind.DERIVED,
+        ClaimKind.DERIVED,
     ),
     Claim(
         "merges",
@@ -69,7 +69,7 @@ CLAIMS = (
         "times the units at the start, after the low rate",
         "an eighth of the rate leaves an eighth of 3.4θ in a window: all can be merged; a quarter may still be under "
         "way, as state expires a run at a time",
-        Kind.DERIVED,
+        ClaimKind.DERIVED,
     ),
     scaled(
         WINDOW_7,

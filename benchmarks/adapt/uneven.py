@@ -12,7 +12,7 @@ from benchmarks.adapt.claims import judge, scaled
 from benchmarks.adapt.outcome import Outcome
 from benchmarks.adapt.rows import Rows, SiteLoad
 from benchmarks.adapt.running import Contender, Run
-from sluice.figures.claim import ANY, Kind
+from sluice.figures.claim import ANY, ClaimKind
 from sluice.figures.lazy_disk_relocation import LAZY_11
 
 MEMORY = 0.4  # of all state at each site, as 200 MB are of the 504 MB that the simulator's hour comes to
@@ -25,7 +25,7 @@ WITHOUT = Contender("no-relocation", "no-relocation")
 CLAIMS = (
     replace(
         scaled(LAZY_11, "full", 37.5, 42.5, "minutes", "the memory is chosen to meet it; an epoch is 1.25 minutes"),
-        kind=Kind.FITTED,
+        kind=ClaimKind.FITTED,
     ),
     scaled(
         LAZY_11,

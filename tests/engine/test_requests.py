@@ -27,6 +27,7 @@ from sluice.model.routing.unit_ranges import holds
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
 from sluice.record.epoch import EpochRecord
+from sluice.record.rebalancing import rebalance
 from sluice.verbs import Action
 from sluice.verbs.base import SiteWork
 from sluice.verbs.freeze import CleanUp, CleanUpAll, CleanUpProtocol, Freeze
@@ -206,7 +207,7 @@ def test_a_move_is_not_done_by_an_epoch_that_came_to_nothing(asked):
     asked.run(2)
     routing = asked.record.routing
     unit = next(unit for unit in range(UNITS) if routing.holder(unit) == 2)
-    asked.ask(Move(unit, routing.rebalanced(2, routing.version + 1, 3).holder(unit), "to see"))
+    asked.ask(Move(unit, rebalance(routing, 2, 3).holder(unit), "to see"))
     asked.run()
     asked.query.site_keys = asked.query.site_keys[:2]
     with pytest.raises(InterruptedError):

@@ -38,7 +38,7 @@ from benchmarks.adapt.rows import JoinRates, Rows, SiteLoad, Surge, keys, keys_a
 from benchmarks.adapt.running import Run
 from benchmarks.data import open_cache
 from benchmarks.run import taking_part
-from sluice.figures.claim import ANY, Kind
+from sluice.figures.claim import ANY, ClaimKind
 from sluice.figures.lazy_disk_relocation import LAZY_9
 from sluice.figures.publish import as_text
 
@@ -298,7 +298,7 @@ def test_a_claim_on_spark_says_why_it_is_judged_so_and_the_papers_own_value_pass
         assert claim.low <= claim.high and claim.why and claim.says
         if claim.value is not None:
             assert claim.verdict(claim.value).held
-        if claim.kind is Kind.DERIVED:
+        if claim.kind is ClaimKind.DERIVED:
             assert claim.value is not None, "only a number can be worked out"
 
 

@@ -14,9 +14,9 @@ from scripts import reproduction_pages
 from sluice.cli.main import main
 from sluice.dashboard.chart import Axis, Line, chart
 from sluice.figures.catalogue import EXPERIMENTS, PAPERS, UnknownFigure, chosen
-from sluice.figures.claim import Claim, Kind, at_least, at_most
+from sluice.figures.claim import Claim, ClaimKind, at_least, at_most
 from sluice.figures.comparison import changes
-from sluice.figures.experiment import Experiment, Reading, Run, effort, run_all, steady_from
+from sluice.figures.experiment import Experiment, Reading, Trial, effort, run_all, steady_from
 from sluice.figures.publish import publish, row, summary
 from sluice.policies import policy
 from sluice.sim.hardware import Hardware
@@ -43,7 +43,7 @@ def tiny_experiment() -> Experiment:
         return Reading({"fast": 1.5, "slow": 0.2}, {"": drawn}, {"rate": outcomes["a"].throughput})
 
     slow = at_least("slow", "it is not slow", 0.5, "times", "no reason")
-    return Experiment("tiny-1", "a tiny one", (FAST, slow), {"a": Run(TINY), "b": Run(TINY)}, read)
+    return Experiment("tiny-1", "a tiny one", (FAST, slow), {"a": Trial(TINY), "b": Trial(TINY)}, read)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_missed_claim_is_published_as_missed(tmp_path):
 
 
 def test_several_workers_find_what_one_finds():
-    runs = [Run(TINY), Run(TINY, "load")]
+    runs = [Trial(TINY), Trial(TINY, "load")]
     one, two = (run_all(runs, workers, lambda *_: None) for workers in (1, 2))
     for run in runs:
         assert (one[run].rate == two[run].rate).all()
@@ -83,7 +83,7 @@ def test_runs_of_both_worlds_go_together_and_settings_reach_the_policy():
     join = LazyDiskScenario(
         "tiny join", seconds=20, units=4, interval=5, hardware=Hardware(tuple_bytes=100, memory=20_000)
     )
-    runs = [Run(TINY), *(Run(join, "no-relocation", (("push", push),)) for push in (0.2, 1.0))]
+    runs = [Trial(TINY), *(Trial(join, "no-relocation", (("push", push),)) for push in (0.2, 1.0))]
     outcomes = run_all(runs, 1, lambda *_: None)
     assert isinstance(outcomes[runs[0]], FluxOutcome)
     few, all_of_it = (outcomes[run] for run in runs[1:])
@@ -94,7 +94,7 @@ def test_runs_of_both_worlds_go_together_and_settings_reach_the_policy():
 
 def test_a_plans_runs_go_with_the_others():
     plan = ReplicationScenario("tiny plan", joins=(BinaryJoin(10.0, 2.0),) * 2, seconds=60, sites=2, memory=2_000_000)
-    runs = [Run(plan), Run(plan, "tokens", (("high", 0.8),))]
+    runs = [Trial(plan), Trial(plan, "tokens", (("high", 0.8),))]
     outcomes = run_all(runs, 1, lambda *_: None)
     assert all(isinstance(one, ReplicationOutcome) and one.total > 0 for one in outcomes.values())
     assert runs[1].label == "tiny plan, tokens, high 0.8"
@@ -102,7 +102,7 @@ def test_a_plans_runs_go_with_the_others():
 
 def test_a_parallel_window_joins_runs_go_with_the_others():
     tiny = WindowJoinScenario("tiny", rate=50.0, seconds=20.0, measured_from=10.0, window=10.0, partitions=4, sites=2)
-    runs = [Run(tiny), Run(tiny, "elastic", (("hot", 0.5), ("even", False)))]
+    runs = [Trial(tiny), Trial(tiny, "elastic", (("hot", 0.5), ("even", False)))]
     outcomes = run_all(runs, 1, lambda *_: None)
     assert all(isinstance(one, WindowJoinOutcome) and one.results > 0 for one in outcomes.values())
     assert runs[1].label == "tiny, elastic, hot 0.5, even False"
@@ -117,7 +117,7 @@ def test_every_experiment_reads_a_value_for_each_claim_and_says_why_it_is_judged
             assert claim.low < claim.high and claim.why and claim.says
             if claim.value is not None:
                 assert claim.verdict(claim.value).held, "the paper's own value must pass"
-            if claim.kind is Kind.DERIVED:
+            if claim.kind is ClaimKind.DERIVED:
                 assert claim.value is not None, "only a number can be worked out"
         outcomes = {name: flat_outcome(run) for name, run in experiment.runs.items()}
         reading = experiment.read(outcomes)
@@ -126,7 +126,7 @@ def test_every_experiment_reads_a_value_for_each_claim_and_says_why_it_is_judged
             ElementTree.fromstring(drawing)
 
 
-def flat_outcome(run: Run) -> Outcome:
+def flat_outcome(run: Trial) -> Outcome:
     """As if every site had processed the same all the time."""
     scenario, known = run.scenario, {"policy": run.policy, "scenario": run.scenario}
     if isinstance(scenario, ReplicationScenario):
@@ -168,14 +168,14 @@ def test_a_row_shows_published_and_measured():
 
 
 def test_a_number_that_no_paper_prints_is_marked():
-    derived = at_most("few", "few", 2.0, "s", "", 1.5, Kind.DERIVED)
+    derived = at_most("few", "few", 2.0, "s", "", 1.5, ClaimKind.DERIVED)
     assert row(derived.verdict(1.0)) == "| few | 1.5 (derived) | 1 | at most 2 s | held |"
     assert derived.verdict(1.0).as_json()["kind"] == "derived"
     assert FAST.verdict(1.0).as_json()["kind"] == "published"
 
 
 def test_what_is_fitted_and_holds_is_counted_apart():
-    fitted = Claim("f", "f", 1.0, 0.5, 2.0, "", "", Kind.FITTED)
+    fitted = Claim("f", "f", 1.0, 0.5, 2.0, "", "", ClaimKind.FITTED)
     counts = summary([FAST.verdict(1.0), FAST.verdict(3.0), fitted.verdict(1.0), fitted.verdict(9.0)])
     assert counts.sentence == "1 of 3 claims held, 2 were missed, 1 more were fitted."
     assert counts.row == "| 1 of 3 | 2 | 1 |"

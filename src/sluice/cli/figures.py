@@ -28,7 +28,7 @@ def figures(names: Sequence[str], out: Path, workers: int | None, against: Path 
     _require_numba()
     from sluice.figures.catalogue import chosen
     from sluice.figures.comparison import changes
-    from sluice.figures.experiment import Run, run_all
+    from sluice.figures.experiment import Trial, run_all
     from sluice.figures.publish import cells, publish, summary
 
     experiments = chosen(names)
@@ -38,7 +38,7 @@ def figures(names: Sequence[str], out: Path, workers: int | None, against: Path 
         raise SluiceError(f"{out} is a file; --out names a directory")
     began = time.monotonic()
 
-    def tell(done: int, of: int, run: Run) -> None:
+    def tell(done: int, of: int, run: Trial) -> None:
         said = f"{done:>4} of {of} runs, {time.monotonic() - began:,.0f} s: {run.label}"
         print(said, file=sys.stderr, flush=True)
 

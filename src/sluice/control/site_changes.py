@@ -19,6 +19,7 @@ from sluice.model.routing.routing import Routing
 from sluice.policies.planning.draining import drain
 from sluice.record.epoch import EpochRecord
 from sluice.record.reassignment import reassign
+from sluice.record.rebalancing import rebalance
 from sluice.verbs import Action
 from sluice.verbs.move import Move, MoveProtocol, Phase
 from sluice.verbs.scale import JOIN_TIMEOUT_S, ArrivalProtocol, Backoff
@@ -125,7 +126,7 @@ def change_sites(
         plan_arrivals(loop, (), now)
     if loop.scaling:
         why = loop.scaling.action.reason
-    routing = before.rebalanced(sites, before.version + 1, record.number + 1)
+    routing = rebalance(before, sites, record.number + 1)
     joining = sites > before.sites and loop.scaling is not None
     if joining and loop.scaling:
         collection.forecast.join_seconds = now - loop.scaling.since

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 
-class Kind(Enum):
+class ClaimKind(Enum):
     """Where the number of a claim is from."""
 
     PUBLISHED = "published"
@@ -35,7 +35,7 @@ class Claim:
     high: float
     unit: str
     why: str
-    kind: Kind = Kind.PUBLISHED
+    kind: ClaimKind = ClaimKind.PUBLISHED
 
     def verdict(self, measured: float) -> Verdict:
         return Verdict(self, measured, math.isfinite(measured) and self.low <= measured <= self.high)
@@ -77,21 +77,33 @@ class Verdict:
         return verdict_word(self.held, self.claim.kind)
 
 
-def verdict_word(held: bool, kind: Kind) -> str:
+def verdict_word(held: bool, kind: ClaimKind) -> str:
     """What became of a claim, in a word."""
-    return "missed" if not held else "fitted" if kind is Kind.FITTED else "held"
+    return "missed" if not held else "fitted" if kind is ClaimKind.FITTED else "held"
 
 
 ANY = math.inf
 
 
 def at_least(
-    name: str, says: str, low: float, unit: str, why: str, value: float | None = None, kind: Kind = Kind.PUBLISHED
+    name: str,
+    says: str,
+    low: float,
+    unit: str,
+    why: str,
+    value: float | None = None,
+    kind: ClaimKind = ClaimKind.PUBLISHED,
 ) -> Claim:
     return Claim(name, says, value, low, ANY, unit, why, kind)
 
 
 def at_most(
-    name: str, says: str, high: float, unit: str, why: str, value: float | None = None, kind: Kind = Kind.PUBLISHED
+    name: str,
+    says: str,
+    high: float,
+    unit: str,
+    why: str,
+    value: float | None = None,
+    kind: ClaimKind = ClaimKind.PUBLISHED,
 ) -> Claim:
     return Claim(name, says, value, -ANY, high, unit, why, kind)

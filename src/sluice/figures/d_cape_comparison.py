@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from sluice.dashboard.chart import Axis, Line, chart
 from sluice.dashboard.quantity import BYTES, COUNT, RATIO, SHARE
-from sluice.figures.claim import Claim, Kind, at_least, at_most
+from sluice.figures.claim import Claim, ClaimKind, at_least, at_most
 from sluice.figures.d_cape_plans import ENOUGH, MANY_TO_MANY, ONE_TO_ONE, PLANS, ReplicationOutcomes
-from sluice.figures.experiment import Experiment, Reading, Run
+from sluice.figures.experiment import Experiment, Reading, Trial
 from sluice.sim.worlds.replication.scenario import ReplicationScenario
 from sluice.sim.worlds.replication.world import ReplicationOutcome
 
@@ -111,9 +111,14 @@ D_CAPE_3: Experiment[ReplicationOutcome] = Experiment(
             "none, as it is said; a tenth is left since machines cannot be filled to the last tuple",
             0,
         ),
-        replace(
-            at_least("enough, disabled", "without it those plans fail", 6, "of 6 plans remiss", "all", 6),
-            kind=Kind.FITTED,  # one join of each plan needs more than a machine has, by the windows that were chosen
+        at_least(
+            "enough, disabled",
+            "without it those plans fail",
+            6,
+            "of 6 plans remiss",
+            "all",
+            6,
+            kind=ClaimKind.FITTED,  # by the windows chosen, a join of each plan needs more than a machine has
         ),
         at_least(
             "more, 1:1",
@@ -156,7 +161,7 @@ D_CAPE_3: Experiment[ReplicationOutcome] = Experiment(
         ),
     ),
     {
-        _named(policy, plan): Run(plan, policy)
+        _named(policy, plan): Trial(plan, policy)
         for plan in (*PLANS, *ENOUGH.values())
         for policy in (_DISABLED, _ENABLED)
     },
@@ -224,9 +229,14 @@ D_CAPE_4: Experiment[ReplicationOutcome] = Experiment(
             "times the output of hash partitions that move, farthest from 1",
             "the proposal does not say who yields more; both can use all memory, so a fifth less or a quarter more",
         ),
-        replace(
-            at_most("stays", "neither states nor partitions ever need to be moved", 0, "bytes of state", "none", 0),
-            kind=Kind.FITTED,  # the policy has no moves to ask for
+        at_most(
+            "stays",
+            "neither states nor partitions ever need to be moved",
+            0,
+            "bytes of state",
+            "none",
+            0,
+            kind=ClaimKind.FITTED,  # the policy has no moves to ask for
         ),
         at_least(
             "bandwidth",
@@ -237,9 +247,9 @@ D_CAPE_4: Experiment[ReplicationOutcome] = Experiment(
         ),
     ),
     {
-        **{_named(_ENABLED, plan): Run(plan, "tokens") for plan in PLANS},
-        **{_named(_MOVED, plan): Run(_hashed(plan, False), "memory") for plan in PLANS},
-        **{_named(_SPREAD, plan): Run(_hashed(plan, True), "memory") for plan in PLANS},
+        **{_named(_ENABLED, plan): Trial(plan, "tokens") for plan in PLANS},
+        **{_named(_MOVED, plan): Trial(_hashed(plan, False), "memory") for plan in PLANS},
+        **{_named(_SPREAD, plan): Trial(_hashed(plan, True), "memory") for plan in PLANS},
     },
     _read_4,
 )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from sluice.dashboard.heat_map import Panel, Settings, heat_map
 from sluice.dashboard.quantity import ROWS
-from sluice.figures.claim import Claim, Kind, at_least
+from sluice.figures.claim import Claim, ClaimKind, at_least
 from sluice.figures.d_cape_plans import MANY_TO_MANY, ONE_TO_ONE, ReplicationOutcomes
-from sluice.figures.experiment import Experiment, Reading, Run
+from sluice.figures.experiment import Experiment, Reading, Trial
 from sluice.sim.worlds.replication.scenario import ReplicationScenario
 from sluice.sim.worlds.replication.world import ReplicationOutcome
 
@@ -23,9 +22,9 @@ def _name(plan: ReplicationScenario, low: float, high: float) -> str:
     return f"{plan.name}, {low:g} and {high:g}"
 
 
-def _runs(plans: Sequence[ReplicationScenario]) -> dict[str, Run]:
+def _runs(plans: Sequence[ReplicationScenario]) -> dict[str, Trial]:
     return {
-        _name(plan, low, high): Run(plan, "tokens", (("low", low), ("high", high)))
+        _name(plan, low, high): Trial(plan, "tokens", (("low", low), ("high", high)))
         for plan in plans
         for high in HIGH
         for low in LOW
@@ -82,9 +81,14 @@ def _claims() -> tuple[Claim, ...]:
             "of the output of a plan's own best pair with the pair that is best for all, smallest",
             "one pair is used in all comparisons; 5 % is what that may cost a plan",
         ),
-        replace(
-            at_least("remiss", "every plan is large enough for an eventual remiss state", 1.0, "of the runs", "all", 1),
-            kind=Kind.FITTED,  # memory was chosen so
+        at_least(
+            "remiss",
+            "every plan is large enough for an eventual remiss state",
+            1.0,
+            "of the runs",
+            "all",
+            1,
+            kind=ClaimKind.FITTED,  # memory was chosen so
         ),
     )
 

@@ -23,7 +23,7 @@ O = TypeVar("O", bound=Outcome)  # noqa: E741
 
 
 @dataclass(frozen=True)
-class Run:
+class Trial:
     """A scenario under a policy, with those of its settings that are other than usual."""
 
     scenario: Scenario
@@ -34,7 +34,7 @@ class Run:
     def label(self) -> str:
         """
         >>> from sluice.sim.worlds.lazy_disk.scenario import LazyDiskScenario
-        >>> Run(LazyDiskScenario("calm"), "lazy-disk", (("theta", 0.5),)).label
+        >>> Trial(LazyDiskScenario("calm"), "lazy-disk", (("theta", 0.5),)).label
         'calm, lazy-disk, theta 0.5'
         """
         return ", ".join([self.scenario.name, self.policy, *(f"{name} {value}" for name, value in self.settings)])
@@ -56,10 +56,10 @@ class Experiment(Generic[O]):
     name: str
     title: str
     claims: tuple[Claim, ...]
-    runs: Mapping[str, Run]
+    runs: Mapping[str, Trial]
     read: Callable[[Mapping[str, O]], Reading]
 
-    def judge(self, outcomes: Mapping[Run, Any]) -> Reading:
+    def judge(self, outcomes: Mapping[Trial, Any]) -> Reading:
         """Read what came out of this experiment's runs, among those of others."""
         return self.read({name: outcomes[run] for name, run in self.runs.items()})
 
@@ -68,10 +68,10 @@ class Experiment(Generic[O]):
 
 
 AnyExperiment: TypeAlias = Experiment[Any]
-Outcomes = dict[Run, Outcome]
+Outcomes = dict[Trial, Outcome]
 
 
-def run_all(runs: Iterable[Run], workers: int, tell: Callable[[int, int, Run], None]) -> Outcomes:
+def run_all(runs: Iterable[Trial], workers: int, tell: Callable[[int, int, Trial], None]) -> Outcomes:
     """Simulates every different run once, several at a time; the longest first."""
     left = sorted(set(runs), key=effort, reverse=True)
     outcomes: Outcomes = {}
@@ -107,11 +107,11 @@ def _end_with_parent() -> None:
     Thread(target=watch, daemon=True).start()
 
 
-def _simulate(run: Run) -> Outcome:
+def _simulate(run: Trial) -> Outcome:
     return simulate(run.scenario, policy(run.policy, **dict(run.settings)))
 
 
-def effort(run: Run) -> float:
+def effort(run: Trial) -> float:
     """How long a run takes, compared with others."""
     return run.scenario.seconds * run.scenario.effort
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from sluice.dashboard.chart import Axis, Line, Mark, chart
 from sluice.dashboard.quantity import COUNT, ROWS_PER_SECOND, SECONDS
-from sluice.figures.claim import Claim, Kind, at_least, at_most
-from sluice.figures.experiment import Experiment, Reading, Run, first_time, steady_from
+from sluice.figures.claim import Claim, ClaimKind, at_least, at_most
+from sluice.figures.experiment import Experiment, Reading, Trial, first_time, steady_from
 from sluice.sim.hardware import Hardware
 from sluice.sim.worlds.flux.scenario import FluxScenario, Load
 from sluice.sim.worlds.flux.workload import SELF_SIMILAR, Skew, unit_shares
@@ -54,7 +54,7 @@ BASELINE = Experiment(
             7.25e5,
             "tuples/s",
             "5 %; scheduling and routing costs are not published, two switches of 5 µs a packet stand for them",
-            kind=Kind.FITTED,
+            kind=ClaimKind.FITTED,
         ),
         Claim(
             "loss",
@@ -64,13 +64,13 @@ BASELINE = Experiment(
             0.64,
             "",
             "the scheduler is not published: a load that waits for two tuples takes 52 %, one that never waits 67 %",
-            kind=Kind.FITTED,
+            kind=ClaimKind.FITTED,
         ),
     ),
     {
-        "32 sites": Run(FluxScenario(seconds=10)),
-        "one site": Run(_ONE),
-        "one loaded site": Run(replace(_ONE, loads=(Load(0),))),
+        "32 sites": Trial(FluxScenario(seconds=10)),
+        "one site": Trial(_ONE),
+        "one loaded site": Trial(replace(_ONE, loads=(Load(0),))),
     },
     _baseline,
 )
@@ -81,9 +81,9 @@ _BUFFERS = (0, 256, 512, 1024, 2048, 4096, 8192)
 _WARM = 2.0  # seconds before the load, in which the buffers fill
 
 
-def _rotating(exchange: str, buffer: int) -> Run:
+def _rotating(exchange: str, buffer: int) -> Trial:
     turns = tuple(Load(site, _WARM + site / 2, _WARM + (site + 1) / 2) for site in range(32))
-    return Run(FluxScenario("rotating load", _WARM + 16, exchange=exchange, buffer=buffer, loads=turns, interval=0.5))
+    return Trial(FluxScenario("rotating load", _WARM + 16, exchange=exchange, buffer=buffer, loads=turns, interval=0.5))
 
 
 def _fig3(outcomes: Outcomes) -> Reading:
@@ -160,7 +160,7 @@ FIG_3 = Experiment(
         ),
     ),
     {
-        "unloaded": Run(FluxScenario(seconds=_WARM + 6)),
+        "unloaded": Trial(FluxScenario(seconds=_WARM + 6)),
         "exchange 0": _rotating("exchange", 0),
         **{f"{kind} {b}": _rotating(kind, b) for kind in ("flux", "exchange") for b in _BUFFERS if b},
         "river": _rotating("river", 2048),
@@ -232,7 +232,7 @@ FIG_7 = Experiment(
             0.5,
             "of unloaded",
             "the loaded site's own rate",
-            Kind.DERIVED,
+            ClaimKind.DERIVED,
         ),
         Claim(
             "adaptive",
@@ -242,13 +242,13 @@ FIG_7 = Experiment(
             1.05,
             "of the capacity left",
             "th_imb = 1.2 lets a sixth of one site's imbalance stand, and rounds go on moving by chance",
-            Kind.DERIVED,
+            ClaimKind.DERIVED,
         ),
     ),
     {
-        "unloaded": Run(replace(_ONE_SLOW, name="unloaded", loads=())),
-        "static": Run(_ONE_SLOW),
-        "load-balancing": Run(_ONE_SLOW, "load"),
+        "unloaded": Trial(replace(_ONE_SLOW, name="unloaded", loads=())),
+        "static": Trial(_ONE_SLOW),
+        "load-balancing": Trial(_ONE_SLOW, "load"),
     },
     _fig7,
 )
@@ -305,7 +305,7 @@ FIG_8 = Experiment(
             0.5,
             "of unloaded",
             "the loaded site's own rate",
-            Kind.DERIVED,
+            ClaimKind.DERIVED,
         ),
         Claim(
             "stays",
@@ -331,7 +331,7 @@ FIG_8 = Experiment(
             "linear between 1 and 0.43 is 0.72 of unloaded at 16, static is 0.43",
         ),
     ),
-    {f"{p} {n}": Run(_loaded(n), p) for p in ("static", "load") for n in _COUNTS},
+    {f"{p} {n}": Trial(_loaded(n), p) for p in ("static", "load") for n in _COUNTS},
     _fig8,
 )
 
@@ -352,9 +352,9 @@ def _hot_and_others() -> tuple[Load, ...]:
 _SKEWED_LOADED = replace(_SKEWED, name="80/20, 8 loaded sites", loads=_hot_and_others())
 
 
-def _balanced(scenario: FluxScenario, minimum: int) -> Run:
+def _balanced(scenario: FluxScenario, minimum: int) -> Trial:
     """The paper's policy with a shortest collection phase of so many milliseconds."""
-    return Run(replace(scenario, minimum_collection=minimum / 1000), "load", _AS_PRINTED)
+    return Trial(replace(scenario, minimum_collection=minimum / 1000), "load", _AS_PRINTED)
 
 
 def _from(values: list[float], level: float) -> float:
@@ -440,7 +440,7 @@ FIG_9 = Experiment(
             "ms later",
             "strictly smaller",
             -100,
-            Kind.DERIVED,
+            ClaimKind.DERIVED,
         ),
         at_least(
             "improves",
@@ -465,8 +465,8 @@ FIG_9 = Experiment(
         ),
     ),
     {
-        "static": Run(_SKEWED),
-        "static loaded": Run(_SKEWED_LOADED),
+        "static": Trial(_SKEWED),
+        "static loaded": Trial(_SKEWED_LOADED),
         **{f"load {m}": _balanced(_SKEWED, m) for m in _MINIMA},
         **{f"load {m} loaded": _balanced(_SKEWED_LOADED, m) for m in _MINIMA},
     },

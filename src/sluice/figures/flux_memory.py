@@ -9,8 +9,8 @@ import numpy as np
 
 from sluice.dashboard.chart import Axis, Line, Mark, chart
 from sluice.dashboard.quantity import COUNT, LATENCY
-from sluice.figures.claim import Claim, Kind, at_least, at_most
-from sluice.figures.experiment import Experiment, Reading, Run, first_time, steady_from
+from sluice.figures.claim import Claim, ClaimKind, at_least, at_most
+from sluice.figures.experiment import Experiment, Reading, Trial, first_time, steady_from
 from sluice.figures.flux_load import PERTURBED, RATE, over_time, some_sites
 from sluice.sim.hardware import MB
 from sluice.sim.worlds.flux.scenario import MEMORY_BOUND, FluxScenario, Load, Pressure
@@ -114,7 +114,7 @@ FIG_11 = Experiment(
             0.5,
             "of unloaded",
             "a swap of 0.6 s leaves 0.3 of every 0.9 s; spooling takes some of that",
-            Kind.DERIVED,
+            ClaimKind.DERIVED,
         ),
         Claim(
             "trickle",
@@ -127,9 +127,9 @@ FIG_11 = Experiment(
         ),
     ),
     {
-        "unloaded": Run(replace(_STAGE, name="unloaded", seconds=30)),
-        "static": Run(_ONE_SHORT),
-        "memory-based": Run(_ONE_SHORT, "memory"),
+        "unloaded": Trial(replace(_STAGE, name="unloaded", seconds=30)),
+        "static": Trial(_ONE_SHORT),
+        "memory-based": Trial(_ONE_SHORT, "memory"),
     },
     _fig11,
 )
@@ -204,7 +204,7 @@ FIG_13 = Experiment(
             15,
             "sites, the last with at least 0.9 of unloaded",
             "at 15 each of the last units has to find the last gap",
-            Kind.DERIVED,
+            ClaimKind.DERIVED,
         ),
         at_least(
             "latency",
@@ -221,7 +221,7 @@ FIG_13 = Experiment(
             0.5,
             "of unloaded",
             "as in Fig. 11",
-            Kind.DERIVED,
+            ClaimKind.DERIVED,
         ),
         Claim(
             "drop",
@@ -241,8 +241,8 @@ FIG_13 = Experiment(
         ),
     ),
     {
-        **{f"memory {n}": Run(_short(n, _until_steady(n)), "memory") for n in _COUNTS},
-        **{f"static {n}": Run(_short(n, 100.0)) for n in _STATIC_COUNTS},
+        **{f"memory {n}": Trial(_short(n, _until_steady(n)), "memory") for n in _COUNTS},
+        **{f"static {n}": Trial(_short(n, 100.0)) for n in _STATIC_COUNTS},
     },
     _fig13,
 )
@@ -320,7 +320,7 @@ FIG_13_DISK = Experiment(
             "units more than fit at the other 16",
             "none: 16 units are what does not fit into all memory",
             0,
-            Kind.DERIVED,
+            ClaimKind.DERIVED,
         ),
         at_most(
             "rebalanced",
@@ -332,8 +332,8 @@ FIG_13_DISK = Experiment(
         ),
     ),
     {
-        "static 1": Run(_short(1, 100.0)),
-        "memory 16": Run(_short(16, _until_steady(16)), "memory"),
+        "static 1": Trial(_short(1, 100.0)),
+        "memory 16": Trial(_short(16, _until_steady(16)), "memory"),
     },
     _on_disk,
 )
@@ -431,7 +431,7 @@ FIG_15 = Experiment(
             "s earlier",
             "one interval at least",
             8.0,
-            Kind.DERIVED,
+            ClaimKind.DERIVED,
         ),
         Claim(
             "heavy throughput",
@@ -468,8 +468,8 @@ FIG_15 = Experiment(
         ),
     ),
     {
-        **{f"medium {p}": Run(_MEDIUM, p) for p in _POLICIES},
-        **{f"heavy {p}": Run(_HEAVY, p) for p in _POLICIES},
+        **{f"medium {p}": Trial(_MEDIUM, p) for p in _POLICIES},
+        **{f"heavy {p}": Trial(_HEAVY, p) for p in _POLICIES},
     },
     _fig15,
 )

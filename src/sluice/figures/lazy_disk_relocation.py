@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from sluice.dashboard.chart import Mark
-from sluice.figures.claim import Claim, Kind, at_least, at_most
-from sluice.figures.experiment import Experiment, Reading, Run
+from sluice.figures.claim import Claim, ClaimKind, at_least, at_most
+from sluice.figures.experiment import Experiment, Reading, Trial
 from sluice.figures.join_charts import MINUTE, LazyDiskOutcomes, last, memory_chart, rate_chart, results_chart
 from sluice.figures.lazy_disk_spill import ALL_MEM
 from sluice.sim.hardware import MB
@@ -108,8 +108,8 @@ LAZY_9: Experiment[LazyDiskOutcome] = Experiment(
         ),
     ),
     {
-        ALL_MEM: Run(_ALTERNATING),
-        **{_theta(theta): Run(_ALTERNATING, "lazy-disk", (("theta", theta),)) for theta in _THETAS},
+        ALL_MEM: Trial(_ALTERNATING),
+        **{_theta(theta): Trial(_ALTERNATING, "lazy-disk", (("theta", theta),)) for theta in _THETAS},
     },
     _fig9,
 )
@@ -151,7 +151,7 @@ LAZY_11: Experiment[LazyDiskOutcome] = Experiment(
             42.0,
             "minutes",
             "the size of a tuple is chosen to meet it",
-            kind=Kind.FITTED,
+            kind=ClaimKind.FITTED,
         ),
         at_most(
             "drops",
@@ -186,9 +186,9 @@ LAZY_11: Experiment[LazyDiskOutcome] = Experiment(
         ),
     ),
     {
-        ALL_MEM: Run(_SKEWED),
-        _WITH: Run(_SKEWED, "lazy-disk"),
-        _WITHOUT: Run(_SKEWED, "no-relocation"),
+        ALL_MEM: Trial(_SKEWED),
+        _WITH: Trial(_SKEWED, "lazy-disk"),
+        _WITHOUT: Trial(_SKEWED, "no-relocation"),
     },
     _fig11,
 )

@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from sluice.dashboard.chart import Mark
-from sluice.figures.claim import Claim, Kind, at_least, at_most
-from sluice.figures.experiment import Experiment, Reading, Run
+from sluice.figures.claim import Claim, ClaimKind, at_least, at_most
+from sluice.figures.experiment import Experiment, Reading, Trial
 from sluice.figures.join_charts import LazyDiskOutcomes, last, memory_chart, results_chart
 from sluice.sim.worlds.lazy_disk.scenario import LazyDiskScenario, Population
 from sluice.sim.worlds.lazy_disk.world import LazyDiskOutcome
@@ -82,8 +82,10 @@ LAZY_5: Experiment[LazyDiskOutcome] = Experiment(
         ),
     ),
     {
-        ALL_MEM: Run(_ONE_SITE),
-        **{_percent(push): Run(_ONE_SITE, "no-relocation", (("push", push), ("order", "random"))) for push in _PUSHED},
+        ALL_MEM: Trial(_ONE_SITE),
+        **{
+            _percent(push): Trial(_ONE_SITE, "no-relocation", (("push", push), ("order", "random"))) for push in _PUSHED
+        },
     },
     _fig5,
 )
@@ -156,7 +158,7 @@ LAZY_7: Experiment[LazyDiskOutcome] = Experiment(
             10.2,
             "times",
             "a factor of two",
-            Kind.DERIVED,
+            ClaimKind.DERIVED,
         ),
         Claim(
             "cleanup",
@@ -166,7 +168,7 @@ LAZY_7: Experiment[LazyDiskOutcome] = Experiment(
             30.0,
             "s",
             "the time to find a missing result is chosen to meet it",
-            kind=Kind.FITTED,
+            kind=ClaimKind.FITTED,
         ),
         Claim(
             "cleanup of more",
@@ -179,8 +181,8 @@ LAZY_7: Experiment[LazyDiskOutcome] = Experiment(
         ),
     ),
     {
-        _LESS: Run(_MIXED, "no-relocation"),
-        _MORE: Run(_MIXED, "no-relocation", (("order", "more-productive"),)),
+        _LESS: Trial(_MIXED, "no-relocation"),
+        _MORE: Trial(_MIXED, "no-relocation", (("order", "more-productive"),)),
     },
     _fig7,
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sluice.figures.claim import Claim, Kind, at_least, at_most
-from sluice.figures.experiment import Experiment, Reading, Run
+from sluice.figures.claim import Claim, ClaimKind, at_least, at_most
+from sluice.figures.experiment import Experiment, Reading, Trial
 from sluice.figures.join_charts import MINUTE, LazyDiskOutcomes, last, rate_chart, results_chart
 from sluice.sim.hardware import MB
 from sluice.sim.worlds.lazy_disk.scenario import CLUSTER, LazyDiskScenario, Population
@@ -73,11 +73,16 @@ LAZY_12: Experiment[LazyDiskOutcome] = Experiment(
             "times the results without relocation, after an hour",
             "twice the memory for two thirds of the units from the 18th to the 36th minute; 5 % at least is to be seen",
         ),
-        replace(
-            at_least("all overloaded", "under lazy-disk all sites get overloaded in the end", 3, "sites", "all", 3),
-            kind=Kind.FITTED,  # the memory was chosen so that it is so
+        at_least(
+            "all overloaded",
+            "under lazy-disk all sites get overloaded in the end",
+            3,
+            "sites",
+            "all",
+            3,
+            kind=ClaimKind.FITTED,  # the memory was chosen so that it is so
         ),
-        replace(at_most("one overloaded", "without relocation only one does", 1, "sites", "one", 1), kind=Kind.FITTED),
+        at_most("one overloaded", "without relocation only one does", 1, "sites", "one", 1, kind=ClaimKind.FITTED),
         Claim(
             "similar",
             "six hours: overall results of both are similar",
@@ -94,7 +99,7 @@ LAZY_12: Experiment[LazyDiskOutcome] = Experiment(
             "times as long without relocation",
             "two thirds of the work at one site against a third is twice; how uneven the paper's run was is not said",
             4.0,
-            Kind.DERIVED,  # 1,600 by 400 s
+            ClaimKind.DERIVED,  # 1,600 by 400 s
         ),
         Claim(
             "slow cleanup",
@@ -117,10 +122,10 @@ LAZY_12: Experiment[LazyDiskOutcome] = Experiment(
         ),
     ),
     {
-        _LAZY: Run(_SCARCE, "lazy-disk"),
-        _NO_RELOCATION: Run(_SCARCE, "no-relocation"),
-        _LAZY_LONG: Run(_LONG, "lazy-disk"),
-        _NO_RELOCATION_LONG: Run(_LONG, "no-relocation"),
+        _LAZY: Trial(_SCARCE, "lazy-disk"),
+        _NO_RELOCATION: Trial(_SCARCE, "no-relocation"),
+        _LAZY_LONG: Trial(_LONG, "lazy-disk"),
+        _NO_RELOCATION_LONG: Trial(_LONG, "no-relocation"),
     },
     _fig12,
 )
@@ -211,9 +216,14 @@ LAZY_13: Experiment[LazyDiskOutcome] = Experiment(
             "times the results of lazy-disk after an hour",
             "2 % at least is to be seen",
         ),
-        replace(
-            at_most("bounded", "at most 100 MB are pushed by the coordinator", 100.0, "MB", "as it is said", 100.0),
-            kind=Kind.FITTED,  # the policy is told what makes 100 MB
+        at_most(
+            "bounded",
+            "at most 100 MB are pushed by the coordinator",
+            100.0,
+            "MB",
+            "as it is said",
+            100.0,
+            kind=ClaimKind.FITTED,  # the policy is told what makes 100 MB
         ),
         at_most(
             "too much",
@@ -224,9 +234,9 @@ LAZY_13: Experiment[LazyDiskOutcome] = Experiment(
         ),
     ),
     {
-        _LAZY: Run(_UNEQUAL, "lazy-disk"),
-        _ACTIVE: Run(_UNEQUAL, "active-disk", _ACTIVE_SETTINGS),
-        _ACTIVE_UNBOUNDED: Run(_UNEQUAL, "active-disk", _NO_MAXIMUM),
+        _LAZY: Trial(_UNEQUAL, "lazy-disk"),
+        _ACTIVE: Trial(_UNEQUAL, "active-disk", _ACTIVE_SETTINGS),
+        _ACTIVE_UNBOUNDED: Trial(_UNEQUAL, "active-disk", _NO_MAXIMUM),
     },
     _fig13,
 )
@@ -271,11 +281,11 @@ LAZY_14: Experiment[LazyDiskOutcome] = Experiment(
         ),
     ),
     {
-        _LAZY: Run(_MORE_UNEQUAL, "lazy-disk"),
-        _ACTIVE: Run(_MORE_UNEQUAL, "active-disk", _ACTIVE_SETTINGS),
-        _ACTIVE_UNBOUNDED: Run(_MORE_UNEQUAL, "active-disk", _NO_MAXIMUM),
-        _LAZY_SAME: Run(_UNEQUAL, "lazy-disk"),
-        _ACTIVE_SAME: Run(_UNEQUAL, "active-disk", _ACTIVE_SETTINGS),
+        _LAZY: Trial(_MORE_UNEQUAL, "lazy-disk"),
+        _ACTIVE: Trial(_MORE_UNEQUAL, "active-disk", _ACTIVE_SETTINGS),
+        _ACTIVE_UNBOUNDED: Trial(_MORE_UNEQUAL, "active-disk", _NO_MAXIMUM),
+        _LAZY_SAME: Trial(_UNEQUAL, "lazy-disk"),
+        _ACTIVE_SAME: Trial(_UNEQUAL, "active-disk", _ACTIVE_SETTINGS),
     },
     _fig14,
 )

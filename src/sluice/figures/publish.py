@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sluice.figures.claim import Kind, Verdict, verdict_word
+from sluice.figures.claim import ClaimKind, Verdict, verdict_word
 from sluice.figures.experiment import AnyExperiment, Reading
 from sluice.model.identity import VERSION
 
@@ -110,7 +110,7 @@ def cells(verdict: Verdict) -> list[str]:
 
 def recorded_cells(verdict: Mapping[str, Any]) -> list[str]:
     """The same of a verdict that is on file."""
-    kind, measured = Kind(verdict["kind"]), verdict["measured"]
+    kind, measured = ClaimKind(verdict["kind"]), verdict["measured"]
     word = verdict_word(verdict["held"], kind)
     return [
         verdict["paper"],
@@ -121,11 +121,11 @@ def recorded_cells(verdict: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def published_value(value: float | None, kind: Kind) -> str:
+def published_value(value: float | None, kind: ClaimKind) -> str:
     """The number that the paper prints, if any; one that was worked out is marked."""
     if value is None:
         return ""
-    return number(value) + (" (derived)" if kind is Kind.DERIVED else "")
+    return number(value) + (" (derived)" if kind is ClaimKind.DERIVED else "")
 
 
 def number(value: float) -> str:

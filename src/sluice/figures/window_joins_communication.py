@@ -9,8 +9,8 @@ import numpy as np
 
 from sluice.dashboard.chart import Axis, Line, chart
 from sluice.dashboard.quantity import COUNT, LATENCY, ROWS
-from sluice.figures.claim import Claim, Kind, at_least, at_most
-from sluice.figures.experiment import Experiment, Reading, Run
+from sluice.figures.claim import Claim, ClaimKind, at_least, at_most
+from sluice.figures.experiment import Experiment, Reading, Trial
 from sluice.figures.window_joins_runs import TABLE_1, WindowJoinOutcomes, at_rate, over_rates, published, summary
 from sluice.sim.worlds.window_joins.scenario import RateChange
 from sluice.sim.worlds.window_joins.world import WindowJoinOutcome
@@ -82,25 +82,21 @@ WINDOW_11: Experiment[WindowJoinOutcome] = Experiment(
     "window-joins-11",
     "communication at 1,500 tuples/s by number of slaves, fixed and adaptive (Fig. 11)",
     (
-        replace(
-            at_most(
-                "each",
-                "the communication time of a slave decreases with the number of slaves",
-                1.0,
-                "times that with one slave less, 2 to 4 slaves, greatest",
-                "it falls with every slave; the paper has up to about so many in its other figures",
-            ),
-            kind=Kind.FITTED,  # the time of a message was chosen with this in view
+        at_most(
+            "each",
+            "the communication time of a slave decreases with the number of slaves",
+            1.0,
+            "times that with one slave less, 2 to 4 slaves, greatest",
+            "it falls with every slave; the paper has up to about so many in its other figures",
+            kind=ClaimKind.FITTED,  # the time of a message was chosen with this in view
         ),
-        replace(
-            at_most(
-                "each, all",
-                "the same with many slaves",
-                0.8,
-                "times that of one slave, with 8",
-                "a fifth less at least is to be seen",
-            ),
-            kind=Kind.FITTED,  # the same
+        at_most(
+            "each, all",
+            "the same with many slaves",
+            0.8,
+            "times that of one slave, with 8",
+            "a fifth less at least is to be seen",
+            kind=ClaimKind.FITTED,  # the same
         ),
         at_least(
             "linear",
@@ -135,7 +131,7 @@ WINDOW_11: Experiment[WindowJoinOutcome] = Experiment(
         _at_fast_rate(_adaptive(_MOST)): published(
             replace(at_rate(_FAST, _MOST), name=_at_fast_rate(_adaptive(_MOST)), least_sites=1)
         ),
-        _UP_AND_DOWN: Run(
+        _UP_AND_DOWN: Trial(
             replace(
                 at_rate(1500, 2),
                 name=_UP_AND_DOWN,
@@ -175,21 +171,21 @@ WINDOW_12: Experiment[WindowJoinOutcome] = Experiment(
     "window-joins-12",
     "least, average and greatest communication across 4 slaves, by rate (Fig. 12)",
     (
-        replace(
-            at_least(
-                "diverges",
-                "the divergence across the slaves increases with the rate",
-                3.0,
-                "times the difference of the greatest and the least at 1,000 tuples/s, at 6,000",
-                "six times the tuples; half of that at least",
-            ),
-            kind=Kind.FITTED,  # by the order of the slaves, which is always the same
+        at_least(
+            "diverges",
+            "the divergence across the slaves increases with the rate",
+            3.0,
+            "times the difference of the greatest and the least at 1,000 tuples/s, at 6,000",
+            "six times the tuples; half of that at least",
+            kind=ClaimKind.FITTED,  # by the order of the slaves, which is always the same
         ),
-        replace(
-            at_least(
-                "at every rate", "it does so all along", 1.0, "times that of the rate before, smallest", "never less"
-            ),
-            kind=Kind.FITTED,  # the same
+        at_least(
+            "at every rate",
+            "it does so all along",
+            1.0,
+            "times that of the rate before, smallest",
+            "never less",
+            kind=ClaimKind.FITTED,  # the same
         ),
     ),
     {f"{rate:,} tuples/s": published(at_rate(rate, 4)) for rate in _RATES},
@@ -270,7 +266,7 @@ WINDOW_13: Experiment[WindowJoinOutcome] = Experiment(
             0.95,
             "of a slave's time, with an epoch as long as a message takes",
             "a twentieth is nothing",
-            kind=Kind.FITTED,  # whatever time is chosen for a message, there is an epoch as short as that
+            kind=ClaimKind.FITTED,  # whatever time is chosen for a message, there is an epoch as short as that
         ),
     ),
     {
@@ -351,7 +347,7 @@ WINDOW_GROUPS: Experiment[WindowJoinOutcome] = Experiment(
             0.6,
             "of that without groups, with 8",
             "what is calculated for 8, and a twentieth",
-            Kind.DERIVED,
+            ClaimKind.DERIVED,
         ),
         at_most(
             "waiting",

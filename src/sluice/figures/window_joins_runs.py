@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sluice.dashboard.chart import Axis, Line, Mark, chart
 from sluice.dashboard.quantity import COUNT
-from sluice.figures.experiment import Run
+from sluice.figures.experiment import Trial
 from sluice.sim.worlds.window_joins.scenario import WindowJoinScenario
 from sluice.sim.worlds.window_joins.world import WindowJoinOutcome
 
@@ -24,11 +24,11 @@ TABLE_1 = WindowJoinScenario()
 MEASURED = TABLE_1.seconds - TABLE_1.measured_from
 
 
-def published(scenario: WindowJoinScenario, tuned: bool = True) -> Run:
+def published(scenario: WindowJoinScenario, tuned: bool = True) -> Trial:
     """A run under the paper's rules, with or without fine tuning."""
     if not tuned:
         scenario = replace(scenario, name=f"{scenario.name}, not tuned", unit_size=_NEVER)
-    return Run(replace(scenario, local_tuning=True), "elastic", _AS_PUBLISHED)
+    return Trial(replace(scenario, local_tuning=True), "elastic", _AS_PUBLISHED)
 
 
 def at_rate(rate: float, sites: int, **others: float) -> WindowJoinScenario:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import heapify, heapreplace
-from itertools import islice
 
 import numpy as np
 
@@ -263,31 +261,6 @@ class Routing:
         first, second = sorted((self.index_of(unit), self.index_of(buddy)))
         return first, second
 
-    def rebalanced(self, sites: int, version: int, since: int) -> Routing:
-        """The same units at another number of sites, with as few moves as that takes, fragment by fragment.
-
-        New sites get units from those that have most; the units of sites that are gone go to those that have least. A
-        holder of a shared unit that is gone leaves what it stored to the unit's first one.
-
-        >>> Routing.even(6, 2).rebalanced(3, version=1, since=9).holders
-        (0, 0, 2, 1, 1, 2)
-        >>> Routing.even(6, 3).rebalanced(2, version=1, since=9).holders
-        (0, 0, 1, 1, 0, 1)
-        """
-        if sites == self.sites:
-            return self
-        holders: list[Site] = []
-        for low, high in (directory.range for directory in self.directories):
-            holders += _spread_units(self.holders[low:high], self.sites, sites)
-        shared = []
-        for sharing in self.shared:
-            staying = [holder for holder in sharing.holders if holder < sites]
-            if staying:
-                holders[self.index_of(sharing.unit)] = staying[0]
-            if len(staying) > 1:
-                shared.append(sharing.with_holders(tuple(staying)))
-        return replace(self, sites=sites, holders=tuple(holders), version=version, since=since, shared=tuple(shared))
-
     def with_added_sites(self, sites: int, since: int) -> Routing:
         """The same units where they are, and so many sites: those that are new hold nothing.
 
@@ -341,43 +314,3 @@ class Routing:
 def _in_order(shared: Sequence[SharedUnit], ids: UnitIds) -> tuple[SharedUnit, ...]:
     """In the order of the units' places."""
     return tuple(sorted(shared, key=lambda sharing: ids.index_of(sharing.unit)))
-
-
-def _spread_units(holders: Sequence[Site], before: int, sites: int) -> list[Site]:
-    """A fragment's units at another number of sites."""
-    units_by_site: list[list[int]] = [[] for _ in range(max(sites, before))]
-    for place, holder in enumerate(holders):
-        units_by_site[holder].append(place)
-    if sites > before:
-        free, takers = _take_from_fullest(units_by_site[:before], sites - before), range(before, sites)
-    else:
-        free, takers = [place for places in units_by_site[sites:] for place in places], range(sites)
-    resized, remaining = list(holders), iter(sorted(free))
-    for site, count in zip(
-        map(Site, takers), _count_received([len(units_by_site[site]) for site in takers], len(free)), strict=True
-    ):
-        for place in islice(remaining, count):
-            resized[place] = site
-    return resized
-
-
-def _take_from_fullest(units_by_site: list[list[int]], takers: int) -> list[int]:
-    """The units that sites give away until the takers have as many: each the last one of whoever has most."""
-    most = [(-len(units), site) for site, units in enumerate(units_by_site)]
-    heapify(most)
-    taken: list[int] = []
-    while -most[0][0] - len(taken) // takers > 1:
-        load, site = most[0]
-        taken.append(units_by_site[site].pop())
-        heapreplace(most, (load + 1, site))
-    return taken
-
-
-def _count_received(loads: list[int], units: int) -> list[int]:
-    """How many of the units each site gets on top of its load, if each goes to the one that has least."""
-    least = [(load, site) for site, load in enumerate(loads)]
-    heapify(least)
-    for _ in range(units):
-        load, site = least[0]
-        heapreplace(least, (load + 1, site))
-    return [load - loads[site] for load, site in sorted(least, key=lambda entry: entry[1])]

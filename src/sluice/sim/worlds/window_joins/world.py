@@ -20,6 +20,7 @@ from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies.planning.draining import drain
 from sluice.policies.planning.unit_sizes import UnitSizes
+from sluice.record.rebalancing import rebalance
 from sluice.record.repartition import successors
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.network import Network
@@ -244,7 +245,7 @@ class WindowJoinWorld(World):
             return
         routing, sites = self.loop.routing, self.leaving.sites
         if max(*routing.holders, *(move.target for move in moves)) < sites:
-            self.loop.routing = routing.rebalanced(sites, routing.version + 1, self.loop.epoch)
+            self.loop.routing = rebalance(routing, sites, self.loop.epoch)
             self.leaving = None
 
     def divide(self, division: Divide | Unite) -> None:
