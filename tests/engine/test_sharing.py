@@ -116,6 +116,22 @@ def test_what_a_holder_will_have_is_copied_ahead_and_little_in_an_epoch(tmp_path
     assert multiset(query.results()) == multiset(batch_join(spec, [pa.concat_tables(tables) for tables in seen]))
 
 
+@pytest.mark.parametrize("wish", [Share(0, 2, "to see", evenly=True), Move(0, 2, "to see")], ids=["share", "move"])
+def test_copying_catches_up_with_a_unit_that_gets_more_in_an_epoch_than_may_be_copied(tmp_path, monkeypatch, wish):
+    """A segment of each stream comes with every epoch; copying one at a time would fall behind for good."""
+    monkeypatch.setattr(copying, "MIN_COPY_BYTES", 1)
+    monkeypatch.setattr(copying, "MAX_EPOCH_SHARE", 0.0)
+    spec, rng = join([stream("a"), stream("b")], LONGEST), np.random.default_rng(7)
+    query = DirectQuery(spec, tmp_path, sites=3, partitions=2)
+    query.epochs.settings.controller.ask(wish)
+    for epoch in range(30):
+        query.run([some_rows(rng, s.schema, 200, 8 * SECOND * epoch) for s in spec.streams])
+        if 2 in query.epochs.record.routing.holders_of(0):
+            break
+    assert epoch < 12
+    query.close()
+
+
 def test_a_unit_that_is_about_to_be_shared_otherwise_stays_and_wishes_follow_each_other(tmp_path, monkeypatch):
     monkeypatch.setattr(copying, "MIN_COPY_BYTES", 1)
     monkeypatch.setattr(copying, "MAX_EPOCH_SHARE", 0.0)

@@ -17,6 +17,8 @@ MAX_EPOCH_SHARE = 0.1
 """Part of an epoch's time that copying may take."""
 COPY_BYTES_PER_SECOND = 50e6
 """Bytes that are copied in a second, until it was measured."""
+CATCH_UP_FACTOR = 2
+"""Times the bytes that an epoch brought to a unit that may be copied of it at least: else copying would fall behind."""
 MIN_COPY_BYTES = 1 << 20
 """Bytes that may always be copied in an epoch."""
 
@@ -36,10 +38,11 @@ class CopyRate:
 
 
 class EpochCopies:
-    """The segments that each site copies in one epoch, of at most `allowance` bytes that it has not copied before."""
+    """The segments that each site copies in the epoch after the `newest`, of at most `allowance` bytes that it has not
+    copied before; and of a unit always more than the newest epoch brought."""
 
-    def __init__(self, allowance: float, sites: int) -> None:
-        self.allowance = allowance
+    def __init__(self, allowance: float, sites: int, newest: int) -> None:
+        self.allowance, self.newest = allowance, newest
         self._left = [allowance] * sites
         self._segments: list[list[SegmentRef]] = [[] for _ in range(sites)]
 
@@ -51,14 +54,16 @@ class EpochCopies:
         self._left[site] -= length
 
     def copy_ahead(self, site: Site, copied: set[str], segments: Sequence[SegmentRef]) -> None:
-        """Have a site copy what is missing of some segments and still fits, large ones first, and the first one
+        """Have a site copy what is missing of a unit's segments and still fits, large ones first, and the first one
         whatever its size; what it has copied stays there."""
         missing = sorted(not_in(copied, segments), key=lambda segment: -segment.length)
+        catch_up = CATCH_UP_FACTOR * length([segment for segment in missing if _is_of_epoch(segment, self.newest)])
         for segment in missing:
             alone = self._left[site] == self.allowance and segment is missing[0]
-            if alone or segment.length <= self._left[site]:
+            if alone or segment.length <= max(self._left[site], catch_up):
                 copied.add(segment.id)
                 self._left[site] -= segment.length
+                catch_up -= 0 if alone else segment.length
         self._segments[site] += [segment for segment in segments if segment.id in copied]
 
     def by_site(self) -> tuple[tuple[SegmentRef, ...], ...]:
@@ -73,8 +78,12 @@ def not_in(copied: Collection[str], segments: Sequence[SegmentRef]) -> list[Segm
 def is_all_new(copied: Collection[str], missing: Sequence[SegmentRef], newest: int) -> bool:
     """Whether some was copied, and all that is missing came with the newest epoch. A unit that gets more in an epoch
     than may be copied would stay for good: what came last goes with it."""
-    prefix = Attempt.prefix(newest)
-    return bool(copied) and all(segment.id.startswith(prefix) and not segment.level for segment in missing)
+    return bool(copied) and all(_is_of_epoch(segment, newest) for segment in missing)
+
+
+def _is_of_epoch(segment: SegmentRef, epoch: int) -> bool:
+    """Whether a segment has rows that came with an epoch, and not what was merged in it."""
+    return segment.id.startswith(Attempt.prefix(epoch)) and not segment.level
 
 
 def separate(record: EpochRecord, unit: Unit, source: Site) -> tuple[list[SegmentRef], bool]:

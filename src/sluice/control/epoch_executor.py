@@ -106,7 +106,7 @@ class EpochExecutor(InstructionExecutor):
     def advance(self, loop: ControlLoop, record: EpochRecord, allowance: float, now: float) -> None:
         """Take moves and shared units one step on, now that another epoch has committed. Each site may copy so many
         bytes in the next one."""
-        self._record, self._copies = record, EpochCopies(allowance, record.routing.sites)
+        self._record, self._copies = record, EpochCopies(allowance, record.routing.sites, record.number)
         self._copied = {unit: copied for unit, copied in self._copied.items() if loop.in_flight.at(unit)}
         for move in loop.moves:
             if move.phase is Phase.INSTALLING:  # the epoch that was to install it came to nothing
