@@ -31,7 +31,6 @@ from sluice.expressions import EvaluationError
 from sluice.kernels import windows
 from sluice.kernels.aggregates import moments
 from sluice.kernels.aggregation import Aggregation
-from sluice.kernels.rolling import aggregate_windows
 from sluice.model.plan.aggregate import Aggregate
 
 
@@ -63,7 +62,7 @@ def test_rolling_aggregates_are_those_of_each_window(data, column, cells, few):
         mock.patch.object(moments, "SHORT_ROW_CELLS", few),
     ):
         try:
-            results = aggregate_windows(aggregation, rows, np.array(starts), np.array(wanted, dtype=np.int64), k)
+            results = aggregation.aggregate_newest(rows, np.array(starts), np.array(wanted, dtype=np.int64), k)
         except EvaluationError:
             assert overflows(contents, aggregation, column.type)
             return
@@ -80,7 +79,7 @@ def test_rolling_aggregates_are_those_of_duckdb(data, column):
     aggregation = Aggregation(aggregates_of(column.type), rows.schema)
     contents = contents_of(column, starts, wanted, k)
     try:
-        results = aggregate_windows(aggregation, rows, np.array(starts), np.array(wanted, dtype=np.int64), k)
+        results = aggregation.aggregate_newest(rows, np.array(starts), np.array(wanted, dtype=np.int64), k)
     except EvaluationError:
         assert overflows(contents, aggregation, column.type)
         return
@@ -100,7 +99,7 @@ def rolled(function: str, values: np.ndarray, k: int) -> np.ndarray:
     rows = pa.record_batch({"v": pa.array(values)})
     aggregation = Aggregation([Aggregate("x", function, "v")], rows.schema)
     everything = np.arange(len(values))
-    return aggregate_windows(aggregation, rows, np.array([0, len(values)]), everything, k)["x"].to_numpy(
+    return aggregation.aggregate_newest(rows, np.array([0, len(values)]), everything, k)["x"].to_numpy(
         zero_copy_only=False
     )
 
@@ -131,7 +130,7 @@ def test_memory_follows_the_rows_not_the_width_of_the_windows():
     aggregation = Aggregation([Aggregate(f, f, "v") for f in ("sum", "max", "stddev")], rows.schema)
     tracemalloc.start()
     try:
-        aggregate_windows(aggregation, rows, np.arange(0, count + 1, 2), np.arange(count), 10_000)
+        aggregation.aggregate_newest(rows, np.arange(0, count + 1, 2), np.arange(count), 10_000)
         assert tracemalloc.get_traced_memory()[1] < 400 * count
     finally:
         tracemalloc.stop()
@@ -141,4 +140,4 @@ def test_memory_follows_the_rows_not_the_width_of_the_windows():
 def test_no_rows_have_no_windows(kind):
     rows = pa.record_batch({"v": pa.array([], VALUES[kind][0])})
     aggregation = Aggregation(aggregates_of(VALUES[kind][0]), rows.schema)
-    assert aggregate_windows(aggregation, rows, np.array([0]), np.empty(0, np.int64), 3).num_rows == 0
+    assert aggregation.aggregate_newest(rows, np.array([0]), np.empty(0, np.int64), 3).num_rows == 0

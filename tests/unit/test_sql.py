@@ -67,8 +67,8 @@ class Grouped:
         return replace(self, window_=("window", *durations))
 
     def agg(self, **aggregates: tuple[str, str]) -> Handle:
-        aggregate_windows = self.window_[0] == "last"
-        times = (self.handle.event_time,) if aggregate_windows else ("window_start", "window_end")
+        rolling = self.window_[0] == "last"
+        times = (self.handle.event_time,) if rolling else ("window_start", "window_end")
         return self.handle._then(
             ("groupBy", *self.groups),
             self.window_,

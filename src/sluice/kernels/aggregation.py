@@ -47,9 +47,19 @@ class Aggregation:
         """The partial state of each group of partial states."""
         return self._state(lambda measure: measure.merge(partials, groups))
 
-    def roll(self, rows: pa.RecordBatch, windows: Windows) -> pa.RecordBatch:
-        """The partial state of each window over rows (without event times: it is not for merging)."""
-        return self._state(lambda measure: measure.roll(rows, windows))
+    def aggregate_newest(self, rows: pa.RecordBatch, starts: np.ndarray, at: np.ndarray, k: int) -> pa.RecordBatch:
+        """The results for the rows at these places, ascending, each over itself and the up to k - 1 rows before it in
+        its group. The cost does not depend on k.
+
+        The rows lie group by group, in each by time; group g's are those from `starts[g]` to `starts[g + 1]`.
+
+        >>> rows = pa.record_batch({"price": pa.array([1, 2, 3, 10, 20])})
+        >>> total = Aggregation([Aggregate("total", "sum", "price")], rows.schema)
+        >>> total.aggregate_newest(rows, np.array([0, 3, 5]), at=np.array([1, 2, 3, 4]), k=2)["total"].to_pylist()
+        [3, 5, 10, 30]
+        """
+        windows = Windows.newest(starts, at, k)
+        return self.finish(self._state(lambda measure: measure.roll(rows, windows)))
 
     def finish(self, partials: pa.RecordBatch) -> pa.RecordBatch:
         """The results, one row for each partial state."""

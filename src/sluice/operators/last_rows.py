@@ -18,7 +18,6 @@ from sluice.kernels.aggregation import Aggregation
 from sluice.kernels.grouping import Groups, group_rows, hash_group_keys
 from sluice.kernels.order import TimeScale, changes, hash_part, order_key
 from sluice.kernels.probe import Run, expand
-from sluice.kernels.rolling import aggregate_windows
 from sluice.model.epoch.times import Times
 from sluice.model.plan.group_by import LastRows
 from sluice.operators.protocol import Outgoing, ResultBatch, State
@@ -209,7 +208,7 @@ class LastRowsGroupBy:
         starts = np.flatnonzero(new)
         places = np.flatnonzero(order >= len(everything) - last)
         values = everything.rows.select(self.aggregated).take(pa.array(order))
-        aggregates = aggregate_windows(self.aggregation, values, np.append(starts, len(order)), places, self.spec.count)
+        aggregates = self.aggregation.aggregate_newest(values, np.append(starts, len(order)), places, self.spec.count)
         head = everything.rows.select([f.name for f in self._head()]).take(pa.array(order[places]))
         results = pa.RecordBatch.from_arrays([*head.columns, *aggregates.columns], schema=self.schema)
         return everything.hashes[order[places]], results
