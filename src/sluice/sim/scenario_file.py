@@ -77,24 +77,24 @@ def read_scenarios(
     except OSError as problem:
         raise ScenarioError(f"cannot read {path}: {problem.strerror or problem}") from None
     try:
-        given = tomllib.loads(text)
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         raise ScenarioError(f"{path} is not a TOML file: {problem}") from None
-    return comparison(given, Path(path).stem, policies=policies, seed=seed)
+    return comparison(document, Path(path).stem, policies=policies, seed=seed)
 
 
 def comparison(
-    given: Mapping[str, object], name: str = "scenario", *, policies: Sequence[str] = (), seed: int | None = None
+    document: Mapping[str, object], name: str = "scenario", *, policies: Sequence[str] = (), seed: int | None = None
 ) -> Comparison:
     """What a file says, as read from its TOML; `name` is for a file that has none."""
-    world = _world(given.get("world", "flux"))
-    file = _sections(world, given)
+    world = _world(document.get("world", "flux"))
+    file = _sections(world, document)
     top, run = file[""], file["run"]
     values: dict[str, Any] = {"name": top.get("name", str, name)}
     for title, names in world.sections.items():
         values |= file[title].read(world, names)
     for title, field in world.tables.items():
-        values |= _table(world, title, field, given)
+        values |= _table(world, title, field, document)
     if "hardware" in file:
         changes = file["hardware"].read(Hardware, [one.name for one in fields(Hardware)])
         values["hardware"] = replace(world().hardware, **changes)  # type: ignore[attr-defined]
@@ -119,23 +119,23 @@ def _world(name: object) -> type[Scenario]:
     return WORLDS[name]
 
 
-def _sections(world: type[Scenario], given: Mapping[str, object]) -> dict[str, Section]:
+def _sections(world: type[Scenario], document: Mapping[str, object]) -> dict[str, Section]:
     """The sections by their titles, that of the whole file by none."""
     keys = {title: (*names, *world.own_keys.get(title, ())) for title, names in world.sections.items()}
     keys["run"] = (*keys["run"], "policies")
     if "hardware" in hints_of(world):
         keys["hardware"] = tuple(field.name for field in fields(Hardware))
     tables = (*world.tables, *(title for title in world.own_keys if title not in keys))
-    top = Section("", given, ("world", "name", "about", *keys, *tables))
-    return {"": top, **{title: Section(title, given.get(title, {}), names) for title, names in keys.items()}}
+    top = Section("", document, ("world", "name", "about", *keys, *tables))
+    return {"": top, **{title: Section(title, document.get(title, {}), names) for title, names in keys.items()}}
 
 
-def _table(world: type[Scenario], title: str, field: str, given: Mapping[str, object]) -> dict[str, Any]:
-    if title not in given:
+def _table(world: type[Scenario], title: str, field: str, document: Mapping[str, object]) -> dict[str, Any]:
+    if title not in document:
         return {}
     entry = get_args(hints_of(world)[field])[0]
     names = [one.name for one in fields(entry)]
-    return {field: tuple(entry(**one.read(entry, names)) for one in sections(title, given[title], names))}
+    return {field: tuple(entry(**one.read(entry, names)) for one in sections(title, document[title], names))}
 
 
 def _check_run(world: type[Scenario], run: Section, values: dict[str, Any]) -> None:

@@ -21,16 +21,16 @@ class Section:
     sluice.model.errors.ScenarioError: cluster.memroy: there is no such key; did you mean memory?
     """
 
-    def __init__(self, path: str, given: object, keys: Iterable[str]) -> None:
-        if not isinstance(given, Mapping):
-            raise ScenarioError(f"{path}: this is a section, written [{path}], not {given!r}")
-        self.path, self.given, self.keys = path, given, tuple(key.replace("_", "-") for key in keys)
-        for key in given:
+    def __init__(self, path: str, table: object, keys: Iterable[str]) -> None:
+        if not isinstance(table, Mapping):
+            raise ScenarioError(f"{path}: this is a section, written [{path}], not {table!r}")
+        self.path, self.table, self.keys = path, table, tuple(key.replace("_", "-") for key in keys)
+        for key in table:
             if key not in self.keys:
                 raise self.refuses(key, f"there is no such key; {meant(key, self.keys)}")
 
     def __contains__(self, key: str) -> bool:
-        return key in self.given
+        return key in self.table
 
     def refuses(self, key: str, why: str) -> ScenarioError:
         """The error to raise about a key."""
@@ -38,12 +38,12 @@ class Section:
 
     def get(self, key: str, hint: Any, default: Any) -> Any:
         """The value of a key, as one of this type."""
-        if key not in self.given:
+        if key not in self.table:
             if default is MISSING:
                 raise self.refuses(key, "this has to be given")
             return default
         try:
-            return parse(self.given[key], hint)
+            return parse(self.table[key], hint)
         except ValueError as problem:
             raise self.refuses(key, str(problem)) from None
 

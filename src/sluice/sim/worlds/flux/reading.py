@@ -21,7 +21,7 @@ MOST = 100_000
 
 def read_variants(values: Mapping[str, Any], file: Mapping[str, Section]) -> dict[str, FluxScenario]:
     """The scenarios of a file, one an exchange."""
-    cluster, workload, given = file["cluster"], file["workload"], file[""].given
+    cluster, workload, top = file["cluster"], file["workload"], file[""].table
     if "memory" in cluster:
         if "memory" in file["hardware"]:
             raise file["hardware"].refuses("memory", "this is in [cluster] too; say it once")
@@ -34,8 +34,8 @@ def read_variants(values: Mapping[str, Any], file: Mapping[str, Section]) -> dic
         scenario,
         skew=skew,
         drifts=_drifts(workload, skew, scenario.seconds),
-        loads=wrong.loads(given.get("load", [])),
-        pressures=wrong.pressures(given.get("pressure", [])),
+        loads=wrong.loads(top.get("load", [])),
+        pressures=wrong.pressures(top.get("pressure", [])),
     )
     exchanges = _exchanges(cluster)
     if scenario.buffer == 0 and "flux" in exchanges:
@@ -145,19 +145,19 @@ class Disturbances:
             if count > self.sites:
                 raise section.refuses("count", f"the cluster has only {self.sites} sites")
             return self.order[:count]
-        given = section.given["sites"]
-        if given == "all":
+        sites = section.table["sites"]
+        if sites == "all":
             return list(range(self.sites))
-        if not isinstance(given, list) or not given or not all(type(site) is int for site in given):
-            raise section.refuses("sites", f'write a list of numbers such as [3, 5], or "all", not {given!r}')
-        for site in given:
+        if not isinstance(sites, list) or not sites or not all(type(site) is int for site in sites):
+            raise section.refuses("sites", f'write a list of numbers such as [3, 5], or "all", not {sites!r}')
+        for site in sites:
             if not 0 <= site < self.sites:
                 raise section.refuses(
                     "sites", f"there is no site {site}; the cluster has {self.sites}, numbered from 0"
                 )
-            if given.count(site) > 1:
+            if sites.count(site) > 1:
                 raise section.refuses("sites", f"site {site} is listed twice")
-        return given
+        return sites
 
     def _times(self, section: Section) -> tuple[float, float]:
         start = section.get("start", Delay, 0.0)
