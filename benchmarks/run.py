@@ -2,6 +2,7 @@
 
     python -m benchmarks.run --quick
     python -m benchmarks.run --only uniform,sliding --peers spark-heap,duckdb --json figures.json
+    python -m benchmarks.run --only units
 
 Ends with an error when a contender failed or found other results than DuckDB.
 """
@@ -13,8 +14,9 @@ import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
-from benchmarks import contenders, data, report
+from benchmarks import contenders, data, report, units
 from benchmarks.bars import Verdict, verdicts
 from benchmarks.contenders import EXTRA_PEERS, PEERS, Result
 from benchmarks.workloads import WORKLOADS, Workload, quick
@@ -33,7 +35,7 @@ def chosen(text: str, allowed: tuple[str, ...]) -> list[str]:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = tuple(WORKLOADS)
+    names = (*WORKLOADS, "units")
     peers = (*PEERS, *EXTRA_PEERS)
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows and of the state")
     parser.add_argument("--only", type=lambda t: chosen(t, names), default=list(names), metavar=",".join(names))
@@ -83,7 +85,7 @@ def right_results(home: Path, until: int) -> tuple[int, int | None] | None:
     return expected(home, until)
 
 
-def write(path: Path, results: list[Result], found: list[Verdict], head: dict[str, dict[str, str]]) -> None:
+def write(path: Path, results: list[Result], found: list[Verdict], head: dict[str, Any]) -> None:
     bars = [asdict(v) | {"ratio": v.ratio, "met": v.met} for v in found]
     rows = [asdict(r) | {"check": r.check} for r in results]
     path.write_text(json.dumps(head | {"results": rows, "bars": bars}, indent=1))
@@ -91,25 +93,34 @@ def write(path: Path, results: list[Result], found: list[Verdict], head: dict[st
 
 def main() -> int:
     args = arguments()
-    head = {"versions": report.versions(), "machine": report.machine()}
+    head: dict[str, Any] = {"versions": report.versions(), "machine": report.machine()}
     for title, values in head.items():
         report.facts(title, values)
-    peers = taking_part(args.peers)
+    if "units" in args.only:
+        head["units"] = units.run_cases(units.QUICK if args.quick else units.CASES)
+    workloads = [name for name in args.only if name in WORKLOADS]
+    peers = taking_part(args.peers) if workloads else []
     data.open_cache(args.cache)
     results = []
-    for name in args.only:
+    for name in workloads:
         w = quick(WORKLOADS[name]) if args.quick else WORKLOADS[name]
         names = contenders.line_up(w, peers)
         results += compete(w, [n for n in names if not (args.no_sluice and "sluice" in n)], args.cache, args.quick)
+    found = show(results) if results else []
+    if args.json:
+        write(args.json, results, found, head)
+    return int(any(r.failure or "WRONG" in r.check for r in results))
+
+
+def show(results: list[Result]) -> list[Verdict]:
+    """The tables at the end."""
     by_name = {(r.workload, r.contender): r for r in results}
     report.settings(by_name)
     report.breakdown(by_name)
     report.memory(by_name)
     found = verdicts(by_name)
     report.closing(found, by_name)
-    if args.json:
-        write(args.json, results, found, head)
-    return int(any(r.failure or "WRONG" in r.check for r in results))
+    return found
 
 
 if __name__ == "__main__":

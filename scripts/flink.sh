@@ -3,6 +3,7 @@
 # It is given the benchmark's own arguments: where --peers leaves Flink out there is nothing to prepare.
 set -uo pipefail
 [[ " $* " == *" --peers"* && " $* " != *flink* ]] && exit 0
+[[ " $* " == *" --only units "* ]] && exit 0
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 requirements=benchmarks/flink-requirements.txt
 stamp=.venv-flink/.made-from

@@ -127,7 +127,7 @@ def test_what_a_wish_to_share_a_unit_costs_the_driver_has_nothing_to_do_with_the
             work()
         return time.process_time() - begun
 
-    assert seconds(lambda: missing_runs(record, after, 7)) < seconds(lambda: np.array(routing.holders))
+    assert seconds(lambda: missing_runs(record, after, 7)) < seconds(lambda: list(routing.holders))
 
 
 @given(routings())

@@ -12,6 +12,7 @@ import pytest
 from engine_harness import DirectQuery
 from hypothesis import given
 from hypothesis import strategies as st
+from month import reachable_bytes
 from oracle import batch_join, multiset
 from segment_refs import segment
 from specs import SECOND, TIME, join, stream
@@ -24,6 +25,7 @@ from sluice.model.routing.unit_ranges import to_ranges
 from sluice.record.reassignment import reassign
 from sluice.state.files.storage import watch
 from sluice.state.segment import Layout, merge_sorted, parts, sort_run
+from sluice.verbs.move import Move
 
 A, B = stream("a"), stream("b")
 
@@ -248,3 +250,20 @@ def test_what_is_kept_of_past_epochs_does_not_grow_with_units_and_runs(tmp_path)
         sizes[units] = len(pickle.dumps(list(query.epochs.recent))) - routing
         query.close()
     assert sizes[2048] < 1.5 * sizes[8], sizes
+
+
+def test_how_much_more_the_driver_keeps_with_every_epoch_is_no_matter_of_units(tmp_path):
+    """One of them moves in every other epoch, so there are as many routings as epochs; a hundred are kept."""
+    grown = {}
+    for units in (64, 4096):
+        query = DirectQuery(join([A, B], 3 * SECOND), tmp_path / str(units), partitions=units)
+        sizes = []
+        for epoch in range(50):
+            holder = query.epochs.record.routing.holder(epoch)
+            query.epochs.settings.controller.ask(Move(epoch, 1 - holder, "to see"))
+            query.run(ticking(epoch))
+            sizes.append(reachable_bytes(query.epochs) if epoch in (20, 49) else 0)
+        assert query.epochs.record.routing.version > 20
+        grown[units] = sizes[49] - sizes[20]
+        query.close()
+    assert grown[4096] < 1.2 * grown[64], grown

@@ -117,7 +117,7 @@ def _look_at(query: MonthlyQuery, epoch: int, watched: tuple[int, ...] | None) -
         runs=max(runs.values(), default=0),
         files=len(record.files()),
         entry_bytes=newest.stat().st_size,
-        driver_bytes=_reachable_bytes(query.epochs),
+        driver_bytes=reachable_bytes(query.epochs),
     )
 
 
@@ -135,7 +135,7 @@ def check_flat(samples: list[Sample], printed: Callable[[str], object] = print) 
         assert after <= 1.1 * before + 2, f"{field.name.replace('_', ' ')} grow: {before:,}, then {after:,}"
 
 
-def _reachable_bytes(root: object) -> int:
+def reachable_bytes(root: object) -> int:
     """The size of everything that an object leads to, but for code."""
     seen: set[int] = set()
     waiting, size = [root], 0

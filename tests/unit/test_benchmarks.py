@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import contenders
+from benchmarks import contenders, units
 from benchmarks.adapt import (
     adaptations,
     alternate,
@@ -392,3 +392,10 @@ def test_executors_that_went_and_others_that_came() -> None:
     listed = Listed([(at, frozenset(ids.split())) for at, ids in lists])
     run = Run("elastic", (), 0, 0, 0.0, arrived={24: 100.0})
     assert elastic.gone_and_back(run, listed) == (1, 2)
+
+
+def test_what_units_cost_the_driver_is_measured_in_every_epoch() -> None:
+    measured = units.measure(units.Case(units=64, policy="hybrid", rows=100, scattered=True, epochs=3))
+    assert [m.epoch for m in measured] == [0, 1, 2]
+    assert all(m.entry_bytes > 0 and m.kept_bytes > 0 and set(m.seconds) == set(units.PHASES) for m in measured)
+    assert all(seconds >= 0 for m in measured for seconds in m.seconds.values())

@@ -38,7 +38,6 @@ from sluice.cli.top import top
 from sluice.control.journal import KEPT as ON_RECORD
 from sluice.control.journal import Journal
 from sluice.dashboard import top as view
-from sluice.model.codec import decode, encode
 from sluice.model.epoch.decision import Decision, Verb
 from sluice.model.epoch.stats import CleanUpProgress, ScaleTarget, UnitColumns
 from sluice.model.routing.routing import Routing
@@ -216,13 +215,6 @@ class TestScreen:
 
     def test_nothing_yet(self) -> None:
         assert screen("desk", [], AT, LARGE) == ["desk: waiting for the first epoch"]
-
-
-@given(st.lists(st.integers(-(2**62), 2**62)), st.sampled_from(["<i8", ">i8", "<f8", "<f4"]))
-def test_columns_survive_packing(values: list[int], kind: str) -> None:
-    column = np.array(values, dtype=kind)
-    assert np.array_equal(decode(encode(column), np.ndarray), column)
-    assert encode(column).decode().strip('"').partition(":")[0] == kind.replace(">", "<")
 
 
 class TestJournalTail:

@@ -23,6 +23,7 @@ from sluice.control.site_changes import (
     units_to_set_apart,
 )
 from sluice.control.site_memory import SiteMemory
+from sluice.model.columns import IntColumn
 from sluice.model.epoch.decision import Decision, Ended, UnderWay, Verb
 from sluice.model.epoch.stats import ScaleTarget
 from sluice.model.ids import Unit
@@ -92,7 +93,8 @@ class Controller:
         self._has_committed = False
         self._decisions: list[Decision] = []
         """What was decided for the next epoch."""
-        self.loop = ControlLoop(policy, self.collection, self.executor, Routing(0, ()), minimum, advise, capabilities)
+        nowhere = Routing(0, IntColumn())
+        self.loop = ControlLoop(policy, self.collection, self.executor, nowhere, minimum, advise, capabilities)
 
     @property
     def policy(self) -> Policy:

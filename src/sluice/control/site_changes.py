@@ -188,7 +188,7 @@ def _keep_arrivals(loop: ControlLoop, now: float) -> None:
 
 def _moves_to(routing: Routing, before: Routing, reason: str) -> tuple[Move, ...]:
     """The moves by which units come to where they are under another routing; those that are shared stay."""
-    changed = np.flatnonzero(np.array(before.holders) != np.array(routing.holders))
+    changed = np.flatnonzero(before.holders.array != routing.holders.array)
     units = before.units_at(changed)
     return tuple(Move(unit, routing.holder(unit), reason) for unit in units if not before.sharing(unit))
 

@@ -29,7 +29,7 @@ def view_units(
     routing, stats = newest.routing, newest.stats.units
     has_room = [fragment for fragment in capabilities.divisible if routing.directories[fragment].has_room()]
     return UnitTable(
-        site=np.array(routing.holders),
+        site=routing.holders.array,
         id=routing.ids.array,
         rows=rows,
         first_rows=first_rows,
@@ -51,7 +51,7 @@ def view_units(
 
 def _buddies(record: EpochRecord, unmergeable_units: Collection[Unit]) -> np.ndarray:
     """The place of the unit with which each can be merged, -1 where there is none."""
-    buddies = np.array([buddy for directory in record.routing.directories for buddy in directory.buddies()])
+    buddies = np.concatenate([directory.buddies() for directory in record.routing.directories])
     buddies[np.isin(record.routing.ids.array, list(unmergeable_units))] = -1
     return buddies
 

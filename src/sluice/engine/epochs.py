@@ -342,7 +342,8 @@ def _without_state(record: EpochRecord) -> EpochRecord:
     """A record without what there is a part of for each run, unit or file: there may be many, and progress tells none
     of it."""
     stats = replace(record.stats, units=UnitColumns.none(0))
-    no_state = replace(record, manifests=(), lagging=(), queues=(), parts=(), listings=(), stats=stats)
+    routing = replace(record.routing, holders=record.routing.holders.without_array())
+    no_state = replace(record, routing=routing, manifests=(), lagging=(), queues=(), parts=(), listings=(), stats=stats)
     return replace(no_state, turns=(), instructions=(), events=())
 
 

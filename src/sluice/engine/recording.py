@@ -10,7 +10,7 @@ import numpy as np
 
 from sluice.control.controller import NextEpoch, Settled
 from sluice.model.epoch.decision import FREEZING, ROTATION, Decision, Verb
-from sluice.model.epoch.segments import Manifest, PackedManifests
+from sluice.model.epoch.segments import reuse_values
 from sluice.model.epoch.stats import (
     EpochSeconds,
     EpochStats,
@@ -53,6 +53,7 @@ def record_epoch(
     by_site: list[list[SiteReport]] = [[] for _ in range(before.routing.sites)]
     for report in reports:
         by_site[report.site].append(report)
+    reported = [tuple(run for report in at_site for run in report.manifest) for at_site in by_site]
     return EpochRecord(
         number=number,
         batch=batch,
@@ -63,7 +64,7 @@ def record_epoch(
         frozen=unite_cohorts(cohort for report in reports for cohort in report.frozen),
         queues=tuple(report.queues for report in reports if report.queues is not None),
         routing=before.routing,
-        manifests=_with_segments_once(tuple(run for r in at_site for run in r.manifest) for at_site in by_site),
+        manifests=reuse_values(reported, before.manifests),
         parts=tuple(part for report in reports for part in report.parts),
         turns=step.turns,
         instructions=step.instructions,
@@ -73,11 +74,6 @@ def record_epoch(
         under_way=settled.under_way,
         stats=_epoch_stats(plan, before, reports, by_site, splits, job_seconds, results_produced),
     )
-
-
-def _with_segments_once(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
-    """Manifests as they are, with one value for each segment: reports bring one for each run of it."""
-    return PackedManifests.of(tuple(manifests)).unpack()
 
 
 def _epoch_stats(
@@ -122,7 +118,7 @@ def _site_stats(
     plan: Plan, by_site: Sequence[Sequence[SiteReport]], units: UnitColumns, routing: Routing
 ) -> tuple[SiteStats, ...]:
     """What each site said of its levels, together, and what its units of joins yield: no others are ranked by it."""
-    holders = np.array(routing.holders)
+    holders = routing.holders.array
     freezable = tuple(routing.directories[fragment].range for fragment in sorted(plan.freezable))
     ranked = numbers(subtract(freezable, tuple(single_unit(index)[0] for index in _shared_places(routing))))
     results_produced, sizes = (

@@ -26,7 +26,7 @@ from sluice.engine.unit_stats import UnitStats
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import Attempt
-from sluice.model.epoch.segments import Manifest, unit_rows
+from sluice.model.epoch.segments import Manifest, PackedManifests, unit_rows
 from sluice.model.epoch.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
 from sluice.model.epoch.times import Lagging, Times, slowest
 from sluice.model.ids import InputNumber, Level, Site, SiteKey
@@ -112,7 +112,7 @@ class _SiteEpoch:
             level=self.level.number,
             attempt=self.attempt.suffix,
             took_in=site_input.senders,
-            manifest=manifest,
+            state=PackedManifests.of([manifest]),
             parts=parts,
             lagging=tuple(Lagging(self.level.number, units, newest) for units, newest in lagging),
             frozen=frozen,

@@ -126,7 +126,7 @@ class EpochRecord:
 
     def shares(self, instructions: Sequence[SiteInstruction] = ()) -> list[SiteShare]:
         """What each site alone needs to know of it, to do as it is told."""
-        holders, sites = np.array(self.routing.holders), range(self.routing.sites)
+        holders, sites = self.routing.holders.array, range(self.routing.sites)
         lagging = _by_site(self.lagging, holders, len(sites))
         frozen = _by_site(self.frozen, holders, len(sites))
         queues: list[list[Queues]] = [[] for _ in sites]

@@ -27,7 +27,7 @@ def reassign(manifests: Sequence[Manifest], before: Routing, routing: Routing) -
     staying: list[list[RunRef]] = [[] for _ in range(max(routing.sites, len(manifests)))]
     arriving: list[list[RunRef]] = [[] for _ in staying]
     divided: dict[Ranges, dict[Site, Ranges]] = {}
-    holders = np.array(routing.holders)
+    holders = routing.holders.array
     for site, manifest in enumerate(manifests):
         if routing.shared:
             holders, divided = _holders_for(Site(site), routing), {}
@@ -65,7 +65,7 @@ def _unite_parts(staying: list[RunRef], arriving: list[RunRef]) -> Manifest:
 
 def _holders_for(site: Site, routing: Routing) -> np.ndarray:
     """Where a site's runs of each unit are from now on: of shared ones here, if it is a holder."""
-    holders = np.array(routing.holders)
+    holders = routing.holders.array.copy()
     for sharing in routing.shared:
         if site in sharing.holders:
             holders[routing.index_of(sharing.unit)] = site

@@ -7,6 +7,7 @@ from dataclasses import replace
 from heapq import heapify, heapreplace
 from itertools import islice
 
+from sluice.model.columns import IntColumn
 from sluice.model.ids import Site
 from sluice.model.routing.routing import Routing
 
@@ -33,7 +34,8 @@ def rebalance(routing: Routing, sites: int, since: int) -> Routing:
         if len(staying) > 1:
             shared.append(sharing.with_holders(staying))
     version = routing.version + 1
-    return replace(routing, sites=sites, holders=tuple(holders), version=version, since=since, shared=tuple(shared))
+    first = IntColumn(holders)
+    return replace(routing, sites=sites, holders=first, version=version, since=since, shared=tuple(shared))
 
 
 def _spread_units(holders: Sequence[Site], before: int, sites: int) -> list[Site]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from sluice.model.epoch.segments import Manifest, RunRef, SegmentRef
+from sluice.model.columns import IntColumn
+from sluice.model.epoch.segments import Manifest, RunRef, SegmentRef, unit_rows
 from sluice.model.epoch.stats import EpochStats, Slices, UnitColumns
 from sluice.model.epoch.times import Queues
 from sluice.model.errors import ProtocolError
@@ -173,7 +174,7 @@ class _ManifestLayout:
             places = np.arange(first[at], end[at])
             counts_now[places - base] = self._parts(segment.id, UnitIndex(int(units[at])), int(rows[at]), places)
         there = self._units(segment.units)
-        return replace(segment, units=there, counts=tuple(counts_now[numbers(there) - base].tolist()))
+        return replace(segment, units=there, counts=IntColumn(counts_now[numbers(there) - base]))
 
     def _parts(self, segment: str, index: UnitIndex, rows: int, places: np.ndarray) -> np.ndarray:
         """The rows of the parts of a unit. What no site holds any more has not been looked up, and counts for the
@@ -185,12 +186,7 @@ class _ManifestLayout:
 
 def rows_of_units(manifests: Iterable[Manifest], units: int) -> np.ndarray:
     """The rows of each of so many units, wherever they are and however old."""
-    totals = np.zeros(units)
-    for manifest in manifests:
-        for run in manifest:
-            places, rows = run.unit_rows
-            totals[places] += rows
-    return totals
+    return unit_rows((run for manifest in manifests for run in manifest), units)
 
 
 def _queues(queues: Queues, index_map: IndexMap) -> Queues:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sluice.model.epoch.results import Part
-from sluice.model.epoch.segments import Manifest
+from sluice.model.epoch.segments import Manifest, PackedManifests
 from sluice.model.epoch.stats import SiteStats, TaskSeconds, UnitColumns
 from sluice.model.epoch.times import Frozen, Lagging, Queues, Times
 from sluice.model.ids import Level, Site
@@ -52,7 +52,8 @@ class SiteReport:
     level: Level
     attempt: str
     took_in: str
-    manifest: Manifest
+    state: PackedManifests
+    """Of this site alone."""
     parts: tuple[Part, ...]
     lagging: tuple[Lagging, ...]
     frozen: tuple[Frozen, ...]
@@ -62,6 +63,11 @@ class SiteReport:
     splits: tuple[SplitReport, ...]
     units: UnitColumns
     stats: SiteStats
+
+    @property
+    def manifest(self) -> Manifest:
+        """All runs of the site at the level."""
+        return self.state.unpack()[0]
 
 
 def newest_of(before: Times, splits: Sequence[SplitReport]) -> Times:

@@ -64,7 +64,7 @@ class Simulation:
                 decisions=tuple(self.world.decisions),
                 rounds=self.reports.round,
                 moved_bytes=self.executor.moved_bytes,
-                unit_sites=self.loop.routing.holders,
+                unit_sites=tuple(self.loop.routing.holders),
             )
         )
 

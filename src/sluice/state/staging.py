@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.probe import Run
+from sluice.model.columns import IntColumn
 from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.segments import ALL_HASHES, Manifest, RunRef, SegmentRef
 from sluice.model.ids import InputNumber
@@ -80,7 +81,7 @@ class SegmentWriter:
             shift=new.rows.scale.shift,
             level=new.level,
             units=units,
-            counts=tuple(unit_counts.tolist()),
+            counts=IntColumn(unit_counts),
             blocks=tuple(block for block, _ in blocks),
             pending=new.pending,
             hashes=new.hashes,

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from sluice.model.columns import IntColumn
 from sluice.model.ids import InputNumber
 from sluice.model.routing.directory import HASH_SPACE, HashRange
-from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, unite
+from sluice.model.routing.unit_ranges import (
+    FEW_RANGES,
+    Ranges,
+    intersect,
+    numbers,
+    pack_ranges,
+    unite,
+    unpack_ranges,
+)
 
+FEW_UNITS = 1024
+"""Fewer units than these are quicker to look up one by one than to count all."""
 ALL_HASHES: HashRange = (0, HASH_SPACE)
 
 
@@ -57,16 +68,19 @@ class SegmentRef:
     shift: int
     level: int
     units: Ranges
-    counts: tuple[int, ...]
+    counts: IntColumn[int]
     blocks: tuple[Block, ...]
     pending: bool = False
     hashes: HashRange = ALL_HASHES
     file_length: int = 0
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "counts", IntColumn.of(self.counts))
+
     @cached_property
     def unit_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """The units it was written of and the rows of each."""
-        return numbers(self.units), np.array(self.counts, dtype=np.int64)
+        return _places_of(self.units), self.counts.array
 
     def __getstate__(self) -> dict[str, object]:
         """Travels without what is only kept here to be at hand."""
@@ -94,8 +108,14 @@ class RunRef:
         ((array([3, 4]), array([3, 2])), 5)
         """
         written, rows = self.segment.unit_rows
-        places = numbers(self.units)
-        return places, rows[np.searchsorted(written, places)]
+        if self.units == self.segment.units:
+            return written, rows
+        places = _places_of(self.units)
+        if len(places) < FEW_UNITS:
+            return places, rows[np.searchsorted(written, places)]
+        by_place = np.zeros(int(written[-1]) + 1, dtype=np.int64)
+        by_place[written] = rows
+        return places, by_place[places]
 
     @property
     def rows(self) -> int:
@@ -153,18 +173,22 @@ Manifest = tuple[RunRef, ...]
 
 
 class PackedRun(NamedTuple):
-    """A run by the place of its segment in a list."""
+    """A run by the places of its segment and its units in lists."""
 
     segment: int
-    units: Ranges
+    units: int
     generation: int
 
 
 @dataclass(frozen=True)
 class PackedManifests:
-    """The runs of all sites, as they are written: each segment is named once, however many runs have a part of it."""
+    """The runs of all sites, as they are written: each segment is named once, however many runs have a part of it, and
+    each set of units, however many segments and runs are of it. `segments` are without units; `segment_units` has the
+    places of these."""
 
+    units: tuple[IntColumn[int], ...] = ()
     segments: tuple[SegmentRef, ...] = ()
+    segment_units: tuple[int, ...] = ()
     sites: tuple[tuple[PackedRun, ...], ...] = ()
 
     @classmethod
@@ -176,37 +200,78 @@ class PackedManifests:
         >>> len(packed.segments), packed.unpack() == manifests
         (1, True)
         """
-        places: dict[SegmentRef, int] = {}
-        packed = tuple(
-            tuple(PackedRun(places.setdefault(run.segment, len(places)), run.units, run.generation) for run in manifest)
+        units: dict[Ranges, int] = {}
+        segments = {run.segment.id: run.segment for manifest in manifests for run in manifest}
+        places = {name: place for place, name in enumerate(segments)}
+        sites = tuple(
+            tuple(
+                PackedRun(places[run.segment.id], units.setdefault(run.units, len(units)), run.generation)
+                for run in manifest
+            )
             for manifest in manifests
         )
-        return cls(tuple(places), packed)
+        segment_units = tuple(units.setdefault(segment.units, len(units)) for segment in segments.values())
+        bare = tuple(replace(segment, units=()) for segment in segments.values())
+        return cls(tuple(map(pack_ranges, units)), bare, segment_units, sites)
 
     def unpack(self) -> tuple[Manifest, ...]:
         """The runs, those of one segment with the same value for it."""
+        units = [unpack_ranges(column) for column in self.units]
+        of = zip(self.segments, self.segment_units, strict=True)
+        segments = [replace(segment, units=units[place]) for segment, place in of]
         return tuple(
-            tuple(RunRef(self.segments[run.segment], run.units, run.generation) for run in packed)
+            tuple(RunRef(segments[run.segment], units[run.units], run.generation) for run in packed)
             for packed in self.sites
         )
 
 
+def reuse_values(manifests: Sequence[Manifest], before: Sequence[Manifest]) -> tuple[Manifest, ...]:
+    """Manifests as they are, with one value for each segment, and the values of `before` for all that is as it was:
+    what these have at hand is not worked out again."""
+    segments = {run.segment.id: run.segment for manifest in before for run in manifest}
+    runs = {(run.segment.id, run.units, run.generation): run for manifest in before for run in manifest}
+
+    def reuse(run: RunRef) -> RunRef:
+        segment = segments.get(run.segment.id)
+        if segment is None or (segment is not run.segment and segment != run.segment):
+            segment = segments[run.segment.id] = run.segment
+        same = runs.get((segment.id, run.units, run.generation))
+        return same if same is not None and same.segment is segment else RunRef(segment, run.units, run.generation)
+
+    return tuple(tuple(map(reuse, manifest)) for manifest in manifests)
+
+
 def unit_rows(runs: Iterable[RunRef], units: int) -> np.ndarray:
     """The rows that each unit has in these runs."""
-    found = np.zeros(units, dtype=np.int64)
+    totals = np.zeros(units, dtype=np.int64)
     for run in runs:
-        held, rows = run.unit_rows
-        found[held] += rows
-    return found
+        _add(totals, run, run.unit_rows[1])
+    return totals
 
 
 def unit_bytes(runs: Iterable[RunRef], units: int) -> np.ndarray:
     """The bytes that each unit has of these runs, by rows."""
     totals = np.zeros(units)
     for run in runs:
-        places, rows = run.unit_rows
-        totals[places] += rows * (run.segment.length / max(1, run.segment.rows))
+        _add(totals, run, run.unit_rows[1] * (run.segment.length / max(1, run.segment.rows)))
     return totals
+
+
+@lru_cache(maxsize=16)
+def _places_of(units: Ranges) -> np.ndarray:
+    """The places of units. Most runs of a site are of the same units, and have one array together."""
+    return numbers(units)
+
+
+def _add(sums: np.ndarray, run: RunRef, values: np.ndarray) -> None:
+    """Add the values of a run's units, in few steps where they are neighbours."""
+    if len(run.units) < FEW_RANGES:
+        begin = 0
+        for low, high in run.units:
+            sums[low:high] += values[begin : begin + high - low]
+            begin += high - low
+    else:
+        sums[run.unit_rows[0]] += values
 
 
 def count_generations(runs: Iterable[RunRef], units: int) -> np.ndarray:

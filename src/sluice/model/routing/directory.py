@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from sluice.model.columns import IntColumn
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import UnitIndex
 
@@ -21,6 +22,7 @@ HASH_SPACE = 1 << 32
 HashRange = tuple[int, int]
 """Hashes from the first up to the second, which is not one of them."""
 _FIRST = UnitIndex(0)
+_NO_DEPTHS: IntColumn[int] = IntColumn()
 
 MOST_UNITS = 65_536
 """How many units a fragment has at most."""
@@ -65,10 +67,10 @@ class Directory:
     """
 
     roots: int
-    depths: tuple[int, ...] = ()
+    depths: IntColumn[int] = _NO_DEPTHS
     first: UnitIndex = _FIRST
 
-    def __reduce__(self) -> tuple[type[Directory], tuple[int, tuple[int, ...], UnitIndex]]:
+    def __reduce__(self) -> tuple[type[Directory], tuple[int, IntColumn[int], UnitIndex]]:
         """Travels without what is only kept here to be at hand."""
         return Directory, (self.roots, self.depths, self.first)
 
@@ -106,7 +108,7 @@ class Directory:
         roots = -(-np.arange(self.roots + 1) * HASH_SPACE // self.roots)
         if not self.depths:
             return roots
-        depths, (root, prefix) = np.array(self.depths), self._prefixes
+        depths, (root, prefix) = self.depths.array, self._prefixes
         low, high = roots[root], roots[root + 1]
         for further in range(1, int(depths.max()) + 1):
             middle, inside = (low + high) // 2, depths >= further
@@ -136,8 +138,8 @@ class Directory:
         """
         if not self.depths:
             return f"{self.roots} units"
-        split = self.roots - self.depths.count(0)
-        return f"{self.units} units: of {self.roots} that there were, {split} split up to {max(self.depths)} times"
+        split, deepest = self.roots - np.count_nonzero(self.depths.array == 0), self.depths.array.max()
+        return f"{self.units} units: of {self.roots} that there were, {split} split up to {deepest} times"
 
     def unit_with(self, low: int, high: int) -> UnitIndex | None:
         """The unit of exactly these hashes, None if there is none.
@@ -173,7 +175,7 @@ class Directory:
         >>> Directory(1).repartitioned({0: ((0, 2**32), (2**31, 2**32))}).depths
         (1, 2, 2)
         """
-        depths, changed = self._all_depths, {}
+        depths, changed = self._all_depths.tolist(), {}
         for unit, parts in halved.items():
             changed[unit - self.first] = 1, self._depths_of_parts(unit, parts)
         for unit in merged:
@@ -189,9 +191,8 @@ class Directory:
             depths_after += instead
             done = place + count
         depths_after += depths[done:]
-        return Directory(
-            self.roots, tuple(depths_after) if any(depths_after) else (), self.first if first is None else first
-        )
+        after = IntColumn(depths_after) if any(depths_after) else _NO_DEPTHS
+        return Directory(self.roots, after, self.first if first is None else first)
 
     def _depths_of_parts(self, unit: UnitIndex, parts: Sequence[HashRange]) -> list[int]:
         """The depths of what a unit becomes if it and parts of it are halved."""
@@ -213,17 +214,17 @@ class Directory:
         other = UnitIndex(unit - 1 if self._prefixes[1][unit - self.first] % 2 else unit + 1)
         return other if self.depth(other) == depth else None
 
-    def buddies(self) -> list[int]:
+    def buddies(self) -> np.ndarray:
         """The buddy of each unit, -1 where there is none.
 
         >>> Directory(2).split(1).buddies()
-        [-1, 2, 1]
+        array([-1,  2,  1])
         """
         if not self.depths:
-            return [-1] * self.roots
-        depths, places = np.array(self.depths), np.arange(self.units)
+            return np.full(self.roots, -1)
+        depths, places = self.depths.array, np.arange(self.units)
         other = np.where(self._prefixes[1] % 2, places - 1, np.minimum(places + 1, self.units - 1))
-        buddies: list[int] = np.where((depths > 0) & (depths[other] == depths), other + self.first, -1).tolist()
+        buddies: np.ndarray = np.where((depths > 0) & (depths[other] == depths), other + self.first, -1)
         return buddies
 
     def merge(self, unit: UnitIndex) -> Directory:
@@ -231,12 +232,12 @@ class Directory:
         return self.repartitioned({}, (unit,))
 
     @property
-    def _all_depths(self) -> tuple[int, ...]:
-        return self.depths or (0,) * self.roots
+    def _all_depths(self) -> np.ndarray:
+        return self.depths.array if self.depths else np.zeros(self.roots, dtype=np.int64)
 
     @cached_property
     def _prefixes(self) -> tuple[np.ndarray, np.ndarray]:
         """The root of each unit, and which of its parts it is."""
-        shift = _DEEPEST - np.array(self._all_depths)
+        shift = _DEEPEST - self._all_depths
         begins = np.cumsum(1 << shift) - (1 << shift)  # as many of the smallest parts there can be come before it
         return begins >> _DEEPEST, begins % (1 << _DEEPEST) >> shift

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sluice.model.columns import IntColumn
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import Fragment, InputNumber, Site, Unit, UnitIndex
 from sluice.model.routing.directory import Directory, HashRange
@@ -28,7 +29,7 @@ class Routing:
     """
 
     sites: int
-    holders: tuple[Site, ...]
+    holders: IntColumn[Site]
     version: int = 0
     since: int = 0
     directories: tuple[Directory, ...] = ()
@@ -36,6 +37,7 @@ class Routing:
     ids: UnitIds = _NO_IDS
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "holders", IntColumn.of(self.holders))
         if not self.directories:
             object.__setattr__(self, "directories", (Directory(len(self.holders)),))
         if not self.ids.runs:
@@ -55,7 +57,7 @@ class Routing:
         """
         holders: np.ndarray = np.arange(units) * sites // units
         directories = tuple(Directory(units, first=UnitIndex(units * fragment)) for fragment in range(fragments))
-        return cls(sites, tuple(holders.tolist()) * fragments, version, since, directories)
+        return cls(sites, IntColumn(np.tile(holders, fragments)), version, since, directories)
 
     @classmethod
     def of_fragments(cls, units: Sequence[int], sites: int) -> Routing:
@@ -74,7 +76,7 @@ class Routing:
                 single += 1
             else:
                 holders += map(Site, (np.arange(count) * sites // count).tolist())
-        return cls(sites, tuple(holders), directories=tuple(directories))
+        return cls(sites, IntColumn(holders), directories=tuple(directories))
 
     @property
     def units(self) -> int:
@@ -163,7 +165,7 @@ class Routing:
         >>> shared.release(0, 0, since=6).moves_since(shared), shared.with_move(1, 0, since=6).moves_since(shared)
         (0, 1)
         """
-        changed = before.units_at(np.flatnonzero(np.array(before.holders) != np.array(self.holders)))
+        changed = before.units_at(np.flatnonzero(before.holders.array != self.holders.array))
         return sum(self.holder(unit) not in before.holders_of(unit) for unit in changed)
 
     def share(self, unit: Unit, site: Site, inputs: Sequence[InputNumber], since: int, evenly: bool = False) -> Routing:
@@ -242,7 +244,7 @@ class Routing:
         ]
         return replace(
             self,
-            holders=tuple(np.repeat(np.array(self.holders), counts).tolist()),
+            holders=IntColumn(np.repeat(self.holders.array, counts)),
             directories=tuple(directories),
             shared=_in_order(shared, ids),
             version=self.version + 1,
@@ -275,7 +277,7 @@ class Routing:
         >>> Routing(2, (0, 1, 1, 0)).ranges_of(0)
         ((0, 1), (3, 4))
         """
-        is_held = np.array(self.holders) == site
+        is_held = self.holders.array == site
         for sharing in self.shared:
             is_held[self.index_of(sharing.unit)] = site in sharing.holders
         units: np.ndarray = np.flatnonzero(is_held)
@@ -289,7 +291,7 @@ class Routing:
         [array([0, 3]), array([], dtype=int64), array([1, 2])]
         """
         units = numbers(tuple(self.directories[fragment].range for fragment in sorted(fragments)))
-        holders = np.array(self.holders)[units]
+        holders = self.holders.array[units]
         here = set(fragments)
         for sharing in self.shared:
             index = self.index_of(sharing.unit)
@@ -305,10 +307,11 @@ class Routing:
             raise ProtocolError(f"unit {unit} is not shared")
         return sharing
 
-    def _holders_with(self, unit: Unit, site: Site) -> tuple[Site, ...]:
+    def _holders_with(self, unit: Unit, site: Site) -> IntColumn[Site]:
         """The first holder of each unit, with this one of one of them."""
-        index = self.index_of(unit)
-        return (*self.holders[:index], site, *self.holders[index + 1 :])
+        holders = self.holders.array.copy()
+        holders[self.index_of(unit)] = site
+        return IntColumn(holders)
 
 
 def _in_order(shared: Sequence[SharedUnit], ids: UnitIds) -> tuple[SharedUnit, ...]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import chain
 from typing import cast
 
 import numpy as np
 
+from sluice.model.columns import IntColumn, unpack
 from sluice.model.ids import Site, UnitIndex
 
 Ranges = tuple[tuple[UnitIndex, UnitIndex], ...]
@@ -129,6 +131,27 @@ def numbers(units: Ranges) -> np.ndarray:
     before = np.cumsum(counts) - counts
     places: np.ndarray = np.repeat(low - before, counts) + np.arange(counts.sum())
     return places
+
+
+def pack_ranges(units: Ranges) -> IntColumn[int]:
+    """The distances from each edge to the next: small, and often alike.
+
+    >>> pack_ranges(((1, 4), (7, 8))), unpack_ranges(pack_ranges(((1, 4), (7, 8))))
+    ((1, 3, 3, 1), ((1, 4), (7, 8)))
+    """
+    edges = np.fromiter(chain.from_iterable(units), np.int64, 2 * len(units))
+    return IntColumn(np.diff(edges, prepend=0))
+
+
+def unpack_ranges(column: IntColumn[int]) -> Ranges:
+    """Ranges from the distances between their edges. They are the same value in every epoch, as long as that can be:
+    there may be thousands, and most runs of a site are of the same units."""
+    return _ranges_between(column.text)
+
+
+@lru_cache(maxsize=64)
+def _ranges_between(distances: str) -> Ranges:
+    return cast(Ranges, tuple(map(tuple, np.cumsum(unpack(distances)).reshape(-1, 2).tolist())))
 
 
 def divide(units: Ranges, holders: np.ndarray) -> dict[Site, Ranges]:

@@ -17,6 +17,7 @@ import tempfile
 import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from sluice.model.ids import Site
@@ -157,7 +158,13 @@ def _outlasting_directory(directory: Path) -> Path:
 
 def _owner() -> int:
     """The nearest JVM above this process (a Python worker hangs below its executor), else this process."""
-    pid = os.getpid()
+    return _nearest_jvm(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _nearest_jvm(process: int) -> int:
+    """The nearest JVM above a process, else the process: it stays the same for as long as this one lives."""
+    pid = process
     while pid > 1:
         try:
             status = Path(f"/proc/{pid}/stat").read_text()
@@ -167,7 +174,7 @@ def _owner() -> int:
         if name == "java":
             return pid
         pid = int(rest.split()[1])
-    return os.getpid()
+    return process
 
 
 def _prefix(owner: int) -> str:

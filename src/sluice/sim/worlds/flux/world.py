@@ -11,6 +11,7 @@ import numpy as np
 
 from sluice.control.loop import ControlLoop
 from sluice.model import ids
+from sluice.model.columns import IntColumn
 from sluice.model.errors import ScenarioError
 from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
@@ -100,7 +101,7 @@ class FluxWorld(World):
         if hardware.full_packets and (scenario.exchange != "flux" or scenario.buffer < least):
             raise ScenarioError(f"full packets need the exchange flux and a buffer of {least} tuples, a packet a site")
         holders: np.ndarray = np.repeat(np.arange(scenario.sites), scenario.units_per_site)
-        routing = Routing(scenario.sites, tuple(holders.tolist()))
+        routing = Routing(scenario.sites, IntColumn(holders))
         network = Network(events, scenario.sites, hardware.link_rate, hardware.cross_rate)
         super().__init__(network, routing, hardware.latency, scenario.minimum_collection)
         bins = max(1, math.ceil(scenario.seconds / scenario.interval - 1e-9))

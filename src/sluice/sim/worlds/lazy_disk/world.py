@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from sluice.model import ids
+from sluice.model.columns import IntColumn
 from sluice.model.errors import ScenarioError
 from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
@@ -123,7 +124,7 @@ class LazyDiskWorld(World):
 
     def __init__(self, scenario: LazyDiskScenario, events: EventQueue, policy: Policy) -> None:
         hardware, holders = scenario.hardware, scenario.unit_sites
-        routing = Routing(scenario.sites, tuple(holders.tolist()))
+        routing = Routing(scenario.sites, IntColumn(holders))
         network = Network(events, scenario.sites, hardware.link_rate, hardware.cross_rate)
         super().__init__(network, routing, hardware.latency, scenario.minimum_collection)
         freezing, streams = _freezing(policy), Streams.draw(scenario)

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from sluice.model.columns import IntColumn
 from sluice.model.errors import ScenarioError
-from sluice.model.ids import Site, Unit
+from sluice.model.ids import Unit
 from sluice.model.routing.routing import Routing
 from sluice.policies import Policy
 from sluice.sim.event_queue import EventQueue
@@ -114,7 +115,7 @@ class ReplicationScenario(Scenario):
         if self.spread or self.units == 1:
             return even
         holders = np.repeat(np.arange(len(self.joins)) % self.sites, self.units)
-        return Routing(self.sites, tuple(map(Site, holders.tolist())), directories=even.directories)
+        return Routing(self.sites, IntColumn(holders), directories=even.directories)
 
     def split_site(self, unit: Unit) -> int:
         """The machine whose split sends a unit's tuples: that where its operator began."""

@@ -51,7 +51,7 @@ class Progress:
         """(C): tuples that were joined, and what was found."""
         self._each = np.arange(cells.count)
         self.divide(routing)
-        self.site[:] = np.array(routing.holders)[self.unit_of]
+        self.site[:] = routing.holders.array[self.unit_of]
 
     def divide(self, routing: Routing) -> None:
         """Units are the ranges of cells that a routing has from now on."""

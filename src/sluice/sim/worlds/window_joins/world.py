@@ -235,7 +235,7 @@ class WindowJoinWorld(World):
         staying = [ids.Site(site) for site in range(stay)]
         leaving = [ids.Site(site) for site in range(stay, routing.sites)]
         stored = self.progress.by_unit(self.progress.stored)
-        placed = drain(np.array(routing.holders), stored, stored, leaving, staying)
+        placed = drain(routing.holders.array, stored, stored, leaving, staying)
         moves = [Move(routing.unit_at(index), site, self.leaving.reason) for index, site in placed]
         self.decide(DRAINING, moves)
 
@@ -290,7 +290,7 @@ class WindowJoinWorld(World):
                 id=routing.ids.array,
                 bytes=size,
                 memory=size,
-                buddy=np.array(directory.buddies()),
+                buddy=directory.buddies(),
                 single_key=np.array(
                     [directory.depth(ids.UnitIndex(index)) >= FINEST for index in range(directory.units)]
                 ),
