@@ -72,8 +72,8 @@ def _inputs_of_units(record: EpochRecord, capabilities: Capabilities) -> np.ndar
 
 
 def _units_of(record: EpochRecord, fragments: Collection[Fragment]) -> np.ndarray:
-    to_ranges = tuple(record.routing.directories[fragment].range for fragment in sorted(fragments))
-    return _marked(to_ranges, record.routing.units)
+    ranges = tuple(record.routing.directories[fragment].range for fragment in sorted(fragments))
+    return _marked(ranges, record.routing.units)
 
 
 def _marked(units: Ranges, count: int) -> np.ndarray:

@@ -334,7 +334,7 @@ class Epochs:
         return split, site
 
     def _results_produced(self, before: EpochRecord) -> np.ndarray:
-        """What units have yielded so far, as far as it counts."""
+        """The results of each unit in its present generation, as far as they count."""
         return results_produced_before(before, self.settings.freezing.fading if self.settings.freezing else 1.0)
 
 

@@ -161,7 +161,7 @@ def _stream_stats(name: str, splits: Sequence[SplitReport]) -> StreamStats:
 
 
 def results_produced_before(before: EpochRecord, fading: float) -> np.ndarray:
-    """What units have yielded in their present generation, as far as it counts an epoch later."""
+    """The results of each unit in its present generation, as far as they count an epoch later."""
     results_produced = before.stats.units.results_produced
     has_epoch = len(results_produced) == before.routing.units  # else there was no epoch yet
     return results_produced * np.float32(fading) if has_epoch else np.zeros(before.routing.units, dtype=np.float32)

@@ -57,7 +57,7 @@ class IndexMap:
     @classmethod
     def between(cls, before: Routing, now: Routing) -> IndexMap:
         """
-        >>> IndexMap.between(Routing.even(3, 1), Routing.even(3, 1).split(1, since=0)).to_ranges(((1, 3),))
+        >>> IndexMap.between(Routing.even(3, 1), Routing.even(3, 1).split(1, since=0)).map_ranges(((1, 3),))
         ((1, 4),)
         """
         first, end, least = [], [], []
@@ -74,7 +74,7 @@ class IndexMap:
         places = (place for index in indexes for place in range(int(self.first[index]), int(self.end[index])))
         return list(dict.fromkeys(map(UnitIndex, places)))
 
-    def to_ranges(self, units: Ranges) -> Ranges:
+    def map_ranges(self, units: Ranges) -> Ranges:
         """The same for ranges."""
         return unite_all((UnitIndex(int(self.first[low])), UnitIndex(int(self.end[high - 1]))) for low, high in units)
 
@@ -106,8 +106,8 @@ def repartition_record(record: EpochRecord, routing: Routing, cuts: Iterable[Row
         record,
         routing=routing,
         manifests=manifests,
-        lagging=tuple(replace(late, units=index_map.to_ranges(late.units)) for late in record.lagging),
-        frozen=tuple(replace(cold, units=index_map.to_ranges(cold.units)) for cold in record.frozen),
+        lagging=tuple(replace(late, units=index_map.map_ranges(late.units)) for late in record.lagging),
+        frozen=tuple(replace(cold, units=index_map.map_ranges(cold.units)) for cold in record.frozen),
         queues=tuple(_queues(queues, index_map) for queues in record.queues),
         under_way=tuple(replace(one, units=current_units(one.units, replaced)) for one in record.under_way),
         stats=_stats(record.stats, index_map, rows_of_units(manifests, routing.units)),
@@ -155,7 +155,7 @@ class _ManifestLayout:
 
     def _units(self, units: Ranges) -> Ranges:
         if units not in self._ranges:
-            self._ranges[units] = self._index_map.to_ranges(units)
+            self._ranges[units] = self._index_map.map_ranges(units)
         return self._ranges[units]
 
     def _segment(self, segment: SegmentRef) -> SegmentRef:

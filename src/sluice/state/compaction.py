@@ -157,23 +157,22 @@ def _due(
 def _plan_replacements(by_range: dict[HashRange, list[RunRef]]) -> Iterator[RunMerge]:
     """Merges after which little is left of what newer rows have replaced, those of wide ranges first."""
     alone = [hashes for hashes in by_range if _is_one(hashes)]  # a key with many rows has no part in what is around it
-    # wide ones before those inside
-    to_ranges = sorted((r for r in by_range if not _is_one(r)), key=lambda r: (r[0], -r[1]))
-    bytes_at = [sum(run.bytes for run in by_range[hashes]) for hashes in to_ranges]
+    wide_first = sorted((r for r in by_range if not _is_one(r)), key=lambda r: (r[0], -r[1]))
+    bytes_at = [sum(run.bytes for run in by_range[hashes]) for hashes in wide_first]
     bytes_before = [0.0, *accumulate(bytes_at)]
-    lows = [low for low, _ in to_ranges]
+    lows = [low for low, _ in wide_first]
     for hashes in alone:
         yield from _plan_outweighed(hashes, by_range[hashes])
-    for i, hashes in enumerate(to_ranges):
+    for i, hashes in enumerate(wide_first):
         here, size = by_range[hashes], bytes_at[i]
         inside = range(i + 1, bisect_left(lows, hashes[1], lo=i + 1))
         below = bytes_before[inside.stop] - bytes_before[inside.start]
         if not inside:
             yield from _plan_outweighed(hashes, here)
         elif size >= REPLACED * below and size + below <= MERGE_BYTES:
-            yield RunMerge([*here, *(run for j in inside for run in by_range[to_ranges[j]])], hashes)
+            yield RunMerge([*here, *(run for j in inside for run in by_range[wide_first[j]])], hashes)
         elif size >= REPLACED * below and size <= MERGE_BYTES:
-            yield RunMerge(here, hashes, [to_ranges[j] for j in inside])
+            yield RunMerge(here, hashes, [wide_first[j] for j in inside])
 
 
 def _plan_outweighed(hashes: HashRange, runs: Sequence[RunRef]) -> Iterator[RunMerge]:
