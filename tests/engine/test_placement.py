@@ -236,7 +236,7 @@ def undisturbed() -> Counter:
         return multiset(query.results())
 
 
-@settings(max_examples=10)
+@settings(max_examples=settings().max_examples // 2)
 @given(st.data(), st.lists(st.integers(1, 8), min_size=10, max_size=10))
 def test_the_answer_is_the_same_however_often_the_number_of_sites_changes(data, sizes):
     """Also while input waits, units lie on disk and a policy moves others, and where much is copied ahead."""

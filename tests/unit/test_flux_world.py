@@ -74,7 +74,7 @@ def assert_held_once(simulation: Simulation) -> None:
         assert loop.routing.holders[unit] == site
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=2 * settings().max_examples)
 @given(data=st.data())
 def test_tuples_and_units_are_conserved(data):
     sites = data.draw(st.sampled_from([2, 3, 4]))

@@ -105,7 +105,7 @@ def policies(draw):
     )
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=4 * settings().max_examples)
 @given(scenarios(), policies())
 def test_what_was_found_while_running_and_by_cleanup_is_the_full_join(scenario, chosen):
     simulation = Simulation(scenario, chosen)
@@ -127,7 +127,7 @@ def assert_conserved(simulation: Simulation) -> None:
         assert world.site["stored"][site.number] == sum(world.unit["stored"][unit] for unit in site.units)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=2 * settings().max_examples)
 @given(scenarios(), policies())
 def test_a_site_at_normal_work_is_within_its_memory_after_every_step(scenario, chosen):
     simulation = Simulation(scenario, chosen)

@@ -66,7 +66,7 @@ def assert_stored_once(simulation: Simulation) -> None:
         np.testing.assert_allclose(world.stored[unit, :, site], live, atol=1e-6)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None)
 @given(
     joins=st.sampled_from([ONE, MANY, MANY[:1]]),
     latency=st.sampled_from([0.0, 0.5, 1.7]),
@@ -84,7 +84,7 @@ def test_whoever_stores_tuples_they_are_stored_once_and_results_are_those_of_one
     assert alone.total > 0 and alone.sent_bytes < shared.sent_bytes
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=settings().max_examples // 2)
 @given(joins=st.sampled_from([ONE, MANY]), seed=st.integers(0, 1000), link=st.sampled_from([2e4, 1e8]))
 def test_units_that_move_lose_nothing(joins, seed, link):
     scenario = replace(SMALL, joins=joins[:1], units=4, link_rate=link)

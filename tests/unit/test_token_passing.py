@@ -144,7 +144,9 @@ class Cluster(RuleBasedStateMachine):
 
 
 TestTokensOnTheirWay = Cluster.TestCase
-TestTokensOnTheirWay.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTokensOnTheirWay.settings = settings(
+    max_examples=3 * settings().max_examples, stateful_step_count=40, deadline=None
+)
 
 
 def test_the_order_in_which_a_command_reaches_holders_does_not_matter():

@@ -96,7 +96,7 @@ def expected_results(simulation: Simulation) -> np.ndarray:
     return found
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings().max_examples // 2, deadline=None)
 @given(seed=st.integers(0, 10_000), groups=st.integers(1, 3), rate=st.sampled_from([200.0, 900.0]), local=st.booleans())
 def test_no_tuple_is_lost_whatever_is_decided(seed: int, groups: int, rate: float, local: bool) -> None:
     tuning = {"local_tuning": True, "unit_size": TUNED.unit_size} if local else {}
