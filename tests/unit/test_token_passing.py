@@ -40,7 +40,7 @@ class Holder:
             self.join_and_store(item)
             return
         self.behind[item.input] = 0
-        for instruction in item.reachable_span(site):
+        for instruction in item.reached(site):
             match instruction:
                 case StartStoring(input=input_, turn=turn, turns=turns):
                     self.turn[input_] = turn, turns
@@ -154,7 +154,7 @@ def test_the_order_in_which_a_command_reaches_holders_does_not_matter():
         passing = TokenPassing(3, 0, (0, 1, 2), (0,), (2,))
         passing.begin()
         passing.put()
-        answers = {site: passing.reachable_span(site) for site in order}
+        answers = {site: passing.reached(site) for site in order}
         assert answers == {0: [StopStoring(3, 0, 0)], 1: [], 2: [StartStoring(3, 0, 2, 0, 1)]}
         assert passing.phase is PassPhase.PASSED
 
@@ -163,7 +163,7 @@ def test_holders_that_begin_to_store_in_turn_get_a_turn_each():
     passing = TokenPassing(3, 0, (0, 1, 2), (1,), (0, 1, 2))
     passing.begin()
     passing.put()
-    assert [passing.reachable_span(s)[0].turn for s in (2, 0, 1)] == [2, 0, 1]
+    assert [passing.reached(s)[0].turn for s in (2, 0, 1)] == [2, 0, 1]
 
 
 def test_two_holders_that_see_both_inputs_in_different_orders_lose_a_pair_or_find_it_twice():
@@ -179,11 +179,11 @@ def test_two_holders_that_see_both_inputs_in_different_orders_lose_a_pair_or_fin
 
 WRONG_CALLS = [
     (lambda p: p.put(), "the command in the stream does not fit .* from site 0 to site 1, which is decided"),
-    (lambda p: p.reachable_span(0), "the command at site 0 does not fit .*, which is decided"),
+    (lambda p: p.reached(0), "the command at site 0 does not fit .*, which is decided"),
     (lambda p: (p.begin(), p.begin()), "begin does not fit .*, which is ordered"),
-    (lambda p: (p.begin(), p.reachable_span(0)), "the command at site 0 does not fit .*, which is ordered"),
-    (lambda p: (p.begin(), p.put(), p.reachable_span(2)), "the command at site 2 does not fit"),
-    (lambda p: (p.begin(), p.put(), p.reachable_span(0), p.reachable_span(0)), "the command at site 0 does not fit"),
+    (lambda p: (p.begin(), p.reached(0)), "the command at site 0 does not fit .*, which is ordered"),
+    (lambda p: (p.begin(), p.put(), p.reached(2)), "the command at site 2 does not fit"),
+    (lambda p: (p.begin(), p.put(), p.reached(0), p.reached(0)), "the command at site 0 does not fit"),
 ]
 
 
