@@ -35,7 +35,7 @@ def test_a_unit_shared_by_hand_and_released(spark: Any, tmp_path: Path, capsys: 
     assert set(query.holders(unit)) == {0, 1, 2}
     progress = query.lastProgress
     (shared,) = progress["sharedUnits"]
-    assert shared["unit"] == unit and sorted(shared["lines"]) == [1, 3]
+    assert shared["unit"] == unit and sorted(shared["gridShape"]) == [1, 3]
     assert progress["copiedRows"] > 0 and progress["copiedBytes"] > 0 and progress["remiss"] is False
     assert all(0 <= site["saturation"] < 1 for site in progress["sites"])
     query.explain()

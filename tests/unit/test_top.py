@@ -432,13 +432,14 @@ class PseudoTerminal:
 
     def __init__(self, rows: int, columns: int, arguments: list[str]) -> None:
         self.keys, shown = pty.openpty()
+        inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         fcntl.ioctl(shown, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "sluice.cli.main", *arguments],
             stdin=shown,
             stdout=shown,
             stderr=shown,
-            env={**os.environ, "PYTHONIOENCODING": "utf-8", "TERM": "xterm", "NO_COLOR": "1"},
+            env={**inherited, "PYTHONIOENCODING": "utf-8", "TERM": "xterm", "NO_COLOR": "1"},
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
