@@ -10,6 +10,7 @@ from sluice.policies.hybrid import Hybrid
 from sluice.policies.lazy_disk import LazyDisk, NoRelocation
 from sluice.policies.load import LoadBalancing
 from sluice.policies.memory import MemoryBalancing
+from sluice.policies.placement import Placement
 from sluice.policies.planning.freezing import Freezing
 from sluice.policies.settings import settings_of
 from sluice.policies.static import Static
@@ -25,6 +26,7 @@ __all__ = [
     "LoadBalancing",
     "MemoryBalancing",
     "NoRelocation",
+    "Placement",
     "Policy",
     "Static",
     "Tokens",
@@ -40,6 +42,7 @@ _BY_NAME: dict[str, type[Policy]] = {
     "load": LoadBalancing,
     "memory": MemoryBalancing,
     "no-relocation": NoRelocation,
+    "placement": Placement,
     "static": Static,
     "tokens": Tokens,
 }

@@ -1,0 +1,53 @@
+"""The world of many queries: every tuple passes every piece once, wherever pieces move; loads and flows as computed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sluice.policies import policy
+from sluice.sim.simulation import Simulation, simulate
+from sluice.sim.worlds.placement.queries import NOWHERE, draw_pieces
+from sluice.sim.worlds.placement.scenario import PlacementScenario, Surge
+
+pytest.importorskip("numba")
+SMALL = PlacementScenario(seconds=3.0, sites=4, queries=100)
+SILENCE = Surge(3.0, 99.0, count=4, factor=1e-9)
+
+
+@pytest.mark.parametrize("by_operator", [False, True])
+def test_every_piece_takes_every_tuple_of_its_stream_once_while_pieces_move(by_operator: bool):
+    scenario = replace(SMALL, seconds=12.0, zipf=0.95, by_operator=by_operator, surges=(SILENCE,))
+    simulation = Simulation(scenario, policy("placement"))
+    outcome, world = simulation.run(), simulation.world
+    readers = np.flatnonzero(world.pieces.reads != NOWHERE)
+    brought = world.state.stream["sequence"][world.pieces.reads[readers]]
+    assert len(outcome.moves) > 20 and all(move.done is not None for move in outcome.moves)
+    assert world.state.piece["taken"][readers].tolist() == brought.tolist()
+    assert outcome.waiting[-1] == 0
+    assert outcome.unit_sites == tuple(world.state.piece["site"].tolist())
+
+
+def test_loads_are_what_the_queries_cost():
+    pieces = draw_pieces(SMALL)
+    expected = np.bincount(pieces.home, pieces.expected_loads(1 / SMALL.arrival), minlength=SMALL.sites)
+    outcome = simulate(SMALL, policy("static"))
+    assert outcome.workload.mean(axis=0) == pytest.approx(expected, rel=0.1)
+
+
+def test_the_same_seed_gives_the_same_run():
+    first, second = (simulate(replace(SMALL, zipf=0.95), policy("placement")) for _ in range(2))
+    assert first.moves == second.moves and (first.tuple_bytes == second.tuple_bytes).all()
+
+
+def test_balancing_helps_where_a_few_streams_have_most_queries():
+    scenario = replace(SMALL, seconds=10.0, zipf=0.95, queries=70)
+    static, placed = (simulate(scenario, policy(name)) for name in ("static", "placement"))
+    assert placed.deviation[-3:].mean() < static.deviation[-3:].mean() / 2
+
+
+def test_a_policy_with_a_coordinator_runs_here_too():
+    outcome = simulate(replace(SMALL, zipf=0.95, seconds=6.0), policy("load"))
+    assert outcome.moves and outcome.rounds
