@@ -156,30 +156,30 @@ def with_room(state: PlacementState, records: int) -> PlacementState:
 
 
 @compiled
-def _uniform(state):
+def _uniform(state: PlacementState) -> float:
     """Evenly from 0 to 1, by splitmix64."""
     state.random[0] += np.uint64(0x9E3779B97F4A7C15)
     bits = state.random[0]
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     bits ^= bits >> np.uint64(31)
-    return (bits >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+    return float((bits >> np.uint64(11)) * (1.0 / 9007199254740992.0))
 
 
 @compiled
-def _exponential(state, mean):
-    return -mean * np.log(1.0 - _uniform(state))
+def _exponential(state: PlacementState, mean: float) -> float:
+    return float(-mean * np.log(1.0 - _uniform(state)))
 
 
 @compiled
-def begin_streams(state):
+def begin_streams(state: PlacementState) -> None:
     for stream in range(len(state.stream)):
         state.times[stream] = state.clock[_NOW] + _exponential(state, 1.0 / state.stream["rate"][stream])
 
 
 @compiled
-def _new_record(state, kind, target, born):
-    record = state.ends[_FIRST_FREE]
+def _new_record(state: PlacementState, kind: int, target: int, born: float) -> int:
+    record = int(state.ends[_FIRST_FREE])
     state.ends[_FIRST_FREE] = state.record["next"][record]
     state.ends[FREE] -= 1
     one = state.record[record]
@@ -189,14 +189,14 @@ def _new_record(state, kind, target, born):
 
 
 @compiled
-def _free(state, record):
+def _free(state: PlacementState, record: int) -> None:
     state.record["next"][record] = state.ends[_FIRST_FREE]
     state.ends[_FIRST_FREE] = record
     state.ends[FREE] += 1
 
 
 @compiled
-def _send(state, costs, record, source, site, size):
+def _send(state: PlacementState, costs: PlacementCosts, record: int, source: int, site: int, size: float) -> None:
     """Give something to the network, or put it into the site's own queue."""
     one = state.record[record]
     one["source"], one["site"], one["next"] = source, site, NOWHERE
@@ -215,14 +215,14 @@ def _send(state, costs, record, source, site, size):
 
 
 @compiled
-def _send_tuple(state, costs, record, source, site):
+def _send_tuple(state: PlacementState, costs: PlacementCosts, record: int, source: int, site: int) -> None:
     if source != site:
         state.sent[source, site] += costs.tuple_bytes
     _send(state, costs, record, source, site, costs.tuple_bytes)
 
 
 @compiled
-def _arrive(state, record):
+def _arrive(state: PlacementState, record: int) -> None:
     """Something joins the queue of its site."""
     state.record["next"][record] = NOWHERE
     site = state.site[state.record["site"][record]]
@@ -234,7 +234,7 @@ def _arrive(state, record):
 
 
 @compiled
-def _hold(state, record, piece):
+def _hold(state: PlacementState, record: int, piece: int) -> None:
     """A tuple waits, where it is, until its piece is at another site."""
     state.record["next"][record] = NOWHERE
     one = state.piece[piece]
@@ -246,7 +246,9 @@ def _hold(state, record, piece):
 
 
 @compiled
-def _hold_stream_tuple(state, pieces, piece, born, sequence, site):
+def _hold_stream_tuple(
+    state: PlacementState, pieces: Pieces, piece: int, born: float, sequence: int, site: int
+) -> None:
     record = _new_record(state, _FOR_PIECE, piece, born)
     one = state.record[record]
     one["operator"], one["sequence"], one["origin"] = pieces.first[piece], sequence, piece
@@ -255,7 +257,7 @@ def _hold_stream_tuple(state, pieces, piece, born, sequence, site):
 
 
 @compiled
-def _emit(state, pieces, costs, stream):
+def _emit(state: PlacementState, pieces: Pieces, costs: PlacementCosts, stream: int) -> None:
     """A stream brings a tuple: one copy for every site with a piece that reads it."""
     now, own = state.clock[_NOW], state.stream[stream]
     home, sequence = own["home"], own["sequence"]
@@ -276,13 +278,13 @@ def _emit(state, pieces, costs, stream):
 
 
 @compiled
-def _wake(state, pieces, costs, site):
+def _wake(state: PlacementState, pieces: Pieces, costs: PlacementCosts, site: int) -> None:
     if state.site["current"][site] == NOWHERE:
         _work(state, pieces, costs, site)
 
 
 @compiled
-def _work(state, pieces, costs, number):
+def _work(state: PlacementState, pieces: Pieces, costs: PlacementCosts, number: int) -> None:
     """The site goes on: with the next piece for the tuple that it is at, or with the next tuple."""
     site = state.site[number]
     while True:
@@ -335,7 +337,16 @@ def _work(state, pieces, costs, number):
 
 
 @compiled
-def _pass_pieces(state, pieces, site, number, piece, operator, origin, worked):
+def _pass_pieces(
+    state: PlacementState,
+    pieces: Pieces,
+    site: np.void,
+    number: int,
+    piece: int,
+    operator: int,
+    origin: int,
+    worked: float,
+) -> float:
     """A tuple goes through a piece, and through those at the same site that it is handed to, until it is dropped."""
     seconds = 0.0
     if worked == 0.0 and origin == piece:
@@ -364,7 +375,7 @@ def _pass_pieces(state, pieces, site, number, piece, operator, origin, worked):
 
 
 @compiled
-def _finish(state, pieces, costs, number):
+def _finish(state: PlacementState, pieces: Pieces, costs: PlacementCosts, number: int) -> None:
     """A site is through with a piece: what came of it is a result, or goes on to another piece."""
     site = state.site[number]
     record, piece = site["current"], site["handing_on"]
@@ -392,7 +403,7 @@ def _finish(state, pieces, costs, number):
 
 
 @compiled
-def _deliver(state, pieces, costs):
+def _deliver(state: PlacementState, pieces: Pieces, costs: PlacementCosts) -> bool:
     """What the network carries first has arrived; True if that was the last of a piece's state."""
     record = state.ends[_FIRST_SENT]
     one = state.record[record]
@@ -415,7 +426,7 @@ def _deliver(state, pieces, costs):
 
 
 @compiled
-def _send_packet(state, costs, record):
+def _send_packet(state: PlacementState, costs: PlacementCosts, record: int) -> None:
     one = state.record[record]
     size = min(PACKET, one["operator"])
     one["operator"] -= size
@@ -424,11 +435,11 @@ def _send_packet(state, costs, record):
 
 
 @compiled
-def advance(state, pieces, costs, until):
+def advance(state: PlacementState, pieces: Pieces, costs: PlacementCosts, until: float) -> int:
     """Let time pass, to `until` unless something is to be done before."""
     streams, most_new = len(state.stream), len(state.piece) + len(state.site)
     while True:
-        next_ = np.argmin(state.times)
+        next_ = int(np.argmin(state.times))
         time = state.times[next_]
         if time > until:
             state.clock[_NOW] = until
@@ -445,7 +456,7 @@ def advance(state, pieces, costs, until):
 
 
 @compiled
-def pause(state, pieces, piece):
+def pause(state: PlacementState, pieces: Pieces, piece: int) -> None:
     """Hold a piece's tuples back, also those that wait for it at its site or are on their way there."""
     own = state.piece[piece]
     own["paused"] = 1
@@ -471,7 +482,7 @@ def pause(state, pieces, piece):
 
 
 @compiled
-def send_state(state, costs, piece, source, target, size):
+def send_state(state: PlacementState, costs: PlacementCosts, piece: int, source: int, target: int, size: float) -> None:
     record = _new_record(state, _STATE, piece, state.clock[_NOW])
     one = state.record[record]
     one["source"], one["site"], one["operator"] = source, target, max(size, 1)
@@ -479,7 +490,7 @@ def send_state(state, costs, piece, source, target, size):
 
 
 @compiled
-def resume(state, pieces, costs, piece, target):
+def resume(state: PlacementState, pieces: Pieces, costs: PlacementCosts, piece: int, target: int) -> None:
     """The piece is at its new site: what was held back goes there."""
     own = state.piece[piece]
     own["site"], own["paused"] = target, 0

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sluice.policies.planning.query_pieces import PlanOperator, StreamLeaf, cut_into_pieces, output_rate
+from sluice.policies.planning.query_pieces import PlanOperator, QueryPiece, StreamLeaf, cut_into_pieces, output_rate
 from sluice.sim.worlds.placement.scenario import PlacementScenario
 
 NOWHERE = -1
@@ -60,54 +60,72 @@ class _Query:
 def draw_pieces(scenario: PlacementScenario) -> Pieces:
     """The same for the same seed."""
     rng = np.random.default_rng(scenario.seed)
-    deck = _Deck(scenario, rng)
-    cost: list[float] = []
-    selectivity: list[float] = []
-    rows: list[tuple[int, int, int, int, int, int]] = []
-    first = [0]
-    for number in range(scenario.queries):
-        query = _draw_query(scenario, rng, deck)
-        pieces = cut_into_pieces(query.plan)
-        position: dict[int, tuple[int, int]] = {}
-        """Of each operator, the row of its piece and its own."""
-        begins = []
-        for piece in pieces:
-            single = [[operator] for operator in piece.operators]
-            groups = single if scenario.by_operator and single else [piece.operators]
-            begins.append(len(first) - 1)
-            for group in groups:
-                for operator in group:
-                    position[operator] = len(first) - 1, len(cost)
-                    cost.append(query.cost[operator])
-                    selectivity.append(query.selectivity[operator])
-                first.append(len(cost))
-        for piece, begin, end in zip(pieces, begins, [*begins[1:], len(first) - 1], strict=True):
-            down = (NOWHERE, NOWHERE) if piece.operator is None else position[piece.operator]
-            follow = [(row, int(first[row])) for row in range(begin + 1, end)]
-            state = [sum(query.state[o] for o in piece.operators if position[o][0] == row) for row in range(begin, end)]
-            for row, (target, entry), size in zip(range(begin, end), [*follow, down], state, strict=True):
-                rows.append((target, entry, piece.stream if row == begin else NOWHERE, piece.stream, number, size))
-    downstream, entry, reads, native, of_query, size = np.array(rows, dtype=np.int64).T.copy()
-    readers = np.flatnonzero(reads != NOWHERE)
-    of_stream = readers[np.argsort(reads[readers], kind="stable")]
-    counts = np.bincount(reads[readers], minlength=scenario.streams)
-    pieces = Pieces(
-        np.array(cost),
-        np.array(selectivity),
-        np.array(first, dtype=np.int64),
-        downstream,
-        entry,
-        reads,
-        native // scenario.streams_per_site,
-        of_query,
-        size,
-        np.append(0, np.cumsum(counts)).astype(np.int64),
-        of_stream,
-    )
+    deck, rows = _Deck(scenario, rng), _Rows(scenario.by_operator)
+    for _ in range(scenario.queries):
+        rows.add(_draw_query(scenario, rng, deck))
+    streams = np.array(rows.streams)
+    pieces = rows.pieces(streams // scenario.streams_per_site, scenario.streams)
     if scenario.zipf:
         return pieces
-    loads = np.bincount(native, pieces.expected_loads(1 / scenario.arrival), minlength=scenario.streams)
-    return pieces._replace(home=_even_homes(loads, scenario.sites)[native])
+    loads = np.bincount(streams, pieces.expected_loads(1 / scenario.arrival), minlength=scenario.streams)
+    return pieces._replace(home=_even_homes(loads, scenario.sites)[streams])
+
+
+class _Rows:
+    """The pieces of all queries so far, row by row; `by_operator`: each operator is a piece of its own."""
+
+    def __init__(self, by_operator: bool) -> None:
+        self.by_operator, self.queries = by_operator, 0
+        self.cost: list[float] = []
+        self.selectivity: list[float] = []
+        self.first: list[int] = []
+        self.streams: list[int] = []
+        """Of each piece the stream that it belongs to, whether or not it reads it."""
+        self.others: list[tuple[int, int, int, int, int]] = []
+        """Of each piece: downstream, entry, reads, query, state."""
+
+    def add(self, query: _Query) -> None:
+        pieces = cut_into_pieces(query.plan)
+        groups = [self._groups(piece) for piece in pieces]
+        row_of, place_of = {}, {}
+        for own in groups:
+            for group in own:
+                self.first.append(len(self.cost))
+                for operator in group:
+                    row_of[operator], place_of[operator] = len(self.first) - 1, len(self.cost)
+                    self.cost.append(query.cost[operator])
+                    self.selectivity.append(query.selectivity[operator])
+        for piece, own in zip(pieces, groups, strict=True):
+            behind = NOWHERE if piece.operator is None else piece.operator
+            for group, after in zip(own, [*(g[0] for g in own[1:]), behind], strict=True):
+                down = (NOWHERE, NOWHERE) if after == NOWHERE else (row_of[after], place_of[after])
+                reads = piece.stream if group is own[0] else NOWHERE
+                self.others.append((*down, reads, self.queries, sum(query.state[operator] for operator in group)))
+                self.streams.append(piece.stream)
+        self.queries += 1
+
+    def _groups(self, piece: QueryPiece) -> list[list[int]]:
+        single = [[operator] for operator in piece.operators]
+        return single if self.by_operator and single else [piece.operators]
+
+    def pieces(self, homes: np.ndarray, streams: int) -> Pieces:
+        """All as arrays."""
+        downstream, entry, reads, query, state = np.array(self.others, dtype=np.int64).T.copy()
+        readers = np.flatnonzero(reads != NOWHERE)
+        counts = np.bincount(reads[readers], minlength=streams)
+        return Pieces(
+            np.array(self.cost),
+            np.array(self.selectivity),
+            np.array([*self.first, len(self.cost)], dtype=np.int64),
+            downstream,
+            entry,
+            reads,
+            homes,
+            query,
+            state,
+            np.append(0, np.cumsum(counts)).astype(np.int64),
+            readers[np.argsort(reads[readers], kind="stable")],
+        )
 
 
 def _even_homes(loads: np.ndarray, sites: int) -> np.ndarray:
