@@ -47,3 +47,33 @@ def test_operators_chained_on_one_key_share_units(results: list[DataStream], fra
 def test_a_fragment_can_stand_on_several_levels_and_a_level_on_several_fragments() -> None:
     plan = plan_of([windows(PAIRS, "a_k").relation, windows(A, "j").relation])
     assert [plan.fragments_at(level) for level in range(plan.levels)] == [[0, 1], [0]]
+
+
+def pairs(within: str = "5 seconds", where: str | None = None, steps: str | None = None) -> DataStream:
+    left = A.filter(steps) if steps else A
+    return left.join(B, on="k", within=within, where=where)
+
+
+@pytest.mark.parametrize(
+    ("results", "operators"),
+    [
+        ([pairs(), pairs()], 1),
+        ([windows(pairs(), "a_k"), windows(pairs(), "a_k"), pairs()], 2),
+        ([pairs(steps="v > 3"), pairs(steps="v > 3")], 1),
+        ([pairs(steps="v > 3"), pairs(steps="v > 4")], 2),
+        ([pairs(), pairs("6 seconds")], 2),
+        ([pairs(where="a.v > b.v"), pairs(where="a.v > b.v"), pairs()], 2),
+        ([windows(A, "k"), windows(B, "k")], 2),
+        ([windows(A, "k"), windows(A, "k"), windows(A, "j")], 2),
+        ([windows(A.select("k", "ts", "v + 1 AS v"), "k"), windows(A.select("k", "ts", "v + 2 AS v"), "k")], 2),
+        ([windows(A, "k"), A.groupBy("k").window("5 seconds").agg(m=("*", "count"))], 2),
+    ],
+)
+def test_what_is_the_same_by_its_structure_runs_once(results: list[DataStream], operators: int) -> None:
+    plan = plan_of([result.relation for result in results])
+    assert len(plan.nodes) == operators and len(plan.outputs) == len(results)
+
+
+def test_hundreds_of_equal_queries_are_one_operator() -> None:
+    plan = plan_of([windows(pairs(), "a_k").relation for _ in range(500)])
+    assert len(plan.nodes) == 2 and {output.feed.origin for output in plan.outputs} == {3}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 from sluice.model.ids import Fragment, Level
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.plan import Feed, OperatorNode, OperatorSpec, Output, Plan
-from sluice.model.plan.stream import Project, Step, Stream
+from sluice.model.plan.stream import Project, Step, Stream, columns_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,42 +32,63 @@ class Applied:
 
 
 def plan_of(outputs: Sequence[Relation]) -> Plan:
-    """What has to run for these relations to be written; what they share runs once."""
-    sources: list[Stream] = []
-    applied: list[Applied] = []
-
-    def visit(relation: Relation) -> None:
-        origin = relation.origin
-        if isinstance(origin, Stream):
-            if origin not in sources:
-                sources.append(origin)
-        elif origin not in applied:
-            for feed in origin.feeds:
-                visit(feed)
-            applied.append(origin)
-
-    for output in outputs:
-        visit(output)
-
-    def feed_of(relation: Relation) -> Feed:
-        origin = relation.origin
-        at = sources.index(origin) if isinstance(origin, Stream) else len(sources) + applied.index(origin)
-        return Feed(at, relation.steps)
-
-    taken = {id(feed.origin) for a in applied for feed in a.feeds}
+    """What has to run for these relations to be written. What is the same by its structure runs once, whoever wrote
+    it, and however often."""
+    origins = _Origins()
+    shown = [origins.feed_of(relation) for relation in outputs]
+    sources = tuple(origins.sources)
+    taken = {feed.origin for _, feeds in origins.operators for feed in feeds}
     nodes: list[OperatorNode] = []
-    for each in applied:
-        feeds = tuple(feed_of(f) for f in each.feeds)
-        below = [nodes[f.origin - len(sources)].level for f in feeds if f.origin >= len(sources)]
-        spec = each.spec
-        if isinstance(spec, JoinSpec) and id(each) in taken:
+    for number, (spec, feeds) in enumerate(origins.operators):
+        feeds = tuple(origins.numbered(feed) for feed in feeds)
+        below = [nodes[feed.origin - len(sources)].level for feed in feeds if feed.origin >= len(sources)]
+        if isinstance(spec, JoinSpec) and ~number in taken:
             spec = replace(spec, timed=True)
         fragment = _find_chained_fragment(spec, feeds, nodes, len(sources))
         if fragment is None:
             fragment = Fragment(1 + max((node.fragment for node in nodes), default=-1))
         nodes.append(OperatorNode(spec, feeds, Level(1 + max(below, default=-1)), fragment))
-    shown = tuple(Output(feed_of(r), pa.schema(r.stream.shown)) for r in outputs)
-    return Plan(tuple(sources), tuple(nodes), shown)
+    schemas = [pa.schema(relation.stream.shown) for relation in outputs]
+    written = [Output(origins.numbered(feed), schema) for feed, schema in zip(shown, schemas, strict=True)]
+    return Plan(sources, tuple(nodes), tuple(written))
+
+
+class _Origins:
+    """Sources and operators, each once. As long as not all sources are there, operator n has the number -1 - n."""
+
+    def __init__(self) -> None:
+        self.sources: list[Stream] = []
+        self.operators: list[tuple[OperatorSpec, tuple[Feed, ...]]] = []
+        self._by_structure: dict[object, int] = {}
+        self._by_object: dict[int, int] = {}
+
+    def feed_of(self, relation: Relation) -> Feed:
+        return Feed(self._number(relation.origin), relation.steps)
+
+    def numbered(self, feed: Feed) -> Feed:
+        """With the number that its origin has in the plan."""
+        return feed if feed.origin >= 0 else replace(feed, origin=len(self.sources) + ~feed.origin)
+
+    def _number(self, origin: Stream | Applied) -> int:
+        if isinstance(origin, Stream):
+            if origin not in self.sources:
+                self.sources.append(origin)
+            return self.sources.index(origin)
+        if id(origin) not in self._by_object:
+            feeds = tuple(self.feed_of(relation) for relation in origin.feeds)
+            structure = _structure(origin.spec, feeds)
+            if structure not in self._by_structure:
+                self.operators.append((origin.spec, feeds))
+                self._by_structure[structure] = ~(len(self.operators) - 1)
+            self._by_object[id(origin)] = self._by_structure[structure]
+        return self._by_object[id(origin)]
+
+
+def _structure(spec: OperatorSpec, feeds: Sequence[Feed]) -> tuple[object, ...]:
+    """What an operator does to which rows: two with the same structure have the same state and the same results."""
+    streams = tuple((columns_of(stream.schema), stream.event_time, stream.delay) for stream in spec.streams)
+    from_where = tuple((feed.origin, tuple(step.structure() for step in feed.steps)) for feed in feeds)
+    return type(spec), json.dumps(spec.identity(), sort_keys=True), streams, from_where
 
 
 def _find_chained_fragment(

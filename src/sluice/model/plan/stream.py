@@ -115,6 +115,10 @@ class Filter:
     def identity(self) -> object:
         return {"filter": self.condition.text}
 
+    def structure(self) -> object:
+        """What it does: two filters with the same structure keep the same rows."""
+        return "filter", _meaning(self.condition)
+
     def describe(self) -> str:
         return f"where {self.condition.text}"
 
@@ -145,8 +149,17 @@ class Project:
     def identity(self) -> object:
         return {"select": [[name, expression.text] for name, expression in self.columns]}
 
+    def structure(self) -> object:
+        """What it does: two projections with the same structure make the same rows."""
+        return "select", tuple((name, _meaning(expression)) for name, expression in self.columns), self.time
+
 
 Step = Filter | Project
+
+
+def _meaning(expression: Expression) -> object:
+    """What tells an expression from others over the same columns."""
+    return expression if isinstance(expression, BySpark) else (expression.text, str(expression.type))
 
 
 def _compute(name: str, expression: Expression, rows: pa.RecordBatch) -> pa.Array:
