@@ -52,9 +52,9 @@ class Placement(Policy):
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         """A round of every site in turn. Units have no home here: the rows of a stream come from everywhere."""
-        site_loads = 1.0 - view.site_idle / max(view.seconds, 1e-9)
+        site_loads = 1.0 - view.sites.idle / max(view.period.working_seconds, 1e-9)
         unit_loads = _spread(site_loads, view)
-        balancers = self._balancers(view.sites)
+        balancers = self._balancers(len(view.sites))
         for balancer in balancers:
             _deliver(balancers, balancer.end_window(float(site_loads[balancer.site])))
         for balancer in balancers:
@@ -65,7 +65,7 @@ class Placement(Policy):
             for migration in balancer.serve(partial(_held_by, balancer.site, view, unit_loads))
         ]
         for migration in migrations:
-            balancers[migration.receiver].take_in(float(unit_loads[view.index_of(Unit(migration.piece))]))
+            balancers[migration.receiver].take_in(float(unit_loads[view.units.index_of(Unit(migration.piece))]))
         return tuple(Move(Unit(one.piece), one.receiver, one.reason) for one in migrations)
 
     def _balancers(self, sites: int) -> list[Balancer]:
@@ -87,14 +87,15 @@ def _deliver(balancers: Sequence[Balancer], messages: Iterable[Message]) -> None
 
 def _spread(site_loads: np.ndarray, view: ClusterView) -> np.ndarray:
     """The load of each unit: its part of its site's rows."""
-    rows = view.by_site(view.unit_rows)
-    loads: np.ndarray = site_loads[view.unit_site] * view.unit_rows / np.maximum(rows[view.unit_site], 1)
+    units, rows = view.units, view.rows_by_site
+    loads: np.ndarray = site_loads[units.site] * units.rows / np.maximum(rows[units.site], 1)
     return loads
 
 
 def _held_by(site: Site, view: ClusterView, unit_loads: np.ndarray) -> HeldPieces:
     """The units that a site may give away; shared ones stay."""
-    places = np.flatnonzero((view.unit_site == site) & ~view.is_shared)
+    units = view.units
+    places = np.flatnonzero((units.site == site) & ~view.is_shared)
     none = np.zeros(0, dtype=np.int64)
     nowhere = np.full(len(places), -1)
-    return HeldPieces(view.unit_id[places], unit_loads[places], view.unit_bytes[places], nowhere, none, none)
+    return HeldPieces(units.id[places], unit_loads[places], units.bytes[places], nowhere, none, none)

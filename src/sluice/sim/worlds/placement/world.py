@@ -6,15 +6,15 @@ network's latency. Other policies are asked by the coordinator, as in every worl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sluice.model import ids
-from sluice.model.routing import Routing
+from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
 from sluice.policies.placement import Placement
@@ -267,20 +267,15 @@ class PlacementWorld(World):
         return self.state.piece["busy"], self.state.site["busy"]
 
     def at_rest(self, routing: Routing) -> ClusterView:
-        return replace(
-            ClusterView.at_rest(routing.holders, np.full(self.scenario.sites, _ENOUGH)),
-            least_sites=self.scenario.sites,
-            unit_bytes=self.pieces.state,
-            unit_memory=self.pieces.state,
-        )
+        state = self.pieces.state
+        view = ClusterView.at_rest(routing.holders, np.full(self.scenario.sites, _ENOUGH))
+        return view.with_units(bytes=state, memory=state).with_scaling(least_sites=self.scenario.sites)
 
-    def statistics(self, routing: Routing, grown: Sequence[np.ndarray], seconds: float) -> Mapping[str, Any]:
+    def observe(self, routing: Routing, grown: Sequence[np.ndarray], seconds: float) -> ClusterView:
         """A piece's rows are its work: microseconds, as pieces differ in what a tuple costs them."""
         worked, busy = grown
-        return {
-            "unit_rows": np.round(worked * 1e6).astype(np.int64),
-            "site_idle": np.maximum(seconds - busy, 0.0),
-        }
+        work = np.round(worked * 1e6).astype(np.int64)
+        return self.at_rest(routing).with_units(rows=work).with_sites(idle=np.maximum(seconds - busy, 0.0))
 
     def outcome(self, control: ControlRecord) -> PlacementOutcome:
         worst, workload, tuples, state, waiting = zip(*self._seen, strict=True)
