@@ -40,7 +40,7 @@ class PlacementScenario(Scenario):
     """Seconds between two tuples of a stream, on average."""
     queries: Count = 500
     fewest_streams: Count = 1
-    most_streams: Count = 3
+    most_streams: Count = 2
     fewest_operators: Count = 8
     most_operators: Count = 15
     """Of a query, drawn evenly: 11.5 on average."""
@@ -74,7 +74,7 @@ class PlacementScenario(Scenario):
     seed: Natural = 1
 
     effort: ClassVar[float] = 0.3
-    smallest: ClassVar = {"seconds": 0.01, "sites": 2, "queries": 2}
+    smallest: ClassVar = {"seconds": 0.01, "interval": 0.01, "sites": 2, "queries": 2}
     sections: ClassVar = {
         "cluster": ("sites", "streams_per_site", "bandwidth", "latency", "tuple_bytes"),
         "workload": (
@@ -110,6 +110,8 @@ class PlacementScenario(Scenario):
         for what, least, most in ranges:
             if least > most:
                 raise ScenarioError(f"{what}: the least is {least:g}, which is more than the most, {most:g}")
+        if self.interval > self.seconds:
+            raise ScenarioError(f"interval: {self.interval:g} s is longer than the run, {self.seconds:g} s")
         if self.most_selectivity > 1:
             raise ScenarioError(f"selectivity: at most 1, not {self.most_selectivity:g}")
         if self.most_streams > self.streams:

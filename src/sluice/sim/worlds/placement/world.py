@@ -78,7 +78,7 @@ class PlacementOutcome(Outcome):
         return (
             Measure("worst ratio", "worstRatio", float(np.nanmean(self.worst_ratio)), "count"),
             Measure("last 10 s", "worstRatioAtTheEnd", self.mean(self.worst_ratio, end - 10, end), "count"),
-            Measure("deviation", "workloadDeviation", self.mean(self.deviation, end - 10, end), "ratio"),
+            Measure("deviation", "workloadDeviation", self.mean(self.deviation, end - 10, end), "share"),
             Measure("sent", "tupleBytes", float(self.tuple_bytes.sum()), "bytes"),
             Measure("moved", "stateBytes", float(self.state_bytes.sum()), "bytes"),
             Measure("moves", "moves", len(self.moves), "count"),
@@ -88,7 +88,7 @@ class PlacementOutcome(Outcome):
     def curves(self) -> Sequence[Curve]:
         return (
             Curve("ratio", "performance ratio of the worst query", "count", self.worst_ratio, log=True),
-            Curve("deviation", "standard deviation of workloads", "ratio", self.deviation),
+            Curve("deviation", "standard deviation of workloads", "share", self.deviation),
             Curve("sent", "bytes of tuples between sites", "bytes", self.tuple_bytes),
         )
 
@@ -136,7 +136,7 @@ class PlacementWorld(World):
             sites = rng.choice(scenario.sites, surge.count, replace=False)
             self.events.at(surge.start, partial(self._change_rates, surge, sites, surge.factor))
             self.events.at(surge.end, partial(self._change_rates, surge, sites, 1.0))
-        for number in range(round(scenario.seconds / scenario.interval)):
+        for number in range(int(scenario.seconds / scenario.interval + 1e-9)):
             self.events.at((number + 1) * scenario.interval, self._measure)
         if not self.balancers:
             return
