@@ -13,7 +13,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -224,12 +224,16 @@ class Chaos:
             self.options["seconds"] = float(rng.choice([10 * TICK, 200 * TICK]))
         return wanted
 
+    def new_policy(self) -> Policy:
+        """For one driver: what a policy has learned ends with its driver."""
+        return replace(self.policy) if is_dataclass(self.policy) else self.policy or Wanderer(*self.wandering)
+
     def start(self) -> None:
         """A driver, the first or a later one."""
         if self.chance(0.5):
             self.sites = int(self.rng.integers(1, MOST_SITES + 1))
         self.wandering = self.sites, self.sites
-        wanted = self.policy or Wanderer(*self.wandering)
+        wanted = self.new_policy()
         options = {"sites": self.sites, "partitions": self.partitions, "wanted": wanted, **self.options}
         self.query = ChaosQuery(self, **options)
         self.limits = [self.options["memory"]] * MOST_SITES
@@ -261,7 +265,7 @@ class Chaos:
         except CheckpointError:  # there were more epochs than the journal keeps
             return
         self.happened["replayed"] += 1
-        controller = self.query.new_controller(policy(self.policy or Wanderer(*self.wandering)))
+        controller = self.query.new_controller(policy(self.new_policy()))
         difference = next(replay(records, controller), None)
         assert difference is None, str(difference)
 
