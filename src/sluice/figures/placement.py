@@ -10,7 +10,7 @@ import numpy as np
 from sluice.dashboard.chart import Axis, Line, chart
 from sluice.dashboard.quantity import BYTES, COUNT, RATIO, SECONDS
 from sluice.figures.claim import at_least, at_most
-from sluice.figures.experiment import Experiment, Reading, Run
+from sluice.figures.experiment import Experiment, Reading, Trial
 from sluice.policies.planning.piece_selection import Selection
 from sluice.sim.worlds.placement.scenario import PlacementScenario, Surge
 from sluice.sim.worlds.placement.world import PlacementOutcome
@@ -45,8 +45,8 @@ PARTNERS = (0, 1, 2, 3, 4, 5, 6, 8)
 ENOUGH = 4
 
 
-def _with_partners(count: int) -> Run:
-    return Run(SKEWED, "placement", (("partners", count),)) if count else Run(SKEWED)
+def _with_partners(count: int) -> Trial:
+    return Trial(SKEWED, "placement", (("partners", count),)) if count else Trial(SKEWED)
 
 
 def _at_the_end(one: PlacementOutcome, values: np.ndarray) -> float:
@@ -134,10 +134,10 @@ _BY_PIECE, _BY_OPERATOR = "pieces", "operators"
 _OPERATOR_BASED = (("selection", Selection.ELEMENTARY.value),)
 
 
-def _of_size(operators: int, by_operator: bool) -> Run:
+def _of_size(operators: int, by_operator: bool) -> Trial:
     name = f"{operators} operators a stream" + (", placed one by one" if by_operator else "")
     scenario = replace(SKEWED, name=name, operators_per_stream=operators, by_operator=by_operator)
-    return Run(scenario, "placement", _OPERATOR_BASED if by_operator else ())
+    return Trial(scenario, "placement", _OPERATOR_BASED if by_operator else ())
 
 
 def _read_5(outcomes: PlacementOutcomes) -> Reading:
@@ -220,8 +220,8 @@ DYNAMIC = (FLOW, INTERMEDIATE, ELEMENTARY)
 _BEFORE, _DURING, _AFTER = (10.0, 20.0), (35.0, 50.0), (65.0, 80.0)
 
 
-def _selecting(selection: str, scenario: PlacementScenario) -> Run:
-    return Run(scenario) if selection == "static" else Run(scenario, "placement", (("selection", selection),))
+def _selecting(selection: str, scenario: PlacementScenario) -> Trial:
+    return Trial(scenario) if selection == "static" else Trial(scenario, "placement", (("selection", selection),))
 
 
 def _read_6(outcomes: PlacementOutcomes) -> Reading:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sluice.model import ids
+from sluice.model.columns import IntColumn
 from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView
 from sluice.policies import Policy
@@ -100,7 +101,7 @@ class PlacementWorld(World):
 
     def __init__(self, scenario: PlacementScenario, events: EventQueue, policy: Policy) -> None:
         self.scenario, self.pieces = scenario, draw_pieces(scenario)
-        routing = Routing(scenario.sites, tuple(map(ids.Site, self.pieces.home.tolist())))
+        routing = Routing(scenario.sites, IntColumn(self.pieces.home))
         network = Network(events, scenario.sites, scenario.bandwidth, scenario.bandwidth)
         super().__init__(network, routing, scenario.latency, scenario.round)
         self.state = new_state(scenario, self.pieces)
