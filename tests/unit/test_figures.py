@@ -26,6 +26,8 @@ from sluice.sim.worlds.flux.scenario import FluxScenario
 from sluice.sim.worlds.flux.world import FluxOutcome
 from sluice.sim.worlds.lazy_disk.scenario import LazyDiskScenario
 from sluice.sim.worlds.lazy_disk.world import LazyDiskOutcome, SiteCleanup
+from sluice.sim.worlds.placement.scenario import PlacementScenario
+from sluice.sim.worlds.placement.world import PlacementOutcome
 from sluice.sim.worlds.replication.scenario import BinaryJoin, ReplicationScenario
 from sluice.sim.worlds.replication.world import Remiss, ReplicationOutcome
 from sluice.sim.worlds.window_joins.scenario import WindowJoinScenario
@@ -133,6 +135,11 @@ def flat_outcome(run: Trial) -> Outcome:
         output, filled = np.full(scenario.steps, 10.0), np.full((scenario.steps, scenario.sites), 0.5)
         sent = {"input_bytes": 1e6, "sent_bytes": 2e6, "passes": 0, "holders": 4}
         return ReplicationOutcome(**known, output=output, filled=filled, remiss=Remiss(scenario.seconds, 0), **sent)
+    if isinstance(scenario, PlacementScenario):
+        flat = np.ones(int(scenario.seconds))
+        workload, extra = np.outer(flat, np.linspace(0.4, 0.6, scenario.sites)), 1.0 + (run.policy == "placement")
+        sent = {"tuple_bytes": extra * flat, "state_bytes": flat, "waiting": flat, "results": 9}
+        return PlacementOutcome(**known, worst_ratio=flat, workload=workload, **sent)
     if isinstance(scenario, WindowJoinScenario):
         each, slots = np.full(scenario.most, 100.0), np.full(scenario.slots, scenario.sites)
         sites = {"site_working": each, "site_communicating": each, "site_taking_part": 3 * each}
@@ -153,7 +160,8 @@ def test_figures_are_chosen_by_paper_or_by_name():
     assert all(e.name.startswith(f"{paper}-") for paper in PAPERS for e in PAPERS[paper])
     assert [e.name for e in chosen(["flux-7", "flux-3"])] == ["flux-7", "flux-3"]
     with pytest.raises(
-        UnknownFigure, match="no figure 'flux-99'; known: all, flux, lazy-disk, d-cape, window-joins, flux-baseline"
+        UnknownFigure,
+        match="no figure 'flux-99'; known: all, flux, lazy-disk, placement, d-cape, window-joins, flux-baseline",
     ):
         chosen(["flux-99"])
 

@@ -564,7 +564,7 @@ def test_before_any_time_has_passed_nothing_is_known_about_load() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    known = "known: active-disk, elastic, hybrid, lazy-disk, load, memory, no-relocation, static"
+    known = "known: active-disk, elastic, hybrid, lazy-disk, load, memory, no-relocation, placement, static"
     with pytest.raises(FlowError, match=f"there is no policy 'lucky'; {known}"):
         policy("lucky")
 

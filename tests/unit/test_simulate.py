@@ -558,7 +558,7 @@ def test_any_world_goes_from_file_to_charts(
     ("text", "message"),
     [
         ('world = "fluks"', "world: there is no world 'fluks'; did you mean flux?"),
-        ("world = 3", "world: there is no world 3; known: flux, lazy-disk, replication, window-joins"),
+        ("world = 3", "world: there is no world 3; known: flux, lazy-disk, placement, replication, window-joins"),
         ('world = "lazy-disk"\n[cluster]\nsites = 3', "cluster.sites: there is no such key"),
         ('world = "lazy-disk"\n[workload]\ninputs = 1', "workload.inputs: a join has at least two, not 1"),
         ('world = "lazy-disk"\n[[surge]]\nsite = 0', "surge[0].start: this has to be given"),

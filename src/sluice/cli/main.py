@@ -143,7 +143,8 @@ def _parser() -> argparse.ArgumentParser:
         "name",
         nargs="*",
         metavar="NAME",
-        help="a paper (flux, lazy-disk, d-cape, window-joins), a figure such as flux-7, or all; several are possible",
+        help="a paper (flux, lazy-disk, placement, d-cape, window-joins), a figure such as flux-7, or all; several "
+        "are possible",
     )
     drawing.add_argument("--list", action="store_true", help="list the figures")
     drawing.add_argument("--out", default="figures", metavar="DIR", help="where charts and verdicts go (figures)")

@@ -224,6 +224,11 @@ def _selecting(selection: str, scenario: PlacementScenario) -> Trial:
     return Trial(scenario) if selection == "static" else Trial(scenario, "placement", (("selection", selection),))
 
 
+def _left(before: float, during: float, after: float) -> float:
+    """How much of what came with the surge is there after it; NaN if nothing came."""
+    return (after - before) / (during - before) if during > before else float("nan")
+
+
 def _read_6(outcomes: PlacementOutcomes) -> Reading:
     static = outcomes["static"]
     extra = {name: outcomes[name].tuple_bytes - static.tuple_bytes for name in DYNAMIC}
@@ -231,7 +236,7 @@ def _read_6(outcomes: PlacementOutcomes) -> Reading:
         {name: static.mean(extra[name], *part) for name in DYNAMIC} for part in (_BEFORE, _DURING, _AFTER)
     )
     ratio = {name: float(np.nanmean(one.worst_ratio)) for name, one in outcomes.items()}
-    left = {name: (after[name] - before[name]) / (during[name] - before[name]) for name in DYNAMIC}
+    left = {name: _left(before[name], during[name], after[name]) for name in DYNAMIC}
     values = {
         "flow-aware first, surge": during[FLOW] / during[INTERMEDIATE],
         "intermediate second, surge": during[INTERMEDIATE] / during[ELEMENTARY],

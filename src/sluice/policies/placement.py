@@ -52,9 +52,12 @@ class Placement(Policy):
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         """A round of every site in turn. Units have no home here: the rows of a stream come from everywhere."""
-        site_loads = 1.0 - view.sites.idle / max(view.period.working_seconds, 1e-9)
+        seconds = view.period.working_seconds
+        if seconds <= 0:
+            return ()
+        site_loads = 1.0 - view.sites.idle / seconds
         unit_loads = _spread(site_loads, view)
-        balancers = self._balancers(len(view.sites))
+        balancers, places = self._balancers(len(view.sites)), _places_by_site(view)
         for balancer in balancers:
             _deliver(balancers, balancer.end_window(float(site_loads[balancer.site])))
         for balancer in balancers:
@@ -62,7 +65,7 @@ class Placement(Policy):
         migrations = [
             migration
             for balancer in balancers
-            for migration in balancer.serve(partial(_held_by, balancer.site, view, unit_loads))
+            for migration in balancer.serve(partial(_held_pieces, places[balancer.site], view, unit_loads))
         ]
         for migration in migrations:
             balancers[migration.receiver].take_in(float(unit_loads[view.units.index_of(Unit(migration.piece))]))
@@ -71,7 +74,8 @@ class Placement(Policy):
     def _balancers(self, sites: int) -> list[Balancer]:
         """Those of the rounds before, unless there is another number of sites: then all begin anew."""
         if len(self._at_sites) != sites:
-            self._at_sites[:] = [Balancer(Site(site), sites, (), self.diffusion) for site in range(sites)]
+            settings = self.diffusion
+            self._at_sites[:] = [Balancer(Site(site), sites, (), settings) for site in range(sites)]
             for balancer in self._at_sites:
                 _deliver(self._at_sites, balancer.choose_partners())
         return self._at_sites
@@ -92,10 +96,14 @@ def _spread(site_loads: np.ndarray, view: ClusterView) -> np.ndarray:
     return loads
 
 
-def _held_by(site: Site, view: ClusterView, unit_loads: np.ndarray) -> HeldPieces:
-    """The units that a site may give away; shared ones stay."""
-    units = view.units
-    places = np.flatnonzero((units.site == site) & ~view.is_shared)
-    none = np.zeros(0, dtype=np.int64)
-    nowhere = np.full(len(places), -1)
+def _places_by_site(view: ClusterView) -> list[np.ndarray]:
+    """Of each site the places of the units that it may give away; shared ones stay."""
+    order = np.argsort(view.units.site, kind="stable")
+    order = order[~view.is_shared[order]]
+    ends = np.searchsorted(view.units.site[order], np.arange(1, len(view.sites)))
+    return np.split(order, ends)
+
+
+def _held_pieces(places: np.ndarray, view: ClusterView, unit_loads: np.ndarray) -> HeldPieces:
+    units, none, nowhere = view.units, np.zeros(0, dtype=np.int64), np.full(len(places), -1)
     return HeldPieces(units.id[places], unit_loads[places], units.bytes[places], nowhere, none, none)

@@ -103,6 +103,8 @@ def take_number(action: VerbAction, name: str, what: str = "") -> None:
 
 def whole_number(what: str, number: object) -> int:
     """A plain int from whatever counts as a whole number, numpy's too."""
+    if type(number) is int:  # as nearly always; the check below takes long
+        return number
     if isinstance(number, SupportsIndex) and not isinstance(number, bool | np.bool_):
         return index(number)
     raise FlowError(f"a {what} is given by its number, not by {number!r}")

@@ -120,11 +120,9 @@ class PlacementWorld(World):
         self._results = 0
 
     def _balancers(self, policy: Placement) -> list[Balancer]:
-        neighbours = neighbouring_sites(self.pieces, self.scenario.sites)
+        neighbours, settings = neighbouring_sites(self.pieces, self.scenario.sites), policy.diffusion
         return [
-            Balancer(
-                ids.Site(site), self.scenario.sites, list(map(ids.Site, own)), policy.diffusion, self.scenario.seed
-            )
+            Balancer(ids.Site(site), self.scenario.sites, list(map(ids.Site, own)), settings, self.scenario.seed)
             for site, own in enumerate(neighbours)
         ]
 
