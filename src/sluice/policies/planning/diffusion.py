@@ -10,6 +10,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from sluice.model.ids import Site
 from sluice.policies.planning.piece_selection import HeldPieces, Selection
 from sluice.policies.planning.workload import Fluctuation, SmoothedWorkload
@@ -37,8 +39,7 @@ class DiffusionSettings:
         return (self.partners + 1) // 2
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """From one balancer to another; each tells the sender's workload beside what it is about."""
 
     sender: Site
@@ -46,47 +47,39 @@ class Message:
     workload: float
 
 
-@dataclass(frozen=True)
-class PartnerRequest(Message):
+class PartnerRequest(Message, frozen=True):
     """The sender wants the receiver as a partner."""
 
 
-@dataclass(frozen=True)
-class PartnerReply(Message):
+class PartnerReply(Message, frozen=True):
     """Whether the receiver's request was accepted."""
 
     accepted: bool
 
 
-@dataclass(frozen=True)
-class PartnersNoMore(Message):
+class PartnersNoMore(Message, frozen=True):
     """The sender chooses its partners anew; the two are none from now on."""
 
 
-@dataclass(frozen=True)
-class WorkloadChanged(Message):
+class WorkloadChanged(Message, frozen=True):
     """The sender's workload has changed enough to be told."""
 
 
-@dataclass(frozen=True)
-class LoadRequest(Message):
+class LoadRequest(Message, frozen=True):
     """The sender would take so much of the receiver's workload."""
 
     amount: float
 
 
-@dataclass(frozen=True)
-class Probe(Message):
+class Probe(Message, frozen=True):
     """The sender and all its partners are overloaded, and it looks for somebody who is not."""
 
 
-@dataclass(frozen=True)
-class ProbeReply(Message):
+class ProbeReply(Message, frozen=True):
     """What a probe has come to; the two are partners if the workload is below the limit."""
 
 
-@dataclass(frozen=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True):
     """A piece goes to another site."""
 
     piece: int
