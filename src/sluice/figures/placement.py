@@ -41,7 +41,7 @@ def _drawn(title: str, x: Axis, y: Axis, at: Sequence[float], lines: Lines) -> s
 
 # --- Fig. 4: partners -----------------------------------------------------------------------------------------------
 
-PARTNERS = (0, 1, 2, 3, 4, 5, 6, 8)
+PARTNERS = (0, 1, 2, 4, 5, 8)
 ENOUGH = 4
 
 
@@ -129,7 +129,7 @@ PLACEMENT_4: Experiment[PlacementOutcome] = Experiment(
 
 # --- Fig. 5: pieces against operators -------------------------------------------------------------------------------
 
-OPERATORS = (2, 4, 6, 8, 10)
+OPERATORS = (2, 6, 10)
 _BY_PIECE, _BY_OPERATOR = "pieces", "operators"
 _OPERATOR_BASED = (("selection", Selection.ELEMENTARY.value),)
 
