@@ -22,12 +22,14 @@ SHORT = {
     "flux": {"seconds": 0.1, "sites": 2, "units_per_site": 2, "interval": 0.05},
     "lazy-disk": {"seconds": 10.0, "units": 4, "placement": (0.5, 0.5), "interval": 5.0},
     "replication": {"seconds": 10.0, "sites": 2},
+    "placement": {"seconds": 2.0, "sites": 2, "queries": 6, "zipf": 0.95},
     "window-joins": {"seconds": 40.0, "sites": 2, "partitions": 4, "window": 10.0, "measured_from": 0.0},
 }
 CAN = {
     "flux": {Move},
     "lazy-disk": {Move, Freeze},
     "replication": {Move, Share, Release, PassToken},
+    "placement": {Move},
     "window-joins": {Move, Split, Merge, Scale},
 }
 ASKED = [
