@@ -12,11 +12,11 @@ import pytest
 from engine_harness import DirectQuery
 from hypothesis import given
 from hypothesis import strategies as st
-from month import reachable_bytes
 from oracle import batch_join, multiset
 from segment_refs import segment
 from specs import SECOND, TIME, join, stream
 
+from benchmarks.units import reachable_bytes
 from sluice.model.epoch.segments import RunRef
 from sluice.model.errors import CheckpointError
 from sluice.model.routing.directory import Directory

@@ -5,12 +5,9 @@ Time is handed in, so a month takes as long as its epochs do. Results go nowhere
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +15,7 @@ import pyarrow as pa
 from engine_harness import DirectQuery, EpochRows
 from specs import SECOND, TIME
 
+from benchmarks.units import reachable_bytes
 from sluice.control.journal import DIRECTORY
 from sluice.model.clock import SystemClock
 from sluice.verbs import Action
@@ -133,17 +131,3 @@ def check_flat(samples: list[Sample], printed: Callable[[str], object] = print) 
         before = max(getattr(sample, field.name) for sample in middle)
         after = max(getattr(sample, field.name) for sample in last)
         assert after <= 1.1 * before + 2, f"{field.name.replace('_', ' ')} grow: {before:,}, then {after:,}"
-
-
-def reachable_bytes(root: object) -> int:
-    """The size of everything that an object leads to, but for code."""
-    seen: set[int] = set()
-    waiting, size = [root], 0
-    while waiting:
-        value = waiting.pop()
-        if id(value) in seen or isinstance(value, type | ModuleType | FunctionType):
-            continue
-        seen.add(id(value))
-        size += sys.getsizeof(value)
-        waiting += gc.get_referents(value)
-    return size

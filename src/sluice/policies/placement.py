@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated
 
@@ -74,7 +74,7 @@ class Placement(Policy):
     def _balancers(self, sites: int) -> list[Balancer]:
         """Those of the rounds before, unless there is another number of sites: then all begin anew."""
         if len(self._at_sites) != sites:
-            settings = self.diffusion
+            settings = replace(self.diffusion, alpha=0.0)  # what a period shows is an average already
             self._at_sites[:] = [Balancer(Site(site), sites, (), settings) for site in range(sites)]
             for balancer in self._at_sites:
                 _deliver(self._at_sites, balancer.choose_partners())

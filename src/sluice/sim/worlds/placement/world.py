@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
+from sluice.control.loop import ControlLoop
 from sluice.model import ids
 from sluice.model.columns import IntColumn
 from sluice.model.routing.routing import Routing
@@ -39,7 +39,7 @@ from sluice.sim.worlds.placement.core import (
     with_room,
 )
 from sluice.sim.worlds.placement.queries import NOWHERE, draw_pieces, links, neighbouring_sites
-from sluice.sim.worlds.placement.scenario import PlacementScenario, Surge
+from sluice.sim.worlds.placement.scenario import PlacementScenario
 from sluice.verbs.move import Move, MoveProtocol
 
 _ENOUGH = 1 << 40
@@ -128,13 +128,13 @@ class PlacementWorld(World):
 
     # --- time ---
 
-    def start(self, loop: Any) -> None:
+    def start(self, loop: ControlLoop) -> None:
         super().start(loop)
         scenario, rng = self.scenario, np.random.default_rng(self.scenario.seed + 1)
         for surge in scenario.surges:
             sites = rng.choice(scenario.sites, surge.count, replace=False)
-            self.events.at(surge.start, partial(self._change_rates, surge, sites, surge.factor))
-            self.events.at(surge.end, partial(self._change_rates, surge, sites, 1.0))
+            self.events.at(surge.start, partial(self._change_rates, sites, surge.factor))
+            self.events.at(surge.end, partial(self._change_rates, sites, 1.0))
         for number in range(int(scenario.seconds / scenario.interval + 1e-9)):
             self.events.at((number + 1) * scenario.interval, self._measure)
         if not self.balancers:
@@ -164,7 +164,7 @@ class PlacementWorld(World):
     def _make_room(self, records: int) -> None:
         self.state = with_room(self.state, records)
 
-    def _change_rates(self, surge: Surge, sites: np.ndarray, factor: float) -> None:
+    def _change_rates(self, sites: np.ndarray, factor: float) -> None:
         streams = self.state.stream
         streams["rate"][np.isin(streams["home"], sites)] = factor / self.scenario.arrival
 
