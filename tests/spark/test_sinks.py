@@ -162,13 +162,13 @@ class TestMemory:
         writer.option("checkpointLocation", tmp_path / "ck")
         with watch(fail), pytest.raises(Exception, match="the power went out"):
             finish(writer)
-        part = next((tmp_path / "ck" / "results" / "0" / "shown").glob("*.parquet"))
+        part = next((tmp_path / "ck" / "results" / "pairs_once" / "shown").glob("*.parquet"))
         stray = part.name.replace("part-000000000000", "part-000000000001")
-        shutil.copy(part, tmp_path / "ck" / "results" / "0" / stray)  # as if the attempt had been killed
+        shutil.copy(part, tmp_path / "ck" / "results" / "pairs_once" / stray)  # as if the attempt had been killed
         finish(writer)
         assert seen
         assert rows_of(spark.table("pairs_once")) == expected(spark, tmp_path, 2)
-        assert not list((tmp_path / "ck" / "results" / "0").glob("*.parquet"))
+        assert not list((tmp_path / "ck" / "results" / "pairs_once").glob("*.parquet"))
 
     def test_without_a_checkpoint(self, spark: Any, tmp_path: Path) -> None:
         """Its results outlive the query, so that they can be looked at; they go with the process."""

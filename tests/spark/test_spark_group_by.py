@@ -141,7 +141,7 @@ def test_what_writers_of_one_query_may_not_do(spark: Any, tmp_path: Path, flow: 
         flow.start(one, other)
     for kind, options in (("parquet", {"path": tmp_path / "out"}), ("memory", {})):
         one, other = (counts.writeStream.format(kind).options(**options).queryName("twice") for _ in range(2))
-        with pytest.raises(FlowError, match="two writers of this query have the"):
+        with pytest.raises(FlowError, match="two writers have the"):
             flow.start(one, other)
     with pytest.raises(FlowError, match=r"flow\.start takes writers"):
         flow.start(counts)  # type: ignore[arg-type]

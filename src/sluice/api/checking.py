@@ -26,7 +26,7 @@ def check_request(request: QueryRequest) -> CheckedQuery:
     spark, registry, options, choice = request.registry.spark, request.registry, request.options, request.policy
     location = _locate_checkpoint(request)
 
-    plan = plan_of(request.outputs)
+    plan = plan_of(request.outputs, request.names)
     by_spark = [plan.by_spark(number) for number in range(len(plan.sources))]
     sources = read_as_planned(spark, [registry.sources[stream.name] for stream in plan.sources], by_spark)
     zone = registry.time_zone if plan.has_expressions else ""
@@ -62,7 +62,7 @@ def check_request(request: QueryRequest) -> CheckedQuery:
     )
     return CheckedQuery(
         spark=spark,
-        name=request.name,
+        name=_name_for_spark(request),
         plan=plan,
         sources=sources,
         frame=frame,
@@ -74,6 +74,15 @@ def check_request(request: QueryRequest) -> CheckedQuery:
         first=EpochRecord.before_all(plan.first_routing(options.partitions, sites), len(plan.sources)),
         location=location,
     )
+
+
+def _name_for_spark(request: QueryRequest) -> str | None:
+    """What Spark calls the query. It runs no two of one name, so of several that a flow runs at once, each of many
+    writers, the first has the flow's."""
+    if len(request.outputs) == 1:
+        return request.name
+    running = [query.name for query in request.registry.spark.streams.active]
+    return None if request.name in running else request.name
 
 
 def _locate_checkpoint(request: QueryRequest) -> str | None:

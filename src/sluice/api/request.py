@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from sluice.api.options import (
 from sluice.api.relation import NamedRelation, Registry
 from sluice.control.controller import MINIMUM
 from sluice.model.errors import FlowError
+from sluice.model.plan.query_names import name_queries
 from sluice.model.plan.relation import Relation
 from sluice.model.plan.stream import Stream
 from sluice.policies import Policy, policy
@@ -59,7 +61,10 @@ class QueryRequest:
 
     registry: Registry
     name: str | None
+    """What Spark calls it."""
     outputs: tuple[Relation, ...]
+    names: tuple[str, ...]
+    """Of the outputs, as queries of the flow."""
     sinks: tuple[SinkChoice, ...]
     options: QueryOptions
     given: Mapping[str, Any]
@@ -83,20 +88,21 @@ def read_request(writers: Sequence[WriterChoices]) -> QueryRequest:
                 f"{writer.rows.title} has no join or group-by, so there is nothing for Sluice to do; write it with "
                 "Spark's own writeStream"
             )
-    sinks = tuple(_choose_sink(w) for w in writers)
+    names = name_queries([w.name for w in writers])
+    sinks = tuple(_choose_sink(w, name) for w, name in zip(writers, names, strict=True))
     _refuse_shared(sinks)
     values = {row.name: [w.options[row.name] for w in writers if row.name in w.options] for row in OPTIONS}
     of_query = {row.name: _agree_on(row.name, values[row.name]) for row in OPTIONS if row.scope == QUERY}
     given = {name: value for name, value in of_query.items() if value is not None}
     trigger = _agree_on("trigger", [w.trigger for w in writers if w.trigger]) or {}
-    name = _agree_on("queryName", [w.name for w in writers if w.name and w.format is not SinkKind.MEMORY])
     choice = _agree_on("policy", [w.policy for w in writers if w.policy])
     if choice and _scales_by_itself(choice.policy, given):
         given = {BACKLOG.name: BACKLOG_TO_SCALE_BY, **given}
     return QueryRequest(
         registry=registry,
-        name=name or next((w.name for w in writers if w.name), None),
+        name=writers[0].name if len(writers) == 1 else registry.flow,
         outputs=tuple(w.rows.relation for w in writers),
+        names=names,
         sinks=sinks,
         options=QueryOptions.read(given),
         given=given,
@@ -124,7 +130,7 @@ def _scales_by_itself(policy: Policy, given: Mapping[str, Any]) -> bool:
     return True
 
 
-def _choose_sink(writer: WriterChoices) -> SinkChoice:
+def _choose_sink(writer: WriterChoices, name: str) -> SinkChoice:
     kind, options = writer.format, SinkOptions.read(writer.options)
     if kind is None:
         raise FlowError(
@@ -139,7 +145,7 @@ def _choose_sink(writer: WriterChoices) -> SinkChoice:
         kind=kind,
         path=options.path if kind is SinkKind.PARQUET else None,
         compression=options.compression,
-        name=writer.name,
+        name=name,
         function=writer.function,
         rows=options.rows,
         truncate=options.truncate,
@@ -147,13 +153,11 @@ def _choose_sink(writer: WriterChoices) -> SinkChoice:
 
 
 def _refuse_shared(sinks: Sequence[SinkChoice]) -> None:
-    """Two sinks of one query cannot share a directory or a view."""
+    """Two sinks of one query cannot share a directory."""
     paths = [os.path.abspath(s.path) if "://" not in s.path else s.path.rstrip("/") for s in sinks if s.path]
-    views = [str(s.name).lower() for s in sinks if s.kind is SinkKind.MEMORY]
-    for what, names in (("path", paths), ("queryName", views)):
-        for name in names:
-            if names.count(name) > 1:
-                raise FlowError(f"two writers of this query have the {what} {name!r}; give each its own")
+    twice = next((path for path, count in Counter(paths).items() if count > 1), None)
+    if twice is not None:
+        raise FlowError(f"two writers have the path {twice!r}; give each writer its own")
 
 
 def _agree_on(what: str, values: Sequence[T]) -> T | None:

@@ -74,7 +74,8 @@ class DataStreamWriter:
         return self
 
     def queryName(self, name: str) -> DataStreamWriter:
-        """What Spark calls the query; for the memory sink, the name of the view with its results."""
+        """The query's name in its flow, and what Spark calls it if it is started by itself; for the memory sink, the
+        name of the view with its results. Without one it is called `query-1`, `query-2`, ... by its place."""
         if not isinstance(name, str) or not name.strip():
             raise FlowError("queryName must be a name that is not empty")
         self._name = name

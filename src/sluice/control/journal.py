@@ -20,7 +20,7 @@ from sluice.model.identity import CheckpointIdentity, Owner
 from sluice.record.epoch import EpochRecord
 from sluice.state.files.storage import Storage
 
-FORMAT = 14
+FORMAT = 15
 IDENTITY = "flow.json"
 DIRECTORY = "journal"
 KEPT = 100

@@ -56,8 +56,8 @@ def take_checkpoint(query: CheckedQuery, clock: Clock) -> QueryCheckpoint:
         sparks_part = SparksPart(storage, directories_of_lists(query.frame))
         sparks_part.check_with(Journal(storage))
         sinks = [
-            choice.build(query.spark, location, number, output.schema)
-            for number, (choice, output) in enumerate(zip(query.sinks, query.plan.outputs, strict=True))
+            choice.build(query.spark, location, output.schema)
+            for choice, output in zip(query.sinks, query.plan.outputs, strict=True)
         ]
         opened = open_checkpoint(storage, uuid.uuid4().hex[:16], query.identity, query.first, sinks, clock)
     except BaseException:

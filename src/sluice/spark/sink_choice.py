@@ -21,22 +21,23 @@ class SinkChoice:
     kind: SinkKind
     path: str | None
     compression: str
-    name: str | None
+    name: str
+    """That of its query."""
     function: Callable[..., Any] | None
     rows: int
     truncate: bool
 
-    def build(self, spark: SparkSession, checkpoint: str, output: int, schema: pa.Schema) -> Sink:
+    def build(self, spark: SparkSession, checkpoint: str, schema: pa.Schema) -> Sink:
         """The sink of one output of a query on a checkpoint; nothing is touched yet."""
         match self.kind:
             case SinkKind.PARQUET:
                 return ParquetSink(absolute(str(self.path)), self.compression)
             case SinkKind.MEMORY:
-                return MemorySink(spark, checkpoint, output, schema, str(self.name))
+                return MemorySink(spark, checkpoint, schema, self.name)
             case SinkKind.CONSOLE:
-                return BatchSink(spark, checkpoint, output, schema, console(self.rows, self.truncate))
+                return BatchSink(spark, checkpoint, schema, self.name, console(self.rows, self.truncate))
             case SinkKind.FOREACH_BATCH:
                 assert self.function is not None, "foreachBatch comes with its function"
-                return BatchSink(spark, checkpoint, output, schema, self.function)
+                return BatchSink(spark, checkpoint, schema, self.name, self.function)
             case SinkKind.NOOP:
                 return NoopSink()

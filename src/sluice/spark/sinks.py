@@ -18,6 +18,7 @@ from sluice.model.codec import checksum
 from sluice.model.epoch.attempt import epoch_of
 from sluice.model.epoch.results import Listing, Part, Results
 from sluice.model.errors import CheckpointError, FlowError, StorageError
+from sluice.model.plan.query_names import directory_of
 from sluice.spark.sink_log import MARK, OLDER_COPY, SinkLog
 from sluice.spark.sources import quote_column
 from sluice.spark.types import spark_schema
@@ -126,13 +127,13 @@ class BatchSink:
         self,
         spark: SparkSession,
         checkpoint: str,
-        output: int,
         schema: pa.Schema,
+        name: str,
         function: Callable[[DataFrame, int], Any],
     ) -> None:
         self.spark, self.function, self.schema = spark, function, spark_schema(schema)
         self.storage = Storage(checkpoint)
-        self.directory = f"{RESULTS}/{output}/{UNTIL_THE_NEXT_EPOCH}"
+        self.directory = f"{RESULTS}/{directory_of(name)}/{UNTIL_THE_NEXT_EPOCH}"
         self.staging = Staging(checkpoint, self.directory)
         self.handed_over: tuple[Part, ...] = ()
         self.shown: str | None = None
@@ -173,10 +174,10 @@ class MemorySink(BatchSink):
     The view looks for parts whenever it is read, so that an epoch that adds some costs the same however many there are.
     """
 
-    def __init__(self, spark: SparkSession, checkpoint: str, output: int, schema: pa.Schema, name: str) -> None:
-        super().__init__(spark, checkpoint, output, schema, lambda frame, epoch: None)
-        self.name = name
-        self.directory, self.view = f"{RESULTS}/{output}", f"{RESULTS}/{output}/shown"
+    def __init__(self, spark: SparkSession, checkpoint: str, schema: pa.Schema, name: str) -> None:
+        super().__init__(spark, checkpoint, schema, name, lambda frame, epoch: None)
+        self.name, self.directory = name, f"{RESULTS}/{directory_of(name)}"
+        self.view = f"{self.directory}/shown"
         self.shown = self.view
         self.staging = Staging(checkpoint, self.directory)
         self.looks_by_itself = False

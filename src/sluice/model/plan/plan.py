@@ -84,10 +84,11 @@ class OperatorNode:
 
 @dataclass(frozen=True)
 class Output:
-    """What a sink gets."""
+    """What a sink gets: the results of one of the flow's queries, by its name."""
 
     feed: Feed
     schema: pa.Schema
+    name: str = ""
 
 
 @dataclass(frozen=True)

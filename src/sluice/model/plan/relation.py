@@ -11,6 +11,7 @@ import pyarrow as pa
 from sluice.model.ids import Fragment, Level
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.plan import Feed, OperatorNode, OperatorSpec, Output, Plan
+from sluice.model.plan.query_names import name_queries
 from sluice.model.plan.stream import Project, Step, Stream, columns_of
 
 
@@ -31,9 +32,9 @@ class Applied:
     feeds: tuple[Relation, ...]
 
 
-def plan_of(outputs: Sequence[Relation]) -> Plan:
-    """What has to run for these relations to be written. What is the same by its structure runs once, whoever wrote
-    it, and however often."""
+def plan_of(outputs: Sequence[Relation], names: Sequence[str] = ()) -> Plan:
+    """What has to run for these relations to be written by queries of these names, by default those of their places.
+    What is the same by its structure runs once, whoever wrote it, and however often."""
     origins = _Origins()
     shown = [origins.feed_of(relation) for relation in outputs]
     sources = tuple(origins.sources)
@@ -49,7 +50,8 @@ def plan_of(outputs: Sequence[Relation]) -> Plan:
             fragment = Fragment(1 + max((node.fragment for node in nodes), default=-1))
         nodes.append(OperatorNode(spec, feeds, Level(1 + max(below, default=-1)), fragment))
     schemas = [pa.schema(relation.stream.shown) for relation in outputs]
-    written = [Output(origins.numbered(feed), schema) for feed, schema in zip(shown, schemas, strict=True)]
+    names = names or name_queries([None] * len(outputs))
+    written = [Output(origins.numbered(f), schema, name) for f, schema, name in zip(shown, schemas, names, strict=True)]
     return Plan(sources, tuple(nodes), tuple(written))
 
 
