@@ -131,10 +131,26 @@ def test_what_arrow_cannot_evaluate_is_computed_by_spark(
             flow.sql("SELECT * FROM trades").filter(wrong)
 
 
+def test_filters_and_projections_alone(spark: Any, tmp_path: Path, flow: Flow) -> None:
+    """No operator, no unit: map tasks write the results, also of what Spark computes; and then beside a join."""
+    texts = (
+        "SELECT k, v + 1 AS more FROM trades WHERE v % 3 = 0",
+        "SELECT ts, v FROM trades WHERE k = 'k1'",
+        "SELECT * FROM quotes WHERE v > 20",
+    )
+    by_spark = flow.sql("SELECT k, v FROM trades WHERE soundex(k) = 'K000' AND v > 50")
+    found, query = written(tmp_path / "alone", flow, *map(flow.sql, texts), by_spark)
+    assert found == [*map(batch, texts), batch("SELECT k, v FROM trades WHERE v > 50")]
+    assert sum(p["numOutputRows"] for p in query.recentProgress) == sum(sum(rows.values()) for rows in found)
+    query.explain()
+    trades, quotes = (flow.sql(f"SELECT * FROM {name}") for name in ("trades", "quotes"))
+    pairs = trades.alias("t").join(quotes.alias("q"), on="k", within=("2 seconds", "0 seconds"), where="t.v > q.v")
+    found, _ = written(tmp_path / "beside", flow, flow.sql(texts[0]), pairs)
+    assert found == [batch(texts[0]), batch(PAIRS)]
+
+
 def test_what_writers_of_one_query_may_not_do(spark: Any, tmp_path: Path, flow: Flow) -> None:
     trades = flow.sql("SELECT * FROM trades")
-    with pytest.raises(FlowError, match="stream 'trades' has no join or group-by"):
-        trades.writeStream.format("noop").start()
     counts = trades.groupBy("k").last(2).agg(n=("*", "count"))
     one, other = (counts.writeStream.format("noop").option("sites", n) for n in (1, 2))
     with pytest.raises(FlowError, match="the writers of one query disagree on sites: 1 and 2"):

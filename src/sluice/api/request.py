@@ -24,7 +24,6 @@ from sluice.control.controller import MINIMUM
 from sluice.model.errors import FlowError
 from sluice.model.plan.query_names import name_queries
 from sluice.model.plan.relation import Relation
-from sluice.model.plan.stream import Stream
 from sluice.policies import Policy, policy
 from sluice.spark.checked_query import Trigger
 from sluice.spark.sink_choice import SinkChoice
@@ -83,11 +82,6 @@ def read_request(writers: Sequence[WriterChoices]) -> QueryRequest:
     for writer in writers:
         if writer.rows.registry is not registry:
             raise FlowError("all writers of one query must be of one Flow")
-        if isinstance(writer.rows.relation.origin, Stream):
-            raise FlowError(
-                f"{writer.rows.title} has no join or group-by, so there is nothing for Sluice to do; write it with "
-                "Spark's own writeStream"
-            )
     names = name_queries([w.name for w in writers])
     sinks = tuple(_choose_sink(w, name) for w, name in zip(writers, names, strict=True))
     _refuse_shared(sinks)

@@ -51,15 +51,19 @@ def view_units(
 
 def _buddies(record: EpochRecord, unmergeable_units: Collection[Unit]) -> np.ndarray:
     """The place of the unit with which each can be merged, -1 where there is none."""
-    buddies = np.concatenate([directory.buddies() for directory in record.routing.directories])
+    buddies = np.full(record.routing.units, -1)
+    for directory in record.routing.directories:
+        buddies[slice(*directory.range)] = directory.buddies()
     buddies[np.isin(record.routing.ids.array, list(unmergeable_units))] = -1
     return buddies
 
 
 def _of_one_hash(record: EpochRecord) -> np.ndarray:
     """Which units are as small as can be."""
-    widths = [np.diff(d.least_hashes(np.arange(d.range[0], d.range[1] + 1))) for d in record.routing.directories]
-    narrow: np.ndarray = np.concatenate(widths) == 1
+    narrow = np.zeros(record.routing.units, dtype=bool)
+    for directory in record.routing.directories:
+        first, end = directory.range
+        narrow[first:end] = np.diff(directory.least_hashes(np.arange(first, end + 1))) == 1
     return narrow
 
 

@@ -307,7 +307,8 @@ class Epochs:
         late_below = watermarks(before.newest, tuple(s.delay for s in self.plan.sources))
         cost = mean_cost(before.stats.sites)
         self._cost = self._cost if cost is None else cost
-        split = SplitTask(self.plan, self.reading, before.routing, site_keys, late_below)
+        run, staging = self.checkpoint.run, tuple(sink.staging for sink in self.delivery.sinks)
+        split = SplitTask(self.plan, self.reading, before.routing, site_keys, late_below, number, run, staging)
         shared = replace(before, manifests=(), lagging=(), frozen=(), queues=(), parts=())
         shared = replace(shared, turns=(), instructions=(), events=(), decisions=(), ended=(), under_way=())
         site = SiteTask(
@@ -318,9 +319,9 @@ class Epochs:
             site_keys=site_keys,
             checkpoint=self.storage.uri,
             query=self.checkpoint.query,
-            run=self.checkpoint.run,
+            run=run,
             places=self.settings.places,
-            staging=tuple(sink.staging for sink in self.delivery.sinks),
+            staging=staging,
             directives=directives(
                 self.settings,
                 before,

@@ -65,7 +65,7 @@ def record_epoch(
         queues=tuple(report.queues for report in reports if report.queues is not None),
         routing=before.routing,
         manifests=reuse_values(reported, before.manifests),
-        parts=tuple(part for report in reports for part in report.parts),
+        parts=(*(p for split in splits for p in split.parts), *(p for report in reports for p in report.parts)),
         turns=step.turns,
         instructions=step.instructions,
         events=tuple(e for r in reports for e in r.events if not isinstance(e, UnitSpilled | UnitFetched)),
@@ -96,7 +96,7 @@ def _epoch_stats(
     tasks = [*(split.seconds for split in splits), *(report.stats.seconds for report in reports)]
     return EpochStats(
         rows_in=sum(split.rows for split in splits),
-        rows_out=sum(report.stats.rows_out for report in reports),
+        rows_out=sum(r.stats.rows_out for r in reports) + sum(out.rows for split in splits for out in split.results),
         late_rows=sum(split.late for split in splits),
         null_rows=sum(split.nulls for split in splits) + sum(report.stats.null_rows for report in reports),
         out_of_range_rows=sum(split.out_of_range for split in splits),

@@ -106,7 +106,7 @@ class _SiteEpoch:
             reached = slowest([self.now, *behind])
             watermark = LevelWatermark(reached, self.attempt.suffix)
             yield from (message(site_key, LEVEL_WATERMARK, watermark) for site_key in self.task.site_keys)
-            yield from (message(self.site_key, SPLIT_REPORT, split) for split in site_input.splits)
+            yield from (message(self.site_key, SPLIT_REPORT, s.for_level_above()) for s in site_input.splits)
         report = SiteReport(
             site=self.site,
             level=self.level.number,

@@ -1,14 +1,15 @@
 """The first half of an epoch's job: rows or files in, one Arrow blob a site out.
 
 Runs in Spark's map tasks. Rows that are late or can match nothing are dropped here, counted; the others are hashed,
-routed and packed. The blobs are the only thing that crosses the exchange.
+routed and packed. The blobs are the only thing that crosses the exchange. What sinks get of a source without an
+operator in between is written here.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,11 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.engine.blobs import SPLIT_REPORT, in_batches, message, senders
+from sluice.engine.part_writer import Staging
+from sluice.engine.split_results import SplitResults
 from sluice.model.clock import Clock
+from sluice.model.epoch.attempt import Attempt
+from sluice.model.epoch.results import Part
 from sluice.model.epoch.stats import TaskSeconds
 from sluice.model.epoch.times import Times
 from sluice.model.errors import CorruptFile, MissingFile, StorageError
-from sluice.model.ids import SiteKey
+from sluice.model.ids import Site, SiteKey
 from sluice.model.plan.plan import Plan
 from sluice.model.plan.stream import EARLIEST, LATEST
 from sluice.model.routing.routing import Routing
@@ -57,6 +62,10 @@ class SplitTask:
     routing: Routing
     site_keys: tuple[SiteKey, ...]
     watermarks: Times
+    number: int
+    run: str
+    staging: tuple[Staging, ...]
+    """Where the results of each output wait for their epoch to commit."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch], clock: Clock) -> Iterator[pa.RecordBatch]:
         pa.set_cpu_count(1)
@@ -90,9 +99,11 @@ class _Split:
         self.waiting: list[pa.RecordBatch] = []
         self.waiting_rows = self.waiting_bytes = 0
         self.attempt = uuid.uuid4().hex[:16]
+        name = Attempt(task.number, Site(0), task.run, self.attempt)
+        self.results = SplitResults(task.plan, stream, task.staging, name)
         self.rows = self.late = self.nulls = self.out_of_range = self.files = self.missing = self.corrupt = 0
         self.newest: int | None = None
-        self.seconds = {"crossing": 0.0, "read": 0.0, "split": 0.0}
+        self.seconds = {"crossing": 0.0, "read": 0.0, "split": 0.0, "sink": 0.0}
 
     def take_in(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         form = self.task.reading[self.number]
@@ -127,8 +138,17 @@ class _Split:
     def finish(self) -> Iterator[pa.RecordBatch]:
         yield from self._flush()
         if self.rows or self.files:
+            parts = self._close_results()
             report = self._report()
-            yield from in_batches(message(site_key, SPLIT_REPORT, report) for site_key in self.task.site_keys)
+            first, *others = self.task.site_keys
+            to_first = message(first, SPLIT_REPORT, replace(report, parts=parts, results=self.results.rows))
+            yield from in_batches([to_first, *(message(site_key, SPLIT_REPORT, report) for site_key in others)])
+
+    def _close_results(self) -> tuple[Part, ...]:
+        started = self.clock.monotonic()
+        parts = self.results.close()
+        self.seconds["sink"] += self.clock.monotonic() - started
+        return parts
 
     def _report(self) -> SplitReport:
         return SplitReport(
@@ -166,7 +186,10 @@ class _Split:
         for start in range(0, rows.num_rows, max(each, 1)):
             piece = rows.slice(start, each)
             out = list(in_batches(blob for sender in self.senders for blob in sender.blobs(piece)))
-            self.seconds["split"] += self.clock.monotonic() - started
+            sent = self.clock.monotonic()
+            self.results.add(piece)
+            self.seconds["split"] += sent - started
+            self.seconds["sink"] += self.clock.monotonic() - sent
             yield from out
             started = self.clock.monotonic()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from sluice.model.epoch.results import Part
+from sluice.model.epoch.results import OutputRows, Part
 from sluice.model.epoch.segments import Manifest, PackedManifests
 from sluice.model.epoch.stats import SiteStats, TaskSeconds, UnitColumns
 from sluice.model.epoch.times import Frozen, Lagging, Queues, Times
@@ -15,7 +15,11 @@ from sluice.verbs import SiteEvent
 
 @dataclass(frozen=True)
 class SplitReport:
-    """What one map task saw of one stream, said to every site. `newest` is the newest event time."""
+    """What one map task saw of one stream, said to every site. `newest` is the newest event time.
+
+    The first site alone is told of the `parts` that it wrote for sinks and how many rows each got (`results`): it
+    passes that on to the driver.
+    """
 
     stream: int
     attempt: str = ""
@@ -30,6 +34,12 @@ class SplitReport:
     copied_bytes: int = 0
     newest: int | None = None
     seconds: TaskSeconds = field(default_factory=TaskSeconds)
+    parts: tuple[Part, ...] = ()
+    results: tuple[OutputRows, ...] = ()
+
+    def for_level_above(self) -> SplitReport:
+        """The same for the sites of a higher level, without what the first level has passed on to the driver."""
+        return replace(self, parts=(), results=())
 
 
 @dataclass(frozen=True)

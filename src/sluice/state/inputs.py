@@ -97,7 +97,7 @@ class Holdings:
     @cached_property
     def unit_numbers(self) -> int:
         """How many entries an array needs to have one for each unit, by its place."""
-        return max(directory.range[1] for directory in self.directories.values())
+        return max((directory.range[1] for directory in self.directories.values()), default=0)
 
     @cached_property
     def freezable_units(self) -> Ranges:

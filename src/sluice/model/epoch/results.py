@@ -10,13 +10,21 @@ FILES_A_LIST = 1024
 
 @dataclass(frozen=True)
 class Part:
-    """A file with results of one epoch for one output, written by one site."""
+    """A file with results of one epoch for one output, written by one site or by one map task."""
 
     name: str
     rows: int
     bytes: int
     checksum: int
     output: int = 0
+
+
+@dataclass(frozen=True)
+class OutputRows:
+    """How many rows an output got."""
+
+    output: int
+    rows: int
 
 
 @dataclass(frozen=True)

@@ -122,11 +122,12 @@ class Plan:
 
     @property
     def levels(self) -> int:
-        return 1 + max(node.level for node in self.nodes)
+        """How many exchanges there are: one even if there is no operator, for what map tasks report."""
+        return 1 + max((node.level for node in self.nodes), default=0)
 
     @property
     def fragments(self) -> int:
-        return 1 + max(node.fragment for node in self.nodes)
+        return 1 + max((node.fragment for node in self.nodes), default=-1)
 
     def fragments_at(self, level: Level) -> list[Fragment]:
         """Those with operators on a level."""
@@ -198,7 +199,8 @@ class Plan:
 
     def by_spark(self, source: int) -> list[BySpark]:
         """The expressions that Spark has to compute for what is taken from a source."""
-        steps = [s for n in self.nodes for f in n.feeds if f.origin == source for s in f.steps]
+        feeds = [*(feed for node in self.nodes for feed in node.feeds), *(output.feed for output in self.outputs)]
+        steps = [step for feed in feeds if feed.origin == source for step in feed.steps]
         used = [e for s in steps for e in ([s.condition] if isinstance(s, Filter) else [e for _, e in s.columns])]
         return list(dict.fromkeys(e for e in used if isinstance(e, BySpark)))
 
@@ -214,8 +216,16 @@ class Plan:
     def describe(self) -> str:
         """All operators for `explain`, each with the stateless steps before it, and those before the outputs."""
         lines = [line for node in self.nodes for line in _describe_node(node)]
-        lines += [f"Result: {step.describe()}" for output in self.outputs for step in output.feed.steps]
+        for output in self.outputs:
+            steps = [step.describe() for step in output.feed.steps]
+            if output.feed.origin < len(self.sources):
+                lines.append(f"Result: {'; '.join([self._describe_source(output.feed.origin), *steps])}")
+            else:
+                lines += [f"Result: {step}" for step in steps]
         return "\n".join(lines)
+
+    def _describe_source(self, source: int) -> str:
+        return f"stream {self.sources[source].name!r}"
 
     def describe_output(self, output: int) -> str:
         """What one of the outputs gets, in one line: all that leads to it."""
@@ -226,6 +236,7 @@ class Plan:
                 needed |= {below.origin for below in self.nodes[node].feeds}
         nodes = [node for number, node in enumerate(self.nodes) if self.origin_of(number) in needed]
         lines = [line.strip() for node in nodes for text in _describe_node(node) for line in text.split("\n")]
+        lines += [self._describe_source(feed.origin)] if feed.origin < len(self.sources) else []
         return "; ".join([*lines, *(step.describe() for step in feed.steps)])
 
 

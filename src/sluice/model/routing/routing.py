@@ -38,7 +38,7 @@ class Routing:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "holders", IntColumn.of(self.holders))
-        if not self.directories:
+        if not self.directories and self.units:
             object.__setattr__(self, "directories", (Directory(len(self.holders)),))
         if not self.ids.runs:
             object.__setattr__(self, "ids", UnitIds.new(self.units))
