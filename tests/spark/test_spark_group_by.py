@@ -153,7 +153,7 @@ def test_what_writers_of_one_query_may_not_do(spark: Any, tmp_path: Path, flow: 
     trades = flow.sql("SELECT * FROM trades")
     counts = trades.groupBy("k").last(2).agg(n=("*", "count"))
     one, other = (counts.writeStream.format("noop").option("sites", n) for n in (1, 2))
-    with pytest.raises(FlowError, match="the writers of one query disagree on sites: 1 and 2"):
+    with pytest.raises(FlowError, match="writer 'query-1' and writer 'query-2' disagree on sites, which holds"):
         flow.start(one, other)
     for kind, options in (("parquet", {"path": tmp_path / "out"}), ("memory", {})):
         one, other = (counts.writeStream.format(kind).options(**options).queryName("twice") for _ in range(2))

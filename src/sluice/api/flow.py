@@ -17,12 +17,14 @@ from sluice.api.relation import Registry, result_of
 from sluice.api.starting import start_query
 from sluice.api.stream import DataStream
 from sluice.api.texts import column_name
+from sluice.api.whole_query import StartChoices
 from sluice.api.writer import DataStreamWriter
 from sluice.engine.split import FileFormat
 from sluice.model.durations import in_words, microseconds
 from sluice.model.errors import FlowError
 from sluice.model.plan.relation import Relation
 from sluice.model.plan.stream import Stream, is_hidden
+from sluice.policies import Policy
 from sluice.sources.files import FORMATS, FileOptions, infer_schema, is_there
 from sluice.spark.sources import SPARK_FILE_OPTIONS, Source, can_be_rows
 from sluice.spark.types import arrow_schema, given_schema
@@ -155,16 +157,25 @@ class Flow:
         streams = {name: self._stream_of(source) for name, source in self._registry.sources.items()}
         return translate(text, streams, self.join, within)
 
-    def start(self, *writers: DataStreamWriter) -> Query:
+    def start(
+        self,
+        *writers: DataStreamWriter,
+        policy: str | Policy | None = None,
+        processingTime: str | None = None,
+        availableNow: bool | None = None,
+        **options: Any,
+    ) -> Query:
         """Start several writers as one query: every source is read once, what they share is computed once.
 
-        Its checkpoint, sites, trigger and policy may be said by any of the writers.
+        What concerns the whole query is said here, or by any of the writers: its policy, how often there is an epoch,
+        and options such as checkpointLocation, sites and siteMemory.
 
-            flow.start(pairs.writeStream.format("console"), bars.writeStream.format("noop"))
+            flow.start(*writers, policy="placement", processingTime="1 second", checkpointLocation="ck")
         """
         if not writers or not all(isinstance(w, DataStreamWriter) for w in writers):
             raise FlowError("flow.start takes writers that are not started: flow.start(pairs.writeStream.format(…), …)")
-        return start_query([w.choices() for w in writers])
+        start = StartChoices.read(policy, processingTime, availableNow, options)
+        return start_query([w.choices() for w in writers], start)
 
     def _check_name(self, name: str) -> None:
         if not isinstance(name, str) or not name.isidentifier():

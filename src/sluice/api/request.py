@@ -20,6 +20,7 @@ from sluice.api.options import (
     SinkOptions,
 )
 from sluice.api.relation import NamedRelation, Registry
+from sluice.api.whole_query import PolicyChoice, StartChoices
 from sluice.control.controller import MINIMUM
 from sluice.model.errors import FlowError
 from sluice.model.plan.query_names import name_queries
@@ -30,15 +31,6 @@ from sluice.spark.sink_choice import SinkChoice
 from sluice.spark.sinks import SinkKind
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class PolicyChoice:
-    """Which policy is asked, after how many seconds of statistics at least, and whether it only advises."""
-
-    policy: Policy
-    advise: bool
-    minimum: float
 
 
 @dataclass(frozen=True)
@@ -72,12 +64,13 @@ class QueryRequest:
     policy: PolicyChoice
 
 
-def read_request(writers: Sequence[WriterChoices]) -> QueryRequest:
+def read_request(writers: Sequence[WriterChoices], start: StartChoices | None = None) -> QueryRequest:
     """What writers want together.
 
-    What concerns the whole query (checkpoint, sites, memory, trigger, policy) may be said by any of the writers, by
-    several only if they agree.
+    What concerns the whole query (checkpoint, sites, memory, trigger, policy) may be said by `start`, or by any of the
+    writers; by several only if they agree.
     """
+    start = start or StartChoices()
     registry = writers[0].rows.registry
     for writer in writers:
         if writer.rows.registry is not registry:
@@ -85,11 +78,16 @@ def read_request(writers: Sequence[WriterChoices]) -> QueryRequest:
     names = name_queries([w.name for w in writers])
     sinks = tuple(_choose_sink(w, name) for w, name in zip(writers, names, strict=True))
     _refuse_shared(sinks)
-    values = {row.name: [w.options[row.name] for w in writers if row.name in w.options] for row in OPTIONS}
-    of_query = {row.name: _agree_on(row.name, values[row.name]) for row in OPTIONS if row.scope == QUERY}
+    said_by: list[tuple[str, StartChoices | WriterChoices]] = [("flow.start", start)]
+    said_by += ((f"writer {name!r}", writer) for name, writer in zip(names, writers, strict=True))
+    of_query = {
+        row.name: _agree_on(row.name, [(by, said.options.get(row.name)) for by, said in said_by])
+        for row in OPTIONS
+        if row.scope == QUERY
+    }
     given = {name: value for name, value in of_query.items() if value is not None}
-    trigger = _agree_on("trigger", [w.trigger for w in writers if w.trigger]) or {}
-    choice = _agree_on("policy", [w.policy for w in writers if w.policy])
+    trigger = _agree_on("trigger", [(by, said.trigger or None) for by, said in said_by]) or {}
+    choice = _agree_on("policy", [(by, said.policy) for by, said in said_by])
     if choice and _scales_by_itself(choice.policy, given):
         given = {BACKLOG.name: BACKLOG_TO_SCALE_BY, **given}
     return QueryRequest(
@@ -154,9 +152,11 @@ def _refuse_shared(sinks: Sequence[SinkChoice]) -> None:
         raise FlowError(f"two writers have the path {twice!r}; give each writer its own")
 
 
-def _agree_on(what: str, values: Sequence[T]) -> T | None:
-    """The one value that is given, None if none is."""
-    for other in values[1:]:
-        if other != values[0]:
-            raise FlowError(f"the writers of one query disagree on {what}: {values[0]!r} and {other!r}")
-    return values[0] if values else None
+def _agree_on(what: str, values: Sequence[tuple[str, T | None]]) -> T | None:
+    """The one value that is given, by whom it may be; None if none is."""
+    given = [(by, value) for by, value in values if value is not None]
+    for by, value in given[1:]:
+        first, other = given[0]
+        if value != other:
+            raise FlowError(f"{first} and {by} disagree on {what}, which holds for all: {other!r} and {value!r}")
+    return given[0][1] if given else None

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from sluice.api.checking import check_request
 from sluice.api.query import Query
 from sluice.api.request import WriterChoices, read_request
-from sluice.spark.starting import start
+from sluice.api.whole_query import StartChoices
+from sluice.spark.starting import start as run_checked
 
 
-def start_query(writers: Sequence[WriterChoices]) -> Query:
-    """Start one query that feeds the sinks of all these writers and reads every source once."""
-    request = read_request(writers)
+def start_query(writers: Sequence[WriterChoices], start: StartChoices | None = None) -> Query:
+    """Run one query that feeds the sinks of all these writers and reads every source once; `start` is what was said
+    for all of them."""
+    request = read_request(writers, start)
     checked = check_request(request)
-    running = start(checked)
+    running = run_checked(checked)
     return Query(running, request.given)

@@ -8,12 +8,12 @@ from typing import Any
 from sluice.api.options import OPTIONS
 from sluice.api.query import Query
 from sluice.api.relation import NamedRelation
-from sluice.api.request import PolicyChoice, WriterChoices
+from sluice.api.request import WriterChoices
 from sluice.api.starting import start_query
-from sluice.model.durations import microseconds
+from sluice.api.whole_query import PolicyChoice, choose_policy, choose_trigger
 from sluice.model.errors import FlowError
 from sluice.model.option import find_option
-from sluice.policies import Policy, policy
+from sluice.policies import Policy
 from sluice.spark.checked_query import Trigger
 from sluice.spark.sinks import SinkKind
 
@@ -87,15 +87,7 @@ class DataStreamWriter:
         """How often: `trigger(processingTime="1 second")`, or `trigger(availableNow=True)` for what is there now."""
         for other in others:
             raise FlowError(f"there is no trigger {other!r} here; use processingTime='1 second' or availableNow=True")
-        if (processingTime is None) == (availableNow is None):
-            raise FlowError("trigger takes either processingTime='1 second' or availableNow=True")
-        if processingTime is not None:
-            every = microseconds(processingTime, "trigger's processingTime")
-            self._trigger = {"processingTime": f"{every} microseconds"}  # Spark knows fewer units
-        elif availableNow is not True:
-            raise FlowError("trigger's availableNow must be True")
-        else:
-            self._trigger = {"availableNow": True}
+        self._trigger = choose_trigger(processingTime, availableNow)
         return self
 
     def policy(
@@ -108,12 +100,7 @@ class DataStreamWriter:
 
             writer.policy("hybrid", collect="10 seconds")
         """
-        if not isinstance(advise, bool):
-            raise FlowError(f"advise={advise!r}: it is whether nothing is changed, True or False")
-        minimum = microseconds(collect, "collect") / 1e6
-        if minimum <= 0:
-            raise FlowError(f"collect={collect!r}: statistics must be gathered for more than no time")
-        self._policy = PolicyChoice(policy(wanted, **settings), advise, minimum)
+        self._policy = choose_policy(wanted, advise, collect, **settings)
         return self
 
     def start(self, path: str | None = None) -> Query:
