@@ -60,6 +60,9 @@ def check_request(request: QueryRequest) -> CheckedQuery:
         backlog=options.backlog,
         spill=options.spill,
     )
+    first = plan.first_routing(options.partitions, sites)
+    if choice.policy.begins_at_home:
+        first = plan.data_flow.placed_at_home(first)
     return CheckedQuery(
         spark=spark,
         name=_name_for_spark(request),
@@ -71,7 +74,7 @@ def check_request(request: QueryRequest) -> CheckedQuery:
         sinks=request.sinks,
         trigger=request.trigger,
         identity=identify(registry.flow, plan, options.partitions),
-        first=EpochRecord.before_all(plan.first_routing(options.partitions, sites), len(plan.sources)),
+        first=EpochRecord.before_all(first, len(plan.sources)),
         location=location,
     )
 

@@ -16,7 +16,7 @@ from sluice.model.epoch.stats import EpochStats, Slices
 from sluice.model.ids import Unit
 from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.routing import Routing
-from sluice.model.view import ClusterView, Period, Scaling, SharedUnits, SiteTable
+from sluice.model.view import ClusterView, Neighbours, Period, Scaling, SharedUnits, SiteTable
 from sluice.record.epoch import EpochRecord
 from sluice.record.repartition import spread_column
 
@@ -42,11 +42,14 @@ class Sums:
     site_waiting: np.ndarray
     """Bytes of input that waited at each site, summed over the epochs."""
     site_done: np.ndarray
+    stream_rows: np.ndarray
 
     @classmethod
     def none(cls, now: float, taken: float, routing: Routing) -> Sums:
         rows, results, first_rows = np.zeros((3, routing.units), dtype=np.int64)
-        return cls(now, taken, 0, 0.0, rows, results, first_rows, Slices.none(), *np.zeros((3, routing.sites)))
+        busy, waiting, done = np.zeros((3, routing.sites))
+        streams = np.zeros(len(routing.homes), dtype=np.int64)
+        return cls(now, taken, 0, 0.0, rows, results, first_rows, Slices.none(), busy, waiting, done, streams)
 
     def plus(self, stats: EpochStats) -> Sums:
         """An epoch counts as long as its busiest site worked."""
@@ -62,6 +65,7 @@ class Sums:
             site_busy=self.site_busy + busy,
             site_waiting=self.site_waiting + [site.pending_bytes for site in stats.sites],
             site_done=self.site_done + [site.rows_done for site in stats.sites],
+            stream_rows=self.stream_rows + [stream.rows for stream in stats.streams],
         )
 
 
@@ -133,6 +137,7 @@ class EpochCollection:
             units=view_units(
                 newest,
                 capabilities,
+                sums.stream_rows,
                 sums.unit_rows,
                 sums.unit_first_rows,
                 sums.unit_results,
@@ -153,6 +158,7 @@ class EpochCollection:
                 arrival_seconds=self._taken - sums.taken,
             ),
             shared=SharedUnits(newest.routing.shared, sums.slices),
+            neighbours=Neighbours(*capabilities.data_flow.neighbours(newest.routing)),
             scaling=Scaling(
                 least_sites=capabilities.least_sites if capabilities.scalable else sites,
                 most_sites=capabilities.most_sites if capabilities.scalable else sites,

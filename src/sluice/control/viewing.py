@@ -17,6 +17,7 @@ from sluice.record.epoch import EpochRecord
 def view_units(
     newest: EpochRecord,
     capabilities: Capabilities,
+    stream_rows: np.ndarray,
     rows: np.ndarray,
     first_rows: np.ndarray,
     results: np.ndarray,
@@ -46,6 +47,7 @@ def view_units(
         buddy=_buddies(newest, unmergeable_units),
         divisible=_units_of(newest, has_room),
         single_key=np.isin(routing.ids.array, list(single_key_units)) | _of_one_hash(newest),
+        home=capabilities.data_flow.homes(routing, stream_rows),
     )
 
 

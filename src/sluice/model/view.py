@@ -82,6 +82,8 @@ class UnitTable(_Table):
     """Whether it has a key by which it can be split."""
     single_key: np.ndarray
     """Whether all its rows have one hash, so that it cannot."""
+    home: np.ndarray
+    """The site at which the stream is native that most of its rows come from, -1 if none is."""
 
     @classmethod
     def at_rest(cls, site: ArrayLike) -> UnitTable:
@@ -106,6 +108,7 @@ class UnitTable(_Table):
             buddy=zeros - 1,
             divisible=false,
             single_key=false,
+            home=zeros - 1,
         )
 
     @property
@@ -179,6 +182,19 @@ class SharedUnits:
     slices: Slices = field(default_factory=Slices.none)
 
 
+@dataclass(frozen=True)
+class Neighbours:
+    """An entry for each unit and each site that has units whose results it takes in, or that take in its own."""
+
+    unit: np.ndarray
+    """The unit's place in the table."""
+    site: np.ndarray
+
+    @classmethod
+    def none(cls) -> Neighbours:
+        return cls(*np.zeros((2, 0), dtype=np.int64))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
     """How many sites the query may use."""
@@ -199,6 +215,7 @@ class ClusterView:
     sites: SiteTable
     period: Period = field(default_factory=Period)
     shared: SharedUnits = field(default_factory=SharedUnits)
+    neighbours: Neighbours = field(default_factory=Neighbours.none)
     scaling: Scaling = field(default_factory=Scaling)
     unit_size: int = 64 << 20
     """Units are to have between one and two times so many bytes."""

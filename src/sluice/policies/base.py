@@ -28,6 +28,9 @@ class Policy(ABC):
     """Whether it chooses the number of sites, by the input that waits at them. Its query needs bounds for that number,
     and an `epochBudget`, without which no input waits."""
 
+    begins_at_home: bool = False
+    """Whether a fragment of one unit begins at the home of its stream; else sites take turns."""
+
     @property
     def freezing(self) -> Freezing | None:
         """How a site whose memory is full freezes units of joins; None if it pages units instead."""

@@ -28,6 +28,7 @@ class Placement(Policy):
     """Sites ask a few partners for load, and give pieces away so that streams stay together."""
 
     name = "placement"
+    begins_at_home = True
 
     partners: Annotated[int, Count("how many partners a site asks for")] = 5
     kappa: Annotated[float, Number("how much a workload changes before partners hear of it", above=1)] = 1.2
@@ -51,13 +52,13 @@ class Placement(Policy):
         )
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        """A round of every site in turn. Units have no home here: the rows of a stream come from everywhere."""
+        """A round of every site in turn."""
         seconds = view.period.working_seconds
         if seconds <= 0:
             return ()
         site_loads = 1.0 - view.sites.idle / seconds
         unit_loads = _spread(site_loads, view)
-        balancers, places = self._balancers(len(view.sites)), _places_by_site(view)
+        balancers, places = self._balancers(view), _places_by_site(view)
         for balancer in balancers:
             _deliver(balancers, balancer.end_window(float(site_loads[balancer.site])))
         for balancer in balancers:
@@ -71,11 +72,13 @@ class Placement(Policy):
             balancers[migration.receiver].take_in(float(unit_loads[view.units.index_of(Unit(migration.piece))]))
         return tuple(Move(Unit(one.piece), one.receiver, one.reason) for one in migrations)
 
-    def _balancers(self, sites: int) -> list[Balancer]:
+    def _balancers(self, view: ClusterView) -> list[Balancer]:
         """Those of the rounds before, unless there is another number of sites: then all begin anew."""
+        sites = len(view.sites)
         if len(self._at_sites) != sites:
             settings = replace(self.diffusion, alpha=0.0)  # what a period shows is an average already
-            self._at_sites[:] = [Balancer(Site(site), sites, (), settings) for site in range(sites)]
+            neighbours = _neighbouring_sites(view)
+            self._at_sites[:] = [Balancer(Site(site), sites, neighbours[site], settings) for site in range(sites)]
             for balancer in self._at_sites:
                 _deliver(self._at_sites, balancer.choose_partners())
         return self._at_sites
@@ -105,5 +108,28 @@ def _places_by_site(view: ClusterView) -> list[np.ndarray]:
 
 
 def _held_pieces(places: np.ndarray, view: ClusterView, unit_loads: np.ndarray) -> HeldPieces:
-    units, none, nowhere = view.units, np.zeros(0, dtype=np.int64), np.full(len(places), -1)
-    return HeldPieces(units.id[places], unit_loads[places], units.bytes[places], nowhere, none, none)
+    units, neighbours = view.units, view.neighbours
+    row_of = np.full(len(units), -1)
+    row_of[places] = np.arange(len(places))
+    rows = row_of[neighbours.unit]
+    here = rows >= 0
+    return HeldPieces(
+        number=units.id[places],
+        load=unit_loads[places],
+        bytes=units.bytes[places],
+        home=units.home[places],
+        link_piece=rows[here],
+        link_site=neighbours.site[here],
+    )
+
+
+def _neighbouring_sites(view: ClusterView) -> list[list[Site]]:
+    """Of each site the sites of its native pieces' neighbours, by falling neighbouring factor: how many there are."""
+    sites, own = len(view.sites), view.units.home[view.neighbours.unit]
+    other = view.neighbours.site
+    apart = (own >= 0) & (own != other)
+    pairs, factors = np.unique(own[apart] * sites + other[apart], return_counts=True)
+    neighbouring: list[list[Site]] = [[] for _ in range(sites)]
+    for pair in pairs[np.argsort(-factors, kind="stable")].tolist():
+        neighbouring[pair // sites].append(Site(pair % sites))
+    return neighbouring

@@ -9,7 +9,7 @@ from itertools import islice
 
 from sluice.model.columns import IntColumn
 from sluice.model.ids import Site
-from sluice.model.routing.routing import Routing
+from sluice.model.routing.routing import Routing, spread_homes
 
 
 def rebalance(routing: Routing, sites: int, since: int) -> Routing:
@@ -34,8 +34,8 @@ def rebalance(routing: Routing, sites: int, since: int) -> Routing:
         if len(staying) > 1:
             shared.append(sharing.with_holders(staying))
     version = routing.version + 1
-    first = IntColumn(holders)
-    return replace(routing, sites=sites, holders=first, version=version, since=since, shared=tuple(shared))
+    first, homes = IntColumn(holders), spread_homes(len(routing.homes), sites)
+    return replace(routing, sites=sites, holders=first, version=version, since=since, shared=tuple(shared), homes=homes)
 
 
 def _spread_units(holders: Sequence[Site], before: int, sites: int) -> list[Site]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -17,9 +17,10 @@ import pyarrow as pa
 from sluice.model.epoch.times import Times
 from sluice.model.identity import PlanIdentity, StreamIdentity
 from sluice.model.ids import Fragment, InputNumber, Level
+from sluice.model.plan.data_flow import DataFlow
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.stream import BySpark, Filter, Input, Step, Stream, columns_of
-from sluice.model.routing.routing import Routing
+from sluice.model.routing.routing import Routing, spread_homes
 
 
 class OperatorSpec(Protocol):
@@ -95,7 +96,7 @@ class Output:
 class Capabilities:
     """Units of the `freezable` fragments can be frozen; those of the `shareable` ones, each a join of these inputs,
     can have several holders. Those of the `divisible` ones can be split and merged. `scalable`: how many sites take
-    part can be chosen, from `least_sites` to `most_sites`."""
+    part can be chosen, from `least_sites` to `most_sites`. `data_flow` says which rows fragments take in."""
 
     freezable: frozenset[Fragment] = frozenset()
     shareable: Mapping[Fragment, tuple[InputNumber, ...]] = field(default_factory=dict)
@@ -103,6 +104,7 @@ class Capabilities:
     scalable: bool = False
     least_sites: int = 1
     most_sites: int = sys.maxsize
+    data_flow: DataFlow = field(default_factory=DataFlow)
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class Plan:
     def first_routing(self, partitions: int, sites: int) -> Routing:
         """Where units are before there was an epoch."""
         units = [self.units_of(Fragment(fragment), partitions) for fragment in range(self.fragments)]
-        return Routing.of_fragments(units, sites)
+        return replace(Routing.of_fragments(units, sites), homes=spread_homes(len(self.sources), sites))
 
     def units_of(self, fragment: Fragment, partitions: int) -> int:
         """How many units a fragment has: without a key there is nothing to tell several apart by."""
@@ -162,7 +164,23 @@ class Plan:
     def capabilities(self) -> Capabilities:
         """What can be done to units."""
         keyed = (Fragment(f) for f in range(self.fragments) if self.units_of(Fragment(f), partitions=2) > 1)
-        return Capabilities(self.freezable, self.shareable, divisible=frozenset(keyed))
+        return Capabilities(self.freezable, self.shareable, divisible=frozenset(keyed), data_flow=self.data_flow)
+
+    @property
+    def data_flow(self) -> DataFlow:
+        """Which streams reach which fragments, and which fragments take in each other's results."""
+        streams: list[dict[int, None]] = [{} for _ in range(self.fragments)]
+        links: dict[tuple[Fragment, Fragment], None] = {}
+        for node in self.nodes:
+            for origin in (feed.origin for feed in node.feeds):
+                if origin < len(self.sources):
+                    streams[node.fragment][origin] = None
+                    continue
+                below = self.nodes[origin - len(self.sources)].fragment
+                streams[node.fragment].update(streams[below])
+                if below != node.fragment:
+                    links[below, node.fragment] = None
+        return DataFlow(tuple(map(tuple, streams)), tuple(links))
 
     def probe_only_number(self, input_: InputNumber) -> InputNumber:
         """What blobs with rows of an input carry where those only meet what is there and are stored elsewhere."""

@@ -25,7 +25,7 @@ class Routing:
     `directories` has one for each fragment; if there is none, all units are roots of one. Arrays and ranges go by the
     places of units: fragment by fragment, in the order of their hashes. `holders` does; `ids` has the id of the unit at
     each place, by which everybody else names it. A unit with several holders is in `shared`; the first of them stands
-    in `holders`.
+    in `holders`. Each stream of the plan has its home, the site at which it is native, in `homes`.
     """
 
     sites: int
@@ -35,6 +35,7 @@ class Routing:
     directories: tuple[Directory, ...] = ()
     shared: tuple[SharedUnit, ...] = ()
     ids: UnitIds = _NO_IDS
+    homes: tuple[Site, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "holders", IntColumn.of(self.holders))
@@ -269,7 +270,8 @@ class Routing:
         >>> Routing(2, (0, 1)).with_added_sites(3, since=9).units_by_site()
         [array([0]), array([1]), array([], dtype=int64)]
         """
-        return replace(self, sites=sites, version=self.version + 1, since=since)
+        homes = spread_homes(len(self.homes), sites)
+        return replace(self, sites=sites, homes=homes, version=self.version + 1, since=since)
 
     def ranges_of(self, site: Site) -> Ranges:
         """The units of one site, by their places.
@@ -312,6 +314,11 @@ class Routing:
         holders = self.holders.array.copy()
         holders[self.index_of(unit)] = site
         return IntColumn(holders)
+
+
+def spread_homes(streams: int, sites: int) -> tuple[Site, ...]:
+    """A home for each of so many streams: sites take turns."""
+    return tuple(Site(stream % sites) for stream in range(streams))
 
 
 def _in_order(shared: Sequence[SharedUnit], ids: UnitIds) -> tuple[SharedUnit, ...]:
