@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from sluice.model.view import ClusterView
+from sluice.model.view import ClusterView, Neighbours
 from sluice.policies import policy
 
 
@@ -40,3 +42,24 @@ def test_another_number_of_sites_begins_anew():
     placement = policy("placement")
     placement.decide(busy([10] * 4, [0, 0, 1, 1], idle=[5.0, 5.0]))
     assert placement.decide(busy([10] * 4, [0, 0, 0, 0], idle=[1.0, 10.0, 10.0]))
+
+
+def test_a_site_gives_foreign_pieces_away_before_native_ones():
+    view = busy([10] * 8, [0] * 8, idle=[2.0, 10.0])
+    view = view.with_units(home=np.array([0, 0, 0, 0, 1, 1, 1, 1]))
+    assert sorted(action.unit for action in policy("placement").decide(view)) == [4, 5, 6, 7]
+
+
+def test_pieces_go_where_their_neighbours_are():
+    view = busy([10] * 8, [0] * 8, idle=[2.0, 10.0])
+    view = replace(view, neighbours=Neighbours(unit=np.array([1, 3, 6, 7]), site=np.array([1, 1, 1, 1])))
+    assert sorted(action.unit for action in policy("placement").decide(view)) == [1, 3, 6, 7]
+
+
+def test_neighbouring_sites_are_asked_to_be_partners_first():
+    view = busy([10] * 12, [0] * 6 + [1] * 6, idle=[5.0] * 9)
+    view = view.with_units(home=np.array([0] * 6 + [1] * 6))
+    beside = Neighbours(unit=np.arange(6), site=np.array([7, 7, 7, 4, 4, 1]))
+    placement = policy("placement", partners=2)
+    placement.decide(replace(view, neighbours=beside))
+    assert {4, 7} <= placement._at_sites[0].partners

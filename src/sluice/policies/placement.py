@@ -79,8 +79,8 @@ class Placement(Policy):
             settings = replace(self.diffusion, alpha=0.0)  # what a period shows is an average already
             neighbours = _neighbouring_sites(view)
             self._at_sites[:] = [Balancer(Site(site), sites, neighbours[site], settings) for site in range(sites)]
-            for balancer in self._at_sites:
-                _deliver(self._at_sites, balancer.choose_partners())
+            requests = [request for balancer in self._at_sites for request in balancer.choose_partners()]
+            _deliver(self._at_sites, requests)
         return self._at_sites
 
 
