@@ -96,7 +96,8 @@ def test_units_are_cleaned_up_by_the_time_that_their_own_join_keeps_rows(tmp_pat
     pairs = a.join(b, on="k", within="60 seconds")
     short = a.alias("x").join(b.alias("y"), on="v", within="2 seconds")
     plan = plan_of([pairs.relation, short.relation])
-    query, most, cleaned = DirectQuery(plan, tmp_path, 1, PARTITIONS, memory=0, spill="probe"), Counter(), Counter()
+    query = DirectQuery(plan, tmp_path, 1, 2 * PARTITIONS, memory=0, spill="probe")
+    most, cleaned = Counter(), Counter()
     for epoch in range(70):
         if epoch == 5:
             ask_to_freeze(query, *range(PARTITIONS))

@@ -278,7 +278,7 @@ class Chaos:
         """What users, clusters and clocks do while no epoch runs."""
         hand = self.query.epochs.settings.controller
         for _ in range(int(self.rng.poisson(0.5))):
-            unit = int(self.rng.integers(0, self.partitions * self.flow.plan.fragments + 1))
+            unit = int(self.rng.integers(0, self.query.epochs.record.routing.units + 1))
             action: Action = Move(unit, int(self.rng.integers(0, 5)), "by hand")
             if self.chance(0.5):
                 action = (Freeze if self.chance(0.7) else CleanUp)(unit, "by hand")

@@ -191,6 +191,48 @@ def two_outputs(rng: np.random.Generator) -> TestedFlow:
     return _flow("two outputs, two levels", [pairs, grouped], lambda m: text, lambda m: _windows_of_pairs(text, m))
 
 
+def sharing_states(rng: np.random.Generator) -> TestedFlow:
+    """Several queries over the same streams: they have states in common wholly, on one side, for other times, or not
+    at all."""
+    streams = tuple(source(name, delay=_delay(rng)) for name in "abc")
+    where = str(rng.choice(["a.v > b.v", "abs(a.v - b.v) <= 1"]))
+    queries = [_query_that_shares(rng, *streams, where) for _ in range(int(rng.integers(2, 6)))]
+    results, oracles = zip(*(pair for query in queries for pair in query), strict=True)
+    return _flow("queries that share states", list(results), *oracles)
+
+
+def _query_that_shares(
+    rng: np.random.Generator, a: DataStream, b: DataStream, c: DataStream, where: str
+) -> list[tuple[DataStream, Callable[[Marks], str]]]:
+    before, after = (int(n) for n in rng.integers(0, 16, 2))
+    within = f"{before} seconds", f"{after} seconds"
+    match int(rng.choice(7)):
+        case 0 | 1:
+            condition = "a.v >= b.v" if rng.random() < 0.3 else None
+            text = _joined("ab", before, after, condition)
+            return [(a.join(b, on="k", within=within, where=condition), lambda marks: text)]
+        case 2:
+            text = _joined("ac", before, after)
+            return [(a.join(c, on="k", within=within), lambda marks: text)]
+        case 3:
+            text = f"WITH f AS (FROM a WHERE v > 2) {_joined('fb', before, after)}"
+            return [(a.filter("v > 2").alias("f").join(b, on="k", within=within), lambda marks: text)]
+        case 4:
+            length, some = 5 * int(rng.integers(1, 5)) * SECOND, {"n": ("*", "count"), "total": ("v", "sum")}
+            windows = a.groupBy("k").window(f"{length} microseconds", "5 seconds").agg(**some)
+            return [(windows, lambda marks: windows_of("a", length, 5 * SECOND, some, marks["a"]))]
+        case 5:
+            text = _joined("ab", after % 4, after % 4, where, keyed=False)
+            return [(a.join(b, within=f"{after % 4} seconds", where=where), lambda marks: text)]
+        case _:
+            pairs, text = a.join(b, on="k", within=within), _joined("ab", before, after)
+            grouped = pairs.groupBy("a_k").window("10 seconds", "5 seconds").agg(n=("*", "count"), total=("a_v", "sum"))
+            return [
+                (pairs, lambda marks: text),
+                (grouped, lambda marks: _windows_of_pairs(text, marks, "a_k", "ab")),
+            ]
+
+
 def three_levels(rng: np.random.Generator) -> TestedFlow:
     """Windows of one stream, joined with another stream, grouped again."""
     a, b = source("a", delay=_delay(rng)), source("b", delay=_delay(rng))
@@ -210,10 +252,11 @@ def three_levels(rng: np.random.Generator) -> TestedFlow:
     return _flow("three levels", [result], oracle)
 
 
-def _windows_of_pairs(text: str, marks: Marks, key: str = "a_k") -> str:
+def _windows_of_pairs(text: str, marks: Marks, key: str = "a_k", streams: str = "") -> str:
+    """Windows over the results of a join of these streams, of all that there are unless they are named."""
     timed = f"(SELECT *, greatest(a_ts, b_ts) AS ts, {key} AS k, a_v AS v FROM ({text}))"
     named = {"n": ("*", "count"), "total": ("v", "sum")}
-    return windows_of(timed, 10 * SECOND, 5 * SECOND, named, min(marks.values()))
+    return windows_of(timed, 10 * SECOND, 5 * SECOND, named, min(marks[name] for name in streams or marks))
 
 
 _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
@@ -231,6 +274,7 @@ _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
         joined_then_by_another_key,
         two_outputs,
         three_levels,
+        sharing_states,
     )
 }
 NAMES = tuple(_FLOWS)

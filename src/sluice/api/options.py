@@ -50,7 +50,7 @@ PARTITIONS = Option(
     "partitions",
     WHOLE_NUMBER,
     QUERY,
-    "how many units the state of operators on one key begins with; policies split and merge them",
+    "how many units the state of all operators with keys begins with, in all; policies split and merge them",
     default=256,
 )
 UNIT_SIZE = Option(

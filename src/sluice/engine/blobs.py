@@ -43,10 +43,11 @@ class Sender:
         self.columns, self.event_time = spec.streams[stream].schema.names, spec.streams[stream].event_time
         self.operator = operator(spec)
         self.inputs = [
-            (plan.inputs_of(node)[i], i, blob_schema(self.operator.exchange_schema(i)))
-            for i, input_ in enumerate(spec.inputs)
-            if input_.stream == stream
+            (number, i, blob_schema(self.operator.exchange_schema(i)))
+            for i, number in enumerate(plan.inputs_of(node))
+            if spec.inputs[i].stream == stream and plan.inputs[number].readers[0] == (node, i)
         ]
+        """The states that this way is of: the first of their readers takes rows in for all of them."""
         self.holders = np.array(routing.holders, dtype=np.uint8 if len(site_keys) <= 256 else np.uint16)
         self.plan, self.site_keys = plan, site_keys
         self.directory = routing.directories[plan.nodes[node].fragment]
@@ -119,13 +120,14 @@ class Sender:
 
 
 def senders(plan: Plan, origin: int, routing: Routing, site_keys: tuple[SiteKey, ...]) -> list[Sender]:
-    """The ways of an origin's rows to all operators that take them in."""
-    return [
+    """The ways of an origin's rows to all states that keep them."""
+    ways = [
         Sender(plan, n, s, routing, site_keys)
         for n, node in enumerate(plan.nodes)
         for s, feed in enumerate(node.feeds)
         if feed.origin == origin
     ]
+    return [way for way in ways if way.inputs]
 
 
 def message(site_key: SiteKey, number: int, value: SplitReport | SiteReport | LevelWatermark) -> Blob:

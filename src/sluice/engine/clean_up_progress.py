@@ -59,8 +59,8 @@ def rows_with_missing_results(plan: Plan, record: EpochRecord) -> np.ndarray:
     for cold in record.frozen:
         if cold.missing:
             missing[cold.level, numbers(cold.units)] = True
-    joins = [node.level if isinstance(node.spec, JoinSpec) else None for node in plan.nodes]
-    level_of = [joins[node] for node, _ in plan.inputs]
+    joined = [isinstance(plan.nodes[state.readers[0].node].spec, JoinSpec) for state in plan.inputs]
+    level_of = [state.level if of_join else None for state, of_join in zip(plan.inputs, joined, strict=True)]
     runs = [run for manifest in record.manifests for run in manifest if not run.segment.pending]
     rows = np.zeros(missing.shape, dtype=np.int64)
     for level in np.flatnonzero(missing.any(axis=1)).tolist():

@@ -155,11 +155,12 @@ class SiteFreezing:
         due: list[UnitIndex] = []
         now = self._task.before.reached_at(self._level.number)
         for cohort in sorted(self._before, key=lambda cold: [-inf if t is None else t for t in cold.newest]):
-            for node, join in self._joins():
-                units = intersect(cohort.units, (self._level.directory(node).range,))
-                if units and join.retention is not None:
-                    since, until = (self._level.watermarks(node, times) for times in (cohort.newest, now))
-                    if _time_passed(since, until) >= HALF_WINDOW * join.retention:
+            for input_ in self._holdings.freezable:
+                units = intersect(cohort.units, (self._holdings.directories[input_].range,))
+                kept = self._level.time_kept(input_)
+                if units and kept is not None:
+                    nodes = [reader.node for reader in self._level.readers[input_]]
+                    if any(self._time_passed(node, cohort.newest, now) >= HALF_WINDOW * kept for node in nodes):
                         due += numbers(units).tolist()
         return due
 
@@ -167,11 +168,11 @@ class SiteFreezing:
         """Units of joins that keep rows of one side for good, with many rows of another that would have expired if it
         were not for them: as many as the other rows of that side, if the unit fits into memory again; if it does not,
         and would have to be written anew, as the other rows of all sides."""
-        lasting = [(node, join) for node, join in self._joins() if join.retention is None]
+        lasting = [node for node, join in self._joins() if join.retention is None]
         missing = unite_all(part for cold in self._before if cold.missing for part in cold.units)
-        units = numbers(intersect(missing, unite_all(self._level.directory(node).range for node, _ in lasting)))
-        inputs_of = self._level.plan.inputs_of
-        inputs = [(i, join.expires(number)) for node, join in lasting for number, i in enumerate(inputs_of(node))]
+        units = numbers(intersect(missing, unite_all(self._level.directory(node).range for node in lasting)))
+        read = dict.fromkeys(input_ for node in lasting for input_ in self._level.plan.inputs_of(node))
+        inputs = [(input_, self._level.expires(input_)) for input_ in read]
         if not len(units) or not any(expires for _, expires in inputs):
             return []
         overdue, needed = transaction.expired_bytes(retention, [i for i, expires in inputs if expires])
@@ -180,6 +181,10 @@ class SiteFreezing:
         fits = transaction.generations.sizes() <= room
         allowed = HALF_WINDOW * (needed + np.where(fits, 0.0, kept))
         return [UnitIndex(unit) for unit in units[(overdue > 0)[units] & (overdue >= allowed)[units]].tolist()]
+
+    def _time_passed(self, node: int, since: Times, until: Times) -> float:
+        """How far the streams of an operator have come from where they were."""
+        return _time_passed(self._level.watermarks(node, since), self._level.watermarks(node, until))
 
     def _joins(self) -> list[tuple[int, FreezableOperator]]:
         """The operators of the level whose units can be frozen, with their places."""

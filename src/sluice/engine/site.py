@@ -86,7 +86,7 @@ class _SiteEpoch:
         for input_, run in (*new.items(), *self.probe_only.items()):
             places, rows = self.level.count(input_, run, self.held)
             self.by_unit.rows[places] += rows
-            if self.level.local[input_][1] == 0:
+            if self.level.readers[input_][0].input == 0:
                 self.by_unit.first_rows[places] += rows
         schedule = self._schedule(cohorts, new, transaction, cleaning)
         for units, newest in schedule:
@@ -187,16 +187,17 @@ class _SiteEpoch:
         started, before = self.clock.process_time(), self.by_unit.work
         transaction.begin_turn(units)
         with self.stopwatch.measure("sort"):
-            inputs = {g: self._input(g, units, new.get(g), transaction) for g in self.level.local}
+            inputs = {g: self._input(g, units, new.get(g), transaction) for g in self.level.readers}
             rows_by_input = {g: run for g, run in inputs.items() if run is not None}
             probing = self._probe_only_rows(units)
         row_count = sum(len(run) for run in (*rows_by_input.values(), *probing.values()))
         for input_, run in (*rows_by_input.items(), *probing.items()):
             places, rows = self.level.count(input_, run, units)
             self.by_unit.done[places] += rows
+        staged: set[InputNumber] = set()
         for node in self.level.nodes:
             if intersect(units, (self.level.directory(node).range,)):
-                yield from self._operate(node, rows_by_input, probing, newest, transaction)
+                yield from self._operate(node, rows_by_input, probing, newest, transaction, staged)
         transaction.end_turn()
         self._emulate(row_count, int((self.by_unit.work - before).sum()) - row_count)
         self.by_unit.spend(self.clock.process_time() - started, before, numbers(units))
@@ -246,12 +247,14 @@ class _SiteEpoch:
         probe_only: dict[InputNumber, Run],
         newest: Times,
         transaction: Transaction,
+        staged: set[InputNumber],
     ) -> Iterator[Blob]:
-        """One operator's turn: its results go to sinks and to the operators above."""
+        """One operator's turn: its results go to sinks and to the operators above. What others have `staged` in the
+        turn is not staged again."""
         inputs = self.plan.inputs_of(node)
         stored_here, probing = [new.get(i) for i in inputs], [probe_only.get(i) for i in inputs]
         before, after = self.level.watermarks(node, newest), self.level.watermarks(node, self.now)
-        state = _NodeState(self, transaction, inputs)
+        state = _NodeState(self, transaction, inputs, staged)
         operator = self.level.operators[node]
         if any(run is not None for run in probing):
             assert isinstance(operator, ShareableOperator), "units of others are not shared"
@@ -350,9 +353,9 @@ class _SiteEpoch:
             paging=directives.spill is Spill.UNIT and directives.freezing is None,
         )
         before = StateBefore(
-            tuple(run for run in self.share.manifest if run.segment.input in self.level.local),
+            tuple(run for run in self.share.manifest if run.segment.input in self.level.readers),
             retention,
-            tuple(ref for ref in self.share.arriving if ref.input in self.level.local),
+            tuple(ref for ref in self.share.arriving if ref.input in self.level.readers),
             next((q for q in self.share.queues if q.level == self.level.number), None),
         )
         return store.begin(self.attempt, before)
@@ -365,6 +368,8 @@ class _NodeState:
     site: _SiteEpoch
     transaction: Transaction
     inputs: tuple[InputNumber, ...]
+    staged: set[InputNumber]
+    """The states to which this turn's rows have been added, by whichever of their readers came first."""
 
     def runs(self, input_: int, span: tuple[int, int] | None) -> list[Run]:
         with self.site.stopwatch.measure("open"):
@@ -373,5 +378,9 @@ class _NodeState:
         return runs
 
     def stage(self, input_: int, run: Run) -> None:
+        number = self.inputs[input_]
+        if number in self.staged:
+            return
+        self.staged.add(number)
         with self.site.stopwatch.measure("durable"):
-            self.transaction.stage(self.inputs[input_], run)
+            self.transaction.stage(number, run)

@@ -45,8 +45,9 @@ def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
     splits: list[SplitReport] = []
     watermarks_below: list[LevelWatermark] = []
     forwarded: list[Blob] = []
-    schemas = {g: blob_schema(level.operators[n].exchange_schema(i)) for g, (n, i) in level.local.items()}
-    inputs_probing = {level.plan.probe_only_number(g): g for g in level.local}
+    readers = {number: level.first_reader(number) for number in level.readers}
+    schemas = {number: blob_schema(operator.exchange_schema(i)) for number, (operator, i) in readers.items()}
+    inputs_probing = {level.plan.probe_only_number(number): number for number in level.readers}
     probe_only: dict[InputNumber, list[pa.RecordBatch]] = {}
     for chunk in blobs.to_batches():
         for number, payload in zip(chunk.column("input").to_pylist(), chunk.column("payload"), strict=True):

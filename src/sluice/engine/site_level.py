@@ -15,22 +15,23 @@ from sluice.model.routing.directory import Directory
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, single_unit
 from sluice.operators import operator
-from sluice.operators.protocol import FreezableOperator
+from sluice.operators.protocol import FreezableOperator, Operator
 from sluice.state.inputs import KEEPS_ALL, Holdings, InputLayouts, Retention
 from sluice.state.scheduling import Cohort
 from sluice.state.segment import Layout, counts
 
 
 class SiteLevel:
-    """The operators of a level by their place in the plan (`nodes`), and where each input is of (`local`): its operator
-    and its number there."""
+    """The operators of a level by their place in the plan (`nodes`), and the readers of each state (`readers`)."""
 
     def __init__(self, plan: Plan, routing: Routing, site: Site, level: Level) -> None:
         self.plan, self.routing, self.site, self.number = plan, routing, site, level
         self.delays = tuple(s.delay for s in plan.sources)
         self.nodes = [n for n, node in enumerate(plan.nodes) if node.level == level]
         self.operators = {n: operator(plan.nodes[n].spec) for n in self.nodes}
-        self.local = {g: (n, i) for n in self.nodes for i, g in enumerate(plan.inputs_of(n))}
+        self.readers = {
+            InputNumber(number): state.readers for number, state in enumerate(plan.inputs) if state.level == level
+        }
         shared = tuple(single_unit(routing.index_of(unit.unit))[0] for unit in routing.shared if site in unit.holders)
         self.holdings = self._holdings()
         self.shared = intersect(shared, self.holdings.units)
@@ -42,6 +43,21 @@ class SiteLevel:
 
     def directory(self, node: int) -> Directory:
         return self.routing.directories[self.plan.nodes[node].fragment]
+
+    def first_reader(self, input_: InputNumber) -> tuple[Operator, int]:
+        """The operator that stands for all that read a state where they do the same, and the input's number there."""
+        node, number = self.readers[input_][0]
+        return self.operators[node], number
+
+    def time_kept(self, input_: InputNumber) -> int | None:
+        """For how long, in its own time, rows of a state may be needed by any of its readers; None is for good."""
+        times = [self.operators[reader.node].retention for reader in self.readers[input_]]
+        return None if None in times else max(time for time in times if time is not None)
+
+    def expires(self, input_: InputNumber) -> bool:
+        """Whether all that read the state of a join need its rows for a bounded time only."""
+        joins = ((self.operators[reader.node], reader.input) for reader in self.readers[input_])
+        return all(isinstance(join, FreezableOperator) and join.expires(number) for join, number in joins)
 
     def count(self, input_: InputNumber, run: Run, units: Ranges) -> tuple[np.ndarray, np.ndarray]:
         """Those of some units that are of an input's fragment, and the rows that each of them has in a run."""
@@ -56,15 +72,16 @@ class SiteLevel:
     def retention(
         self, begun: Sequence[Cohort], reached: Sequence[Cohort], frozen: Sequence[Cohort] = ()
     ) -> dict[InputNumber, Retention]:
-        """How long rows of each input are needed, and how merged runs get smaller, as its operator says of each unit:
-        by where it had `begun` and how far it has `reached`.
+        """How long rows of each input are needed, and how merged runs get smaller, as its readers say of each unit: by
+        where it had `begun` and how far it has `reached`.
 
         Units with `frozen` state are judged by where the streams were then. What came after is needed too, if nobody
         else can need it: it has not met yet what is frozen.
         """
         out = {}
-        for input_, (node, i) in self.local.items():
-            operator, directory = self.operators[node], self.directory(node)
+        for input_, readers in self.readers.items():
+            node, (operator, i) = readers[0].node, self.first_reader(input_)
+            directory = self.directory(node)
             here = intersect(self.holdings.units, (directory.range,))
             compacting = [
                 (intersect(units, here), partial(operator.compact, i, after=self.watermarks(node, newest)))
@@ -74,7 +91,7 @@ class SiteLevel:
                 directory,
                 self._keep_from(input_, numbers(here), begun, frozen if input_ in self.holdings.freezable else ()),
                 tuple((units, compact) for units, compact in compacting if units),
-                operator.retention,
+                self.time_kept(input_),
                 operator.shrinks,
             )
         return out
@@ -93,26 +110,28 @@ class SiteLevel:
         return keep_from
 
     def _bound(self, input_: InputNumber, begun: Times, frozen: Times | None) -> int:
-        """From which time on rows of an input are needed by units that had begun there, and were frozen there."""
-        node, i = self.local[input_]
-        before = self.watermarks(node, begun if frozen is None else slowest([begun, frozen]))
-        bounds = [self.operators[node].keep_from(i, before)]
-        if frozen is not None:
-            bounds.append(self.watermarks(node, frozen)[self.plan.nodes[node].spec.inputs[i].stream])
+        """From which time on rows of an input are needed by units that had begun there, and were frozen there: the
+        earliest that any of its readers needs."""
+        bounds = []
+        for node, i in self.readers[input_]:
+            before = self.watermarks(node, begun if frozen is None else slowest([begun, frozen]))
+            bounds.append(self.operators[node].keep_from(i, before))
+            if frozen is not None:
+                bounds.append(self.watermarks(node, frozen)[self.plan.nodes[node].spec.inputs[i].stream])
         return min(KEEPS_ALL if bound is None else bound for bound in bounds)
 
     def _holdings(self) -> Holdings:
         """What the site has of the fragments on this level."""
-        directories = {input_: self.directory(node) for input_, (node, _) in self.local.items()}
+        directories = {input_: self.directory(readers[0].node) for input_, readers in self.readers.items()}
         here = tuple(self.routing.directories[f].range for f in self.plan.fragments_at(self.number))
-        layouts = {input_: self._layouts(node, i) for input_, (node, i) in self.local.items()}
+        layouts = {input_: self._layouts(*self.first_reader(input_)) for input_ in self.readers}
         units_held = intersect(self.routing.ranges_of(self.site), here)
-        freezable = [i for i, (node, _) in self.local.items() if isinstance(self.operators[node], FreezableOperator)]
+        freezable = [i for i in self.readers if isinstance(self.first_reader(i)[0], FreezableOperator)]
         return Holdings(layouts, units_held, directories, tuple(freezable))
 
-    def _layouts(self, node: int, input_: int) -> InputLayouts:
-        state = self.operators[node].state_layout(input_)
-        return InputLayouts(state, Layout(self.operators[node].exchange_schema(input_), state.event_time))
+    def _layouts(self, operator: Operator, input_: int) -> InputLayouts:
+        state = operator.state_layout(input_)
+        return InputLayouts(state, Layout(operator.exchange_schema(input_), state.event_time))
 
 
 def _cohort_of(cohorts: Sequence[Cohort], units: int) -> np.ndarray:

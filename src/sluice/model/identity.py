@@ -37,7 +37,7 @@ class PlanIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class FlowIdentity(PlanIdentity):
-    """A flow: its name, what it computes, and how many units operators on one key begin with; and words for it."""
+    """A flow: its name, what it computes, and how many units operators with keys begin with; and words for it."""
 
     name: str
     partitions: int

@@ -14,7 +14,7 @@ Site = NewType("Site", int)
 Level = NewType("Level", int)
 """Where operators stand in a plan: those of a level take rows of sources and of lower levels."""
 InputNumber = NewType("InputNumber", int)
-"""The place of an operator's input among those of all operators, `Plan.inputs`."""
+"""The place of a state, what is kept of an operator's input, among those of all operators, `Plan.inputs`."""
 Fragment = NewType("Fragment", int)
 """Operators that share units: the place of their directory in a routing."""
 SiteKey = NewType("SiteKey", int)

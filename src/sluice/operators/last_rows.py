@@ -105,7 +105,7 @@ class LastRowsGroupBy:
         return Outgoing(hash_group_keys([rows.column(k) for k in self.spec.keys], rows=rows.num_rows), rows)
 
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
-        return None
+        return self.spec.keep_from(input_, watermarks)
 
     def compact(self, input_: int, run: Run, after: Times) -> Run:
         """Without the rows that are in no window still to come."""

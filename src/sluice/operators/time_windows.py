@@ -54,7 +54,7 @@ class TimeWindowsGroupBy:
         return Outgoing(hashes[groups.first], self._batch(keys, panes, groups.first, partial))
 
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
-        return self.spec.keep_from(watermarks[0])
+        return self.spec.keep_from(input_, watermarks)
 
     def compact(self, input_: int, run: Run, after: Times) -> Run:
         """One partial a group and pane, where merged runs brought several."""

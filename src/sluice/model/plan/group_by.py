@@ -8,8 +8,9 @@ from math import gcd
 import pyarrow as pa
 
 from sluice.model.durations import in_words
+from sluice.model.epoch.times import Times
 from sluice.model.plan.aggregate import Aggregate, result_type
-from sluice.model.plan.stream import TIME_COLUMN, Input, Stream
+from sluice.model.plan.stream import TIME_COLUMN, Input, Stream, columns_of
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 
@@ -86,6 +87,14 @@ class LastRows(GroupBy):
     def delay(self) -> int | None:
         return self.stream.delay
 
+    def keep_from(self, input_: int, watermarks: Times) -> int | None:
+        """Rows are replaced by newer ones; none expires."""
+        return None
+
+    def state_structure(self, input_: int) -> object:
+        """No other group-by keeps the same rows."""
+        return "newest", self.identity()
+
     def output_schema(self) -> pa.Schema:
         """The group columns, the row's event time, the aggregates."""
         times = [] if self.event_time in self.keys else [self.event_time]
@@ -125,9 +134,14 @@ class TimeWindows(GroupBy):
         """The group columns, the window's start and end, the aggregates."""
         return self._schema([WINDOW_START, WINDOW_END])
 
-    def keep_from(self, watermark: int | None) -> int | None:
+    def keep_from(self, input_: int, watermarks: Times) -> int | None:
         """The pane below which no window can still be waited for."""
-        return None if watermark is None else watermark - self.length + 1
+        return None if watermarks[0] is None else watermarks[0] - self.length + 1
+
+    def state_structure(self, input_: int) -> object:
+        """Partial aggregates of panes: windows of any lengths can be put together from the same ones."""
+        measured = [(a.function, a.column) for a in self.aggregates]
+        return "panes", self.pane, self.keys, measured, columns_of(self.stream.schema)
 
     def identity(self) -> dict[str, object]:
         return {**self._parts(), "window": [self.length, self.slide]}

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sluice.model.durations import LONGEST, in_words
 from sluice.model.errors import EvaluationError
 from sluice.model.plan.inequalities import Inequality, Narrowing, Ordering, orderings_of
-from sluice.model.plan.stream import TIME_COLUMN, Expression, Input, Stream
+from sluice.model.plan.stream import TIME_COLUMN, Expression, Input, Stream, columns_of
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,14 @@ class JoinSpec:
         """How far behind its newest row a result's event time may lie."""
         delays = [s.delay for s in self.streams]
         return None if None in delays else max(d for d in delays if d is not None)
+
+    def state_structure(self, input_: int) -> object:
+        """Rows as they are, in the order of their keys and times, and of values where they are looked for by these."""
+        own, stream = self.inputs[input_], self.streams[self.inputs[input_].stream]
+        hashed = [(key, str(kind)) for key, kind in zip(own.keys, self.key_types, strict=True)]
+        orderings = [(o.expression, o.nan_is_least) for o in self.orderings(input_)]
+        ordered = [(by.text, by.columns, str(by.type), least) for by, least in orderings]
+        return "rows", columns_of(stream.schema), hashed, ordered
 
     def stream_of(self, leg: int) -> Stream:
         return self.streams[self.inputs[self.legs[leg].input].stream]

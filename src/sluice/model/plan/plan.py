@@ -1,7 +1,8 @@
 """A flow's operators in the order they run: which rows each takes in, and which rows each sink gets.
 
 Operators stand on levels: those of one level take rows of sources and of lower levels. A level is one exchange.
-Operators chained on the same key are a fragment: they share units, so their rows stay at the site where they are.
+A fragment is operators that share units: those that are chained on the same key, whose rows stay at the site where they
+are, and those that read the same states, which are kept once for all of them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
 from sluice.model.epoch.times import Times
 from sluice.model.identity import PlanIdentity, StreamIdentity
 from sluice.model.ids import Fragment, InputNumber, Level
+from sluice.model.plan.assignment import Assignment, Digest, Label, StateKey
 from sluice.model.plan.data_flow import DataFlow
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.stream import BySpark, Filter, Input, Step, Stream, columns_of
@@ -32,7 +34,7 @@ class OperatorSpec(Protocol):
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """Its streams as they are partitioned; each has state of its own."""
+        """Its streams as they are partitioned; of each it reads a state."""
 
     @property
     def output_keys(self) -> tuple[tuple[str, ...], ...]:
@@ -51,6 +53,14 @@ class OperatorSpec(Protocol):
 
     def watermark(self, watermarks: Times) -> int | None:
         """That of its results, given those of its streams."""
+
+    def keep_from(self, input_: int, watermarks: Times) -> int | None:
+        """The time below which no row of an input's state is needed any more, given the watermarks of its streams; None
+        keeps all."""
+
+    def state_structure(self, input_: int) -> object:
+        """What the state of an input holds of the rows that come in, as a value that JSON can hold: operators with the
+        same one can read one state."""
 
     def identity(self) -> dict[str, object]:
         """What must be the same for a checkpoint to be continued."""
@@ -75,12 +85,31 @@ class Feed:
 
 @dataclass(frozen=True)
 class OperatorNode:
-    """An operator in its place: a feed for each of its streams."""
+    """An operator in its place: a feed for each of its streams, a state for each of its inputs, and a digest of its
+    `structure`, by which it is known in other plans."""
 
     spec: OperatorSpec
     feeds: tuple[Feed, ...]
     level: Level
     fragment: Fragment
+    inputs: tuple[InputNumber, ...]
+    structure: Digest
+
+
+class Reader(NamedTuple):
+    """An operator that reads a state: its place in the plan, and the number that the state's input has there."""
+
+    node: int
+    input: int
+
+
+@dataclass(frozen=True)
+class StateInput:
+    """A state: what is kept of some rows at one level, once for all operators of a fragment that read it."""
+
+    fragment: Fragment
+    level: Level
+    readers: tuple[Reader, ...]
 
 
 @dataclass(frozen=True)
@@ -109,18 +138,42 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class Plan:
-    """Sources, operators (each after those it takes rows from), and what the sinks get."""
+    """Sources, operators (each after those it takes rows from), and what the sinks get.
+
+    `labels` has the label of each fragment, in ascending order, and `states` what each state is known by. The next
+    fragment that is added to the flow gets `next_label`.
+    """
 
     sources: tuple[Stream, ...]
     nodes: tuple[OperatorNode, ...]
     outputs: tuple[Output, ...]
+    labels: tuple[Label, ...]
+    states: tuple[StateKey, ...]
+    next_label: Label
     time_zone: str = ""
     """In which expressions read the clock; empty where there are none."""
 
     @cached_property
-    def inputs(self) -> tuple[tuple[int, Input], ...]:
-        """All operators' inputs, with the number of their operator. Blobs and segments carry the position in here."""
-        return tuple((n, i) for n, node in enumerate(self.nodes) for i in node.spec.inputs)
+    def inputs(self) -> tuple[StateInput, ...]:
+        """All states, with the operators that read them. Blobs and segments carry the position in here."""
+        readers: list[list[Reader]] = [[] for _ in self.states]
+        for place, node in enumerate(self.nodes):
+            for input_, number in enumerate(node.inputs):
+                readers[number].append(Reader(place, input_))
+        first = [self.nodes[own[0].node] for own in readers]
+        return tuple(
+            StateInput(node.fragment, node.level, tuple(own)) for node, own in zip(first, readers, strict=True)
+        )
+
+    def state_key(self, input_: InputNumber) -> StateKey:
+        """What a state is known by in other plans of the checkpoint."""
+        return self.states[input_]
+
+    @property
+    def assignment(self) -> Assignment:
+        """Where its operators are: for the next plan, which has them in the same fragments."""
+        labels = {node.structure: self.labels[node.fragment] for node in self.nodes}
+        return Assignment(labels, frozenset(self.states), self.next_label)
 
     @property
     def levels(self) -> int:
@@ -129,11 +182,16 @@ class Plan:
 
     @property
     def fragments(self) -> int:
-        return 1 + max((node.fragment for node in self.nodes), default=-1)
+        return len(self.labels)
 
     def fragments_at(self, level: Level) -> list[Fragment]:
         """Those with operators on a level."""
         return sorted({node.fragment for node in self.nodes if node.level == level})
+
+    @cached_property
+    def keyed_fragments(self) -> frozenset[Fragment]:
+        """Those that can have several units: without a key there is nothing to tell them apart by."""
+        return frozenset(n.fragment for n in self.nodes if any(input_.keys for input_ in n.spec.inputs))
 
     def first_routing(self, partitions: int, sites: int) -> Routing:
         """Where units are before there was an epoch."""
@@ -141,9 +199,8 @@ class Plan:
         return replace(Routing.of_fragments(units, sites), homes=spread_homes(len(self.sources), sites))
 
     def units_of(self, fragment: Fragment, partitions: int) -> int:
-        """How many units a fragment has: without a key there is nothing to tell several apart by."""
-        keys = [input_.keys for node in self.nodes if node.fragment == fragment for input_ in node.spec.inputs]
-        return partitions if any(keys) else 1
+        """How many units a fragment begins with: keyed fragments have so many `partitions` in all."""
+        return max(1, partitions // len(self.keyed_fragments)) if fragment in self.keyed_fragments else 1
 
     @property
     def freezable(self) -> frozenset[Fragment]:
@@ -153,18 +210,22 @@ class Plan:
     @cached_property
     def shareable(self) -> dict[Fragment, tuple[InputNumber, ...]]:
         """The fragments with units that can have several holders, and the inputs of each: those that are one join of
-        two. What more is chained to it on the same key would have to be where its results are, and is at one site."""
-        places = {node.fragment: place for place, node in enumerate(self.nodes)}
-        alone = [f for f in places if sum(node.fragment == f for node in self.nodes) == 1]
-        specs = {f: self.nodes[places[f]].spec for f in alone}
-        joins = [f for f, spec in specs.items() if isinstance(spec, JoinSpec) and len(spec.legs) == 2]
-        return {fragment: self.inputs_of(places[fragment]) for fragment in sorted(joins)}
+        two. What more is chained to it on the same key would have to be where its results are, and is at one site; of
+        joins that share a state, each would want its own holders."""
+        nodes_of: dict[Fragment, list[OperatorNode]] = {}
+        for node in self.nodes:
+            nodes_of.setdefault(node.fragment, []).append(node)
+        alone = {fragment: nodes[0] for fragment, nodes in sorted(nodes_of.items()) if len(nodes) == 1}
+        return {
+            fragment: node.inputs
+            for fragment, node in alone.items()
+            if isinstance(node.spec, JoinSpec) and len(node.spec.legs) == 2
+        }
 
     @property
     def capabilities(self) -> Capabilities:
         """What can be done to units."""
-        keyed = (Fragment(f) for f in range(self.fragments) if self.units_of(Fragment(f), partitions=2) > 1)
-        return Capabilities(self.freezable, self.shareable, divisible=frozenset(keyed), data_flow=self.data_flow)
+        return Capabilities(self.freezable, self.shareable, divisible=self.keyed_fragments, data_flow=self.data_flow)
 
     @property
     def data_flow(self) -> DataFlow:
@@ -192,8 +253,8 @@ class Plan:
         return f"operator{'s' if len(places) > 1 else ''} {', '.join(places)}"
 
     def inputs_of(self, node: int) -> tuple[InputNumber, ...]:
-        """The positions of an operator's inputs."""
-        return tuple(InputNumber(i) for i, (of, _) in enumerate(self.inputs) if of == node)
+        """The positions of the states that an operator reads."""
+        return self.nodes[node].inputs
 
     def origin_of(self, node: int) -> int:
         return len(self.sources) + node

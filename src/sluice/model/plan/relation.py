@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from sluice.model.ids import Fragment, Level
+from sluice.model.plan.assignment import Assignment, Digest, digest
+from sluice.model.plan.fragments import UnplacedOperator, place_operators
 from sluice.model.plan.join import JoinSpec
-from sluice.model.plan.plan import Feed, OperatorNode, OperatorSpec, Output, Plan
+from sluice.model.plan.plan import Feed, OperatorSpec, Output, Plan
 from sluice.model.plan.query_names import name_queries
-from sluice.model.plan.stream import Project, Step, Stream, columns_of
+from sluice.model.plan.stream import Step, Stream, columns_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,36 +32,35 @@ class Applied:
     feeds: tuple[Relation, ...]
 
 
-def plan_of(outputs: Sequence[Relation], names: Sequence[str] = ()) -> Plan:
+def plan_of(
+    outputs: Sequence[Relation],
+    names: Sequence[str] = (),
+    assigned: Assignment | None = None,
+    sources: Sequence[Stream] = (),
+) -> Plan:
     """What has to run for these relations to be written by queries of these names, by default those of their places.
-    What is the same by its structure runs once, whoever wrote it, and however often."""
-    origins = _Origins()
+    What is the same by its structure runs once, whoever wrote it, and however often; states that operators of a
+    fragment have in common are kept once.
+
+    `assigned` is where an earlier plan of the checkpoint had its operators. These `sources` come first, whether they
+    are read or not.
+    """
+    origins = _Origins(sources)
     shown = [origins.feed_of(relation) for relation in outputs]
-    sources = tuple(origins.sources)
-    taken = {feed.origin for _, feeds in origins.operators for feed in feeds}
-    nodes: list[OperatorNode] = []
-    for number, (spec, feeds) in enumerate(origins.operators):
-        feeds = tuple(origins.numbered(feed) for feed in feeds)
-        below = [nodes[feed.origin - len(sources)].level for feed in feeds if feed.origin >= len(sources)]
-        if isinstance(spec, JoinSpec) and ~number in taken:
-            spec = replace(spec, timed=True)
-        fragment = _find_chained_fragment(spec, feeds, nodes, len(sources))
-        if fragment is None:
-            fragment = Fragment(1 + max((node.fragment for node in nodes), default=-1))
-        nodes.append(OperatorNode(spec, feeds, Level(1 + max(below, default=-1)), fragment))
+    placed = place_operators(origins.sources, origins.numbered_operators(), assigned or Assignment())
     schemas = [pa.schema(relation.stream.shown) for relation in outputs]
     names = names or name_queries([None] * len(outputs))
     written = [Output(origins.numbered(f), schema, name) for f, schema, name in zip(shown, schemas, names, strict=True)]
-    return Plan(sources, tuple(nodes), tuple(written))
+    return Plan(tuple(origins.sources), placed.nodes, tuple(written), placed.labels, placed.states, placed.next_label)
 
 
 class _Origins:
     """Sources and operators, each once. As long as not all sources are there, operator n has the number -1 - n."""
 
-    def __init__(self) -> None:
-        self.sources: list[Stream] = []
-        self.operators: list[tuple[OperatorSpec, tuple[Feed, ...]]] = []
-        self._by_structure: dict[object, int] = {}
+    def __init__(self, sources: Sequence[Stream]) -> None:
+        self.sources: list[Stream] = list(sources)
+        self._operators: list[UnplacedOperator] = []
+        self._by_structure: dict[Digest, int] = {}
         self._by_object: dict[int, int] = {}
 
     def feed_of(self, relation: Relation) -> Feed:
@@ -71,6 +70,18 @@ class _Origins:
         """With the number that its origin has in the plan."""
         return feed if feed.origin >= 0 else replace(feed, origin=len(self.sources) + ~feed.origin)
 
+    def numbered_operators(self) -> list[UnplacedOperator]:
+        """All operators, now that all sources are there. The results of a join
+        carry their event times if an operator takes them in."""
+        taken = {feed.origin for operator in self._operators for feed in operator.feeds}
+        operators = []
+        for number, operator in enumerate(self._operators):
+            spec = operator.spec
+            if isinstance(spec, JoinSpec) and ~number in taken:
+                spec = replace(spec, timed=True)
+            operators.append(replace(operator, spec=spec, feeds=tuple(self.numbered(feed) for feed in operator.feeds)))
+        return operators
+
     def _number(self, origin: Stream | Applied) -> int:
         if isinstance(origin, Stream):
             if origin not in self.sources:
@@ -78,42 +89,21 @@ class _Origins:
             return self.sources.index(origin)
         if id(origin) not in self._by_object:
             feeds = tuple(self.feed_of(relation) for relation in origin.feeds)
-            structure = _structure(origin.spec, feeds)
+            rows = tuple(self._structure_of_rows(feed) for feed in feeds)
+            structure = _digest_operator(origin.spec, rows)
             if structure not in self._by_structure:
-                self.operators.append((origin.spec, feeds))
-                self._by_structure[structure] = ~(len(self.operators) - 1)
+                self._operators.append(UnplacedOperator(origin.spec, feeds, rows, structure))
+                self._by_structure[structure] = ~(len(self._operators) - 1)
             self._by_object[id(origin)] = self._by_structure[structure]
         return self._by_object[id(origin)]
 
-
-def _structure(spec: OperatorSpec, feeds: Sequence[Feed]) -> tuple[object, ...]:
-    """What an operator does to which rows: two with the same structure have the same state and the same results."""
-    streams = tuple((columns_of(stream.schema), stream.event_time, stream.delay) for stream in spec.streams)
-    from_where = tuple((feed.origin, tuple(step.structure() for step in feed.steps)) for feed in feeds)
-    return type(spec), json.dumps(spec.identity(), sort_keys=True), streams, from_where
+    def _structure_of_rows(self, feed: Feed) -> object:
+        """What tells the rows of a feed from others: where they are from, and the steps they have passed."""
+        origin = self.sources[feed.origin].name if feed.origin >= 0 else self._operators[~feed.origin].structure
+        return "source" if feed.origin >= 0 else "operator", origin, [step.structure() for step in feed.steps]
 
 
-def _find_chained_fragment(
-    spec: OperatorSpec, feeds: Sequence[Feed], nodes: Sequence[OperatorNode], sources: int
-) -> Fragment | None:
-    """The fragment of an operator that passes its own key on to this one as the key, if any does. A join without a key
-    is a fragment of its own."""
-    if isinstance(spec, JoinSpec) and spec.is_theta:
-        return None
-    for stream, feed in enumerate(feeds):
-        if feed.origin >= sources:
-            below = nodes[feed.origin - sources]
-            keys = [_rename_columns(key, feed.steps) for key in below.spec.output_keys]
-            if any(input_.stream == stream and input_.keys in keys for input_ in spec.inputs):
-                return below.fragment
-    return None
-
-
-def _rename_columns(columns: tuple[str, ...], steps: Sequence[Step]) -> tuple[str | None, ...]:
-    """What columns are called after stateless steps, None for one that is gone."""
-    names: tuple[str | None, ...] = columns
-    for step in steps:
-        if isinstance(step, Project):
-            made = {expression.text.strip("`"): name for name, expression in step.columns}
-            names = tuple(None if name is None else made.get(name) for name in names)
-    return names
+def _digest_operator(spec: OperatorSpec, rows: Sequence[object]) -> Digest:
+    """What an operator does to which rows: two with the same structure have the same states and the same results."""
+    streams = [(columns_of(stream.schema), stream.event_time, stream.delay) for stream in spec.streams]
+    return digest((type(spec).__name__, spec.identity(), streams, rows))

@@ -49,7 +49,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Input:
-    """A stream as one operator takes it in: partitioned by these key columns. Its state is held once."""
+    """A stream as one operator takes it in: partitioned by these key columns."""
 
     stream: int
     keys: tuple[str, ...]
@@ -157,9 +157,11 @@ class Project:
 Step = Filter | Project
 
 
-def _meaning(expression: Expression) -> object:
-    """What tells an expression from others over the same columns."""
-    return expression if isinstance(expression, BySpark) else (expression.text, str(expression.type))
+def _meaning(expression: Expression) -> tuple[object, ...]:
+    """What tells an expression from others over the same columns, as a value that JSON can hold."""
+    if isinstance(expression, BySpark):
+        return "by spark", expression.text, str(expression.type), expression.guards, expression.scope
+    return expression.text, str(expression.type)
 
 
 def _compute(name: str, expression: Expression, rows: pa.RecordBatch) -> pa.Array:

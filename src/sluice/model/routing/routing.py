@@ -62,19 +62,20 @@ class Routing:
 
     @classmethod
     def of_fragments(cls, units: Sequence[int], sites: int) -> Routing:
-        """So many units for each fragment, spread evenly; fragments of a single unit take turns at the sites.
+        """So many units for each fragment, spread evenly; those of fragments with fewer units than there are sites take
+        turns at the sites.
 
-        >>> Routing.of_fragments((4, 1, 1), 2).holders
-        (0, 0, 1, 1, 0, 1)
+        >>> Routing.of_fragments((4, 1, 2, 1), 3).holders
+        (0, 0, 1, 2, 0, 1, 2, 0)
         """
         holders: list[Site] = []
         directories: list[Directory] = []
-        single = 0
+        turn = 0
         for count in units:
             directories.append(Directory(count, first=UnitIndex(len(holders))))
-            if count == 1:
-                holders.append(Site(single % sites))
-                single += 1
+            if count < sites:
+                holders += (Site((turn + place) % sites) for place in range(count))
+                turn += count
             else:
                 holders += map(Site, (np.arange(count) * sites // count).tolist())
         return cls(sites, IntColumn(holders), directories=tuple(directories))
