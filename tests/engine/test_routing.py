@@ -16,13 +16,15 @@ from engine_harness import DirectQuery
 from holders import next_sharing
 from hypothesis import given
 from hypothesis import strategies as st
-from specs import SECOND, TIME, join, stream
+from specs import SECOND, TIME, handle, join, stream
 
 from sluice.control.copying import missing_runs
 from sluice.engine.site_task import SiteTask
+from sluice.model.columns import IntColumn
 from sluice.model.epoch.segments import Manifest, RunRef, SegmentRef
 from sluice.model.epoch.times import Lagging, Queues
 from sluice.model.errors import ProtocolError
+from sluice.model.plan.relation import plan_of
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import Ranges, holds, intersect, single_unit, to_ranges, unite
 from sluice.record import reassignment
@@ -181,3 +183,20 @@ def test_a_site_needs_no_other_sites_share(tmp_path):
     assert results[0].num_rows > 0 and results[0].num_rows == results[1].num_rows
     for query in queries.values():
         query.close()
+
+
+def test_bytes_between_sites_are_told_by_sender_and_receiver(tmp_path):
+    """Streams a and b are native at sites 0 and 1, all units are at site 1, and so are those of the level above."""
+    a, b = stream("a"), stream("b")
+    pairs = handle(a).join(handle(b), on="k", within="2 seconds")
+    plan = plan_of([pairs.groupBy("b_v").last(2).agg(n=("*", "count")).relation])
+    query = DirectQuery(plan, tmp_path, sites=2, partitions=1)
+    query.epochs.record = replace(
+        query.epochs.record, routing=replace(query.epochs.record.routing, holders=IntColumn([1, 1]))
+    )
+    rows = pa.table([[1, 1], pa.array([0, SECOND], TIME), [3, 4]], schema=a.schema)
+    query.run([rows, rows])
+    traffic = query.epochs.record.stats.traffic
+    query.close()
+    assert list(zip(traffic.sender.tolist(), traffic.receiver.tolist(), strict=True)) == [(0, 1), (1, 1)]
+    assert traffic.between_sites == traffic.bytes[0] < traffic.bytes[1]  # that has the stream b, and the pairs

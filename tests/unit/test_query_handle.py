@@ -69,8 +69,8 @@ class TestProgress:
         assert " ".join(last) == (
             "batchId id durationMs numInputRows epoch committedAt processedRowsPerSecond numOutputRows lateRows "
             "nullRows outOfRangeRows missingFiles corruptFiles units moves spills fetches backlogRows sharedUnits "
-            "copiedRows copiedBytes remiss missingUnits cleanUp imbalance scaling streams watermarks operators "
-            "phaseSeconds sites"
+            "copiedRows copiedBytes exchangedBytes bytesBetweenSites remiss missingUnits cleanUp imbalance scaling "
+            "streams watermarks operators phaseSeconds sites"
         )
         assert [set(operator) for operator in last["operators"]] == [{"operator", "rowsIn", "rowsOut"}]
         assert json.loads(json.dumps(last)) == last

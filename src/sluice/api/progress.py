@@ -60,6 +60,8 @@ def _as_dictionary(progress: EpochProgress) -> dict[str, Any]:
         "sharedUnits": [_in_camel_case(sharing) for sharing in progress.shared],
         "copiedRows": stats.copied_rows,
         "copiedBytes": stats.copied_bytes,
+        "exchangedBytes": stats.traffic.total,
+        "bytesBetweenSites": stats.traffic.between_sites,
         "remiss": stats.remiss,
         "missingUnits": progress.missing_units,
         "cleanUp": None if stats.clean_up is None else _clean_up(stats.clean_up),

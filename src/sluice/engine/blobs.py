@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from sluice.kernels.hashing import hash_keys
 from sluice.model.codec import encode
+from sluice.model.columns import IntColumn
 from sluice.model.ids import InputNumber, SiteKey
 from sluice.model.plan.plan import Plan
 from sluice.model.plan.stream import HASH_COLUMN, apply_steps
@@ -128,6 +129,22 @@ def senders(plan: Plan, origin: int, routing: Routing, site_keys: tuple[SiteKey,
         if feed.origin == origin
     ]
     return [way for way in ways if way.inputs]
+
+
+class SentBytes:
+    """How many bytes of rows were sent to each site."""
+
+    def __init__(self, site_keys: tuple[SiteKey, ...]) -> None:
+        self._by_key = dict.fromkeys(site_keys, 0)
+
+    def count(self, blobs: Iterable[Blob]) -> Iterator[Blob]:
+        for blob in blobs:
+            self._by_key[blob[0]] += len(blob[2])
+            yield blob
+
+    @property
+    def by_site(self) -> IntColumn[int]:
+        return IntColumn(self._by_key.values())
 
 
 def message(site_key: SiteKey, number: int, value: SplitReport | SiteReport | LevelWatermark) -> Blob:

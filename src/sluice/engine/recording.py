@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import chain
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from sluice.model.epoch.stats import (
     Slices,
     StreamStats,
     TaskSeconds,
+    Traffic,
     UnitColumns,
     results_by_byte,
     results_by_unit,
@@ -110,8 +112,15 @@ def _epoch_stats(
         slices=Slices.of(parts, _shared_places(routing)) if routing.shared else Slices.none(),
         copied_rows=sum(s.copied_rows for s in splits) + sum(r.stats.copied_rows for r in reports),
         copied_bytes=sum(s.copied_bytes for s in splits) + sum(r.stats.copied_bytes for r in reports),
+        traffic=_traffic(routing, splits, reports),
         seconds=EpochSeconds(reduce(TaskSeconds.plus, tasks, TaskSeconds()), job_seconds),
     )
+
+
+def _traffic(routing: Routing, splits: Sequence[SplitReport], reports: Sequence[SiteReport]) -> Traffic:
+    by_streams = ((routing.homes[split.stream], split.sent.array) for split in splits if len(split.sent))
+    by_sites = ((report.site, report.sent.array) for report in reports)
+    return Traffic.of(chain(by_streams, by_sites), routing.sites)
 
 
 def _site_stats(

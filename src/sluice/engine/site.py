@@ -122,6 +122,7 @@ class _SiteEpoch:
             splits=site_input.splits if self.site == 0 and self.level.number == 0 else (),
             units=self._unit_columns(transaction, manifest),
             stats=self._stats(transaction, manifest, begun),
+            sent=self.results.sent.by_site,
         )
         yield message(self.site_key, SITE_REPORT, report)
 

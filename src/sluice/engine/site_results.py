@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sluice.engine.blobs import Blob, senders
+from sluice.engine.blobs import Blob, SentBytes, senders
 from sluice.engine.part_writer import PartWriter
 from sluice.engine.site_level import SiteLevel
 from sluice.engine.site_task import SiteTask
@@ -34,6 +34,7 @@ class SiteResults:
         self._whose = {node: f"results of operator {node + 1} ({kind})" for node, kind in kinds.items()}
         self._senders = {node: senders(plan, origin, task.routing, task.site_keys) for node, origin in origins.items()}
         self.rows = dict.fromkeys(level.nodes, 0)
+        self.sent = SentBytes(task.site_keys)
 
     @property
     def shown(self) -> int:
@@ -63,7 +64,7 @@ class SiteResults:
             for steps, names, i in self._sinks[node]:
                 self._writers[i].add(apply_steps(steps, rows, self._whose[node]).select(names))
         with self._stopwatch.measure("split"):
-            return [blob for sender in self._senders[node] for blob in sender.blobs(rows)]
+            return list(self.sent.count(blob for sender in self._senders[node] for blob in sender.blobs(rows)))
 
     def close(self) -> tuple[Part, ...]:
         """What was written for the sinks."""

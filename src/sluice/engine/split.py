@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.engine.blobs import SPLIT_REPORT, in_batches, message, senders
+from sluice.engine.blobs import SPLIT_REPORT, SentBytes, in_batches, message, senders
 from sluice.engine.part_writer import Staging
 from sluice.engine.split_results import SplitResults
 from sluice.model.clock import Clock
@@ -103,6 +103,7 @@ class _Split:
         self.results = SplitResults(task.plan, stream, task.staging, name)
         self.rows = self.late = self.nulls = self.out_of_range = self.files = self.missing = self.corrupt = 0
         self.newest: int | None = None
+        self.sent = SentBytes(task.site_keys)
         self.seconds = {"crossing": 0.0, "read": 0.0, "split": 0.0, "sink": 0.0}
 
     def take_in(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -141,7 +142,8 @@ class _Split:
             parts = self._close_results()
             report = self._report()
             first, *others = self.task.site_keys
-            to_first = message(first, SPLIT_REPORT, replace(report, parts=parts, results=self.results.rows))
+            whole = replace(report, parts=parts, results=self.results.rows, sent=self.sent.by_site)
+            to_first = message(first, SPLIT_REPORT, whole)
             yield from in_batches([to_first, *(message(site_key, SPLIT_REPORT, report) for site_key in others)])
 
     def _close_results(self) -> tuple[Part, ...]:
@@ -185,7 +187,8 @@ class _Split:
         each = -(-rows.num_rows // pieces)
         for start in range(0, rows.num_rows, max(each, 1)):
             piece = rows.slice(start, each)
-            out = list(in_batches(blob for sender in self.senders for blob in sender.blobs(piece)))
+            blobs = (blob for sender in self.senders for blob in sender.blobs(piece))
+            out = list(in_batches(self.sent.count(blobs)))
             sent = self.clock.monotonic()
             self.results.add(piece)
             self.seconds["split"] += sent - started

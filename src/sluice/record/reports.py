@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from sluice.model.columns import IntColumn
 from sluice.model.epoch.results import OutputRows, Part
 from sluice.model.epoch.segments import Manifest, PackedManifests
 from sluice.model.epoch.stats import SiteStats, TaskSeconds, UnitColumns
@@ -32,6 +33,8 @@ class SplitReport:
     out_of_range: int = 0
     copied_rows: int = 0
     copied_bytes: int = 0
+    sent: IntColumn[int] = field(default_factory=IntColumn)
+    """Bytes to each site; told to the first site alone."""
     newest: int | None = None
     seconds: TaskSeconds = field(default_factory=TaskSeconds)
     parts: tuple[Part, ...] = ()
@@ -73,6 +76,8 @@ class SiteReport:
     splits: tuple[SplitReport, ...]
     units: UnitColumns
     stats: SiteStats
+    sent: IntColumn[int] = field(default_factory=IntColumn)
+    """Bytes to each site of the level above."""
 
     @property
     def manifest(self) -> Manifest:

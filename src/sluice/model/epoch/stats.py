@@ -202,6 +202,44 @@ class Slices:
         return cls(*map(np.concatenate, zip(*pieces, strict=True))) if pieces else cls.none()
 
 
+@dataclass(frozen=True)
+class Traffic:
+    """How many bytes of rows sites sent to each other: an entry for each sender and receiver. Rows of a stream are sent
+    by its home. What a site keeps to itself has an entry, too."""
+
+    sender: np.ndarray
+    receiver: np.ndarray
+    bytes: np.ndarray
+
+    @classmethod
+    def none(cls) -> Traffic:
+        return cls(*np.zeros((3, 0), dtype=np.int64))
+
+    @classmethod
+    def of(cls, sent: Iterable[tuple[Site, np.ndarray]], sites: int) -> Traffic:
+        """From what senders sent to each of so many sites.
+
+        >>> Traffic.of([(0, np.array([0, 5])), (1, np.array([3, 0])), (0, np.array([1, 1]))], sites=2)
+        Traffic(sender=array([0, 0, 1]), receiver=array([0, 1, 0]), bytes=array([1, 6, 3]))
+        """
+        by_pair: dict[int, np.ndarray] = {}
+        for sender, bytes_to in sent:
+            by_pair[sender] = by_pair.get(sender, 0) + bytes_to
+        senders = sorted(by_pair)
+        table = np.stack([by_pair[sender] for sender in senders]) if senders else np.zeros((0, sites), dtype=np.int64)
+        row, receiver = np.nonzero(table)
+        return cls(np.array(senders, dtype=np.int64)[row], receiver, table[row, receiver])
+
+    @property
+    def total(self) -> int:
+        return int(self.bytes.sum())
+
+    @property
+    def between_sites(self) -> int:
+        """The bytes that left the home of their stream, or the site that made them."""
+        return int(self.bytes[self.sender != self.receiver].sum())
+
+
 class FrozenTotals(NamedTuple):
     """How many units are frozen, with how much of state, and how many of them miss results."""
 
@@ -277,6 +315,7 @@ class EpochStats:
     copied_rows: int = 0
     """Rows that were sent to holders of shared units beside the first one of each."""
     copied_bytes: int = 0
+    traffic: Traffic = field(default_factory=Traffic.none)
     clean_up: CleanUpProgress | None = None
     """None if no unit was to be cleaned up, but for those that a site cleans up by itself."""
     scale_target: ScaleTarget | None = None
