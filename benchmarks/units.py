@@ -32,6 +32,7 @@ from sluice.engine import epochs as driver
 from sluice.engine.blobs import BLOBS
 from sluice.engine.checkpoint import open_checkpoint
 from sluice.engine.epochs import Epochs
+from sluice.engine.flow_plan import FlowPlan
 from sluice.engine.settings import QuerySettings
 from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask
@@ -124,7 +125,7 @@ class UnitsRun:
             "0" * 16,
             identify("units", self.plan, case.units),
             EpochRecord.before_all(routing, len(self.plan.sources)),
-            [NoopSink()],
+            FlowPlan(self.plan, (NoopSink(),)),
             self.clock,
         )
         settings = QuerySettings(len(SITE_KEYS), case.units, MEMORY, self.places, controller)

@@ -472,9 +472,12 @@ class TestCheckpoint:
         ("change", "message"),
         [
             ({"name": "other"}, r'another flow: name is "other", the checkpoint has "kept"'),
-            ({"within": "6 seconds"}, r"another flow: .*within.* is 6000000, the checkpoint has 5000000"),
-            ({"where": "a.v > b.v"}, r'another flow: .*where is "a\.v > b\.v", the checkpoint has null'),
-            ({"on": "v"}, r'another flow: .*on.* is "v", the checkpoint has "k"'),
+            (
+                {"within": "6 seconds"},
+                r"'query-1' would be changed \(it is .* 6 seconds.*, the checkpoint has .* 5 sec",
+            ),
+            ({"where": "a.v > b.v"}, r"'query-1' would be changed \(it is .*a\.v > b\.v.*, the checkpoint has"),
+            ({"on": "v"}, r"'query-1' would be changed \(it is .*\(v\).*, the checkpoint has .*\(k\)"),
             ({"delay": "1 second"}, r"another flow: .*delay is 1000000, the checkpoint has 0"),
         ],
     )

@@ -19,6 +19,7 @@ from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS
 from sluice.engine.checkpoint import open_checkpoint
 from sluice.engine.epochs import Epochs
+from sluice.engine.flow_plan import FlowPlan
 from sluice.engine.settings import QuerySettings
 from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask, Spill
@@ -119,7 +120,8 @@ class DirectQuery:
         self.sinks = [ParquetSink(place(out.name), "snappy") for out in self.outs]
         identity = identify(name, self.plan, partitions)
         first = EpochRecord.before_all(self.plan.first_routing(partitions, sites), len(self.plan.sources))
-        checkpoint = open_checkpoint(Storage(place("checkpoint")), "0" * 16, identity, first, self.sinks, self.clock)
+        flow = FlowPlan(self.plan, tuple(self.sinks))
+        checkpoint = open_checkpoint(Storage(place("checkpoint")), "0" * 16, identity, first, flow, self.clock)
         self.epochs = Epochs(self.plan, reading, settings, checkpoint, self.clock)
         self.query = checkpoint.query
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from specs import SECOND
 
-from sluice.control.journal import Journal
+from sluice.control.journal import Journal, name_plan
 from sluice.model.epoch.segments import RunRef, SegmentRef
 from sluice.model.epoch.stats import EpochSeconds, EpochStats, SiteStats, StreamStats, TaskSeconds, UnitColumns
 from sluice.model.epoch.times import Frozen
 from sluice.model.identity import CheckpointIdentity, StreamIdentity
+from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.model.routing.routing import Routing
 from sluice.record.epoch import EpochRecord
 from sluice.state.files.storage import Storage
@@ -24,18 +25,20 @@ IDENTITY = CheckpointIdentity(
     name="desk",
     partitions=UNITS,
     streams=(StreamIdentity("trades", (("symbol", "string"),), "ts", 5 * SECOND),),
-    says="Window join\n  'trades' on (symbol)",
 )
+PLAN = RecordedPlan(says="Window join\n  'trades' on (symbol)")
+RUN = "ab12"
+PLAN_FILE = name_plan(PLAN, 0, RUN)
 
 
-def owned_journal(uri: str, name: str = "desk", **more: Any) -> Journal:
+def owned_journal(uri: str, name: str = "desk", plan: RecordedPlan = PLAN, **more: Any) -> Journal:
     """The journal of a flow's checkpoint, made if need be, by a driver that has just taken it over."""
     storage = Storage(uri)
     storage.make_dir()
     journal = Journal(storage)
     journal.claim(replace(IDENTITY, name=name, **more))
-    first = EpochRecord(-1, (None,), Routing.even(UNITS, 2), ((),) * 2)
-    assert journal.take_over("ab12", AT, journal.newest(), first)
+    first = EpochRecord(-1, (None,), Routing.even(UNITS, 2), ((),) * 2, plan=journal.write_plan(plan, 0, RUN))
+    assert journal.take_over(RUN, AT, journal.newest(), first)
     return journal
 
 
@@ -82,6 +85,7 @@ def record(number: int, sites: int = 2, rows: int = 100, **more: Any) -> EpochRe
         ),
         seconds=EpochSeconds(TaskSeconds(read=0.2, open=0.1, sort=0.1, kernel=0.2, sink=0.1, durable=0.1), job=2.0),
     )
+    more = {"plan": PLAN_FILE, **more}
     return EpochRecord(number, (None,), Routing.even(UNITS, sites), ((),) * sites, stats=stats, **more)
 
 

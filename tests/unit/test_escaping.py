@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from epoch_factory import owned_journal, record, with_site, with_stats
+from epoch_factory import RUN, owned_journal, record, with_site, with_stats
 from fake_query import FakeQuery
 from fake_session import FakeSpark
 from html_pages import read
 
 from sluice.cli import run as running
 from sluice.cli.main import main
+from sluice.control.journal import name_plan
 from sluice.dashboard.terminal import watch_all
 from sluice.model.epoch.decision import Decision, Verb
+from sluice.model.plan.recorded_plan import RecordedPlan, RecordedQuery
 
 CONTROLS = "\x1b[2J\x1b]0;owned\x07\r\x00\x9b31m\u202e"
 HOSTILE = f"</pre><script>alert(1)</script>\"'&amp;{CONTROLS}\nsecond"
@@ -26,9 +28,11 @@ HOSTILE = f"</pre><script>alert(1)</script>\"'&amp;{CONTROLS}\nsecond"
 def checkpoint(tmp_path: Path) -> Path:
     """One in which everything that a user can name is hostile."""
     stream = {"name": HOSTILE, "columns": [[HOSTILE, HOSTILE]], "eventTime": HOSTILE, "delay": None}
-    journal = owned_journal(str(tmp_path / "ck"), HOSTILE, streams=[stream], says=HOSTILE)
+    queries = tuple(RecordedQuery(f"{n} {HOSTILE}", "", HOSTILE) for n in range(2))
+    plan = RecordedPlan(queries, HOSTILE)
+    journal = owned_journal(str(tmp_path / "ck"), HOSTILE, plan, streams=[stream])
     decision = Decision(0, HOSTILE, Verb.MOVE, unit=1, site=0, reason=HOSTILE, refused=HOSTILE)
-    one = record(0, decisions=(decision,))
+    one = record(0, decisions=(decision,), plan=name_plan(plan, 0, RUN))
     one = with_stats(one, streams=(replace(one.stats.streams[0], name=HOSTILE),))
     one = with_site(one, 0, executor=HOSTILE)
     journal.commit(one)

@@ -13,6 +13,7 @@ import struct
 import xml.etree.ElementTree as ET
 import zlib
 from dataclasses import fields, replace
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from engine_harness import DirectQuery, single
-from epoch_factory import IDENTITY, owned_journal, record, with_frozen_units, with_site, with_stats
+from epoch_factory import IDENTITY, PLAN, owned_journal, record, with_frozen_units, with_site, with_stats
 from fake_query import FakeQuery, progress
 from html_pages import read
 from hypothesis import given, settings
@@ -42,6 +43,7 @@ from sluice.dashboard.terminal import watch, watch_all
 from sluice.model.epoch.decision import Decision, Verb
 from sluice.model.epoch.stats import PHASES, CleanUpProgress, EpochSeconds, TaskSeconds
 from sluice.model.identity import CheckpointIdentity, StreamIdentity
+from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.model.routing.routing import Routing
 from sluice.record.epoch import EpochRecord
 
@@ -52,14 +54,14 @@ class TestPage:
     @pytest.mark.parametrize(("epochs", "sites"), [(0, 1), (1, 1), (2, 3), (16, 8), (100, 64)])
     def test_any_number_of_epochs_and_sites(self, tmp_path: Path, epochs: int, sites: int) -> None:
         path = tmp_path / "report.html"
-        write_report([record(n, sites) for n in range(epochs)], IDENTITY, str(path))
+        write_report([record(n, sites) for n in range(epochs)], IDENTITY, PLAN, str(path))
         page = read(path)
         assert "desk" in page.text
         assert ("no epoch has committed yet" in page.text) == (epochs == 0)
         assert path.stat().st_size < 1_000_000
 
     def test_the_summary_adds_the_epochs_up(self, tmp_path: Path) -> None:
-        write_report([record(n, rows=100 * (n + 1)) for n in range(3)], IDENTITY, str(tmp_path / "r.html"))
+        write_report([record(n, rows=100 * (n + 1)) for n in range(3)], IDENTITY, PLAN, str(tmp_path / "r.html"))
         tiles = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", (tmp_path / "r.html").read_text())
         assert dict(tiles) == {
             "Epochs": "3",
@@ -74,7 +76,7 @@ class TestPage:
     def test_decisions_and_refusals_are_told_with_their_reasons(self, tmp_path: Path) -> None:
         decision = Decision(1, "hybrid", Verb.MOVE, unit=17, site=1, reason="site 0 is full")
         decisions = (decision, replace(decision, refused="there is no site 1"))
-        write_report([record(1, decisions=decisions)], IDENTITY, str(tmp_path / "r.html"))
+        write_report([record(1, decisions=decisions)], IDENTITY, PLAN, str(tmp_path / "r.html"))
         text = read(tmp_path / "r.html").text
         assert "move unit 17 to site 1" in text and "site 0 is full" in text
         assert "refused: there is no site 1" in text
@@ -82,11 +84,11 @@ class TestPage:
     def test_what_waited_and_what_changed_its_place_is_plotted_if_there_was_any(self, tmp_path: Path) -> None:
         path = tmp_path / "r.html"
         plots = ("Imbalance", "Backlog by site", "Units that changed their place")
-        write_report([record(0), record(1)], IDENTITY, str(path))
+        write_report([record(0), record(1)], IDENTITY, PLAN, str(path))
         assert all(f"<h3>{plot}</h3>" in path.read_text() for plot in plots)
         assert "host-1/4711" in read(path).text
         calm = with_stats(record(0, sites=1), moves=0, spills=0, fetches=0)
-        write_report([calm], IDENTITY, str(path))
+        write_report([calm], IDENTITY, PLAN, str(path))
         assert not any(plot in path.read_text() for plot in plots)
 
     def test_what_a_user_named_is_text_and_nothing_else(self, tmp_path: Path) -> None:
@@ -94,19 +96,20 @@ class TestPage:
         one = record(0, decisions=(decision,))
         one = with_stats(one, streams=(replace(one.stats.streams[0], name=HOSTILE),))
         hostile = StreamIdentity(HOSTILE, ((HOSTILE, HOSTILE),), HOSTILE, None)
-        identity = replace(IDENTITY, name=HOSTILE, streams=(hostile,), says=HOSTILE)
-        write_report([one], identity, str(tmp_path / "r.html"))
+        identity, plan = replace(IDENTITY, name=HOSTILE, streams=(hostile,)), RecordedPlan(says=HOSTILE)
+        write_report([one], identity, plan, str(tmp_path / "r.html"))
         page = read(tmp_path / "r.html")
         assert page.text.count("alert(1)") >= 8
 
     def test_figures_that_are_not_there_count_nothing(self, tmp_path: Path) -> None:
         bare = EpochRecord(0, (), Routing.even(2, 1), ((),))
-        write_report([bare, record(1)], CheckpointIdentity(id="0", name="desk", partitions=2), str(tmp_path / "r.html"))
+        identity = CheckpointIdentity(id="0", name="desk", partitions=2)
+        write_report([bare, record(1)], identity, PLAN, str(tmp_path / "r.html"))
         read(tmp_path / "r.html")
 
     def test_a_file_that_cannot_be_written_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(StorageError, match=r"cannot write the report to .*nowhere.*No such file"):
-            write_report([], IDENTITY, str(tmp_path / "nowhere" / "r.html"))
+            write_report([], IDENTITY, PLAN, str(tmp_path / "nowhere" / "r.html"))
 
 
 class TestCommand:
@@ -144,9 +147,9 @@ class TestCommand:
     def test_a_record_that_went_while_it_was_read_is_left_out(
         self, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        answers = iter([[0, 1, 2, 3, 4], [0, 1, 2, 3]])
+        answers = chain([[0, 1, 2, 3, 4]], repeat([0, 1, 2, 3]))
         monkeypatch.setattr("sluice.control.journal.Journal.indexes", lambda self: next(answers))
-        assert [r.number for r in read_checkpoint(str(checkpoint))[1]] == [0, 1, 2]
+        assert [r.number for r in read_checkpoint(str(checkpoint))[2]] == [0, 1, 2]
 
     def test_a_record_that_cannot_be_read_is_an_error(self, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("sluice.control.journal.Journal.indexes", lambda self: [0, 1, 2, 3, 4])

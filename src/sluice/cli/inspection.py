@@ -15,6 +15,7 @@ from sluice.model.durations import in_words
 from sluice.model.epoch.decision import outcomes
 from sluice.model.identity import CheckpointIdentity
 from sluice.model.ids import Site
+from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.model.routing.unit_ids import list_units
 from sluice.model.routing.unit_ranges import numbers
 from sluice.record.epoch import EpochRecord
@@ -28,7 +29,7 @@ def inspect(uri: str, epochs: int = 10) -> str:
     """A page of text about the checkpoint at `uri`; it is only read."""
     journal = Journal(Storage(uri))
     identity = journal.recognised()
-    lines = _flow(identity)
+    lines = _flow(identity, journal.newest_plan() or RecordedPlan())
     records = journal.epochs(epochs)
     if not records:
         return _page([*lines, "", "No epoch has committed yet."])
@@ -46,14 +47,16 @@ def _page(lines: Sequence[str]) -> str:
     return "\n".join(map(one_line, lines))
 
 
-def _flow(identity: CheckpointIdentity) -> list[str]:
+def _flow(identity: CheckpointIdentity, plan: RecordedPlan) -> list[str]:
     lines = [f"Flow       {identity.name!r}, checkpoint format {FORMAT}, id {identity.id}"]
     for stream in identity.streams:
         columns = ", ".join(f"{name} {kind}" for name, kind in stream.columns)
         delay = in_words(stream.delay)
         lines.append(f"Stream     {stream.name}: {columns}; event time {stream.eventTime}, delay {delay}")
-    says = identity.says.split("\n")
-    return [*lines, *(f"{'Operators' if i == 0 else '':<10} {line}" for i, line in enumerate(says))]
+    says = plan.says.split("\n")
+    lines += [f"{'Operators' if i == 0 else '':<10} {line}" for i, line in enumerate(says)]
+    queries = [f"{query.name}: {query.says}" for query in plan.queries] if len(plan.queries) > 1 else []
+    return [*lines, *(f"{'Queries' if i == 0 else '':<10} {line}" for i, line in enumerate(queries))]
 
 
 def _routing(record: EpochRecord) -> list[str]:

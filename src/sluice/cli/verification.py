@@ -11,6 +11,7 @@ from sluice.model.codec import checksum
 from sluice.model.epoch.results import Part
 from sluice.model.epoch.segments import SegmentRef
 from sluice.model.errors import SluiceError
+from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
 from sluice.spark.sink_log import MARK, SinkLog
 from sluice.spark.sparks_part import SparksPart
@@ -36,7 +37,8 @@ def verify(uri: str) -> Verified:
     """Read all that the checkpoint at `uri` names, and the results that it has shown. Nothing is changed."""
     journal = Journal(Storage(uri))
     identity = journal.recognised()
-    return _Verification(journal, list(identity.shown), identity.id).run()
+    plan = journal.newest_plan() or RecordedPlan()
+    return _Verification(journal, [query.shown for query in plan.queries], identity.id).run()
 
 
 class _Verification:

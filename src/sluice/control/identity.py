@@ -1,59 +1,36 @@
-"""Whose a checkpoint is: the identity of its flow, and in which words another flow differs from it."""
+"""Whose a checkpoint is: its flow, the queries that this has, and in which words others differ from them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sluice.model.codec import decode, encode
 from sluice.model.identity import CheckpointIdentity, FlowIdentity
 from sluice.model.plan.plan import Plan
-
-UNCOMPARED = ("id", "shown", "says", "queries")
-"""What stands in an identity and does not have to be the same: where results are shown, and words for the rest."""
-_LISTS = ("streams", "operators", "outputs")
+from sluice.model.plan.recorded_plan import RecordedPlan, RecordedQuery
 
 
 def identify(flow: str, plan: Plan, partitions: int) -> FlowIdentity:
-    """What has to be the same whenever a flow goes on with its checkpoint, and words for it."""
-    return FlowIdentity(
-        name=flow,
-        partitions=partitions,
-        says=plan.describe(),
-        queries=tuple(plan.describe_output(number) for number in range(len(plan.outputs))),
-        **vars(plan.identity()),
-    )
+    """What has to be the same whenever a flow goes on with its checkpoint."""
+    return FlowIdentity(name=flow, partitions=partitions, streams=plan.streams)
 
 
 def differing_flows(ours: CheckpointIdentity, recorded: CheckpointIdentity) -> list[str]:
-    """Where a flow differs from the one that a checkpoint has, in words: which queries, and how."""
+    """Where a flow differs from the one that a checkpoint has, in words."""
     compared, theirs = _compared(ours), _compared(recorded)
-    new, old = ours.queries, recorded.queries
-    if all(len(compared[key]) == len(theirs[key]) for key in _LISTS) and len(new) == len(old):
-        changed = [str(n) for n, (a, b) in enumerate(zip(new, old, strict=True), start=1) if a != b]
-        whose = f"query {', '.join(changed)}: " if changed and len(new) > 1 else ""
-        return [f"{whose}{difference}" for difference in differing(compared, theirs)]
-    rest = {key: value for key, value in compared.items() if key not in _LISTS}
-    return [*differing(rest, theirs), _differing_queries(new, old)]
+    names, recorded_names = ([stream["name"] for stream in flow.pop("streams")] for flow in (compared, theirs))
+    if names != recorded_names:
+        wording = f"its streams are {', '.join(names)}, the checkpoint has {', '.join(recorded_names)}"
+        return [*differing(compared, theirs), wording]
+    return differing(_compared(ours), _compared(recorded))
 
 
 def _compared(identity: CheckpointIdentity) -> dict[str, Any]:
     """What has to be the same, as JSON has it: in which words it differs is told by the names there."""
     document = decode(encode(identity), dict[str, Any])
-    return {key: value for key, value in document.items() if key not in UNCOMPARED}
-
-
-def _differing_queries(new: Sequence[str], old: Sequence[str]) -> str:
-    """Which queries are new, and which are gone.
-
-    >>> _differing_queries(["pairs"], ["pairs", "sums"])
-    'there is 1 query, the checkpoint has 2: its query 2 (sums) is gone'
-    """
-    gone = [f"its query {n} ({query}) is gone" for n, query in enumerate(old, start=1) if query not in new]
-    added = [f"query {n} ({query}) is not in it" for n, query in enumerate(new, start=1) if query not in old]
-    count = f"there {'is 1 query' if len(new) == 1 else f'are {len(new)} queries'}, the checkpoint has {len(old)}"
-    return f"{count}: {', '.join([*gone, *added]) or 'some stand twice, or share what they did not share'}"
+    return {key: value for key, value in document.items() if key != "id"}
 
 
 def differing(ours: Any, recorded: Any, at: str = "") -> list[str]:
@@ -69,3 +46,45 @@ def differing(ours: Any, recorded: Any, at: str = "") -> list[str]:
         pairs = enumerate(zip(ours, recorded, strict=True))
         return [d for i, (a, b) in pairs for d in differing(a, b, f"{at}[{i}]")]
     return [] if ours == recorded else [f"{at} is {json.dumps(ours)}, the checkpoint has {json.dumps(recorded)}"]
+
+
+@dataclass(frozen=True)
+class QueryChanges:
+    """Which queries a flow is to have that its checkpoint does not know, which it is to have no longer, and which are
+    to compute something else under the same name, as they are to be and as they were."""
+
+    added: tuple[RecordedQuery, ...] = ()
+    dropped: tuple[RecordedQuery, ...] = ()
+    changed: tuple[tuple[RecordedQuery, RecordedQuery], ...] = ()
+
+    @classmethod
+    def between(cls, recorded: RecordedPlan, ours: RecordedPlan) -> QueryChanges:
+        """
+        >>> before, now = (RecordedPlan((RecordedQuery(name, "x", "a join"),)) for name in ("pairs", "sums"))
+        >>> print(QueryChanges.between(before, now))
+        'sums' would be added (a join); 'pairs' would be dropped (a join)
+        """
+        were, are = ({query.name: query for query in plan.queries} for plan in (recorded, ours))
+        kept = [(query, were[name]) for name, query in are.items() if name in were]
+        return cls(
+            tuple(query for name, query in are.items() if name not in were),
+            tuple(query for name, query in were.items() if name not in are),
+            tuple((query, was) for query, was in kept if query.structure != was.structure),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.dropped or self.changed)
+
+    def __str__(self) -> str:
+        phrases = [
+            *(f"{query.name!r} would be added ({query.says})" for query in self.added),
+            *(f"{query.name!r} would be dropped ({query.says})" for query in self.dropped),
+            *(f"{query.name!r} would be changed ({_difference(query, was)})" for query, was in self.changed),
+        ]
+        return "; ".join(phrases)
+
+
+def _difference(query: RecordedQuery, was: RecordedQuery) -> str:
+    if query.says == was.says:
+        return f"{query.says}, of other columns or types"
+    return f"it is {query.says}, the checkpoint has {was.says}"

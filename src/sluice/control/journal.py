@@ -1,4 +1,4 @@
-"""The journal: one small file an entry, put in place by one atomic step, and the flow's identity beside it.
+"""The journal: one small file an entry, put in place by one atomic step, and the flow's identity and plans beside it.
 
 An entry is an epoch's record under the driver that owns the checkpoint. Entries are numbered one by one, and each is
 put only where none is yet, so of two drivers that go on from the same entry one alone gets further. A driver takes the
@@ -14,14 +14,19 @@ from typing import Any
 
 from sluice.control.identity import differing_flows
 from sluice.model.codec import DecodeError, Value, checksum, decode, encode
+from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.segments import PackedManifests
 from sluice.model.errors import CheckpointError, ProtocolError, StorageError
 from sluice.model.identity import CheckpointIdentity, Owner
+from sluice.model.ids import Site
+from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
 from sluice.state.files.storage import Storage
 
 FORMAT = 15
 IDENTITY = "flow.json"
+PLANS = "flow"
+"""The directory with the plans that epochs on record went by."""
 DIRECTORY = "journal"
 KEPT = 100
 _CHECKED = re.compile(rb'\{"checksum":"([0-9a-f]{16})","content":(.*)\}', re.DOTALL)
@@ -98,6 +103,33 @@ class Journal:
                 "touched. Use the flow that wrote it, or a new checkpointLocation and a new path"
             )
         return recorded
+
+    def write_plan(self, plan: RecordedPlan, epoch: int, run: str) -> str:
+        """Write the plan that an epoch is to go by; nobody reads it before a record names its file. Returns that."""
+        data, file = _wrap(encode(plan))[0], name_plan(plan, epoch, run)
+        self.storage.make_dir(PLANS)
+        self.storage.put_if_absent(file, data)
+        return file
+
+    def read_plan(self, file: str) -> RecordedPlan:
+        """The plan that an epoch on record went by."""
+        content, its_checksum = self._unwrap(file)
+        if its_checksum is None:
+            raise CheckpointError(f"{self.storage.path(file)} is damaged: it has no checksum")
+        try:
+            return decode(content, RecordedPlan)
+        except DecodeError as problem:
+            raise CheckpointError(f"{self.storage.path(file)} is damaged: {problem}") from problem
+
+    def newest_plan(self) -> RecordedPlan | None:
+        """The plan that the newest epoch went by; None if there is no entry yet. The query may go on meanwhile."""
+        for entry in self.entries(reversed(self.indexes())):
+            try:
+                return self.read_plan(entry.record.plan)
+            except StorageError:
+                if entry.index in self.indexes():
+                    raise
+        return None
 
     def take_over(self, run: str, since: float, newest: Entry | None, first: EpochRecord) -> bool:
         """Make this process the owner of a checkpoint whose newest entry is `newest`, with the record `first` if there
@@ -250,6 +282,11 @@ class Journal:
             return decode(content, type_)
         except DecodeError as problem:
             raise CheckpointError(f"{self.storage.path(IDENTITY)} is damaged: {problem}") from problem
+
+
+def name_plan(plan: RecordedPlan, epoch: int, run: str) -> str:
+    """The file of a plan by which a run goes from an epoch on; another plan has another one."""
+    return f"{PLANS}/{Attempt(epoch, Site(0), run, f'{checksum(encode(plan)):016x}')}.json"
 
 
 def _name(index: int) -> str:

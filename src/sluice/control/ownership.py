@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sluice.control.journal import Entry, Journal
 from sluice.model.clock import Clock
 from sluice.model.errors import SluiceError
 from sluice.model.identity import CheckpointIdentity
+from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
 
 Check = Callable[[str | None, EpochRecord], None]
@@ -25,10 +26,16 @@ class Ownership:
 
 
 def take_ownership(
-    journal: Journal, identity: CheckpointIdentity, run: str, clock: Clock, first: EpochRecord, check: Check
+    journal: Journal,
+    identity: CheckpointIdentity,
+    run: str,
+    clock: Clock,
+    first: EpochRecord,
+    plan: RecordedPlan,
+    check: Check,
 ) -> Ownership:
     """Make a run the owner of a checkpoint, if it is the flow's and nothing speaks against it. Where the checkpoint is
-    new it becomes the flow's, under the id in `identity`, and goes on from `first`."""
+    new it becomes the flow's, under the id in `identity`, and goes on from `first` by this plan."""
     while True:
         before = journal.identity()
         if before is not None:
@@ -39,6 +46,8 @@ def take_ownership(
             check(None if before is None else before.id, record)
             journal.storage.make_dir()
             claimed = journal.claim(identity)
+            if newest is None:
+                record = replace(first, plan=journal.write_plan(plan, first.number + 1, run))
             if journal.take_over(run, clock.time(), newest, record):
                 return Ownership(claimed.id, record)
         except SluiceError:

@@ -18,6 +18,7 @@ from sluice.model.durations import in_words
 from sluice.model.epoch.decision import DecisionOutcome, outcomes
 from sluice.model.errors import StorageError
 from sluice.model.identity import CheckpointIdentity
+from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
 from sluice.state.files.storage import Storage
 
@@ -26,20 +27,20 @@ LISTED = 25
 
 def report_checkpoint(uri: str, path: str) -> None:
     """Write the report of the checkpoint at `uri`; the checkpoint is only read, its query may be running."""
-    identity, records = read_checkpoint(uri)
-    write_report(records, identity, path)
+    identity, plan, records = read_checkpoint(uri)
+    write_report(records, identity, plan, path)
 
 
-def read_checkpoint(uri: str) -> tuple[CheckpointIdentity, list[EpochRecord]]:
-    """The identity and the epochs on record of a checkpoint."""
+def read_checkpoint(uri: str) -> tuple[CheckpointIdentity, RecordedPlan, list[EpochRecord]]:
+    """The identity of a checkpoint, the plan of its newest epoch, and the epochs on record."""
     journal = Journal(Storage(uri))
     identity = journal.recognised()
-    return identity, journal.epochs()
+    return identity, journal.newest_plan() or RecordedPlan(), journal.epochs()
 
 
-def write_report(records: Sequence[EpochRecord], identity: CheckpointIdentity, path: str) -> None:
-    """Write the report of these epochs, oldest first, of the flow with this identity."""
-    page = _page(list(records), identity)
+def write_report(records: Sequence[EpochRecord], identity: CheckpointIdentity, plan: RecordedPlan, path: str) -> None:
+    """Write the report of these epochs, oldest first, of the flow with this identity, which goes by this plan."""
+    page = _page(list(records), identity, plan)
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(page)
@@ -47,7 +48,7 @@ def write_report(records: Sequence[EpochRecord], identity: CheckpointIdentity, p
         raise StorageError(f"cannot write the report to {path}: {problem.strerror or problem}") from problem
 
 
-def _page(records: list[EpochRecord], identity: CheckpointIdentity) -> str:
+def _page(records: list[EpochRecord], identity: CheckpointIdentity, plan: RecordedPlan) -> str:
     name = identity.name
     style = files("sluice.dashboard").joinpath("report.css").read_text(encoding="utf-8") + dark_style()
     sections = [_header(name, records), _tiles(records)]
@@ -60,7 +61,7 @@ def _page(records: list[EpochRecord], identity: CheckpointIdentity) -> str:
         sections.append("<h2>Sites after the last epoch</h2>" + _sites(records[-1]))
         sections.append(f"<h2>Last epochs</h2>{_epochs(records[-LISTED:])}")
     sections.append("<h2>Streams</h2>" + _streams(identity))
-    sections.append("<h2>Operators</h2>" + _operators(identity))
+    sections.append("<h2>Operators</h2>" + _operators(identity, plan))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -210,8 +211,8 @@ def _streams(identity: CheckpointIdentity) -> str:
     return _table(("stream", "event time", "delay", "columns"), rows, words=True)
 
 
-def _operators(identity: CheckpointIdentity) -> str:
-    return f"<pre>{written(identity.says)}</pre><p>{identity.partitions} units</p>"
+def _operators(identity: CheckpointIdentity, plan: RecordedPlan) -> str:
+    return f"<pre>{written(plan.says)}</pre><p>{identity.partitions} units</p>"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> str:

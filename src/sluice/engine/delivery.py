@@ -19,6 +19,8 @@ of."""
 class Sink(Protocol):
     """Takes the results of a committed epoch to where the user wants them."""
 
+    kind: str
+    """Which it is, by the name that users give."""
     staging: Staging
     shown: str | None
     """Where parts lie once they are shown: a URI or path, or one inside the checkpoint; None if they do not stay."""

@@ -83,7 +83,7 @@ class Epochs:
         """Let no epoch run any more, and remove what failed attempts at the epochs left."""
         self.end()
         with self.busy:
-            self.checkpoint.close(self.record)
+            self.checkpoint.close()
 
     def run(
         self,
@@ -113,10 +113,10 @@ class Epochs:
                             f"Spark's part of checkpoint {self.storage.uri} has other input in batch {batch} than "
                             f"the journal, and to go on would lose rows: {PARTS_DIFFER}"
                         )
-                    self.delivery.deliver(self.record)
+                    self.delivery.deliver(self.checkpoint.newest)
                 else:
                     if self.record.stats.catch_up:
-                        self.delivery.finish(self.record)
+                        self.delivery.finish(self.checkpoint.newest)
                     self._run(batch, batch_input, site_keys, exchange, site_change_reason, ingested_at)
                 self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
 
@@ -176,7 +176,7 @@ class Epochs:
             behind, resized = self.is_behind, self.record.number >= 0 and len(site_keys) != self.record.routing.sites
             if self.closed or not (behind or resized or self.is_under_way):
                 return False
-            self.delivery.finish(self.record)
+            self.delivery.finish(self.checkpoint.newest)
             self._run(
                 self.record.batch,
                 self.record.batch_input,
@@ -193,7 +193,7 @@ class Epochs:
         leave."""
         with self.busy, self.checkpoint.translate_fencing_errors():
             if not self.closed:
-                self.delivery.finish(self.record)
+                self.delivery.finish(self.checkpoint.newest)
                 self._run(self.record.batch, self.record.batch_input, site_keys, exchange, site_change_reason)
                 self.settings.controller.note_idle_epoch(self.record.number)
 
@@ -236,9 +236,10 @@ class Epochs:
         )
         record = replace(record, stats=stats)
         record = replace(record, listings=self.delivery.listings(self.record, record))
+        previous = self.checkpoint.newest
         self.journal.commit(record)
         committed = self.clock.monotonic()
-        previous, self.record, self.measured, self.delivery.done = self.record, record, stats, False
+        self.record, self.measured, self.delivery.done = record, stats, False
         controller.commit(record)
         _log_clean_up(record)
         _log_excess(previous, record)
@@ -246,7 +247,7 @@ class Epochs:
         self.storage.delete_all(previous.files() - record.files())
         self.delivery.deliver(record)
         if self._tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
-            self.checkpoint.tidy(record)
+            self.checkpoint.tidy()
             self._tidy_due = False
         shown = self.clock.monotonic()
         seconds = replace(stats.seconds, commit=committed - exchanged, deliver=shown - committed, total=shown - begun)

@@ -74,6 +74,8 @@ def record_epoch(
         decisions=(*step.decisions, *_own_decisions(number, step, reports)),
         ended=settled.ended,
         under_way=settled.under_way,
+        plan=before.plan,
+        former_plans=before.former_plans,
         stats=_epoch_stats(plan, before, reports, by_site, splits, job_seconds, results_produced),
     )
 

@@ -9,7 +9,6 @@ import os
 import socket
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
 VERSION = "0.1.0"
 """The version of this package."""
@@ -26,31 +25,20 @@ class StreamIdentity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanIdentity:
-    """What is computed. Operators and outputs have what they themselves say, as JSON has it."""
-
-    streams: tuple[StreamIdentity, ...] = ()
-    operators: tuple[dict[str, Any], ...] = ()
-    outputs: tuple[dict[str, Any], ...] = ()
-    timeZone: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FlowIdentity(PlanIdentity):
-    """A flow: its name, what it computes, and how many units operators with keys begin with; and words for it."""
+class FlowIdentity:
+    """What a flow is as long as it lives, whichever queries it has: its name, its streams, and how many units operators
+    with keys begin with."""
 
     name: str
     partitions: int
-    says: str = ""
-    queries: tuple[str, ...] = ()
+    streams: tuple[StreamIdentity, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointIdentity(FlowIdentity):
-    """Whose a checkpoint is: the `id` of its query, where its results are `shown`, and its flow."""
+    """Whose a checkpoint is: the `id` of its query, and its flow."""
 
     id: str
-    shown: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from sluice.model.epoch.segments import Manifest, SegmentRef
 from sluice.model.epoch.stats import EpochSeconds, EpochStats
 from sluice.model.epoch.times import Frozen, Lagging, Queues, Times, UnitCohort
 from sluice.model.ids import Level, Site, Unit
+from sluice.model.plan.recorded_plan import FormerPlan
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import Ranges, divide, holds, numbers, unite_all
 from sluice.verbs import Action, SiteEvent, SiteInstruction
@@ -85,6 +86,10 @@ class EpochRecord:
     """Decisions of earlier epochs that came to their end with this one, and own ones that were abandoned."""
     under_way: tuple[UnderWay, ...] = ()
     """Decisions, of this epoch and earlier ones, that have not come to their end."""
+    plan: str = ""
+    """The file of the plan that it went by."""
+    former_plans: tuple[FormerPlan, ...] = ()
+    """The files of those that earlier epochs went by, as far back as the journal goes."""
 
     @classmethod
     def before_all(cls, routing: Routing, streams: int) -> EpochRecord:
@@ -110,6 +115,11 @@ class EpochRecord:
         """The units for which there is such a reason, by their places."""
         cohorts = [*(late.units for late in self.lagging), *(cold.units for cold in self.frozen)]
         return unite_all(part for units in cohorts for part in units)
+
+    @property
+    def plans(self) -> set[str]:
+        """The files of the plans that it and the epochs before it went by, as far back as the journal goes."""
+        return {self.plan, *(former.file for former in self.former_plans)}
 
     def files(self) -> set[str]:
         """The durable files that the state lies in."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sluice.control.journal import Journal
 from sluice.engine.checkpoint import OpenCheckpoint, open_checkpoint
+from sluice.engine.flow_plan import FlowPlan
 from sluice.model.clock import Clock
 from sluice.spark.checked_query import CheckedQuery
 from sluice.spark.locations import make_temporary, remove_temporary
@@ -59,7 +60,8 @@ def take_checkpoint(query: CheckedQuery, clock: Clock) -> QueryCheckpoint:
             choice.build(query.spark, location, output.schema)
             for choice, output in zip(query.sinks, query.plan.outputs, strict=True)
         ]
-        opened = open_checkpoint(storage, uuid.uuid4().hex[:16], query.identity, query.first, sinks, clock)
+        flow = FlowPlan(query.plan, tuple(sinks))
+        opened = open_checkpoint(storage, uuid.uuid4().hex[:16], query.identity, query.first, flow, clock)
     except BaseException:
         if temporary:
             remove_temporary(location)

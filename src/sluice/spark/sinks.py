@@ -43,6 +43,7 @@ class SinkKind(str, Enum):
 class NoopSink:
     """Results are made, counted and dropped."""
 
+    kind = SinkKind.NOOP.value
     staging = Staging(None)
     shown: str | None = None
 
@@ -67,6 +68,8 @@ class ParquetSink:
 
     Then they are listed for Spark's readers, which see all of an epoch's files from that moment, or none before.
     """
+
+    kind = SinkKind.PARQUET.value
 
     def __init__(self, path: str, compression: str) -> None:
         self.path, self.compression = path, compression
@@ -123,6 +126,8 @@ class BatchSink:
     """Hands every epoch's results to a function as a DataFrame, with the epoch's number. It can be read until the
     function has been called for the next epoch."""
 
+    kind = SinkKind.FOREACH_BATCH.value
+
     def __init__(
         self,
         spark: SparkSession,
@@ -173,6 +178,8 @@ class MemorySink(BatchSink):
 
     The view looks for parts whenever it is read, so that an epoch that adds some costs the same however many there are.
     """
+
+    kind = SinkKind.MEMORY.value
 
     def __init__(self, spark: SparkSession, checkpoint: str, schema: pa.Schema, name: str) -> None:
         super().__init__(spark, checkpoint, schema, name, lambda frame, epoch: None)

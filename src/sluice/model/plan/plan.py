@@ -16,9 +16,9 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from sluice.model.epoch.times import Times
-from sluice.model.identity import PlanIdentity, StreamIdentity
+from sluice.model.identity import StreamIdentity
 from sluice.model.ids import Fragment, InputNumber, Level
-from sluice.model.plan.assignment import Assignment, Digest, Label, StateKey
+from sluice.model.plan.assignment import Assignment, Digest, Label, StateKey, digest
 from sluice.model.plan.data_flow import DataFlow
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.stream import BySpark, Filter, Input, Step, Stream, columns_of
@@ -78,9 +78,6 @@ class Feed:
 
     origin: int
     steps: tuple[Step, ...] = ()
-
-    def identity(self) -> dict[str, object]:
-        return {"origin": self.origin, "steps": [step.identity() for step in self.steps]}
 
 
 @dataclass(frozen=True)
@@ -283,14 +280,19 @@ class Plan:
         used = [e for s in steps for e in ([s.condition] if isinstance(s, Filter) else [e for _, e in s.columns])]
         return list(dict.fromkeys(e for e in used if isinstance(e, BySpark)))
 
-    def identity(self) -> PlanIdentity:
-        """What must be the same for a checkpoint to be continued."""
-        return PlanIdentity(
-            streams=tuple(StreamIdentity(s.name, columns_of(s.schema), s.event_time, s.delay) for s in self.sources),
-            operators=tuple({**n.spec.identity(), "feeds": [f.identity() for f in n.feeds]} for n in self.nodes),
-            outputs=tuple(o.feed.identity() for o in self.outputs),
-            timeZone=self.time_zone,
+    @property
+    def streams(self) -> tuple[StreamIdentity, ...]:
+        """The sources, as a checkpoint has them."""
+        return tuple(StreamIdentity(s.name, columns_of(s.schema), s.event_time, s.delay) for s in self.sources)
+
+    def structure_of(self, output: int) -> Digest:
+        """What an output gets: the same for the same query, whatever else the plan has."""
+        feed, sources = self.outputs[output].feed, len(self.sources)
+        origin = (
+            self.sources[feed.origin].name if feed.origin < sources else self.nodes[feed.origin - sources].structure
         )
+        steps = [step.structure() for step in feed.steps]
+        return digest((feed.origin < sources, origin, steps, columns_of(self.outputs[output].schema)))
 
     def describe(self) -> str:
         """All operators for `explain`, each with the stateless steps before it, and those before the outputs."""

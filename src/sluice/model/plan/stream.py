@@ -112,9 +112,6 @@ class Filter:
         except EvaluationError as error:
             raise EvaluationError(f"filter: {error}") from error
 
-    def identity(self) -> object:
-        return {"filter": self.condition.text}
-
     def structure(self) -> object:
         """What it does: two filters with the same structure keep the same rows."""
         return "filter", _meaning(self.condition)
@@ -145,9 +142,6 @@ class Project:
             f"{expression.text} as {name}" for name, expression in self.columns if expression.text.strip("`") != name
         ]
         return f"with {', '.join(made)}" if made else f"of it {', '.join(name for name, _ in self.columns)}"
-
-    def identity(self) -> object:
-        return {"select": [[name, expression.text] for name, expression in self.columns]}
 
     def structure(self) -> object:
         """What it does: two projections with the same structure make the same rows."""
