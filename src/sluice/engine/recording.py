@@ -25,6 +25,7 @@ from sluice.model.epoch.stats import (
     results_by_unit,
 )
 from sluice.model.epoch.times import Frozen, slowest, unite_cohorts
+from sluice.model.epoch.work_stats import OperatorColumns, OutputColumns
 from sluice.model.ids import Level, UnitIndex
 from sluice.model.plan.plan import Plan
 from sluice.model.routing.routing import Routing
@@ -76,7 +77,7 @@ def record_epoch(
         under_way=settled.under_way,
         plan=before.plan,
         former_plans=before.former_plans,
-        stats=_epoch_stats(plan, before, reports, by_site, splits, job_seconds, results_produced),
+        stats=_epoch_stats(plan, before, reports, by_site, splits, step.turns[-1].now, job_seconds, results_produced),
     )
 
 
@@ -86,6 +87,7 @@ def _epoch_stats(
     reports: Sequence[SiteReport],
     by_site: Sequence[Sequence[SiteReport]],
     splits: Sequence[SplitReport],
+    ingested_at: float,
     job_seconds: float,
     results_produced: np.ndarray,
 ) -> EpochStats:
@@ -97,10 +99,11 @@ def _epoch_stats(
         units, results_produced=units.results_produced + _still_counting(results_produced, reports, routing)
     )
     events = [type(event) for report in reports for event in report.events]
+    outputs = [*(out for split in splits for out in split.outputs), *(out for r in reports for out in r.outputs)]
     tasks = [*(split.seconds for split in splits), *(report.stats.seconds for report in reports)]
     return EpochStats(
         rows_in=sum(split.rows for split in splits),
-        rows_out=sum(r.stats.rows_out for r in reports) + sum(out.rows for split in splits for out in split.results),
+        rows_out=sum(r.stats.rows_out for r in reports) + sum(out.rows for split in splits for out in split.outputs),
         late_rows=sum(split.late for split in splits),
         null_rows=sum(split.nulls for split in splits) + sum(report.stats.null_rows for report in reports),
         out_of_range_rows=sum(split.out_of_range for split in splits),
@@ -111,6 +114,8 @@ def _epoch_stats(
         streams=tuple(_stream_stats(s.name, [x for x in splits if x.stream == i]) for i, s in enumerate(plan.sources)),
         sites=_site_stats(plan, by_site, units, routing),
         units=units,
+        operators=OperatorColumns.of((work for report in reports for work in report.operators), ingested_at),
+        outputs=OutputColumns.of(outputs, ingested_at),
         slices=Slices.of(parts, _shared_places(routing)) if routing.shared else Slices.none(),
         copied_rows=sum(s.copied_rows for s in splits) + sum(r.stats.copied_rows for r in reports),
         copied_bytes=sum(s.copied_bytes for s in splits) + sum(r.stats.copied_bytes for r in reports),

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from sluice.engine.blobs import BLOBS, LEVEL_WATERMARK, SITE_REPORT, SPLIT_REPORT, Blob, in_batches, message
 from sluice.engine.freezing import CLEANING_FRACTION, SiteFreezing
+from sluice.engine.operator_meters import OperatorMeters
 from sluice.engine.site_input import unpack
 from sluice.engine.site_level import SiteLevel
 from sluice.engine.site_orders import SiteOrders
@@ -27,7 +28,7 @@ from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.segments import Manifest, PackedManifests, unit_rows
-from sluice.model.epoch.stats import OperatorRows, SiteStats, TaskSeconds, UnitColumns
+from sluice.model.epoch.stats import SiteStats, TaskSeconds, UnitColumns
 from sluice.model.epoch.times import Lagging, Times, slowest
 from sluice.model.ids import InputNumber, Level, Site, SiteKey
 from sluice.model.routing.unit_ranges import Ranges, holds, intersect, numbers, subtract, to_ranges, unite_all
@@ -66,7 +67,7 @@ class _SiteEpoch:
         self.attempt = Attempt(task.number, site, task.run, f"{level}{uuid.uuid4().hex[:8]}")
         self.results = SiteResults(task, self.level, self.attempt, self.stopwatch)
         self.probed = 0
-        self.rows_in = dict.fromkeys(self.level.nodes, 0)
+        self.meters = OperatorMeters(clock)
         self.by_unit = UnitStats(self.holdings.unit_numbers)
         self.orders = SiteOrders.of(task.instructions, task.routing)
         self.freezing = SiteFreezing(task, self.orders, self.level, self.share.frozen, self.by_unit, clock)
@@ -122,6 +123,8 @@ class _SiteEpoch:
             splits=site_input.splits if self.site == 0 and self.level.number == 0 else (),
             units=self._unit_columns(transaction, manifest),
             stats=self._stats(transaction, manifest, begun),
+            operators=self.meters.works(),
+            outputs=self.results.works,
             sent=self.results.sent.by_site,
         )
         yield message(self.site_key, SITE_REPORT, report)
@@ -191,7 +194,6 @@ class _SiteEpoch:
             inputs = {g: self._input(g, units, new.get(g), transaction) for g in self.level.readers}
             rows_by_input = {g: run for g, run in inputs.items() if run is not None}
             probing = self._probe_only_rows(units)
-        row_count = sum(len(run) for run in (*rows_by_input.values(), *probing.values()))
         for input_, run in (*rows_by_input.items(), *probing.items()):
             places, rows = self.level.count(input_, run, units)
             self.by_unit.done[places] += rows
@@ -200,16 +202,18 @@ class _SiteEpoch:
             if intersect(units, (self.level.directory(node).range,)):
                 yield from self._operate(node, rows_by_input, probing, newest, transaction, staged)
         transaction.end_turn()
-        self._emulate(row_count, int((self.by_unit.work - before).sum()) - row_count)
         self.by_unit.spend(self.clock.process_time() - started, before, numbers(units))
 
-    def _emulate(self, rows: int, results: int) -> None:
-        """Takes as much longer as experiments want it to."""
-        directives = self.task.directives
+    def _emulate(self, rows: int, results: int) -> float:
+        """Takes as much longer as experiments want it to; how many seconds that is."""
+        directives, longer = self.task.directives, 0.0
         if directives.row_delay:
-            self.clock.sleep(rows * directives.row_delay[self.site])
+            longer += rows * directives.row_delay[self.site]
         if directives.result_delay:
-            self.clock.sleep(results * directives.result_delay[self.site])
+            longer += results * directives.result_delay[self.site]
+        if longer:
+            self.clock.sleep(longer)
+        return longer
 
     def _input(self, input_: InputNumber, units: Ranges, fresh: Run | None, transaction: Transaction) -> Run | None:
         """An input's rows for some units in the order of their arrival; all that is new, if that is all there is."""
@@ -262,14 +266,22 @@ class _SiteEpoch:
             results = operator.shared_epoch(stored_here, probing, state)
         else:
             results = operator.epoch(self.task.number, stored_here, state, before, after)
-        self.rows_in[node] += sum(len(run) for run in (*stored_here, *probing) if run is not None)
+        row_count, result_count = sum(len(run) for run in (*stored_here, *probing) if run is not None), 0
+        meter = self.meters[node]
+        meter.rows_in += row_count
         while True:
-            with self.stopwatch.measure("kernel"):
+            with self.stopwatch.measure("kernel"), meter.measure():
                 batch = next(results, None)
             if batch is None:
-                return
+                break
+            result_count += batch[1].num_rows
             self.by_unit.add_results(self.level.directory(node).unit_of(batch[0]))
-            yield from self.results.send(node, batch)
+            with meter.measure():
+                blobs = self.results.send(node, batch)
+            yield from blobs
+        meter.rows_out += result_count
+        meter.seconds += self._emulate(row_count, result_count)
+        meter.end_turn()
 
     def _clean_up(self, transaction: Transaction, retention: Mapping[InputNumber, Retention]) -> Iterator[Blob]:
         """Finds results that are missing, of the units that it is time for."""
@@ -281,7 +293,9 @@ class _SiteEpoch:
                 return
             node, batch = late_results
             self.by_unit.add_late_results(self.level.directory(node).unit_of(batch[0]))
+            self.meters[node].rows_out += batch[1].num_rows
             yield from self.results.send(node, batch)
+            self.meters[node].end_turn()
 
     def _stats(self, transaction: Transaction, manifest: Manifest, begun: float) -> SiteStats:
         state = transaction.stats()
@@ -317,7 +331,6 @@ class _SiteEpoch:
             unfreezable_excess=self.freezing.excess,
             late_results=int(self.by_unit.late_results.sum()),
             busy_seconds=round(self.clock.monotonic() - begun, 6),
-            operators=tuple(OperatorRows(n, rows, self.results.rows[n]) for n, rows in self.rows_in.items()),
             seconds=TaskSeconds(**{phase: round(seconds, 6) for phase, seconds in self.stopwatch.seconds.items()}),
         )
 

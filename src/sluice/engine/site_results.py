@@ -11,12 +11,13 @@ from sluice.engine.site_task import SiteTask
 from sluice.engine.stopwatch import Stopwatch
 from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.results import Part
+from sluice.model.epoch.work_stats import OutputWork
 from sluice.model.plan.stream import apply_steps
 from sluice.operators.protocol import ResultBatch
 
 
 class SiteResults:
-    """Where each operator's results go; `rows` counts what came out of each."""
+    """Where each operator's results go."""
 
     def __init__(self, task: SiteTask, level: SiteLevel, attempt: Attempt, stopwatch: Stopwatch) -> None:
         plan, self._stopwatch = level.plan, stopwatch
@@ -33,13 +34,17 @@ class SiteResults:
         kinds = {node: plan.nodes[node].spec.describe().split("\n")[0] for node in level.nodes}
         self._whose = {node: f"results of operator {node + 1} ({kind})" for node, kind in kinds.items()}
         self._senders = {node: senders(plan, origin, task.routing, task.site_keys) for node, origin in origins.items()}
-        self.rows = dict.fromkeys(level.nodes, 0)
         self.sent = SentBytes(task.site_keys)
 
     @property
     def shown(self) -> int:
         """Rows that went to sinks."""
         return sum(writer.rows for writer in self._writers.values())
+
+    @property
+    def works(self) -> tuple[OutputWork, ...]:
+        """The rows of each output that got any."""
+        return tuple(OutputWork(i, writer.rows) for i, writer in self._writers.items() if writer.rows)
 
     @property
     def dropped(self) -> int:
@@ -59,7 +64,6 @@ class SiteResults:
     def send(self, node: int, results: ResultBatch) -> list[Blob]:
         """Some results of an operator: those for sinks are written, those for operators above returned as blobs."""
         rows = results[1]
-        self.rows[node] += rows.num_rows
         with self._stopwatch.measure("sink"):
             for steps, names, i in self._sinks[node]:
                 self._writers[i].add(apply_steps(steps, rows, self._whose[node]).select(names))

@@ -100,7 +100,7 @@ class _Split:
         self.waiting_rows = self.waiting_bytes = 0
         self.attempt = uuid.uuid4().hex[:16]
         name = Attempt(task.number, Site(0), task.run, self.attempt)
-        self.results = SplitResults(task.plan, stream, task.staging, name)
+        self.results = SplitResults(task.plan, stream, task.staging, name, clock)
         self.rows = self.late = self.nulls = self.out_of_range = self.files = self.missing = self.corrupt = 0
         self.newest: int | None = None
         self.sent = SentBytes(task.site_keys)
@@ -140,9 +140,9 @@ class _Split:
         yield from self._flush()
         if self.rows or self.files:
             parts = self._close_results()
-            report = self._report()
+            report, outputs = self._report(), self.results.works(self.clock.time())
             first, *others = self.task.site_keys
-            whole = replace(report, parts=parts, results=self.results.rows, sent=self.sent.by_site)
+            whole = replace(report, parts=parts, outputs=outputs, sent=self.sent.by_site)
             to_first = message(first, SPLIT_REPORT, whole)
             yield from in_batches([to_first, *(message(site_key, SPLIT_REPORT, report) for site_key in others)])
 

@@ -11,8 +11,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sluice.engine.part_writer import PartWriter, Staging
+from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import Attempt
-from sluice.model.epoch.results import OutputRows, Part
+from sluice.model.epoch.results import Part
+from sluice.model.epoch.work_stats import OutputWork
 from sluice.model.plan.plan import Plan
 from sluice.model.plan.stream import apply_steps
 
@@ -20,24 +22,31 @@ from sluice.model.plan.stream import apply_steps
 class SplitResults:
     """What one map task finds of one stream for sinks: a part file for each that gets any rows."""
 
-    def __init__(self, plan: Plan, stream: int, staging: Sequence[Staging], attempt: Attempt) -> None:
+    def __init__(self, plan: Plan, stream: int, staging: Sequence[Staging], attempt: Attempt, clock: Clock) -> None:
+        self._clock = clock
         self._whose = f"stream {plan.sources[stream].name!r}"
         self._outputs = {i: output for i, output in enumerate(plan.outputs) if output.feed.origin == stream}
         self._writers = {
             i: PartWriter(staging[i], f"part-{attempt}-{i}.parquet", output.schema)
             for i, output in self._outputs.items()
         }
+        self._seconds = dict.fromkeys(self._outputs, 0.0)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Rows of the stream, on their way to all sinks that take them."""
         for i, output in self._outputs.items():
+            started = self._clock.process_time()
             self._writers[i].add(apply_steps(output.feed.steps, rows, self._whose).select(output.schema.names))
+            self._seconds[i] += self._clock.process_time() - started
 
     def close(self) -> tuple[Part, ...]:
         """What was written."""
         return tuple(replace(part, output=i) for i, writer in self._writers.items() for part in writer.close())
 
-    @property
-    def rows(self) -> tuple[OutputRows, ...]:
-        """How many rows each output got, of those that got any."""
-        return tuple(OutputRows(i, writer.rows) for i, writer in self._writers.items() if writer.rows)
+    def works(self, now: float) -> tuple[OutputWork, ...]:
+        """What was done for each output that got rows; all is written by now."""
+        return tuple(
+            OutputWork(i, writer.rows, round(self._seconds[i], 6), now)
+            for i, writer in self._writers.items()
+            if writer.rows
+        )

@@ -108,9 +108,8 @@ def _scaling(record: EpochRecord) -> ScalingProgress | None:
 
 
 def _operators(stats: EpochStats, plan: Plan) -> tuple[OperatorProgress, ...]:
-    operators = []
-    for number, node in enumerate(plan.nodes):
-        counts = [count for site in stats.sites for count in site.operators if count.operator == number]
-        rows_in, rows_out = sum(count.rows_in for count in counts), sum(count.rows_out for count in counts)
-        operators.append(OperatorProgress(node.spec.describe().split("\n")[0], rows_in, rows_out))
-    return tuple(operators)
+    columns = stats.operators
+    counted = zip(columns.operator.tolist(), columns.rows_in.tolist(), columns.rows_out.tolist(), strict=True)
+    rows = {operator: (rows_in, rows_out) for operator, rows_in, rows_out in counted}
+    titles = (node.spec.describe().split("\n")[0] for node in plan.nodes)
+    return tuple(OperatorProgress(title, *rows.get(number, (0, 0))) for number, title in enumerate(titles))

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sluice.model.columns import IntColumn
-from sluice.model.epoch.results import OutputRows, Part
+from sluice.model.epoch.results import Part
 from sluice.model.epoch.segments import Manifest, PackedManifests
 from sluice.model.epoch.stats import SiteStats, TaskSeconds, UnitColumns
 from sluice.model.epoch.times import Frozen, Lagging, Queues, Times
+from sluice.model.epoch.work_stats import OperatorWork, OutputWork
 from sluice.model.ids import Level, Site
 from sluice.verbs import SiteEvent
 
@@ -18,7 +19,7 @@ from sluice.verbs import SiteEvent
 class SplitReport:
     """What one map task saw of one stream, said to every site. `newest` is the newest event time.
 
-    The first site alone is told of the `parts` that it wrote for sinks and how many rows each got (`results`): it
+    The first site alone is told of the `parts` that it wrote for sinks and of its work on each output (`outputs`): it
     passes that on to the driver.
     """
 
@@ -38,11 +39,11 @@ class SplitReport:
     newest: int | None = None
     seconds: TaskSeconds = field(default_factory=TaskSeconds)
     parts: tuple[Part, ...] = ()
-    results: tuple[OutputRows, ...] = ()
+    outputs: tuple[OutputWork, ...] = ()
 
     def for_level_above(self) -> SplitReport:
         """The same for the sites of a higher level, without what the first level has passed on to the driver."""
-        return replace(self, parts=(), results=())
+        return replace(self, parts=(), outputs=())
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ class SiteReport:
     splits: tuple[SplitReport, ...]
     units: UnitColumns
     stats: SiteStats
+    operators: tuple[OperatorWork, ...]
+    outputs: tuple[OutputWork, ...]
     sent: IntColumn[int] = field(default_factory=IntColumn)
     """Bytes to each site of the level above."""
 

@@ -20,14 +20,6 @@ class Part:
 
 
 @dataclass(frozen=True)
-class OutputRows:
-    """How many rows an output got."""
-
-    output: int
-    rows: int
-
-
-@dataclass(frozen=True)
 class Listing:
     """How far the lists of an output go: the newest one's number, that of the newest that repeats all before it (a
     compact one) and how many lists lie between two such, how many files are listed, and a checksum of it all.

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sluice.model.epoch.work_stats import OperatorColumns, OutputColumns
 from sluice.model.ids import Site, UnitIndex
 
 
@@ -63,14 +64,6 @@ class StreamStats:
     corrupt: int = 0
 
 
-class OperatorRows(NamedTuple):
-    """What went into an operator (rows, or partial aggregates where it combines them early) and came out of it."""
-
-    operator: int
-    rows_in: int
-    rows_out: int
-
-
 @dataclass(frozen=True)
 class SiteStats:
     """What a site did in an epoch, and what it holds after it.
@@ -114,7 +107,6 @@ class SiteStats:
     frozen_units: int = 0
     missing_units: int = 0
     busy_seconds: float = 0.0
-    operators: tuple[OperatorRows, ...] = ()
     seconds: TaskSeconds = field(default_factory=TaskSeconds)
 
     @property
@@ -310,6 +302,8 @@ class EpochStats:
     streams: tuple[StreamStats, ...] = ()
     sites: tuple[SiteStats, ...] = ()
     units: UnitColumns = field(default_factory=lambda: UnitColumns.none(0))
+    operators: OperatorColumns = field(default_factory=OperatorColumns.none)
+    outputs: OutputColumns = field(default_factory=OutputColumns.none)
     slices: Slices = field(default_factory=Slices.none)
     """Of shared units."""
     copied_rows: int = 0
