@@ -66,6 +66,8 @@ def pairs(
         ([windows(pairs(), "a_k"), windows(pairs(), "a_k"), pairs()], 2),
         ([pairs(steps="v > 3"), pairs(steps="v > 3")], 1),
         ([pairs(steps="v > 3"), pairs(steps="v > 4")], 2),
+        ([pairs(steps="v > 3 and k = 1"), pairs(steps=" a.V>3  AND `k` =1")], 1),
+        ([pairs(where="a.v > b.v"), pairs(where="A.v>B.v")], 1),
         ([pairs(), pairs("6 seconds")], 2),
         ([pairs(where="a.v > b.v"), pairs(where="a.v > b.v"), pairs()], 2),
         ([windows(A, "k"), windows(B, "k")], 2),
@@ -214,5 +216,5 @@ def test_a_state_whose_readers_are_all_gone_is_shared_with_nobody() -> None:
 def test_structures_are_the_same_in_every_process() -> None:
     """They are part of checkpoints."""
     plan = plan_of([windows(pairs(steps="v > 3"), "a_k").relation])
-    assert [node.structure for node in plan.nodes] == ["6717081a5d8287e0a3545ddc", "cda0953bdc92219b8c0d43a7"]
+    assert [node.structure for node in plan.nodes] == ["9dd6326ad2679e9e7ea8bafb", "2886c2e62890f93b500d65e2"]
     assert plan.state_key(plan.nodes[0].inputs[1]) == (0, "7f783c0a2faf83fe8db37a5f")

@@ -27,12 +27,18 @@ __all__ = ["ELSEWHERE", "EvaluationError", "Expression", "compile_condition", "c
 
 @dataclass(frozen=True)
 class Expression:
-    """A compiled expression: what it reads, what it yields, and how to get it."""
+    """A compiled expression: what it reads, what it yields, and how to get it. Texts that differ in spaces, capitals or
+    the names of streams have the same `meaning`."""
 
     text: str
     columns: tuple[str, ...]
     type: pa.DataType
     root: Node = field(repr=False, compare=False)
+    meaning: str = field(default="", repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.meaning:
+            object.__setattr__(self, "meaning", self.text)
 
     def evaluate(self, table: pa.Table | pa.RecordBatch) -> pa.Array:
         """The value for each row of the table, which has at least the columns the expression reads."""
@@ -61,6 +67,7 @@ def compile_expression(
     """
     # Only where expressions are written is a parser needed; the sites, which unpickle them, go without.
     from sluice.expressions.compiler import Compiler
+    from sluice.expressions.meaning import canonical_text
     from sluice.expressions.parsing import SourceText
 
     _demand_zone(time_zone)
@@ -73,7 +80,9 @@ def compile_expression(
         raise FlowError(f'"{text[:200]} ..." is nested too deeply; split it up into columns of the stream') from None
     if pa.types.is_interval(root.type):
         source.refuse(tree, "an interval of months is no value of its own; add it to a date or timestamp")
-    expression = Expression(text, tuple(compiler.columns), root.type, root)
+    expression = Expression(
+        text, tuple(compiler.columns), root.type, root, canonical_text(text, compiler.column_places)
+    )
     expression.evaluate(schema.empty_table())
     return expression
 

@@ -48,6 +48,8 @@ class Compiler(Literals):
         self.resolve = resolve
         self.schema = schema
         self.columns: list[str] = []
+        self.column_places: list[tuple[int, int, str]] = []
+        """Where in the text columns are named: from the first up to the second place, and by which name they go."""
 
     def node(self, at: Syntax) -> Node:
         node = self._node(at)
@@ -81,6 +83,7 @@ class Compiler(Literals):
             self.source.refuse(at, f"there is no column '{column}'")
         if column not in self.columns:
             self.columns.append(column)
+        self._note_place(at, column, used)
         node: Node = Column(self._column_type(at, column), column)
         for name in names[used:]:
             node = self.field(at, node, name)
@@ -96,6 +99,12 @@ class Compiler(Literals):
             except FlowError as error:
                 failures.append(error)
         raise FlowError(f"{failures[0]}, in {self.source.quote(at)}") from failures[0]
+
+    def _note_place(self, at: Syntax, column: str, names: int) -> None:
+        """Remembers where the first of an expression's names stand."""
+        places = sorted((i.meta["start"], i.meta["end"]) for i in at.find_all(exp.Identifier) if "start" in i.meta)
+        if len(places) >= names:
+            self.column_places.append((places[0][0], places[names - 1][1] + 1, column))
 
     def _column_type(self, at: Syntax, column: str) -> pa.DataType:
         stored = self.schema.field(column).type

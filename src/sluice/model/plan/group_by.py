@@ -43,6 +43,16 @@ class GroupBy:
         """Results come in the order of event time, up to the watermark."""
         return watermarks[0]
 
+    def identity(self) -> dict[str, object]:
+        """What must be the same for a checkpoint to be continued."""
+        return {
+            "groupBy": list(self.keys),
+            "aggregates": [[a.name, a.function, a.column] for a in self.aggregates],
+        }
+
+    def structure(self) -> dict[str, object]:
+        return self.identity()
+
     def _schema(self, times: list[str]) -> pa.Schema:
         groups = [self.stream.schema.field(k) for k in self.keys]
         results = [pa.field(a.name, self._type(a)) for a in self.aggregates]
@@ -51,12 +61,6 @@ class GroupBy:
     def _type(self, aggregate: Aggregate) -> pa.DataType:
         kind = self.stream.schema.field(aggregate.column).type if aggregate.column else None
         return result_type(aggregate.function, kind)
-
-    def _parts(self) -> dict[str, object]:
-        return {
-            "groupBy": list(self.keys),
-            "aggregates": [[a.name, a.function, a.column] for a in self.aggregates],
-        }
 
     def _describe(self, over: str) -> str:
         groups = f"({', '.join(self.keys)})" if self.keys else "(everything)"
@@ -101,7 +105,7 @@ class LastRows(GroupBy):
         return self._schema(times)
 
     def identity(self) -> dict[str, object]:
-        return {**self._parts(), "last": self.count}
+        return {**super().identity(), "last": self.count}
 
     def describe(self) -> str:
         return self._describe(f"the newest {self.count:,} rows up to each row")
@@ -144,7 +148,7 @@ class TimeWindows(GroupBy):
         return "panes", self.pane, self.keys, measured, columns_of(self.stream.schema)
 
     def identity(self) -> dict[str, object]:
-        return {**self._parts(), "window": [self.length, self.slide]}
+        return {**super().identity(), "window": [self.length, self.slide]}
 
     def describe(self) -> str:
         sliding = "" if self.slide == self.length else f", one every {in_words(self.slide)}"

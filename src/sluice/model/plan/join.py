@@ -159,6 +159,10 @@ class JoinSpec:
             self.stream_of(other).delay is not None for _, other in pairs
         )
 
+    def structure(self) -> dict[str, object]:
+        """What tells it from other joins of the same rows."""
+        return {**self.identity(), "where": self.where.meaning if self.where else None}
+
     def identity(self) -> dict[str, object]:
         """What must be the same for a checkpoint to be continued."""
         return {

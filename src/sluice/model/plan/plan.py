@@ -62,6 +62,9 @@ class OperatorSpec(Protocol):
         """What the state of an input holds of the rows that come in, as a value that JSON can hold: operators with the
         same one can read one state."""
 
+    def structure(self) -> dict[str, object]:
+        """What tells it from other operators of its kind on the same rows, as values that JSON can hold."""
+
     def identity(self) -> dict[str, object]:
         """What must be the same for a checkpoint to be continued."""
 

@@ -106,4 +106,4 @@ class _Origins:
 def _digest_operator(spec: OperatorSpec, rows: Sequence[object]) -> Digest:
     """What an operator does to which rows: two with the same structure have the same states and the same results."""
     streams = [(columns_of(stream.schema), stream.event_time, stream.delay) for stream in spec.streams]
-    return digest((type(spec).__name__, spec.identity(), streams, rows))
+    return digest((type(spec).__name__, spec.structure(), streams, rows))

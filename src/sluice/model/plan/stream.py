@@ -67,6 +67,10 @@ class Expression(Protocol):
     @property
     def type(self) -> pa.DataType: ...
 
+    @property
+    def meaning(self) -> str:
+        """The same for texts that mean the same: columns go by their names, in backticks."""
+
     def evaluate(self, table: pa.RecordBatch) -> pa.Array: ...
 
 
@@ -87,6 +91,10 @@ class BySpark:
     def sql(self) -> str:
         guard = " AND ".join(f"({g})" for g in self.guards)
         return f"CASE WHEN {guard} THEN {self.text} END" if guard else self.text
+
+    @property
+    def meaning(self) -> str:
+        return self.text
 
     @property
     def name(self) -> str:
@@ -155,7 +163,7 @@ def _meaning(expression: Expression) -> tuple[object, ...]:
     """What tells an expression from others over the same columns, as a value that JSON can hold."""
     if isinstance(expression, BySpark):
         return "by spark", expression.text, str(expression.type), expression.guards, expression.scope
-    return expression.text, str(expression.type)
+    return expression.meaning, str(expression.type)
 
 
 def _compute(name: str, expression: Expression, rows: pa.RecordBatch) -> pa.Array:
