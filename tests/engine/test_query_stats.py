@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+import pytest
 from engine_harness import CountingClock, DirectQuery
 from group_by_oracle import source
 from specs import SECOND
 
+from sluice.api.query import Query
+from sluice.api.stream import DataStream
 from sluice.control.journal import Journal
+from sluice.model.errors import QueryError
+from sluice.model.plan.plan import Plan
 from sluice.model.plan.relation import plan_of
 from sluice.state.files.storage import Storage
 
@@ -55,4 +63,69 @@ def test_a_delay_goes_to_the_moment_the_site_was_through_with_the_rows(tmp_path)
     assert 0 < record.stats.outputs.delay[-1] < delays[0]  # the map task was through before any site began
     assert delays[-1] < record.stats.committed_at - record.turns[-1].now
     assert all(0 < s <= d for s, d in zip(record.stats.operators.longest.tolist(), delays, strict=True))
+    query.close()
+
+
+def handle(query: DirectQuery) -> Query:
+    """The handle of a query that runs without Spark."""
+    running: Any = SimpleNamespace(epochs=query.epochs, plan=query.plan)
+    return Query(running, {})
+
+
+def named(**queries: DataStream) -> Plan:
+    return plan_of([stream.relation for stream in queries.values()], tuple(queries))
+
+
+PAIRS = A.join(B, on="k", within="4 seconds")
+CLOSE = A.join(B, on="k", within="2 seconds")
+COUNTS = PAIRS.groupBy("a_k").last(2).agg(n=("*", "count"))
+
+
+def test_an_operator_of_several_queries_is_divided_among_them(tmp_path):
+    """Three queries use one join, and a fourth reads its states."""
+    plan = named(pairs=PAIRS, same=PAIRS.filter("a_v > 0"), counts=COUNTS, close=CLOSE, large=A.filter("v > 1"))
+    query = DirectQuery(plan, tmp_path, sites=2)
+    query.run([rows(1, 2, 3), rows(1, 2)])
+    query.run([rows(4), rows(9, key=2)])
+    pairs, same, counts, close, large = handle(query).queries()
+    assert [one.name for one in handle(query).queries()] == ["pairs", "same", "counts", "close", "large"]
+    assert pairs.rows_in == same.rows_in == 7 / 3 and close.rows_in == 7
+    assert pairs.results == same.results == query.results(0).num_rows > 0
+    assert counts.rows_in == 7 / 3 + pairs.results
+    assert pairs.own_bytes == 0 and pairs.shared_bytes == same.shared_bytes == close.shared_bytes > 0
+    assert counts.own_bytes > 0 and counts.shared_bytes == pairs.shared_bytes
+    stored = sum(run.bytes for manifest in query.epochs.record.manifests for run in manifest)
+    in_all = sum(one.own_bytes + one.shared_bytes for one in handle(query).queries())
+    assert abs(in_all - stored) < 5
+    assert (large.rows_in, large.results, large.sites, large.own_bytes) == (4, 0, (), 0)
+    assert pairs.delay is not None and pairs.performance_ratio >= 1 and large.delay is None
+    total = sum(r.stats.operators.seconds.sum() for r in query.epochs.recent)
+    assert abs(sum(one.seconds for one in (pairs, same, counts, close)) - total) < 1e-5
+    query.close()
+
+
+def test_a_query_is_where_its_units_are(tmp_path):
+    plan = named(pairs=PAIRS, theta=A.join(B, within="1 second", where="a.v > b.v"))
+    query = DirectQuery(plan, tmp_path, sites=3, partitions=8)
+    query.run([rows(1), rows(1)])
+    pairs, theta = handle(query).queries()
+    assert pairs.sites == (0, 1, 2) and len(theta.sites) == 1
+    query.close()
+
+
+def test_explain_of_one_query_says_with_whom_it_shares(tmp_path, capsys):
+    others = {f"filtered{i}": PAIRS.filter(f"a_v > {i}") for i in range(8)}
+    plan = named(counts=COUNTS, close=CLOSE, large=A.filter("v > 1").select("k"), **others)
+    query = DirectQuery(plan, tmp_path, sites=2, partitions=4)
+    query.run([rows(1, 2, 3), rows(1, 2)])
+    for name in ("COUNTS", "large"):
+        handle(query).explain(name)
+    said = capsys.readouterr().out
+    first = "'filtered0', 'filtered1', 'filtered2', 'filtered3', 'filtered4' and 3 more"
+    assert f"Operator 1: Window join; shared with {first}\n" in said
+    assert "State of 'b' by (k): " in said and "shared with 'close', 'filtered0'" in said
+    assert "Query 'counts', to parquet\n" in said and "Units 0-3 at sites 0, 1\n" in said
+    assert "Stream 'a', read by map tasks; no state\nResult: where v > 1\nResult: of it k\n" in said
+    with pytest.raises(QueryError, match="no query 'count', perhaps 'counts' is meant; this flow has 'counts'"):
+        handle(query).explain("count")
     query.close()

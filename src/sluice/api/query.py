@@ -7,6 +7,7 @@ from typing import Any
 
 from sluice.api.options import describe_options
 from sluice.api.progress import epoch_progress, progress_dictionary, without_spark
+from sluice.api.query_text import describe_query, find_query
 from sluice.model.durations import size_in_bytes
 from sluice.model.epoch.decision import DecisionOutcome, describe_end
 from sluice.model.errors import QueryError
@@ -15,6 +16,7 @@ from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ids import list_units
 from sluice.record.epoch import EpochRecord
 from sluice.record.progress import EpochProgress
+from sluice.record.query_progress import QueryProgress, query_progress
 from sluice.spark.running import RunningQuery
 from sluice.verbs import Action
 from sluice.verbs.base import Situation, whole_number
@@ -188,9 +190,24 @@ class Query:
         """How much state a site may keep in memory from the next epoch on, until the query ends ("512m")."""
         self._running.settings.controller.memory.set(self._site(site), size_in_bytes(size, "size"))
 
-    def explain(self) -> None:
-        """Print what the query computes, where it stands and how it runs."""
+    def queries(self) -> list[QueryProgress]:
+        """How each of the flow's queries does, in the order of their writers: its rows, results, delay, performance
+        ratio and state, over the last ten epochs or since the last one that was added or dropped.
+
+            max(query.queries(), key=lambda one: one.performance_ratio or 0).name
+        """
+        epochs = self._running.epochs
+        return list(query_progress(epochs.recorded_plan, epochs.record, self._records()))
+
+    def explain(self, name: str | None = None) -> None:
+        """Print what the query computes, where it stands and how it runs; with the name of one of the flow's queries,
+        what that one has: its operators and states, with whom it shares them, and where they are."""
         running, record = self._running, self._running.epochs.record
+        if name is not None:
+            query, recorded = find_query(running.plan, name), running.epochs.recorded_plan
+            progress = query_progress(recorded, record, self._records())[query]
+            print(describe_query(running.plan, recorded, record, query, progress))
+            return
         settings, plan = running.settings, running.plan
         print(plan.describe())
         print(

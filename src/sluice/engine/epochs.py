@@ -19,6 +19,7 @@ from sluice.engine.agreement import Exchange, run_until_agreed
 from sluice.engine.checkpoint import PARTS_DIFFER, OpenCheckpoint
 from sluice.engine.clean_up_progress import CleanUpFollower
 from sluice.engine.directing import directives, mean_cost
+from sluice.engine.flow_plan import FlowPlan
 from sluice.engine.recording import record_epoch, results_produced_before
 from sluice.engine.settings import QuerySettings
 from sluice.engine.site_task import SiteTask
@@ -31,6 +32,7 @@ from sluice.model.epoch.times import watermarks
 from sluice.model.errors import CheckpointError, QueryError
 from sluice.model.ids import SiteKey
 from sluice.model.plan.plan import Plan
+from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord, Turn, site_work
 from sluice.record.reassignment import reassign
 from sluice.verbs.freeze import CleanUpUnits
@@ -119,6 +121,11 @@ class Epochs:
                         self.delivery.finish(self.checkpoint.newest)
                     self._run(batch, batch_input, site_keys, exchange, site_change_reason, ingested_at)
                 self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
+
+    @property
+    def recorded_plan(self) -> RecordedPlan:
+        """What the flow computes, as its checkpoint has it."""
+        return FlowPlan(self.plan, tuple(self.delivery.sinks)).recorded
 
     @property
     def is_behind(self) -> bool:

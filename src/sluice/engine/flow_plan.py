@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sluice.engine.delivery import Sink
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.recorded_plan import RecordedPlan, RecordedQuery
+from sluice.model.plan.recorded_plan import RecordedOperator, RecordedPlan, RecordedQuery
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,25 @@ class FlowPlan:
         """As a checkpoint has it."""
         plan = self.plan
         queries = [
-            RecordedQuery(output.name, plan.structure_of(number), plan.describe_output(number), sink.kind, sink.shown)
+            RecordedQuery(
+                name=output.name,
+                structure=plan.structure_of(number),
+                says=plan.describe_output(number),
+                sink=sink.kind,
+                shown=sink.shown,
+                origin=output.feed.origin,
+            )
             for number, (output, sink) in enumerate(zip(plan.outputs, self.sinks, strict=True))
         ]
-        return RecordedPlan(tuple(queries), plan.describe(), plan.time_zone)
+        operators = [
+            RecordedOperator(
+                says=node.spec.describe().split("\n")[0],
+                origins=tuple(feed.origin for feed in node.feeds),
+                states=node.inputs,
+                level=node.level,
+                fragment=node.fragment,
+            )
+            for node in plan.nodes
+        ]
+        sources = tuple(source.name for source in plan.sources)
+        return RecordedPlan(tuple(queries), plan.describe(), plan.time_zone, sources, tuple(operators))

@@ -299,7 +299,7 @@ class Plan:
 
     def describe(self) -> str:
         """All operators for `explain`, each with the stateless steps before it, and those before the outputs."""
-        lines = [line for node in self.nodes for line in _describe_node(node)]
+        lines = [line for node in self.nodes for line in describe_node(node)]
         for output in self.outputs:
             steps = [step.describe() for step in output.feed.steps]
             if output.feed.origin < len(self.sources):
@@ -319,12 +319,12 @@ class Plan:
             if self.origin_of(node) in needed:
                 needed |= {below.origin for below in self.nodes[node].feeds}
         nodes = [node for number, node in enumerate(self.nodes) if self.origin_of(number) in needed]
-        lines = [line.strip() for node in nodes for text in _describe_node(node) for line in text.split("\n")]
+        lines = [line.strip() for node in nodes for text in describe_node(node) for line in text.split("\n")]
         lines += [self._describe_source(feed.origin)] if feed.origin < len(self.sources) else []
         return "; ".join([*lines, *(step.describe() for step in feed.steps)])
 
 
-def _describe_node(node: OperatorNode) -> list[str]:
+def describe_node(node: OperatorNode) -> list[str]:
     """An operator and the stateless steps before it."""
     feeds = zip(node.spec.streams, node.feeds, strict=True)
     return [node.spec.describe(), *(f"  {s.name}: {step.describe()}" for s, feed in feeds for step in feed.steps)]

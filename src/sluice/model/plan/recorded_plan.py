@@ -6,27 +6,75 @@ Queries are added and dropped while a flow runs. The record of an epoch names th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+from sluice.model.ids import Fragment, InputNumber, Level
 
 
 @dataclass(frozen=True)
 class RecordedQuery:
     """One of a flow's queries: its name, a digest of what it computes and words for it, the kind of its sink, and where
-    that shows results, if they stay."""
+    that shows results, if they stay. `origin` is where its rows come from: the sources are numbered first, then the
+    operators."""
 
     name: str
     structure: str
     says: str = ""
     sink: str = ""
     shown: str | None = None
+    origin: int = 0
+
+
+@dataclass(frozen=True)
+class RecordedOperator:
+    """An operator: words for it, where its rows come from, the states that it reads, and where it stands."""
+
+    says: str
+    origins: tuple[int, ...]
+    states: tuple[InputNumber, ...]
+    level: Level
+    fragment: Fragment
 
 
 @dataclass(frozen=True)
 class RecordedPlan:
-    """The queries of a flow, in the order of its outputs, and what they compute in words."""
+    """The queries of a flow, in the order of its outputs, and what they compute in words; its sources by name, and its
+    operators."""
 
     queries: tuple[RecordedQuery, ...] = ()
     says: str = ""
     timeZone: str = ""
+    sources: tuple[str, ...] = ()
+    operators: tuple[RecordedOperator, ...] = ()
+
+    def operators_of(self, query: int) -> tuple[int, ...]:
+        """The operators that lead to a query, by their places, each before those above it."""
+        seen: set[int] = set()
+        waiting = [self.queries[query].origin]
+        while waiting:
+            operator = waiting.pop() - len(self.sources)
+            if operator >= 0 and operator not in seen:
+                seen.add(operator)
+                waiting += self.operators[operator].origins
+        return tuple(sorted(seen))
+
+    @cached_property
+    def users(self) -> tuple[tuple[int, ...], ...]:
+        """The queries that each operator leads to, by their places."""
+        users: list[list[int]] = [[] for _ in self.operators]
+        for query in range(len(self.queries)):
+            for operator in self.operators_of(query):
+                users[operator].append(query)
+        return tuple(map(tuple, users))
+
+    @cached_property
+    def readers(self) -> dict[InputNumber, tuple[int, ...]]:
+        """The queries that read each state, by their places."""
+        readers: dict[InputNumber, set[int]] = {}
+        for operator, queries in zip(self.operators, self.users, strict=True):
+            for state in operator.states:
+                readers.setdefault(state, set()).update(queries)
+        return {state: tuple(sorted(queries)) for state, queries in readers.items()}
 
 
 @dataclass(frozen=True)
