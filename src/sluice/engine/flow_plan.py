@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sluice.engine.delivery import Sink
+from sluice.model.plan.layout import PlanLayout
 from sluice.model.plan.plan import Plan
 from sluice.model.plan.recorded_plan import RecordedOperator, RecordedPlan, RecordedQuery
 
@@ -33,6 +34,7 @@ class FlowPlan:
         ]
         operators = [
             RecordedOperator(
+                structure=node.structure,
                 says=node.spec.describe().split("\n")[0],
                 origins=tuple(feed.origin for feed in node.feeds),
                 states=node.inputs,
@@ -42,4 +44,12 @@ class FlowPlan:
             for node in plan.nodes
         ]
         sources = tuple(source.name for source in plan.sources)
-        return RecordedPlan(tuple(queries), plan.describe(), plan.time_zone, sources, tuple(operators))
+        return RecordedPlan(
+            queries=tuple(queries),
+            says=plan.describe(),
+            timeZone=plan.time_zone,
+            sources=sources,
+            operators=tuple(operators),
+            nextLabel=plan.next_label,
+            layout=PlanLayout.of(plan),
+        )

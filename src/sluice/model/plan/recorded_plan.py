@@ -5,10 +5,14 @@ Queries are added and dropped while a flow runs. The record of an epoch names th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from sluice.model.ids import Fragment, InputNumber, Level
+from sluice.model.plan.assignment import Assignment, Digest, Label
+from sluice.model.plan.layout import PlanLayout
+
+_FIRST_LABEL = Label(0)
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,7 @@ class RecordedQuery:
     operators."""
 
     name: str
-    structure: str
+    structure: Digest
     says: str = ""
     sink: str = ""
     shown: str | None = None
@@ -27,8 +31,10 @@ class RecordedQuery:
 
 @dataclass(frozen=True)
 class RecordedOperator:
-    """An operator: words for it, where its rows come from, the states that it reads, and where it stands."""
+    """An operator: what it is known by in every plan, words for it, where its rows come from, the states that it reads,
+    and where it stands."""
 
+    structure: Digest
     says: str
     origins: tuple[int, ...]
     states: tuple[InputNumber, ...]
@@ -38,14 +44,22 @@ class RecordedOperator:
 
 @dataclass(frozen=True)
 class RecordedPlan:
-    """The queries of a flow, in the order of its outputs, and what they compute in words; its sources by name, and its
-    operators."""
+    """The queries of a flow, in the order of its outputs, and what they compute in words; its sources by name, its
+    operators, the label that the next new fragment gets, and the layout of the records of epochs that went by it."""
 
     queries: tuple[RecordedQuery, ...] = ()
     says: str = ""
     timeZone: str = ""
     sources: tuple[str, ...] = ()
     operators: tuple[RecordedOperator, ...] = ()
+    nextLabel: Label = _FIRST_LABEL
+    layout: PlanLayout = field(default_factory=PlanLayout)
+
+    @property
+    def assignment(self) -> Assignment:
+        """Where its operators are: for the next plan, which has them in the same fragments."""
+        labels = {one.structure: self.layout.fragments[one.fragment].label for one in self.operators}
+        return Assignment(labels, frozenset(self.layout.states), self.nextLabel)
 
     def operators_of(self, query: int) -> tuple[int, ...]:
         """The operators that lead to a query, by their places, each before those above it."""

@@ -41,7 +41,7 @@ class Routing:
         object.__setattr__(self, "holders", IntColumn.of(self.holders))
         if not self.directories and self.units:
             object.__setattr__(self, "directories", (Directory(len(self.holders)),))
-        if not self.ids.runs:
+        if self.ids == _NO_IDS:
             object.__setattr__(self, "ids", UnitIds.new(self.units))
         if len(self.ids) != self.units:
             raise ProtocolError(f"{self.units} units have a site, {len(self.ids)} have an id")

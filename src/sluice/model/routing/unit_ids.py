@@ -39,6 +39,11 @@ class UnitIds:
         """Of so many units that are the first of all."""
         return cls(((Unit(0), Unit(units)),) if units else (), units)
 
+    @classmethod
+    def of(cls, ids: np.ndarray, next_id: int) -> UnitIds:
+        """Of units with these ids, in the order of their places."""
+        return cls(_runs(ids), next_id)
+
     def __reduce__(self) -> tuple[type[UnitIds], tuple[tuple[tuple[Unit, Unit], ...], int]]:
         """Travels without what is only kept here to be at hand."""
         return UnitIds, (self.runs, self.next_id)
@@ -93,7 +98,7 @@ class UnitIds:
         ids, is_new = np.repeat(self.array, counts), np.repeat(ends, counts)
         begun = int(np.count_nonzero(is_new))
         ids[is_new] = np.arange(self.next_id, self.next_id + begun)
-        return UnitIds(_runs(ids), self.next_id + begun)
+        return UnitIds.of(ids, self.next_id + begun)
 
     def _run_of(self, unit: Unit) -> int:
         """The run that an id is in, by the order of ids, if it is in any."""
@@ -130,5 +135,5 @@ def list_units(units: Iterable[Unit], most: int) -> str:
 def _runs(ids: np.ndarray) -> tuple[tuple[Unit, Unit], ...]:
     """Ids as runs of such as follow each other."""
     firsts = np.flatnonzero(np.diff(ids, prepend=-2) != 1)
-    lasts = np.append(firsts[1:], len(ids)) - 1
+    lasts = (np.append(firsts[1:], len(ids)) - 1)[: len(firsts)]
     return tuple(zip(ids[firsts].tolist(), (ids[lasts] + 1).tolist(), strict=True))
