@@ -150,9 +150,9 @@ def test_nested_payload_and_nan_keys_survive(tmp_path):
 def test_equal_hashes_of_different_keys_are_told_apart(tmp_path, monkeypatch):
     import numpy as np
 
-    from sluice.operators import window_join
+    from sluice.operators import row_hashing
 
-    monkeypatch.setattr(window_join, "hash_keys", lambda columns: np.zeros(len(columns[0]), dtype=np.uint32))
+    monkeypatch.setattr(row_hashing, "hash_keys", lambda columns: np.zeros(len(columns[0]), dtype=np.uint32))
     a, b = stream("a", pa.string()), stream("b", pa.string())
     rows_a = pa.table([["x", "y", "z"], pa.array([1, 2, 3], pa.timestamp("us", "UTC")), [1, 2, 3]], schema=a.schema)
     query = DirectQuery(join([a, b]), tmp_path)

@@ -511,7 +511,7 @@ def test_what_sites_and_units_yield(tmp_path):
 def test_only_state_that_can_be_frozen_is_ranked(tmp_path):
     a, b = (source(name, delay=0) for name in "ab")
     sums = a.join(b, on="k", within="unbounded").groupBy("a_v").window("1 minute").agg(n=("*", "count"))
-    query = DirectQuery(plan_of([sums.relation]), tmp_path, 1, PARTITIONS)
+    query = DirectQuery(plan_of([sums.relation]), tmp_path, 1, 2 * PARTITIONS)
     query.run([keyed(a.stream, range(40), 1), keyed(b.stream, range(40), 1)])
     stats = query.epochs.record.stats
     assert stats.units.memory[PARTITIONS:].sum() > 0  # of the group-by

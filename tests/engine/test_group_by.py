@@ -23,7 +23,7 @@ from wandering import Wanderer
 from sluice.api.stream import DataStream
 from sluice.model.errors import FlowError
 from sluice.model.plan.relation import plan_of
-from sluice.operators import last_rows, time_windows
+from sluice.operators import last_rows, row_hashing, time_windows
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 EVERYTHING = {
@@ -171,7 +171,7 @@ def test_groups_that_share_a_hash(data, delay):
     """All groups under one hash: every lookup meets rows of other groups."""
     with pytest.MonkeyPatch.context() as patch:
         same = lambda columns, *, rows=None: last_rows.np.zeros(rows or len(columns[0]), dtype="uint32")  # noqa: E731
-        patch.setattr(last_rows, "hash_group_keys", same)
+        patch.setattr(row_hashing, "hash_group_keys", same)
         patch.setattr(time_windows, "hash_group_keys", same)
         a = source("a", pa.string(), delay)
         some = {"n": ("*", "count"), "total": ("v", "sum")}
@@ -265,7 +265,7 @@ def test_many_epochs_and_merges(data, count, delay, one_hash):
     with tempfile.TemporaryDirectory(dir=FAST) as directory, pytest.MonkeyPatch.context() as patch:
         if one_hash:
             same = lambda columns, *, rows=None: np.zeros(rows or len(columns[0]), dtype="uint32")  # noqa: E731
-            patch.setattr(last_rows, "hash_group_keys", same)
+            patch.setattr(row_hashing, "hash_group_keys", same)
             patch.setattr(time_windows, "hash_group_keys", same)
         query = DirectQuery(plan, Path(directory), sites=2, partitions=4)
         for epoch in range(26):

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sluice.engine.blobs import LEVEL_WATERMARK, SPLIT_REPORT, Blob, blob_schema
+from sluice.engine.blobs import LEVEL_WATERMARK, SPLIT_REPORT, Blob
+from sluice.engine.compiled_plan import blob_schema
+from sluice.engine.joint_delivery import deal_out
 from sluice.engine.site_level import SiteLevel
 from sluice.kernels.probe import Run
 from sluice.model.codec import decode
@@ -47,6 +49,7 @@ def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
     forwarded: list[Blob] = []
     readers = {number: level.first_reader(number) for number in level.readers}
     schemas = {number: blob_schema(operator.exchange_schema(i)) for number, (operator, i) in readers.items()}
+    joint_ways = level.compiled.joint_ways_to(level.number)
     inputs_probing = {level.plan.probe_only_number(number): number for number in level.readers}
     probe_only: dict[InputNumber, list[pa.RecordBatch]] = {}
     for chunk in blobs.to_batches():
@@ -58,6 +61,9 @@ def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
             elif number in schemas:
                 batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[number])
                 batches.setdefault(number, []).append(batch)
+            elif number in joint_ways:
+                for input_, batch in deal_out(joint_ways[number], payload.as_buffer()):
+                    batches.setdefault(input_, []).append(batch)
             elif number in inputs_probing:
                 batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[inputs_probing[number]])
                 probe_only.setdefault(inputs_probing[number], []).append(batch)

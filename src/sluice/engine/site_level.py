@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from sluice.engine.compiled_plan import compiled
 from sluice.kernels.probe import Run
 from sluice.model.epoch.times import Times, slowest, watermarks
 from sluice.model.ids import InputNumber, Level, Site
@@ -14,7 +15,6 @@ from sluice.model.plan.plan import Plan
 from sluice.model.routing.directory import Directory
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, single_unit
-from sluice.operators import operator
 from sluice.operators.protocol import FreezableOperator, Operator
 from sluice.state.inputs import KEEPS_ALL, Holdings, InputLayouts, Retention
 from sluice.state.scheduling import Cohort
@@ -28,7 +28,8 @@ class SiteLevel:
         self.plan, self.routing, self.site, self.number = plan, routing, site, level
         self.delays = tuple(s.delay for s in plan.sources)
         self.nodes = [n for n, node in enumerate(plan.nodes) if node.level == level]
-        self.operators = {n: operator(plan.nodes[n].spec) for n in self.nodes}
+        self.compiled = compiled(plan)
+        self.operators = {n: self.compiled.operator(n) for n in self.nodes}
         self.readers = {
             InputNumber(number): state.readers for number, state in enumerate(plan.inputs) if state.level == level
         }

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sluice.engine.blobs import Blob, SentBytes, senders
+from sluice.engine.blobs import Blob, SentBytes
+from sluice.engine.filtered_rows import FilteredRows, StepPath
 from sluice.engine.part_writer import PartWriter
+from sluice.engine.senders import senders
 from sluice.engine.site_level import SiteLevel
 from sluice.engine.site_task import SiteTask
 from sluice.engine.stopwatch import Stopwatch
 from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.results import Part
 from sluice.model.epoch.work_stats import OutputWork
-from sluice.model.plan.stream import apply_steps
 from sluice.operators.protocol import ResultBatch
 
 
@@ -28,7 +29,11 @@ class SiteResults:
             if output.feed.origin in origins.values()
         }
         self._sinks = {
-            node: [(o.feed.steps, o.schema.names, i) for i, o in enumerate(plan.outputs) if o.feed.origin == origin]
+            node: [
+                (StepPath.of(output.feed.steps), output.schema.names, i)
+                for i, output in enumerate(plan.outputs)
+                if output.feed.origin == origin
+            ]
             for node, origin in origins.items()
         }
         kinds = {node: plan.nodes[node].spec.describe().split("\n")[0] for node in level.nodes}
@@ -63,12 +68,12 @@ class SiteResults:
 
     def send(self, node: int, results: ResultBatch) -> list[Blob]:
         """Some results of an operator: those for sinks are written, those for operators above returned as blobs."""
-        rows = results[1]
+        filtered = FilteredRows(results[1])
         with self._stopwatch.measure("sink"):
-            for steps, names, i in self._sinks[node]:
-                self._writers[i].add(apply_steps(steps, rows, self._whose[node]).select(names))
+            for path, names, i in self._sinks[node]:
+                self._writers[i].add(filtered.after(path, self._whose[node]).rows.select(names))
         with self._stopwatch.measure("split"):
-            return list(self.sent.count(blob for sender in self._senders[node] for blob in sender.blobs(rows)))
+            return list(self.sent.count(blob for sender in self._senders[node] for blob in sender.blobs(filtered)))
 
     def close(self) -> tuple[Part, ...]:
         """What was written for the sinks."""

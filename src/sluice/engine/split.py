@@ -16,8 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.engine.blobs import SPLIT_REPORT, SentBytes, in_batches, message, senders
+from sluice.engine.blobs import SPLIT_REPORT, SentBytes, in_batches, message
+from sluice.engine.filtered_rows import FilteredRows
 from sluice.engine.part_writer import Staging
+from sluice.engine.senders import senders
 from sluice.engine.split_results import SplitResults
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import Attempt
@@ -187,10 +189,11 @@ class _Split:
         each = -(-rows.num_rows // pieces)
         for start in range(0, rows.num_rows, max(each, 1)):
             piece = rows.slice(start, each)
-            blobs = (blob for sender in self.senders for blob in sender.blobs(piece))
+            filtered = FilteredRows(piece)
+            blobs = (blob for sender in self.senders for blob in sender.blobs(filtered))
             out = list(in_batches(self.sent.count(blobs)))
             sent = self.clock.monotonic()
-            self.results.add(piece)
+            self.results.add(filtered)
             self.seconds["split"] += sent - started
             self.seconds["sink"] += self.clock.monotonic() - sent
             yield from out

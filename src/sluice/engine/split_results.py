@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
+from sluice.engine.filtered_rows import FilteredRows, StepPath
 from sluice.engine.part_writer import PartWriter, Staging
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.results import Part
 from sluice.model.epoch.work_stats import OutputWork
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.stream import apply_steps
 
 
 class SplitResults:
@@ -30,13 +28,15 @@ class SplitResults:
             i: PartWriter(staging[i], f"part-{attempt}-{i}.parquet", output.schema)
             for i, output in self._outputs.items()
         }
+        self._paths = {i: StepPath.of(output.feed.steps) for i, output in self._outputs.items()}
         self._seconds = dict.fromkeys(self._outputs, 0.0)
 
-    def add(self, rows: pa.RecordBatch) -> None:
+    def add(self, filtered: FilteredRows) -> None:
         """Rows of the stream, on their way to all sinks that take them."""
         for i, output in self._outputs.items():
             started = self._clock.process_time()
-            self._writers[i].add(apply_steps(output.feed.steps, rows, self._whose).select(output.schema.names))
+            rows = filtered.after(self._paths[i], self._whose).rows
+            self._writers[i].add(rows.select(output.schema.names))
             self._seconds[i] += self._clock.process_time() - started
 
     def close(self) -> tuple[Part, ...]:

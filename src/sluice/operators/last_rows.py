@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.aggregation import Aggregation
-from sluice.kernels.grouping import Groups, group_rows, hash_group_keys
+from sluice.kernels.grouping import Groups, group_rows
 from sluice.kernels.order import TimeScale, changes, hash_part, order_key
 from sluice.kernels.probe import Run, expand
 from sluice.model.epoch.times import Times
 from sluice.model.plan.group_by import LastRows
 from sluice.operators.protocol import Outgoing, ResultBatch, State
+from sluice.operators.row_hashing import RowHashing
 from sluice.state.segment import Layout, run_of
 
 SEQUENCE = "__sequence"
@@ -102,7 +103,10 @@ class LastRowsGroupBy:
 
     def prepare_input(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         rows = rows.select(self.needed.names)
-        return Outgoing(hash_group_keys([rows.column(k) for k in self.spec.keys], rows=rows.num_rows), rows)
+        return Outgoing(self.row_hashing(input_).hash(rows), rows)
+
+    def row_hashing(self, input_: int) -> RowHashing:
+        return RowHashing(self.spec.keys)
 
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         return self.spec.keep_from(input_, watermarks)

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from sluice.kernels.probe import Run
 from sluice.model.epoch.times import Times
+from sluice.operators.row_hashing import RowHashing
 from sluice.state.segment import Layout
 
 
@@ -71,6 +72,10 @@ class Operator(Protocol):
 
     def prepare_input(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         """What of an input's rows has to reach the sites; runs before the exchange."""
+
+    def row_hashing(self, input_: int) -> RowHashing | None:
+        """How an input's rows are hashed, if they cross the exchange as they are, with the columns of the exchange
+        alone; None if something is made of them before."""
 
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         """The time below which rows of the state are useless, where streams have these watermarks; None keeps all."""

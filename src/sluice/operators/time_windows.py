@@ -20,6 +20,7 @@ from sluice.model.epoch.times import Times
 from sluice.model.plan.group_by import TimeWindows
 from sluice.model.plan.stream import TIME_COLUMN
 from sluice.operators.protocol import Outgoing, ResultBatch, State
+from sluice.operators.row_hashing import RowHashing
 from sluice.state.segment import Layout
 
 ROWS_AT_ONCE = 1 << 21
@@ -52,6 +53,9 @@ class TimeWindowsGroupBy:
         groups = group_rows([*keys, pa.array(panes)], _with_pane(hashes, panes))
         partial = self.aggregation.partial(rows, times, groups)
         return Outgoing(hashes[groups.first], self._batch(keys, panes, groups.first, partial))
+
+    def row_hashing(self, input_: int) -> RowHashing | None:
+        return None
 
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         return self.spec.keep_from(input_, watermarks)

@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.kernels.hashing import hash_keys, keys_equal
+from sluice.kernels.hashing import keys_equal
 from sluice.kernels.probe import PAIRS_AT_ONCE, Run, pairs
 from sluice.model.epoch.times import Times
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.stream import TIME_COLUMN, Stream
 from sluice.operators.condition_search import ConditionSearch
 from sluice.operators.protocol import Outgoing, ResultBatch, State
+from sluice.operators.row_hashing import RowHashing
 from sluice.state.segment import Layout
 
 Runs = Sequence[Run]
@@ -81,19 +82,14 @@ class WindowJoin:
 
     def prepare_input(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         """Rows with a null in their key match nothing and stay behind. Without a key all rows have the same hash."""
-        names = self.spec.inputs[input_].keys
-        if not names:
-            return Outgoing(np.zeros(rows.num_rows, dtype=np.uint32), rows)
-        keys = [rows.column(k) for k in names]
-        before = rows.num_rows
-        if any(k.null_count for k in keys):
-            valid = pc.is_valid(keys[0])
-            for key in keys[1:]:
-                valid = pc.and_(valid, pc.is_valid(key))
+        hashing, before = self.row_hashing(input_), rows.num_rows
+        valid = hashing.find_valid(rows)
+        if valid is not None:
             rows = rows.filter(valid)
-            keys = [rows.column(k) for k in names]
-        kinds = zip(keys, self.spec.key_types, strict=True)
-        return Outgoing(hash_keys([key.cast(kind) for key, kind in kinds]), rows, before - rows.num_rows)
+        return Outgoing(hashing.hash(rows), rows, before - rows.num_rows)
+
+    def row_hashing(self, input_: int) -> RowHashing:
+        return RowHashing(self.spec.inputs[input_].keys, self.spec.key_types)
 
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         return self.spec.keep_from(input_, watermarks)

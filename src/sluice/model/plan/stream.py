@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import pyarrow as pa
@@ -115,8 +116,12 @@ class Filter:
     condition: Expression
 
     def apply(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows.filter(self.evaluate(rows), null_selection_behavior="drop")
+
+    def evaluate(self, rows: pa.RecordBatch) -> pa.Array:
+        """Its condition for each row."""
         try:
-            return rows.filter(self.condition.evaluate(rows), null_selection_behavior="drop")
+            return self.condition.evaluate(rows)
         except EvaluationError as error:
             raise EvaluationError(f"filter: {error}") from error
 
@@ -144,6 +149,11 @@ class Project:
         if self.time is not None:
             hidden.setdefault(TIME_COLUMN, rows.column(self.time))
         return pa.RecordBatch.from_pydict(hidden | made)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether it only leaves out and renames columns."""
+        return all(plain_column(expression) is not None for _, expression in self.columns)
 
     def describe(self) -> str:
         made = [
@@ -173,14 +183,11 @@ def _compute(name: str, expression: Expression, rows: pa.RecordBatch) -> pa.Arra
         raise EvaluationError(f"column {name!r}: {error}") from error
 
 
-def apply_steps(steps: tuple[Step, ...], rows: pa.RecordBatch, whose: str) -> pa.RecordBatch:
-    """Rows after stateless steps; `whose` they are is for errors."""
-    try:
-        for step in steps:
-            rows = step.apply(rows)
-        return rows
-    except EvaluationError as error:
-        raise EvaluationError(f"{whose}, {error}") from error
+def plain_column(expression: Expression) -> str | None:
+    """The column that an expression is, None if it computes anything."""
+    if isinstance(expression, BySpark):
+        return expression.name
+    return next((column for column in expression.columns if expression.meaning == f"`{column}`"), None)
 
 
 def columns_of(schema: pa.Schema) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,102 @@
+"""Rows on their way to many: the stateless steps that several ways begin with are done once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice.model.errors import EvaluationError
+from sluice.model.plan.stream import Filter, Step
+
+
+@dataclass(frozen=True)
+class StepPath:
+    """Stateless steps, and for each of them what it and those before it do: two paths that begin alike have the same
+    keys there."""
+
+    steps: tuple[Step, ...]
+    keys: tuple[Hashable, ...]
+
+    @staticmethod
+    def of(steps: tuple[Step, ...]) -> StepPath:
+        structures = tuple(step.structure() for step in steps)
+        return StepPath(steps, tuple(structures[: place + 1] for place in range(len(steps))))
+
+
+class Selection:
+    """Some rows of a batch, those for which `kept` is true; all of them if it is None.
+
+    `places` says where they stand in the origin's batch; None if columns were computed on the way, and what they are of
+    is known no longer.
+    """
+
+    def __init__(self, base: pa.RecordBatch, kept: pa.Array | None = None, is_of_origin: bool = True) -> None:
+        self.base, self.is_of_origin, self._kept = base, is_of_origin, kept
+
+    @cached_property
+    def rows(self) -> pa.RecordBatch:
+        """The rows themselves."""
+        return self.base if self._kept is None else self.base.filter(self._kept, null_selection_behavior="drop")
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Where the rows stand in the batch."""
+        if self._kept is None:
+            return np.arange(self.base.num_rows)
+        places: np.ndarray = pc.indices_nonzero(self._kept).to_numpy().astype(np.int64)
+        return places
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the whole batch."""
+        return self._kept is None
+
+    def _select(self, columns: tuple[str, ...]) -> pa.RecordBatch:
+        """The rows with some columns alone, as far as these are not at hand already."""
+        if "rows" in vars(self) or not columns:
+            return self.rows
+        return self.base.select(list(columns)).filter(self._kept, null_selection_behavior="drop")
+
+    def after(self, step: Step) -> Selection:
+        """What a step leaves of it. Expressions are evaluated on no other rows: they might fail there."""
+        if not isinstance(step, Filter):
+            if step.is_plain:
+                return Selection(step.apply(self.base), self._kept, self.is_of_origin)
+            return Selection(step.apply(self.rows), None, is_of_origin=False)
+        if self._kept is None:
+            return Selection(self.base, step.evaluate(self.base), self.is_of_origin)
+        passed = self.places[pc.indices_nonzero(step.evaluate(self._select(step.condition.columns))).to_numpy()]
+        kept = np.zeros(self.base.num_rows, dtype=bool)
+        kept[passed] = True
+        return Selection(self.base, pa.array(kept), self.is_of_origin)
+
+
+class FilteredRows:
+    """A batch of rows of one origin, and what paths leave of it."""
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        self._whole = Selection(rows)
+        self._after: dict[Hashable, Selection] = {}
+
+    @property
+    def rows(self) -> pa.RecordBatch:
+        """All rows."""
+        return self._whole.base
+
+    def after(self, path: StepPath, whose: str) -> Selection:
+        """What a path leaves of the rows; `whose` they are is for errors."""
+        selection = self._whole
+        for step, key in zip(path.steps, path.keys, strict=True):
+            known = self._after.get(key)
+            if known is None:
+                try:
+                    known = self._after[key] = selection.after(step)
+                except EvaluationError as error:
+                    raise EvaluationError(f"{whose}, {error}") from error
+            selection = known
+        return selection
