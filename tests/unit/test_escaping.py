@@ -29,7 +29,7 @@ def checkpoint(tmp_path: Path) -> Path:
     """One in which everything that a user can name is hostile."""
     stream = {"name": HOSTILE, "columns": [[HOSTILE, HOSTILE]], "eventTime": HOSTILE, "delay": None}
     queries = tuple(RecordedQuery(f"{n} {HOSTILE}", "", HOSTILE) for n in range(2))
-    plan = RecordedPlan(queries, HOSTILE)
+    plan = RecordedPlan(queries, HOSTILE, sources=(HOSTILE,))
     journal = owned_journal(str(tmp_path / "ck"), HOSTILE, plan, streams=[stream])
     decision = Decision(0, HOSTILE, Verb.MOVE, unit=1, site=0, reason=HOSTILE, refused=HOSTILE)
     one = record(0, decisions=(decision,), plan=name_plan(plan, 0, RUN))

@@ -238,7 +238,10 @@ class TestJournalTail:
                 journal.commit(record(number))
                 following.look()
                 following.look()
-        assert [path[-8:] for path in seen] == ["000.json", "001.json", "002.json", "003.json"]
+        entries, plans = (
+            [path[-8:] for path in seen if ("/journal/" in path) == is_entry] for is_entry in (True, False)
+        )
+        assert entries == ["000.json", "001.json", "002.json", "003.json"] and len(plans) == 1
 
     def test_it_only_reads(self, journal: Journal) -> None:
         done = set()

@@ -10,6 +10,7 @@ from sluice.control.journal import FORMAT, Journal
 from sluice.dashboard.decision_text import DecisionSummary, summarize
 from sluice.dashboard.frozen_text import clean_up_text, frozen_text
 from sluice.dashboard.quantity import BYTES, PRODUCTIVITY
+from sluice.dashboard.query_table import OVER, columns_of, rank_queries, rest_text
 from sluice.dashboard.terminal_style import align_columns, one_line
 from sluice.model.durations import in_words
 from sluice.model.epoch.decision import outcomes
@@ -23,19 +24,22 @@ from sluice.state.files.storage import Storage
 
 _RANKED = 5  # units that are named at either end
 _LISTED = 8  # runs of units that are named
+_LINES = 20  # operators and queries that are listed
 
 
 def inspect(uri: str, epochs: int = 10) -> str:
     """A page of text about the checkpoint at `uri`; it is only read."""
     journal = Journal(Storage(uri))
     identity = journal.recognised()
-    lines = _flow(identity, journal.newest_plan() or RecordedPlan())
     records = journal.epochs(epochs)
+    plan = journal.plan_after(records)
+    lines = _flow(identity, plan)
     if not records:
         return _page([*lines, "", "No epoch has committed yet."])
     last = records[-1]
     lines += ["", f"Epochs     {last.number + 1} committed, the last one {_when(last.stats.committed_at)}"]
-    lines += ["", *_routing(last), "", *_state(last), *_yields(last), *_frozen(last), "", *_history(records)]
+    lines += ["", *_routing(last), "", *_state(last), *_yields(last), *_frozen(last)]
+    lines += [*_queries(plan, records), "", *_history(records)]
     decisions = outcomes(records)
     if decisions:
         lines += ["", "Decisions", *(f"  {_decision(one)}" for one in summarize(decisions))]
@@ -53,10 +57,15 @@ def _flow(identity: CheckpointIdentity, plan: RecordedPlan) -> list[str]:
         columns = ", ".join(f"{name} {kind}" for name, kind in stream.columns)
         delay = in_words(stream.delay)
         lines.append(f"Stream     {stream.name}: {columns}; event time {stream.eventTime}, delay {delay}")
-    says = plan.says.split("\n")
-    lines += [f"{'Operators' if i == 0 else '':<10} {line}" for i, line in enumerate(says)]
     queries = [f"{query.name}: {query.says}" for query in plan.queries] if len(plan.queries) > 1 else []
-    return [*lines, *(f"{'Queries' if i == 0 else '':<10} {line}" for i, line in enumerate(queries))]
+    return [*lines, *_listed("Operators", plan.says.split("\n"), "lines"), *_listed("Queries", queries, "queries")]
+
+
+def _listed(heading: str, lines: Sequence[str], what: str) -> list[str]:
+    """Lines behind a heading; of many, the first ones."""
+    left = len(lines) - _LINES
+    shown = lines if left <= 1 else [*lines[:_LINES], f"… and {left:,} more {what}"]
+    return [f"{heading if i == 0 else '':<10} {line}" for i, line in enumerate(shown)]
 
 
 def _routing(record: EpochRecord) -> list[str]:
@@ -66,8 +75,11 @@ def _routing(record: EpochRecord) -> list[str]:
         f"{routing.sites} sites"
     ]
     if len(routing.directories) > 1:
-        fragments = [list_units(routing.ids.array[slice(*d.range)], _LISTED) for d in routing.directories]
-        lines.append(f"  units of fragments: {'; '.join(fragments)}")
+        shown = routing.directories[:_LISTED]
+        fragments = [list_units(routing.ids.array[slice(*d.range)], _LISTED) for d in shown]
+        left = len(routing.directories) - len(shown)
+        more = f"; … and {left:,} more fragments" if left else ""
+        lines.append(f"  units of fragments: {'; '.join(fragments)}{more}")
     lines += [f"  {directory.describe()}" for directory in routing.directories if directory.depths]
     for site in range(routing.sites):
         units = routing.units_at(numbers(routing.ranges_of(Site(site))))
@@ -143,6 +155,18 @@ def _frozen(record: EpochRecord) -> list[str]:
         told = clean_up_text(done.rows_done, done.rows_left, done.results, done.rows_per_second)
         lines += ["", f"Cleaning   {told}"]
     return lines
+
+
+def _queries(plan: RecordedPlan, records: Sequence[EpochRecord]) -> list[str]:
+    """The queries that have most to do, if there are several."""
+    ranked = rank_queries(plan, records)
+    if not ranked:
+        return []
+    shown = ranked if len(ranked) <= _LINES + 1 else ranked[:_LINES]
+    columns = columns_of(shown)
+    rows = [[name for name, _ in columns], *zip(*(cells for _, cells in columns), strict=True)]
+    rest = [f"  {rest_text(ranked[len(shown) :], ranked)}"] if len(shown) < len(ranked) else []
+    return ["", f"By query   {len(ranked):,}, {OVER}", *align_columns(rows, words=1), *rest]
 
 
 def _history(records: list[EpochRecord]) -> list[str]:

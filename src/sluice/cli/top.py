@@ -54,7 +54,7 @@ def _once(following: JournalTail, now: float, stream: TextIO) -> str:
         return f"{one_line(following.identity.name)}: no epoch has committed yet\n"
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else _NO_END)
     with console.capture() as shown:
-        console.print(screen(following.identity.name, following.records, now, console, _NO_END))
+        console.print(screen(following.identity.name, following.records, now, console, _NO_END, following.plan))
     return "".join(f"{line.rstrip()}\n" for line in shown.get().splitlines())
 
 
@@ -66,7 +66,7 @@ def _follow(
     with Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
         while True:
             rows = max(1, console.height - 1 - bool(problem))
-            drawn = screen(following.identity.name, following.records, clock(), console, rows)
+            drawn = screen(following.identity.name, following.records, clock(), console, rows, following.plan)
             told = [Text(problem, no_wrap=True, overflow="crop")] if problem else []
             live.update(Group(drawn, *told), refresh=True)
             sleep(pause)

@@ -8,7 +8,7 @@ checkpoint over by putting the newest record again, as an entry of its own: from
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,6 +120,10 @@ class Journal:
             return decode(content, RecordedPlan)
         except DecodeError as problem:
             raise CheckpointError(f"{self.storage.path(file)} is damaged: {problem}") from problem
+
+    def plan_after(self, records: Sequence[EpochRecord]) -> RecordedPlan:
+        """The plan that the last of some epochs went by; where there is none yet, the one that the first will go by."""
+        return self.read_plan(records[-1].plan) if records else self.newest_plan() or RecordedPlan()
 
     def newest_plan(self) -> RecordedPlan | None:
         """The plan that the newest epoch went by; None if there is no entry yet. The query may go on meanwhile."""

@@ -14,15 +14,19 @@ from sluice.dashboard import plot, series
 from sluice.dashboard.decision_text import summarize
 from sluice.dashboard.picture import dark_style, written
 from sluice.dashboard.quantity import BYTES, COUNT, RATIO, ROWS, ROWS_PER_SECOND, SECONDS
+from sluice.dashboard.query_table import OVER, columns_of, rank_queries
 from sluice.model.durations import in_words
 from sluice.model.epoch.decision import DecisionOutcome, outcomes
 from sluice.model.errors import StorageError
 from sluice.model.identity import CheckpointIdentity
 from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
+from sluice.record.query_progress import QueryProgress
 from sluice.state.files.storage import Storage
 
 LISTED = 25
+_LINES = 60
+"""Lines about operators that are seen at once."""
 
 
 def report_checkpoint(uri: str, path: str) -> None:
@@ -35,7 +39,8 @@ def read_checkpoint(uri: str) -> tuple[CheckpointIdentity, RecordedPlan, list[Ep
     """The identity of a checkpoint, the plan of its newest epoch, and the epochs on record."""
     journal = Journal(Storage(uri))
     identity = journal.recognised()
-    return identity, journal.newest_plan() or RecordedPlan(), journal.epochs()
+    records = journal.epochs()
+    return identity, journal.plan_after(records), records
 
 
 def write_report(records: Sequence[EpochRecord], identity: CheckpointIdentity, plan: RecordedPlan, path: str) -> None:
@@ -57,6 +62,9 @@ def _page(records: list[EpochRecord], identity: CheckpointIdentity, plan: Record
     decisions = outcomes(records)
     if decisions:
         sections.append("<h2>Decisions</h2>" + _decisions(decisions))
+    queries = rank_queries(plan, records)
+    if queries:
+        sections.append(f"<h2>Queries</h2><p>{written(OVER)}</p>{_queries(queries)}")
     if records:
         sections.append("<h2>Sites after the last epoch</h2>" + _sites(records[-1]))
         sections.append(f"<h2>Last epochs</h2>{_epochs(records[-LISTED:])}")
@@ -212,7 +220,18 @@ def _streams(identity: CheckpointIdentity) -> str:
 
 
 def _operators(identity: CheckpointIdentity, plan: RecordedPlan) -> str:
-    return f"<pre>{written(plan.says)}</pre><p>{identity.partitions} units</p>"
+    lines = plan.says.split("\n")
+    said = f"<pre>{written(plan.says)}</pre>"
+    if len(lines) > _LINES:
+        first, rest = (written("\n".join(part)) for part in (lines[:_LINES], lines[_LINES:]))
+        more = f"<details><summary>{len(lines) - _LINES:,} more lines</summary><pre>{rest}</pre></details>"
+        said = f"<pre>{first}</pre>{more}"
+    return f"{said}<p>{identity.partitions} units</p>"
+
+
+def _queries(queries: Sequence[QueryProgress]) -> str:
+    columns = columns_of(queries)
+    return _table([name for name, _ in columns], list(zip(*(cells for _, cells in columns), strict=True)))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: bool = False) -> str:

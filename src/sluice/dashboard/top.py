@@ -13,19 +13,22 @@ from rich.text import Text
 from sluice.dashboard.decision_text import DecisionSummary, adapted_text, summarize
 from sluice.dashboard.frozen_text import clean_up_text, frozen_text
 from sluice.dashboard.quantity import BYTES, PRODUCTIVITY, ROWS, ROWS_PER_SECOND, SECONDS
+from sluice.dashboard.query_table import WORDS, columns_of, rank_queries, rest_text
 from sluice.dashboard.series import busiest
 from sluice.dashboard.table import Column, table
 from sluice.dashboard.terminal_style import one_line, spark
 from sluice.model.epoch.decision import outcomes
 from sluice.model.epoch.segments import unit_bytes
 from sluice.model.ids import UnitIndex
+from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
+from sluice.record.query_progress import QueryProgress
 from sluice.record.repartition import spread_column
 
 LATELY = 10
 """Epochs that rates and counts are taken over."""
 _CURVE = 20
-_UNITS, _DECISIONS = 10, 10  # lines that are enough of them
+_UNITS, _DECISIONS, _QUERIES = 10, 10, 20  # lines that are enough of them
 _ABOVE = 2  # lines above the rows of a part: a space and the heading
 _LEAST = 4  # lines of a part of many rows
 _SIDE_BY_SIDE = 78
@@ -36,16 +39,26 @@ Part: TypeAlias = Callable[[int], Sequence[RenderableType]]
 """A part of the screen, drawn into so many lines."""
 
 
-def screen(name: str, records: Sequence[EpochRecord], now: float, console: Console, rows: int) -> Group:
-    """The flow's last epochs, oldest first, in so many rows, as they look at the time `now`."""
+def screen(
+    name: str,
+    records: Sequence[EpochRecord],
+    now: float,
+    console: Console,
+    rows: int,
+    plan: RecordedPlan | None = None,
+) -> Group:
+    """The flow's last epochs, oldest first, in so many rows, as they look at the time `now`; `plan` is what the newest
+    of them went by."""
     if not records:
         return Group(_line(f"{one_line(name)}: waiting for the first epoch", console))
     last, lately = records[-1], records[-LATELY:]
     lines: list[RenderableType] = [*_head(name, records, now, console)[:rows]]
     hottest = _hottest(lately)
+    queries = rank_queries(plan or RecordedPlan(), lately)
     decisions = summarize(outcomes(records))[::-1]
     parts: list[tuple[int, Part]] = [
         (len(last.stats.sites), lambda room: _sites(last, console, room)),
+        (min(_QUERIES, len(queries)), lambda room: _queries(queries, console, room)),
         (len(hottest), lambda room: _units(lately, hottest[:room], console)),
         (min(_DECISIONS, len(decisions)), lambda room: _decisions(decisions[:room], console)),
     ]
@@ -175,6 +188,25 @@ def _sites(record: EpochRecord, console: Console, room: int) -> list[RenderableT
     )
     left = len(every) - len(shown)
     return [drawn, _line(f"  and {left:,} more sites that were less busy", console)] if left else [drawn]
+
+
+def _queries(queries: Sequence[QueryProgress], console: Console, room: int) -> list[RenderableType]:
+    shown = queries if len(queries) <= room else queries[: room - 1]
+    longest = max((query.seconds for query in shown), default=0.0) or 1.0
+    spare = {"sink": 6, "sites": 5, "shared": 2, "results": 3, "state": 1, "ratio": 4}
+    columns = [
+        Column(
+            name,
+            [_words(cell, console) for cell in cells],
+            spare=spare.get(name, 0),
+            shares=[query.seconds / longest for query in shown] if name == "time" else (),
+            words=name in WORDS,
+        )
+        for name, cells in columns_of(shown)
+    ]
+    drawn = table(columns, console)
+    rest = queries[len(shown) :]
+    return [drawn, _line(f"  {rest_text(rest, queries)}", console)] if rest else [drawn]
 
 
 def _hottest(lately: Sequence[EpochRecord]) -> list[UnitIndex]:
