@@ -143,14 +143,7 @@ def command(contender: str, w: Workload, home: Path, count: bool) -> list[str]:
 
 def run(contender: str, w: Workload, home: Path, log: Path, count: bool) -> Result:
     """Runs one contender in a process of its own and waits for its JSON line."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-    env = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
-    with open(log, "w") as stderr:
-        process = subprocess.Popen(
-            command(contender, w, home, count), cwd=ROOT, env=env, text=True,
-            stdout=subprocess.PIPE, stderr=stderr, start_new_session=True,
-        )  # fmt: skip
+    process = launch(command(contender, w, home, count), log)
     with Footprint(process.pid) as footprint:
         figures = awaited(process)
     for left in (*home.glob("run-*"), *home.glob("csv/run-*")):
@@ -167,9 +160,20 @@ def run(contender: str, w: Workload, home: Path, log: Path, count: bool) -> Resu
     )
 
 
-def awaited(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The figures of the JSON line, empty when none came; the process and its children are gone afterwards."""
-    too_long = threading.Timer(TIMEOUT, end, [process])
+def launch(words: list[str], log: Path) -> subprocess.Popen[str]:
+    """A process of its own, whose JSON line can be awaited; what else it says goes into a log."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+    env = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+    with open(log, "w") as stderr:
+        return subprocess.Popen(
+            words, cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
+        )
+
+
+def awaited(process: subprocess.Popen[str], seconds: float = TIMEOUT) -> dict[str, Any]:
+    """The figures of the JSON line, empty when none came in time; the process and its children are gone afterwards."""
+    too_long = threading.Timer(seconds, end, [process])
     too_long.start()
     lines = (line for line in process.stdout or () if line.startswith("{"))
     figures: dict[str, Any] = json.loads(next(lines, "{}"))
@@ -186,8 +190,8 @@ def end(process: subprocess.Popen[str]) -> None:
     os.killpg(process.pid, signal.SIGKILL)
 
 
-def reason(code: int, log: Path) -> str:
+def reason(code: int, log: Path, seconds: float = TIMEOUT) -> str:
     if code == -signal.SIGKILL:
-        return f"killed: no figures within {TIMEOUT} s, or no memory left"
+        return f"killed: no figures within {seconds:,.0f} s, or no memory left"
     said = [line.strip() for line in log.read_text().splitlines() if line.strip()] or ["no message"]
     return f"{said[-1][:160]} (all of it in {log})"

@@ -3,6 +3,7 @@
     python -m benchmarks.run --quick
     python -m benchmarks.run --only uniform,sliding --peers spark-heap,duckdb --json figures.json
     python -m benchmarks.run --only units
+    python -m benchmarks.run --only many
 
 Ends with an error when a contender failed or found other results than DuckDB.
 """
@@ -19,6 +20,7 @@ from typing import Any
 from benchmarks import contenders, data, report, units
 from benchmarks.bars import Verdict, verdicts
 from benchmarks.contenders import EXTRA_PEERS, PEERS, Result
+from benchmarks.many.bench import QUICK, Scale, run_many
 from benchmarks.workloads import WORKLOADS, Workload, quick
 
 # Workloads on which Flink runs once more to count its results; on the others that would take long and show no more.
@@ -35,7 +37,7 @@ def chosen(text: str, allowed: tuple[str, ...]) -> list[str]:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = (*WORKLOADS, "units")
+    names = (*WORKLOADS, "units", "many")
     peers = (*PEERS, *EXTRA_PEERS)
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows and of the state")
     parser.add_argument("--only", type=lambda t: chosen(t, names), default=list(names), metavar=",".join(names))
@@ -98,6 +100,8 @@ def main() -> int:
         report.facts(title, values)
     if "units" in args.only:
         head["units"] = units.run_cases(units.QUICK if args.quick else units.CASES)
+    if "many" in args.only:
+        head["many"] = run_many(QUICK if args.quick else Scale(), data.open_cache(args.cache))
     workloads = [name for name in args.only if name in WORKLOADS]
     peers = taking_part(args.peers) if workloads else []
     data.open_cache(args.cache)
@@ -109,7 +113,7 @@ def main() -> int:
     found = show(results) if results else []
     if args.json:
         write(args.json, results, found, head)
-    return int(any(r.failure or "WRONG" in r.check for r in results))
+    return int(any(r.failure or "WRONG" in r.check for r in results) or bool(head.get("many", {}).get("wrong")))
 
 
 def show(results: list[Result]) -> list[Verdict]:

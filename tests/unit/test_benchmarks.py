@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,12 +38,57 @@ from benchmarks.adapt.papers import LIVE, LiveExperiment
 from benchmarks.adapt.rows import JoinRates, Rows, SiteLoad, Surge, keys, keys_at_rates, linked, prepared, units_of_keys
 from benchmarks.adapt.running import Run
 from benchmarks.data import open_cache
+from benchmarks.many.arrivals import FEW, Arrivals, ManyRows, prepare
+from benchmarks.many.bench import ManyRun, verdicts, wrong
+from benchmarks.many.queries import KINDS, STREAMS, draw_queries, sharing_queries
 from benchmarks.run import taking_part
 from sluice.figures.claim import ANY, ClaimKind
 from sluice.figures.lazy_disk_relocation import LAZY_9
 from sluice.figures.publish import as_text
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+class TestManyQueries:
+    def test_the_first_ones_are_the_same_however_many_there_are(self) -> None:
+        few, many = draw_queries(20), draw_queries(500)
+        assert many[:20] == few
+        assert {query.kind for query in many} == set(KINDS) and len({query.name for query in many}) == 500
+        assert 300 < len({query.text for query in many}) < 500  # some are the same, as people's are
+
+    def test_files_arrive_when_it_is_time_and_duckdb_answers_over_them(self, tmp_path: Path) -> None:
+        rows = ManyRows(rows=50, keys=20, epochs=3, few=2)
+        home = prepare(rows, tmp_path)
+        assert prepare(rows, tmp_path) == home
+        arrivals = Arrivals(home, tmp_path / "run")
+        assert (arrivals.arrive(2), arrivals.arrived) == (100, 2)
+        times = [pq.read_table(p)["ts"].cast(pa.int64()) for p in arrivals.directory("s3").iterdir()]
+        assert max(max(t.to_pylist()) for t in times) == rows.newest(2)
+        with duckdb.connect() as db:
+            for stream in STREAMS:
+                db.execute(f"CREATE VIEW {stream} AS FROM read_parquet('{arrivals.directory(stream)}/*.parquet')")
+            for query in (*draw_queries(30), *sharing_queries(3)):
+                db.sql(query.duckdb.format(until=rows.final_until(2))).fetchall()
+        arrivals.skip_to_few()
+        assert arrivals.arrive() == FEW
+
+    def test_bars(self) -> None:
+        flow = {"queries": 500, "query_rate": 3e6, "seconds": 12.0, "epochs": 6, "few_epoch_seconds": 3.0}
+        flow |= {"add_epoch_seconds": 2.1, "add_ordinary_seconds": 2.0}
+        runs = {
+            "flow": ManyRun("flow", flow),
+            "flow of 1": ManyRun("flow of 1", {"few_epoch_seconds": 1.0}),
+            "sharing 16": ManyRun("sharing 16", {"state_bytes": 130}),
+            "sharing 1": ManyRun("sharing 1", {"state_bytes": 100}),
+            "spark 16": ManyRun("spark 16", {"queries": 16, "query_rate": 1e5}),
+            "spark 64": ManyRun("spark 64", {}, failure="killed"),
+            "single flows": ManyRun("single flows", {"epochs": 2, "alone_seconds": {"a": 1.0, "b": 3.0}}),
+        }
+        assert [(v.ratio, v.met) for v in verdicts(runs)] == [
+            (30.0, True), (250.0, None), (3.0, True), (1.3, True), (1.05, True),
+        ]  # fmt: skip
+        assert wrong(runs) == []
+        assert wrong({"flow": ManyRun("flow", {"wrong": ["join-3: 2 rows differ"]})}) == ["join-3: 2 rows differ"]
 
 
 def test_the_directory_for_rows_is_made(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import pyarrow as pa
@@ -218,3 +219,14 @@ def test_structures_are_the_same_in_every_process() -> None:
     plan = plan_of([windows(pairs(steps="v > 3"), "a_k").relation])
     assert [node.structure for node in plan.nodes] == ["9dd6326ad2679e9e7ea8bafb", "2886c2e62890f93b500d65e2"]
     assert plan.state_key(plan.nodes[0].inputs[1]) == (0, "7f783c0a2faf83fe8db37a5f")
+
+
+def test_a_plan_that_is_sent_again_is_the_one_that_is_there():
+    """What was worked out from it in a process serves all epochs."""
+    plan = plan_of([A.groupBy("k").last(2).agg(n=("*", "count")).relation])
+    sent = [pickle.dumps((plan, epoch)) for epoch in range(2)]
+    first, again = (pickle.loads(one)[0] for one in sent)
+    assert first is again and first is not plan
+    assert first == plan and first.inputs == plan.inputs
+    other = pickle.loads(pickle.dumps(replace(plan, time_zone="UTC")))
+    assert other != first and other.time_zone == "UTC"

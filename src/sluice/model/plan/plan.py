@@ -7,10 +7,11 @@ are, and those that read the same states, which are kept once for all of them.
 
 from __future__ import annotations
 
+import pickle
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -23,6 +24,9 @@ from sluice.model.plan.data_flow import DataFlow
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.stream import BySpark, Filter, Input, Step, Stream, columns_of
 from sluice.model.routing.routing import Routing, spread_homes
+
+PLANS_KEPT = 4
+"""Plans that a process keeps of those that it was sent."""
 
 
 class OperatorSpec(Protocol):
@@ -152,6 +156,15 @@ class Plan:
     next_label: Label
     time_zone: str = ""
     """In which expressions read the clock; empty where there are none."""
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Plan], tuple[bytes]]:
+        """Travels as bytes, which are made once: a process that gets the same ones again has the plan already, with all
+        that was worked out from it."""
+        return _unpack_plan, (self._packed,)
+
+    @cached_property
+    def _packed(self) -> bytes:
+        return pickle.dumps(tuple(getattr(self, f.name) for f in fields(self)), protocol=pickle.HIGHEST_PROTOCOL)
 
     @cached_property
     def inputs(self) -> tuple[StateInput, ...]:
@@ -322,6 +335,11 @@ class Plan:
         lines = [line.strip() for node in nodes for text in describe_node(node) for line in text.split("\n")]
         lines += [self._describe_source(feed.origin)] if feed.origin < len(self.sources) else []
         return "; ".join([*lines, *(step.describe() for step in feed.steps)])
+
+
+@lru_cache(maxsize=PLANS_KEPT)
+def _unpack_plan(packed: bytes) -> Plan:
+    return Plan(*pickle.loads(packed))
 
 
 def describe_node(node: OperatorNode) -> list[str]:
