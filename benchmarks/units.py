@@ -120,17 +120,18 @@ class UnitsRun:
         controller = Controller(policy(case.policy), MEMORY, 1e-9, capabilities=self.plan.capabilities)
         routing = self.plan.first_routing(case.units, len(SITE_KEYS))
         routing = replace(routing, holders=case.holders)
+        flow = FlowPlan(self.plan, (NoopSink(),))
         self.checkpoint = open_checkpoint(
             Storage(str(root / "checkpoint")),
             "0" * 16,
-            identify("units", self.plan, case.units),
+            identify("units", self.plan.sources, case.units),
             EpochRecord.before_all(routing, len(self.plan.sources)),
-            FlowPlan(self.plan, (NoopSink(),)),
+            flow,
             self.clock,
         )
         settings = QuerySettings(len(SITE_KEYS), case.units, MEMORY, self.places, controller)
         reading = tuple(tuple(s.schema.names) for s in self.plan.sources)
-        self.epochs = Epochs(self.plan, reading, settings, self.checkpoint, self.clock)
+        self.epochs = Epochs(flow, reading, settings, self.checkpoint, self.clock)
         self.seconds: dict[str, float] = {}
         self.entry_bytes = self.task_bytes = 0
         self._watch(controller, "plan", "plan")

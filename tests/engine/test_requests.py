@@ -559,7 +559,9 @@ def test_a_replay_notices_what_is_not_decided_any_more_though_it_was_refused():
         asked = Asked(directory, wanted=Stubborn(True))
         asked.run(4)
         records = records_of_newest_run(asked.query.epochs.journal)
-        alike, other = (list(replay(records, asked.query.new_controller(Stubborn(asking)))) for asking in (True, False))
+        alike, other = (
+            list(replay(records, asked.query.new_controller(Stubborn(asking)), {}, 0)) for asking in (True, False)
+        )
         assert not alike
         assert {one.what for one in other} == {"decisions"} and other[-1].epoch == asked.record.number
         asked.query.close()
@@ -577,7 +579,7 @@ def test_a_replay_knows_an_epoch_once_whose_commit_failed_after_its_entry_was_th
         asked.run()
         records = records_of_newest_run(journal)
         assert len(journal.indexes()) == len(records) + 1
-        assert not list(replay(records, asked.query.new_controller(Stubborn(True))))
+        assert not list(replay(records, asked.query.new_controller(Stubborn(True)), {}, 0))
         asked.check()
 
 

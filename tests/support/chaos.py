@@ -34,7 +34,7 @@ from wandering import Wanderer
 from sluice.control import copying
 from sluice.control.controller import RESTARTED, UNIT_SIZE
 from sluice.control.loop import USER
-from sluice.control.replay import records_of_newest_run, replay
+from sluice.control.replay import layouts_of, records_of_newest_run, replay
 from sluice.engine import checkpoint, site
 from sluice.engine.agreement import Exchange
 from sluice.engine.site_task import SiteTask
@@ -266,7 +266,7 @@ class Chaos:
             return
         self.happened["replayed"] += 1
         controller = self.query.new_controller(policy(self.new_policy()))
-        difference = next(replay(records, controller), None)
+        difference = next(replay(records, controller, layouts_of(journal, records), self.partitions), None)
         assert difference is None, str(difference)
 
     def arriving(self, batch: int) -> EpochRows:

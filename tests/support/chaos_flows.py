@@ -74,7 +74,7 @@ def _flow(name: str, results: list[DataStream], *oracles: Callable[[Marks], str]
     return TestedFlow(name, plan_of([r.relation for r in results]), oracles)
 
 
-def _joined(names: str, before: int, after: int, where: str | None = None, *, keyed: bool = True) -> str:
+def joined(names: str, before: int, after: int, where: str | None = None, *, keyed: bool = True) -> str:
     """All rows of some streams, with equal keys, those of the later ones within so many seconds of the first's."""
     columns = ", ".join(f"{n}.{c} AS {n}_{c}" for n in names for c in ("k", "ts", "v", "w"))
     conditions = [f"{a}.k = {b}.k" for a, b in pairwise(names)] if keyed else []
@@ -91,7 +91,7 @@ def _pairs(rng: np.random.Generator) -> tuple[DataStream, DataStream, DataStream
     before, after = (int(n) for n in rng.integers(0, 20, 2))
     where = "a.v >= b.v" if rng.random() < 0.3 else None
     pairs = a.join(b, on="k", within=(f"{before} seconds", f"{after} seconds"), where=where)
-    return a, b, pairs, _joined("ab", before, after, where)
+    return a, b, pairs, joined("ab", before, after, where)
 
 
 def two_way(rng: np.random.Generator) -> TestedFlow:
@@ -104,14 +104,14 @@ def kept_for_good(rng: np.random.Generator) -> TestedFlow:
     a, b = source("a", delay=None), source("b", delay=_delay(rng))
     within = int(rng.integers(0, 30))
     pairs = a.join(b, on="k", within=f"{within} seconds")
-    return _flow("join without watermark", [pairs], lambda marks: _joined("ab", within, within))
+    return _flow("join without watermark", [pairs], lambda marks: joined("ab", within, within))
 
 
 def three_way(rng: np.random.Generator) -> TestedFlow:
     streams = [source(name, delay=_delay(rng)) for name in "abc"]
     within = int(rng.integers(0, 6))
     triples = DataStream(REGISTRY, "", result_of(*build_join(streams, "k", f"{within} seconds", None)))
-    return _flow("three-way join", [triples], lambda marks: _joined("abc", within, within))
+    return _flow("three-way join", [triples], lambda marks: joined("abc", within, within))
 
 
 def compared(rng: np.random.Generator) -> TestedFlow:
@@ -122,7 +122,7 @@ def compared(rng: np.random.Generator) -> TestedFlow:
     pairs = a.join(b, within=(f"{before} seconds", f"{after} seconds"), where=where)
     some = {"n": ("*", "count"), "total": ("a_v", "sum")}
     result = pairs.groupBy("b_v").window("10 seconds", "5 seconds").agg(**some)
-    text = _joined("ab", before, after, where, keyed=False)
+    text = joined("ab", before, after, where, keyed=False)
     return _flow("theta join, then windows", [result], lambda marks: _windows_of_pairs(text, marks, "b_v"))
 
 
@@ -130,7 +130,7 @@ def joined_with_itself(rng: np.random.Generator) -> TestedFlow:
     a = source("a", delay=_delay(rng))
     within = int(rng.integers(0, 12))
     pairs = a.alias("x").join(a.alias("y"), on="k", within=f"{within} seconds")
-    text = _joined("xy", within, within)
+    text = joined("xy", within, within)
     return _flow("join with itself", [pairs], lambda marks: f"WITH x AS (FROM a), y AS (FROM a) {text}")
 
 
@@ -209,23 +209,23 @@ def _query_that_shares(
     match int(rng.choice(7)):
         case 0 | 1:
             condition = "a.v >= b.v" if rng.random() < 0.3 else None
-            text = _joined("ab", before, after, condition)
+            text = joined("ab", before, after, condition)
             return [(a.join(b, on="k", within=within, where=condition), lambda marks: text)]
         case 2:
-            text = _joined("ac", before, after)
+            text = joined("ac", before, after)
             return [(a.join(c, on="k", within=within), lambda marks: text)]
         case 3:
-            text = f"WITH f AS (FROM a WHERE v > 2) {_joined('fb', before, after)}"
+            text = f"WITH f AS (FROM a WHERE v > 2) {joined('fb', before, after)}"
             return [(a.filter("v > 2").alias("f").join(b, on="k", within=within), lambda marks: text)]
         case 4:
             length, some = 5 * int(rng.integers(1, 5)) * SECOND, {"n": ("*", "count"), "total": ("v", "sum")}
             windows = a.groupBy("k").window(f"{length} microseconds", "5 seconds").agg(**some)
             return [(windows, lambda marks: windows_of("a", length, 5 * SECOND, some, marks["a"]))]
         case 5:
-            text = _joined("ab", after % 4, after % 4, where, keyed=False)
+            text = joined("ab", after % 4, after % 4, where, keyed=False)
             return [(a.join(b, within=f"{after % 4} seconds", where=where), lambda marks: text)]
         case _:
-            pairs, text = a.join(b, on="k", within=within), _joined("ab", before, after)
+            pairs, text = a.join(b, on="k", within=within), joined("ab", before, after)
             grouped = pairs.groupBy("a_k").window("10 seconds", "5 seconds").agg(n=("*", "count"), total=("a_v", "sum"))
             return [
                 (pairs, lambda marks: text),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,21 @@ from hypothesis import strategies as st
 
 from sluice.control.controller import UNIT_SIZE, Controller
 from sluice.control.identity import identify
+from sluice.control.journal import Journal
 from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import BLOBS
-from sluice.engine.checkpoint import open_checkpoint
+from sluice.engine.checkpoint import PlanOnRecord, open_checkpoint
 from sluice.engine.epochs import Epochs
-from sluice.engine.flow_plan import FlowPlan
+from sluice.engine.flow_plan import FlowPlan, FlowQuery
+from sluice.engine.plan_changes import ChangeRequest
 from sluice.engine.settings import QuerySettings
 from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask, Spill
 from sluice.engine.split import SplitTask
 from sluice.model.clock import Clock, SystemClock
 from sluice.model.codec import decode
+from sluice.model.epoch.results import Results
+from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.plan import OperatorSpec, Plan
 from sluice.model.plan.relation import Applied, Relation, plan_of
 from sluice.model.plan.stream import Stream
@@ -71,7 +75,7 @@ class DirectQuery:
 
     def __init__(
         self,
-        plan: Plan | OperatorSpec,
+        plan: Plan | OperatorSpec | Mapping[str, Relation],
         root: Path,
         sites: int = 2,
         partitions: int = 16,
@@ -89,15 +93,28 @@ class DirectQuery:
         unit_size: int = UNIT_SIZE,
         advise: bool = False,
         clock: Clock | None = None,
+        streams: Sequence[Stream] = (),
+        confirmed: bool = False,
     ) -> None:
-        """`place` tells where the checkpoint and the outputs lie, if not below the root. With `most_sites` the number
-        of sites can be chosen, up to that from `least_sites` on."""
-        self.plan = plan if isinstance(plan, Plan) else single(plan)
+        """Queries that are given by name, over these `streams`, can be added and dropped; whether another list of them
+        than the checkpoint has is `confirmed`. `place` tells where the checkpoint and the outputs lie, if not below the
+        root. With `most_sites` the number of sites can be chosen, up to that from `least_sites` on."""
         self.root, self.map_tasks = root, map_tasks
-        self.outs = [root / ("out" if i == 0 else f"out{i}") for i in range(len(self.plan.outputs))]
         self.places = Places(str(root / "memory"), str(root / "disk"))
-        place = place or (lambda path: str(root / path))
-        capabilities = self.plan.capabilities
+        self.place = place = place or (lambda path: str(root / path))
+        storage = Storage(place("checkpoint"))
+        on_record = PlanOnRecord.read(Journal(storage))
+        if isinstance(plan, Mapping):
+            queries = [self.query_of(name, relation) for name, relation in plan.items()]
+            empty = FlowPlan(plan_of((), (), None, streams), (), (), tuple(streams))
+            flow = empty.with_changes(queries, (), on_record.assignment if on_record else Assignment())
+            self.outs = [root / f"out-{name}" for name in plan]
+        else:
+            whole = plan if isinstance(plan, Plan) else single(plan)
+            self.outs = [root / ("out" if i == 0 else f"out{i}") for i in range(len(whole.outputs))]
+            flow = FlowPlan(whole, tuple(ParquetSink(place(out.name), "snappy") for out in self.outs))
+        self.sinks = flow.sinks
+        capabilities = flow.plan.capabilities
         if most_sites:
             capabilities = replace(capabilities, scalable=True, least_sites=least_sites, most_sites=most_sites)
         self.new_controller = lambda chosen: Controller(chosen, memory, 1e-9, advise, capabilities, backlog, unit_size)
@@ -116,14 +133,37 @@ class DirectQuery:
         self.clock = clock or SystemClock()
         """The clock that the driver, map tasks and sites are handed."""
         self.site_keys = tuple(range(100, 100 + sites))
-        reading = tuple(tuple(s.schema.names) for s in self.plan.sources)
-        self.sinks = [ParquetSink(place(out.name), "snappy") for out in self.outs]
-        identity = identify(name, self.plan, partitions)
-        first = EpochRecord.before_all(self.plan.first_routing(partitions, sites), len(self.plan.sources))
-        flow = FlowPlan(self.plan, tuple(self.sinks))
-        checkpoint = open_checkpoint(Storage(place("checkpoint")), "0" * 16, identity, first, flow, self.clock)
-        self.epochs = Epochs(self.plan, reading, settings, checkpoint, self.clock)
+        reading = tuple(tuple(s.schema.names) for s in flow.plan.sources)
+        identity = identify(name, flow.plan.sources, partitions)
+        first = EpochRecord.before_all(flow.plan.first_routing(partitions, sites), len(flow.plan.sources))
+        restore = (lambda query: ParquetSink(str(query.shown), "snappy")) if confirmed else None
+        made_for = on_record.file if on_record else ""
+        checkpoint = open_checkpoint(storage, "0" * 16, identity, first, flow, self.clock, made_for, restore)
+        self.epochs = Epochs(flow, reading, settings, checkpoint, self.clock)
         self.query = checkpoint.query
+
+    def query_of(self, name: str, relation: Relation) -> FlowQuery:
+        """A query that writes to a directory of its name."""
+        return FlowQuery(name, relation, ParquetSink(self.place(f"out-{name}"), "snappy"))
+
+    @property
+    def plan(self) -> Plan:
+        """What runs."""
+        return self.epochs.plan
+
+    def change(self, add: Mapping[str, Relation] | None = None, drop: Sequence[str] = ()) -> ChangeRequest:
+        """Ask for queries to be added and dropped with the next epoch."""
+        queries = tuple(self.query_of(name, relation) for name, relation in (add or {}).items())
+        for query in queries:
+            query.sink.check_new(self.query)
+            query.sink.open(self.query, Results(self.epochs.record.number))
+        request = ChangeRequest(queries, tuple(drop))
+        self.epochs.changes.add(request)
+        return request
+
+    def results_of(self, name: str) -> pa.Table:
+        """All results of a query, which may have been dropped."""
+        return _read(Storage(self.place(f"out-{name}")))
 
     @property
     def next(self) -> int:
@@ -166,7 +206,7 @@ class DirectQuery:
     def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> Exchange:
         def exchange(split: SplitTask, site: SiteTask) -> list[SiteReport]:
             everything = self.split(split, rows)
-            for level in range(self.plan.levels):
+            for level in range(site.plan.levels):
                 mine = [everything.filter(pa.compute.equal(everything["site"], key)) for key in self.site_keys]
                 everything = pa.concat_tables(
                     self.at_site(site, level, key, b) for key, b in zip(self.site_keys, mine, strict=True)
@@ -193,10 +233,8 @@ class DirectQuery:
         return run_site(task, level, site_key, blobs, self.clock)
 
     def results(self, output: int = 0) -> pa.Table:
-        storage = self.sinks[output].storage
-        names = sorted(e.name for e in storage.files() if e.name.endswith(".parquet"))
-        tables = [pq.read_table(pa.BufferReader(storage.read(name))) for name in names]
-        return pa.concat_tables(tables) if tables else self.plan.outputs[output].schema.empty_table()
+        results = _read(self.sinks[output].storage)
+        return results if results.num_columns else self.plan.outputs[output].schema.empty_table()
 
     def workspace(self, places: Places) -> Workspace:
         """What this run has in local tiers."""
@@ -208,6 +246,12 @@ class DirectQuery:
     def _sent(self, stream: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         number = pa.array([stream] * batch.num_rows, pa.int32())
         return pa.RecordBatch.from_arrays([number, *batch.columns], names=["stream", *batch.schema.names])
+
+
+def _read(storage: Storage) -> pa.Table:
+    names = sorted(e.name for e in storage.files() if e.name.endswith(".parquet"))
+    tables = [pq.read_table(pa.BufferReader(storage.read(name))) for name in names]
+    return pa.concat_tables(tables) if tables else pa.table({})
 
 
 def single(spec: OperatorSpec) -> Plan:

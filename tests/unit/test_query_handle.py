@@ -39,7 +39,10 @@ def handle(*epochs: EpochRecord, batches: tuple[int, ...] = (), draining: bool =
     running: Any = SimpleNamespace(
         spark_query=SimpleNamespace(id="7", runId="9", name="pairs", isActive=not draining, recentProgress=spark),
         epochs=SimpleNamespace(
-            lock=threading.Lock(), recent=[replace(e, newest=(None, None)) for e in epochs], record=record(9)
+            plan_of=lambda record: PLAN,
+            lock=threading.Lock(),
+            recent=[replace(e, newest=(None, None)) for e in epochs],
+            record=record(9),
         ),
         settings=SimpleNamespace(controller=Controller(policy("static"), 1 << 20, capabilities=PLAN.capabilities)),
         plan=PLAN,

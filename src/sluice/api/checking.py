@@ -8,16 +8,20 @@ from dataclasses import replace
 from sluice.api.request import QueryRequest
 from sluice.control.controller import Controller
 from sluice.control.identity import identify
+from sluice.control.journal import Journal
 from sluice.control.site_assignment import SiteCount
+from sluice.engine.checkpoint import PlanOnRecord
 from sluice.engine.settings import QuerySettings
 from sluice.model.errors import FlowError
 from sluice.model.plan.relation import plan_of
+from sluice.model.plan.stream import Stream
 from sluice.record.epoch import EpochRecord
 from sluice.spark.checked_query import CheckedQuery
 from sluice.spark.executors import await_executors
 from sluice.spark.locations import absolute
 from sluice.spark.sinks import SinkKind
 from sluice.spark.sources import combine_sources, read_as_planned, ways_to_read
+from sluice.state.files.storage import Storage
 from sluice.state.files.workspace import Places
 
 
@@ -25,8 +29,11 @@ def check_request(request: QueryRequest) -> CheckedQuery:
     """The query that was asked for, as it can be started."""
     spark, registry, options, choice = request.registry.spark, request.registry, request.options, request.policy
     location = _locate_checkpoint(request)
+    on_record = None if location is None else PlanOnRecord.read(Journal(Storage(location)))
+    streams, assigned = _streams_on_record(request, on_record), on_record.assignment if on_record else None
 
-    plan = plan_of(request.outputs, request.names)
+    plan = plan_of(request.outputs, request.names, assigned, streams)
+    streams = plan.sources
     by_spark = [plan.by_spark(number) for number in range(len(plan.sources))]
     sources = read_as_planned(spark, [registry.sources[stream.name] for stream in plan.sources], by_spark)
     zone = registry.time_zone if plan.has_expressions else ""
@@ -70,13 +77,26 @@ def check_request(request: QueryRequest) -> CheckedQuery:
         sources=sources,
         frame=frame,
         reading=reading,
+        relations=request.outputs,
+        streams=streams,
+        time_zone=registry.time_zone,
         settings=settings,
         sinks=request.sinks,
         trigger=request.trigger,
-        identity=identify(registry.flow, plan, options.partitions),
+        identity=identify(registry.flow, streams, options.partitions),
         first=EpochRecord.before_all(first, len(plan.sources)),
         location=location,
+        made_for=on_record.file if on_record else "",
+        change_queries=options.change_queries,
     )
+
+
+def _streams_on_record(request: QueryRequest, on_record: PlanOnRecord | None) -> tuple[Stream, ...]:
+    """The streams that the checkpoint's queries were over, in their order: they are read whether they are needed now or
+    not, since Spark goes on where it was with each."""
+    sources = request.registry.sources
+    names = [stream.name for stream in on_record.streams] if on_record else []
+    return tuple(sources[name].stream for name in names if name in sources)
 
 
 def _name_for_spark(request: QueryRequest) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sluice.engine.site_task import Spill
 from sluice.model.errors import FlowError
-from sluice.model.option import DIRECTORY, DURATION, SIZE, SIZE_ABOVE_ZERO, WHOLE_NUMBER, Kind, Option, one_of
+from sluice.model.option import DIRECTORY, DURATION, FLAG, SIZE, SIZE_ABOVE_ZERO, WHOLE_NUMBER, Kind, Option, one_of
 from sluice.model.routing.directory import MOST_UNITS
 
 QUERY = "query"
@@ -24,6 +24,13 @@ CHECKPOINT_LOCATION = Option(
     QUERY,
     "where the durable state and the journal are; on a cluster, a directory that every executor can reach",
     unless_given="required for `parquet` and on a cluster; else a temporary one",
+)
+CHANGE_QUERIES = Option(
+    "changeQueries",
+    FLAG,
+    QUERY,
+    "at a restart: [exchange the checkpoint's queries](many-queries.md#restart) for those of the writers",
+    default="false",
 )
 SITES = Option(
     "sites",
@@ -102,6 +109,7 @@ TRUNCATE = Option("truncate", _ANYTHING_BUT_FALSE, "console", "whether long valu
 
 OPTIONS: tuple[Option[Any], ...] = (
     CHECKPOINT_LOCATION,
+    CHANGE_QUERIES,
     SITES,
     MIN_SITES,
     MAX_SITES,
@@ -125,6 +133,7 @@ class QueryOptions:
     """How a query runs as a whole; None where the query finds out by itself."""
 
     checkpoint: str | None
+    change_queries: bool
     sites: int | None
     min_sites: int | None
     max_sites: int | None
@@ -146,6 +155,7 @@ class QueryOptions:
         """
         options = cls(
             checkpoint=CHECKPOINT_LOCATION.value_if_given(given),
+            change_queries=CHANGE_QUERIES.value(given),
             sites=SITES.value_if_given(given),
             min_sites=MIN_SITES.value_if_given(given),
             max_sites=MAX_SITES.value_if_given(given),

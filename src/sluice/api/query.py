@@ -12,6 +12,7 @@ from sluice.model.durations import size_in_bytes
 from sluice.model.epoch.decision import DecisionOutcome, describe_end
 from sluice.model.errors import QueryError
 from sluice.model.ids import Fragment, Site, Unit
+from sluice.model.plan.plan import Plan
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ids import list_units
 from sluice.record.epoch import EpochRecord
@@ -88,15 +89,15 @@ class Query:
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
         """The progress of the last epochs, oldest first."""
-        return [progress_dictionary(spark, record, self._running.plan) for spark, record in self._ended_epochs()]
+        return [progress_dictionary(*ended) for ended in self._ended_epochs()]
 
     @property
     def recentEpochs(self) -> list[EpochProgress]:
         """The same as values, for programs that show them."""
-        return [epoch_progress(spark, record, self._running.plan) for spark, record in self._ended_epochs()]
+        return [epoch_progress(*ended) for ended in self._ended_epochs()]
 
-    def _ended_epochs(self) -> list[tuple[dict[str, Any], EpochRecord]]:
-        """What Spark says of the last epochs, and their records."""
+    def _ended_epochs(self) -> list[tuple[dict[str, Any], EpochRecord, Plan]]:
+        """What Spark says of the last epochs, their records, and the plans that they went by."""
         spark = {p["batchId"]: dict(p) for p in self._running.spark_query.recentProgress}
         whose = {"id": self.id, "runId": self.runId, "name": self.name}
         recent = []
@@ -104,7 +105,7 @@ class Query:
             own = without_spark(whose, record) if record.stats.catch_up else spark.get(record.batch)
             if own is None:  # Spark has not made its part known yet: what comes after it waits, too
                 break
-            recent.append((own, record))
+            recent.append((own, record, self._running.epochs.plan_of(record)))
         return recent
 
     @property

@@ -9,6 +9,7 @@ from sluice.api.checking import check_request
 from sluice.api.query import Query
 from sluice.api.request import WriterChoices, read_request
 from sluice.api.whole_query import StartChoices
+from sluice.engine.checkpoint import PlanMovedOn
 from sluice.spark.starting import start as run_checked
 
 
@@ -16,6 +17,8 @@ def start_query(writers: Sequence[WriterChoices], start: StartChoices | None = N
     """Run one query that feeds the sinks of all these writers and reads every source once; `start` is what was said
     for all of them."""
     request = read_request(writers, start)
-    checked = check_request(request)
-    running = run_checked(checked)
-    return Query(running, request.given)
+    while True:
+        try:
+            return Query(run_checked(check_request(request)), request.given)
+        except PlanMovedOn:  # an earlier run has added or dropped queries meanwhile
+            continue

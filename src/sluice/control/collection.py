@@ -19,6 +19,7 @@ from sluice.model.routing.routing import Routing
 from sluice.model.view import ClusterView, Neighbours, Period, Scaling, SharedUnits, SiteTable
 from sluice.record.epoch import EpochRecord
 from sluice.record.repartition import spread_column
+from sluice.record.replan import PlanChange, UnitPlaces, replan
 
 RECENT = 10
 """Epochs over which a unit's state counts as large as it was at its largest: rows expire many at a time, and what fits
@@ -50,6 +51,16 @@ class Sums:
         busy, waiting, done = np.zeros((3, routing.sites))
         streams = np.zeros(len(routing.homes), dtype=np.int64)
         return cls(now, taken, 0, 0.0, rows, results, first_rows, Slices.none(), busy, waiting, done, streams)
+
+    def at(self, places: UnitPlaces) -> Sums:
+        """The same for the units of another plan."""
+        return replace(
+            self,
+            unit_rows=places.take(self.unit_rows),
+            unit_results=places.take(self.unit_results),
+            unit_first_rows=places.take(self.unit_first_rows),
+            slices=Slices.none(),
+        )
 
     def plus(self, stats: EpochStats) -> Sums:
         """An epoch counts as long as its busiest site worked."""
@@ -122,6 +133,17 @@ class EpochCollection:
         self._sizes.clear()
         self._sizes.extend(spread)
         self._newest = record
+
+    def change_plan(self, change: PlanChange, places: UnitPlaces) -> None:
+        """The flow goes by another plan: what was counted of units that stay goes on counting."""
+        if self._newest is None:
+            return
+        self._newest = replan(self._newest, change)
+        sizes = [places.take(column) for column in self._sizes]
+        self._sizes.clear()
+        self._sizes.extend(sizes)
+        if self._sums is not None:
+            self._sums = self._sums.at(places)
 
     def is_complete(self, now: float, seconds: float) -> bool:
         """As nearly as whole epochs can."""

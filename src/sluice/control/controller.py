@@ -31,11 +31,13 @@ from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.routing import Routing
 from sluice.policies import Policy
 from sluice.record.epoch import EpochRecord, Turn
+from sluice.record.replan import PlanChange, UnitPlaces, ended_units, replan
 from sluice.verbs import Action, SiteInstruction
 from sluice.verbs.base import InFlight, SiteWork, Situation
 from sluice.verbs.freeze import CleanUpAll, CleanUpProtocol
 from sluice.verbs.move import MoveProtocol
 from sluice.verbs.scale import Backoff, ScaleProtocol
+from sluice.verbs.split import MergeProtocol, SplitProtocol
 
 MINIMUM = 5.0
 """Seconds over which statistics are collected at least, unless said otherwise."""
@@ -44,6 +46,8 @@ UNIT_SIZE = 64 << 20
 CLEAN_UP_ALL = CleanUpAll("all results are wanted")
 RESTARTED = "the driver was started again"
 """Why a decision is abandoned whose protocol ended with an earlier driver."""
+DROPPED = "its query was dropped"
+"""Why a decision is abandoned whose units ended with a query."""
 RUN_AGAIN = "its epoch failed, and was run again with another number of sites"
 """Why a move is abandoned whose unit was to be at its target by another number of sites, which there was not."""
 
@@ -93,6 +97,8 @@ class Controller:
         self._has_committed = False
         self._decisions: list[Decision] = []
         """What was decided for the next epoch."""
+        self._dropped: tuple[Ended, ...] = ()
+        """Decisions that have come to nothing since the newest epoch, because their units ended with a query."""
         nowhere = Routing(0, IntColumn())
         self.loop = ControlLoop(policy, self.collection, self.executor, nowhere, minimum, advise, capabilities)
 
@@ -142,6 +148,25 @@ class Controller:
         turns = () if lost is None else lost.turns
         self._planned = replace(step, turns=(*turns, replace(turn, requests=self.loop.answered)))
         return self._planned
+
+    def change_plan(self, record: EpochRecord, change: PlanChange) -> EpochRecord:
+        """The flow goes by another plan from the next epoch on: the newest record, laid out for it. What is under way
+        for units that end with it is abandoned."""
+        assert self._planned is None, "an epoch is run again by the plan that it was planned for"
+        after = replan(record, change)
+        ended = set(ended_units(record.routing, after.routing))
+        under_way = (one for one in record.under_way if one.units and ended.issuperset(one.units))
+        self._dropped = (*self._dropped, *(Ended(one.decision, DROPPED) for one in under_way))
+        able = self.loop.capabilities
+        self.loop.capabilities = self.collection.capabilities = replace(
+            change.now.capabilities,
+            scalable=able.scalable,
+            least_sites=able.least_sites,
+            most_sites=able.most_sites,
+        )
+        self.loop.end_units(ended)
+        self.collection.change_plan(change, UnitPlaces.between(record.routing, after.routing, change.fragments))
+        return after
 
     def commit(self, record: EpochRecord) -> None:
         """The epoch that was planned has been committed."""
@@ -222,6 +247,14 @@ class Controller:
 
     # --- what others want to know ---
 
+    @property
+    def units_to_replace(self) -> tuple[Unit, ...]:
+        """Those that are about to be split or merged."""
+        in_flight = self.loop.in_flight
+        return tuple(
+            unit for kind in (SplitProtocol, MergeProtocol) for one in in_flight.of(kind) for unit in one.units
+        )
+
     def sites_next(self, record: EpochRecord) -> int | None:
         """How many sites there are to be in the epoch after this one, if their number is on its way to another."""
         scaling = self.scaling_after(record)
@@ -299,6 +332,8 @@ class Controller:
         loop.advance_to_epoch(record.number + 1, record.routing, record)
         asked = [] if lost is None else [one for one in lost.decisions if one.action not in (Verb.PLACE, Verb.RESIZE)]
         self._decisions, loop.ended = asked, [] if lost is None else [_not_done(end) for end in lost.ended]
+        loop.ended += self._dropped
+        self._dropped = ()
         self._commit_protocols(record, now)
         self.executor.finish_moves(loop, record, now)
         self._take_over({one.decision: one.units for one in record.under_way}, now)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sluice.model.codec import decode, encode
-from sluice.model.identity import CheckpointIdentity, FlowIdentity
-from sluice.model.plan.plan import Plan
+from sluice.model.identity import CheckpointIdentity, FlowIdentity, StreamIdentity
 from sluice.model.plan.recorded_plan import RecordedPlan, RecordedQuery
+from sluice.model.plan.stream import Stream, columns_of
 
 
-def identify(flow: str, plan: Plan, partitions: int) -> FlowIdentity:
+def identify(flow: str, streams: Sequence[Stream], partitions: int) -> FlowIdentity:
     """What has to be the same whenever a flow goes on with its checkpoint."""
-    return FlowIdentity(name=flow, partitions=partitions, streams=plan.streams)
+    own = (StreamIdentity(s.name, columns_of(s.schema), s.event_time, s.delay) for s in streams)
+    return FlowIdentity(name=flow, partitions=partitions, streams=tuple(own))
 
 
 def differing_flows(ours: CheckpointIdentity, recorded: CheckpointIdentity) -> list[str]:

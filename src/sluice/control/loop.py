@@ -9,7 +9,7 @@ carries the protocols' instructions out and reports events.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -186,6 +186,16 @@ class ControlLoop:
         for protocol in self.in_flight:
             protocol.replace_units(successors)
         self.collector.begin(self.routing, now, self.rounds.collect)
+
+    def end_units(self, ended: Collection[Unit]) -> None:
+        """Units have ended with the queries that they were of, and all that was in flight for them. Nothing is left to
+        be done about it."""
+        for protocol in self.in_flight:
+            left = tuple(unit for unit in protocol.units if unit not in ended)
+            if protocol.units and not left:
+                self.in_flight.remove(protocol)
+            protocol.units = left
+        self._moving_since = self._moving_since if self.moves else None
 
     def abandon(self, protocol: VerbProtocol, reason: str | None, now: float) -> None:
         """A protocol comes to nothing, for this reason; none if its decision is done all the same. A unit that has

@@ -6,7 +6,7 @@ controller with the same policy and settings, shown the records one after the ot
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sluice.control.controller import Controller, NextEpoch
@@ -14,7 +14,9 @@ from sluice.control.journal import Journal
 from sluice.model.epoch.decision import FREEZING, ROTATION
 from sluice.model.errors import CheckpointError
 from sluice.model.ids import Site
+from sluice.model.plan.layout import PlanLayout
 from sluice.record.epoch import EpochRecord, site_work
+from sluice.record.replan import PlanChange
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,22 @@ def records_of_newest_run(journal: Journal) -> list[EpochRecord]:
     return list({entry.record.number: entry.record for entry in own}.values())
 
 
-def replay(records: Sequence[EpochRecord], controller: Controller) -> Iterator[Difference]:
+def layouts_of(journal: Journal, records: Sequence[EpochRecord]) -> dict[str, PlanLayout]:
+    """How records are laid out, by the files of the plans that their epochs went by."""
+    return {plan: journal.read_plan(plan).layout for plan in {record.plan for record in records}}
+
+
+def replay(
+    records: Sequence[EpochRecord], controller: Controller, layouts: Mapping[str, PlanLayout], partitions: int
+) -> Iterator[Difference]:
     """Have a new controller plan the epochs of a run anew, which went on from the first record; what it decides
-    otherwise."""
+    otherwise. Records are laid out by plans, whose `layouts` are given by file; new fragments were to have so many
+    `partitions`."""
     before = records[0]
     for record in records[1:]:
+        if record.plan != before.plan:
+            change = PlanChange(layouts[before.plan], layouts[record.plan], partitions)
+            before = controller.change_plan(before, change)
         step = NextEpoch(before.routing)
         for turn in record.turns:
             for request in turn.requests:

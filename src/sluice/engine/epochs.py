@@ -15,11 +15,14 @@ from dataclasses import replace
 import numpy as np
 
 from sluice.control.controller import NextEpoch
+from sluice.control.journal import name_plan
 from sluice.engine.agreement import Exchange, run_until_agreed
 from sluice.engine.checkpoint import PARTS_DIFFER, OpenCheckpoint
 from sluice.engine.clean_up_progress import CleanUpFollower
+from sluice.engine.delivery import list_results
 from sluice.engine.directing import directives, mean_cost
 from sluice.engine.flow_plan import FlowPlan
+from sluice.engine.plan_changes import ChangeRequest, ChangeRequests
 from sluice.engine.recording import record_epoch, results_produced_before
 from sluice.engine.settings import QuerySettings
 from sluice.engine.site_task import SiteTask
@@ -29,12 +32,15 @@ from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.decision import DecisionOutcome, outcomes
 from sluice.model.epoch.stats import EpochStats, UnitColumns
 from sluice.model.epoch.times import watermarks
-from sluice.model.errors import CheckpointError, QueryError
+from sluice.model.errors import CheckpointError, QueryError, SluiceError
 from sluice.model.ids import SiteKey
+from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.recorded_plan import RecordedPlan
+from sluice.model.plan.recorded_plan import FormerPlan, RecordedPlan
+from sluice.record.attaching import assignment_after
 from sluice.record.epoch import EpochRecord, Turn, site_work
 from sluice.record.reassignment import reassign
+from sluice.record.replan import PlanChange
 from sluice.verbs.freeze import CleanUpUnits
 
 _log = logging.getLogger(__name__)
@@ -48,20 +54,30 @@ class Epochs:
 
     def __init__(
         self,
-        plan: Plan,
+        flow: FlowPlan,
         reading: tuple[Reading, ...],
         settings: QuerySettings,
         checkpoint: OpenCheckpoint,
         clock: Clock,
     ) -> None:
-        self.plan, self.reading, self.settings, self.clock = plan, reading, settings, clock
+        """`flow` is what runs from the first epoch on, whatever plan the newest one of the checkpoint went by."""
+        self.reading, self.settings, self.clock = reading, settings, clock
         self.checkpoint = checkpoint
         self.storage, self.journal, self.delivery = checkpoint.storage, checkpoint.journal, checkpoint.delivery
+        self.flow, self.recorded_plan = flow, flow.recorded
+        """What runs: the newest epoch went by it, or the next one will. And the same as a checkpoint has it."""
         self.record = checkpoint.newest
+        """The newest epoch's, laid out for what runs."""
         self.measured = self.record.stats
         """The newest record's statistics, with the times that were not known yet when it was committed."""
         self.recent: deque[EpochRecord] = deque(maxlen=100)
         """What progress tells of the newest epochs of this run: records without state."""
+        self._plans: dict[str, Plan] = {}
+        """Those that these epochs went by, and the next one will, by their files."""
+        self.changes = ChangeRequests()
+        """Queries that are to be added and dropped."""
+        self._applied: list[ChangeRequest] = []
+        """Those that the next epoch is to commit."""
         self.lock = threading.Lock()
         self.busy = threading.Lock()
         self.closed = False
@@ -70,6 +86,14 @@ class Epochs:
         self._cost: float | None = None
         """Seconds that a row took on average in the newest epoch that had any."""
         self._tidy_due = True
+        if self.recorded_plan != checkpoint.recorded:
+            self._go_by(flow, checkpoint.recorded)
+        self._plans[self.record.plan] = flow.plan
+
+    @property
+    def plan(self) -> Plan:
+        """What runs."""
+        return self.flow.plan
 
     @property
     def ran_on(self) -> tuple[str, ...]:
@@ -123,11 +147,6 @@ class Epochs:
                 self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
 
     @property
-    def recorded_plan(self) -> RecordedPlan:
-        """What the flow computes, as its checkpoint has it."""
-        return FlowPlan(self.plan, tuple(self.delivery.sinks)).recorded
-
-    @property
     def is_behind(self) -> bool:
         """Whether input waits, or units are to be cleaned up."""
         return bool(self.record.lagging or self._cleaning_up)
@@ -139,11 +158,14 @@ class Epochs:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a decision or a request needs further epochs, with or without new input. What an earlier driver had
-        under way ends with the first epoch of this one."""
+        """Whether a decision or a request needs further epochs, with or without new input, or queries are to be added
+        or dropped. What an earlier driver had under way ends with the first epoch of this one."""
         left = not self.recent and bool(self.record.under_way)
-        return left or (
-            self.record.number >= 0 and self.settings.controller.is_under_way(self.record, self.clock.time())
+        changing = self.changes.any or self.record.plan != self.checkpoint.newest.plan
+        return (
+            left
+            or changing
+            or (self.record.number >= 0 and self.settings.controller.is_under_way(self.record, self.clock.time()))
         )
 
     @property
@@ -216,6 +238,7 @@ class Epochs:
         asking: bool = True,
     ) -> None:
         begun = self.clock.monotonic()
+        self._take_changes()
         number = self.record.number + 1
         now = self.clock.time() if ingested_at is None else ingested_at
         step, before = self._plan_next_epoch(len(site_keys), site_change_reason, now, asking)
@@ -242,8 +265,10 @@ class Epochs:
             scale_target=controller.scale_target,
         )
         record = replace(record, stats=stats)
-        record = replace(record, listings=self.delivery.listings(self.record, record))
+        record = replace(record, listings=list_results(self.flow.sinks, self.record, record))
         previous = self.checkpoint.newest
+        if record.plan != previous.plan:
+            self.journal.write_plan(self.recorded_plan, number, self.checkpoint.run)
         self.journal.commit(record)
         committed = self.clock.monotonic()
         self.record, self.measured, self.delivery.done = record, stats, False
@@ -252,7 +277,10 @@ class Epochs:
         _log_excess(previous, record)
         self._cleaning_up = self._cleaning_up and controller.is_cleaning_up(record)
         self.storage.delete_all(previous.files() - record.files())
+        if record.plan != previous.plan:
+            self.delivery.change_plan(previous, record)
         self.delivery.deliver(record)
+        self.storage.delete_all(previous.plans - record.plans)
         if self._tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
             self.checkpoint.tidy()
             self._tidy_due = False
@@ -261,6 +289,49 @@ class Epochs:
         self.measured = replace(stats, seconds=seconds)
         with self.lock:
             self.recent.append(_without_state(replace(record, stats=self.measured)))
+            used = {one.plan for one in self.recent}
+            self._plans = {file: plan for file, plan in self._plans.items() if file in used}
+        applied, self._applied = self._applied, []
+        for request in applied:
+            request.done.set()
+
+    def plan_of(self, record: EpochRecord) -> Plan:
+        """The plan that one of the newest epochs of this run went by."""
+        return self._plans[record.plan]
+
+    def _take_changes(self) -> None:
+        """Add and drop the queries that were asked for. An epoch that is run again has what it had."""
+        if self.settings.controller.planned is not None:
+            return
+        for request in self.changes.take():
+            try:
+                flow = request.apply(self.flow, self.assignment)
+            except SluiceError as problem:
+                request.refuse(problem)
+                continue
+            self._go_by(flow, self.recorded_plan)
+            self._applied.append(request)
+
+    @property
+    def assignment(self) -> Assignment:
+        """Where operators are, and which fragments others can join."""
+        return assignment_after(self.recorded_plan, self.record, self.settings.controller.units_to_replace)
+
+    def _go_by(self, flow: FlowPlan, before: RecordedPlan) -> None:
+        """Run something else from the next epoch on. The newest record, which is laid out as the plan of `before` has
+        it, is laid out for it."""
+        recorded, newest, record = flow.recorded, self.checkpoint.newest, self.record
+        if recorded.layout != before.layout:
+            change = PlanChange(before.layout, recorded.layout, self.settings.partitions)
+            record = self.settings.controller.change_plan(replace(record, stats=self.measured), change)
+        number = record.number + 1
+        former = (*newest.former_plans, FormerPlan(newest.plan, until=number))
+        file = name_plan(recorded, number, self.checkpoint.run)
+        self.flow, self.recorded_plan = flow, recorded
+        self.record, self.measured = replace(record, plan=file, former_plans=former), record.stats
+        self.delivery.use(file, flow.sinks)
+        with self.lock:
+            self._plans[file] = flow.plan
 
     def outcomes(self) -> list[DecisionOutcome]:
         """What has become of the decisions of the epochs on record, oldest first, then those that no epoch has
@@ -315,7 +386,7 @@ class Epochs:
         late_below = watermarks(before.newest, tuple(s.delay for s in self.plan.sources))
         cost = mean_cost(before.stats.sites)
         self._cost = self._cost if cost is None else cost
-        run, staging = self.checkpoint.run, tuple(sink.staging for sink in self.delivery.sinks)
+        run, staging = self.checkpoint.run, tuple(sink.staging for sink in self.flow.sinks)
         split = SplitTask(self.plan, self.reading, before.routing, site_keys, late_below, number, run, staging)
         shared = replace(before, manifests=(), lagging=(), frozen=(), queues=(), parts=())
         shared = replace(shared, turns=(), instructions=(), events=(), decisions=(), ended=(), under_way=())

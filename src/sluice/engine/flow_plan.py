@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from sluice.engine.delivery import Sink
+from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.layout import PlanLayout
 from sluice.model.plan.plan import Plan
 from sluice.model.plan.recorded_plan import RecordedOperator, RecordedPlan, RecordedQuery
+from sluice.model.plan.relation import Relation, plan_of
+from sluice.model.plan.stream import Stream
+
+
+@dataclass(frozen=True)
+class FlowQuery:
+    """One of a flow's queries: its name, what it writes, and to where."""
+
+    name: str
+    relation: Relation
+    sink: Sink
 
 
 @dataclass(frozen=True)
 class FlowPlan:
-    """A plan, with a sink for each of its outputs."""
+    """A plan, with a sink for each of its outputs. `relations` are what the outputs write and `streams` those that they
+    are made of, as users hold them, in the order of the plan's sources; `time_zone` is that of the session."""
 
     plan: Plan
     sinks: tuple[Sink, ...]
+    relations: tuple[Relation, ...] = ()
+    streams: tuple[Stream, ...] = ()
+    time_zone: str = ""
+
+    @property
+    def queries(self) -> tuple[FlowQuery, ...]:
+        names = [output.name for output in self.plan.outputs]
+        return tuple(FlowQuery(*query) for query in zip(names, self.relations, self.sinks, strict=True))
+
+    def with_changes(self, added: Sequence[FlowQuery], dropped: Collection[str], assigned: Assignment) -> FlowPlan:
+        """With some queries more, which read no other streams, and without others, by name. Operators that stay are
+        where they are `assigned` to."""
+        queries = [*(query for query in self.queries if query.name not in dropped), *added]
+        relations = tuple(query.relation for query in queries)
+        plan = plan_of(relations, [query.name for query in queries], assigned, self.streams)
+        plan = replace(plan, sources=self.plan.sources, time_zone=self.time_zone if plan.has_expressions else "")
+        return replace(self, plan=plan, sinks=tuple(query.sink for query in queries), relations=relations)
 
     @property
     def recorded(self) -> RecordedPlan:

@@ -10,6 +10,7 @@ from itertools import chain
 import numpy as np
 
 from sluice.control.controller import NextEpoch, Settled
+from sluice.control.journal import KEPT
 from sluice.model.epoch.decision import FREEZING, ROTATION, Decision, Verb
 from sluice.model.epoch.segments import reuse_values
 from sluice.model.epoch.stats import (
@@ -76,7 +77,7 @@ def record_epoch(
         ended=settled.ended,
         under_way=settled.under_way,
         plan=before.plan,
-        former_plans=before.former_plans,
+        former_plans=tuple(former for former in before.former_plans if former.until > number - KEPT),
         stats=_epoch_stats(plan, before, reports, by_site, splits, step.turns[-1].now, job_seconds, results_produced),
     )
 

@@ -12,6 +12,8 @@ from sluice.engine.split import Reading
 from sluice.model.durations import seconds
 from sluice.model.identity import FlowIdentity
 from sluice.model.plan.plan import Plan
+from sluice.model.plan.relation import Relation
+from sluice.model.plan.stream import Stream
 from sluice.record.epoch import EpochRecord
 from sluice.spark.sink_choice import SinkChoice
 from sluice.spark.sources import Source
@@ -33,6 +35,12 @@ class CheckedQuery:
     """All sources as one streaming DataFrame."""
     reading: tuple[Reading, ...]
     """How the split gets each source's rows out of it."""
+    relations: tuple[Relation, ...]
+    """What its outputs write, as users hold it."""
+    streams: tuple[Stream, ...]
+    """Its sources, as users hold them."""
+    time_zone: str
+    """The session's."""
     settings: QuerySettings
     sinks: tuple[SinkChoice, ...]
     trigger: Trigger
@@ -42,6 +50,10 @@ class CheckedQuery:
     """What it goes on from where the checkpoint is new."""
     location: str | None
     """Where its checkpoint is; None if it has one that goes with it."""
+    made_for: str
+    """The file of the plan that the newest epoch of the checkpoint went by; empty where the checkpoint is new."""
+    change_queries: bool
+    """Whether queries that the checkpoint has are exchanged for those of the writers."""
 
     @property
     def title(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import dataclass
+from functools import partial
 
 from sluice.control.journal import Journal
 from sluice.engine.checkpoint import OpenCheckpoint, open_checkpoint
@@ -12,6 +13,7 @@ from sluice.engine.flow_plan import FlowPlan
 from sluice.model.clock import Clock
 from sluice.spark.checked_query import CheckedQuery
 from sluice.spark.locations import make_temporary, remove_temporary
+from sluice.spark.sink_choice import restore_sink
 from sluice.spark.sinks import MemorySink
 from sluice.spark.sources import directories_of_lists
 from sluice.spark.sparks_part import SparksPart
@@ -23,10 +25,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class QueryCheckpoint:
-    """Both parts of a checkpoint, `workspace`, which this run has in the local tiers, and whether the checkpoint is
-    temporary: then it goes with the query."""
+    """Both parts of a checkpoint, what the query runs, `workspace`, which this run has in the local tiers, and whether
+    the checkpoint is temporary: then it goes with the query."""
 
     opened: OpenCheckpoint
+    flow: FlowPlan
     sparks_part: SparksPart
     workspace: Workspace
     temporary: bool
@@ -44,7 +47,7 @@ class QueryCheckpoint:
     def leave(self) -> None:
         """The query is over: remove a temporary checkpoint, unless it has a view, which is for looking at afterwards,
         too."""
-        if not any(isinstance(sink, MemorySink) for sink in self.opened.delivery.sinks):
+        if not any(isinstance(sink, MemorySink) for sink in self.opened.delivery.sinks_of(self.opened.newest)):
             self.discard()
 
 
@@ -60,14 +63,24 @@ def take_checkpoint(query: CheckedQuery, clock: Clock) -> QueryCheckpoint:
             choice.build(query.spark, location, output.schema)
             for choice, output in zip(query.sinks, query.plan.outputs, strict=True)
         ]
-        flow = FlowPlan(query.plan, tuple(sinks))
-        opened = open_checkpoint(storage, uuid.uuid4().hex[:16], query.identity, query.first, flow, clock)
+        flow = FlowPlan(query.plan, tuple(sinks), query.relations, query.streams, query.time_zone)
+        opened = open_checkpoint(
+            storage,
+            uuid.uuid4().hex[:16],
+            query.identity,
+            query.first,
+            flow,
+            clock,
+            query.made_for,
+            partial(restore_sink, query.spark, location) if query.change_queries else None,
+        )
     except BaseException:
         if temporary:
             remove_temporary(location)
         raise
     _log_recovery(opened)
-    return QueryCheckpoint(opened, sparks_part, Workspace(query.settings.places, opened.query, opened.run), temporary)
+    workspace = Workspace(query.settings.places, opened.query, opened.run)
+    return QueryCheckpoint(opened, flow, sparks_part, workspace, temporary)
 
 
 def _log_recovery(opened: OpenCheckpoint) -> None:

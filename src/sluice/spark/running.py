@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from sluice.engine.epochs import Epochs
 from sluice.model.clock import Clock
 from sluice.model.errors import CheckpointError, QueryError
+from sluice.model.plan.plan import Plan
 from sluice.spark.batch_files import files_of_batch, with_all_files
 from sluice.spark.callbacks import BatchCallback, as_error
 from sluice.spark.checked_query import CheckedQuery
@@ -39,9 +40,9 @@ class RunningQuery:
 
     def __init__(self, query: CheckedQuery, checkpoint: QueryCheckpoint, sites: Sites, clock: Clock) -> None:
         self._query, self._checkpoint, self.sites = query, checkpoint, sites
-        self.plan, self.sources, self.settings, self.trigger = query.plan, query.sources, query.settings, query.trigger
+        self.sources, self.settings, self.trigger = query.sources, query.settings, query.trigger
         self.id = checkpoint.opened.query
-        self.epochs = Epochs(query.plan, query.reading, query.settings, checkpoint.opened, clock)
+        self.epochs = Epochs(checkpoint.flow, query.reading, query.settings, checkpoint.opened, clock)
         self._interval = query.interval
         self._idling = Idling(self.epochs, self._interval)
         self._callback = BatchCallback(query.spark.sparkContext, self._epoch)
@@ -66,6 +67,11 @@ class RunningQuery:
             raise
         for work in (self._close_when_over, self._catch_up_when_idle):
             threading.Thread(target=work, name=f"sluice-{self.id}", daemon=True).start()
+
+    @property
+    def plan(self) -> Plan:
+        """What runs."""
+        return self.epochs.plan
 
     @property
     def is_closed(self) -> bool:

@@ -10,8 +10,18 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sluice.engine.delivery import Sink
+from sluice.model.plan.recorded_plan import RecordedQuery
 from sluice.spark.locations import absolute
-from sluice.spark.sinks import BatchSink, MemorySink, NoopSink, ParquetSink, SinkKind, console
+from sluice.spark.sinks import (
+    BatchSink,
+    FormerBatchSink,
+    FormerMemorySink,
+    MemorySink,
+    NoopSink,
+    ParquetSink,
+    SinkKind,
+    console,
+)
 
 
 @dataclass(frozen=True)
@@ -41,3 +51,16 @@ class SinkChoice:
                 return BatchSink(spark, checkpoint, schema, self.name, self.function)
             case SinkKind.NOOP:
                 return NoopSink()
+
+
+def restore_sink(spark: SparkSession, checkpoint: str, query: RecordedQuery) -> Sink:
+    """The sink of a query that a checkpoint has and nobody writes any more: it shows what was not shown yet."""
+    match SinkKind(query.sink):
+        case SinkKind.PARQUET:
+            return ParquetSink(str(query.shown), "none")
+        case SinkKind.MEMORY:
+            return FormerMemorySink(spark, checkpoint, pa.schema([]), query.name)
+        case SinkKind.NOOP:
+            return NoopSink()
+        case _:
+            return FormerBatchSink(spark, checkpoint, query.name)

@@ -6,6 +6,7 @@ count, with their sizes and checksums. Only then are they shown, and showing the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any
@@ -23,6 +24,8 @@ from sluice.spark.sink_log import MARK, OLDER_COPY, SinkLog
 from sluice.spark.sources import quote_column
 from sluice.spark.types import spark_schema
 from sluice.state.files.storage import Storage
+
+_log = logging.getLogger(__name__)
 
 RESULTS = "results"
 UNTIL_THE_NEXT_EPOCH = "until-the-next-epoch"
@@ -53,7 +56,13 @@ class NoopSink:
     def open(self, query: str, newest: Results) -> None:
         pass
 
+    def check_new(self, query: str | None) -> None:
+        pass
+
     def tidy(self, parts: tuple[Part, ...], is_left_over: Callable[[str], bool]) -> None:
+        pass
+
+    def leave(self) -> None:
         pass
 
     def listing_with(self, before: Listing, parts: tuple[Part, ...], committed_at: float) -> Listing:
@@ -97,6 +106,16 @@ class ParquetSink:
             _refuse_gone(self.storage, (f"{MARK}{query}", ""), newest)
         self.log.check(newest)
 
+    def check_new(self, query: str | None) -> None:
+        """One in which parts of this very checkpoint wait, and none was ever shown, is left from an attempt."""
+        names = self.storage.names()
+        marks = [name for name in names if name.startswith(MARK)]
+        if any(mark != f"{MARK}{query}" for mark in marks) or (marks and any(n.startswith("part-") for n in names)):
+            raise FlowError(
+                f"path {self.path!r} holds the results of another query, which may have had the same name, and those "
+                "of this one would come on top. Give a new path, or remove the old results"
+            )
+
     def open(self, query: str, newest: Results) -> None:
         self.staging = Staging(self.path, f"{MARK}{query}", self.compression)
         self.storage.make_dir(self.staging.directory)
@@ -106,6 +125,10 @@ class ParquetSink:
 
     def tidy(self, parts: tuple[Part, ...], is_left_over: Callable[[str], bool]) -> None:
         _remove_waiting(self.storage, self.staging.directory, parts, is_left_over)
+
+    def leave(self) -> None:
+        """The directory in which parts waited stays, and tells whose output it is."""
+        self.storage.delete_all(self.storage.files_in(self.staging.directory))
 
     def listing_with(self, before: Listing, parts: tuple[Part, ...], committed_at: float) -> Listing:
         return self.log.listing_with(before, parts, committed_at) if parts else before
@@ -149,8 +172,14 @@ class BatchSink:
     def open(self, query: str, newest: Results) -> None:
         self.storage.make_dir(self.directory)
 
+    def check_new(self, query: str | None) -> None:
+        pass
+
     def tidy(self, parts: tuple[Part, ...], is_left_over: Callable[[str], bool]) -> None:
         _remove_waiting(self.storage, self.directory, parts, is_left_over)
+
+    def leave(self) -> None:
+        self.storage.delete_tree(self.directory)
 
     def listing_with(self, before: Listing, parts: tuple[Part, ...], committed_at: float) -> Listing:
         return before
@@ -195,6 +224,17 @@ class MemorySink(BatchSink):
         _refuse_gone(self.storage, (self.directory, self.view), newest)
         _refuse_later(f"view {self.name}", (e.name for e in self.storage.files(self.view)), newest.epoch)
 
+    def check_new(self, query: str | None) -> None:
+        if self.storage.files(self.view):
+            raise FlowError(
+                f"view {self.name!r} has the results of another query, which had the same name, and those of this one "
+                "would come on top. Give another queryName"
+            )
+
+    def leave(self) -> None:
+        """What the view shows stays."""
+        self.storage.delete_all(self.storage.files_in(self.directory))
+
     def open(self, query: str, newest: Results) -> None:
         self.storage.make_dir(self.view)
         self._show(bool(self.storage.files(self.view)))
@@ -228,6 +268,37 @@ class MemorySink(BatchSink):
         return [(f.name, f.dataType.simpleString()) for f in read] == [
             (f.name, f.dataType.simpleString()) for f in self.schema
         ]
+
+
+class FormerMemorySink(MemorySink):
+    """That of a query that nobody writes any more: there is no view, but all results are where one would look."""
+
+    def _show(self, any_results: bool) -> None:
+        pass
+
+
+class FormerBatchSink(BatchSink):
+    """That of a query whose function is not there any more. Results that were not handed over stay in their files."""
+
+    def __init__(self, spark: SparkSession, checkpoint: str, name: str) -> None:
+        super().__init__(spark, checkpoint, pa.schema([]), name, lambda frame, epoch: None)
+        self.name, self.lost = name, False
+
+    def deliver(self, results: Results) -> None:
+        if results.parts:
+            self.lost = True
+            where = self.storage.path(self.directory)
+            _log.error(
+                "query %r is not written any more, and results of epoch %d may not have been handed over to its "
+                "function: they are in %s",
+                self.name,
+                results.epoch,
+                where,
+            )
+
+    def leave(self) -> None:
+        if not self.lost:
+            super().leave()
 
 
 def _check_parts(storage: Storage, directory: str, parts: tuple[Part, ...], thoroughly: bool = False) -> None:

@@ -68,13 +68,16 @@ class Listing:
         return range(self.compact, self.number + 1) if self.number >= 0 else range(0)
 
 
+_NOTHING_LISTED = Listing()
+
+
 @dataclass(frozen=True)
 class Results:
     """What an epoch brought one output: its parts, and the output's listing with and without them. All of it is fixed
     by the epoch's commit, so whoever shows the results shows the same."""
 
     epoch: int
-    parts: tuple[Part, ...]
-    before: Listing
-    listing: Listing
-    committed_at: float
+    parts: tuple[Part, ...] = ()
+    before: Listing = _NOTHING_LISTED
+    listing: Listing = _NOTHING_LISTED
+    committed_at: float = 0.0

@@ -17,7 +17,6 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from sluice.model.epoch.times import Times
-from sluice.model.identity import StreamIdentity
 from sluice.model.ids import Fragment, InputNumber, Level
 from sluice.model.plan.assignment import Assignment, Digest, Label, StateKey, digest
 from sluice.model.plan.data_flow import DataFlow
@@ -295,11 +294,6 @@ class Plan:
         steps = [step for feed in feeds if feed.origin == source for step in feed.steps]
         used = [e for s in steps for e in ([s.condition] if isinstance(s, Filter) else [e for _, e in s.columns])]
         return list(dict.fromkeys(e for e in used if isinstance(e, BySpark)))
-
-    @property
-    def streams(self) -> tuple[StreamIdentity, ...]:
-        """The sources, as a checkpoint has them."""
-        return tuple(StreamIdentity(s.name, columns_of(s.schema), s.event_time, s.delay) for s in self.sources)
 
     def structure_of(self, output: int) -> Digest:
         """What an output gets: the same for the same query, whatever else the plan has."""

@@ -86,11 +86,13 @@ class UnitIds:
     def why_missing(self, unit: Unit) -> str:
         """Why there is no such unit.
 
-        >>> UnitIds(((3, 5),), 7).why_missing(5), UnitIds(((3, 5),), 7).why_missing(7)
-        ('there is no unit 5 any more: it was split or merged', 'there is no unit 7; ids go from 0 to 6')
+        >>> UnitIds(((3, 5),), 7).why_missing(5)
+        'there is no unit 5 any more: it was split or merged, or its query was dropped'
+        >>> UnitIds(((3, 5),), 7).why_missing(7)
+        'there is no unit 7; ids go from 0 to 6'
         """
         if 0 <= unit < self.next_id:
-            return f"there is no unit {unit} any more: it was split or merged"
+            return f"there is no unit {unit} any more: it was split or merged, or its query was dropped"
         return f"there is no unit {unit}; ids go from 0 to {self.next_id - 1}"
 
     def with_replacements(self, counts: np.ndarray, ends: np.ndarray) -> UnitIds:

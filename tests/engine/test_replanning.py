@@ -1,0 +1,308 @@
+"""Queries are added to a running flow and dropped from it, between two epochs: each equals its batch answer for the
+time that it was there, and the others do not notice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from arrivals import fingerprint
+from changing_queries import ChangingQuery, History, answers, assert_exact, draw_query, draw_streams, new_of
+from chaos_flows import rows
+from engine_harness import DirectQuery
+from specs import SECOND, TIME, handle, stream
+
+from sluice.control import copying
+from sluice.control.replay import layouts_of, records_of_newest_run, replay
+from sluice.model.errors import CheckpointError, FlowError, QueryError
+from sluice.model.plan.relation import Relation
+from sluice.policies import policy
+from sluice.verbs.freeze import Freeze
+from sluice.verbs.move import Move
+from sluice.verbs.split import Split
+
+
+class Changing:
+    """A flow whose queries come and go as drawn from a seed."""
+
+    def __init__(self, root: Path, seed: int, **options: object) -> None:
+        self.root, self.rng, self.options = root, np.random.default_rng(seed), {"sites": 2, "partitions": 6, **options}
+        self.streams = draw_streams(self.rng)
+        self.sources = tuple(s.relation.origin for s in self.streams)
+        self.all: dict[str, ChangingQuery] = {}
+        self.running = [self.draw() for _ in range(int(self.rng.integers(1, 4)))]
+        self.history = History.of(self.sources)
+        self.seen: list[list[pa.Table]] = [[] for _ in self.sources]
+        self.start()
+
+    def draw(self) -> str:
+        name = f"q{len(self.all)}"
+        self.all[name] = draw_query(self.rng, self.streams)
+        return name
+
+    def start(self, confirmed: bool = False) -> None:
+        queries = {name: self.all[name].relation for name in self.running}
+        self.query = DirectQuery(queries, self.root, streams=self.sources, confirmed=confirmed, **self.options)
+
+    def change(self) -> None:
+        """Some go and some come, all at once or one after the other."""
+        gone = [name for name in self.running if self.rng.random() < 0.3]
+        new = [self.draw() for _ in range(int(self.rng.integers(0, 3)))]
+        gone = gone if new else gone[: len(self.running) - 1]
+        self.running = [*(name for name in self.running if name not in gone), *new]
+        if self.rng.random() < 0.5:
+            self.query.change({name: self.all[name].relation for name in new}, gone)
+        else:
+            for name in new:
+                self.query.change({name: self.all[name].relation})
+            for name in gone:
+                self.query.change(drop=[name])
+
+    def restart_otherwise(self) -> None:
+        self.query.close()
+        self.running = [*(name for name in self.running if self.rng.random() < 0.7), self.draw()]
+        self.rng.shuffle(self.running)
+        self.start(confirmed=True)
+
+    def epoch(self) -> None:
+        batch = self.query.next
+        tables = [
+            rows(self.rng, int(self.rng.integers(1, 25)), batch * 4 * SECOND, 4 * SECOND, 3, False) for _ in "abc"
+        ]
+        for kept, table in zip(self.seen, tables, strict=True):
+            kept.append(table)
+        self.query.run(tables)
+        self.look()
+
+    def look(self) -> None:
+        for record, plan in new_of(self.query.epochs.journal, self.history):
+            self.history.add(record, plan)
+
+    def compare(self) -> Counter[str]:
+        self.query.drain()
+        self.look()
+        expected, _ = answers(self.history, self.all, self.sources, self.seen)
+        return assert_exact(self.history, self.all, expected, self.query.results_of)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_query_equals_its_batch_answer_for_the_time_that_it_was_there(tmp_path: Path, seed: int) -> None:
+    flow = Changing(tmp_path, seed)
+    for _ in range(7):
+        if flow.rng.random() < 0.5:
+            flow.change()
+        elif flow.rng.random() < 0.3:
+            flow.restart_otherwise()
+        elif flow.rng.random() < 0.2:
+            flow.query.close()
+            flow.start()
+        flow.epoch()
+    assert flow.compare()["exact"]
+    flow.query.close()
+
+
+A, B, C = (handle(stream(name)) for name in "abc")
+SOURCES = tuple(s.relation.origin for s in (A, B, C))
+PAIRS = A.join(B, on="k", within="10 seconds").relation
+SHORTER = A.join(B, on="k", within="4 seconds").relation
+OTHERS = A.join(C, on="k", within="10 seconds").relation
+BY_VALUE = A.join(B, on="v", within="10 seconds").relation
+SUMS = C.groupBy("k").last(2).agg(total=("v", "sum")).relation
+
+
+def started(root: Path, queries: Mapping[str, Relation], **options: Any) -> DirectQuery:
+    return DirectQuery(queries, root, streams=SOURCES, **{"sites": 2, "partitions": 4, **options})
+
+
+def ticks(second: int) -> list[pa.Table]:
+    """A row of key 1 in each stream."""
+    row = [pa.array([1]), pa.array([second * SECOND], TIME), pa.array([second])]
+    return [pa.table(row, schema=s.schema) for s in SOURCES]
+
+
+def seconds_of(query: DirectQuery, name: str) -> list[tuple[int, ...]]:
+    """The values of both rows of each result."""
+    table = query.results_of(name)
+    return sorted(zip(*(table[c].to_pylist() for c in table.schema.names if c.endswith("_v")), strict=True))
+
+
+def plan_files(root: Path) -> set[str]:
+    return {f"flow/{file.name}" for file in (root / "checkpoint" / "flow").iterdir()}
+
+
+def test_one_that_attaches_finds_the_partners_that_are_there_in_its_first_epoch(tmp_path: Path) -> None:
+    query = started(tmp_path, {"pairs": PAIRS})
+    query.run(ticks(1))
+    query.run(ticks(2))
+    states = set(query.plan.states)
+    query.change({"shorter": SHORTER, "others": OTHERS, "by value": BY_VALUE})
+    query.run(ticks(3))
+    assert seconds_of(query, "shorter") == [(1, 3), (2, 3), (3, 1), (3, 2), (3, 3)], "both rows of some are older"
+    assert seconds_of(query, "others") == [(1, 3), (2, 3), (3, 3)], "of `c` nothing was kept"
+    assert seconds_of(query, "by value") == [(3, 3)], "nothing was kept by this key"
+    assert states < set(query.plan.states) and len(query.plan.states) == 5
+    assert len(seconds_of(query, "pairs")) == 9
+    query.close()
+
+
+def test_the_state_of_the_others_is_untouched(tmp_path: Path) -> None:
+    query = started(tmp_path, {"pairs": PAIRS, "sums": SUMS})
+    for second in range(4):
+        query.run(ticks(second))
+    before = query.epochs.record
+    kept = {
+        u for u in before.routing.ids.array.tolist() if before.routing.fragment_of(u) == query.plan.nodes[0].fragment
+    }
+    query.change({"by value": BY_VALUE}, ["sums"])
+    query.run(ticks(4))
+    after = query.epochs.record
+    assert all(after.routing.holders_of(u) == before.routing.holders_of(u) for u in kept)
+    assert set(after.routing.ids.array.tolist()) - kept == set(
+        range(before.routing.ids.next_id, after.routing.ids.next_id)
+    )
+    assert not any(site.fetched_bytes for site in after.stats.sites), "no state was read again"
+    query.close()
+
+
+def test_what_cannot_be_is_refused_in_words_and_the_rest_goes_on(tmp_path: Path) -> None:
+    query = started(tmp_path, {"pairs": PAIRS, "sums": SUMS})
+    query.run(ticks(1))
+    refused = [
+        (query.change(drop=["pears"]), QueryError, "there is no query 'pears'; they are pairs, sums"),
+        (query.change(drop=["pairs", "sums"]), QueryError, "cannot drop 'pairs', 'sums': it is the last query"),
+        (query.change({"PAIRS": BY_VALUE}), FlowError, "the running query has the queryName 'PAIRS'"),
+    ]
+    fine = query.change({"by value": BY_VALUE}, ["sums"])
+    again = query.change(drop=["sums"])
+    query.run(ticks(2))
+    for request, error, words in refused:
+        assert request.done.is_set() and isinstance(request.refusal, error) and words in str(request.refusal)
+    assert fine.done.is_set() and fine.refusal is None and isinstance(again.refusal, QueryError)
+    assert [output.name for output in query.plan.outputs] == ["pairs", "by value"]
+    query.close()
+
+
+def test_an_idle_query_has_an_epoch_for_it(tmp_path: Path) -> None:
+    query = started(tmp_path, {"pairs": PAIRS})
+    query.run(ticks(1))
+    assert not query.catch_up()
+    request = query.change({"sums": SUMS})
+    assert query.epochs.is_under_way and query.catch_up() and request.done.is_set() and not query.catch_up()
+    query.close()
+
+
+def test_what_is_under_way_for_units_that_end_is_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is under way for the others is not."""
+    monkeypatch.setattr(copying, "MIN_COPY_BYTES", 1)
+    monkeypatch.setattr(copying, "COPY_BYTES_PER_SECOND", 1.0)
+    query = started(tmp_path, {"pairs": PAIRS, "by value": BY_VALUE}, partitions=2, wanted="static")
+    query.run(ticks(1))
+    hand = query.epochs.settings.controller
+    units = {f: query.epochs.record.routing.directories[f].first for f in range(2)}
+    for place in units.values():
+        unit = query.epochs.record.routing.unit_at(place)
+        hand.ask(Move(unit, 1 - query.epochs.record.routing.holder(unit), "by hand"))
+    query.run(ticks(2))
+    assert len(query.epochs.record.under_way) == 2
+    query.change(drop=["by value"])
+    query.run(ticks(3))
+    (ended,) = [one for one in query.epochs.outcomes() if one.outcome == "abandoned"]
+    assert ended.abandoned == "its query was dropped" and ended.unit == 1
+    for second in range(4, 12):
+        query.run(ticks(second))
+    assert [one.outcome for one in query.epochs.outcomes()] == ["done", "abandoned"]
+    query.close()
+
+
+def test_nothing_joins_units_whose_state_it_could_not_find(tmp_path: Path) -> None:
+    """Those that are frozen, or about to be split."""
+    for action in (Freeze, Split):
+        root = tmp_path / action.__name__
+        query = started(root, {"pairs": PAIRS})
+        query.run(ticks(1))
+        query.epochs.settings.controller.ask(action(0, "by hand"))
+        query.run(ticks(2))
+        query.change({"shorter": SHORTER})
+        query.run(ticks(3))
+        assert len(query.plan.labels) == 2 and seconds_of(query, "shorter") == [(3, 3)]
+        query.drain()
+        assert len(seconds_of(query, "pairs")) == 9
+        query.close()
+
+
+def test_a_driver_that_ends_before_the_commit_leaves_the_state_of_what_it_was_to_drop(tmp_path: Path) -> None:
+    query = started(tmp_path, {"pairs": PAIRS, "by value": BY_VALUE})
+    for second in range(3):
+        query.run(ticks(second))
+    plan = query.epochs.record.plan
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    query.change({"sums": SUMS}, ["by value"])
+    with pytest.raises(KeyboardInterrupt):
+        query.run(ticks(3), before_commit=die)
+    query.epochs.close()
+    query.close()
+    query = started(tmp_path, {"pairs": PAIRS, "by value": BY_VALUE})
+    query.run(ticks(3))
+    assert query.epochs.record.plan == plan and plan_files(tmp_path) == {plan}
+    assert len(seconds_of(query, "pairs")) == 16 and seconds_of(query, "by value") == [(n, n) for n in range(4)]
+    query.close()
+
+
+def test_an_epoch_that_is_run_again_goes_by_the_plan_that_it_had(tmp_path: Path) -> None:
+    query = started(tmp_path, {"pairs": PAIRS})
+    query.run(ticks(1))
+
+    def fail() -> None:
+        raise RuntimeError("the job failed")
+
+    first = query.change({"sums": SUMS})
+    with pytest.raises(RuntimeError):
+        query.run(ticks(2), before_commit=fail)
+    second = query.change({"by value": BY_VALUE})
+    query.run(ticks(2))
+    assert first.done.is_set() and not second.done.is_set()
+    query.run(ticks(3))
+    assert second.done.is_set() and [o.name for o in query.plan.outputs] == ["pairs", "sums", "by value"]
+    records = records_of_newest_run(query.epochs.journal)
+    replayed = replay(records, query.new_controller(policy("static")), layouts_of(query.epochs.journal, records), 4)
+    assert not list(replayed)
+    query.close()
+
+
+def test_a_restart_lists_what_would_change_and_does_it_when_that_is_confirmed(tmp_path: Path) -> None:
+    query = started(tmp_path, {"pairs": PAIRS, "sums": SUMS})
+    query.run(ticks(1))
+    query.close()
+    others = {"by value": BY_VALUE, "pairs": PAIRS}
+    before = fingerprint(tmp_path / "checkpoint")
+    with pytest.raises(CheckpointError, match=r"'by value' would be added .*; 'sums' would be dropped .*changeQueries"):
+        started(tmp_path, others)
+    assert fingerprint(tmp_path / "checkpoint") == before
+    query = started(tmp_path, others, confirmed=True)
+    query.run(ticks(2))
+    assert len(seconds_of(query, "pairs")) == 4 and seconds_of(query, "by value") == [(2, 2)]
+    assert query.results_of("sums").num_rows == 1
+    query.close()
+    query = started(tmp_path, dict(reversed(others.items())))
+    query.run(ticks(3))
+    assert len(seconds_of(query, "pairs")) == 9 and len(query.plan.sources) == 3
+    query.close()
+
+
+def test_a_changed_query_begins_anew_and_needs_another_place(tmp_path: Path) -> None:
+    query = started(tmp_path, {"pairs": PAIRS, "sums": SUMS})
+    query.run(ticks(1))
+    query.close()
+    with pytest.raises(FlowError, match="out-pairs' holds the results of another query"):
+        started(tmp_path, {"pairs": SHORTER, "sums": SUMS}, confirmed=True)
+    (tmp_path / "out-pairs").rename(tmp_path / "out-moved")
+    with pytest.raises(CheckpointError, match="has none of the results"):
+        started(tmp_path, {"pairs": SHORTER, "sums": SUMS}, confirmed=True)

@@ -1,0 +1,278 @@
+"""Queries that come and go in one flow, each with its batch answer in DuckDB for the time that it was there.
+
+What a query has seen is told by the journal: from which epoch on it was there, and since when the states are kept that
+it reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from chaos_flows import NOTHING_YET, Marks, joined
+from group_by_oracle import last_of, source, windows_of
+from oracle import connect_duckdb, on_time, rounded
+from specs import SECOND
+
+from sluice.api.stream import DataStream
+from sluice.control.journal import Journal
+from sluice.model.plan.assignment import StateKey
+from sluice.model.plan.layout import OutputKey
+from sluice.model.plan.recorded_plan import RecordedPlan
+from sluice.model.plan.relation import Relation
+from sluice.model.plan.stream import Stream
+from sluice.record.epoch import EpochRecord
+
+SOME = {"n": ("*", "count"), "total": ("v", "sum"), "newest": ("v", "last")}
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """A query was there in the epochs from `since` up to `until`, which is the first without it. `states` has the epoch
+    in which each state began of the operator that it writes the results of, `below` those of the operator below.
+    `before` and `after` are the streams' watermarks when it came and when it went."""
+
+    since: int
+    until: int
+    states: tuple[int, ...]
+    below: tuple[int, ...]
+    before: Marks
+    after: Marks
+
+
+@dataclass(frozen=True)
+class ChangingQuery:
+    """What a query writes, and the batch query for it: SQL over all rows of the streams, `all_a` and so on, which have
+    the epoch in which they `came`. One that `adds_up` has results that each depend on many rows."""
+
+    relation: Relation
+    oracle: Callable[[Lifetime], str]
+    adds_up: bool = False
+
+
+def draw_streams(rng: np.random.Generator) -> tuple[DataStream, ...]:
+    return tuple(source(name, delay=int(rng.choice([0, 2 * SECOND, 30 * SECOND]))) for name in "abc")
+
+
+def draw_query(rng: np.random.Generator, streams: Sequence[DataStream]) -> ChangingQuery:
+    """One of few kinds and parameters, so that many have something in common with another."""
+    a, b, c = streams
+    before, after = (int(n) for n in rng.choice([3, 8, 12], 2))
+    within = f"{before} seconds", f"{after} seconds"
+    match int(rng.choice(9)):
+        case 0 | 1:
+            where = "a.v >= b.v" if rng.random() < 0.3 else None
+            pairs = a.join(b, on="k", within=within, where=where)
+            return ChangingQuery(pairs.relation, lambda life: _pairs("ab", before, after, life, where))
+        case 2:
+            pairs = a.join(c, on="k", within=within)
+            return ChangingQuery(pairs.relation, lambda life: _pairs("ac", before, after, life))
+        case 3:
+            pairs = a.join(b, within="3 seconds", where="a.v > b.v")
+            return ChangingQuery(pairs.relation, lambda life: _pairs("ab", 3, 3, life, "a.v > b.v", keyed=False))
+        case 4:
+            length = 5 * int(rng.integers(1, 4)) * SECOND
+            windows = a.groupBy("k").window(f"{length} microseconds", "5 seconds").agg(**SOME)
+            return ChangingQuery(windows.relation, lambda life: _windows_of_rows(length, life), adds_up=True)
+        case 5:
+            newest = c.groupBy("k").last(3).agg(**SOME)
+            return ChangingQuery(newest.relation, _newest, adds_up=True)
+        case 6:
+            some = a.filter("v > 2").select("k", "v * 2 AS twice")
+            return ChangingQuery(some.relation, _some)
+        case _:
+            key = str(rng.choice(["a_k", "b_v"]))
+            pairs = a.join(b, on="k", within=within)
+            grouped = pairs.groupBy(key).window("10 seconds", "5 seconds").agg(n=("*", "count"), total=("a_v", "sum"))
+            oracle = lambda life: _windows_of_pairs(key, before, after, life)  # noqa: E731
+            return ChangingQuery(grouped.relation, oracle, adds_up=True)
+
+
+def _rows(name: str, since: int) -> str:
+    return f"{name} AS (FROM all_{name} WHERE came >= {since})"
+
+
+def _pairs(names: str, before: int, after: int, life: Lifetime, where: str | None = None, *, keyed: bool = True) -> str:
+    return _all_pairs(names, before, after, life.states, life.since, life.until, where, keyed=keyed)
+
+
+def _all_pairs(
+    names: str,
+    before: int,
+    after: int,
+    states: Sequence[int],
+    since: int,
+    until: int,
+    where: str | None = None,
+    *,
+    keyed: bool = True,
+) -> str:
+    """Pairs of which one row came while the query was there, and the other one is kept since then, or before."""
+    came = f"greatest({names[0]}.came, {names[1]}.came)"
+    conditions = [f"{came} >= {since}", f"{came} < {until}", *([f"({where})"] if where else [])]
+    kept = ", ".join(_rows(name, state) for name, state in zip(names, states, strict=True))
+    return f"WITH {kept} {joined(names, before, after, ' AND '.join(conditions), keyed=keyed)}"
+
+
+def _windows_of_rows(length: int, life: Lifetime) -> str:
+    rows = f"(FROM all_a WHERE came >= {life.states[0]} AND came < {life.until})"
+    return _closed(windows_of(rows, length, 5 * SECOND, SOME, life.after["a"]), life.before["a"])
+
+
+def _windows_of_pairs(key: str, before: int, after: int, life: Lifetime) -> str:
+    pairs = _all_pairs("ab", before, after, life.below, life.states[0], life.until)
+    timed = f"(SELECT *, greatest(a_ts, b_ts) AS ts, {key} AS k, a_v AS v FROM ({pairs}))"
+    named = {"n": ("*", "count"), "total": ("v", "sum")}
+    first, last = (min(marks["a"], marks["b"]) for marks in (life.before, life.after))
+    return _closed(windows_of(timed, 10 * SECOND, 5 * SECOND, named, last), first)
+
+
+def _closed(windows: str, mark: int) -> str:
+    """Windows that were not closed by a watermark."""
+    return f"SELECT * FROM ({windows}) WHERE epoch_us(window_end) > {mark}"
+
+
+def _newest(life: Lifetime) -> str:
+    rows = f"(FROM all_c WHERE came >= {life.states[0]} AND came < {life.until})"
+    text = last_of(rows, 3, SOME, life.after["c"]).replace("k, ts,", "k, ts, came,", 1)
+    shown = ", ".join(SOME)
+    return f"SELECT k, ts, {shown} FROM ({text}) WHERE epoch_us(ts) > {life.before['c']} OR came >= {life.since}"
+
+
+def _some(life: Lifetime) -> str:
+    return f"SELECT k, v * 2 AS twice FROM all_a WHERE v > 2 AND came >= {life.since} AND came < {life.until}"
+
+
+@dataclass
+class History:
+    """What the journal tells of queries and states, epoch by epoch."""
+
+    delays: dict[str, int | None]
+    born: dict[int, dict[StateKey, int]] = field(default_factory=dict)
+    """The states that there were in each epoch, with that in which each began."""
+    since: dict[str, int] = field(default_factory=dict)
+    until: dict[str, int] = field(default_factory=dict)
+    reads: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    """When the states began of each query's operator, and of the one below it."""
+    batches: dict[int, int] = field(default_factory=dict)
+    """The epoch that took in each batch."""
+    marks: dict[int, Marks] = field(default_factory=dict)
+    lagging: set[int] = field(default_factory=set)
+    """Epochs after which input waited, or results were missing."""
+    newest: int = -1
+
+    @classmethod
+    def of(cls, streams: Sequence[Stream]) -> History:
+        history = cls({stream.name: stream.delay for stream in streams})
+        history.marks[-1] = dict.fromkeys(history.delays, NOTHING_YET)
+        return history
+
+    def forget(self, number: int) -> None:
+        """An epoch was done again: another record counts."""
+        self.since, self.until = (
+            {name: epoch for name, epoch in epochs.items() if epoch < number} for epochs in (self.since, self.until)
+        )
+        self.batches = {batch: epoch for batch, epoch in self.batches.items() if epoch < number}
+        self.lagging -= {epoch for epoch in self.lagging if epoch >= number}
+        self.newest = number - 1
+
+    def add(self, record: EpochRecord, plan: RecordedPlan) -> None:
+        """Another epoch was committed."""
+        number = record.number
+        assert number == self.newest + 1
+        self.newest = number
+        before = self.born.get(number - 1, {})
+        born = self.born[number] = {key: before.get(key, number) for key in plan.layout.states}
+        names = [query.name for query in plan.queries]
+        for query in plan.queries:
+            if query.name not in self.since:
+                self.since[query.name] = number
+                own, below = (tuple(born[key] for key in keys) for keys in _states_read(plan, query.origin))
+                self.reads[query.name] = own, below
+        for name in self.since:
+            if name not in names:
+                self.until.setdefault(name, number)
+        self.batches.setdefault(record.batch, number)
+        self.marks[number] = {
+            name: NOTHING_YET if newest is None else newest - (delay or 0)
+            for (name, delay), newest in zip(self.delays.items(), record.newest, strict=True)
+        }
+        if record.lagging or record.missing_units:
+            self.lagging.add(number)
+
+    def lifetime(self, name: str) -> Lifetime:
+        since, until = self.since[name], self.until.get(name, self.newest + 1)
+        return Lifetime(since, until, *self.reads[name], self.marks[since - 1], self.marks[until - 1])
+
+    def is_certain(self, name: str, query: ChangingQuery) -> bool:
+        """Whether it is known which rows had been processed when it came and when it went."""
+        came, went = self.since[name] - 1, self.until.get(name)
+        return came not in self.lagging and (went is None or went - 1 not in self.lagging)
+
+
+def _states_read(plan: RecordedPlan, origin: int) -> tuple[tuple[StateKey, ...], tuple[StateKey, ...]]:
+    operator = origin - len(plan.sources)
+    if operator < 0:
+        return (), ()
+    keys = plan.layout.states
+    below = [o - len(plan.sources) for o in plan.operators[operator].origins if o >= len(plan.sources)]
+    own = tuple(keys[state] for state in plan.operators[operator].states)
+    return own, tuple(keys[state] for one in below for state in plan.operators[one].states)
+
+
+def answers(
+    history: History, queries: dict[str, ChangingQuery], streams: Sequence[Stream], seen: Sequence[Sequence[pa.Table]]
+) -> tuple[dict[str, Counter], int]:
+    """The batch answer of each query for its lifetime, given how batches cut the streams; and how many rows were
+    late."""
+    late = 0
+    with connect_duckdb() as db:
+        for stream, tables in zip(streams, seen, strict=True):
+            numbered = []
+            for batch, table in enumerate(tables):
+                at = history.batches[batch]
+                columns = [pa.array([n] * len(table), pa.int64()) for n in (batch, at)]
+                numbered.append(table.append_column("epoch", columns[0]).append_column("came", columns[1]))
+            good, too_late = on_time(numbered, "ts", stream.delay)
+            late += too_late
+            db.register(f"all_{stream.name}", good)
+        expected = {
+            name: rounded(db.sql(query.oracle(history.lifetime(name))).to_arrow_table())
+            for name, query in queries.items()
+            if name in history.since
+        }
+        return expected, late
+
+
+def assert_exact(
+    history: History,
+    queries: dict[str, ChangingQuery],
+    expected: dict[str, Counter],
+    results: Callable[[str], pa.Table],
+) -> Counter[str]:
+    """Each query equals its batch answer for the time that it was there. Where input waited as it came or went, it is
+    not known which rows count: then all pairs are there of which both rows came later, or one did and is joined with
+    what is kept, and none twice. Says how many were compared in which way."""
+    compared: Counter[str] = Counter()
+    for name, answer in expected.items():
+        table = results(name)
+        found = rounded(table) if table.num_columns else Counter()
+        if history.is_certain(name, queries[name]):
+            compared["exact"] += 1
+            compared["results"] += sum(answer.values())
+            assert found == answer, f"{name}: {found - answer} too many, {answer - found} missing"
+        else:
+            compared["while input waited"] += 1
+    return compared
+
+
+def new_of(journal: Journal, history: History) -> list[tuple[EpochRecord, RecordedPlan]]:
+    """Epochs that are not in the history yet."""
+    records = [record for record in journal.epochs() if record.number > history.newest]
+    return [(record, journal.read_plan(record.plan)) for record in records]
+
+
+__all__ = ["ChangingQuery", "History", "OutputKey", "answers", "assert_exact", "draw_query", "draw_streams", "new_of"]
