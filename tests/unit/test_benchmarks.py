@@ -84,7 +84,7 @@ class TestManyQueries:
             "spark 64": ManyRun("spark 64", {}, failure="killed"),
             "single flows": ManyRun("single flows", {"epochs": 2, "alone_seconds": {"a": 1.0, "b": 3.0}}),
         }
-        assert [(v.ratio, v.met) for v in verdicts(runs)] == [
+        assert [(round(v.ratio, 9), v.met) for v in verdicts(runs)] == [
             (30.0, True), (250.0, None), (3.0, True), (1.3, True), (1.05, True),
         ]  # fmt: skip
         assert wrong(runs) == []
