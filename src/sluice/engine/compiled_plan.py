@@ -10,18 +10,16 @@ import pyarrow as pa
 
 from sluice.engine.filtered_rows import StepPath
 from sluice.model.ids import Fragment, InputNumber, Level
-from sluice.model.plan.plan import Plan
+from sluice.model.plan.plan import Plan, Reader
 from sluice.model.plan.stream import BY_SPARK, HASH_COLUMN, TIME_COLUMN, Project, Step, plain_column
 from sluice.operators import operator
-from sluice.operators.protocol import Operator
+from sluice.operators.protocol import FreezableOperator, Operator
 from sluice.operators.row_hashing import RowHashing
+from sluice.state.inputs import InputLayouts
+from sluice.state.segment import Layout
 
 PLANS_KEPT = 4
 """Plans of which a process keeps what follows from them."""
-
-
-def blob_schema(columns: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(HASH_COLUMN, pa.uint32()), *columns])
 
 
 @dataclass(frozen=True)
@@ -78,12 +76,68 @@ class CompiledPlan:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._operators: dict[int, Operator] = {}
+        self._layouts: dict[InputNumber, InputLayouts] = {}
+        self._times_kept: dict[InputNumber, int | None] = {}
 
     def operator(self, node: int) -> Operator:
         """The operator at a place of the plan."""
         if node not in self._operators:
             self._operators[node] = operator(self.plan.nodes[node].spec)
         return self._operators[node]
+
+    @cached_property
+    def readers(self) -> tuple[dict[InputNumber, tuple[Reader, ...]], ...]:
+        """The states of each level, with the operators that read them."""
+        by_level: tuple[dict[InputNumber, tuple[Reader, ...]], ...] = tuple({} for _ in range(self.plan.levels))
+        for number, state in enumerate(self.plan.inputs):
+            by_level[state.level][InputNumber(number)] = state.readers
+        return by_level
+
+    @cached_property
+    def fragments(self) -> tuple[dict[Fragment, tuple[InputNumber, ...]], ...]:
+        """The fragments with states on each level, in their order, and those states."""
+        by_level: list[dict[Fragment, tuple[InputNumber, ...]]] = []
+        for level in self.readers:
+            of: dict[Fragment, list[InputNumber]] = {}
+            for input_ in level:
+                of.setdefault(self.plan.inputs[input_].fragment, []).append(input_)
+            by_level.append({fragment: tuple(inputs) for fragment, inputs in sorted(of.items())})
+        return tuple(by_level)
+
+    @cached_property
+    def freezable(self) -> frozenset[InputNumber]:
+        """The states of operators whose units can be frozen."""
+        numbers = [InputNumber(number) for number in range(len(self.plan.inputs))]
+        return frozenset(i for i in numbers if isinstance(self.first_reader(i)[0], FreezableOperator))
+
+    def first_reader(self, input_: InputNumber) -> tuple[Operator, int]:
+        """The operator that stands for all that read a state where they do the same, and the input's number there."""
+        node, number = self.plan.inputs[input_].readers[0]
+        return self.operator(node), number
+
+    def layouts(self, input_: InputNumber) -> InputLayouts:
+        """What the segments of a state hold."""
+        if input_ not in self._layouts:
+            reader, number = self.first_reader(input_)
+            state = reader.state_layout(number)
+            pending = Layout(reader.exchange_schema(number), state.event_time)
+            self._layouts[input_] = InputLayouts(state, pending)
+        return self._layouts[input_]
+
+    def blob_schema(self, input_: InputNumber) -> pa.Schema:
+        """What blobs with rows for a state have, the hashes first."""
+        return self._ways_by_number[input_].schema
+
+    @cached_property
+    def _ways_by_number(self) -> dict[InputNumber, Way]:
+        return {way.number: way for ways in self.ways.values() for way in ways}
+
+    def time_kept(self, input_: InputNumber) -> int | None:
+        """For how long, in its own time, rows of a state may be needed by any of its readers; None is for good."""
+        if input_ not in self._times_kept:
+            times = [self.operator(reader.node).retention for reader in self.plan.inputs[input_].readers]
+            self._times_kept[input_] = None if None in times else max(time for time in times if time is not None)
+        return self._times_kept[input_]
 
     @cached_property
     def ways(self) -> dict[int, tuple[Way, ...]]:
@@ -105,10 +159,18 @@ class CompiledPlan:
                     f"stream {described.name!r}",
                     tuple(described.schema.names),
                     described.event_time,
-                    blob_schema(own.exchange_schema(reader.input)),
+                    pa.schema([pa.field(HASH_COLUMN, pa.uint32()), *own.exchange_schema(reader.input)]),
                 )
             )
         return {origin: tuple(own) for origin, own in ways.items()}
+
+    @cached_property
+    def sinks(self) -> dict[int, tuple[tuple[int, StepPath], ...]]:
+        """The outputs that get rows of each origin, and what happens to these on the way."""
+        sinks: dict[int, list[tuple[int, StepPath]]] = {}
+        for number, output in enumerate(self.plan.outputs):
+            sinks.setdefault(output.feed.origin, []).append((number, StepPath.of(output.feed.steps)))
+        return {origin: tuple(outputs) for origin, outputs in sinks.items()}
 
     @cached_property
     def joint_ways(self) -> dict[int, tuple[JointWay, ...]]:
@@ -130,9 +192,14 @@ class CompiledPlan:
             number += len(together)
         return joint
 
-    def joint_ways_to(self, level: Level) -> dict[int, JointWay]:
-        """Those that lead to a level, by their numbers."""
-        return {way.number: way for ways in self.joint_ways.values() for way in ways if way.level == level}
+    @cached_property
+    def joint_ways_to(self) -> tuple[dict[int, JointWay], ...]:
+        """Those that lead to each level, by their numbers."""
+        by_level: tuple[dict[int, JointWay], ...] = tuple({} for _ in range(self.plan.levels))
+        for ways in self.joint_ways.values():
+            for way in ways:
+                by_level[way.level][way.number] = way
+        return by_level
 
     def _origin_schema(self, origin: int) -> pa.Schema:
         sources = self.plan.sources

@@ -157,7 +157,7 @@ class SiteFreezing:
         for cohort in sorted(self._before, key=lambda cold: [-inf if t is None else t for t in cold.newest]):
             for input_ in self._holdings.freezable:
                 units = intersect(cohort.units, (self._holdings.directories[input_].range,))
-                kept = self._level.time_kept(input_)
+                kept = self._level.compiled.time_kept(input_)
                 if units and kept is not None:
                     nodes = [reader.node for reader in self._level.readers[input_]]
                     if any(self._time_passed(node, cohort.newest, now) >= HALF_WINDOW * kept for node in nodes):

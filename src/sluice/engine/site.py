@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -175,7 +175,7 @@ class _SiteEpoch:
             sizes[places] += count * (run.rows.nbytes / max(1, len(run)))
         rows = self.by_unit.rows + transaction.pending_rows()
         limits = Limits(share, directives.backlog / self.plan.levels, costs, directives.patient)
-        by_time = any(operator.by_time for operator in self.level.operators.values())
+        by_time = bool(self.level.by_time)
         schedule = UnitSchedule(cohorts, self.now, rows, sizes, transaction.pages, limits, self.clock, by_time)
         schedule.put_first(self.level.shared)
         return schedule
@@ -191,18 +191,31 @@ class _SiteEpoch:
         started, before = self.clock.process_time(), self.by_unit.work
         transaction.begin_turn(units)
         with self.stopwatch.measure("sort"):
-            inputs = {g: self._input(g, units, new.get(g), transaction) for g in self.level.readers}
+            coming = sorted(new.keys() | transaction.waiting_inputs)
+            inputs = {g: self._input(g, units, new.get(g), transaction) for g in coming}
             rows_by_input = {g: run for g, run in inputs.items() if run is not None}
             probing = self._probe_only_rows(units)
         for input_, run in (*rows_by_input.items(), *probing.items()):
             places, rows = self.level.count(input_, run, units)
             self.by_unit.done[places] += rows
         staged: set[InputNumber] = set()
-        for node in self.level.nodes:
-            if intersect(units, (self.level.directory(node).range,)):
-                yield from self._operate(node, rows_by_input, probing, newest, transaction, staged)
+        for node in self._nodes_with_work(units, newest, rows_by_input.keys() | probing.keys(), transaction):
+            yield from self._operate(node, rows_by_input, probing, newest, transaction, staged)
         transaction.end_turn()
         self.by_unit.spend(self.clock.process_time() - started, before, numbers(units))
+
+    def _nodes_with_work(
+        self, units: Ranges, newest: Times, coming: Iterable[InputNumber], transaction: Transaction
+    ) -> list[int]:
+        """The operators of some units that get rows, or may have results as the watermarks move on."""
+        nodes = {reader.node for input_ in coming for reader in self.level.readers[input_]}
+        for node in self.level.by_time:
+            before, after = self.level.watermarks(node, newest), self.level.watermarks(node, self.now)
+            if node not in nodes and self.level.operators[node].is_due(before, after):
+                has_state = any(transaction.has_state(input_) for input_ in self.plan.inputs_of(node))
+                if has_state and intersect(units, (self.level.directory(node).range,)):
+                    nodes.add(node)
+        return sorted(nodes)
 
     def _emulate(self, rows: int, results: int) -> float:
         """Takes as much longer as experiments want it to; how many seconds that is."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sluice.engine.blobs import LEVEL_WATERMARK, SPLIT_REPORT, Blob
-from sluice.engine.compiled_plan import blob_schema
 from sluice.engine.joint_delivery import deal_out
 from sluice.engine.site_level import SiteLevel
 from sluice.kernels.probe import Run
@@ -47,10 +46,8 @@ def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
     splits: list[SplitReport] = []
     watermarks_below: list[LevelWatermark] = []
     forwarded: list[Blob] = []
-    readers = {number: level.first_reader(number) for number in level.readers}
-    schemas = {number: blob_schema(operator.exchange_schema(i)) for number, (operator, i) in readers.items()}
-    joint_ways = level.compiled.joint_ways_to(level.number)
-    inputs_probing = {level.plan.probe_only_number(number): number for number in level.readers}
+    joint_ways = level.compiled.joint_ways_to[level.number]
+    first_probing = level.plan.probe_only_number(InputNumber(0))
     probe_only: dict[InputNumber, list[pa.RecordBatch]] = {}
     for chunk in blobs.to_batches():
         for number, payload in zip(chunk.column("input").to_pylist(), chunk.column("payload"), strict=True):
@@ -58,15 +55,14 @@ def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
                 splits.append(decode(payload.as_py(), SplitReport))
             elif number == LEVEL_WATERMARK:
                 watermarks_below.append(decode(payload.as_py(), LevelWatermark))
-            elif number in schemas:
-                batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[number])
-                batches.setdefault(number, []).append(batch)
+            elif number in level.readers:
+                batches.setdefault(number, []).append(_read_rows(level, number, payload))
             elif number in joint_ways:
                 for input_, batch in deal_out(joint_ways[number], payload.as_buffer()):
                     batches.setdefault(input_, []).append(batch)
-            elif number in inputs_probing:
-                batch = pa.ipc.read_record_batch(payload.as_buffer(), schemas[inputs_probing[number]])
-                probe_only.setdefault(inputs_probing[number], []).append(batch)
+            elif number - first_probing in level.readers:
+                input_ = InputNumber(number - first_probing)
+                probe_only.setdefault(input_, []).append(_read_rows(level, input_, payload))
             else:
                 forwarded.append((site_key, number, payload.as_buffer()))
     splits.sort(key=lambda split: split.stream)
@@ -77,6 +73,10 @@ def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
     )
     senders = name_attempts(sent.attempt for sent in (watermarks_below if level.number else splits))
     return SiteInput(stored_rows, probing_rows, tuple(splits), tuple(watermarks_below), tuple(forwarded), senders)
+
+
+def _read_rows(level: SiteLevel, input_: InputNumber, payload: pa.Scalar) -> pa.RecordBatch:
+    return pa.ipc.read_record_batch(payload.as_buffer(), level.compiled.blob_schema(input_))
 
 
 def _sort_rows(site: Site, layout: Layout, parts: list[pa.RecordBatch]) -> Run:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -10,33 +10,38 @@ import numpy as np
 from sluice.engine.compiled_plan import compiled
 from sluice.kernels.probe import Run
 from sluice.model.epoch.times import Times, slowest, watermarks
-from sluice.model.ids import InputNumber, Level, Site
+from sluice.model.ids import Fragment, InputNumber, Level, Site
+from sluice.model.lazy_mapping import LazyMapping
+from sluice.model.plan.origin_watermarks import OriginWatermarks
 from sluice.model.plan.plan import Plan
 from sluice.model.routing.directory import Directory
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, single_unit
 from sluice.operators.protocol import FreezableOperator, Operator
-from sluice.state.inputs import KEEPS_ALL, Holdings, InputLayouts, Retention
+from sluice.state.inputs import KEEPS_ALL, Holdings, Retention
 from sluice.state.scheduling import Cohort
-from sluice.state.segment import Layout, counts
+from sluice.state.segment import counts
 
 
 class SiteLevel:
-    """The operators of a level by their place in the plan (`nodes`), and the readers of each state (`readers`)."""
+    """The operators of a level of which the site holds units, by their place in the plan (`nodes`), and the readers of
+    each state of the level (`readers`). Most of many operators have nothing to do in an epoch: what is only needed for
+    those that have is worked out when it is asked for."""
 
     def __init__(self, plan: Plan, routing: Routing, site: Site, level: Level) -> None:
         self.plan, self.routing, self.site, self.number = plan, routing, site, level
-        self.delays = tuple(s.delay for s in plan.sources)
-        self.nodes = [n for n, node in enumerate(plan.nodes) if node.level == level]
         self.compiled = compiled(plan)
-        self.operators = {n: self.compiled.operator(n) for n in self.nodes}
-        self.readers = {
-            InputNumber(number): state.readers for number, state in enumerate(plan.inputs) if state.level == level
-        }
-        shared = tuple(single_unit(routing.index_of(unit.unit))[0] for unit in routing.shared if site in unit.holders)
+        self.readers = self.compiled.readers[level]
         self.holdings = self._holdings()
+        self.nodes = sorted({reader.node for input_ in self.holdings.layouts for reader in self.readers[input_]})
+        self.operators: Mapping[int, Operator] = LazyMapping(self.nodes, self.compiled.operator)
+        self.by_time = [node for node in self.nodes if self.operators[node].by_time]
+        """The operators that may have results without new rows."""
+        shared = tuple(single_unit(routing.index_of(unit.unit))[0] for unit in routing.shared if site in unit.holders)
         self.shared = intersect(shared, self.holdings.units)
         """The units held here that others share."""
+        self._delays = tuple(s.delay for s in plan.sources)
+        self._watermarks: dict[Times, OriginWatermarks] = {}
 
     @property
     def is_last(self) -> bool:
@@ -44,16 +49,6 @@ class SiteLevel:
 
     def directory(self, node: int) -> Directory:
         return self.routing.directories[self.plan.nodes[node].fragment]
-
-    def first_reader(self, input_: InputNumber) -> tuple[Operator, int]:
-        """The operator that stands for all that read a state where they do the same, and the input's number there."""
-        node, number = self.readers[input_][0]
-        return self.operators[node], number
-
-    def time_kept(self, input_: InputNumber) -> int | None:
-        """For how long, in its own time, rows of a state may be needed by any of its readers; None is for good."""
-        times = [self.operators[reader.node].retention for reader in self.readers[input_]]
-        return None if None in times else max(time for time in times if time is not None)
 
     def expires(self, input_: InputNumber) -> bool:
         """Whether all that read the state of a join need its rows for a bounded time only."""
@@ -68,42 +63,54 @@ class SiteLevel:
 
     def watermarks(self, node: int, newest: Times) -> Times:
         """Those of an operator's streams where the sources have come so far."""
-        return self.plan.watermarks_at(node, watermarks(newest, self.delays))
+        if newest not in self._watermarks:
+            self._watermarks[newest] = OriginWatermarks(self.plan, watermarks(newest, self._delays))
+        return self._watermarks[newest].at(node)
 
     def retention(
         self, begun: Sequence[Cohort], reached: Sequence[Cohort], frozen: Sequence[Cohort] = ()
-    ) -> dict[InputNumber, Retention]:
+    ) -> Mapping[InputNumber, Retention]:
         """How long rows of each input are needed, and how merged runs get smaller, as its readers say of each unit: by
         where it had `begun` and how far it has `reached`.
 
         Units with `frozen` state are judged by where the streams were then. What came after is needed too, if nobody
         else can need it: it has not met yet what is frozen.
         """
-        out = {}
-        for input_, readers in self.readers.items():
-            node, (operator, i) = readers[0].node, self.first_reader(input_)
-            directory = self.directory(node)
-            here = intersect(self.holdings.units, (directory.range,))
+        begun_at, frozen_at = (_cohort_of(cohorts, self.holdings.unit_numbers) for cohorts in (begun, frozen))
+
+        def of(input_: InputNumber) -> Retention:
+            (operator, number), node = self.compiled.first_reader(input_), self.readers[input_][0].node
+            here = self.holdings.units_of(input_)
             compacting = [
-                (intersect(units, here), partial(operator.compact, i, after=self.watermarks(node, newest)))
+                (intersect(units, here), partial(operator.compact, number, after=self.watermarks(node, newest)))
                 for units, newest in reached
             ]
-            out[input_] = Retention(
-                directory,
-                self._keep_from(input_, numbers(here), begun, frozen if input_ in self.holdings.freezable else ()),
+            cold = frozen if input_ in self.holdings.freezable else ()
+            return Retention(
+                self.holdings.directories[input_],
+                self._keep_from(input_, numbers(here), begun, begun_at, cold, frozen_at),
                 tuple((units, compact) for units, compact in compacting if units),
-                self.time_kept(input_),
+                self.compiled.time_kept(input_),
                 operator.shrinks,
             )
-        return out
+
+        return LazyMapping(self.holdings.inputs, of)
 
     def _keep_from(
-        self, input_: InputNumber, held: np.ndarray, begun: Sequence[Cohort], frozen: Sequence[Cohort]
+        self,
+        input_: InputNumber,
+        held: np.ndarray,
+        begun: Sequence[Cohort],
+        begun_at: np.ndarray,
+        frozen: Sequence[Cohort],
+        frozen_at: np.ndarray,
     ) -> np.ndarray:
         """From which time on each unit needs rows of an input; the latest such time for units that are not held."""
-        begun_at, frozen_at = (_cohort_of(cohorts, self.holdings.unit_numbers)[held] for cohorts in (begun, frozen))
+        if len(begun) == 1 and not frozen:
+            return np.full(self.holdings.unit_numbers, self._bound(input_, begun[0][1], None))
         frozen_since = [None, *(newest for _, newest in frozen)]
-        pairs, pair_of = np.unique(begun_at * len(frozen_since) + frozen_at + 1, return_inverse=True)
+        cold_at = frozen_at[held] + 1 if frozen else 0
+        pairs, pair_of = np.unique(begun_at[held] * len(frozen_since) + cold_at, return_inverse=True)
         places = (divmod(pair, len(frozen_since)) for pair in pairs.tolist())
         bounds = [self._bound(input_, begun[at][1], frozen_since[cold]) for at, cold in places]
         keep_from = np.full(self.holdings.unit_numbers, max(bounds, default=KEEPS_ALL))
@@ -123,16 +130,23 @@ class SiteLevel:
 
     def _holdings(self) -> Holdings:
         """What the site has of the fragments on this level."""
-        directories = {input_: self.directory(readers[0].node) for input_, readers in self.readers.items()}
-        here = tuple(self.routing.directories[f].range for f in self.plan.fragments_at(self.number))
-        layouts = {input_: self._layouts(*self.first_reader(input_)) for input_ in self.readers}
-        units_held = intersect(self.routing.ranges_of(self.site), here)
-        freezable = [i for i in self.readers if isinstance(self.first_reader(i)[0], FreezableOperator)]
-        return Holdings(layouts, units_held, directories, tuple(freezable))
+        of_level = self.compiled.fragments[self.number]
+        units_held = intersect(
+            self.routing.ranges_of(self.site), tuple(self.routing.directories[f].range for f in of_level)
+        )
+        fragments = self._fragments_of(units_held)
+        held = tuple(input_ for fragment in of_level if fragment in fragments for input_ in of_level[fragment])
+        return Holdings(
+            LazyMapping(held, self.compiled.layouts),
+            units_held,
+            LazyMapping(held, lambda input_: self.routing.directories[self.plan.inputs[input_].fragment]),
+            tuple(input_ for input_ in held if input_ in self.compiled.freezable),
+        )
 
-    def _layouts(self, operator: Operator, input_: int) -> InputLayouts:
-        state = operator.state_layout(input_)
-        return InputLayouts(state, Layout(operator.exchange_schema(input_), state.event_time))
+    def _fragments_of(self, units: Ranges) -> set[Fragment]:
+        """The fragments that these units are of."""
+        ends = np.array([directory.range[1] for directory in self.routing.directories])
+        return set(np.unique(np.searchsorted(ends, numbers(units), side="right")).tolist())
 
 
 def _cohort_of(cohorts: Sequence[Cohort], units: int) -> np.ndarray:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sluice.engine.blobs import Blob, SentBytes
-from sluice.engine.filtered_rows import FilteredRows, StepPath
+from sluice.engine.filtered_rows import FilteredRows
+from sluice.engine.joint_delivery import JointSender
 from sluice.engine.part_writer import PartWriter
-from sluice.engine.senders import senders
+from sluice.engine.senders import Sender, senders
 from sluice.engine.site_level import SiteLevel
 from sluice.engine.site_task import SiteTask
 from sluice.engine.stopwatch import Stopwatch
@@ -21,25 +23,22 @@ class SiteResults:
     """Where each operator's results go."""
 
     def __init__(self, task: SiteTask, level: SiteLevel, attempt: Attempt, stopwatch: Stopwatch) -> None:
-        plan, self._stopwatch = level.plan, stopwatch
-        origins = {node: plan.origin_of(node) for node in level.nodes}
-        self._writers = {
-            i: PartWriter(staging, f"part-{attempt}-{i}.parquet", output.schema)
-            for i, (output, staging) in enumerate(zip(plan.outputs, task.staging, strict=True))
-            if output.feed.origin in origins.values()
-        }
-        self._sinks = {
-            node: [
-                (StepPath.of(output.feed.steps), output.schema.names, i)
-                for i, output in enumerate(plan.outputs)
-                if output.feed.origin == origin
-            ]
-            for node, origin in origins.items()
-        }
-        kinds = {node: plan.nodes[node].spec.describe().split("\n")[0] for node in level.nodes}
-        self._whose = {node: f"results of operator {node + 1} ({kind})" for node, kind in kinds.items()}
-        self._senders = {node: senders(plan, origin, task.routing, task.site_keys) for node, origin in origins.items()}
+        self._task, self._level, self._attempt, self._stopwatch = task, level, attempt, stopwatch
+        self._writers: dict[int, PartWriter] = {}
+        self._senders: dict[int, Sequence[Sender | JointSender]] = {}
         self.sent = SentBytes(task.site_keys)
+
+    def _writer(self, output: int) -> PartWriter:
+        if output not in self._writers:
+            name, schema = f"part-{self._attempt}-{output}.parquet", self._level.plan.outputs[output].schema
+            self._writers[output] = PartWriter(self._task.staging[output], name, schema)
+        return self._writers[output]
+
+    def _senders_of(self, node: int) -> Sequence[Sender | JointSender]:
+        if node not in self._senders:
+            origin = self._level.plan.origin_of(node)
+            self._senders[node] = senders(self._level.plan, origin, self._task.routing, self._task.site_keys)
+        return self._senders[node]
 
     @property
     def shown(self) -> int:
@@ -68,12 +67,14 @@ class SiteResults:
 
     def send(self, node: int, results: ResultBatch) -> list[Blob]:
         """Some results of an operator: those for sinks are written, those for operators above returned as blobs."""
-        filtered = FilteredRows(results[1])
+        filtered, plan = FilteredRows(results[1]), self._level.plan
         with self._stopwatch.measure("sink"):
-            for path, names, i in self._sinks[node]:
-                self._writers[i].add(filtered.after(path, self._whose[node]).rows.select(names))
+            for output, path in self._level.compiled.sinks.get(plan.origin_of(node), ()):
+                whose = f"results of operator {node + 1} ({plan.nodes[node].spec.describe().split(chr(10))[0]})"
+                rows = filtered.after(path, whose).rows
+                self._writer(output).add(rows.select(plan.outputs[output].schema.names))
         with self._stopwatch.measure("split"):
-            return list(self.sent.count(blob for sender in self._senders[node] for blob in sender.blobs(filtered)))
+            return list(self.sent.count(blob for way in self._senders_of(node) for blob in way.blobs(filtered)))
 
     def close(self) -> tuple[Part, ...]:
         """What was written for the sinks."""

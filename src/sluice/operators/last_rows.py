@@ -111,6 +111,9 @@ class LastRowsGroupBy:
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         return self.spec.keep_from(input_, watermarks)
 
+    def is_due(self, before: Times, after: Times) -> bool:
+        return after[0] is not None and before != after
+
     def compact(self, input_: int, run: Run, after: Times) -> Run:
         """Without the rows that are in no window still to come."""
         rows = _Rows(run.hashes, run.times, run.rows)

@@ -60,6 +60,10 @@ class TimeWindowsGroupBy:
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         return self.spec.keep_from(input_, watermarks)
 
+    def is_due(self, before: Times, after: Times) -> bool:
+        done, now = before[0], after[0]
+        return now is not None and (done is None or self._count_ended(now) > self._count_ended(done))
+
     def compact(self, input_: int, run: Run, after: Times) -> Run:
         """One partial a group and pane, where merged runs brought several."""
         keys, partials = self._split_columns(run.rows)
@@ -78,7 +82,7 @@ class TimeWindowsGroupBy:
     ) -> Iterator[ResultBatch]:
         fresh = self.compact(0, new[0], after) if new[0] is not None else None
         done, now = before[0], after[0]
-        if now is not None and (done is None or self._count_ended(now) > self._count_ended(done)):
+        if now is not None and self.is_due(before, after):
             low = np.iinfo(np.int64).min if done is None else (self._count_ended(done) + 1) * self.spec.slide
             high = self._count_ended(now) * self.spec.slide + self.spec.length
             runs = [*state.runs(0, (low, high)), *([fresh] if fresh is not None else [])]

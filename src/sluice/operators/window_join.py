@@ -97,6 +97,9 @@ class WindowJoin:
     def expires(self, input_: int) -> bool:
         return self.spec.expires(input_)
 
+    def is_due(self, before: Times, after: Times) -> bool:
+        return False
+
     def compact(self, input_: int, run: Run, after: Times) -> Run:
         return run
 

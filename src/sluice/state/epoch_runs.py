@@ -20,11 +20,23 @@ class EpochRuns:
         self._frozen = [run for run in runs if run.generation]
         self._waiting = [run for run in runs if run.segment.pending]
         self._new: list[RunRef] = []
+        self._by_input: dict[InputNumber, list[RunRef]] | None = None
 
     @property
     def state(self) -> Manifest:
         """The runs of the state of before."""
         return tuple(self._state)
+
+    def state_of(self, input_: InputNumber) -> Sequence[RunRef]:
+        """The runs of an input's state of before."""
+        if self._by_input is None:
+            self._by_input = group_by_input(self._state)
+        return self._by_input.get(input_, ())
+
+    @property
+    def waiting_inputs(self) -> set[InputNumber]:
+        """The inputs with rows of earlier epochs whose turn has not come."""
+        return {run.segment.input for run in self._waiting}
 
     @property
     def frozen(self) -> Manifest:
@@ -67,6 +79,7 @@ class EpochRuns:
         others = (_without(run, units) if run.generation == generation else run for run in self._frozen)
         self._frozen = [run for run in others if run.units]
         into = self._frozen if other else self._state
+        self._by_input = None
         into[:] = join_parts([*into, *parts])
         touched = {part.segment.id for part in parts}
         return [run for run in into if run.segment.id in touched and run.generation == other]
@@ -85,19 +98,27 @@ class EpochRuns:
                 touched.append(run)
             if run.units:
                 left.append(run)
-        self._state = left
+        self._state, self._by_input = left, None
         return touched
 
     def remove(self, segments: set[str]) -> None:
         """These segments are state no longer."""
-        self._state = [run for run in self._state if run.segment.id not in segments]
+        self._state, self._by_input = [run for run in self._state if run.segment.id not in segments], None
 
     def take_out(self, segments: set[str], units: Ranges) -> None:
         """Some units' rows of these segments are state no longer, nor part of what is new."""
         state = (_without(run, units) if run.segment.id in segments else run for run in self._state)
-        self._state = [run for run in state if run.units]
+        self._state, self._by_input = [run for run in state if run.units], None
         # a new run stays in its place, with whatever is left of it: segments are named by it
         self._new = [_without(run, units) if run.segment.id in segments else run for run in self._new]
+
+
+def group_by_input(runs: Iterable[RunRef]) -> dict[InputNumber, list[RunRef]]:
+    """Runs by their input, in the order in which they come."""
+    by_input: dict[InputNumber, list[RunRef]] = {}
+    for run in runs:
+        by_input.setdefault(run.segment.input, []).append(run)
+    return by_input
 
 
 def _without(run: RunRef, units: Ranges) -> RunRef:

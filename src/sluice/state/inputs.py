@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -93,6 +93,11 @@ class Holdings:
     directories: Mapping[InputNumber, Directory]
     freezable: tuple[InputNumber, ...] = ()
     """Inputs of operators whose units can be frozen."""
+
+    @property
+    def inputs(self) -> Collection[InputNumber]:
+        """The inputs of whose state something is held."""
+        return self.layouts.keys()
 
     @cached_property
     def unit_numbers(self) -> int:

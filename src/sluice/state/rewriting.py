@@ -9,7 +9,7 @@ from sluice.model.epoch.segments import RunRef
 from sluice.model.ids import InputNumber, UnitIndex
 from sluice.model.routing.unit_ranges import Ranges, intersect, single_unit
 from sluice.state.compaction import RunMerge, choose_rewrites, merges_of_epoch
-from sluice.state.epoch_runs import EpochRuns
+from sluice.state.epoch_runs import EpochRuns, group_by_input
 from sluice.state.inputs import Holdings, Retention
 from sluice.state.merging import merge_runs
 from sluice.state.opening import OpenRuns
@@ -34,17 +34,19 @@ class Rewriter:
         staying = [run for run in self._runs.state if run.units not in apart]
         leaving_runs = [run for run in self._runs.state if run.units in apart]
         rewrites = choose_rewrites(staying, [*self._runs.waiting, *self._runs.frozen, *leaving_runs])
-        for input_, rules in retention.items():
-            runs = [run for run in staying if run.segment.input == input_]
+        new = [run for run in self._runs.new if run.is_active]
+        staying_of, leaving_of, rewrites_of, new_of = map(group_by_input, (staying, leaving_runs, rewrites, new))
+        for input_ in sorted(staying_of.keys() | leaving_of.keys()):
+            rules = retention[input_]
             by_unit: dict[Ranges, list[RunRef]] = {}
-            for run in leaving_runs:
-                if run.segment.input == input_:
-                    by_unit.setdefault(run.units, []).append(run)
-            brought = sum(run.segment.length for run in self._runs.new if run.segment.input == input_ and run.is_active)
-            groups = [runs, *by_unit.values()]
+            for run in leaving_of.get(input_, ()):
+                by_unit.setdefault(run.units, []).append(run)
+            brought = sum(run.segment.length for run in new_of.get(input_, ()))
+            groups = [staying_of.get(input_, []), *by_unit.values()]
             due = merges_of_epoch(groups, brought, rules.earliest_needed, rules.retention, rules.shrinks)
             merged = {run.segment.id for merge in due for run in merge.runs}
-            due += [RunMerge([r], r.segment.hashes) for r in rewrites if r in runs and r.segment.id not in merged]
+            rewritten = [run for run in rewrites_of.get(input_, ()) if run.segment.id not in merged]
+            due += [RunMerge([run], run.segment.hashes) for run in rewritten]
             for merge in due:
                 units = merge.runs[0].units
                 self._carry_out(merge, input_, rules, units if units in apart else self._holdings.units)

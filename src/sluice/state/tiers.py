@@ -49,6 +49,8 @@ class Tiers:
         self._places = {MEMORY: memory, DISK: disk}
         self._index: dict[str, dict[str, dict[UnitIndex, LocalFile]]] = {}
         """By tier and segment: each unit's page, or the one file under `WHOLE`."""
+        self._sizes: dict[str, int] = {}
+        """The bytes in each tier."""
 
     def begin(self, needed: Mapping[str, Directory], sparing: str = " ") -> None:
         """Look at what is here and let go of all but the segments that are `needed`, each with the directory of its
@@ -58,7 +60,7 @@ class Tiers:
         """
         for tier in (MEMORY, DISK):
             place = self._places[tier]
-            self._index[tier] = {}
+            self._index[tier], self._sizes[tier] = {}, 0
             for entry in place.files():
                 segment, hashes, rows, expected = parse_name(entry.name)
                 if segment in needed:
@@ -67,7 +69,7 @@ class Tiers:
                     unit = WHOLE if hashes is None else needed[segment].unit_with(*hashes)
                     if unit is not None and unit not in self._files(tier).get(segment, {}):
                         file = LocalFile(rows, expected, entry.size, hashes)
-                        self._files(tier).setdefault(segment, {})[unit] = file
+                        self._note(segment, unit, file, tier)
                         continue
                 elif entry.name.startswith(sparing):
                     continue
@@ -188,7 +190,8 @@ class Tiers:
         return bool(tiers)
 
     def _bytes(self, tier: str) -> int:
-        return sum(file.size for files in self._files(tier).values() for file in files.values())
+        self._files(tier)  # nobody may ask before somebody has looked
+        return self._sizes[tier]
 
     def _open(self, segment: str, unit: UnitIndex) -> tuple[int, pa.Buffer] | None:
         """A file's rows and bytes, as they were written: one that is damaged is dropped."""
@@ -224,7 +227,7 @@ class Tiers:
         before = self._files(tier).get(segment, {}).get(unit)
         if before is not None and name_file(segment, before) != name:  # it had other rows
             self._delete(segment, unit, tier)
-        self._files(tier).setdefault(segment, {})[unit] = file
+        self._note(segment, unit, file, tier)
         return tier
 
     def _move(self, segment: str, unit: UnitIndex, source: str, target: str) -> int:
@@ -253,6 +256,13 @@ class Tiers:
     def _forget(self, segment: str, unit: UnitIndex, tier: str) -> LocalFile:
         files = self._files(tier)[segment]
         file = files.pop(unit)
+        self._sizes[tier] -= file.size
         if not files:
             del self._files(tier)[segment]
         return file
+
+    def _note(self, segment: str, unit: UnitIndex, file: LocalFile, tier: str) -> None:
+        files = self._files(tier).setdefault(segment, {})
+        before = files.get(unit)
+        self._sizes[tier] += file.size - (before.size if before is not None else 0)
+        files[unit] = file

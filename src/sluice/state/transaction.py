@@ -191,10 +191,19 @@ class Transaction:
             return []
         return [
             part
-            for run in self._runs.state
-            if run.segment.input == input_ and run.segment.earliest <= span[1] and run.segment.latest >= span[0]
+            for run in self._runs.state_of(input_)
+            if run.segment.earliest <= span[1] and run.segment.latest >= span[0]
             for part in self._open_runs.open(self._in_turn(run))
         ]
+
+    @property
+    def waiting_inputs(self) -> set[InputNumber]:
+        """The inputs with rows that wait for their turn."""
+        return self._runs.waiting_inputs
+
+    def has_state(self, input_: InputNumber) -> bool:
+        """Whether an input had any state before the epoch."""
+        return bool(self._runs.state_of(input_))
 
     def take_pending(self, input_: InputNumber) -> list[Run]:
         """The rows of one input that waited for this turn, the oldest epoch's first; they wait no longer."""

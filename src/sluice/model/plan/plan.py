@@ -271,18 +271,6 @@ class Plan:
     def origin_of(self, node: int) -> int:
         return len(self.sources) + node
 
-    def watermarks(self, sources: Times) -> Times:
-        """Every origin's watermark, given those of the sources."""
-        by_origin = list(sources)
-        for node in self.nodes:
-            by_origin.append(node.spec.watermark(tuple(by_origin[f.origin] for f in node.feeds)))
-        return tuple(by_origin)
-
-    def watermarks_at(self, node: int, sources: Times) -> Times:
-        """The watermarks of an operator's streams."""
-        by_origin = self.watermarks(sources)
-        return tuple(by_origin[f.origin] for f in self.nodes[node].feeds)
-
     @property
     def has_expressions(self) -> bool:
         feeds = [*(f for n in self.nodes for f in n.feeds), *(o.feed for o in self.outputs)]
