@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from sluice.model.codec import DecodeError, decode, encode
 from sluice.model.columns import IntColumn
-from sluice.model.epoch.segments import PackedManifests, RunRef, SegmentRef, reuse_values, unit_bytes, unit_rows
+from sluice.model.epoch.packed_manifests import PackedManifests
+from sluice.model.epoch.segments import Block, RunRef, SegmentRef, reuse_values, unit_bytes, unit_rows
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import Ranges, numbers
 
@@ -106,3 +107,35 @@ class TestManyUnits:
         assert np.array_equal(part.unit_rows[0], held) and np.array_equal(part.unit_rows[1], rows[held])
         assert np.array_equal(unit_rows([part, part], UNITS), 2 * rows)
         assert np.allclose(unit_bytes([part], UNITS), rows * 100 / 9)
+
+
+class TestManyStates:
+    """Hundreds of queries: hundreds of states, each with a few segments of one unit or two at each site."""
+
+    @staticmethod
+    def segments(count: int) -> tuple[RunRef, ...]:
+        rng, runs = np.random.default_rng(4), []
+        for n in range(count):
+            epoch, rows = n % 7, int(rng.integers(1, 50_000))
+            units = ((n % 150, n % 150 + 1 + n % 3 // 2),)
+            attempt = f"{epoch:012d}-0001-ab12cd34-0{epoch:08x}"
+            counts = (rows,) if n % 3 < 2 else (rows - rows // 3, rows // 3)
+            at = 1_700_000_000_000_000 + 5_000_000 * epoch
+            checksums = [2 * int(number) + 1 for number in rng.integers(0, 1 << 62, 1 + n % 2)]
+            blocks = tuple(Block(rows, 40 * rows, (1 << 63) + checksum) for checksum in checksums)
+            ref = SegmentRef(
+                f"{attempt}-{n}", f"state/{attempt}.segments", 64 * n, 40 * rows, n % 250, rows, at + n, at + 2 * n,
+                at + 4_999_999, at, 0, n % 2, units, counts, blocks, n % 11 == 0, (0, 1 << (31 + n % 2)), 9_000_000,
+            )  # fmt: skip
+            runs.append(RunRef(ref, units, n % 5 // 4))
+        return tuple(runs)
+
+    def test_they_come_back_as_they_were(self) -> None:
+        sites = (self.segments(40), self.segments(7), ())
+        packed = PackedManifests.of(sites)
+        assert packed.unpack() == sites == decode(encode(packed), PackedManifests).unpack()
+        assert PackedManifests.of([]).unpack() == ()
+
+    def test_a_segment_takes_few_bytes(self) -> None:
+        """Names, times and units that segments have in common cost next to nothing: 80 bytes, 11 of them a checksum."""
+        assert len(encode(PackedManifests.of([self.segments(800)]))) < 80 * 800

@@ -15,7 +15,8 @@ from typing import Any
 from sluice.control.identity import differing_flows
 from sluice.model.codec import DecodeError, Value, checksum, decode, encode
 from sluice.model.epoch.attempt import Attempt
-from sluice.model.epoch.segments import PackedManifests
+from sluice.model.epoch.packed_manifests import PackedManifests
+from sluice.model.epoch.results import PackedListings
 from sluice.model.errors import CheckpointError, ProtocolError, StorageError
 from sluice.model.identity import CheckpointIdentity, Owner
 from sluice.model.ids import Site
@@ -23,7 +24,7 @@ from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
 from sluice.state.files.storage import Storage
 
-FORMAT = 15
+FORMAT = 16
 IDENTITY = "flow.json"
 PLANS = "flow"
 """The directory with the plans that epochs on record went by."""
@@ -34,12 +35,13 @@ _CHECKED = re.compile(rb'\{"checksum":"([0-9a-f]{16})","content":(.*)\}', re.DOT
 
 @dataclass(frozen=True)
 class _Content:
-    """An entry as it is written: the record's manifests are packed, beside it."""
+    """An entry as it is written: the record's manifests and listings are packed, beside it."""
 
     index: int
     owner: Owner
     before: int
     state: PackedManifests
+    listings: PackedListings
     record: EpochRecord
 
 
@@ -205,7 +207,7 @@ class Journal:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: {problem}") from problem
         if entry.index != index:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: it is entry {entry.index}")
-        record = replace(entry.record, manifests=entry.state.unpack())
+        record = replace(entry.record, manifests=entry.state.unpack(), listings=entry.listings.unpack())
         return Entry(entry.index, entry.owner, entry.before, record, its_checksum)
 
     def entries(self, indexes: Iterable[int]) -> Iterable[Entry]:
@@ -242,8 +244,9 @@ class Journal:
         return newest
 
     def _put(self, index: int, owner: Owner, before: int, record: EpochRecord) -> bool:
-        state = PackedManifests.of(record.manifests)
-        data, its_checksum = _wrap(encode(_Content(index, owner, before, state, replace(record, manifests=()))))
+        state, listings = PackedManifests.of(record.manifests), PackedListings.of(record.listings)
+        bare = replace(record, manifests=(), listings=())
+        data, its_checksum = _wrap(encode(_Content(index, owner, before, state, listings, bare)))
         put = self.storage.put_if_absent(_name(index), data)
         if put:
             self.head = Entry(index, owner, before, record, its_checksum)

@@ -27,7 +27,8 @@ from sluice.engine.unit_stats import UnitStats
 from sluice.kernels.probe import Run
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import Attempt
-from sluice.model.epoch.segments import Manifest, PackedManifests, unit_rows
+from sluice.model.epoch.packed_manifests import PackedManifests
+from sluice.model.epoch.segments import Manifest, unit_rows
 from sluice.model.epoch.stats import SiteStats, TaskSeconds, UnitColumns
 from sluice.model.epoch.times import Lagging, Times, slowest
 from sluice.model.ids import InputNumber, Level, Site, SiteKey

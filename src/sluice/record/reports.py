@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sluice.model.columns import IntColumn
+from sluice.model.epoch.packed_manifests import PackedManifests
 from sluice.model.epoch.results import Part
-from sluice.model.epoch.segments import Manifest, PackedManifests
+from sluice.model.epoch.segments import Manifest
 from sluice.model.epoch.stats import SiteStats, TaskSeconds, UnitColumns
 from sluice.model.epoch.times import Frozen, Lagging, Queues, Times
 from sluice.model.epoch.work_stats import OperatorWork, OutputWork

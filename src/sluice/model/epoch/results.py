@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 FILES_A_LIST = 1024
@@ -69,6 +70,36 @@ class Listing:
 
 
 _NOTHING_LISTED = Listing()
+
+
+@dataclass(frozen=True)
+class PackedListings:
+    """The listings of all outputs before an epoch and with it, as they are written: those that list something, with the
+    number of their output. Of many queries most have a sink that lists nothing."""
+
+    outputs: int = 0
+    listed: tuple[tuple[int, Listing, Listing], ...] = ()
+
+    @classmethod
+    def of(cls, listings: Sequence[tuple[Listing, Listing]]) -> PackedListings:
+        """
+        >>> listings = ((Listing(), Listing()), (Listing(), Listing(9, 9, 10, 3, 77)), (Listing(), Listing()))
+        >>> packed = PackedListings.of(listings)
+        >>> len(packed.listed), packed.unpack() == listings
+        (1, True)
+        """
+        numbered = ((output, before, listing) for output, (before, listing) in enumerate(listings))
+        return cls(len(listings), tuple(one for one in numbered if one[1:] != _NOTHING))
+
+    def unpack(self) -> tuple[tuple[Listing, Listing], ...]:
+        """A pair for each output."""
+        listings = [_NOTHING] * self.outputs
+        for output, before, listing in self.listed:
+            listings[output] = before, listing
+        return tuple(listings)
+
+
+_NOTHING = (Listing(), Listing())
 
 
 @dataclass(frozen=True)

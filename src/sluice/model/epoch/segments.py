@@ -17,9 +17,7 @@ from sluice.model.routing.unit_ranges import (
     Ranges,
     intersect,
     numbers,
-    pack_ranges,
     unite,
-    unpack_ranges,
 )
 
 FEW_UNITS = 1024
@@ -170,59 +168,6 @@ class RunRef:
 
 Manifest = tuple[RunRef, ...]
 """All state of one site."""
-
-
-class PackedRun(NamedTuple):
-    """A run by the places of its segment and its units in lists."""
-
-    segment: int
-    units: int
-    generation: int
-
-
-@dataclass(frozen=True)
-class PackedManifests:
-    """The runs of all sites, as they are written: each segment is named once, however many runs have a part of it, and
-    each set of units, however many segments and runs are of it. `segments` are without units; `segment_units` has the
-    places of these."""
-
-    units: tuple[IntColumn[int], ...] = ()
-    segments: tuple[SegmentRef, ...] = ()
-    segment_units: tuple[int, ...] = ()
-    sites: tuple[tuple[PackedRun, ...], ...] = ()
-
-    @classmethod
-    def of(cls, manifests: Sequence[Manifest]) -> PackedManifests:
-        """
-        >>> ref = SegmentRef("s", "f", 0, 100, 0, 9, 0, 0, 0, 0, 0, 0, ((2, 5),), (4, 3, 2), ())
-        >>> manifests = ((RunRef(ref, ((2, 3),)), RunRef(ref, ((4, 5),), 1)), ())
-        >>> packed = PackedManifests.of(manifests)
-        >>> len(packed.segments), packed.unpack() == manifests
-        (1, True)
-        """
-        units: dict[Ranges, int] = {}
-        segments = {run.segment.id: run.segment for manifest in manifests for run in manifest}
-        places = {name: place for place, name in enumerate(segments)}
-        sites = tuple(
-            tuple(
-                PackedRun(places[run.segment.id], units.setdefault(run.units, len(units)), run.generation)
-                for run in manifest
-            )
-            for manifest in manifests
-        )
-        segment_units = tuple(units.setdefault(segment.units, len(units)) for segment in segments.values())
-        bare = tuple(replace(segment, units=()) for segment in segments.values())
-        return cls(tuple(map(pack_ranges, units)), bare, segment_units, sites)
-
-    def unpack(self) -> tuple[Manifest, ...]:
-        """The runs, those of one segment with the same value for it."""
-        units = [unpack_ranges(column) for column in self.units]
-        of = zip(self.segments, self.segment_units, strict=True)
-        segments = [replace(segment, units=units[place]) for segment, place in of]
-        return tuple(
-            tuple(RunRef(segments[run.segment], units[run.units], run.generation) for run in packed)
-            for packed in self.sites
-        )
 
 
 def reuse_values(manifests: Sequence[Manifest], before: Sequence[Manifest]) -> tuple[Manifest, ...]:
