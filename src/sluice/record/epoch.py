@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -129,8 +130,15 @@ class EpochRecord:
         """How far a level has come."""
         return self.reached[level - 1] if level and self.reached else self.newest
 
+    @cached_property
+    def _parts_by_output(self) -> dict[int, tuple[Part, ...]]:
+        by_output: dict[int, list[Part]] = {}
+        for part in self.parts:
+            by_output.setdefault(part.output, []).append(part)
+        return {output: tuple(parts) for output, parts in by_output.items()}
+
     def results_of(self, output: int) -> Results:
-        parts = tuple(p for p in self.parts if p.output == output)
+        parts = self._parts_by_output.get(output, ())
         before, listing = self.listings[output] if self.listings else (Listing(), Listing())
         return Results(self.number, parts, before, listing, self.stats.committed_at)
 
