@@ -38,11 +38,11 @@ class Scale:
     epochs: int = 6
     few: int = 6
     checked: int = 20
-    alone: int = 8
+    alone: int = 5
     spark: tuple[int, ...] = (16, 64, 250, 500)
     """How many queries Spark is given, one number after the other as long as it ends in time."""
     spark_epochs: int = 3
-    seconds: float = 900.0
+    seconds: float = 600.0
     """How long one run may take."""
 
 

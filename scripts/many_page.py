@@ -1,0 +1,119 @@
+"""Writes what was measured of many queries into docs/benchmarks.md anew, from docs/figures/many.json.
+
+python -m benchmarks.run --only many --json docs/figures/many.json && python scripts/many_page.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE, FIGURES = DOCS / "benchmarks.md", DOCS / "figures" / "many.json"
+BEGIN, END = "<!-- many: scripts/many_page.py -->\n", "<!-- end of many -->"
+
+
+def write_section(page: str, document: dict[str, Any]) -> str:
+    """The page with the measured part of its section as the figures have it."""
+    return re.sub(f"{BEGIN}.*?{END}", lambda _: f"{BEGIN}\n{section(document)}\n{END}", page, flags=re.DOTALL)
+
+
+def section(document: dict[str, Any]) -> str:
+    """What was measured, in Markdown."""
+    many, runs = document["many"], {run["name"]: run for run in document["many"]["runs"]}
+    versions, machine = document["versions"], document["machine"]
+    named = ("pyspark", "pyarrow", "numpy", "duckdb")
+    where = ", ".join([*(f"{name} {versions[name]}" for name in named), f"Python {versions['python']}"])
+    others = [run["others"] for run in runs.values()]
+    return "\n\n".join(
+        [
+            f"{where}; {machine['cores']} cores ({machine['processor']}), {machine['memory']}. Other processes took "
+            f"{min(others):.0%} to {max(others):.0%} of the machine during the runs.",
+            _table(
+                ["run", "queries", "rows/s of all queries", "s an epoch", "ms a query", "nearly empty epoch, s"],
+                _rates(runs),
+            ),
+            *_sentences(many, runs),
+            _table(["what", "Sluice", "other", "unit", "bar", "measured", ""], [_bar(bar) for bar in many["bars"]]),
+            "Peak memory in MB, as proportional set size; state is that of all sites:",
+            _table(["run", "total", "driver", "JVM", "Python workers", "tmpfs", "state"], _memory(runs)),
+        ]
+    )
+
+
+def _rates(runs: dict[str, dict[str, Any]]) -> list[list[str]]:
+    rows = []
+    for run in runs.values():
+        figures = run["figures"]
+        if "query_rate" in figures and "sharing" not in run["name"]:
+            epoch = figures["seconds"] / figures["epochs"]
+            few = figures.get("few_epoch_seconds")
+            rate, each = f"{figures['query_rate']:,.0f}", f"{1000 * epoch / figures['queries']:,.1f}"
+            cells = [str(figures["queries"]), rate, f"{epoch:.2f}", each]
+            rows.append([_title(run["name"]), *cells, "" if few is None else f"{few:.2f}"])
+    return rows
+
+
+def _title(name: str) -> str:
+    return "Spark's own queries" if name.startswith("spark") else f"Sluice, {'one flow' if name == 'flow' else name}"
+
+
+def _sentences(many: dict[str, Any], runs: dict[str, dict[str, Any]]) -> list[str]:
+    flow, sentences = runs["flow"]["figures"], []
+    ended = [run["figures"]["queries"] for name, run in runs.items() if name.startswith("spark") and run["figures"]]
+    failed = [name.split()[1] for name, run in runs.items() if name.startswith("spark") and run["failure"]]
+    if ended:
+        text = f"Spark ended with {max(ended)} queries in one session"
+        sentences.append(
+            f"{text}; with {failed[0]} it did not within {many['scale']['seconds']:,.0f} s." if failed else f"{text}."
+        )
+    alone = runs.get("single flows", {}).get("figures", {})
+    if alone:
+        each = mean(alone["alone_seconds"].values()) / alone["epochs"]
+        sentences.append(
+            f"Single flows of Sluice, {len(alone['alone_seconds'])} of the queries one after the other: {each:.2f} s "
+            "an epoch each."
+        )
+    checked = (
+        f"The results of {flow['checked']} of the {flow['queries']} queries were compared with DuckDB's, row by row"
+    )
+    sentences.append(f"{checked}: {'; '.join(flow['wrong']) or 'they are the same'}.")
+    if "few_entry_bytes" in flow:
+        entry = f"The journal's entry of a nearly empty epoch has {flow['few_entry_bytes'] / 1000:,.0f} kB"
+        sentences.append(
+            f"{entry}. The flow was started in {flow['start_seconds']:.1f} s, and has {flow['units']} units."
+        )
+    return [" ".join(sentences)]
+
+
+def _bar(bar: dict[str, Any]) -> list[str]:
+    limit = "none" if bar["bar"] is None else f"at {'most' if bar['at_most'] else 'least'} {bar['bar']:g}"
+    met = {True: "met", False: "**missed**", None: ""}[bar["met"]]
+    return [bar["what"], _number(bar["ours"]), _number(bar["theirs"]), bar["unit"], limit, f"{bar['ratio']:.2f}", met]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def _memory(runs: dict[str, dict[str, Any]]) -> list[list[str]]:
+    return [
+        [name, f"{sum(run['peak'].values()):,.0f}"]
+        + [f"{run['peak'][kind]:,.0f}" for kind in ("driver", "jvm", "workers", "tmpfs")]
+        + [f"{run['figures']['state_bytes'] / 1e6:,.1f}" if "state_bytes" in run["figures"] else ""]
+        for name, run in runs.items()
+        if run["figures"]
+    ]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+if __name__ == "__main__":
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(write_section(text, json.loads(FIGURES.read_text(encoding="utf-8"))), encoding="utf-8")
