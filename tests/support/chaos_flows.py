@@ -206,7 +206,7 @@ def _query_that_shares(
 ) -> list[tuple[DataStream, Callable[[Marks], str]]]:
     before, after = (int(n) for n in rng.integers(0, 16, 2))
     within = f"{before} seconds", f"{after} seconds"
-    match int(rng.choice(7)):
+    match int(rng.choice(8)):
         case 0 | 1:
             condition = "a.v >= b.v" if rng.random() < 0.3 else None
             text = joined("ab", before, after, condition)
@@ -224,6 +224,9 @@ def _query_that_shares(
         case 5:
             text = joined("ab", after % 4, after % 4, where, keyed=False)
             return [(a.join(b, within=f"{after % 4} seconds", where=where), lambda marks: text)]
+        case 6:
+            text = f"SELECT k, v * 2 AS twice FROM a WHERE v > {before % 5}"
+            return [(a.filter(f"v > {before % 5}").select("k", "v * 2 AS twice"), lambda marks: text)]
         case _:
             pairs, text = a.join(b, on="k", within=within), joined("ab", before, after)
             grouped = pairs.groupBy("a_k").window("10 seconds", "5 seconds").agg(n=("*", "count"), total=("a_v", "sum"))
