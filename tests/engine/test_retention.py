@@ -124,3 +124,22 @@ def test_a_frozen_unit_keeps_no_rows_of_other_units(tmp_path):
     needed = np.bincount(Directory(PARTITIONS).unit_of(hash_keys([pa.array(range(KEYS))])), minlength=PARTITIONS) * 11
     assert most[0] > 2.5 * needed[0] and (most[1:] <= 2.5 * needed[1:]).all(), (most, needed)
     query.close()
+
+
+def test_memory_and_time_go_to_the_levels_that_need_them(tmp_path):
+    """A large join, and windows over its results that keep little: all of the join's state fits in, as it would not
+    into half of the memory."""
+    a, b = (source(name, delay=0) for name in "ab")
+    bars = a.join(b, on="k", within="unbounded").groupBy("b_v").window("1 second").agg(n=("*", "count"))
+    plan = plan_of([bars.relation])
+    query = DirectQuery(plan, tmp_path / "roomy", 1, PARTITIONS)
+    for epoch in range(12):
+        query.run([second_of(s, epoch) for s in plan.sources])
+    state = sum(run.bytes for run in query.epochs.record.manifests[0])
+    query.close()
+    query = DirectQuery(plan, tmp_path / "tight", 1, PARTITIONS, memory=round(1.4 * state), seconds=1e9)
+    for epoch in range(12):
+        query.run([second_of(s, epoch) for s in plan.sources])
+    (stats,) = query.epochs.record.stats.sites
+    assert stats.spilled_units == 0 and stats.disk_bytes == 0 and stats.memory_bytes > 0.5 * stats.memory_limit
+    query.close()

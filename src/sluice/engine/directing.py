@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sluice.engine.level_shares import divide_by_need
 from sluice.engine.settings import QuerySettings
 from sluice.engine.site_task import SiteDirectives
 from sluice.model.epoch.stats import EpochStats, SiteStats
 from sluice.model.ids import Site
+from sluice.model.plan.plan import Plan
 from sluice.record.epoch import EpochRecord
 
 LEAST_BUDGET = 0.25
@@ -17,6 +19,7 @@ LEAST_BUDGET = 0.25
 
 
 def directives(
+    plan: Plan,
     settings: QuerySettings,
     before: EpochRecord,
     left: float,
@@ -32,6 +35,7 @@ def directives(
         spill=settings.spill,
         seconds=None if settings.seconds is None else _budget(settings.seconds, before.stats, left),
         backlog=settings.backlog,
+        level_shares=divide_by_need(_work_by_level(plan, before.stats)),
         patient=patient,
         costs=_costs(before.stats.sites, sites, cost),
         freezing=settings.freezing_at_sites,
@@ -40,6 +44,15 @@ def directives(
         result_delay=_by_site(emulation.result_delay, sites),
         disk_delay=emulation.disk_delay,
     )
+
+
+def _work_by_level(plan: Plan, stats: EpochStats) -> list[float]:
+    """The processor seconds that the operators of each level took in the epoch before."""
+    seconds = [0.0] * plan.levels
+    for operator, spent in zip(stats.operators.operator.tolist(), stats.operators.seconds.tolist(), strict=True):
+        if operator < len(plan.nodes):
+            seconds[plan.nodes[operator].level] += spent
+    return seconds
 
 
 def _budget(most: float, stats: EpochStats, left: float) -> float:

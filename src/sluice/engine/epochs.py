@@ -402,6 +402,7 @@ class Epochs:
             places=self.settings.places,
             staging=staging,
             directives=directives(
+                self.plan,
                 self.settings,
                 before,
                 until - self.clock.time(),

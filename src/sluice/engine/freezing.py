@@ -82,7 +82,8 @@ class SiteFreezing:
         if not units:
             return
         limited = self._directives.seconds
-        seconds = (CLEANING_SECONDS if limited is None else CLEANING_FRACTION * limited) / self._level.plan.levels
+        part = self._directives.level_shares[self._level.number]
+        seconds = part * (CLEANING_SECONDS if limited is None else CLEANING_FRACTION * limited)
         started, before = self._clock.process_time(), self._by_unit.work
         yield from cleaning.run(units, seconds)
         self._by_unit.spend(self._clock.process_time() - started, before, np.array(units, dtype=np.int64))

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from sluice.engine.blobs import BLOBS, LEVEL_WATERMARK, SITE_REPORT, SPLIT_REPORT, Blob, in_batches, message
 from sluice.engine.freezing import CLEANING_FRACTION, SiteFreezing
+from sluice.engine.level_shares import divide_by_need
 from sluice.engine.operator_meters import OperatorMeters
 from sluice.engine.site_input import unpack
 from sluice.engine.site_level import SiteLevel
@@ -167,7 +168,8 @@ class _SiteEpoch:
         """Whose turn it is, in the time that is left; some was `spent` on cleaning up."""
         directives = self.task.directives
         costs = directives.costs[self.site] if directives.costs else None
-        share = None if directives.seconds is None else directives.seconds / self.plan.levels
+        part = directives.level_shares[self.level.number]
+        share = None if directives.seconds is None else directives.seconds * part
         if share is not None:
             share -= min(spent, CLEANING_FRACTION * share)
         sizes = transaction.pending_bytes()
@@ -175,7 +177,7 @@ class _SiteEpoch:
             places, count = self.level.count(input_, run, self.held)
             sizes[places] += count * (run.rows.nbytes / max(1, len(run)))
         rows = self.by_unit.rows + transaction.pending_rows()
-        limits = Limits(share, directives.backlog / self.plan.levels, costs, directives.patient)
+        limits = Limits(share, directives.backlog * part, costs, directives.patient)
         by_time = bool(self.level.by_time)
         schedule = UnitSchedule(cohorts, self.now, rows, sizes, transaction.pages, limits, self.clock, by_time)
         schedule.put_first(self.level.shared)
@@ -372,7 +374,7 @@ class _SiteEpoch:
             LocalFiles(f"{root}/site-{self.site:04d}-{self.level.number}", speed=of)
             for root, of in zip(roots, (None, speed), strict=True)
         )
-        limit = directives.limits[self.site] // self.plan.levels
+        limit = int(directives.limits[self.site] * divide_by_need(self._state_by_level())[self.level.number])
         store = SiteStore(
             self.holdings,
             Tiers(memory, disk, limit),
@@ -387,6 +389,14 @@ class _SiteEpoch:
             next((q for q in self.share.queues if q.level == self.level.number), None),
         )
         return store.begin(self.attempt, before)
+
+    def _state_by_level(self) -> list[float]:
+        """The bytes of the site's state at each level that new rows meet: what memory is for."""
+        sizes = [0.0] * self.plan.levels
+        for run in self.share.manifest:
+            if run.is_active:
+                sizes[self.plan.inputs[run.segment.input].level] += run.bytes
+        return sizes
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ class SiteDirectives:
     spill: Spill = Spill.UNIT
     seconds: float | None = None
     backlog: float = float("inf")
+    level_shares: tuple[float, ...] = (1.0,)
+    """Which part of the seconds, and of the backlog, each level has."""
     patient: bool = False
     """Whether units on disk are waited for: there is no new input."""
     costs: tuple[float | None, ...] = ()
