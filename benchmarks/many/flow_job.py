@@ -142,12 +142,12 @@ def add_one(run: FlowRun, ordinary: float) -> dict[str, Any]:
     before = run.query.recentProgress[-1]["epoch"]
     run.arrivals.arrive(2)
     begun = time.monotonic()
-    run.query.add(writer)  # type: ignore[attr-defined]
+    run.query.add(writer)
     waited = time.monotonic() - begun
     run.query.processAllAvailable()
     epochs = [p for p in run.query.recentProgress if p["epoch"] > before and p["numInputRows"]]
     longest = max(p["durationMs"]["triggerExecution"] / 1000 for p in epochs)
-    run.query.drop("added")  # type: ignore[attr-defined]
+    run.query.drop("added")
     return {"add_wait_seconds": waited, "add_epoch_seconds": longest, "add_ordinary_seconds": ordinary}
 
 

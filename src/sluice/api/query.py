@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
+from sluice.api.changing import check_added
 from sluice.api.options import describe_options
 from sluice.api.progress import epoch_progress, progress_dictionary, without_spark
 from sluice.api.query_text import describe_query, find_query
+from sluice.api.relation import Registry
+from sluice.api.request import WriterChoices
+from sluice.engine.plan_changes import ChangeRequest
 from sluice.model.durations import size_in_bytes
 from sluice.model.epoch.decision import DecisionOutcome, describe_end
-from sluice.model.errors import QueryError
+from sluice.model.errors import FlowError, QueryError
 from sluice.model.ids import Fragment, Site, Unit
 from sluice.model.plan.plan import Plan
 from sluice.model.routing.routing import Routing
@@ -27,6 +31,14 @@ from sluice.verbs.scale import Scale
 from sluice.verbs.share import Release, Share
 from sluice.verbs.split import Merge, Split
 
+
+class Writer(Protocol):
+    """A `DataStreamWriter` that is not started."""
+
+    def choices(self) -> WriterChoices:
+        """All that it was told."""
+
+
 _LISTED = 8
 """Runs of units that are named."""
 
@@ -41,8 +53,8 @@ class Query:
     query.stop()
     """
 
-    def __init__(self, running: RunningQuery, options: Mapping[str, Any]) -> None:
-        self._running, self._options = running, options
+    def __init__(self, running: RunningQuery, options: Mapping[str, Any], registry: Registry | None = None) -> None:
+        self._running, self._options, self._registry = running, options, registry
 
     @property
     def id(self) -> str:
@@ -176,6 +188,36 @@ class Query:
                 f"cannot scale to {sites} sites: give option minSites or maxSites when the query is started"
             )
         self._ask(f"scale to {sites} sites", Scale(sites, "asked for with scale()"))
+
+    def add(self, *writers: Writer) -> None:
+        """Have more writers' queries run in this flow, from the next epoch on; returns when that is committed.
+
+        Each begins with the rows that are processed from then on, and where another query keeps the same rows, joins
+        them with all that are there. What cannot be is refused, and nothing is touched.
+
+            query.add(flow.sql(text).writeStream.format("noop").queryName("alerts"))
+        """
+        self._refuse_if_over("add a query")
+        if not writers:
+            raise FlowError("query.add takes writers that are not started: query.add(pairs.writeStream.format(…), …)")
+        choices = [writer.choices() for writer in writers]
+        self._running.change(ChangeRequest(check_added(self._running, self._registry, self._options, choices)))
+
+    def drop(self, *names: str) -> None:
+        """End some of the flow's queries, by name; returns when the epoch is committed from which on they are gone.
+        Their results so far stay, and so does all that others share with them.
+
+            query.drop("alerts")
+        """
+        self._refuse_if_over("drop a query")
+        if not names:
+            raise FlowError("query.drop takes names of queries, such as query.queries() has them")
+        self._running.change(ChangeRequest(dropped=tuple(names)))
+
+    def _refuse_if_over(self, what: str) -> None:
+        over = self._over() or self._draining()
+        if over is not None:
+            raise QueryError(f"cannot {what}: {over}")
 
     def cleanUp(self) -> None:
         """Find all results that are missing by now because units were frozen, those of input that waits too; returns

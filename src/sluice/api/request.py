@@ -76,8 +76,8 @@ def read_request(writers: Sequence[WriterChoices], start: StartChoices | None = 
         if writer.rows.registry is not registry:
             raise FlowError("all writers of one query must be of one Flow")
     names = name_queries([w.name for w in writers])
-    sinks = tuple(_choose_sink(w, name) for w, name in zip(writers, names, strict=True))
-    _refuse_shared(sinks)
+    sinks = tuple(choose_sink(w, name) for w, name in zip(writers, names, strict=True))
+    refuse_shared_paths([sink.path for sink in sinks])
     said_by: list[tuple[str, StartChoices | WriterChoices]] = [("flow.start", start)]
     said_by += ((f"writer {name!r}", writer) for name, writer in zip(names, writers, strict=True))
     of_query = {
@@ -122,7 +122,8 @@ def _scales_by_itself(policy: Policy, given: Mapping[str, Any]) -> bool:
     return True
 
 
-def _choose_sink(writer: WriterChoices, name: str) -> SinkChoice:
+def choose_sink(writer: WriterChoices, name: str) -> SinkChoice:
+    """Where the results of a writer go."""
     kind, options = writer.format, SinkOptions.read(writer.options)
     if kind is None:
         raise FlowError(
@@ -144,9 +145,9 @@ def _choose_sink(writer: WriterChoices, name: str) -> SinkChoice:
     )
 
 
-def _refuse_shared(sinks: Sequence[SinkChoice]) -> None:
+def refuse_shared_paths(given: Sequence[str | None]) -> None:
     """Two sinks of one query cannot share a directory."""
-    paths = [os.path.abspath(s.path) if "://" not in s.path else s.path.rstrip("/") for s in sinks if s.path]
+    paths = [os.path.abspath(path) if "://" not in path else path.rstrip("/") for path in given if path]
     twice = next((path for path, count in Counter(paths).items() if count > 1), None)
     if twice is not None:
         raise FlowError(f"two writers have the path {twice!r}; give each writer its own")

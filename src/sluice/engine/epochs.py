@@ -22,7 +22,7 @@ from sluice.engine.clean_up_progress import CleanUpFollower
 from sluice.engine.delivery import list_results
 from sluice.engine.directing import directives, mean_cost
 from sluice.engine.flow_plan import FlowPlan
-from sluice.engine.plan_changes import ChangeRequest, ChangeRequests
+from sluice.engine.plan_changes import ChangeRequest, ChangeRequests, refuse_change
 from sluice.engine.recording import record_epoch, results_produced_before
 from sluice.engine.settings import QuerySettings
 from sluice.engine.site_task import SiteTask
@@ -30,6 +30,7 @@ from sluice.engine.split import Reading, SplitTask
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.decision import DecisionOutcome, outcomes
+from sluice.model.epoch.results import Results
 from sluice.model.epoch.stats import EpochStats, UnitColumns
 from sluice.model.epoch.times import watermarks
 from sluice.model.errors import CheckpointError, QueryError, SluiceError
@@ -89,6 +90,11 @@ class Epochs:
         if self.recorded_plan != checkpoint.recorded:
             self._go_by(flow, checkpoint.recorded)
         self._plans[self.record.plan] = flow.plan
+
+    @property
+    def no_results_yet(self) -> Results:
+        """What an output has that is new."""
+        return Results(self.record.number)
 
     @property
     def plan(self) -> Plan:
@@ -298,6 +304,10 @@ class Epochs:
     def plan_of(self, record: EpochRecord) -> Plan:
         """The plan that one of the newest epochs of this run went by."""
         return self._plans[record.plan]
+
+    def refuse_change(self, request: ChangeRequest) -> None:
+        """Refuse what does not fit the queries that there are, before it is asked for."""
+        refuse_change(self.flow, request)
 
     def _take_changes(self) -> None:
         """Add and drop the queries that were asked for. An epoch that is run again has what it had."""

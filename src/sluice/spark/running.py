@@ -15,6 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from sluice.engine.epochs import Epochs
+from sluice.engine.plan_changes import ChangeRequest
 from sluice.model.clock import Clock
 from sluice.model.errors import CheckpointError, QueryError
 from sluice.model.plan.plan import Plan
@@ -176,6 +177,26 @@ class RunningQuery:
         finally:
             with suppress(Exception):  # so that a stop cancels no other job of this thread
                 context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+    @property
+    def location(self) -> str:
+        """Where its checkpoint is."""
+        return self._checkpoint.location
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether its checkpoint goes with it."""
+        return self._checkpoint.temporary
+
+    def change(self, request: ChangeRequest) -> None:
+        """Have queries added and dropped with the next epoch; returns when that is committed, or raises why not."""
+        self.epochs.refuse_change(request)
+        self.epochs.changes.add(request)
+        self._wait_while(lambda: not request.done.is_set())
+        if request.refusal is not None:
+            raise request.refusal
+        if not request.done.is_set():
+            raise QueryError("the query ended before its queries were changed; its next start may do it")
 
     def settle(self) -> None:
         """Wait until no input waits, and no unit that is to be cleaned up, or the query ends; raises why it failed."""
