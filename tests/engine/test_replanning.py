@@ -3,6 +3,8 @@ time that it was there, and the others do not notice."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,10 +20,15 @@ from engine_harness import DirectQuery
 from specs import SECOND, TIME, handle, stream
 
 from sluice.control import copying
+from sluice.control.journal import KEPT, Journal
 from sluice.control.replay import layouts_of, records_of_newest_run, replay
-from sluice.model.errors import CheckpointError, FlowError, QueryError
+from sluice.engine.checkpoint import PlanOnRecord
+from sluice.model.epoch.results import Results
+from sluice.model.errors import CheckpointError, FlowError, QueryError, StorageError
 from sluice.model.plan.relation import Relation
 from sluice.policies import policy
+from sluice.spark.sinks import ParquetSink
+from sluice.state.files.storage import Storage, watch
 from sluice.verbs.freeze import Freeze
 from sluice.verbs.move import Move
 from sluice.verbs.split import Split
@@ -306,3 +313,171 @@ def test_a_changed_query_begins_anew_and_needs_another_place(tmp_path: Path) -> 
     (tmp_path / "out-pairs").rename(tmp_path / "out-moved")
     with pytest.raises(CheckpointError, match="has none of the results"):
         started(tmp_path, {"pairs": SHORTER, "sums": SUMS}, confirmed=True)
+
+
+def queries_on_record(root: Path) -> dict[str, Relation]:
+    """Those that the checkpoint has, as a driver is started again with."""
+    on_record = PlanOnRecord.read(Journal(Storage(str(root / "checkpoint"))))
+    assert on_record is not None
+    return {query.name: CRASHING[query.name] for query in on_record.plan.queries}
+
+
+CRASHING = {"pairs": PAIRS, "by value": BY_VALUE, "sums": SUMS}
+
+
+def crash_at(root: Path, operation: int) -> bool:
+    """Start the flow again, in a process of its own, and have it change its queries with an epoch; it dies just before
+    the given file operation."""
+    child = os.fork()
+    if child == 0:
+        count = 0
+
+        def watcher(name: str, path: str) -> None:
+            nonlocal count
+            if count == operation:
+                os._exit(9)
+            count += "/memory/" not in path and "/disk/" not in path
+
+        try:
+            with watch(watcher):
+                query = started(root, queries_on_record(root), sites=1)
+                query.change({"sums": SUMS}, ["by value"])
+                query.run(ticks(3))
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 9), f"the child failed with {status}"
+    return status == 9
+
+
+def crash_at_each(root: Path, step: int) -> int:
+    before = root / "before"
+    query = started(before, {"pairs": PAIRS, "by value": BY_VALUE}, sites=1)
+    for second in range(3):
+        query.run(ticks(second))
+    query.epochs.close()
+    query.close()
+    operation = 0
+    while True:
+        here = root / str(operation)
+        shutil.copytree(before, here)
+        crashed = crash_at(here, operation)
+        query = started(here, queries_on_record(here), sites=1)
+        if "sums" not in queries_on_record(here):
+            query.change({"sums": SUMS}, ["by value"])
+        for second in (3, 4):
+            query.run(ticks(second), number=second)
+        query.epochs.close()
+        record, journal = query.epochs.record, query.epochs.journal
+        assert [output.name for output in query.plan.outputs] == ["pairs", "sums"]
+        assert len(seconds_of(query, "pairs")) == 25, f"after a crash at operation {operation}"
+        assert seconds_of(query, "by value") == [(n, n) for n in range(3)]
+        assert query.results_of("sums")["total"].to_pylist() == [3, 7]
+        assert plan_files(here) == record.plans == {one.plan for one in journal.epochs()}
+        assert {f"state/{file.name}" for file in (here / "checkpoint" / "state").iterdir()} == record.files()
+        query.close()
+        shutil.rmtree(here)
+        if not crashed:
+            return operation
+        operation += step
+
+
+def test_a_crash_at_some_file_operations_of_a_change(tmp_path: Path) -> None:
+    assert crash_at_each(tmp_path, step=7) > 20
+
+
+@pytest.mark.slow
+def test_a_crash_at_every_file_operation_of_a_change(tmp_path: Path) -> None:
+    assert crash_at_each(tmp_path, step=1) > 20
+
+
+@pytest.mark.parametrize("changes", [60, pytest.param(2000, marks=pytest.mark.slow)])
+def test_nothing_grows_over_many_changes(tmp_path: Path, changes: int) -> None:
+    """Neither files nor the record, nor what the driver keeps: one query is added and another dropped with each
+    epoch."""
+    kinds = [SUMS, BY_VALUE, SHORTER, OTHERS]
+    query = started(tmp_path, {"pairs": PAIRS}, sites=1, partitions=2)
+    empty = [s.schema.empty_table() for s in SOURCES]
+    sizes, files = [], []
+    for n in range(changes):
+        query.change({f"q{n}": kinds[n % len(kinds)]}, [f"q{n - 1}"] if n else [])
+        query.run(ticks(n) if n % 7 == 0 else empty)
+        record = query.epochs.record
+        sizes.append(query.epochs.storage.size(f"journal/{query.epochs.journal.head.index:012d}.json"))
+        directories = ("flow", "state", "journal")
+        files.append({name: len(list((tmp_path / "checkpoint" / name).iterdir())) for name in directories})
+        assert len(record.routing.ids.runs) <= len(query.plan.labels) <= 3
+        assert len(query.epochs._plans) <= 101 and len(query.epochs.delivery._sinks) == 1
+        assert plan_files(tmp_path) == record.plans and len(record.former_plans) <= KEPT
+    most = max(file["flow"] for file in files)
+    assert most <= KEPT + 1 and max(file["journal"] for file in files) <= KEPT
+    assert max(file["state"] for file in files) <= 12
+    settled = min(changes // 2, KEPT + 20)
+    if changes > 2 * KEPT:
+        assert max(sizes[settled:]) <= max(sizes[:settled]) + 500
+    query.close()
+
+
+class Broken(ParquetSink):
+    """One whose directory cannot be written any more after some epochs."""
+
+    broken = False
+
+    def deliver(self, results: Results) -> None:
+        if self.broken:
+            raise StorageError("the disk is full")
+        super().deliver(results)
+
+
+def test_a_sink_that_raises_is_set_aside_and_the_others_go_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    query = started(tmp_path, {"pairs": PAIRS, "by value": BY_VALUE}, sites=1)
+    query.run(ticks(0))
+    query.sinks[1].__class__ = Broken
+    query.sinks[1].broken = True
+    query.run(ticks(1))
+    aside = query.epochs.delivery.set_aside["by value"]
+    assert str(aside) == "set aside: the results of epoch 1 could not be shown: StorageError: the disk is full"
+    assert "query 'by value' is set aside" in caplog.text
+    waiting = list((tmp_path / "out-by value").glob("_sluice-*/*.parquet"))
+    assert len(waiting) == 1, "the results stay"
+    assert query.epochs.is_under_way and query.catch_up()
+    query.run(ticks(2))
+    query.epochs.close()
+    assert [output.name for output in query.plan.outputs] == ["pairs"]
+    assert len(seconds_of(query, "pairs")) == 9 and seconds_of(query, "by value") == [(0, 0)]
+    assert list((tmp_path / "out-by value").glob("_sluice-*/*.parquet")) == waiting
+    assert not list((tmp_path / "checkpoint" / "delivered").glob("*failed*"))
+    query.close()
+
+
+def test_a_driver_that_dies_before_a_query_is_dropped_shows_its_results_again(tmp_path: Path) -> None:
+    """They are not lost, and not shown twice."""
+    query = started(tmp_path, {"pairs": PAIRS, "by value": BY_VALUE}, sites=1)
+    query.sinks[1].__class__ = Broken
+    query.sinks[1].broken = True
+    query.run(ticks(0))
+    query.close()
+    query = started(tmp_path, {"pairs": PAIRS, "by value": BY_VALUE}, sites=1)
+    assert not query.epochs.delivery.set_aside and seconds_of(query, "by value") == [(0, 0)]
+    query.run(ticks(1))
+    assert seconds_of(query, "by value") == [(0, 0), (1, 1)]
+    query.close()
+
+
+@pytest.mark.parametrize("fails_fast", [True, False])
+def test_a_sink_that_raises_ends_the_query_if_it_is_the_only_one_or_that_is_wanted(
+    tmp_path: Path, fails_fast: bool
+) -> None:
+    queries = {"pairs": PAIRS, "by value": BY_VALUE} if fails_fast else {"pairs": PAIRS}
+    query = started(tmp_path, queries, sites=1)
+    query.epochs.delivery.fails_fast = fails_fast
+    query.sinks[0].__class__ = Broken
+    query.sinks[0].broken = True
+    with pytest.raises(StorageError, match="the disk is full"):
+        query.run(ticks(0))
+    query.close()
+    query = started(tmp_path, queries, sites=1)
+    query.run(ticks(0), number=0)
+    assert seconds_of(query, "pairs") == [(0, 0)]
+    query.close()

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from changing_queries import ChangingQuery, History, answers, assert_exact, draw_query, draw_streams
 from chaos_flows import NAMES, drawn, rows
 from drawn_policies import drawn_policy
 from engine_harness import DirectQuery, EpochRows
@@ -33,16 +34,18 @@ from wandering import Wanderer
 
 from sluice.control import copying
 from sluice.control.controller import RESTARTED, UNIT_SIZE
+from sluice.control.journal import Journal
 from sluice.control.loop import USER
 from sluice.control.replay import layouts_of, records_of_newest_run, replay
 from sluice.engine import checkpoint, site
 from sluice.engine.agreement import Exchange
+from sluice.engine.checkpoint import PlanOnRecord
 from sluice.engine.site_task import SiteTask
 from sluice.model.codec import encode
 from sluice.model.epoch.attempt import is_left_over
 from sluice.model.epoch.decision import Decision
 from sluice.model.errors import CheckpointError
-from sluice.model.plan.plan import Plan
+from sluice.model.plan.layout import PlanLayout
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import intersect, numbers, single_unit
 from sluice.policies import Policy, policy
@@ -57,6 +60,8 @@ from sluice.verbs.move import Move
 from sluice.verbs.scale import Scale
 
 EXECUTORS, MOST_SITES = 2, 4
+CHANGING = 5
+"""One of so many flows has queries that come and go."""
 TICK = 0.001
 """Seconds that pass with every look at a clock, about."""
 OPERATIONS, DURABLE, COMMIT, START = 100, 25, 30, 25
@@ -135,9 +140,9 @@ def interrupted(
 class ChaosQuery(DirectQuery):
     """A query whose sites' tasks run where, as often and as far as the chaos wants."""
 
-    def __init__(self, chaos: Chaos, **options: Any) -> None:
+    def __init__(self, chaos: Chaos, plan: Any, **options: Any) -> None:
         self.chaos = chaos
-        super().__init__(chaos.flow.plan, chaos.root, clock=chaos.clock, **options)
+        super().__init__(plan, chaos.root, clock=chaos.clock, **options)
 
     def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:
         return self.chaos.at_site(task, level, site_key, blobs)
@@ -160,7 +165,7 @@ class Chaos:
     def __init__(self, seed: int, root: Path, clock: Clock, rng: np.random.Generator) -> None:
         self.root, self.clock, self.rng = root, clock, rng
         self.happened: Counter[str] = Counter()
-        self.flow = drawn(NAMES[seed % len(NAMES)], rng)
+        self.draw_flow(seed)
         self.batches = int(rng.integers(3, 10))
         self.partitions = int(rng.choice([4, 7, 16]))
         self.options = {
@@ -192,17 +197,30 @@ class Chaos:
         self.local = tuple(str(root) for places in self.places for root in places.roots())
         self.zombies: list[ChaosQuery] = []
         self.sites, self.at = int(rng.integers(1, MOST_SITES + 1)), [0] * MOST_SITES
-        self.seen: list[list[pa.Table]] = [[] for _ in self.flow.plan.sources]
+        self.seen: list[list[pa.Table]] = [[] for _ in self.sources]
         self.checked: EpochRecord | None = None
         self.checked_before: EpochRecord | None = None
         self.late = 0
+        self.layouts: dict[str, PlanLayout] = {}
+        """Of the plans that epochs went by."""
         self.hurt: tuple[str, int, int, int] | None = None
         self.first_epochs: set[int] = set()
         """Those with which a driver began."""
         self.scarred = self.doubled = -1
         policy_text = self.policy or "wanderer"
-        self.say(f"{self.flow.name}: {self.batches} batches, {self.partitions} units, {policy_text}, {self.options}")
+        self.say(f"{self.flow_name}: {self.batches} batches, {self.partitions} units, {policy_text}, {self.options}")
         self.start()
+
+    def draw_flow(self, seed: int) -> None:
+        self.flow = drawn(NAMES[seed % len(NAMES)], self.rng)
+        self.flow_name, self.sources = self.flow.name, self.flow.plan.sources
+
+    def start_query(self, **options: Any) -> ChaosQuery:
+        return ChaosQuery(self, self.flow.plan, **options)
+
+    @property
+    def levels(self) -> int:
+        return self.query.plan.levels
 
     def say(self, what: str) -> None:
         print(what)
@@ -235,7 +253,7 @@ class Chaos:
         self.wandering = self.sites, self.sites
         wanted = self.new_policy()
         options = {"sites": self.sites, "partitions": self.partitions, "wanted": wanted, **self.options}
-        self.query = ChaosQuery(self, **options)
+        self.query = self.start_query(**options)
         self.limits = [self.options["memory"]] * MOST_SITES
         self.tidied = False
         self.started_from = self.query.epochs.record.number
@@ -271,7 +289,7 @@ class Chaos:
 
     def arriving(self, batch: int) -> EpochRows:
         idle = self.chance(0.15)
-        counts = [0 if idle or self.chance(0.1) else int(self.rng.integers(1, 40)) for _ in self.flow.plan.sources]
+        counts = [0 if idle or self.chance(0.1) else int(self.rng.integers(1, 40)) for _ in self.sources]
         return [rows(self.rng, n, batch * self.step, self.spread, self.keys, self.nulls) for n in counts]
 
     def between_epochs(self) -> None:
@@ -317,7 +335,7 @@ class Chaos:
 
     def share_otherwise(self) -> None:
         """Holders of units of joins come and go, and store in other ways."""
-        routing, shareable = self.query.epochs.record.routing, self.flow.plan.capabilities.shareable
+        routing, shareable = self.query.epochs.record.routing, self.query.plan.capabilities.shareable
         for _ in range(int(self.sharing.poisson(2)) if self.sharing is not None and shareable else 0):
             among = routing.directories[int(self.sharing.choice(list(shareable)))].range
             if routing.shared and self.sharing.random() < 0.7:
@@ -330,7 +348,7 @@ class Chaos:
     def redivide(self) -> None:
         """Units are split and merged, wherever their state lies."""
         record = self.query.epochs.record
-        for _ in range(int(self.dividing.poisson(1)) if self.dividing is not None else 0):
+        for _ in range(int(self.dividing.poisson(1)) if self.dividing is not None and record.routing.units else 0):
             action = next_redivision(self.dividing, record)
             self.say(f"  asks for {action}")
             self.query.epochs.settings.controller.ask(action)
@@ -364,8 +382,7 @@ class Chaos:
                     run()
             else:
                 if not calm:
-                    levels = self.flow.plan.levels
-                    self.hurt = kind, int(self.rng.integers(0, self.sites)), int(self.rng.integers(0, levels)), at
+                    self.hurt = kind, int(self.rng.integers(0, self.sites)), int(self.rng.integers(0, self.levels)), at
                 run()
         except Death:
             self.happened[f"death: {kind}"] += 1
@@ -536,7 +553,7 @@ class Chaos:
         """What users ask for ends some time, whatever a policy wants; all that was begun does, if nobody asks for
         more."""
         alone = self.policy is not None and self.policy.name == "static"
-        empty = [s.schema.empty_table() for s in self.flow.plan.sources]
+        empty = [s.schema.empty_table() for s in self.sources]
 
         def left() -> list[object]:
             waiting = [one for one in self.query.epochs.outcomes() if one.outcome == "waiting"]
@@ -559,6 +576,14 @@ class Chaos:
             assert "did not freeze" not in (one.abandoned or ""), one
             self.happened[f"{one.outcome}: {one.action}"] += 1
 
+    def note(self, record: EpochRecord) -> None:
+        """Another epoch was committed."""
+        if record.plan not in self.layouts:
+            self.layouts[record.plan] = self.query.epochs.journal.read_plan(record.plan).layout
+
+    def forget(self, record: EpochRecord) -> None:
+        """What was committed is done again."""
+
     def check(self) -> None:
         """What holds after every epoch."""
         query, record = self.query, self.query.epochs.record
@@ -568,9 +593,11 @@ class Chaos:
                     continue
                 # committed, though its driver took it that it had failed, and so done again
                 self.late -= self.checked.stats.late_rows
+                self.forget(self.checked)
                 self.checked = self.checked_before
             self.checked_before = before = self.checked
-            assert_nothing_lost(self.flow.plan, before, committed)
+            self.note(committed)
+            assert_nothing_lost(self.layouts[committed.plan], before, committed)
             self.late += committed.stats.late_rows
             self.checked = committed
             self.happened.update({name: int(getattr(committed.stats, name)) for name in COUNTS})
@@ -593,13 +620,13 @@ class Chaos:
             assert {f"state/{p.name}" for p in (self.root / "checkpoint" / "state").iterdir()} == record.files()
             self.tidied = True
         if record.number != self.doubled:  # else another attempt has moved what this one counts
-            assert_within_limits(record, self.limits, self.flow.plan.levels, self.options["spill"])
+            assert_within_limits(record, self.limits, self.levels, self.options["spill"])
         if record.number != self.scarred:  # else failed attempts have left something
             self.check_memory(record)
 
     def check_memory(self, record: EpochRecord) -> None:
         """What lies in the memory tiers, by the files that are there."""
-        levels, run = self.flow.plan.levels, f"sluice-*-{self.query.epochs.checkpoint.run}-*"
+        levels, run = self.levels, f"sluice-*-{self.query.epochs.checkpoint.run}-*"
         for number, stats in enumerate(record.stats.sites):
             sizes: list[int] = []
             too_large = 0
@@ -621,7 +648,7 @@ class Chaos:
 
     def leave(self) -> None:
         self.query.epochs.close()
-        record = self.query.epochs.record
+        record = self.query.epochs.checkpoint.newest  # its driver may take it that its commit failed
         checkpoint = self.root / "checkpoint"
         names = {f"state/{p.name}" for p in (checkpoint / "state").iterdir()}
         assert record.files() <= names
@@ -629,13 +656,66 @@ class Chaos:
         mine = self.query.epochs.checkpoint.run
         assert not [n for n in names - record.files() if is_left_over(n, record.number, mine)]
         assert not list(checkpoint.rglob("*.tmp"))
-        for out in self.query.outs:
-            assert not list((out / f"_sluice-{self.query.query}").iterdir())
+        for sink in self.query.epochs.flow.sinks:
+            assert not sink.storage.files(sink.staging.directory)
         self.close_workspaces()
 
     def close_workspaces(self) -> None:
         for places in self.places:
             self.query.workspace(places).close()
+
+
+class ChangingChaos(Chaos):
+    """A flow whose queries come and go, too: asked for while it runs, and by drivers that are started with others."""
+
+    def draw_flow(self, seed: int) -> None:
+        self.changing = self.rng.spawn(1)[0]
+        self.flow_name, self.streams = "queries that come and go", draw_streams(self.changing)
+        self.sources = tuple(stream.relation.origin for stream in self.streams)
+        self.queries: dict[str, ChangingQuery] = {}
+        self.history = History.of(self.sources)
+
+    def new_query(self) -> str:
+        name = f"q{len(self.queries)}"
+        self.queries[name] = draw_query(self.changing, self.streams)
+        return name
+
+    def start_query(self, **options: Any) -> ChaosQuery:
+        """With the queries that the checkpoint has, in any order, or others."""
+        on_record = PlanOnRecord.read(Journal(storage.Storage(str(self.root / "checkpoint"))))
+        recorded = [query.name for query in on_record.plan.queries] if on_record else []
+        names = [*recorded] if recorded else [self.new_query() for _ in range(int(self.changing.integers(1, 4)))]
+        if recorded and self.changing.random() < 0.3:
+            self.happened["restart with others"] += 1
+            names = [*(name for name in names if self.changing.random() < 0.7), self.new_query()]
+        self.changing.shuffle(names)
+        self.say(f"  queries: {', '.join(names)}")
+        relations = {name: self.queries[name].relation for name in names}
+        return ChaosQuery(self, relations, streams=self.sources, confirmed=True, **options)
+
+    def between_epochs(self) -> None:
+        super().between_epochs()
+        if self.changing.random() < 0.5:
+            names = [output.name for output in self.query.plan.outputs]
+            gone = [name for name in names if self.changing.random() < 0.3][: len(names) - 1]
+            new = [self.new_query() for _ in range(int(self.changing.integers(0, 3)))]
+            self.say(f"  asks for {new or 'nothing'} to be added, {gone or 'nothing'} to be dropped")
+            self.query.change({name: self.queries[name].relation for name in new}, gone)
+
+    def note(self, record: EpochRecord) -> None:
+        super().note(record)
+        since = len(self.history.since), len(self.history.until)
+        self.history.add(record, self.query.epochs.journal.read_plan(record.plan))
+        self.happened["added"] += len(self.history.since) - since[0]
+        self.happened["dropped"] += len(self.history.until) - since[1]
+
+    def forget(self, record: EpochRecord) -> None:
+        self.history.forget(record.number)
+
+    def compare(self) -> None:
+        expected, late = answers(self.history, self.queries, self.sources, self.seen)
+        assert self.late == late
+        self.happened.update(assert_exact(self.history, self.queries, expected, self.query.results_of))
 
 
 def scaled(decision: Decision) -> str | None:
@@ -647,13 +727,16 @@ def scaled(decision: Decision) -> str | None:
     return "sites joined" if now > before else "sites left"
 
 
-def assert_nothing_lost(plan: Plan, before: EpochRecord | None, after: EpochRecord) -> None:
-    """All rows that came in are done or wait, each at the site of its unit; whoever has some waiting is behind."""
+def assert_nothing_lost(layout: PlanLayout, before: EpochRecord | None, after: EpochRecord) -> None:
+    """All rows that came in are done or wait, each at the site of its unit; whoever has some waiting is behind. What
+    waits for a query that is dropped goes with it."""
     sites, routing = after.stats.sites, after.routing
     waited = 0 if before is None else before.stats.backlog_rows
     pending = after.stats.units.pending
+    same_plan = before is None or before.plan == after.plan
     assert after.stats.backlog_rows == pending.sum() == sum(s.pending_rows for s in sites)
-    assert pending.sum() == waited + sum(s.rows_in - s.rows_done for s in sites)
+    left = waited + sum(s.rows_in - s.rows_done for s in sites)
+    assert pending.sum() == left if same_plan else pending.sum() <= left
     assert after.stats.units.rows.sum() == sum(s.rows_in for s in sites)
     behind = {u for b in after.lagging for u in numbers(b.units).tolist()}
     assert set(np.flatnonzero(pending).tolist()) <= behind
@@ -663,17 +746,18 @@ def assert_nothing_lost(plan: Plan, before: EpochRecord | None, after: EpochReco
         assert all(number in routing.holders_of(u) for run in manifest for u in routing.units_at(numbers(run.units)))
     assert_stored_once(after)
     if before is not None:
-        assert_names_kept(before.routing, routing)
+        assert_names_kept(before.routing, routing, same_plan)
     for queue in after.queues:
-        held = after.routing.units_by_site(plan.fragments_at(queue.level))[queue.site]
+        fragments = [f for f, fragment in enumerate(layout.fragments) if queue.level in fragment.levels]
+        held = after.routing.units_by_site(fragments)[queue.site]
         assert sorted(queue.memory + queue.disk) == held.tolist()
 
 
-def assert_names_kept(before: Routing, after: Routing) -> None:
+def assert_names_kept(before: Routing, after: Routing, same_plan: bool) -> None:
     """A unit with the id of one of before has its hashes; those that are new have ids that nobody has had."""
     kept = np.intersect1d(before.ids.array, after.ids.array).tolist()
     assert all(before.hashes_of(unit) == after.hashes_of(unit) for unit in kept)
-    assert all(before.fragment_of(unit) == after.fragment_of(unit) for unit in kept)
+    assert not same_plan or all(before.fragment_of(unit) == after.fragment_of(unit) for unit in kept)
     new = np.setdiff1d(after.ids.array, before.ids.array)
     assert before.ids.next_id <= new.min(initial=before.ids.next_id) and after.ids.next_id >= before.ids.next_id
 
@@ -706,6 +790,6 @@ def run(seed: int, root: Path) -> Counter[str]:
     """The whole run of a seed; says how often what happened."""
     rng = np.random.default_rng(seed)
     with in_its_own_world(rng.spawn(1)[0]) as clock:
-        chaos = Chaos(seed, root, clock, rng)
+        chaos = (ChangingChaos if seed % CHANGING == CHANGING - 1 else Chaos)(seed, root, clock, rng)
         chaos.go()
         return chaos.happened

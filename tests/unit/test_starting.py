@@ -93,7 +93,8 @@ def test_a_temporary_checkpoint_that_cannot_be_opened_goes(failing, monkeypatch,
     monkeypatch.setattr(query_checkpoint, failing, refuse)
     plan = SimpleNamespace(outputs=())
     unused = {"frame": None, "identity": {}, "first": None, "relations": (), "streams": (), "time_zone": ""}
-    query: CheckedQuery = query_at(None, plan=plan, sinks=(), made_for="", change_queries=False, **unused)
+    chosen = {"sinks": (), "made_for": "", "change_queries": False, "fails_fast": False}
+    query: CheckedQuery = query_at(None, plan=plan, **chosen, **unused)
     with pytest.raises(Refused, match=failing):
         take_checkpoint(query, clock=SimpleNamespace())
     assert not list(tmp_path.iterdir()) and set(locations._temporary) == before

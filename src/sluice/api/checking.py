@@ -88,6 +88,7 @@ def check_request(request: QueryRequest) -> CheckedQuery:
         location=location,
         made_for=on_record.file if on_record else "",
         change_queries=options.change_queries,
+        fails_fast=options.fail_fast,
     )
 
 

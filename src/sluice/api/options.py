@@ -32,6 +32,14 @@ CHANGE_QUERIES = Option(
     "at a restart: [exchange the checkpoint's queries](many-queries.md#restart) for those of the writers",
     default="false",
 )
+FAIL_FAST = Option(
+    "failFast",
+    FLAG,
+    QUERY,
+    "whether a sink that raises ends all queries; else, if there are others, its query is "
+    "[set aside](many-queries.md#a-sink-that-raises)",
+    default="false",
+)
 SITES = Option(
     "sites",
     WHOLE_NUMBER,
@@ -110,6 +118,7 @@ TRUNCATE = Option("truncate", _ANYTHING_BUT_FALSE, "console", "whether long valu
 OPTIONS: tuple[Option[Any], ...] = (
     CHECKPOINT_LOCATION,
     CHANGE_QUERIES,
+    FAIL_FAST,
     SITES,
     MIN_SITES,
     MAX_SITES,
@@ -134,6 +143,7 @@ class QueryOptions:
 
     checkpoint: str | None
     change_queries: bool
+    fail_fast: bool
     sites: int | None
     min_sites: int | None
     max_sites: int | None
@@ -156,6 +166,7 @@ class QueryOptions:
         options = cls(
             checkpoint=CHECKPOINT_LOCATION.value_if_given(given),
             change_queries=CHANGE_QUERIES.value(given),
+            fail_fast=FAIL_FAST.value(given),
             sites=SITES.value_if_given(given),
             min_sites=MIN_SITES.value_if_given(given),
             max_sites=MAX_SITES.value_if_given(given),

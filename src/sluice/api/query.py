@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from sluice.api.changing import check_added
@@ -235,12 +236,17 @@ class Query:
 
     def queries(self) -> list[QueryProgress]:
         """How each of the flow's queries does, in the order of their writers: its rows, results, delay, performance
-        ratio and state, over the last ten epochs or since the last one that was added or dropped.
+        ratio and state, over the last ten epochs or since the last one that was added or dropped. Those that were set
+        aside come last, with their error.
 
             max(query.queries(), key=lambda one: one.performance_ratio or 0).name
         """
         epochs = self._running.epochs
-        return list(query_progress(epochs.recorded_plan, epochs.record, self._records()))
+        progress = query_progress(epochs.recorded_plan, epochs.record, self._records())
+        failed = epochs.delivery.set_aside
+        running = [replace(one, error=str(failed[one.name])) if one.name in failed else one for one in progress]
+        dropped = [QueryProgress(one.name, one.sink, error=str(one)) for one in failed.values()]
+        return [*running, *(one for one in dropped if one.name not in epochs.flow.names)]
 
     def explain(self, name: str | None = None) -> None:
         """Print what the query computes, where it stands and how it runs; with the name of one of the flow's queries,

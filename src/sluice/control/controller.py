@@ -37,6 +37,7 @@ from sluice.verbs.base import InFlight, SiteWork, Situation
 from sluice.verbs.freeze import CleanUpAll, CleanUpProtocol
 from sluice.verbs.move import MoveProtocol
 from sluice.verbs.scale import Backoff, ScaleProtocol
+from sluice.verbs.share import SharingProtocol
 from sluice.verbs.split import MergeProtocol, SplitProtocol
 
 MINIMUM = 5.0
@@ -248,12 +249,10 @@ class Controller:
     # --- what others want to know ---
 
     @property
-    def units_to_replace(self) -> tuple[Unit, ...]:
-        """Those that are about to be split or merged."""
-        in_flight = self.loop.in_flight
-        return tuple(
-            unit for kind in (SplitProtocol, MergeProtocol) for one in in_flight.of(kind) for unit in one.units
-        )
+    def changing_units(self) -> tuple[Unit, ...]:
+        """Those that are about to be split, merged or shared."""
+        kinds = (SplitProtocol, MergeProtocol, SharingProtocol)
+        return tuple(unit for one in self.loop.in_flight if isinstance(one, kinds) for unit in one.units)
 
     def sites_next(self, record: EpochRecord) -> int | None:
         """How many sites there are to be in the epoch after this one, if their number is on its way to another."""

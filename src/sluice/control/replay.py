@@ -55,7 +55,7 @@ def replay(
     `partitions`."""
     before = records[0]
     for record in records[1:]:
-        if record.plan != before.plan:
+        if record.plan != before.plan and layouts[record.plan] != layouts[before.plan]:
             change = PlanChange(layouts[before.plan], layouts[record.plan], partitions)
             before = controller.change_plan(before, change)
         step = NextEpoch(before.routing)

@@ -116,6 +116,7 @@ def open_checkpoint(
     clock: Clock,
     made_for: str = "",
     restore: RestoreSink | None = None,
+    fails_fast: bool = False,
 ) -> OpenCheckpoint:
     """Take a checkpoint over, go to its newest epoch, and remove what did not become part of it. What is refused is not
     touched.
@@ -123,13 +124,14 @@ def open_checkpoint(
     Where the checkpoint is new it becomes the flow's of this identity, under a new id, and goes on from `first`. Else
     the flow's plan was made for the one in the file `made_for`, by which the newest epoch went. Queries are exchanged
     only if that is confirmed: by a way to `restore` the sinks of those that are dropped, for results that were not
-    shown yet."""
-    journal, delivery, run = Journal(storage), Delivery(storage), uuid.uuid4().hex[:8]
+    shown yet. A sink that raises ends the whole query if that `fails_fast`."""
+    journal, run = Journal(storage), uuid.uuid4().hex[:8]
+    delivery = Delivery(storage, fails_fast, journal.refuse_if_taken_over)
     opening = _Opening(journal, delivery, flow, made_for, restore)
     claim = CheckpointIdentity(id=new_id, **vars(identity))
     owned = take_ownership(journal, claim, run, clock, first, flow.recorded, opening.check)
     if not delivery.has_plan(owned.record):  # the first one
-        delivery.use(owned.record.plan, flow.sinks)
+        delivery.use(owned.record.plan, flow.names, flow.sinks)
     checkpoint = OpenCheckpoint(storage, journal, delivery, owned.query, run, opening.recorded)
     with checkpoint.translate_fencing_errors():
         storage.make_dir(STATE)
@@ -173,7 +175,7 @@ class _Opening:
         known = dict(zip(self.recorded.layout.outputs, self.recorded.queries, strict=True))
         restored = [sinks[key] if key in sinks else self._restored(was) for key, was in known.items()]
         self.new_sinks = tuple(sink for key, sink in sinks.items() if key not in known)
-        self._delivery.use(newest.plan, restored)
+        self._delivery.use(newest.plan, [query.name for query in self.recorded.queries], restored)
         self._delivery.check(query, newest)
         for sink in self.new_sinks:
             sink.check_new(query)

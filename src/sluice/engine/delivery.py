@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from sluice.engine.part_writer import Staging
 from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.results import Listing, Part, Results
 from sluice.model.errors import SluiceError
+from sluice.model.plan.query_names import directory_of
 from sluice.record.epoch import EpochRecord
 from sluice.state.files.storage import Storage
 
@@ -52,37 +54,71 @@ class Sink(Protocol):
         """No more results come: remove what is of no use to anybody then. What was shown stays."""
 
 
+class SinkRaised(Exception):
+    """A user's own function raised a `problem` when it was handed results."""
+
+    def __init__(self, problem: Exception) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """A query whose sink could not take the results of an epoch: it gets no others, and is dropped."""
+
+    name: str
+    sink: str
+    epoch: int
+    problem: str
+
+    def __str__(self) -> str:
+        return f"set aside: the results of epoch {self.epoch} could not be shown: {self.problem}"
+
+
 class Delivery:
     """Shows the results of committed epochs: those of each one go to the sinks of the plan that it went by. `done` is
-    whether those of the newest one have been shown, as far as is known."""
+    whether those of the newest one have been shown, as far as is known.
 
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
+    A sink that raises is set aside, if there are others, unless the whole query `fails_fast`.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        fails_fast: bool = False,
+        refuse_if_taken_over: Callable[[Exception], None] = lambda problem: None,
+    ) -> None:
+        """Where another driver has taken the checkpoint over, that is why a sink raises."""
+        self.storage, self.fails_fast, self._refuse_if_taken_over = storage, fails_fast, refuse_if_taken_over
         self.done = False
-        self._sinks: dict[str, tuple[Sink, ...]] = {}
-        """For each output of the plans that the newest epoch went by and the next one will, by their files."""
+        self.set_aside: dict[str, SetAside] = {}
+        """By the names of the queries."""
+        self._sinks: dict[str, dict[str, Sink]] = {}
+        """By name for each output of the plans that the newest epoch went by and the next one will, by their files."""
 
     def sinks_of(self, record: EpochRecord) -> tuple[Sink, ...]:
         """Where the results of an epoch go."""
-        return self._sinks[record.plan]
+        return tuple(self._sinks[record.plan].values())
 
     def has_plan(self, record: EpochRecord) -> bool:
         """Whether it is known where the results of an epoch go."""
         return record.plan in self._sinks
 
-    def use(self, plan: str, sinks: Sequence[Sink]) -> None:
+    def use(self, plan: str, names: Iterable[str], sinks: Iterable[Sink]) -> None:
         """The results of epochs that go by the plan in this file go to these sinks."""
-        self._sinks[plan] = tuple(sinks)
+        self._sinks[plan] = dict(zip(names, sinks, strict=True))
 
-    def change_plan(self, previous: EpochRecord, record: EpochRecord) -> None:
-        """An epoch was committed that went by another plan than the one before, whose results have all been shown."""
-        stay = self.sinks_of(record)
-        for sink in self.sinks_of(previous):
-            if sink not in stay:
+    def keep_plan_of(self, record: EpochRecord) -> None:
+        """An epoch was committed, and all results of those before it have been shown: where those went that went by
+        other plans does not matter any more."""
+        stay = self._sinks[record.plan]
+        others = [item for plan, sinks in self._sinks.items() if plan != record.plan for item in sinks.items()]
+        for name, sink in dict.fromkeys(others):
+            if sink not in stay.values() and name not in self.set_aside:  # else its results wait in their files
                 try:
                     sink.leave()
                 except SluiceError as problem:
-                    _log.warning("what a dropped query leaves could not be removed: %s", problem)
+                    _log.warning("what the dropped query %r leaves could not be removed: %s", name, problem)
         self._sinks = {record.plan: stay}
 
     def check(self, query: str | None, newest: EpochRecord) -> None:
@@ -92,21 +128,41 @@ class Delivery:
 
     def open(self, query: str, newest: EpochRecord) -> None:
         """Get ready to take results after the newest epoch's."""
-        for output, sink in enumerate(self.sinks_of(newest)):
+        marks = self.storage.files_in(DELIVERED)
+        for output, (name, sink) in enumerate(self._sinks[newest.plan].items()):
             sink.open(query, newest.results_of(output))
-        self.done = _mark(newest) in self.storage.files_in(DELIVERED)
+            if _failure_mark(newest, name) in marks:  # its driver died before the query was dropped
+                self._deliver(newest, output, name, sink)
+        self.done = _mark(newest) in marks
         if newest.stats.catch_up:  # Spark does not ask for its results again
             self.finish(newest)
 
     def deliver(self, record: EpochRecord) -> None:
         """Show the results of the newest epoch, now that it is committed."""
-        for output, sink in enumerate(self.sinks_of(record)):
-            sink.deliver(record.results_of(output))
+        for output, (name, sink) in enumerate(self._sinks[record.plan].items()):
+            self._deliver(record, output, name, sink)
         self.done = True
         if record.lagging or record.missing_units or record.stats.catch_up:  # of the others Spark's own commit says it
             self.storage.make_dir(DELIVERED)
             self.storage.write(_mark(record), [])
             self._remove_other_marks(record)
+
+    def _deliver(self, record: EpochRecord, output: int, name: str, sink: Sink) -> None:
+        """Hand one query's results over; if that fails, the query is set aside, before Spark takes the epoch for
+        done."""
+        if name in self.set_aside:
+            return
+        problem = _try_to_deliver(sink, record.results_of(output))
+        if problem is None:
+            return
+        self._refuse_if_taken_over(problem)
+        others = [other for other in self._sinks[record.plan] if other != name and other not in self.set_aside]
+        if self.fails_fast or not others:
+            raise problem
+        self.storage.make_dir(DELIVERED)
+        self.storage.write(_failure_mark(record, name), [])
+        self.set_aside[name] = SetAside(name, sink.kind, record.number, f"{type(problem).__name__}: {problem}")
+        _log.error("query %r is %s", name, self.set_aside[name], exc_info=problem)
 
     def finish(self, record: EpochRecord) -> None:
         """Show the results of the newest epoch, if that was not done: nobody will ask for them again."""
@@ -116,11 +172,24 @@ class Delivery:
     def tidy(self, record: EpochRecord, is_left_over: Callable[[str], bool]) -> None:
         """Remove what failed attempts left; `record` is the newest epoch."""
         self._remove_other_marks(record)
-        for output, sink in enumerate(self.sinks_of(record)):
-            sink.tidy(record.results_of(output).parts, is_left_over)
+        for output, (name, sink) in enumerate(self._sinks[record.plan].items()):
+            if name not in self.set_aside:
+                sink.tidy(record.results_of(output).parts, is_left_over)
 
     def _remove_other_marks(self, record: EpochRecord) -> None:
-        self.storage.delete_all(self.storage.files_in(DELIVERED) - {_mark(record)})
+        of_epoch = f"{DELIVERED}/{Attempt.prefix(record.number)}"
+        self.storage.delete_all(name for name in self.storage.files_in(DELIVERED) if not name.startswith(of_epoch))
+
+
+def _try_to_deliver(sink: Sink, results: Results) -> Exception | None:
+    """Hand results over; what the sink raises by itself."""
+    try:
+        sink.deliver(results)
+    except SinkRaised as raised:
+        return raised.problem
+    except SluiceError as problem:
+        return problem
+    return None
 
 
 def list_results(
@@ -132,6 +201,11 @@ def list_results(
         listing, new = before.results_of(output).listing, record.results_of(output)
         listings_now.append((listing, sink.listing_with(listing, new.parts, new.committed_at)))
     return tuple(listings_now)
+
+
+def _failure_mark(record: EpochRecord, name: str) -> str:
+    """The file that says that a query's results were not shown. It is there until an epoch without the query is."""
+    return f"{DELIVERED}/{Attempt.prefix(record.number)}failed-{directory_of(name)}"
 
 
 def _mark(record: EpochRecord) -> str:

@@ -37,11 +37,11 @@ from sluice.model.errors import CheckpointError, QueryError, SluiceError
 from sluice.model.ids import SiteKey
 from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.recorded_plan import FormerPlan, RecordedPlan
+from sluice.model.plan.recorded_plan import FormerPlan
 from sluice.record.attaching import assignment_after
 from sluice.record.epoch import EpochRecord, Turn, site_work
 from sluice.record.reassignment import reassign
-from sluice.record.replan import PlanChange
+from sluice.record.replan import PlanChange, replan
 from sluice.verbs.freeze import CleanUpUnits
 
 _log = logging.getLogger(__name__)
@@ -69,8 +69,9 @@ class Epochs:
         """What runs: the newest epoch went by it, or the next one will. And the same as a checkpoint has it."""
         self.record = checkpoint.newest
         """The newest epoch's, laid out for what runs."""
-        self.measured = self.record.stats
-        """The newest record's statistics, with the times that were not known yet when it was committed."""
+        self.measured = self._measured_before = self.record.stats
+        """The newest record's statistics, with the times that were not known yet when it was committed. And the same,
+        before anything is laid out otherwise."""
         self.recent: deque[EpochRecord] = deque(maxlen=100)
         """What progress tells of the newest epochs of this run: records without state."""
         self._plans: dict[str, Plan] = {}
@@ -87,9 +88,9 @@ class Epochs:
         self._cost: float | None = None
         """Seconds that a row took on average in the newest epoch that had any."""
         self._tidy_due = True
-        if self.recorded_plan != checkpoint.recorded:
-            self._go_by(flow, checkpoint.recorded)
-        self._plans[self.record.plan] = flow.plan
+        self._committed_plan = checkpoint.recorded
+        """That which the newest epoch went by."""
+        self._go_by(flow)
 
     @property
     def no_results_yet(self) -> Results:
@@ -167,7 +168,8 @@ class Epochs:
         """Whether a decision or a request needs further epochs, with or without new input, or queries are to be added
         or dropped. What an earlier driver had under way ends with the first epoch of this one."""
         left = not self.recent and bool(self.record.under_way)
-        changing = self.changes.any or self.record.plan != self.checkpoint.newest.plan
+        failed = any(name in self.delivery.set_aside for name in self.flow.names)
+        changing = failed or self.changes.any or self.record.plan != self.checkpoint.newest.plan
         return (
             left
             or changing
@@ -273,18 +275,19 @@ class Epochs:
         record = replace(record, stats=stats)
         record = replace(record, listings=list_results(self.flow.sinks, self.record, record))
         previous = self.checkpoint.newest
+        files_before = previous.files() | self.record.files()  # others if it was committed and taken for failed
         if record.plan != previous.plan:
             self.journal.write_plan(self.recorded_plan, number, self.checkpoint.run)
         self.journal.commit(record)
         committed = self.clock.monotonic()
         self.record, self.measured, self.delivery.done = record, stats, False
+        self._measured_before, self._committed_plan = stats, self.recorded_plan
         controller.commit(record)
         _log_clean_up(record)
         _log_excess(previous, record)
         self._cleaning_up = self._cleaning_up and controller.is_cleaning_up(record)
-        self.storage.delete_all(previous.files() - record.files())
-        if record.plan != previous.plan:
-            self.delivery.change_plan(previous, record)
+        self.storage.delete_all(files_before - record.files())
+        self.delivery.keep_plan_of(record)
         self.delivery.deliver(record)
         self.storage.delete_all(previous.plans - record.plans)
         if self._tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
@@ -292,7 +295,7 @@ class Epochs:
             self._tidy_due = False
         shown = self.clock.monotonic()
         seconds = replace(stats.seconds, commit=committed - exchanged, deliver=shown - committed, total=shown - begun)
-        self.measured = replace(stats, seconds=seconds)
+        self.measured = self._measured_before = replace(stats, seconds=seconds)
         with self.lock:
             self.recent.append(_without_state(replace(record, stats=self.measured)))
             used = {one.plan for one in self.recent}
@@ -310,38 +313,56 @@ class Epochs:
         refuse_change(self.flow, request)
 
     def _take_changes(self) -> None:
-        """Add and drop the queries that were asked for. An epoch that is run again has what it had."""
+        """Add and drop the queries that were asked for, and drop those that were set aside. An epoch that is run again
+        has what it had."""
         if self.settings.controller.planned is not None:
             return
-        for request in self.changes.take():
+        failed = tuple(name for name in self.flow.names if name in self.delivery.set_aside)
+        for request in (*([ChangeRequest(dropped=failed)] if failed else []), *self.changes.take()):
             try:
                 flow = request.apply(self.flow, self.assignment)
             except SluiceError as problem:
                 request.refuse(problem)
                 continue
-            self._go_by(flow, self.recorded_plan)
+            self._go_by(flow)
             self._applied.append(request)
+        if self._layout_change is not None:  # one step, however many changes there were
+            record = self.settings.controller.change_plan(self._newest_measured, self._layout_change)
+            self._lay_out(record)
 
     @property
     def assignment(self) -> Assignment:
         """Where operators are, and which fragments others can join."""
-        return assignment_after(self.recorded_plan, self.record, self.settings.controller.units_to_replace)
+        return assignment_after(self.recorded_plan, self.record, self.settings.controller.changing_units)
 
-    def _go_by(self, flow: FlowPlan, before: RecordedPlan) -> None:
-        """Run something else from the next epoch on. The newest record, which is laid out as the plan of `before` has
-        it, is laid out for it."""
-        recorded, newest, record = flow.recorded, self.checkpoint.newest, self.record
-        if recorded.layout != before.layout:
-            change = PlanChange(before.layout, recorded.layout, self.settings.partitions)
-            record = self.settings.controller.change_plan(replace(record, stats=self.measured), change)
-        number = record.number + 1
-        former = (*newest.former_plans, FormerPlan(newest.plan, until=number))
-        file = name_plan(recorded, number, self.checkpoint.run)
-        self.flow, self.recorded_plan = flow, recorded
-        self.record, self.measured = replace(record, plan=file, former_plans=former), record.stats
-        self.delivery.use(file, flow.sinks)
+    def _go_by(self, flow: FlowPlan) -> None:
+        """Run something else from the next epoch on. The newest record is laid out for it."""
+        self.flow, self.recorded_plan = flow, flow.recorded
+        change = self._layout_change
+        self._lay_out(self._newest_measured if change is None else replan(self._newest_measured, change))
+
+    @property
+    def _newest_measured(self) -> EpochRecord:
+        return replace(self.checkpoint.newest, stats=self._measured_before)
+
+    @property
+    def _layout_change(self) -> PlanChange | None:
+        """How the layout of the newest record changes with the next epoch, if it does."""
+        before, now = self._committed_plan.layout, self.recorded_plan.layout
+        return None if before == now else PlanChange(before, now, self.settings.partitions)
+
+    def _lay_out(self, record: EpochRecord) -> None:
+        """The next epoch goes on from this record, and by what runs now."""
+        newest = self.checkpoint.newest
+        if self.recorded_plan != self._committed_plan:
+            number = newest.number + 1
+            former = (*newest.former_plans, FormerPlan(newest.plan, until=number))
+            file = name_plan(self.recorded_plan, number, self.checkpoint.run)
+            record = replace(record, plan=file, former_plans=former)
+            self.delivery.use(file, self.flow.names, self.flow.sinks)
+        self.record, self.measured = record, record.stats
         with self.lock:
-            self._plans[file] = flow.plan
+            self._plans[record.plan] = self.flow.plan
 
     def outcomes(self) -> list[DecisionOutcome]:
         """What has become of the decisions of the epochs on record, oldest first, then those that no epoch has

@@ -35,9 +35,13 @@ class FlowPlan:
     time_zone: str = ""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Of its queries."""
+        return tuple(output.name for output in self.plan.outputs)
+
+    @property
     def queries(self) -> tuple[FlowQuery, ...]:
-        names = [output.name for output in self.plan.outputs]
-        return tuple(FlowQuery(*query) for query in zip(names, self.relations, self.sinks, strict=True))
+        return tuple(FlowQuery(*query) for query in zip(self.names, self.relations, self.sinks, strict=True))
 
     def with_changes(self, added: Sequence[FlowQuery], dropped: Collection[str], assigned: Assignment) -> FlowPlan:
         """With some queries more, which read no other streams, and without others, by name. Operators that stay are

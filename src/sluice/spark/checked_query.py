@@ -54,6 +54,8 @@ class CheckedQuery:
     """The file of the plan that the newest epoch of the checkpoint went by; empty where the checkpoint is new."""
     change_queries: bool
     """Whether queries that the checkpoint has are exchanged for those of the writers."""
+    fails_fast: bool
+    """Whether a sink that raises ends all queries."""
 
     @property
     def title(self) -> str:

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import re
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import StreamingQueryException
 
 from sluice.model.errors import SPARKS_ACCOUNT, QueryError, SluiceError
 
 _OWN_ERROR = re.compile(r"^sluice\.[\w.]+: (.+)$", re.MULTILINE)
 """The last line of a Python traceback that ends in an error of Sluice's own."""
+
+
+INTERRUPTED = "java.lang.InterruptedException"
+"""What Spark raises in whatever a query is at when it is stopped."""
+
+
+def is_interruption(failure: BaseException) -> bool:
+    """Whether something failed because the query is being stopped; a user's function may have wrapped that."""
+    seen: list[BaseException] = []
+    while failure not in seen:
+        if isinstance(failure, Py4JJavaError) and INTERRUPTED in str(failure.java_exception):
+            return True
+        seen.append(failure)
+        failure = failure.__cause__ or failure.__context__ or failure
+    return False
 
 
 class QueryFailed(QueryError, StreamingQueryException):

@@ -73,6 +73,7 @@ def take_checkpoint(query: CheckedQuery, clock: Clock) -> QueryCheckpoint:
             clock,
             query.made_for,
             partial(restore_sink, query.spark, location) if query.change_queries else None,
+            query.fails_fast,
         )
     except BaseException:
         if temporary:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
@@ -23,7 +22,7 @@ from sluice.spark.batch_files import files_of_batch, with_all_files
 from sluice.spark.callbacks import BatchCallback, as_error
 from sluice.spark.checked_query import CheckedQuery
 from sluice.spark.exchange import Sites
-from sluice.spark.failures import QueryFailed, in_words
+from sluice.spark.failures import INTERRUPTED, QueryFailed, in_words, is_interruption
 from sluice.spark.idling import IDLE, Failing, Idling
 from sluice.spark.query_checkpoint import QueryCheckpoint
 from sluice.spark.sparks_part import SPARK
@@ -32,7 +31,7 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.1
 """Seconds between two looks at what somebody waits for."""
-_PY4J, _INTERRUPTED = "py4j.protocol.Py4JJavaError", "java.lang.InterruptedException"
+_PY4J = "py4j.protocol.Py4JJavaError"
 
 
 class RunningQuery:
@@ -92,10 +91,10 @@ class RunningQuery:
             self._idling.batch_is_over()
         except BaseException as failure:
             self._cause = failure
-            if not isinstance(failure, Py4JJavaError) or _INTERRUPTED not in str(failure.java_exception):
+            if not is_interruption(failure):
                 raise
             # Spark looks for these words to tell a stop from a failure, by an expression that overflows on a long trace
-            raise QueryError(f"{_PY4J}: An error occurred while calling an epoch.\n: {_INTERRUPTED}") from None
+            raise QueryError(f"{_PY4J}: An error occurred while calling an epoch.\n: {INTERRUPTED}") from None
 
     def _follow(self) -> str:
         """Have the sites be where executors are, and as many as they are to be; why they changed, if they did."""
@@ -249,6 +248,7 @@ class RunningQuery:
 
     def stop(self) -> None:
         self._stopping.set()
+        self.epochs.delivery.fails_fast = True  # whatever a sink raises now may be because of this
         with suppress(Exception):  # a context that has been stopped has no jobs
             self.sites.session.sparkContext.cancelJobGroup(f"sluice-{self.id}")
         self.spark_query.stop()

@@ -14,12 +14,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from sluice.engine.delivery import SinkRaised
 from sluice.engine.part_writer import Staging
 from sluice.model.codec import checksum
 from sluice.model.epoch.attempt import epoch_of
 from sluice.model.epoch.results import Listing, Part, Results
 from sluice.model.errors import CheckpointError, FlowError, StorageError
 from sluice.model.plan.query_names import directory_of
+from sluice.spark.failures import is_interruption
 from sluice.spark.sink_log import MARK, OLDER_COPY, SinkLog
 from sluice.spark.sources import quote_column
 from sluice.spark.types import spark_schema
@@ -187,7 +189,13 @@ class BatchSink:
     def deliver(self, results: Results) -> None:
         _check_parts(self.storage, self.directory, results.parts)
         _refuse_gone(self.storage, (self.directory,), results)
-        self.function(self._frame([p.name for p in results.parts], self.directory), results.epoch)
+        frame = self._frame([p.name for p in results.parts], self.directory)
+        try:
+            self.function(frame, results.epoch)
+        except Exception as problem:
+            if is_interruption(problem):  # the query is being stopped
+                raise
+            raise SinkRaised(problem) from problem
         outdated = [p for p in self.handed_over if p not in results.parts]
         self.storage.delete_all(f"{self.directory}/{part.name}" for part in outdated)
         self.handed_over = results.parts
