@@ -481,3 +481,17 @@ def test_a_sink_that_raises_ends_the_query_if_it_is_the_only_one_or_that_is_want
     query.run(ticks(0), number=0)
     assert seconds_of(query, "pairs") == [(0, 0)]
     query.close()
+
+
+def test_before_there_was_any_input(tmp_path: Path) -> None:
+    query = started(tmp_path, {"pairs": PAIRS})
+    request = query.change({"sums": SUMS})
+    assert query.catch_up() and request.done.is_set() and query.epochs.record.batch == -1
+    query.close()
+    query = started(tmp_path, {"pairs": PAIRS, "sums": SUMS})
+    query.run(ticks(0))
+    query.change({"by value": BY_VALUE}, ["pairs"])
+    query.run(ticks(1))
+    assert seconds_of(query, "pairs") == [(0, 0)] and seconds_of(query, "by value") == [(1, 1)]
+    assert query.results_of("sums").num_rows == 2
+    query.close()

@@ -111,3 +111,31 @@ def refuse(query: Any, flow: Flow, root: Path) -> None:
     assert [one.name for one in query.queries()][-1] == "query-1"
     query.drop("query-1")
     assert len(fingerprint(root / "ck" / "flow")) > len(before), "each of the plans that epochs on record went by"
+
+
+def test_a_function_that_raises_sets_its_query_aside(spark: Any, tmp_path: Path, flow: Flow) -> None:
+    taken: list[int] = []
+
+    def refuse_later(df: Any, epoch: int) -> None:
+        taken.append(epoch)
+        if len(taken) > 1:
+            raise ValueError("no such account")
+
+    told = stream(flow, "a").writeStream.foreachBatch(refuse_later).queryName("told")
+    query = start(flow, tmp_path, writer(pairs(flow), "pairs", tmp_path), told)
+    try:
+        query.processAllAvailable()
+        for name in "ab":
+            arrive(tmp_path / name, ticks([1], [2], [2]))
+        query.processAllAvailable()
+        for name in "ab":
+            arrive(tmp_path / name, ticks([1], [3], [3]))
+        query.processAllAvailable()
+        assert query.isActive and len(taken) == 2
+        assert len(shown(spark, tmp_path, "pairs")) == 9
+        kept, aside = query.queries()
+        words = f"set aside: the results of epoch {taken[1]} could not be shown: ValueError: no such account"
+        assert (kept.name, kept.error, aside.name, aside.error) == ("pairs", None, "told", words)
+        assert list((tmp_path / "ck" / "results" / "told").rglob("*.parquet")), "the results stay"
+    finally:
+        query.stop()

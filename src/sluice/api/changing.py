@@ -55,7 +55,7 @@ def _refuse_what_holds_for_all(writer: WriterChoices, running: RunningQuery, giv
         other = "policy"
     if other is not None:
         raise FlowError(
-            f"{other} holds for the whole query, which runs already; leave it out of a writer that is added"
+            f"{other} holds for the whole query, which runs already; leave it out of writers that are added"
         )
 
 
