@@ -578,11 +578,8 @@ def test_records_stay_short_however_often_units_are_frozen(tmp_path, monkeypatch
             query.epochs.settings.controller.ask(Freeze(unit, "to see"))
         query.run([keyed(s, rng.integers(0, 50, 20).tolist(), epoch) for s in (a, b)])
         entry = max((tmp_path / "checkpoint" / "journal").iterdir())
-        text = entry.read_text()
-        lengths.append(len(text))
+        lengths.append(len(entry.read_text()))
         references.append(frozen_runs(query))
-        segments = {run.segment.id for manifest in query.epochs.record.manifests for run in manifest}
-        assert all(text.count(f'"{segment}"') == 1 for segment in segments)
     assert max(references) <= 2 * cleaning.MOST_GENERATIONS * 4, references
     assert max(lengths[40:]) <= 1.2 * max(lengths[20:40]), lengths
     query.close()

@@ -51,10 +51,10 @@ class Selection:
         places: np.ndarray = pc.indices_nonzero(self._kept).to_numpy().astype(np.int64)
         return places
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is the whole batch."""
-        return self._kept is None
+    @cached_property
+    def is_empty(self) -> bool:
+        """Whether no row is left."""
+        return bool(self.base.num_rows == 0 if self._kept is None else self._kept.true_count == 0)
 
     def _select(self, columns: tuple[str, ...]) -> pa.RecordBatch:
         """The rows with some columns alone, as far as these are not at hand already."""
@@ -88,10 +88,12 @@ class FilteredRows:
         """All rows."""
         return self._whole.base
 
-    def after(self, path: StepPath, whose: str) -> Selection:
-        """What a path leaves of the rows; `whose` they are is for errors."""
+    def after(self, path: StepPath, whose: str) -> Selection | None:
+        """What a path leaves of the rows, None if no row is left; `whose` they are is for errors."""
         selection = self._whole
         for step, key in zip(path.steps, path.keys, strict=True):
+            if selection.is_empty:
+                return None
             known = self._after.get(key)
             if known is None:
                 try:
@@ -99,4 +101,4 @@ class FilteredRows:
                 except EvaluationError as error:
                     raise EvaluationError(f"{whose}, {error}") from error
             selection = known
-        return selection
+        return None if selection.is_empty else selection

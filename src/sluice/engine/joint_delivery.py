@@ -43,7 +43,7 @@ class JointSender:
         chosen = {}
         for place, member in enumerate(self._members):
             selection = filtered.after(member.way.path, member.way.whose)
-            if len(selection.places):
+            if selection is not None:
                 chosen[place] = selection.places
         if not chosen:
             return

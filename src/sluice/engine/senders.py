@@ -40,10 +40,10 @@ class Sender:
 
     def blobs(self, filtered: FilteredRows) -> Iterator[Blob]:
         way = self.way
-        rows = filtered.after(way.path, way.whose).rows.select(way.columns)
-        if rows.num_rows == 0:
+        selection = filtered.after(way.path, way.whose)
+        if selection is None:
             return
-        going = way.operator.prepare_input(way.input, rows)
+        going = way.operator.prepare_input(way.input, selection.rows.select(way.columns))
         self.dropped += going.dropped
         if going.rows.num_rows == 0:
             return

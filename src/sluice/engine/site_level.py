@@ -42,6 +42,7 @@ class SiteLevel:
         """The units held here that others share."""
         self._delays = tuple(s.delay for s in plan.sources)
         self._watermarks: dict[Times, OriginWatermarks] = {}
+        self._same_bounds: dict[int, np.ndarray] = {}
 
     @property
     def is_last(self) -> bool:
@@ -76,30 +77,34 @@ class SiteLevel:
         Units with `frozen` state are judged by where the streams were then. What came after is needed too, if nobody
         else can need it: it has not met yet what is frozen.
         """
+        frozen = [cohort for cohort in frozen if cohort[0]]
         begun_at, frozen_at = (_cohort_of(cohorts, self.holdings.unit_numbers) for cohorts in (begun, frozen))
 
         def of(input_: InputNumber) -> Retention:
-            (operator, number), node = self.compiled.first_reader(input_), self.readers[input_][0].node
-            here = self.holdings.units_of(input_)
-            compacting = [
-                (intersect(units, here), partial(operator.compact, number, after=self.watermarks(node, newest)))
-                for units, newest in reached
-            ]
-            cold = frozen if input_ in self.holdings.freezable else ()
+            operator, _ = self.compiled.first_reader(input_)
+            cold = frozen if input_ in self.compiled.freezable else ()
+            compacting = tuple((units, partial(self._compact, input_, newest)) for units, newest in reached)
+            if len(compacting) > 1:
+                here = self.holdings.units_of(input_)
+                compacting = tuple((own, compact) for units, compact in compacting if (own := intersect(units, here)))
             return Retention(
                 self.holdings.directories[input_],
-                self._keep_from(input_, numbers(here), begun, begun_at, cold, frozen_at),
-                tuple((units, compact) for units, compact in compacting if units),
+                self._keep_from(input_, begun, begun_at, cold, frozen_at),
+                compacting,
                 self.compiled.time_kept(input_),
                 operator.shrinks,
             )
 
         return LazyMapping(self.holdings.inputs, of)
 
+    def _compact(self, input_: InputNumber, reached: Times, run: Run) -> Run:
+        """A merged run of units that have come so far with fewer rows that mean the same."""
+        operator, number = self.compiled.first_reader(input_)
+        return operator.compact(number, run, self.watermarks(self.readers[input_][0].node, reached))
+
     def _keep_from(
         self,
         input_: InputNumber,
-        held: np.ndarray,
         begun: Sequence[Cohort],
         begun_at: np.ndarray,
         frozen: Sequence[Cohort],
@@ -107,7 +112,8 @@ class SiteLevel:
     ) -> np.ndarray:
         """From which time on each unit needs rows of an input; the latest such time for units that are not held."""
         if len(begun) == 1 and not frozen:
-            return np.full(self.holdings.unit_numbers, self._bound(input_, begun[0][1], None))
+            return self._keep_all_from(self._bound(input_, begun[0][1], None))
+        held = numbers(self.holdings.units_of(input_))
         frozen_since = [None, *(newest for _, newest in frozen)]
         cold_at = frozen_at[held] + 1 if frozen else 0
         pairs, pair_of = np.unique(begun_at[held] * len(frozen_since) + cold_at, return_inverse=True)
@@ -116,6 +122,12 @@ class SiteLevel:
         keep_from = np.full(self.holdings.unit_numbers, max(bounds, default=KEEPS_ALL))
         keep_from[held] = np.array(bounds, dtype=np.int64)[pair_of]
         return keep_from
+
+    def _keep_all_from(self, bound: int) -> np.ndarray:
+        """The same time for all units; many inputs have the same one."""
+        if bound not in self._same_bounds:
+            self._same_bounds[bound] = np.full(self.holdings.unit_numbers, bound)
+        return self._same_bounds[bound]
 
     def _bound(self, input_: InputNumber, begun: Times, frozen: Times | None) -> int:
         """From which time on rows of an input are needed by units that had begun there, and were frozen there: the

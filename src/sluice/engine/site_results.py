@@ -71,8 +71,9 @@ class SiteResults:
         with self._stopwatch.measure("sink"):
             for output, path in self._level.compiled.sinks.get(plan.origin_of(node), ()):
                 whose = f"results of operator {node + 1} ({plan.nodes[node].spec.describe().split(chr(10))[0]})"
-                rows = filtered.after(path, whose).rows
-                self._writer(output).add(rows.select(plan.outputs[output].schema.names))
+                selection = filtered.after(path, whose)
+                if selection is not None:
+                    self._writer(output).add(selection.rows.select(plan.outputs[output].schema.names))
         with self._stopwatch.measure("split"):
             return list(self.sent.count(blob for way in self._senders_of(node) for blob in way.blobs(filtered)))
 

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 
 from sluice.engine.blobs import SPLIT_REPORT, SentBytes, in_batches, message
 from sluice.engine.filtered_rows import FilteredRows
+from sluice.engine.joint_delivery import JointSender
 from sluice.engine.part_writer import Staging
-from sluice.engine.senders import senders
+from sluice.engine.senders import Sender, senders
 from sluice.engine.split_results import SplitResults
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import Attempt
@@ -97,7 +98,7 @@ class _Split:
 
     def __init__(self, task: SplitTask, stream: int, clock: Clock) -> None:
         self.task, self.number, self.stream, self.clock = task, stream, task.plan.sources[stream], clock
-        self.senders = senders(task.plan, stream, task.routing, task.site_keys)
+        self.senders: list[Sender | JointSender] = []
         self.waiting: list[pa.RecordBatch] = []
         self.waiting_rows = self.waiting_bytes = 0
         self.attempt = uuid.uuid4().hex[:16]
@@ -186,6 +187,7 @@ class _Split:
         pieces = max(1, -(-self.waiting_bytes // (2 * BYTES_AT_ONCE)))
         self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
         rows = self._in_time(rows)
+        self.senders = self.senders or senders(self.task.plan, self.number, self.task.routing, self.task.site_keys)
         each = -(-rows.num_rows // pieces)
         for start in range(0, rows.num_rows, max(each, 1)):
             piece = rows.slice(start, each)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sluice.engine.filtered_rows import FilteredRows, StepPath
+from sluice.engine.compiled_plan import compiled
+from sluice.engine.filtered_rows import FilteredRows
 from sluice.engine.part_writer import PartWriter, Staging
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import Attempt
@@ -21,23 +22,23 @@ class SplitResults:
     """What one map task finds of one stream for sinks: a part file for each that gets any rows."""
 
     def __init__(self, plan: Plan, stream: int, staging: Sequence[Staging], attempt: Attempt, clock: Clock) -> None:
-        self._clock = clock
+        self._plan, self._staging, self._attempt, self._clock = plan, staging, attempt, clock
         self._whose = f"stream {plan.sources[stream].name!r}"
-        self._outputs = {i: output for i, output in enumerate(plan.outputs) if output.feed.origin == stream}
-        self._writers = {
-            i: PartWriter(staging[i], f"part-{attempt}-{i}.parquet", output.schema)
-            for i, output in self._outputs.items()
-        }
-        self._paths = {i: StepPath.of(output.feed.steps) for i, output in self._outputs.items()}
-        self._seconds = dict.fromkeys(self._outputs, 0.0)
+        self._sinks = compiled(plan).sinks.get(stream, ())
+        self._writers: dict[int, PartWriter] = {}
+        self._seconds: dict[int, float] = {}
 
     def add(self, filtered: FilteredRows) -> None:
         """Rows of the stream, on their way to all sinks that take them."""
-        for i, output in self._outputs.items():
+        for i, path in self._sinks:
             started = self._clock.process_time()
-            rows = filtered.after(self._paths[i], self._whose).rows
-            self._writers[i].add(rows.select(output.schema.names))
-            self._seconds[i] += self._clock.process_time() - started
+            selection = filtered.after(path, self._whose)
+            if selection is not None:
+                schema = self._plan.outputs[i].schema
+                if i not in self._writers:
+                    self._writers[i] = PartWriter(self._staging[i], f"part-{self._attempt}-{i}.parquet", schema)
+                self._writers[i].add(selection.rows.select(schema.names))
+            self._seconds[i] = self._seconds.get(i, 0.0) + self._clock.process_time() - started
 
     def close(self) -> tuple[Part, ...]:
         """What was written."""

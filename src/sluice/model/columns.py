@@ -130,7 +130,8 @@ class IntColumn(Sequence[Number]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, IntColumn):
-            return self is other or self.text == other.text or np.array_equal(self.array, other.array)
+            packed = "text" in vars(self) and "text" in vars(other)
+            return self is other or (packed and self.text == other.text) or np.array_equal(self.array, other.array)
         return tuple(self) == other if isinstance(other, tuple) else NotImplemented
 
     def __hash__(self) -> int:

@@ -129,7 +129,8 @@ class LastRowsGroupBy:
     ) -> Iterator[ResultBatch]:
         fresh = self._number_rows(new[0], number) if new[0] is not None else None
         done, now = before[0], after[0]
-        if now is not None:
+        waiting = (_ALWAYS[0] if done is None else done + 1, _ALWAYS[1])
+        if now is not None and (fresh is not None or state.runs(0, waiting)):
             runs = state.runs(0, _ALWAYS)
             due = [_rows_due(run, done, now) for run in runs if done is None or run.latest > done]
             if fresh is not None:

@@ -57,6 +57,8 @@ class Retention:
 
     def earliest_needed(self, run: RunRef) -> int | None:
         """From which time on a unit of a run needs rows; None is from any time on."""
+        if self._earliest_bound == self._latest_bound:
+            return None if self._latest_bound == KEEPS_ALL else self._latest_bound
         earliest = int(self.keep_from[run.unit_rows[0]].min(initial=self._latest_bound))
         return None if earliest == KEEPS_ALL else earliest
 
@@ -73,6 +75,11 @@ class Retention:
     def _latest_bound(self) -> int:
         first, end = self.directory.range
         return int(self.keep_from[first:end].max())
+
+    @cached_property
+    def _earliest_bound(self) -> int:
+        first, end = self.directory.range
+        return int(self.keep_from[first:end].min())
 
 
 @dataclass(frozen=True)

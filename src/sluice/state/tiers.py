@@ -170,6 +170,10 @@ class Tiers:
                 files = self._files(tier).get(run.segment.id)
                 if not files:
                     continue
+                if len(run.units) == 1 and run.units[0][1] - run.units[0][0] == 1 and run.rows == run.segment.rows:
+                    first = run.units[0][0]  # all of it is of one unit
+                    column[first] += sum(file.size for unit, file in files.items() if unit in (WHOLE, first))
+                    continue
                 places, rows = run.unit_rows
                 if WHOLE in files:
                     column[places] += rows * (files[WHOLE].size / max(1, files[WHOLE].rows))

@@ -117,7 +117,7 @@ class RunRef:
 
     @property
     def rows(self) -> int:
-        return int(self.unit_rows[1].sum())
+        return self.segment.rows if self.units == self.segment.units else int(self.unit_rows[1].sum())
 
     @property
     def bytes(self) -> float:

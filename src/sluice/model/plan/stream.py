@@ -177,6 +177,9 @@ def _meaning(expression: Expression) -> tuple[object, ...]:
 
 
 def _compute(name: str, expression: Expression, rows: pa.RecordBatch) -> pa.Array:
+    column = plain_column(expression)
+    if column is not None and rows.schema.field(column).type == expression.type:
+        return rows.column(column)
     try:
         return expression.evaluate(rows)
     except EvaluationError as error:

@@ -59,8 +59,12 @@ def intersect(a: Ranges, b: Ranges) -> Ranges:
     >>> intersect(((0, 4), (6, 9)), ((2, 7),))
     ((2, 4), (6, 7))
     """
+    if len(a) == 1:
+        a, b = b, a
     out: list[tuple[UnitIndex, UnitIndex]] = []
     i = j = 0
+    if len(b) == 1 and len(a) > FEW_RANGES:
+        i = bisect_right(a, b[0][0], key=lambda part: part[1])
     while i < len(a) and j < len(b):
         low, high = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
         if low < high:
