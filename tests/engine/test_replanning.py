@@ -495,3 +495,18 @@ def test_before_there_was_any_input(tmp_path: Path) -> None:
     assert seconds_of(query, "pairs") == [(0, 0)] and seconds_of(query, "by value") == [(1, 1)]
     assert query.results_of("sums").num_rows == 2
     query.close()
+
+
+def test_no_copy_stays_of_levels_that_are_gone(tmp_path: Path) -> None:
+    grouped = A.join(B, on="k", within="10 seconds").groupBy("a_k").window("60 seconds").agg(n=("*", "count"))
+    query = started(tmp_path, {"pairs": PAIRS, "grouped": grouped.relation}, sites=1)
+    for second in range(3):
+        query.run(ticks(second))
+    assert {path.name for path in (tmp_path / "memory").glob("*/site-*")} == {"site-0000-0", "site-0000-1"}
+    query.change(drop=["grouped"])
+    query.run(ticks(3))
+    assert {path.name for path in (tmp_path / "memory").glob("*/site-*")} == {"site-0000-0"}
+    assert query.epochs.record.stats.sites[0].memory_bytes == sum(
+        file.stat().st_size for file in (tmp_path / "memory").glob("*/site-*/*")
+    )
+    query.close()

@@ -242,22 +242,25 @@ class Query:
             max(query.queries(), key=lambda one: one.performance_ratio or 0).name
         """
         epochs = self._running.epochs
-        progress = query_progress(epochs.recorded_plan, epochs.record, self._records())
+        _, recorded, record = epochs.standing
+        progress = query_progress(recorded, record, self._records())
         failed = epochs.delivery.set_aside
         running = [replace(one, error=str(failed[one.name])) if one.name in failed else one for one in progress]
         dropped = [QueryProgress(one.name, one.sink, error=str(one)) for one in failed.values()]
-        return [*running, *(one for one in dropped if one.name not in epochs.flow.names)]
+        names = {one.name for one in progress}
+        return [*running, *(one for one in dropped if one.name not in names)]
 
     def explain(self, name: str | None = None) -> None:
         """Print what the query computes, where it stands and how it runs; with the name of one of the flow's queries,
         what that one has: its operators and states, with whom it shares them, and where they are."""
-        running, record = self._running, self._running.epochs.record
+        running = self._running
+        plan, recorded, record = running.epochs.standing
         if name is not None:
-            query, recorded = find_query(running.plan, name), running.epochs.recorded_plan
+            query = find_query(plan, name)
             progress = query_progress(recorded, record, self._records())[query]
-            print(describe_query(running.plan, recorded, record, query, progress))
+            print(describe_query(plan, recorded, record, query, progress))
             return
-        settings, plan = running.settings, running.plan
+        settings = running.settings
         print(plan.describe())
         print(
             f"Units: {record.routing.units} at {record.routing.sites} sites, routing {record.routing.version} "

@@ -11,6 +11,7 @@ import pickle
 import threading
 from collections import deque
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,7 +38,7 @@ from sluice.model.errors import CheckpointError, QueryError, SluiceError
 from sluice.model.ids import SiteKey
 from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.recorded_plan import FormerPlan
+from sluice.model.plan.recorded_plan import FormerPlan, RecordedPlan
 from sluice.record.attaching import assignment_after
 from sluice.record.epoch import EpochRecord, Turn, site_work
 from sluice.record.reassignment import reassign
@@ -48,6 +49,14 @@ _log = logging.getLogger(__name__)
 
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
+
+
+class Standing(NamedTuple):
+    """What a flow runs, the same as its checkpoint has it, and the newest record, laid out for it."""
+
+    plan: Plan
+    recorded: RecordedPlan
+    record: EpochRecord
 
 
 class Epochs:
@@ -168,11 +177,9 @@ class Epochs:
         """Whether a decision or a request needs further epochs, with or without new input, or queries are to be added
         or dropped. What an earlier driver had under way ends with the first epoch of this one."""
         left = not self.recent and bool(self.record.under_way)
-        failed = any(name in self.delivery.set_aside for name in self.flow.names)
-        changing = failed or self.changes.any or self.record.plan != self.checkpoint.newest.plan
         return (
             left
-            or changing
+            or self.is_changing
             or (self.record.number >= 0 and self.settings.controller.is_under_way(self.record, self.clock.time()))
         )
 
@@ -326,9 +333,10 @@ class Epochs:
                 continue
             self._go_by(flow)
             self._applied.append(request)
-        if self._layout_change is not None:  # one step, however many changes there were
-            record = self.settings.controller.change_plan(self._newest_measured, self._layout_change)
-            self._lay_out(record)
+        change = self._layout_change(self.recorded_plan)
+        if change is not None:  # one step, however many changes there were
+            record = self.settings.controller.change_plan(self._newest_measured, change)
+            self._lay_out(self.flow, self.recorded_plan, record)
 
     @property
     def assignment(self) -> Assignment:
@@ -337,32 +345,44 @@ class Epochs:
 
     def _go_by(self, flow: FlowPlan) -> None:
         """Run something else from the next epoch on. The newest record is laid out for it."""
-        self.flow, self.recorded_plan = flow, flow.recorded
-        change = self._layout_change
-        self._lay_out(self._newest_measured if change is None else replan(self._newest_measured, change))
+        recorded, newest = flow.recorded, self._newest_measured
+        change = self._layout_change(recorded)
+        self._lay_out(flow, recorded, newest if change is None else replan(newest, change))
 
     @property
     def _newest_measured(self) -> EpochRecord:
         return replace(self.checkpoint.newest, stats=self._measured_before)
 
-    @property
-    def _layout_change(self) -> PlanChange | None:
-        """How the layout of the newest record changes with the next epoch, if it does."""
-        before, now = self._committed_plan.layout, self.recorded_plan.layout
+    def _layout_change(self, plan: RecordedPlan) -> PlanChange | None:
+        """How the layout of the newest record changes if the next epoch goes by a plan; None if it does not."""
+        before, now = self._committed_plan.layout, plan.layout
         return None if before == now else PlanChange(before, now, self.settings.partitions)
 
-    def _lay_out(self, record: EpochRecord) -> None:
-        """The next epoch goes on from this record, and by what runs now."""
+    def _lay_out(self, flow: FlowPlan, recorded: RecordedPlan, record: EpochRecord) -> None:
+        """The next epoch goes on from this record, by this plan."""
         newest = self.checkpoint.newest
-        if self.recorded_plan != self._committed_plan:
+        if recorded != self._committed_plan:
             number = newest.number + 1
             former = (*newest.former_plans, FormerPlan(newest.plan, until=number))
-            file = name_plan(self.recorded_plan, number, self.checkpoint.run)
+            file = name_plan(recorded, number, self.checkpoint.run)
             record = replace(record, plan=file, former_plans=former)
-            self.delivery.use(file, self.flow.names, self.flow.sinks)
-        self.record, self.measured = record, record.stats
+            self.delivery.use(file, flow.names, flow.sinks)
+        with self.lock:  # users' threads look at all of it together
+            self.flow, self.recorded_plan, self.record = flow, recorded, record
+            self._plans[record.plan] = flow.plan
+        self.measured = record.stats
+
+    @property
+    def standing(self) -> Standing:
+        """What runs, and where it stands, as they belong together."""
         with self.lock:
-            self._plans[record.plan] = self.flow.plan
+            return Standing(self.flow.plan, self.recorded_plan, self.record)
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether queries are to be added or dropped with the next epoch."""
+        failed = any(name in self.delivery.set_aside for name in self.flow.names)
+        return failed or self.changes.any or self.record.plan != self.checkpoint.newest.plan
 
     def outcomes(self) -> list[DecisionOutcome]:
         """What has become of the decisions of the epochs on record, oldest first, then those that no epoch has

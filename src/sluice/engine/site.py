@@ -368,11 +368,11 @@ class _SiteEpoch:
 
     def _begin(self, retention: Mapping[InputNumber, Retention]) -> Transaction:
         task, directives = self.task, self.task.directives
-        roots = Workspace(task.places, task.query, task.run).open()
+        workspace = Workspace(task.places, task.query, task.run)
+        directories = workspace.open_level(self.site, self.level.number, self.plan.levels)
         speed = DiskSpeed(self.clock, directives.disk_delay)
         memory, disk = (
-            LocalFiles(f"{root}/site-{self.site:04d}-{self.level.number}", speed=of)
-            for root, of in zip(roots, (None, speed), strict=True)
+            LocalFiles(directory, speed=of) for directory, of in zip(directories, (None, speed), strict=True)
         )
         limit = int(directives.limits[self.site] * divide_by_need(self._state_by_level())[self.level.number])
         store = SiteStore(

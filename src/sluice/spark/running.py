@@ -293,4 +293,5 @@ class RunningQuery:
 
     @property
     def _is_to_drain(self) -> bool:
-        return self.epochs.is_behind and not self._stopping.is_set() and self.failure is None
+        left = self.epochs.is_behind or self.epochs.is_changing
+        return left and not self._stopping.is_set() and self.failure is None

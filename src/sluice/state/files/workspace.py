@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from sluice.model.ids import Site
+from sluice.model.ids import Level, Site
 from sluice.state.files.private import belongs_to_us, make_private_directory
 
 _NAME = re.compile(
@@ -82,6 +82,19 @@ class Workspace:
             make_private_directory(directory)
         return str(here[0]), str(here[1])
 
+    def open_level(self, site: Site, level: Level, levels: int) -> tuple[str, str]:
+        """The memory and the disk directory of a level of a site. Those of levels that the plan does not have any more,
+        of so many `levels`, are removed with the last one."""
+        roots = self.open()
+        if level == levels - 1:
+            left = levels
+            while any(os.path.isdir(f"{root}/{_level_name(site, left)}") for root in roots):
+                for root in roots:
+                    shutil.rmtree(f"{root}/{_level_name(site, left)}", ignore_errors=True)
+                left += 1
+        memory, disk = (f"{root}/{_level_name(site, level)}" for root in roots)
+        return memory, disk
+
     def close(self) -> None:
         """Remove the directories of this run on this host, whichever executor owns them."""
         for path in self._directories():
@@ -101,6 +114,10 @@ class Workspace:
             (path, _NAME.fullmatch(path.name)) for root in self.places.all_roots() for path in _workspaces(root)
         )
         return [path for path, match in candidates if match and match["whose"] in whose]
+
+
+def _level_name(site: Site, level: int) -> str:
+    return f"site-{site:04d}-{level}"
 
 
 def executor() -> str:
