@@ -243,6 +243,15 @@ def test_new_units_go_to_the_sites_that_hold_fewest() -> None:
     assert after.holders[PARTITIONS:] == (0, 0, 2) and after.ids.array.tolist()[PARTITIONS:] == [6, 7, 8]
 
 
+def test_a_single_new_unit_may_begin_at_the_home_of_its_stream() -> None:
+    before = plan_with(["pairs"])
+    now = plan_with(["pairs", "compared"], before)
+    routing = replace(before.first_routing(PARTITIONS, 3), homes=(2, 1, 0))
+    change = replace(change_between(before, now), at_home=True)
+    after = replan(EpochRecord(7, (1, 2, 3), routing, ((),) * 3), change).routing
+    assert after.holders[PARTITIONS:] == (2,) and after.homes == routing.homes
+
+
 def test_shared_units_stay_shared_by_the_same_rows() -> None:
     before = plan_with(["windows", "by value"])
     now = plan_with(["by value"], before)

@@ -154,6 +154,7 @@ class Controller:
         """The flow goes by another plan from the next epoch on: the newest record, laid out for it. What is under way
         for units that end with it is abandoned."""
         assert self._planned is None, "an epoch is run again by the plan that it was planned for"
+        change = replace(change, at_home=self.policy.begins_at_home)
         after = replan(record, change)
         ended = set(ended_units(record.routing, after.routing))
         under_way = (one for one in record.under_way if one.units and ended.issuperset(one.units))

@@ -29,11 +29,13 @@ from sluice.record.epoch import EpochRecord
 
 @dataclass(frozen=True)
 class PlanChange:
-    """From one plan of a flow to another, in which all fragments are to have so many `partitions` to begin with."""
+    """From one plan of a flow to another, in which all fragments are to have so many `partitions` to begin with. A new
+    one of a single unit is `at_home`, at the home of the first of its streams, or like others at a site with few."""
 
     before: PlanLayout
     now: PlanLayout
     partitions: int
+    at_home: bool = False
 
     @property
     def fragments(self) -> dict[Fragment, Fragment]:
@@ -116,7 +118,8 @@ def replan(record: EpochRecord, change: PlanChange) -> EpochRecord:
 
 
 def replan_routing(record: EpochRecord, change: PlanChange) -> Routing:
-    """The routing of a record with the units of another plan: those that are new are at the sites that hold fewest."""
+    """The routing of a record with the units of another plan: those that are new are at the sites that hold fewest, or
+    at home."""
     before, stays = record.routing, change.fragments
     was = {now: old for old, now in stays.items()}
     held = np.bincount(
@@ -129,7 +132,10 @@ def replan_routing(record: EpochRecord, change: PlanChange) -> Routing:
         old = was.get(Fragment(number))
         if old is None:
             directory = Directory(change.now.units_of_new(fragment, change.partitions), first=first)
-            holders.append(_spread(directory.units, held))
+            if change.at_home and directory.units == 1:
+                holders.append(np.array([_home(change.now.data_flow.streams[number], before)]))
+            else:
+                holders.append(_spread(directory.units, held))
             ids.append(np.arange(next_id, next_id + directory.units))
             next_id += directory.units
         else:
@@ -163,6 +169,12 @@ def _spread(units: int, held: np.ndarray) -> np.ndarray:
         sites[unit] = held.argmin()
         held[sites[unit]] += 1
     return np.sort(sites)
+
+
+def _home(streams: Sequence[int], routing: Routing) -> int:
+    """The home of the first of some streams, if that is among the sites."""
+    home = routing.homes[streams[0]] if routing.homes else 0
+    return home if home < routing.sites else 0
 
 
 def _renumber(sharing: SharedUnit, states: dict[InputNumber, InputNumber]) -> SharedUnit:
