@@ -214,10 +214,9 @@ class _SiteEpoch:
         nodes = {reader.node for input_ in coming for reader in self.level.readers[input_]}
         for node in self.level.by_time:
             before, after = self.level.watermarks(node, newest), self.level.watermarks(node, self.now)
-            if node not in nodes and self.level.operators[node].is_due(before, after):
-                has_state = any(transaction.has_state(input_) for input_ in self.plan.inputs_of(node))
-                if has_state and intersect(units, (self.level.directory(node).range,)):
-                    nodes.add(node)
+            due = None if node in nodes else self.level.operators[node].due_span(before, after)
+            if due is not None and any(transaction.has_rows(input_, due) for input_ in self.plan.inputs_of(node)):
+                nodes |= {node} if intersect(units, (self.level.directory(node).range,)) else set()
         return sorted(nodes)
 
     def _emulate(self, rows: int, results: int) -> float:

@@ -111,8 +111,11 @@ class LastRowsGroupBy:
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         return self.spec.keep_from(input_, watermarks)
 
-    def is_due(self, before: Times, after: Times) -> bool:
-        return after[0] is not None and before != after
+    def due_span(self, before: Times, after: Times) -> tuple[int, int] | None:
+        done, now = before[0], after[0]
+        if now is None or now == done:
+            return None
+        return (_ALWAYS[0] if done is None else done + 1), now
 
     def compact(self, input_: int, run: Run, after: Times) -> Run:
         """Without the rows that are in no window still to come."""
@@ -129,8 +132,7 @@ class LastRowsGroupBy:
     ) -> Iterator[ResultBatch]:
         fresh = self._number_rows(new[0], number) if new[0] is not None else None
         done, now = before[0], after[0]
-        waiting = (_ALWAYS[0] if done is None else done + 1, _ALWAYS[1])
-        if now is not None and (fresh is not None or state.runs(0, waiting)):
+        if now is not None:
             runs = state.runs(0, _ALWAYS)
             due = [_rows_due(run, done, now) for run in runs if done is None or run.latest > done]
             if fresh is not None:

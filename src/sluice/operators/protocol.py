@@ -80,8 +80,9 @@ class Operator(Protocol):
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         """The time below which rows of the state are useless, where streams have these watermarks; None keeps all."""
 
-    def is_due(self, before: Times, after: Times) -> bool:
-        """Whether results may come without new rows, now that the watermarks have moved on."""
+    def due_span(self, before: Times, after: Times) -> tuple[int, int] | None:
+        """The times of state of which results may come without new rows, now that the watermarks have moved on; None if
+        none can."""
 
     def compact(self, input_: int, run: Run, after: Times) -> Run:
         """A merged run with fewer rows that mean the same."""

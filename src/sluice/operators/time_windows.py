@@ -60,9 +60,12 @@ class TimeWindowsGroupBy:
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         return self.spec.keep_from(input_, watermarks)
 
-    def is_due(self, before: Times, after: Times) -> bool:
+    def due_span(self, before: Times, after: Times) -> tuple[int, int] | None:
         done, now = before[0], after[0]
-        return now is not None and (done is None or self._count_ended(now) > self._count_ended(done))
+        if now is None or (done is not None and self._count_ended(now) <= self._count_ended(done)):
+            return None
+        low = np.iinfo(np.int64).min if done is None else (self._count_ended(done) + 1) * self.spec.slide
+        return int(low), self._count_ended(now) * self.spec.slide + self.spec.length
 
     def compact(self, input_: int, run: Run, after: Times) -> Run:
         """One partial a group and pane, where merged runs brought several."""
@@ -81,10 +84,9 @@ class TimeWindowsGroupBy:
         self, number: int, new: Sequence[Run | None], state: State, before: Times, after: Times
     ) -> Iterator[ResultBatch]:
         fresh = self.compact(0, new[0], after) if new[0] is not None else None
-        done, now = before[0], after[0]
-        if now is not None and self.is_due(before, after):
-            low = np.iinfo(np.int64).min if done is None else (self._count_ended(done) + 1) * self.spec.slide
-            high = self._count_ended(now) * self.spec.slide + self.spec.length
+        span = self.due_span(before, after)
+        if span is not None and after[0] is not None:
+            (low, high), done, now = span, before[0], after[0]
             runs = [*state.runs(0, (low, high)), *([fresh] if fresh is not None else [])]
             yield from self._close_windows(runs, low, high, done, now)
         if fresh is not None:

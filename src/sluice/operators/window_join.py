@@ -97,8 +97,8 @@ class WindowJoin:
     def expires(self, input_: int) -> bool:
         return self.spec.expires(input_)
 
-    def is_due(self, before: Times, after: Times) -> bool:
-        return False
+    def due_span(self, before: Times, after: Times) -> tuple[int, int] | None:
+        return None
 
     def compact(self, input_: int, run: Run, after: Times) -> Run:
         return run

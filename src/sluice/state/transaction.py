@@ -201,9 +201,10 @@ class Transaction:
         """The inputs with rows that wait for their turn."""
         return self._runs.waiting_inputs
 
-    def has_state(self, input_: InputNumber) -> bool:
-        """Whether an input had any state before the epoch."""
-        return bool(self._runs.state_of(input_))
+    def has_rows(self, input_: InputNumber, span: tuple[int, int]) -> bool:
+        """Whether an input's state may have rows inside a time span; nothing is opened for that."""
+        runs = self._runs.state_of(input_)
+        return any(run.segment.earliest <= span[1] and run.segment.latest >= span[0] for run in runs)
 
     def take_pending(self, input_: InputNumber) -> list[Run]:
         """The rows of one input that waited for this turn, the oldest epoch's first; they wait no longer."""
