@@ -33,6 +33,7 @@ from benchmarks.adapt.hot_key import hot_key
 from benchmarks.adapt.memory import memory
 from benchmarks.adapt.moving import moving
 from benchmarks.adapt.outcome import Outcome
+from benchmarks.adapt.placed import placed
 from benchmarks.adapt.push import push
 from benchmarks.adapt.quiet import quiet
 from benchmarks.adapt.rotate import rotate
@@ -63,6 +64,7 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], Outcome]]] = {
     "hot-key": (EIGHT_SITES, hot_key),
     "theta": (EIGHT_SITES, theta),
     "split": (EIGHT_SITES, split),
+    "placed": (EIGHT_SITES, placed),
     "quiet": (TWO_SITES, quiet),
     "moving": (TWO_SITES, moving),
     "dividing": (TWO_SITES, dividing),
@@ -77,7 +79,7 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], Outcome]]] = {
     "tuning": (FOUR_SITES, tuning),
     "elastic": (FOUR_SITES, elastic),
 }
-POLICIES = ("static", "hybrid", "elastic", "lazy-disk", "active-disk", "no-relocation", "tokens")
+POLICIES = ("static", "hybrid", "elastic", "lazy-disk", "active-disk", "no-relocation", "tokens", "placement")
 
 
 def arguments() -> argparse.Namespace:

@@ -45,6 +45,8 @@ class Epoch:
     received: tuple[int, ...] = ()  # bytes that units had which came to each site, before the epoch
     state: tuple[int, ...] = ()  # bytes of state that each site has, wherever they lie
     largest_unit: int = 0  # bytes of the unit that has most
+    exchanged: int = 0  # bytes of rows sent to sites
+    between: int = 0  # of these, what left the home of its stream or the site that made it
 
     @property
     def rate(self) -> float:
@@ -79,6 +81,8 @@ class Epoch:
             received=_received(record, previous),
             state=tuple(site.durable_bytes for site in sites),
             largest_unit=int(_unit_sizes(record).max(initial=0)),
+            exchanged=stats.traffic.total,
+            between=stats.traffic.between_sites,
         )
 
 
