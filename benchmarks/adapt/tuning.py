@@ -30,7 +30,8 @@ LAST = 4
 EVERY_EPOCH = {"collect": "1 millisecond"}
 BY_SIZE = {"even": False, "hot": 1.0, "most": UNITS}  # units are split by bytes alone, and none moves
 NO_WAITING = {"epochBudget": "5 minutes", "unitSize": str(THETA)}  # more than any epoch takes: no input waits
-TUNED = Contender("tuned", "elastic", NO_WAITING, {**EVERY_EPOCH, **BY_SIZE})
+NO_SCALING = {"minSites": str(SITES), "maxSites": str(SITES)}
+TUNED = Contender("tuned", "elastic", {**NO_WAITING, **NO_SCALING}, {**EVERY_EPOCH, **BY_SIZE})
 FIXED = Contender("fixed units", "static", {"unitSize": str(THETA)}, EVERY_EPOCH)
 CLAIMS = (
     at_most(
