@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.adapt import alternate, elastic, push, scarce, tokens, uneven
+from benchmarks.adapt import alternate, elastic, push, scarce, tokens, tuning, uneven
 from sluice.figures.claim import Claim
 
 
@@ -29,6 +29,6 @@ LIVE: dict[str, tuple[LiveExperiment, ...]] = {
         LiveExperiment("scarce", scarce.CLAIMS),
     ),
     "d-cape": (LiveExperiment("tokens", tokens.CLAIMS),),
-    "window-joins": (LiveExperiment("elastic", elastic.CLAIMS),),
+    "window-joins": (LiveExperiment("tuning", tuning.CLAIMS), LiveExperiment("elastic", elastic.CLAIMS)),
 }
 """By paper, as `PAPERS` has the simulated ones."""
