@@ -63,3 +63,16 @@ def test_neighbouring_sites_are_asked_to_be_partners_first():
     placement = policy("placement", partners=2)
     placement.decide(replace(view, neighbours=beside))
     assert {4, 7} <= placement._at_sites[0].partners
+
+
+def test_pieces_go_home_when_nobody_asks_for_load():
+    """Two of site 0's pieces are at site 1; with one of them at home both sites stay near the average."""
+    view = busy([10] * 20, [0] * 9 + [1] * 11, idle=[1.0, 0.5]).with_units(home=np.array([0] * 11 + [1] * 9))
+    moves = policy("placement").decide(view)
+    assert [(move.unit, move.site) for move in moves] == [(9, 0), (10, 0)]
+    assert policy("placement", homing=False).decide(view) == ()
+
+
+def test_a_home_takes_no_more_pieces_back_than_it_has_room_for():
+    view = busy([10] * 20, [0] * 11 + [1] * 9, idle=[0.0, 1.0]).with_units(home=np.zeros(20, dtype=np.int64))
+    assert len(policy("placement").decide(view)) == 1

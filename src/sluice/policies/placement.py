@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated
@@ -16,7 +16,7 @@ from sluice.policies.base import Policy
 from sluice.policies.planning.diffusion import Balancer, DiffusionSettings, Message
 from sluice.policies.planning.piece_selection import HeldPieces, Selection
 from sluice.policies.planning.workload import Fluctuation
-from sluice.policies.settings import Choice, Count, Number, check_settings
+from sluice.policies.settings import Choice, Count, Flag, Number, check_settings
 from sluice.verbs import Action
 from sluice.verbs.move import Move
 
@@ -33,6 +33,7 @@ class Placement(Policy):
     partners: Annotated[int, Count("how many partners a site asks for")] = 5
     kappa: Annotated[float, Number("how much a workload changes before partners hear of it", above=1)] = 1.2
     selection: Annotated[str, Choice("in which order pieces are given away", _ORDERS)] = "flow-aware"
+    homing: Annotated[bool, Flag("whether pieces go home when no site asks for load")] = True
     _at_sites: list[Balancer] = field(default_factory=list, init=False, repr=False, compare=False)
     """What each site knows of its partners. It is not kept over a restart: sites choose partners anew."""
 
@@ -52,7 +53,7 @@ class Placement(Policy):
         )
 
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
-        """A round of every site in turn."""
+        """A round of every site in turn. If nobody asks for load, pieces go home that no site has to ask for then."""
         seconds = view.period.working_seconds
         if seconds <= 0:
             return ()
@@ -70,6 +71,8 @@ class Placement(Policy):
         ]
         for migration in migrations:
             balancers[migration.receiver].take_in(float(unit_loads[view.units.index_of(Unit(migration.piece))]))
+        if self.homing and not migrations:
+            return tuple(_send_home(view, site_loads, unit_loads, self.kappa))
         return tuple(Move(Unit(one.piece), one.receiver, one.reason) for one in migrations)
 
     def _balancers(self, view: ClusterView) -> list[Balancer]:
@@ -121,6 +124,26 @@ def _held_pieces(places: np.ndarray, view: ClusterView, unit_loads: np.ndarray) 
         link_piece=rows[here],
         link_site=neighbours.site[here],
     )
+
+
+def _send_home(view: ClusterView, site_loads: np.ndarray, unit_loads: np.ndarray, kappa: float) -> Iterator[Move]:
+    """Foreign pieces go home, those with most rows first, as long as both sites stay near the average: the home is not
+    κ times as busy, and the other one has no reason to ask for load."""
+    units, loads, mean = view.units, site_loads.copy(), float(site_loads.mean())
+
+    def stay_near(place: np.ndarray) -> np.ndarray:
+        load, home, site = unit_loads[place], units.home[place], units.site[place]
+        near: np.ndarray = (loads[home] + load <= kappa * mean) & (kappa * (loads[site] - load) >= mean)
+        return near
+
+    foreign = np.flatnonzero((units.home >= 0) & (units.home != units.site) & ~view.is_shared & ~units.unready)
+    foreign = foreign[stay_near(foreign)]
+    for place in foreign[np.argsort(-units.rows[foreign], kind="stable")]:
+        if stay_near(place):
+            loads[units.site[place]] -= unit_loads[place]
+            loads[units.home[place]] += unit_loads[place]
+            home = Site(int(units.home[place]))
+            yield Move(units.unit_at(place), home, f"its stream is native at site {home}, which has room for it")
 
 
 def _neighbouring_sites(view: ClusterView) -> list[list[Site]]:
