@@ -113,7 +113,7 @@ def started(stage: Stage, contender: Contender, here: Path, memory: Path) -> Any
         joined = main.alias("m").join(other.alias("o"), on="key", within=f"{WITHIN} seconds").select("m_id", "o_id")
         writer = joined.writeStream.format("parquet").queryName(pair.name)
         writers.append(writer.option("path", str(here / "out" / pair.name)))
-    options = {"memoryDir": str(memory), "diskDir": str(here / "disk"), "sites": EIGHT, "partitions": 1}
+    options = {"memoryDir": str(memory), "diskDir": str(here / "disk"), "sites": EIGHT, "partitions": QUERIES}
     first = writers[0].option("checkpointLocation", str(here / "ck")).options(**options, **contender.options)
     settings: dict[str, Any] = {"collect": "1 millisecond", **contender.settings}  # asked after every epoch
     first.trigger(processingTime=f"{TICK} seconds").policy(contender.policy, **settings)
