@@ -20,13 +20,16 @@ from sluice.dashboard.query_table import columns_of, rank_queries
 from sluice.dashboard.report import write_report
 from sluice.model.codec import decode, encode
 from sluice.model.epoch.work_stats import OperatorColumns, OperatorWork, OutputColumns, OutputWork
+from sluice.model.plan.assignment import Digest
 from sluice.model.plan.recorded_plan import RecordedOperator, RecordedPlan, RecordedQuery
 from sluice.record.epoch import EpochRecord
 
 
 def plan_of(queries: int) -> RecordedPlan:
     """As many joins, each a query's own, and one query of a filter alone."""
-    operators = tuple(RecordedOperator("Window join", (0,), (2 * n, 2 * n + 1), 0, 0) for n in range(queries - 1))
+    operators = tuple(
+        RecordedOperator(Digest("x"), "Window join", (0,), (2 * n, 2 * n + 1), 0, 0) for n in range(queries - 1)
+    )
     joins = [RecordedQuery(f"pairs-{n}", "x", "a join", "noop", origin=1 + n) for n in range(queries - 1)]
     large = RecordedQuery("large", "y", "a filter", "console", origin=0)
     return RecordedPlan((*joins, large), "\n".join("Window join" for _ in joins), "", ("trades",), operators)
