@@ -510,3 +510,40 @@ def test_no_copy_stays_of_levels_that_are_gone(tmp_path: Path) -> None:
         file.stat().st_size for file in (tmp_path / "memory").glob("*/site-*/*")
     )
     query.close()
+
+
+def test_a_driver_that_has_lost_the_checkpoint_changes_nothing(tmp_path: Path) -> None:
+    suspended = started(tmp_path, {"pairs": PAIRS, "sums": SUMS}, sites=1)
+    suspended.run(ticks(0))
+    request = suspended.change({"by value": BY_VALUE}, ["pairs"])
+    query = started(tmp_path, {"pairs": PAIRS, "sums": SUMS}, sites=1)
+    with pytest.raises(CheckpointError, match="taken over"):
+        suspended.run(ticks(1))
+    assert not request.done.is_set() and len(plan_files(tmp_path)) == 2
+    suspended.epochs.close()
+    query.run(ticks(1))
+    query.epochs.close()
+    assert [output.name for output in query.plan.outputs] == ["pairs", "sums"]
+    assert len(seconds_of(query, "pairs")) == 4 and plan_files(tmp_path) == {query.epochs.record.plan}
+    for one in (suspended, query):
+        one.close()
+
+
+def test_a_dropped_query_still_gets_the_results_that_were_committed(tmp_path: Path) -> None:
+    query = started(tmp_path, {"pairs": PAIRS, "by value": BY_VALUE}, sites=1)
+    query.run(ticks(0))
+
+    def die(operation: str, path: str) -> None:
+        if operation == "move" and "out-by value" in path:
+            raise KeyboardInterrupt
+
+    with watch(die), pytest.raises(KeyboardInterrupt):
+        query.run(ticks(1))
+    query.close()
+    assert seconds_of(query, "by value") == [(0, 0)]
+    query = started(tmp_path, {"pairs": PAIRS}, sites=1, confirmed=True)
+    query.run(ticks(1), number=1)
+    query.run(ticks(2), number=2)
+    assert seconds_of(query, "by value") == [(0, 0), (1, 1)] and len(seconds_of(query, "pairs")) == 9
+    assert not list((tmp_path / "out-by value").glob("_sluice-*/*"))
+    query.close()
