@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from sluice.api.changing import check_added
 from sluice.api.options import describe_options
 from sluice.api.progress import epoch_progress, progress_dictionary, without_spark
-from sluice.api.query_text import describe_query, find_query
+from sluice.api.query_text import describe_query, find_query, first_lines
 from sluice.api.relation import Registry
 from sluice.api.request import WriterChoices
 from sluice.engine.plan_changes import ChangeRequest
@@ -261,7 +261,7 @@ class Query:
             print(describe_query(plan, recorded, record, query, progress))
             return
         settings = running.settings
-        print(plan.describe())
+        print(*first_lines(plan.describe().split("\n")), sep="\n")
         print(
             f"Units: {record.routing.units} at {record.routing.sites} sites, routing {record.routing.version} "
             f"since epoch {record.routing.since}, policy {settings.controller.policy.name}"
@@ -270,9 +270,11 @@ class Query:
         if scale_target is not None:
             print(f"Sites: {scale_target.in_words(record.routing.sites)}, at least {scale_target.least}")
         if plan.fragments > 1:
+            described = []
             for fragment, directory in enumerate(record.routing.directories):
                 units = list_units(record.routing.ids.array[slice(*directory.range)], _LISTED)
-                print(f"  {units}: {plan.describe_fragment(Fragment(fragment))}")
+                described.append(f"  {units}: {plan.describe_fragment(Fragment(fragment))}")
+            print(*first_lines(described), sep="\n")
         for directory in record.routing.directories:
             if directory.depths:
                 print(f"  {directory.describe()}")

@@ -16,8 +16,20 @@ from sluice.record.query_progress import LATELY, QueryProgress, sites_of, state_
 
 _NAMED = 5
 """Queries that are named where several share something."""
+_LINES = 100
+"""Lines about all queries that are printed at once."""
 _LISTED = 8
 """Runs of units that are named."""
+
+
+def first_lines(lines: Sequence[str]) -> list[str]:
+    """Lines about all queries; of very many, the first, and how many more there are.
+
+    >>> len(first_lines(["a"] * 100)), first_lines(["a"] * 1300)[-1]
+    (100, '… and 1,200 more lines; explain(name) shows one query')
+    """
+    left = len(lines) - _LINES
+    return list(lines) if left <= 0 else [*lines[:_LINES], f"… and {left:,} more lines; explain(name) shows one query"]
 
 
 def find_query(plan: Plan, name: object) -> int:
