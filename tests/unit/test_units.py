@@ -22,7 +22,7 @@ from sluice.model.plan.plan import Capabilities
 from sluice.model.routing.directory import HASH_SPACE, MOST_UNITS, Directory
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ids import UnitIds
-from sluice.model.routing.unit_ranges import FEW_RANGES, intersect, numbers
+from sluice.model.routing.unit_ranges import FEW_RANGES, intersect, numbers, to_ranges
 from sluice.model.view import ClusterView
 from sluice.record.epoch import EpochRecord
 from sluice.record.rebalancing import rebalance
@@ -390,3 +390,11 @@ def test_policies_do_not_ask_to_split_where_there_is_no_room() -> None:
 def test_units_of_few_and_of_many_ranges_one_by_one(count):
     few = [(7 * n, 7 * n + 1 + n % 5) for n in range(count)]
     assert numbers(tuple(few)).tolist() == [unit for low, high in few for unit in range(low, high)]
+
+
+@given(st.sets(st.integers(0, 120), min_size=40), st.integers(0, 120), st.integers(0, 120))
+def test_many_ranges_and_one_have_the_units_of_both_in_common(units, low, high):
+    low, high = sorted((low, high + 1))
+    many, one = to_ranges(sorted(units)), ((low, high),) if low < high else ()
+    common = to_ranges(sorted(units & set(range(low, high))))
+    assert intersect(many, one) == intersect(one, many) == common

@@ -157,6 +157,8 @@ def _by_time(times: np.ndarray, step: int) -> np.ndarray:
 
 def parts(run: Run, units: Ranges, directory: Directory) -> list[Run]:
     """The rows of some units of a run, as slices of it: one more than there are rows of others between them."""
+    if units == (directory.range,):
+        return [run] if len(run) else []
     slices: list[tuple[int, int]] = []
     edges = _places(run, np.array(units, dtype=np.int64).reshape(-1), directory).tolist()
     for a, b in zip(edges[::2], edges[1::2], strict=True):
@@ -180,6 +182,8 @@ def join_pieces(pieces: list[Run]) -> Run:
 
 def counts(run: Run, units: Ranges, directory: Directory) -> np.ndarray:
     """How many rows of a run each of some units has."""
+    if directory.units == 1 and units:
+        return np.array([len(run)])
     of = numbers(units)
     places = _places(run, np.append(of, of + 1), directory)
     rows: np.ndarray = places[len(of) :] - places[: len(of)]
