@@ -39,8 +39,8 @@ def section(document: dict[str, Any]) -> str:
             ),
             *_sentences(many, runs),
             _table(["what", "Sluice", "other", "unit", "bar", "measured", ""], [_bar(bar) for bar in many["bars"]]),
-            "Peak memory in MB, as proportional set size; state is that of all sites:",
-            _table(["run", "total", "driver", "JVM", "Python workers", "tmpfs", "state"], _memory(runs)),
+            "Peak memory in MB, as proportional set size; state is that of all sites; processor time with start-up:",
+            _table(["run", "total", "driver", "JVM", "Python workers", "tmpfs", "state", "processor s"], _memory(runs)),
         ]
     )
 
@@ -105,6 +105,7 @@ def _memory(runs: dict[str, dict[str, Any]]) -> list[list[str]]:
         [name, f"{sum(run['peak'].values()):,.0f}"]
         + [f"{run['peak'][kind]:,.0f}" for kind in ("driver", "jvm", "workers", "tmpfs")]
         + [f"{run['figures']['state_bytes'] / 1e6:,.1f}" if "state_bytes" in run["figures"] else ""]
+        + [f"{run['cpu_seconds']:,.0f}"]
         for name, run in runs.items()
         if run["figures"]
     ]

@@ -42,6 +42,7 @@ from benchmarks.many.arrivals import FEW, Arrivals, ManyRows, prepare
 from benchmarks.many.bench import ManyRun, verdicts, wrong
 from benchmarks.many.queries import KINDS, STREAMS, draw_queries, sharing_queries
 from benchmarks.run import taking_part
+from scripts import many_page
 from sluice.figures.claim import ANY, ClaimKind
 from sluice.figures.lazy_disk_relocation import LAZY_9
 from sluice.figures.publish import as_text
@@ -71,6 +72,11 @@ class TestManyQueries:
                 db.sql(query.duckdb.format(until=rows.final_until(2))).fetchall()
         arrivals.skip_to_few()
         assert arrivals.arrive() == FEW
+
+    def test_the_page_has_what_was_measured(self) -> None:
+        page, document = many_page.PAGE.read_text(), json.loads(many_page.FIGURES.read_text())
+        assert many_page.write_section(page, document) == page, "run scripts/many_page.py"
+        assert "| --- |" in many_page.section(document)
 
     def test_bars(self) -> None:
         flow = {"queries": 500, "query_rate": 3e6, "seconds": 12.0, "epochs": 6, "few_epoch_seconds": 3.0}
