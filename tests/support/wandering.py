@@ -17,7 +17,7 @@ class Wanderer(Policy):
 
     def decide(self, view: ClusterView) -> tuple[Move, ...]:
         if not len(view.units):  # all queries are of filters alone
-            return []
+            return ()
         first = (view.period.epoch * 7 + self.seed) % len(view.units)
         units = {first, (first * 3 + 1) % len(view.units)}
         return tuple(Move(u, (self.seed + view.period.epoch + u) % self.sites, "wandering") for u in units)
