@@ -32,7 +32,8 @@ def section(document: dict[str, Any]) -> str:
     return "\n\n".join(
         [
             f"{where}; {machine['cores']} cores ({machine['processor']}), {machine['memory']}. Other processes took "
-            f"{min(others):.0%} to {max(others):.0%} of the machine during the runs.",
+            f"{min(others):.0%} to {max(others):.0%} of the machine during the runs. Counted "
+            f"were {many['scale']['epochs']} epochs, of Spark and of single flows {many['scale']['spark_epochs']}.",
             _table(
                 ["run", "queries", "rows/s of all queries", "s an epoch", "ms a query", "nearly empty epoch, s"],
                 _rates(runs),
