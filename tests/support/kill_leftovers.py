@@ -58,7 +58,7 @@ def durable_leftovers(root: Path) -> list[str]:
     return sorted(left)
 
 
-def assert_nothing_left(root: Path, look: Callable[[Path], list[str]], seconds: float = 5) -> None:
+def assert_nothing_left(root: Path, look: Callable[[Path], list[str]], seconds: float = 10) -> None:
     """Nothing, or nothing any more within a few seconds."""
     deadline = time.monotonic() + seconds
     while (left := look(root)) and time.monotonic() < deadline:

@@ -208,3 +208,19 @@ def test_directories_of_other_users_are_not_removed(places, monkeypatch):
     assert all(p.is_dir() for p in paths)
     theirs.close()
     assert not any(p.exists() for p in paths)
+
+
+def test_what_an_orphaned_worker_still_writes_goes_too(tmp_path):
+    """A worker whose executor was killed makes its directory again after that was removed."""
+    memory, disk = tmp_path / "memory", tmp_path / "disk"
+    memory.mkdir()
+    owner = subprocess.Popen(["sleep", "60"])
+    reaper = subprocess.Popen(["sh", "-c", workspace._REAPER, "sluice-reaper", str(owner.pid), str(memory), str(disk)])
+    owner.kill()
+    owner.wait()
+    while memory.is_dir():
+        assert reaper.poll() is None
+    disk.mkdir()
+    (disk / "page.arrow").write_bytes(b"late")
+    assert reaper.wait(timeout=30) == 0
+    assert not disk.exists()

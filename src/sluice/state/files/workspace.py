@@ -28,7 +28,11 @@ _NAME = re.compile(
 )
 _OF_ONE_EXECUTOR = re.compile(r"(blockmgr|executor|spark)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # A workspace that its living owner has closed is no longer this process's: the owner may open it again at any moment.
-_REAPER = 'while kill -0 "$1" 2>/dev/null; do [ -d "$2" ] || exit 0; sleep 1; done; rm -rf "$2" "$3"'
+# A Python worker may go on writing for a moment after its executor was killed, so the directories are removed twice.
+_REAPER = (
+    'while kill -0 "$1" 2>/dev/null; do [ -d "$2" ] || exit 0; sleep 1; done; '
+    'rm -rf "$2" "$3"; sleep 2; rm -rf "$2" "$3"'
+)
 
 
 @dataclass(frozen=True)
