@@ -36,8 +36,8 @@ PLAN = plan_of(
 )
 STEP, ROWS, MOST = 2 * SECOND, 6, 300
 """How much time a batch spans, how many rows of each stream it has, and how many batches there are at most."""
-HISTORY = 110
-"""Batches before the takeover. The next epoch deletes the journal's oldest record and makes one of the sink's lists."""
+HISTORY = 120
+"""Batches before the takeover. The next epoch deletes the oldest record, some state, and lists of the sink."""
 CHANGES = ("write", "finish", "put", "move", "delete")
 
 

@@ -162,7 +162,7 @@ def test_cleaning_up_ends_though_new_input_always_waits(monkeypatch):
     query = behind(0, monkeypatch)
     asked = iter(range(10, 20))
     polled: list[int] = []
-    query.plan = SimpleNamespace(levels=1)
+    query.epochs.plan = SimpleNamespace(levels=1)
     query.epochs.clean_up = lambda: next(asked)
 
     def is_cleaning_up(asked_after: int) -> bool:

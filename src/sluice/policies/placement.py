@@ -55,7 +55,7 @@ class Placement(Policy):
     def decide(self, view: ClusterView) -> tuple[Action, ...]:
         """A round of every site in turn. If nobody asks for load, pieces go home that no site has to ask for then."""
         seconds = view.period.working_seconds
-        if seconds <= 0:
+        if seconds <= 0 or not len(view.sites):
             return ()
         site_loads = 1.0 - view.sites.idle / seconds
         unit_loads = _spread(site_loads, view)
