@@ -83,7 +83,7 @@ class UnitTable(_Table):
     single_key: np.ndarray
     """Whether all its rows have one hash, so that it cannot."""
     home: np.ndarray
-    """The site at which the stream is native that most of its rows come from, -1 if none is."""
+    """The home of its stream, the one with most rows, if it is a piece; else -1."""
 
     @classmethod
     def at_rest(cls, site: ArrayLike) -> UnitTable:

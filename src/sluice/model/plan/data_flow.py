@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sluice.model.columns import IntColumn
-from sluice.model.ids import Fragment, Site
+from sluice.model.ids import Fragment, Site, UnitIndex
 from sluice.model.routing.routing import Routing
 
 NOWHERE = Site(-1)
@@ -23,19 +24,18 @@ class DataFlow:
     links: tuple[tuple[Fragment, Fragment], ...] = ()
 
     def homes(self, routing: Routing, stream_rows: np.ndarray) -> np.ndarray:
-        """The home of each unit: that of its fragment's stream with most rows.
+        """The home of each unit that is a piece: that of its fragment's stream with most rows. The units of a fragment
+        that has several are ranges of hashes, whose rows belong to no site, and have none.
 
         >>> from dataclasses import replace
-        >>> routing = replace(Routing.even(2, 3, fragments=2), homes=(2, 1))
-        >>> DataFlow(streams=((0, 1), (1,))).homes(routing, np.array([5, 4])).tolist()
-        [2, 2, 1, 1]
+        >>> routing = replace(Routing.of_fragments((1, 2, 1), 3), homes=(2, 1))
+        >>> DataFlow(streams=((0, 1), (0,), (1,))).homes(routing, np.array([5, 4])).tolist()
+        [2, -1, -1, 1]
         """
         homes = np.full(routing.units, NOWHERE, dtype=np.int64)
-        if not routing.homes:
-            return homes
-        for streams, directory in zip(self.streams, routing.directories, strict=True):
-            fastest = max(streams, key=lambda stream: stream_rows[stream])
-            homes[slice(*directory.range)] = routing.homes[fastest]
+        for fragment, place in _pieces(routing) if routing.homes else ():
+            fastest = max(self.streams[fragment], key=lambda stream: stream_rows[stream])
+            homes[place] = routing.homes[fastest]
         return homes
 
     def placed_at_home(self, routing: Routing) -> Routing:
@@ -47,26 +47,32 @@ class DataFlow:
         (0, 1, 2)
         """
         holders = routing.holders.array.copy()
-        for streams, directory in zip(self.streams, routing.directories, strict=True):
-            first, end = directory.range
-            if end - first == 1:
-                holders[first] = routing.homes[streams[0]]
+        for fragment, place in _pieces(routing):
+            holders[place] = routing.homes[self.streams[fragment][0]]
         return replace(routing, holders=IntColumn(holders))
 
     def neighbours(self, routing: Routing) -> tuple[np.ndarray, np.ndarray]:
-        """An entry for each unit and each site that has units of a fragment which its own is linked with: the unit's
-        place and the site.
+        """An entry for each unit that is a piece, and each site that has units of a fragment which its own is linked
+        with: the unit's place and the site.
 
         >>> units, sites = DataFlow(links=((0, 1),)).neighbours(Routing.of_fragments((2, 1), 2))
         >>> units.tolist(), sites.tolist()
-        ([0, 1, 2, 2], [0, 0, 0, 1])
+        ([2, 2], [0, 1])
         """
-        holders = routing.holders.array
-        sites_of = [np.unique(holders[slice(*directory.range)]) for directory in routing.directories]
+        holders, pieces = routing.holders.array, dict(_pieces(routing))
         units, sites = [], []
         for own, other in (pair for link in self.links for pair in (link, link[::-1])):
-            places, beside = np.arange(*routing.directories[own].range), sites_of[other]
-            units.append(np.repeat(places, len(beside)))
-            sites.append(np.tile(beside, len(places)))
+            if own in pieces:
+                beside = np.unique(holders[slice(*routing.directories[other].range)])
+                units.append(np.full(len(beside), pieces[own]))
+                sites.append(beside)
         none = np.zeros(0, dtype=np.int64)
         return np.concatenate([none, *units]), np.concatenate([none, *sites])
+
+
+def _pieces(routing: Routing) -> Iterator[tuple[Fragment, UnitIndex]]:
+    """The fragments of a single unit, and where that is."""
+    for fragment, directory in enumerate(routing.directories):
+        first, end = directory.range
+        if end - first == 1:
+            yield Fragment(fragment), first
