@@ -133,7 +133,7 @@ def replan_routing(record: EpochRecord, change: PlanChange) -> Routing:
         if old is None:
             directory = Directory(change.now.units_of_new(fragment, change.partitions), first=first)
             if change.at_home and directory.units == 1:
-                holders.append(np.array([_home(change.now.data_flow.streams[number], before)]))
+                holders.append(np.array([change.now.data_flow.first_home(Fragment(number), before)]))
             else:
                 holders.append(_spread(directory.units, held))
             ids.append(np.arange(next_id, next_id + directory.units))
@@ -169,12 +169,6 @@ def _spread(units: int, held: np.ndarray) -> np.ndarray:
         sites[unit] = held.argmin()
         held[sites[unit]] += 1
     return np.sort(sites)
-
-
-def _home(streams: Sequence[int], routing: Routing) -> int:
-    """The home of the first of some streams, if that is among the sites."""
-    home = routing.homes[streams[0]] if routing.homes else 0
-    return home if home < routing.sites else 0
 
 
 def _renumber(sharing: SharedUnit, states: dict[InputNumber, InputNumber]) -> SharedUnit:

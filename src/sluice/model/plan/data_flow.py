@@ -48,8 +48,12 @@ class DataFlow:
         """
         holders = routing.holders.array.copy()
         for fragment, place in _pieces(routing):
-            holders[place] = routing.homes[self.streams[fragment][0]]
+            holders[place] = self.first_home(fragment, routing)
         return replace(routing, holders=IntColumn(holders))
+
+    def first_home(self, fragment: Fragment, routing: Routing) -> Site:
+        """Where a piece of which nothing is known yet begins: at the home of the first of its streams."""
+        return routing.homes[self.streams[fragment][0]]
 
     def neighbours(self, routing: Routing) -> tuple[np.ndarray, np.ndarray]:
         """An entry for each unit that is a piece, and each site that has units of a fragment which its own is linked
