@@ -451,6 +451,22 @@ def test_a_sink_that_raises_is_set_aside_and_the_others_go_on(tmp_path: Path, ca
     query.close()
 
 
+def test_a_query_that_was_set_aside_can_be_added_again_under_its_name(tmp_path: Path) -> None:
+    query = started(tmp_path, {"pairs": PAIRS, "by value": BY_VALUE}, sites=1)
+    query.sinks[1].__class__ = Broken
+    query.sinks[1].broken = True
+    query.run(ticks(0))
+    assert query.catch_up(), "it is dropped"
+    shutil.rmtree(tmp_path / "out-by value")
+    request = query.change({"by value": BY_VALUE})
+    query.run(ticks(1))
+    query.run(ticks(2))
+    assert request.done.is_set() and not query.epochs.delivery.set_aside
+    assert [output.name for output in query.plan.outputs] == ["pairs", "by value"]
+    assert len(seconds_of(query, "by value")) > 0
+    query.close()
+
+
 def test_a_driver_that_dies_before_a_query_is_dropped_shows_its_results_again(tmp_path: Path) -> None:
     """They are not lost, and not shown twice."""
     query = started(tmp_path, {"pairs": PAIRS, "by value": BY_VALUE}, sites=1)

@@ -92,7 +92,9 @@ class Delivery:
         self.storage, self.fails_fast, self._refuse_if_taken_over = storage, fails_fast, refuse_if_taken_over
         self.done = False
         self.set_aside: dict[str, SetAside] = {}
-        """By the names of the queries."""
+        """The queries whose sinks have failed, by their names, until others are added under these."""
+        self._failed: list[Sink] = []
+        """Sinks of queries that are not dropped yet, and get nothing any more."""
         self._sinks: dict[str, dict[str, Sink]] = {}
         """By name for each output of the plans that the newest epoch went by and the next one will, by their files."""
 
@@ -107,6 +109,13 @@ class Delivery:
     def use(self, plan: str, names: Iterable[str], sinks: Iterable[Sink]) -> None:
         """The results of epochs that go by the plan in this file go to these sinks."""
         self._sinks[plan] = dict(zip(names, sinks, strict=True))
+        for name, sink in self._sinks[plan].items():
+            if name in self.set_aside and sink not in self._failed:
+                del self.set_aside[name]
+
+    def failed_queries(self, names: Iterable[str], sinks: Iterable[Sink]) -> tuple[str, ...]:
+        """Those of some queries that are to be dropped, because their sinks have failed."""
+        return tuple(name for name, sink in zip(names, sinks, strict=True) if sink in self._failed)
 
     def keep_plan_of(self, record: EpochRecord) -> None:
         """An epoch was committed, and all results of those before it have been shown: where those went that went by
@@ -114,12 +123,13 @@ class Delivery:
         stay = self._sinks[record.plan]
         others = [item for plan, sinks in self._sinks.items() if plan != record.plan for item in sinks.items()]
         for name, sink in dict.fromkeys(others):
-            if sink not in stay.values() and name not in self.set_aside:  # else its results wait in their files
+            if sink not in stay.values() and sink not in self._failed:  # else its results wait in their files
                 try:
                     sink.leave()
                 except SluiceError as problem:
                     _log.warning("what the dropped query %r leaves could not be removed: %s", name, problem)
         self._sinks = {record.plan: stay}
+        self._failed = [sink for sink in self._failed if sink in stay.values()]
 
     def check(self, query: str | None, newest: EpochRecord) -> None:
         """See that results can go to all sinks after the newest epoch's, before anything is touched."""
@@ -150,17 +160,18 @@ class Delivery:
     def _deliver(self, record: EpochRecord, output: int, name: str, sink: Sink) -> None:
         """Hand one query's results over; if that fails, the query is set aside, before Spark takes the epoch for
         done."""
-        if name in self.set_aside:
+        if sink in self._failed:
             return
         problem = _try_to_deliver(sink, record.results_of(output))
         if problem is None:
             return
         self._refuse_if_taken_over(problem)
-        others = [other for other in self._sinks[record.plan] if other != name and other not in self.set_aside]
-        if self.fails_fast or not others:
+        others = (other for other in self._sinks[record.plan].values() if other is not sink)
+        if self.fails_fast or all(other in self._failed for other in others):
             raise problem
         self.storage.make_dir(DELIVERED)
         self.storage.write(_failure_mark(record, name), [])
+        self._failed.append(sink)
         self.set_aside[name] = SetAside(name, sink.kind, record.number, f"{type(problem).__name__}: {problem}")
         _log.error("query %r is %s", name, self.set_aside[name], exc_info=problem)
 
@@ -172,8 +183,8 @@ class Delivery:
     def tidy(self, record: EpochRecord, is_left_over: Callable[[str], bool]) -> None:
         """Remove what failed attempts left; `record` is the newest epoch."""
         self._remove_other_marks(record)
-        for output, (name, sink) in enumerate(self._sinks[record.plan].items()):
-            if name not in self.set_aside:
+        for output, sink in enumerate(self.sinks_of(record)):
+            if sink not in self._failed:
                 sink.tidy(record.results_of(output).parts, is_left_over)
 
     def _remove_other_marks(self, record: EpochRecord) -> None:

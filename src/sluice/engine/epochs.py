@@ -324,7 +324,7 @@ class Epochs:
         has what it had."""
         if self.settings.controller.planned is not None:
             return
-        failed = tuple(name for name in self.flow.names if name in self.delivery.set_aside)
+        failed = self.delivery.failed_queries(self.flow.names, self.flow.sinks)
         for request in (*([ChangeRequest(dropped=failed)] if failed else []), *self.changes.take()):
             try:
                 flow = request.apply(self.flow, self.assignment)
@@ -381,8 +381,8 @@ class Epochs:
     @property
     def is_changing(self) -> bool:
         """Whether queries are to be added or dropped with the next epoch."""
-        failed = any(name in self.delivery.set_aside for name in self.flow.names)
-        return failed or self.changes.any or self.record.plan != self.checkpoint.newest.plan
+        failed = self.delivery.failed_queries(self.flow.names, self.flow.sinks)
+        return bool(failed) or self.changes.any or self.record.plan != self.checkpoint.newest.plan
 
     def outcomes(self) -> list[DecisionOutcome]:
         """What has become of the decisions of the epochs on record, oldest first, then those that no epoch has
