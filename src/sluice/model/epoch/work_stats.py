@@ -5,7 +5,7 @@ A flow may have hundreds of queries. Those without rows have no entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,16 +56,14 @@ class OperatorColumns:
         (array([7]), array([4]), array([0.75], dtype=float32), array([0.5], dtype=float32), array([2.], dtype=float32))
         """
         listed = list(works)
-        operators, at = np.unique(np.array([work.operator for work in listed], dtype=np.int64), return_inverse=True)
-        seconds = np.array([work.seconds for work in listed])
-        through = np.array([work.through_at for work in listed])
+        groups = _Groups([work.operator for work in listed])
         return cls(
-            operators,
-            _sum_by(at, np.array([work.rows_in for work in listed], dtype=np.int64), len(operators)),
-            _sum_by(at, np.array([work.rows_out for work in listed], dtype=np.int64), len(operators)),
-            np.bincount(at, seconds, len(operators)).astype(np.float32),
-            _most_by(at, seconds, len(operators)),
-            _most_by(at, through - ingested_at, len(operators)),
+            groups.numbers,
+            groups.sum([work.rows_in for work in listed]),
+            groups.sum([work.rows_out for work in listed]),
+            groups.sum([work.seconds for work in listed]).astype(np.float32),
+            groups.most([work.seconds for work in listed]),
+            groups.most([work.through_at - ingested_at for work in listed]),
         )
 
     @classmethod
@@ -92,15 +90,13 @@ class OutputColumns:
         array([2, 7])
         """
         listed = list(works)
-        outputs, at = np.unique(np.array([work.output for work in listed], dtype=np.int64), return_inverse=True)
-        seconds = np.array([work.seconds for work in listed])
-        through = np.array([work.through_at or ingested_at for work in listed])
+        groups = _Groups([work.output for work in listed])
         return cls(
-            outputs,
-            _sum_by(at, np.array([work.rows for work in listed], dtype=np.int64), len(outputs)),
-            np.bincount(at, seconds, len(outputs)).astype(np.float32),
-            _most_by(at, seconds, len(outputs)),
-            _most_by(at, through - ingested_at, len(outputs)),
+            groups.numbers,
+            groups.sum([work.rows for work in listed]),
+            groups.sum([work.seconds for work in listed]).astype(np.float32),
+            groups.most([work.seconds for work in listed]),
+            groups.most([(work.through_at or ingested_at) - ingested_at for work in listed]),
         )
 
     @classmethod
@@ -108,14 +104,21 @@ class OutputColumns:
         return cls.of([], 0.0)
 
 
-def _sum_by(at: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
-    sums = np.zeros(count, dtype=np.int64)
-    np.add.at(sums, at, values)
-    return sums
+class _Groups:
+    """Works by the number of what they are of."""
 
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self.numbers, self._at = np.unique(np.array(numbers, dtype=np.int64), return_inverse=True)
 
-def _most_by(at: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
-    """The greatest value of each, none below 0: clocks of other machines may be a little behind."""
-    most = np.zeros(count, dtype=np.float32)
-    np.maximum.at(most, at, values.astype(np.float32))
-    return most
+    def sum(self, values: Sequence[float]) -> np.ndarray:
+        """What the values of each come to; whole numbers stay whole."""
+        added = np.array(values) if len(values) else np.zeros(0, dtype=np.int64)
+        sums = np.zeros(len(self.numbers), dtype=added.dtype)
+        np.add.at(sums, self._at, added)
+        return sums
+
+    def most(self, values: Sequence[float]) -> np.ndarray:
+        """The greatest value of each, none below 0: clocks of other machines may be a little behind."""
+        most = np.zeros(len(self.numbers), dtype=np.float32)
+        np.maximum.at(most, self._at, np.array(values, dtype=np.float32))
+        return most
