@@ -71,6 +71,7 @@ def test_pieces_go_home_when_nobody_asks_for_load():
     moves = policy("placement").decide(view)
     assert [(move.unit, move.site) for move in moves] == [(9, 0), (10, 0)]
     assert policy("placement", homing=False).decide(view) == ()
+    assert policy("placement", selection="elementary").decide(view) == ()
 
 
 def test_a_home_takes_no_more_pieces_back_than_it_has_room_for():

@@ -33,7 +33,7 @@ class Placement(Policy):
     partners: Annotated[int, Count("how many partners a site asks for")] = 5
     kappa: Annotated[float, Number("how much a workload changes before partners hear of it", above=1)] = 1.2
     selection: Annotated[str, Choice("in which order pieces are given away", _ORDERS)] = "flow-aware"
-    homing: Annotated[bool, Flag("whether pieces go home when no site asks for load")] = True
+    homing: Annotated[bool, Flag("whether pieces go home when no site asks for load (flow-aware only)")] = True
     _at_sites: list[Balancer] = field(default_factory=list, init=False, repr=False, compare=False)
     """What each site knows of its partners. It is not kept over a restart: sites choose partners anew."""
 
@@ -71,7 +71,7 @@ class Placement(Policy):
         ]
         for migration in migrations:
             balancers[migration.receiver].take_in(float(unit_loads[view.units.index_of(Unit(migration.piece))]))
-        if self.homing and not migrations:
+        if self.homing and not migrations and self.diffusion.selection is Selection.FLOW_AWARE:
             return tuple(_send_home(view, site_loads, unit_loads, self.kappa))
         return tuple(Move(Unit(one.piece), one.receiver, one.reason) for one in migrations)
 
