@@ -18,6 +18,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -465,5 +466,11 @@ class PseudoTerminal:
             text += os.read(self.keys, 65_536).decode(errors="ignore")
         return text
 
-    def ended(self) -> int:
-        return self.process.wait(timeout=60)
+    def ended(self, seconds: float = 60.0) -> int:
+        """How it ended. It is read until then: a terminal that nobody reads holds up whoever writes to it."""
+        end = time.monotonic() + seconds
+        while self.process.poll() is None and time.monotonic() < end:
+            if select.select([self.keys], [], [], 0.1)[0]:
+                with suppress(OSError):  # it has just closed the terminal
+                    os.read(self.keys, 65_536)
+        return self.process.wait(timeout=0)
