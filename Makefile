@@ -25,8 +25,8 @@ chaos: setup ## random runs under all policies, one a seed: SEEDS=2000:2500
 test-slow: setup ## the long tests: kills, suspensions, damage, chaos, a month of epochs, and more examples of properties
 	@HYPOTHESIS_PROFILE=long $(RUN) python -m pytest -m "slow or hypothesis" $(ARGS)
 
-bench: setup ## Sluice beside Spark's own join, Flink and DuckDB; ARGS="--help" lists the choices
-	@scripts/flink.sh $(ARGS)
+bench: setup ## Sluice beside Spark's own join, Flink, DuckDB and others; ARGS="--help" lists the choices
+	@scripts/peers.sh $(ARGS)
 	@$(RUN) python -m benchmarks.run $(ARGS)
 
 bench-adapt: setup ## policies side by side while sites slow down, keys drift and memory is short; ARGS="--help"
@@ -42,6 +42,6 @@ lint: setup ## ruff, mypy and the import contracts
 	@$(RUN) lint-imports --no-logo
 
 clean: ## remove environments, caches and benchmark rows
-	rm -rf .venv .venv-flink .jdk .azurite .bench build dist spark-warehouse metastore_db artifacts derby.log
+	rm -rf .venv .venv-flink .venv-pathway .venv-bytewax .jdk .azurite .bench build dist spark-warehouse metastore_db artifacts derby.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

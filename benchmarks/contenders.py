@@ -18,8 +18,10 @@ from benchmarks.footprint import NOTHING, Footprint, Sample
 from benchmarks.workloads import Workload, files_for
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS = ("spark-heap", "spark-rocksdb", "spark-pandas", "flink", "duckdb")
+PEERS = ("spark-heap", "spark-rocksdb", "spark-pandas", "flink", "duckdb", "pathway", "bytewax")
 EXTRA_PEERS = ("flink-rocksdb",)
+OWN_ENVIRONMENT = ("flink", "pathway", "bytewax")
+"""Peers whose packages do not go with those of Sluice; scripts/peers.sh makes their environments."""
 SLUICE = {
     "sluice": [],
     "sluice-stream": ["--source", "stream"],
@@ -102,17 +104,22 @@ def files_given(w: Workload, contender: str) -> int:
     return files_for(w, COUNTED[contender][w.name != "uniform"])
 
 
-def flink_python() -> str | None:
-    """Interpreter that has apache-flink, from SLUICE_FLINK_PYTHON or the project's .venv-flink."""
-    python = os.environ.get("SLUICE_FLINK_PYTHON", str(ROOT / ".venv-flink/bin/python"))
+def peer_python(peer: str) -> str | None:
+    """Interpreter that has a peer with an environment of its own: for Flink SLUICE_FLINK_PYTHON, or the project's
+    .venv-flink."""
+    python = os.environ.get(f"SLUICE_{peer.upper()}_PYTHON", str(ROOT / f".venv-{peer}/bin/python"))
     return python if os.access(python, os.X_OK) else None
 
 
 def missing(contender: str) -> str:
     """Why a contender cannot take part, in words; empty when it can."""
-    if contender.startswith("flink") and flink_python() is None:
-        return "no Flink interpreter: set SLUICE_FLINK_PYTHON or install flink-requirements.txt into .venv-flink"
-    module = {"duckdb": "duckdb", "spark": "pyspark"}.get(contender.split("-")[0])
+    kind = contender.split("-")[0]
+    if kind in OWN_ENVIRONMENT and peer_python(kind) is None:
+        return (
+            f"no interpreter that has it: set SLUICE_{kind.upper()}_PYTHON, or install {kind}-requirements.txt into "
+            f".venv-{kind}"
+        )
+    module = {"duckdb": "duckdb", "spark": "pyspark"}.get(kind)
     if module and find_spec(module) is None:
         return f"the package {module} is not installed"
     if contender == "spark-pandas" and not protobuf():
@@ -137,7 +144,14 @@ def command(contender: str, w: Workload, home: Path, count: bool) -> list[str]:
             return [sys.executable, "-m", "benchmarks.spark_peer", str(home), variant]
         case "flink":
             extra = ["--runs", "3" if w.name == "uniform" else "2", *(["--count"] if count else [])]
-            return [str(flink_python()), "-m", "benchmarks.flink_peer", str(home / "csv"), variant or "heap", *extra]
+            return [
+                str(peer_python("flink")),
+                "-m",
+                "benchmarks.flink_peer",
+                str(home / "csv"),
+                variant or "heap",
+                *extra,
+            ]
     return [sys.executable, "-m", "benchmarks.duckdb_peer", str(home)]
 
 

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from benchmarks.bars import Results, Verdict
-from benchmarks.contenders import Result, flink_python
+from benchmarks.contenders import OWN_ENVIRONMENT, Result, peer_python
 from benchmarks.workloads import Workload
 
 
@@ -33,16 +33,17 @@ def versions() -> dict[str, str]:
             found[package] = version(package)
         except PackageNotFoundError:
             found[package] = "not installed"
-    found["flink"] = flink_version()
+    found |= {peer: peer_version(peer) for peer in OWN_ENVIRONMENT}
     found["java"] = first_line(["java", "-version"])
     return found
 
 
-def flink_version() -> str:
-    python = flink_python()
+def peer_version(peer: str) -> str:
+    python = peer_python(peer)
     if python is None:
         return "not installed"
-    return first_line([python, "-c", "import importlib.metadata as m; print(m.version('apache-flink'))"])
+    package = {"flink": "apache-flink"}.get(peer, peer)
+    return first_line([python, "-c", f"import importlib.metadata as m; print(m.version({package!r}))"])
 
 
 def first_line(command: list[str]) -> str:

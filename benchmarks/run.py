@@ -4,6 +4,7 @@
     python -m benchmarks.run --only uniform,sliding --peers spark-heap,duckdb --json figures.json
     python -m benchmarks.run --only units
     python -m benchmarks.run --only many
+    python -m benchmarks.run --only latency,first --peers spark-heap,bytewax
 
 Ends with an error when a contender failed or found other results than DuckDB.
 """
@@ -20,11 +21,15 @@ from typing import Any
 from benchmarks import contenders, data, report, units
 from benchmarks.bars import Verdict, verdicts
 from benchmarks.contenders import EXTRA_PEERS, PEERS, Result
-from benchmarks.many.bench import QUICK, Scale, run_many
+from benchmarks.latency import bench as latency
+from benchmarks.many import bench as many
 from benchmarks.workloads import WORKLOADS, Workload, quick
 
 # Workloads on which Flink runs once more to count its results; on the others that would take long and show no more.
 COUNTED_ONCE = ("uniform", "sliding", "last", "joined-groups")
+
+# What is measured in another way than by rows a second, each by a module of its own.
+APART = ("units", "many", "latency", "first")
 
 
 def chosen(text: str, allowed: tuple[str, ...]) -> list[str]:
@@ -37,7 +42,7 @@ def chosen(text: str, allowed: tuple[str, ...]) -> list[str]:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = (*WORKLOADS, "units", "many")
+    names = (*WORKLOADS, *APART)
     peers = (*PEERS, *EXTRA_PEERS)
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows and of the state")
     parser.add_argument("--only", type=lambda t: chosen(t, names), default=list(names), metavar=",".join(names))
@@ -101,10 +106,15 @@ def main() -> int:
     if "units" in args.only:
         head["units"] = units.run_cases(units.QUICK if args.quick else units.CASES)
     if "many" in args.only:
-        head["many"] = run_many(QUICK if args.quick else Scale(), data.open_cache(args.cache))
+        head["many"] = many.run_many(many.QUICK if args.quick else many.Scale(), data.open_cache(args.cache))
     workloads = [name for name in args.only if name in WORKLOADS]
-    peers = taking_part(args.peers) if workloads else []
+    timed = {"latency": latency.run_latency, "first": latency.run_first}
+    asked = [name for name in timed if name in args.only]
+    peers = taking_part(args.peers) if workloads or asked else []
     data.open_cache(args.cache)
+    for name in asked:
+        scale = latency.QUICK if args.quick else latency.Scale()
+        head[name] = timed[name](scale, args.cache, peers, sluice=not args.no_sluice)
     results = []
     for name in workloads:
         w = quick(WORKLOADS[name]) if args.quick else WORKLOADS[name]
@@ -113,7 +123,8 @@ def main() -> int:
     found = show(results) if results else []
     if args.json:
         write(args.json, results, found, head)
-    return int(any(r.failure or "WRONG" in r.check for r in results) or bool(head.get("many", {}).get("wrong")))
+    wrong = any(r.failure or "WRONG" in r.check for r in results)
+    return int(wrong or any(head.get(name, {}).get("wrong") for name in ("many", *timed)))
 
 
 def show(results: list[Result]) -> list[Verdict]:

@@ -30,10 +30,17 @@ def results(spark: SparkSession, w: Workload, home: Path, source: str) -> Any:
     flow = Flow(spark, name=w.name)
 
     def stream(name: str) -> Any:
-        path = str(home / name)
+        path, columns = str(home / name), schema(w.columns)
         if source == "files":
-            return flow.readFiles(name, path, format="parquet", eventTime="ts", maxFilesPerTrigger=w.files_per_trigger)
-        read = spark.readStream.schema(schema(w.columns)).option("maxFilesPerTrigger", w.files_per_trigger)
+            return flow.readFiles(
+                name,
+                path,
+                format="parquet",
+                eventTime="ts",
+                schema=columns,
+                maxFilesPerTrigger=w.files_per_trigger,
+            )
+        read = spark.readStream.schema(columns).option("maxFilesPerTrigger", w.files_per_trigger)
         return flow.readStream(name, read.parquet(path), eventTime="ts")
 
     streams = [stream(name) for name in w.streams]

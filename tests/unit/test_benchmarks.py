@@ -38,11 +38,17 @@ from benchmarks.adapt.papers import LIVE, LiveExperiment
 from benchmarks.adapt.rows import JoinRates, Rows, SiteLoad, Surge, keys, keys_at_rates, linked, prepared, units_of_keys
 from benchmarks.adapt.running import Run
 from benchmarks.data import open_cache
+from benchmarks.latency.arrivals import Feeder, arriving
+from benchmarks.latency.arrivals import prepare as latency_rows
+from benchmarks.latency.bench import latency_verdicts, measured, right_results
+from benchmarks.latency.result_file import write_results
+from benchmarks.latency.sink_reader import Shown, SparkLog, WholeFiles
 from benchmarks.many.arrivals import FEW, Arrivals, ManyRows, prepare
 from benchmarks.many.bench import ManyRun, verdicts, wrong
 from benchmarks.many.queries import KINDS, STREAMS, draw_queries, sharing_queries
 from benchmarks.run import taking_part
-from scripts import many_page
+from benchmarks.workloads import FIRST_EVENT, Workload
+from scripts import benchmark_page
 from sluice.figures.claim import ANY, ClaimKind
 from sluice.figures.lazy_disk_relocation import LAZY_9
 from sluice.figures.publish import as_text
@@ -73,11 +79,6 @@ class TestManyQueries:
         arrivals.skip_to_few()
         assert arrivals.arrive() == FEW
 
-    def test_the_page_has_what_was_measured(self) -> None:
-        page, document = many_page.PAGE.read_text(), json.loads(many_page.FIGURES.read_text())
-        assert many_page.write_section(page, document) == page, "run scripts/many_page.py"
-        assert "| --- |" in many_page.section(document)
-
     def test_bars(self) -> None:
         flow = {"queries": 500, "query_rate": 3e6, "seconds": 12.0, "epochs": 6, "few_epoch_seconds": 3.0}
         flow |= {"add_epoch_seconds": 2.1, "add_ordinary_seconds": 2.0}
@@ -95,6 +96,76 @@ class TestManyQueries:
         ]  # fmt: skip
         assert wrong(runs) == []
         assert wrong({"flow": ManyRun("flow", {"wrong": ["join-3: 2 rows differ"]})}) == ["join-3: 2 rows differ"]
+
+
+class TestLatency:
+    def test_is_from_the_later_rows_arrival_to_the_file_with_the_result(self, tmp_path: Path) -> None:
+        # A tick is 100 ms of event time: files 0, 1 and 20 of A meet files 1, 0 and 20 of B.
+        at = [FIRST_EVENT + file * 100_000 + 5_000 for file in (0, 1, 20, 1, 0, 20)]
+        values = [[7, 8, 9], at[:3], [0.5] * 3]
+        write_results(tmp_path, 0, [*values, [7, 8, 9], at[3:], [0.5] * 3])
+        arrived = np.array([100 + np.arange(30) / 10, 100.01 + np.arange(30) / 10])
+        shown = [Shown(tmp_path / "000000.parquet", 3, 105.0)]
+        every = measured(shown, arrived, warm_up_seconds=0)
+        assert (every["p50"], every["most"]) == pytest.approx((105 - 100.11, 105 - 100.1))
+        assert (every["rows_out"], every["results"], every["batches"]) == (3, 3, 1)
+        assert every["total"] == sum(at) - 6 * FIRST_EVENT
+        warm = measured(shown, arrived, warm_up_seconds=1)
+        assert (warm["rows_out"], warm["results"]) == (3, 1) and warm["p99"] == pytest.approx(105 - 102.01)
+
+    def test_files_arrive_as_they_were_made_and_duckdb_has_their_results(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        w = replace(arriving(seconds=1), keys=50)
+        home = latency_rows(w, tmp_path)
+        monkeypatch.setattr("benchmarks.latency.arrivals.TICK_SECONDS", 0.0)  # all of them at once
+        feeder = Feeder(w, home / "csv", tmp_path / "run", "csv")
+        feeder.run()
+        assert sorted(p.name for p in (tmp_path / "run" / "B").iterdir()) == [f"{n:04d}.csv" for n in range(10)]
+        assert (feeder.arrived > 0).all() and Workload.load(tmp_path / "run") == w
+        near = "abs(A.ts - B.ts) <= 10000000 AND A.key = B.key"
+        pairs = f"'{tmp_path}/run/A/*.csv' A JOIN '{tmp_path}/run/B/*.csv' B ON {near}"
+        times = f"sum(A.ts - {FIRST_EVENT} + B.ts - {FIRST_EVENT})"
+        assert right_results(w, home) == duckdb.sql(f"SELECT count(*), {times} FROM {pairs}").fetchall()[0]
+
+    def test_only_files_that_are_listed_can_be_read(self, tmp_path: Path) -> None:
+        lists = tmp_path / "_spark_metadata"
+        sink = SparkLog(tmp_path)
+        assert sink.new_files() == []
+        lists.mkdir()
+        entries = [json.dumps({"path": f"file://{tmp_path}/part%20{i}.parquet", "action": "add"}) for i in range(3)]
+        (lists / "8").write_text("\n".join(["v1", entries[0]]))
+        (lists / ".9.compact.tmp").write_text("v1")
+        assert sink.new_files() == [tmp_path / "part 0.parquet"]
+        (lists / "9.compact").write_text("\n".join(["v1", *entries]))
+        assert sink.new_files() == [tmp_path / "part 1.parquet", tmp_path / "part 2.parquet"]
+        assert sink.new_files() == []
+
+    def test_a_draft_is_not_a_result(self, tmp_path: Path) -> None:
+        sink = WholeFiles(tmp_path)
+        (tmp_path / "0.draft").touch()
+        assert sink.new_files() == []
+        (tmp_path / "0.draft").rename(tmp_path / "000000.parquet")
+        assert sink.new_files() == [tmp_path / "000000.parquet"] and sink.new_files() == []
+
+    def test_bars(self) -> None:
+        def result(name: str, p50: float, p99: float) -> contenders.Result:
+            return contenders.Result(name, "latency", 1, {"p50": p50, "p99": p99})
+
+        runs = {r.contender: r for r in (result("sluice", 0.3, 1.5), result("spark-heap", 1.5, 4), result("x", 0.1, 1))}
+        judged = {v.what: v.met for v in latency_verdicts(runs)}
+        assert judged == {
+            "p50 / 0.4 s": True, "p99 / 1.2 s": False, "p50, sluice / spark-heap": True,
+            "p99, sluice / spark-heap": False, "p50, sluice / x": None, "p99, sluice / x": None,
+        }  # fmt: skip
+
+
+def test_the_page_has_what_was_measured() -> None:
+    page = benchmark_page.PAGE.read_text()
+    assert benchmark_page.write_page(page) == page, "run scripts/benchmark_page.py"
+    for name, section in benchmark_page.SECTIONS.items():
+        text = section(benchmark_page.load(name))
+        assert "| --- |" in text and text in page
 
 
 def test_the_directory_for_rows_is_made(tmp_path: Path) -> None:
@@ -132,17 +203,26 @@ def test_a_peer_asked_for_by_name_must_be_there(
 
 @pytest.mark.parametrize(
     ("arguments", "made"),
-    [("", True), ("--quick", True), ("--peers flink,duckdb", True), ("--quick --peers duckdb", False)],
+    [
+        ("", "flink pathway bytewax"),
+        ("--quick", "flink pathway bytewax"),
+        ("--peers flink-rocksdb,duckdb", "flink"),
+        ("--quick --peers duckdb", ""),
+        ("--only units,first", ""),
+        ("--only latency", "pathway bytewax"),
+        ("--only=uniform,latency --peers=bytewax,flink", "flink bytewax"),
+    ],
 )
-def test_flink_is_prepared_only_if_it_may_take_part(tmp_path: Path, arguments: str, made: bool) -> None:
-    for name in ("scripts/flink.sh", "benchmarks/flink-requirements.txt"):
-        (tmp_path / name).parent.mkdir()
+def test_an_environment_is_prepared_only_if_its_peer_may_take_part(tmp_path: Path, arguments: str, made: str) -> None:
+    for name in ("scripts/peers.sh", *(f"benchmarks/{peer}-requirements.txt" for peer in contenders.OWN_ENVIRONMENT)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     done = subprocess.run(
-        [str(tmp_path / "scripts/flink.sh"), *arguments.split()], env={"PATH": "/usr/bin:/bin", "PYTHON": "false"},
+        [str(tmp_path / "scripts/peers.sh"), *arguments.split()], env={"PATH": "/usr/bin:/bin", "PYTHON": "false"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert ("making .venv-flink" in done.stderr) == made
+    prepared = [peer for peer in contenders.OWN_ENVIRONMENT if f"making .venv-{peer} " in done.stderr]
+    assert prepared == made.split()
 
 
 THREE = Rows("three", files=3, rows=60, keys=40, within=None, streams="ABC", rates=JoinRates(4, (4, 1)))
