@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-from engine_harness import CountingClock, DirectQuery
+from engine_harness import DirectQuery
 from specs import SECOND, TIME, join, stream
 
 from sluice.model.epoch.stats import EpochStats
+from sluice.testing.clocks import CountingClock
 
 
 def rows(epoch: int) -> list[pa.Table]:

@@ -12,9 +12,7 @@ import pyarrow as pa
 import pytest
 from disturbed import FAST
 from engine_harness import DirectQuery
-from holders import next_sharing
 from oracle import batch_join, multiset, on_time
-from redivisions import next_redivision
 from specs import SECOND, TIME, join, stream
 
 from sluice.control import epoch_executor
@@ -27,6 +25,7 @@ from sluice.model.view import ClusterView
 from sluice.record.epoch import EpochRecord
 from sluice.state import segment as state_segment
 from sluice.state.files.storage import Storage
+from sluice.testing.drawn_actions import draw_redivision, draw_sharing
 from sluice.verbs.freeze import CleanUp, Freeze
 from sluice.verbs.move import Move
 from sluice.verbs.split import Merge, Split
@@ -69,9 +68,9 @@ def test_units_that_are_split_and_merged(seed: int) -> None:
         for epoch in range(16):
             record = query.epochs.record
             for _ in range(rng.integers(3)):
-                query.epochs.settings.controller.ask(next_redivision(rng, record))
+                query.epochs.settings.controller.ask(draw_redivision(rng, record))
             if seed % 3 == 0 and rng.random() < 0.3:
-                query.epochs.settings.controller.ask(next_sharing(rng, record.routing))
+                query.epochs.settings.controller.ask(draw_sharing(rng, record.routing))
             new = [some_rows(rng, s.schema, int(rng.integers(0, 60)), 8 * SECOND * epoch, 40) for s in spec.streams]
             for kept, table in zip(seen, new, strict=True):
                 kept.append(table)

@@ -17,7 +17,7 @@ from chaos_flows import drawn
 from chaos_flows import rows as flow_rows
 from disturbed import FAST, PARTITIONS
 from disturbed import check as check_disturbed
-from engine_harness import CountingClock, DirectQuery
+from engine_harness import DirectQuery
 from group_by_oracle import source
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,6 +37,7 @@ from sluice.policies.planning.freezing import ORDERS, Freezing
 from sluice.state import segment
 from sluice.state.durable import DurableSegments
 from sluice.state.generations import Generations
+from sluice.testing.clocks import CountingClock
 from sluice.verbs import Action
 from sluice.verbs.freeze import CleanUp, Freeze
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engine_harness import EpochRows
 from group_by_oracle import source
 from month import EPOCHS_A_MONTH, MonthlyQuery, check_flat, rows_of_epoch, samples_of
 from specs import SECOND
@@ -23,6 +22,7 @@ from sluice.model.plan.plan import Plan
 from sluice.model.plan.relation import plan_of
 from sluice.policies import policy
 from sluice.policies.planning.freezing import Freezing
+from sluice.testing.local_query import EpochRows
 from sluice.verbs.freeze import Freeze
 from sluice.verbs.move import Move
 from sluice.verbs.scale import Scale

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from engine_harness import CountingClock, DirectQuery
+from engine_harness import DirectQuery
 from group_by_oracle import source
 from specs import SECOND
 
@@ -19,6 +19,7 @@ from sluice.model.errors import QueryError
 from sluice.model.plan.plan import Plan
 from sluice.model.plan.relation import plan_of
 from sluice.state.files.storage import Storage
+from sluice.testing.clocks import CountingClock
 
 A, B = source("a"), source("b")
 

@@ -11,9 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from engine_harness import DirectQuery
-from holders import next_sharing
 from oracle import batch_join, multiset
-from redivisions import next_redivision
 from specs import SECOND, join, stream
 
 from sluice.control import copying
@@ -28,6 +26,7 @@ from sluice.model.view import ClusterView
 from sluice.policies import Policy
 from sluice.record.epoch import EpochRecord
 from sluice.record.rebalancing import rebalance
+from sluice.testing.drawn_actions import draw_redivision, draw_sharing
 from sluice.verbs import Action
 from sluice.verbs.base import SiteWork
 from sluice.verbs.freeze import CleanUp, CleanUpAll, CleanUpProtocol, Freeze
@@ -476,9 +475,9 @@ def drawn(rng: np.random.Generator, record: EpochRecord) -> Action:
         case 3:
             return CleanUp(unit, "drawn")
         case 4 | 5:
-            return next_sharing(rng, routing)
+            return draw_sharing(rng, routing)
         case 6:
-            return next_redivision(rng, record)
+            return draw_redivision(rng, record)
         case _:
             return Scale(int(rng.integers(1, MOST_SITES + 1)), "drawn")
 

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from engine_harness import DirectQuery
-from holders import next_sharing
 from hypothesis import given
 from hypothesis import strategies as st
 from specs import SECOND, TIME, handle, join, stream
@@ -30,6 +29,7 @@ from sluice.model.routing.unit_ranges import Ranges, holds, intersect, single_un
 from sluice.record import reassignment
 from sluice.record.epoch import EpochRecord
 from sluice.record.reassignment import reassign, reassign_unit
+from sluice.testing.drawn_actions import draw_sharing
 
 UNITS = 12
 
@@ -106,7 +106,7 @@ def test_the_runs_of_one_unit_are_reassigned_as_with_those_of_all(seed):
         routing = before
         for _ in range(int(rng.integers(1, 4))):
             with suppress(ProtocolError):
-                routing = next_sharing(rng, routing, (0, 1)).apply(routing, (0, 1), since=0)
+                routing = draw_sharing(rng, routing, (0, 1)).apply(routing, (0, 1), since=0)
         then = reassign(manifests, before, routing)
         for unit in range(2):
             alone = [[run.of(single_unit(unit)) for run in held if holds(run.units, unit)] for held in then]

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from engine_harness import CountingClock, DirectQuery, limits
+from engine_harness import DirectQuery, limits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import multiset
@@ -35,6 +35,7 @@ from sluice.policies import Policy, policy
 from sluice.record.epoch import EpochRecord
 from sluice.record.repartition import successors
 from sluice.state import compaction
+from sluice.testing.clocks import CountingClock
 from sluice.verbs import Action
 from sluice.verbs.base import SiteWork
 from sluice.verbs.move import Move, SetApart

@@ -11,7 +11,7 @@ import pytest
 from disturbed import FAST
 from disturbed import check as check_disturbed
 from engine_harness import DirectQuery, limits
-from holders import next_sharing, sharing_by_hand
+from holders import sharing_by_hand
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import batch_join, multiset, on_time
@@ -21,6 +21,7 @@ from sluice.control import copying
 from sluice.control.controller import Controller
 from sluice.model.durations import LONGEST
 from sluice.model.plan.join import JoinSpec
+from sluice.testing.drawn_actions import draw_sharing
 from sluice.verbs.freeze import Freeze
 from sluice.verbs.move import Move
 from sluice.verbs.share import LayOut, Release, Share, SharingPhase, SharingProtocol
@@ -180,7 +181,7 @@ def test_holders_that_come_and_go(seed: int, monkeypatch: pytest.MonkeyPatch) ->
         query = DirectQuery(spec, Path(directory), 4, 2, **limited)
         for epoch in range(14):
             for _ in range(rng.integers(3)):
-                query.epochs.settings.controller.ask(next_sharing(rng, query.epochs.record.routing))
+                query.epochs.settings.controller.ask(draw_sharing(rng, query.epochs.record.routing))
             new = [some_rows(rng, s.schema, int(rng.integers(0, 60)), 8 * SECOND * epoch) for s in spec.streams]
             for kept, table in zip(seen, new, strict=True):
                 kept.append(table)

@@ -8,13 +8,11 @@ same run wherever it is run.
 from __future__ import annotations
 
 import re
-import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,10 +23,8 @@ import pytest
 from changing_queries import ChangingQuery, History, answers, assert_exact, draw_query, draw_streams
 from chaos_flows import NAMES, drawn, rows
 from drawn_policies import drawn_policy
-from engine_harness import DirectQuery, EpochRows
-from holders import next_sharing
+from engine_harness import DirectQuery
 from oracle import rounded
-from redivisions import next_redivision
 from specs import SECOND
 from wandering import Wanderer
 
@@ -38,50 +34,29 @@ from sluice.control.journal import Journal
 from sluice.control.loop import USER
 from sluice.control.replay import layouts_of, records_of_newest_run, replay
 from sluice.engine import checkpoint, site
-from sluice.engine.agreement import Exchange
 from sluice.engine.checkpoint import PlanOnRecord
-from sluice.engine.site_task import SiteTask
 from sluice.model.codec import encode
 from sluice.model.epoch.attempt import is_left_over
 from sluice.model.epoch.decision import Decision
 from sluice.model.errors import CheckpointError
 from sluice.model.plan.layout import PlanLayout
 from sluice.model.routing.routing import Routing
-from sluice.model.routing.unit_ranges import intersect, numbers, single_unit
+from sluice.model.routing.unit_ranges import intersect, numbers
 from sluice.policies import Policy, policy
 from sluice.policies.planning.freezing import ORDERS, Freezing
 from sluice.record.epoch import EpochRecord
 from sluice.state import segment
 from sluice.state.files import storage
-from sluice.state.files.workspace import Places
-from sluice.verbs import Action
-from sluice.verbs.freeze import CleanUp, Freeze
-from sluice.verbs.move import Move
-from sluice.verbs.scale import Scale
+from sluice.testing.disturbance import MAX_DRAIN_EPOCHS, MOST_SITES, SITE_MEMORY, Disturbance, DisturbedQuery
+from sluice.testing.local_query import EpochRows
 
-EXECUTORS, MOST_SITES = 2, 4
 CHANGING = 5
 """One of so many flows has queries that come and go."""
 TICK = 0.001
 """Seconds that pass with every look at a clock, about."""
-OPERATIONS, DURABLE, COMMIT, START = 100, 25, 30, 25
-"""File operations of an epoch among which trouble comes; those of them in durable storage; those of its commit and of
-showing its results; those of a driver's start."""
-PATIENCE = 300
-"""Epochs in which all that waits has to have had its turn."""
-MEMORY = (0, 3_000, 12_000, 40_000, 1 << 30)
 COUNTS = ("moves", "spills", "fetches", "backlog_rows", "catch_up", "late_rows", "copied_rows")
 SHARING = ("share", "release", "pass token", "lay out")
 FREEZING = ("freeze", "clean up")
-TROUBLE = ("task", "speculation", "job", "epoch", "durable", "commit", "report", "full", "takeover")
-
-
-class Death(Exception):
-    """Whoever was at work is no more."""
-
-
-class JobLost(Death):
-    """Spark gives an epoch's job up, and it is run again as a whole."""
 
 
 class Clock:
@@ -114,62 +89,24 @@ def in_its_own_world(rng: np.random.Generator) -> Iterator[Clock]:
         yield clock
 
 
-@contextmanager
-def interrupted(
-    operation: int, then: Callable[[], object], besides: tuple[str, ...] = (), since: str = ""
-) -> Iterator[None]:
-    """Have something happen just before a file operation, counted from 0; what it raises, happens too.
-
-    Operations on paths that begin with one of `besides` do not count, nor those before the first one that puts a file
-    to a path with `since` in it.
-    """
-    count, counting = -1, not since
-
-    def watcher(name: str, path: str) -> None:
-        nonlocal count, counting
-        counting = counting or (name == "put" and since in path)
-        count += counting and not path.startswith(besides)
-        if count == operation:
-            count += 1  # once: what happens has operations of its own
-            then()
-
-    with storage.watch(watcher):
-        yield
-
-
-class ChaosQuery(DirectQuery):
-    """A query whose sites' tasks run where, as often and as far as the chaos wants."""
+class ChaosQuery(DisturbedQuery, DirectQuery):
+    """A query whose bad days are those of a chaos."""
 
     def __init__(self, chaos: Chaos, plan: Any, **options: Any) -> None:
-        self.chaos = chaos
+        self.disturbance = chaos
         super().__init__(plan, chaos.root, clock=chaos.clock, **options)
 
-    def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:
-        return self.chaos.at_site(task, level, site_key, blobs)
 
-    def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> Exchange:
-        exchange = super()._exchange(rows, before_commit)
-
-        def tried_again(*tasks: Any) -> list[dict]:
-            try:
-                return exchange(*tasks)
-            except JobLost:
-                return exchange(*tasks)
-
-        return tried_again
-
-
-class Chaos:
+class Chaos(Disturbance):
     """One run: `go` takes it through its batches, and compares what came out with the batch query."""
 
     def __init__(self, seed: int, root: Path, clock: Clock, rng: np.random.Generator) -> None:
-        self.root, self.clock, self.rng = root, clock, rng
-        self.happened: Counter[str] = Counter()
+        super().__init__(root, clock, rng)
         self.draw_flow(seed)
         self.batches = int(rng.integers(3, 10))
         self.partitions = int(rng.choice([4, 7, 16]))
         self.options = {
-            "memory": int(rng.choice(MEMORY)),
+            "memory": int(rng.choice(SITE_MEMORY)),
             "spill": str(rng.choice(["unit", "unit", "probe"])),
             "seconds": rng.choice([None, None, 10 * TICK, 200 * TICK, 1e9]),
             "backlog": float(rng.choice([0.0, 3_000.0, np.inf, np.inf])),
@@ -178,35 +115,19 @@ class Chaos:
             else None,
         }
         self.policy = self.draw_policy(rng.spawn(1)[0])
-        self.sharing = rng.spawn(1)[0] if rng.random() < 0.6 else None
-        """Draws who holds units beside the first, if anybody does."""
-        dividing = rng.spawn(1)[0]
-        self.dividing = dividing if dividing.random() < 0.5 else None
-        """Draws which units are split and merged, if any are."""
-        self.scaling = rng.spawn(1)[0]
-        """Draws how many sites are asked for."""
-        self.scales = bool(self.scaling.random() < 0.6) or getattr(self.policy, "scales", False)
-        self.options["most_sites"] = int(self.scaling.integers(2, MOST_SITES + 1)) if self.scales else None
-        self.options["least_sites"] = int(self.scaling.integers(1, 3))
-        self.turnover = rng.spawn(1)[0]
-        """Draws how many executors there are after an epoch that came to nothing."""
-        self.trouble = float(rng.uniform(0, 0.6))
+        self.draw_troubles(scales=getattr(self.policy, "scales", False))
+        self.options |= {"most_sites": self.most_sites, "least_sites": self.least_sites}
         self.step, self.spread = int(rng.choice([SECOND, 8 * SECOND])), int(rng.choice([SECOND, 20 * SECOND]))
         self.keys, self.nulls = int(rng.choice([3, 20])), bool(rng.random() < 0.3)
-        self.places = [Places(str(root / f"memory{i}"), str(root / f"disk{i}")) for i in range(EXECUTORS)]
-        self.local = tuple(str(root) for places in self.places for root in places.roots())
-        self.zombies: list[ChaosQuery] = []
-        self.sites, self.at = int(rng.integers(1, MOST_SITES + 1)), [0] * MOST_SITES
+        self.sites = int(rng.integers(1, MOST_SITES + 1))
         self.seen: list[list[pa.Table]] = [[] for _ in self.sources]
         self.checked: EpochRecord | None = None
         self.checked_before: EpochRecord | None = None
         self.late = 0
         self.layouts: dict[str, PlanLayout] = {}
         """Of the plans that epochs went by."""
-        self.hurt: tuple[str, int, int, int] | None = None
         self.first_epochs: set[int] = set()
         """Those with which a driver began."""
-        self.scarred = self.doubled = -1
         policy_text = self.policy or "wanderer"
         self.say(f"{self.flow_name}: {self.batches} batches, {self.partitions} units, {policy_text}, {self.options}")
         self.start()
@@ -215,18 +136,16 @@ class Chaos:
         self.flow = drawn(NAMES[seed % len(NAMES)], self.rng)
         self.flow_name, self.sources = self.flow.name, self.flow.plan.sources
 
-    def start_query(self, **options: Any) -> ChaosQuery:
-        return ChaosQuery(self, self.flow.plan, **options)
+    def start_query(self) -> ChaosQuery:
+        self.wandering = self.sites, self.sites
+        options = {"sites": self.sites, "partitions": self.partitions, "wanted": self.new_policy(), **self.options}
+        return self.new_query_of(options)
 
-    @property
-    def levels(self) -> int:
-        return self.query.plan.levels
+    def new_query_of(self, options: dict[str, Any]) -> ChaosQuery:
+        return ChaosQuery(self, self.flow.plan, **options)
 
     def say(self, what: str) -> None:
         print(what)
-
-    def chance(self, probability: float) -> bool:
-        return bool(self.rng.random() < probability)
 
     def draw_policy(self, rng: np.random.Generator) -> Policy | None:
         """A policy, with what it needs to have anything to do; None for one that moves units about all the time. Users
@@ -247,23 +166,13 @@ class Chaos:
         return replace(self.policy) if is_dataclass(self.policy) else self.policy or Wanderer(*self.wandering)
 
     def start(self) -> None:
-        """A driver, the first or a later one."""
-        if self.chance(0.5):
-            self.sites = int(self.rng.integers(1, MOST_SITES + 1))
-        self.wandering = self.sites, self.sites
-        wanted = self.new_policy()
-        options = {"sites": self.sites, "partitions": self.partitions, "wanted": wanted, **self.options}
-        self.query = self.start_query(**options)
-        self.limits = [self.options["memory"]] * MOST_SITES
-        self.tidied = False
-        self.started_from = self.query.epochs.record.number
+        super().start()
         self.first_epochs.add(self.started_from + 1)
-        self.say(f"driver with {self.sites} sites from epoch {self.started_from}")
 
     def go(self) -> None:
         for batch in range(self.batches):
             self.between_epochs()
-            new = self.arriving(batch)
+            new = self.rows_of(batch)
             for kept, table in zip(self.seen, new, strict=True):
                 kept.append(table)
             self.epoch(f"batch {batch}", lambda **hooks: self.query.run(new, number=batch, **hooks), again=True)  # noqa: B023
@@ -287,267 +196,10 @@ class Chaos:
         difference = next(replay(records, controller, layouts_of(journal, records), self.partitions), None)
         assert difference is None, str(difference)
 
-    def arriving(self, batch: int) -> EpochRows:
+    def rows_of(self, batch: int) -> EpochRows:
         idle = self.chance(0.15)
         counts = [0 if idle or self.chance(0.1) else int(self.rng.integers(1, 40)) for _ in self.sources]
         return [rows(self.rng, n, batch * self.step, self.spread, self.keys, self.nulls) for n in counts]
-
-    def between_epochs(self) -> None:
-        """What users, clusters and clocks do while no epoch runs."""
-        hand = self.query.epochs.settings.controller
-        for _ in range(int(self.rng.poisson(0.5))):
-            unit = int(self.rng.integers(0, self.query.epochs.record.routing.units + 1))
-            action: Action = Move(unit, int(self.rng.integers(0, 5)), "by hand")
-            if self.chance(0.5):
-                action = (Freeze if self.chance(0.7) else CleanUp)(unit, "by hand")
-            self.say(f"  asks for {action}")
-            hand.ask(action)
-        self.share_otherwise()
-        self.redivide()
-        if self.scales and self.scaling.random() < 0.3:
-            scale = Scale(self.scaling.integers(1, MOST_SITES + 1), "by hand")
-            self.say(f"  asks for {scale}")
-            hand.ask(scale)
-        if self.chance(0.1):
-            self.query.epochs.clean_up()
-        if self.chance(0.2):
-            of, size = int(self.rng.integers(0, self.sites)), int(self.rng.choice(MEMORY))
-            self.say(f"  site {of} gets {size} bytes")
-            hand.memory.set(of, size)
-            self.limits[of] = size
-        if self.chance(0.1):
-            self.happened["resize"] += 1
-            self.executors_come_and_go(int(self.rng.integers(1, MOST_SITES + 1)))
-        if self.chance(self.trouble / 4):
-            self.executor_dies(int(self.rng.integers(0, EXECUTORS)))
-        if self.chance(self.trouble / 4):
-            self.files_vanish()
-        if self.chance(self.trouble / 4):
-            self.bits_flip()
-        if self.zombies and self.chance(0.3):
-            self.wake(self.zombies[int(self.rng.integers(0, len(self.zombies)))])
-        if self.chance(self.trouble / 2):
-            self.reassign_executor(int(self.rng.integers(0, self.sites)))
-        if self.chance(self.trouble / 3):
-            self.restart()
-        if self.chance(0.3):
-            self.epoch("catch-up", lambda **hooks: self.query.catch_up(**hooks))
-
-    def share_otherwise(self) -> None:
-        """Holders of units of joins come and go, and store in other ways."""
-        routing, shareable = self.query.epochs.record.routing, self.query.plan.capabilities.shareable
-        for _ in range(int(self.sharing.poisson(2)) if self.sharing is not None and shareable else 0):
-            among = routing.directories[int(self.sharing.choice(list(shareable)))].range
-            if routing.shared and self.sharing.random() < 0.7:
-                shared = routing.shared[int(self.sharing.integers(len(routing.shared)))]
-                (among,) = single_unit(routing.index_of(shared.unit))
-            action = next_sharing(self.sharing, routing, among)
-            self.say(f"  asks for {action}")
-            self.query.epochs.settings.controller.ask(action)
-
-    def redivide(self) -> None:
-        """Units are split and merged, wherever their state lies."""
-        record = self.query.epochs.record
-        for _ in range(int(self.dividing.poisson(1)) if self.dividing is not None and record.routing.units else 0):
-            action = next_redivision(self.dividing, record)
-            self.say(f"  asks for {action}")
-            self.query.epochs.settings.controller.ask(action)
-
-    def epoch(self, what: str, run: Callable[..., object], again: bool = False) -> None:
-        """One epoch, perhaps with trouble; a batch that failed is asked for again until it is done."""
-        if self.scaling.random() < 0.7:  # else executors that were asked for have not come yet
-            self.sites = self.query.follow()
-        kind = str(self.rng.choice(TROUBLE)) if self.chance(self.trouble) else "calm"
-        calm, before = kind == "calm", self.query.epochs.record.number
-        if not calm:
-            self.scarred = before + 1
-        at = int(self.rng.integers(0, OPERATIONS))
-        self.say(f"{what}: {kind}" + ("" if calm else f" at {at}"))
-        try:
-            if kind == "epoch":
-                with interrupted(at, self.death_of_the_driver):
-                    run()
-            elif kind == "durable":
-                with interrupted(at % DURABLE, self.death_of_the_driver, besides=self.local):
-                    run()
-            elif kind == "commit":
-                with interrupted(at % COMMIT, self.death_of_the_driver, besides=self.local, since="/journal/"):
-                    run()
-            elif kind == "takeover":
-                self.taken_over(run, at)
-            elif kind == "report":
-                run(before_commit=self.death_of_the_driver)
-            elif kind == "full":
-                with storage.watch(self.no_memory_left):
-                    run()
-            else:
-                if not calm:
-                    self.hurt = kind, int(self.rng.integers(0, self.sites)), int(self.rng.integers(0, self.levels)), at
-                run()
-        except Death:
-            self.happened[f"death: {kind}"] += 1
-            if self.chance(0.5):
-                self.restart()
-            elif self.turnover.random() < 0.4:
-                as_before = self.turnover.random() < 0.5
-                sites = self.query.epochs.record.routing.sites if as_before else self.turnover.integers(MOST_SITES) + 1
-                self.executors_come_and_go(int(sites))
-                self.happened["resize after a failure"] += 1
-            if again or self.chance(0.5):
-                self.epoch(what, run, again)
-                return
-            before = self.query.epochs.record.number
-        self.hurt = None
-        self.check()
-        if self.query.epochs.record.number > max(before, self.started_from):
-            self.check_limits()
-
-    def taken_over(self, run: Callable[..., object], at: int) -> None:
-        """Another driver takes the checkpoint over and does the epoch, while this one is in the midst of it."""
-        suspended = self.query
-
-        def take_over() -> None:
-            self.say("  another driver takes over")
-            self.start()
-            self.tidied = True  # what the other one still writes comes on top
-            run()
-
-        when = {"besides": self.local, "since": "/journal/"} if self.chance(0.5) else {"besides": self.local}
-        try:
-            with interrupted(at % COMMIT, take_over, **when):
-                run()
-        except CheckpointError as refusal:
-            assert self.query is not suspended and "taken over" in str(refusal), refusal
-            self.happened["refused"] += 1
-        if self.query is not suspended:
-            self.happened["takeover"] += 1
-            self.zombies.append(suspended)
-
-    def wake(self, zombie: ChaosQuery) -> None:
-        """A driver that has lost the checkpoint goes on, as if it had not."""
-        self.happened["zombie"] += 1
-        self.say(f"  the driver that was at epoch {zombie.epochs.record.number} goes on")
-        if self.chance(0.2):
-            zombie.epochs.close()
-        elif not zombie.epochs.closed:
-            with pytest.raises(CheckpointError, match="taken over"):
-                zombie.run(self.arriving(zombie.next))
-
-    def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:
-        """A site's task, with what happens to it."""
-        number = task.site_keys.index(site_key)
-        attempt = partial(self.attempt, task, level, site_key, blobs)
-        if self.hurt is None or self.hurt[1:3] != (number, level):
-            return attempt()
-        (kind, _, _, at), self.hurt = self.hurt, None
-        if kind == "speculation":
-            return self.twice(number, attempt, at)
-        try:
-            with interrupted(at, partial(self.death_of_a_task, number, kind)):
-                return attempt()
-        except JobLost:
-            raise
-        except Death:
-            return attempt()
-
-    def attempt(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table, at: int | None = None) -> pa.Table:
-        executor = self.at[task.site_keys.index(site_key)] if at is None else at
-        return site.run_site(replace(task, places=self.places[executor]), level, site_key, blobs, self.clock)
-
-    def twice(self, number: int, attempt: Callable[..., pa.Table], at: int) -> pa.Table:
-        """Two attempts of one task, one in the midst of the other, here or elsewhere; Spark takes either."""
-        executor = self.at[number] if self.chance(0.5) else 1 - self.at[number]
-        found: list[pa.Table] = []
-        with interrupted(at, lambda: found.append(attempt(at=executor))):
-            found.append(attempt())
-        self.doubled = self.scarred
-        self.happened["two attempts"] += len(found) > 1
-        taken = int(self.rng.integers(0, len(found)))
-        self.say(f"  {len(found)} attempts at site {number}, number {taken} is taken")
-        return found[taken]
-
-    def death_of_a_task(self, number: int, kind: str) -> None:
-        self.happened[f"death: {kind}"] += 1
-        self.say(f"  the task of site {number} dies")
-        if self.chance(0.5):
-            self.executor_dies(self.at[number])
-        if self.chance(0.5):
-            self.reassign_executor(number)
-        raise JobLost if kind == "job" else Death
-
-    def death_of_the_driver(self) -> None:
-        if self.chance(0.5):
-            self.executor_dies(int(self.rng.integers(0, EXECUTORS)))
-        raise Death
-
-    def no_memory_left(self, operation: str, path: str) -> None:
-        """The memory tier's file system is full."""
-        if operation == "finish" and path.startswith(tuple(str(p.memory) for p in self.places)):
-            raise OSError(28, "No space left on device")
-
-    def executors_come_and_go(self, sites: int) -> None:
-        self.sites = sites
-        self.say(f"  executors come and go: {sites} sites")
-        self.query.site_keys = tuple(range(100, 100 + sites))
-
-    def executor_dies(self, executor: int) -> None:
-        self.happened["executor's death"] += 1
-        self.say(f"  executor {executor} dies")
-        for root in self.places[executor].roots():
-            shutil.rmtree(root, ignore_errors=True)
-
-    def reassign_executor(self, number: int) -> None:
-        self.at[number] = 1 - self.at[number]
-        self.say(f"  site {number} goes to executor {self.at[number]}")
-
-    def files_vanish(self) -> None:
-        """Some files of the local tiers are gone; all of them are copies."""
-        files = sorted(f for places in self.places for root in places.roots() for f in root.rglob("*.arrow"))
-        gone = [f for f in files if self.chance(0.3)]
-        self.say(f"  {len(gone)} of {len(files)} local files vanish")
-        for file in gone:
-            file.unlink()
-
-    def bits_flip(self) -> None:
-        """Some files of the local tiers are not what was written any more."""
-        files = sorted(f for places in self.places for root in places.roots() for f in root.rglob("*.arrow"))
-        hurt = [f for f in files if self.chance(0.3)]
-        self.say(f"  bits flip in {len(hurt)} of {len(files)} local files")
-        for file in hurt:
-            data = bytearray(file.read_bytes())
-            data[int(self.rng.integers(0, len(data)))] ^= 1 << int(self.rng.integers(0, 8))
-            file.write_bytes(data)
-            self.happened["flipped bit"] += 1
-
-    def restart(self) -> None:
-        self.happened["restart"] += 1
-        if self.chance(0.3):
-            self.query.epochs.close()
-            self.close_workspaces()
-        elif self.chance(0.3):
-            self.zombies.append(self.query)
-        if self.chance(self.trouble):
-            try:
-                with interrupted(int(self.rng.integers(0, START)), self.death_of_the_driver, besides=self.local):
-                    self.start()
-                return
-            except Death:
-                self.happened["death: start"] += 1
-                self.say("  the driver dies while it starts")
-        self.start()
-
-    def drain(self) -> None:
-        for _ in range(PATIENCE):
-            self.query.epochs.clean_up()  # a driver that was started again does not know that it is to
-            if not (self.query.epochs.is_behind or self.query.epochs.has_leaving_sites):
-                break
-            self.epoch("drain", lambda **hooks: self.query.catch_up(**hooks))
-        if not self.query.epochs.delivery.done:  # it died while it showed the last results, and starts again
-            self.restart()
-        record = self.query.epochs.record
-        assert not record.lagging and not record.stats.backlog_rows, "input waits for good"
-        assert not record.missing_units, "results are missing for good"
-        assert not self.query.epochs.has_leaving_sites, "sites are leaving for good"
 
     def settle_requests(self) -> None:
         """What users ask for ends some time, whatever a policy wants; all that was begun does, if nobody asks for
@@ -561,7 +213,7 @@ class Chaos:
                 return [*waiting, *self.query.epochs.settings.controller.loop.moves]
             return [one for one in waiting if one.policy == USER]
 
-        for _ in range(PATIENCE):
+        for _ in range(MAX_DRAIN_EPOCHS):
             self.epoch("idle", lambda **hooks: self.query.run(empty))
             if not left():
                 break
@@ -584,7 +236,12 @@ class Chaos:
     def forget(self, record: EpochRecord) -> None:
         """What was committed is done again."""
 
-    def check(self) -> None:
+    def check(self, in_order: bool) -> None:
+        self.check_committed()
+        if in_order:
+            self.check_limits()
+
+    def check_committed(self) -> None:
         """What holds after every epoch."""
         query, record = self.query, self.query.epochs.record
         for committed in query.epochs.journal.epochs():
@@ -631,7 +288,7 @@ class Chaos:
             sizes: list[int] = []
             too_large = 0
             for level in range(levels):
-                found = list(self.places[self.at[number]].roots()[0].glob(f"{run}/site-{number:04d}-{level}/*"))
+                found = list(self.executors.of(number).roots()[0].glob(f"{run}/site-{number:04d}-{level}/*"))
                 sizes.append(sum(f.stat().st_size for f in found))
                 units = {f.name.partition("@")[2].partition(".")[0] for f in found}
                 alone = self.options["spill"] == "unit" and len(units) == 1 and units != {""}
@@ -660,10 +317,6 @@ class Chaos:
             assert not sink.storage.files(sink.staging.directory)
         self.close_workspaces()
 
-    def close_workspaces(self) -> None:
-        for places in self.places:
-            self.query.workspace(places).close()
-
 
 class ChangingChaos(Chaos):
     """A flow whose queries come and go, too: asked for while it runs, and by drivers that are started with others."""
@@ -680,7 +333,7 @@ class ChangingChaos(Chaos):
         self.queries[name] = draw_query(self.changing, self.streams)
         return name
 
-    def start_query(self, **options: Any) -> ChaosQuery:
+    def new_query_of(self, options: dict[str, Any]) -> ChaosQuery:
         """With the queries that the checkpoint has, in any order, or others."""
         on_record = PlanOnRecord.read(Journal(storage.Storage(str(self.root / "checkpoint"))))
         recorded = [query.name for query in on_record.plan.queries] if on_record else []

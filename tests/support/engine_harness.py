@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
@@ -16,18 +14,12 @@ from hypothesis import strategies as st
 from sluice.control.controller import UNIT_SIZE, Controller
 from sluice.control.identity import identify
 from sluice.control.journal import Journal
-from sluice.engine.agreement import Exchange
-from sluice.engine.blobs import BLOBS
 from sluice.engine.checkpoint import PlanOnRecord, open_checkpoint
-from sluice.engine.epochs import Epochs
 from sluice.engine.flow_plan import FlowPlan, FlowQuery
 from sluice.engine.plan_changes import ChangeRequest
 from sluice.engine.settings import QuerySettings
-from sluice.engine.site import run_site
-from sluice.engine.site_task import SiteTask, Spill
-from sluice.engine.split import SplitTask
+from sluice.engine.site_task import Spill
 from sluice.model.clock import Clock, SystemClock
-from sluice.model.codec import decode
 from sluice.model.epoch.results import Results
 from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.plan import OperatorSpec, Plan
@@ -36,13 +28,10 @@ from sluice.model.plan.stream import Stream
 from sluice.policies import Policy, policy
 from sluice.policies.planning.freezing import Freezing
 from sluice.record.epoch import EpochRecord
-from sluice.record.reports import SiteReport
 from sluice.spark.sinks import ParquetSink
 from sluice.state.files.storage import Storage
-from sluice.state.files.workspace import Places, Workspace
-
-EpochRows = list[pa.Table]
-"""The new rows of every stream in one epoch."""
+from sluice.state.files.workspace import Places
+from sluice.testing.local_query import LocalQuery
 
 
 def limits(data: st.DataObject) -> dict[str, Any]:
@@ -55,22 +44,7 @@ def limits(data: st.DataObject) -> dict[str, Any]:
     }
 
 
-class CountingClock(SystemClock):
-    """A millisecond passes with every look at it: what depends on time is the same in every run."""
-
-    looks = 0
-
-    def monotonic(self) -> float:
-        self.looks += 1
-        return self.looks / 1000
-
-    time = process_time = monotonic
-
-    def sleep(self, seconds: float) -> None:
-        self.looks += round(seconds * 1000)
-
-
-class DirectQuery:
+class DirectQuery(LocalQuery):
     """A query on a checkpoint. A new one on the same checkpoint is a restarted driver."""
 
     def __init__(
@@ -99,8 +73,8 @@ class DirectQuery:
         """Queries that are given by name, over these `streams`, can be added and dropped; whether another list of them
         than the checkpoint has is `confirmed`. `place` tells where the checkpoint and the outputs lie, if not below the
         root. With `most_sites` the number of sites can be chosen, up to that from `least_sites` on."""
-        self.root, self.map_tasks = root, map_tasks
-        self.places = Places(str(root / "memory"), str(root / "disk"))
+        self.root = root
+        places = Places(str(root / "memory"), str(root / "disk"))
         self.place = place = place or (lambda path: str(root / path))
         storage = Storage(place("checkpoint"))
         on_record = PlanOnRecord.read(Journal(storage))
@@ -123,33 +97,25 @@ class DirectQuery:
             sites,
             partitions,
             memory,
-            self.places,
+            places,
             self.new_controller(policy(wanted)),
             seconds=seconds,
             backlog=backlog,
             spill=Spill(spill),
             freezing=freezing,
         )
-        self.clock = clock or SystemClock()
-        """The clock that the driver, map tasks and sites are handed."""
-        self.site_keys = tuple(range(100, 100 + sites))
-        reading = tuple(tuple(s.schema.names) for s in flow.plan.sources)
+        clock = clock or SystemClock()
         identity = identify(name, flow.plan.sources, partitions)
         first = EpochRecord.before_all(flow.plan.first_routing(partitions, sites), len(flow.plan.sources))
         restore = (lambda query: ParquetSink(str(query.shown), "snappy")) if confirmed else None
         made_for = on_record.file if on_record else ""
-        checkpoint = open_checkpoint(storage, "0" * 16, identity, first, flow, self.clock, made_for, restore)
-        self.epochs = Epochs(flow, reading, settings, checkpoint, self.clock)
+        checkpoint = open_checkpoint(storage, "0" * 16, identity, first, flow, clock, made_for, restore)
+        super().__init__(flow, settings, checkpoint, clock, map_tasks)
         self.query = checkpoint.query
 
     def query_of(self, name: str, relation: Relation) -> FlowQuery:
         """A query that writes to a directory of its name."""
         return FlowQuery(name, relation, ParquetSink(self.place(f"out-{name}"), "snappy"))
-
-    @property
-    def plan(self) -> Plan:
-        """What runs."""
-        return self.epochs.plan
 
     def change(self, add: Mapping[str, Relation] | None = None, drop: Sequence[str] = ()) -> ChangeRequest:
         """Ask for queries to be added and dropped with the next epoch."""
@@ -165,87 +131,9 @@ class DirectQuery:
         """All results of a query, which may have been dropped."""
         return _read(Storage(self.place(f"out-{name}")))
 
-    @property
-    def next(self) -> int:
-        return self.epochs.record.batch + 1
-
-    def follow(self) -> int:
-        """Have sites join that were asked for, and those leave that hold nothing; how many there are in the next
-        epoch."""
-        wanted = self.epochs.sites_next
-        if wanted is not None and wanted != self.epochs.record.routing.sites:
-            self.site_keys = tuple(range(100, 100 + wanted))
-        return len(self.site_keys)
-
-    def run(
-        self,
-        rows: EpochRows,
-        number: int | None = None,
-        before_commit: Callable[[], object] = lambda: None,
-        batch_input: str = "",
-    ) -> None:
-        batch = self.next if number is None else number
-        self.epochs.run(batch, self.site_keys, self._exchange(rows, before_commit), batch_input=batch_input)
-
-    def catch_up(self, before_commit: Callable[[], object] = lambda: None, until: float = math.inf) -> bool:
-        """An epoch for input that waits, or units that are to be cleaned up; whether there were any."""
-        empty = [s.schema.empty_table() for s in self.plan.sources]
-        return self.epochs.catch_up(self.site_keys, self._exchange(empty, before_commit), until=until)
-
-    def run_idle_epoch(self) -> None:
-        """An epoch over nothing, as nothing has come."""
-        empty = [s.schema.empty_table() for s in self.plan.sources]
-        self.epochs.run_idle_epoch(self.site_keys, self._exchange(empty, lambda: None))
-
-    def drain(self) -> None:
-        """All input that waits, all results that are missing, and sites that are to leave."""
-        self.epochs.clean_up()
-        while self.follow() and self.catch_up():
-            self.epochs.clean_up()
-
-    def _exchange(self, rows: EpochRows, before_commit: Callable[[], object]) -> Exchange:
-        def exchange(split: SplitTask, site: SiteTask) -> list[SiteReport]:
-            everything = self.split(split, rows)
-            for level in range(site.plan.levels):
-                mine = [everything.filter(pa.compute.equal(everything["site"], key)) for key in self.site_keys]
-                everything = pa.concat_tables(
-                    self.at_site(site, level, key, b) for key, b in zip(self.site_keys, mine, strict=True)
-                )
-            before_commit()
-            return [decode(payload.as_py(), SiteReport) for payload in everything["payload"]]
-
-        return exchange
-
-    def split(self, split: SplitTask, rows: EpochRows) -> pa.Table:
-        """What the map tasks send."""
-        blobs = []
-        for task in range(self.map_tasks):
-            batches = []
-            for stream, table in enumerate(rows):
-                cuts = np.linspace(0, table.num_rows, self.map_tasks + 1).astype(int)
-                for batch in table.slice(cuts[task], cuts[task + 1] - cuts[task]).to_batches():
-                    batches.append(self._sent(stream, batch))
-            blobs += list(split(iter(batches), self.clock))
-        return pa.Table.from_batches(blobs, BLOBS)
-
-    def at_site(self, task: SiteTask, level: int, site_key: int, blobs: pa.Table) -> pa.Table:
-        """One level's work of a site in an epoch."""
-        return run_site(task, level, site_key, blobs, self.clock)
-
     def results(self, output: int = 0) -> pa.Table:
         results = _read(self.sinks[output].storage)
         return results if results.num_columns else self.plan.outputs[output].schema.empty_table()
-
-    def workspace(self, places: Places) -> Workspace:
-        """What this run has in local tiers."""
-        return Workspace(places, self.epochs.checkpoint.query, self.epochs.checkpoint.run)
-
-    def close(self) -> None:
-        self.workspace(self.places).close()
-
-    def _sent(self, stream: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-        number = pa.array([stream] * batch.num_rows, pa.int32())
-        return pa.RecordBatch.from_arrays([number, *batch.columns], names=["stream", *batch.schema.names])
 
 
 def _read(storage: Storage) -> pa.Table:

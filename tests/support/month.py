@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from engine_harness import DirectQuery, EpochRows
+from engine_harness import DirectQuery
 from specs import SECOND, TIME
 
 from benchmarks.units import reachable_bytes
 from sluice.control.journal import DIRECTORY
 from sluice.model.clock import SystemClock
+from sluice.testing.local_query import EpochRows
 from sluice.verbs import Action
 
 STEP = 600 * SECOND

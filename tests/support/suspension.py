@@ -20,13 +20,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import spark_listing
-from engine_harness import DirectQuery, EpochRows
+from engine_harness import DirectQuery
 from oracle import batch_join
 from specs import SECOND, TIME, handle, join, stream
 
 from sluice.model.errors import CheckpointError
 from sluice.model.plan.relation import plan_of
 from sluice.state.files import storage
+from sluice.testing.local_query import EpochRows
 
 STREAMS = stream("a"), stream("b")
 WITHIN = 16 * SECOND, 4 * SECOND

@@ -1,0 +1,1 @@
+"""Queries driven in this process, without Spark, calm or on bad days."""
