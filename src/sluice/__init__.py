@@ -26,6 +26,7 @@ from sluice.model.errors import (
 from sluice.model.identity import VERSION
 
 if TYPE_CHECKING:
+    from sluice import testing
     from sluice.api.flow import Flow
     from sluice.api.query import Query
     from sluice.api.stream import DataStream
@@ -100,6 +101,7 @@ __all__ = [
     "Unit",
     "Verb",
     "__version__",
+    "testing",
 ]
 __version__ = VERSION
 
@@ -138,6 +140,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "testing":
+        return import_module("sluice.testing")
     if name not in _MODULES:
         raise AttributeError(f"module 'sluice' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_MODULES[name]), name)

@@ -13,6 +13,7 @@ from sluice.control.site_assignment import SiteCount
 from sluice.engine.checkpoint import PlanOnRecord
 from sluice.engine.settings import QuerySettings
 from sluice.model.errors import FlowError
+from sluice.model.plan.plan import Plan
 from sluice.model.plan.relation import plan_of
 from sluice.model.plan.stream import Stream
 from sluice.record.epoch import EpochRecord
@@ -27,7 +28,7 @@ from sluice.state.files.workspace import Places
 
 def check_request(request: QueryRequest) -> CheckedQuery:
     """The query that was asked for, as it can be started."""
-    spark, registry, options, choice = request.registry.spark, request.registry, request.options, request.policy
+    spark, registry, options = request.registry.session, request.registry, request.options
     location = _locate_checkpoint(request)
     on_record = None if location is None else PlanOnRecord.read(Journal(Storage(location)))
     streams, assigned = _streams_on_record(request, on_record), on_record.assignment if on_record else None
@@ -44,12 +45,38 @@ def check_request(request: QueryRequest) -> CheckedQuery:
     slots = sum(executor.slots for executor in await_executors(spark))
     sites = options.sites or max(least, min(slots, most))
     follows = options.sites is None and not options.scales
-    capabilities = plan.capabilities
+    settings = query_settings(request, plan, sites, SiteCount(sites, options.partitions) if follows else None)
+    return CheckedQuery(
+        spark=spark,
+        name=_name_for_spark(request),
+        plan=plan,
+        sources=sources,
+        frame=frame,
+        reading=reading,
+        relations=request.outputs,
+        streams=streams,
+        time_zone=registry.time_zone,
+        settings=settings,
+        sinks=request.sinks,
+        trigger=request.trigger,
+        identity=identify(registry.flow, streams, options.partitions),
+        first=record_before_all(request, plan, sites),
+        location=location,
+        made_for=on_record.file if on_record else "",
+        change_queries=options.change_queries,
+        fails_fast=options.fail_fast,
+    )
+
+
+def query_settings(request: QueryRequest, plan: Plan, sites: int, site_count: SiteCount | None = None) -> QuerySettings:
+    """How the query runs that was asked for, from so many sites on."""
+    options, choice, capabilities = request.options, request.policy, plan.capabilities
     if options.scales:
+        least, most = options.bounds
         capabilities = replace(capabilities, scalable=True, least_sites=least, most_sites=most)
-    settings = QuerySettings(
+    return QuerySettings(
         sites=sites,
-        site_count=SiteCount(sites, options.partitions) if follows else None,
+        site_count=site_count,
         partitions=options.partitions,
         site_memory=options.site_memory,
         places=Places(options.memory_dir, options.disk_dir),
@@ -67,29 +94,14 @@ def check_request(request: QueryRequest) -> CheckedQuery:
         backlog=options.backlog,
         spill=options.spill,
     )
-    first = plan.first_routing(options.partitions, sites)
-    if choice.policy.begins_at_home:
-        first = plan.data_flow.placed_at_home(first)
-    return CheckedQuery(
-        spark=spark,
-        name=_name_for_spark(request),
-        plan=plan,
-        sources=sources,
-        frame=frame,
-        reading=reading,
-        relations=request.outputs,
-        streams=streams,
-        time_zone=registry.time_zone,
-        settings=settings,
-        sinks=request.sinks,
-        trigger=request.trigger,
-        identity=identify(registry.flow, streams, options.partitions),
-        first=EpochRecord.before_all(first, len(plan.sources)),
-        location=location,
-        made_for=on_record.file if on_record else "",
-        change_queries=options.change_queries,
-        fails_fast=options.fail_fast,
-    )
+
+
+def record_before_all(request: QueryRequest, plan: Plan, sites: int) -> EpochRecord:
+    """What the query goes on from where the checkpoint is new."""
+    routing = plan.first_routing(request.options.partitions, sites)
+    if request.policy.policy.begins_at_home:
+        routing = plan.data_flow.placed_at_home(routing)
+    return EpochRecord.before_all(routing, len(plan.sources))
 
 
 def _streams_on_record(request: QueryRequest, on_record: PlanOnRecord | None) -> tuple[Stream, ...]:
@@ -105,7 +117,7 @@ def _name_for_spark(request: QueryRequest) -> str | None:
     writers, the first has the flow's."""
     if len(request.outputs) == 1:
         return request.name
-    running = [query.name for query in request.registry.spark.streams.active]
+    running = [query.name for query in request.registry.session.streams.active]
     return None if request.name in running else request.name
 
 
@@ -115,7 +127,7 @@ def _locate_checkpoint(request: QueryRequest) -> str | None:
         return absolute(request.options.checkpoint)
     if any(sink.kind is SinkKind.PARQUET for sink in request.sinks):
         raise FlowError("the parquet sink needs option('checkpointLocation', DIRECTORY) to show no result twice")
-    if not str(request.registry.spark.sparkContext.master).startswith("local"):
+    if not str(request.registry.session.sparkContext.master).startswith("local"):
         raise FlowError(
             "on a cluster a query needs option('checkpointLocation', DIRECTORY) that every executor can reach"
         )

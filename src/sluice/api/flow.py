@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from sluice.api.joining import Duration, Keys, Within, build_join
 from sluice.api.query import Query
@@ -30,6 +31,7 @@ from sluice.spark.sources import SPARK_FILE_OPTIONS, Source, can_be_rows
 from sluice.spark.types import arrow_schema, given_schema
 from sluice.spark.watermarks import delay_by_column, watermarked_columns
 from sluice.sql import translate
+from sluice.sql.ddl import read_ddl
 
 NO_DELAY = "0 seconds"
 
@@ -50,18 +52,25 @@ class Flow:
         trades = flow.readFiles("trades", "in/trades", eventTime="ts", delay="5 seconds")
         quotes = flow.readFiles("quotes", "in/quotes", eventTime="ts", delay="5 seconds")
         pairs = trades.join(quotes, on="symbol", within="30 seconds")
+
+    Without a session a flow cannot be started, but described and tested: see `sluice.testing`.
     """
 
-    def __init__(self, spark: SparkSession, name: str = "flow") -> None:
-        if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
+    def __init__(self, spark: SparkSession | None = None, name: str = "flow") -> None:
+        if spark is not None and (not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession")):
             raise FlowError("Flow needs a classic SparkSession (Spark Connect sessions are not supported)")
         self.spark, self.name = spark, name
         self._registry = Registry(spark, name)
 
     def readStream(
-        self, name: str, df: DataFrame, eventTime: str, delay: Duration | Unsaid | None = Unsaid.DELAY
+        self,
+        name: str,
+        df: DataFrame | StructType | pa.Schema | str,
+        eventTime: str,
+        delay: Duration | Unsaid | None = Unsaid.DELAY,
     ) -> DataStream:
-        """Register a streaming DataFrame.
+        """Register a streaming DataFrame; in a flow without a session, in its place, its schema: Spark DDL, a
+        StructType or an Arrow schema.
 
         A row is late when its event time lies below the greatest event time that earlier epochs saw in the stream,
         minus `delay`; late rows are dropped and counted. `delay=None` drops nothing and keeps state for good. Unless
@@ -71,6 +80,9 @@ class Flow:
         """
         self._check_name(name)
         _check_event_time(name, eventTime)
+        if self.spark is None and not isinstance(df, DataFrame):
+            no_delay = NO_DELAY if isinstance(delay, Unsaid) else delay
+            return self._register(Source(_describe_stream(name, self._given_schema(name, df), eventTime, no_delay)))
         if not isinstance(df, DataFrame):
             raise FlowError(f"stream {name!r} must be given a streaming DataFrame, not {type(df).__name__}")
         if not df.isStreaming:
@@ -94,7 +106,8 @@ class Flow:
 
         Spark tracks the files: its options (maxFilesPerTrigger, pathGlobFilter, …) are taken as they are. Others, such
         as `header` for CSV, belong to the format and mean what they mean in Spark; what only Spark can read in their
-        way, it reads as rows. Without `schema` the columns are those of a file already there.
+        way, it reads as rows. Without `schema` the columns are those of a file already there. In a flow without a
+        session nothing need be there if `schema` is given.
 
             flow.readFiles("trades", "in/trades", format="csv", eventTime="ts", schema="symbol string, ts timestamp")
         """
@@ -115,14 +128,14 @@ class Flow:
         except FlowError as problem:
             option_names = ", ".join(SPARK_FILE_OPTIONS)
             raise FlowError(f"stream {name!r}: {problem} (and for any format: {option_names})") from problem
-        if not is_there(path):
+        if not is_there(path) and (self.spark is not None or schema is None):
             raise FlowError(f"stream {name!r}: there is no directory {path!r}; make it before the flow starts")
         if schema is None and how.why_spark:
             raise FlowError(f"stream {name!r} needs schema=: Spark reads it, because of {', '.join(how.why_spark)}")
         if schema is None:
             columns = infer_schema(name, path, format, reading, str(options.get("pathGlobFilter", "*")))
         else:
-            columns = given_schema(name, schema)
+            columns = self._given_schema(name, schema)
         stream, how = _describe_stream(name, columns, eventTime, delay), how.for_columns(format, columns)
         source = Source(stream, None, path, FileFormat(format, reading), tracking, how)
         if how.why_spark and not can_be_rows(source):
@@ -182,6 +195,10 @@ class Flow:
             raise FlowError(f"a stream's name must be a plain word such as 'trades', not {name!r}")
         if name in self._registry.sources:
             raise FlowError(f"there is a stream {name!r} in this flow already; give each its own name")
+
+    def _given_schema(self, name: str, schema: Any) -> pa.Schema:
+        """Columns as they are given; Spark reads DDL only where there is a session."""
+        return given_schema(name, read_ddl(name, schema) if self.spark is None and isinstance(schema, str) else schema)
 
     def _register(self, source: Source) -> DataStream:
         self._registry.sources[source.stream.name] = source

@@ -7,24 +7,38 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from sluice.model.errors import FlowError
 from sluice.model.plan.plan import OperatorSpec
 from sluice.model.plan.relation import Applied, Relation
 from sluice.model.plan.stream import TIME_COLUMN, Step, Stream
 from sluice.spark.sources import Source
 
+ZONE_WITHOUT_SPARK = "UTC"
+
 
 @dataclass(frozen=True, eq=False)
 class Registry:
-    """What all streams of a flow share: the Spark session, the flow's name, and the registered sources by theirs."""
+    """What all streams of a flow share: the Spark session, if there is one, the flow's name, and the registered sources
+    by theirs."""
 
-    spark: SparkSession
+    spark: SparkSession | None
     flow: str
     sources: dict[str, Source] = field(default_factory=dict)
 
     @property
+    def session(self) -> SparkSession:
+        """The Spark session, which whoever starts a query needs."""
+        if self.spark is None:
+            raise FlowError(
+                f"flow {self.flow!r} has no Spark session, so it cannot be started: make it with Flow(spark, …), or "
+                "test it with sluice.testing.run"
+            )
+        return self.spark
+
+    @property
     def time_zone(self) -> str:
         """In which expressions read the clock."""
-        return str(self.spark.conf.get("spark.sql.session.timeZone"))
+        return ZONE_WITHOUT_SPARK if self.spark is None else str(self.spark.conf.get("spark.sql.session.timeZone"))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -43,7 +43,8 @@ def _by_spark(rows: NamedRelation, text: str) -> BySpark | None:
     """The expression over a source's own columns, if Spark understands it; an operator's results never are its rows."""
     origin = rows.relation.origin
     source = rows.registry.sources.get(origin.name) if isinstance(origin, Stream) else None
-    if not isinstance(origin, Stream) or source is None or not can_be_rows(source):
+    spark = rows.registry.spark
+    if spark is None or not isinstance(origin, Stream) or source is None or not can_be_rows(source):
         return None
     names, passed = {f.name for f in origin.shown}, []
     for step in rows.relation.steps:
@@ -53,7 +54,7 @@ def _by_spark(rows: NamedRelation, text: str) -> BySpark | None:
             passed.append(step.condition)
     # only for rows that pass the filters before it, as far as they are conditions on the same columns
     guards = tuple(c.text for c in passed if isinstance(c, BySpark) or set(c.columns) <= names)
-    kind = analyse_type(rows.registry.spark, rows.name, pa.schema([f for f in origin.shown if f.name in names]), text)
+    kind = analyse_type(spark, rows.name, pa.schema([f for f in origin.shown if f.name in names]), text)
     return None if kind is None else BySpark(text, kind, guards, rows.name)
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from sluice.model.errors import FlowError, StorageError
 
-FILES = {"flow.py": "flow.py", "make_data.py": "make_data.py", "README.md": "README.md", ".gitignore": "gitignore"}
+_AS_THEY_ARE = ("flow.py", "test_flow.py", "make_data.py", "README.md")
+FILES = {**{name: name for name in _AS_THEY_ARE}, ".gitignore": "gitignore"}
 """What is written, and which file of `project/` it is."""
 
 

@@ -12,27 +12,17 @@ from sluice.expressions.builder import Builder
 from sluice.expressions.nodes import Constant, Days, Node
 from sluice.expressions.operators import MONTHS
 from sluice.expressions.parsing import Syntax, read_interval
+from sluice.expressions.type_names import scalar_type
 from sluice.expressions.types import (
-    BINARY,
     BOOLEAN,
-    BYTE,
-    DATE,
     DOUBLE,
-    FLOAT,
     INT,
     INTERVAL,
-    LOCAL_TIME,
     LONG,
     MAX_DIGITS,
     NULL,
-    SHORT,
     STRING,
 )
-
-_TYPES = {
-    "TEXT": STRING, "BOOLEAN": BOOLEAN, "TINYINT": BYTE, "SMALLINT": SHORT, "INT": INT, "BIGINT": LONG,
-    "FLOAT": FLOAT, "DOUBLE": DOUBLE, "DATE": DATE, "TIMESTAMPNTZ": LOCAL_TIME, "BINARY": BINARY,
-}  # fmt: skip
 
 
 class Literals(Builder):
@@ -87,18 +77,10 @@ class Literals(Builder):
     def named_type(self, at: Syntax) -> pa.DataType:
         """The type that a cast names."""
         target = at.args["to"]
-        name = getattr(target.this, "name", "")
-        if name == "DECIMAL":
-            digits = [int(parameter.name) for parameter in target.expressions] or [10]
-            precision, scale = [*digits, 0][:2]
-            if not (0 <= scale <= precision <= MAX_DIGITS and precision > 0):
-                self.source.refuse(at, f"decimal({precision},{scale}) is not a type")
-            return pa.decimal128(precision, scale)
-        if name in ("TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMP"):
-            return self.instant
-        if name not in _TYPES:
+        named = scalar_type(target, self.instant)
+        if named is None:
             self.source.refuse(at, f"a cast to {target.sql()} is not available; {ELSEWHERE}")
-        return _TYPES[name]
+        return named
 
     def interval(self, at: Syntax) -> Node:
         months, micros, whole_days = read_interval(self.source, at)

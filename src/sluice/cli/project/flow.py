@@ -8,6 +8,10 @@ from typing import Any
 from sluice import Flow
 
 HERE = Path(__file__).parent
+COLUMNS = {
+    "trades": "symbol string, ts timestamp, price double, size long",
+    "quotes": "symbol string, ts timestamp, bid double, ask double",
+}
 
 
 def define(spark: Any) -> Any:
@@ -45,5 +49,6 @@ def read(flow: Flow, name: str) -> Any:
         format="parquet",
         eventTime="ts",
         delay="5 seconds",
+        schema=COLUMNS[name],
         maxFilesPerTrigger=5,
     )

@@ -1,0 +1,163 @@
+"""`run`: a user's flow on a user's rows, in this process."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sluice.api.flow import Flow
+from sluice.api.options import SITE_MEMORY as SITE_MEMORY_OPTION
+from sluice.api.request import QueryRequest, WriterChoices, read_request
+from sluice.api.stream import DataStream
+from sluice.api.writer import DataStreamWriter
+from sluice.model.durations import seconds
+from sluice.model.errors import FlowError
+from sluice.spark.sinks import SinkKind
+from sluice.testing.arrivals import Arrival, Batch, Rows, read_batches
+from sluice.testing.bench import Bench, plan_request
+from sluice.testing.clocks import CountingClock
+from sluice.testing.disturbance import MOST_SITES, SITE_MEMORY, Disturbance, DisturbedQuery
+from sluice.testing.local_query import EpochRows, LocalQuery
+from sluice.testing.outcome import Outcome
+
+Written = DataStream | DataStreamWriter
+Tested = Written | Sequence[Written] | Mapping[str, DataStream] | Callable[[None], Written | Sequence[Written]]
+"""What can be tested: streams and writers, one or several, streams by the names of their queries, or a `define`."""
+SITES = 2
+START_TIME = 1e9
+
+
+def run(
+    tested: Tested,
+    rows: Mapping[str, Rows | Sequence[Rows | Arrival]],
+    *,
+    disturb: int | None = None,
+    interval: str = "1 second",
+) -> Outcome:
+    """Run streams or writers on rows, without Spark, and wait for all that comes of it.
+
+    `rows` has for each stream, by its name, an Arrow table or a list of dictionaries; or a list of these, one for each
+    epoch. The clock goes on by `interval` between two epochs. With `disturb`, a number, units move, split and freeze,
+    sites come and go, and tasks and drivers are killed, as that number has it: the results have to be the same.
+
+        outcome = run(pairs, {"trades": [{"symbol": "A", "ts": "2026-01-01 09:30:00", "price": 3.0}], "quotes": quotes})
+        assert outcome.rows() == []
+    """
+    request = _read_request(tested)
+    batches = read_batches(plan_request(request).sources, rows, request.registry.time_zone)
+    clock, pause = CountingClock(START_TIME), seconds(interval, "interval")
+    fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="sluice-testing-", dir=fast) as directory:
+        if disturb is None:
+            return _run_calmly(Bench(request, Path(directory), clock), batches, pause)
+        rng = np.random.default_rng(disturb)
+        return _DisturbedFlow(request, Path(directory), clock, rng, batches).run(pause)
+
+
+def _read_request(tested: Tested) -> QueryRequest:
+    if isinstance(tested, Flow):
+        raise FlowError(
+            f"flow {tested.name!r} does not say by itself what is written: give the streams or writers to test, or the "
+            "function that defines them"
+        )
+    if callable(tested) and not isinstance(tested, Written):
+        tested = tested(None)
+    if isinstance(tested, Mapping):
+        tested = [stream.writeStream.queryName(name) for name, stream in tested.items()]
+    written = [tested] if isinstance(tested, Written) else list(tested) if isinstance(tested, Sequence) else []
+    if not written or not all(isinstance(one, Written) for one in written):
+        raise FlowError(
+            "a test takes a stream, a writer that is not started, several of them, streams by name, or a function that "
+            f"returns them, not {tested!r}"
+        )
+    return read_request([_choices_of(one) for one in written])
+
+
+def _choices_of(written: Written) -> WriterChoices:
+    """What a writer was told, but for its sink: results go to the test."""
+    writer = written.writeStream if isinstance(written, DataStream) else written
+    choices = writer.choices()
+    name = choices.name or (written.name if isinstance(written, DataStream) else "") or None
+    return replace(choices, format=SinkKind.NOOP, function=None, name=name)
+
+
+def _run_calmly(bench: Bench, batches: Sequence[Batch], pause: float) -> Outcome:
+    options = bench.request.options
+    least, most = options.bounds
+    query = bench.start(LocalQuery, options.sites or max(least, min(SITES, most)))
+    for batch in batches:
+        query.clock.sleep(pause)
+        query.follow()
+        query.run(batch.rows, event_times=batch.event_times)
+        bench.note_newest(query)
+    query.epochs.clean_up()
+    while query.follow() and query.catch_up():
+        bench.note_newest(query)
+        query.epochs.clean_up()
+    query.epochs.close()
+    query.close()
+    return bench.outcome(batches)
+
+
+class _DisturbedFlow(Disturbance):
+    """A user's flow on bad days."""
+
+    def __init__(
+        self,
+        request: QueryRequest,
+        root: Path,
+        clock: CountingClock,
+        rng: np.random.Generator,
+        batches: Sequence[Batch],
+    ) -> None:
+        super().__init__(root, clock, rng)
+        self.draw_troubles(scales=request.options.scales)
+        self.bench, self.batches = Bench(self._with_limits(request), root, clock), batches
+        self.story: list[str] = []
+        self.sites = int(rng.integers(1, MOST_SITES + 1))
+        self.start()
+
+    def _with_limits(self, request: QueryRequest) -> QueryRequest:
+        """With sites of little memory, and as many as there are to be, unless the user says otherwise."""
+        options = request.options
+        if SITE_MEMORY_OPTION.name not in request.given:
+            options = replace(options, site_memory=int(self.rng.choice(SITE_MEMORY)))
+        if self.most_sites is not None and not options.scales:
+            options = replace(options, sites=None, min_sites=self.least_sites, max_sites=self.most_sites)
+        return replace(request, options=options)
+
+    def run(self, pause: float) -> Outcome:
+        """All batches, with what happens between and in them."""
+        for number, batch in enumerate(self.batches):
+            self.clock.sleep(pause)
+            self.between_epochs()
+
+            def run_batch(number: int = number, batch: Batch = batch, **hooks: Any) -> None:
+                self.query.run(batch.rows, number, event_times=batch.event_times, **hooks)
+
+            self.epoch(f"batch {number}", run_batch, again=True)
+        self.drain()
+        self.query.epochs.close()
+        self.close_workspaces()
+        return self.bench.outcome(self.batches, self.story)
+
+    def start_query(self) -> DisturbedQuery:
+        query = self.bench.start(DisturbedQuery, self.sites)
+        query.disturbance = self
+        return query
+
+    def rows_of(self, batch: int) -> EpochRows:
+        no_rows = [stream.schema.empty_table() for stream in self.bench.plan.sources]
+        return self.batches[batch].rows if batch < len(self.batches) else no_rows
+
+    def say(self, what: str) -> None:
+        self.story.append(what)
+
+    def check(self, in_order: bool) -> None:
+        self.bench.note_all(self.query)
