@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sluice import testing
     from sluice.api.flow import Flow
     from sluice.api.query import Query
+    from sluice.api.state import readState
     from sluice.api.stream import DataStream
     from sluice.api.writer import DataStreamWriter
     from sluice.model.epoch.decision import Decision, DecisionOutcome, Verb
@@ -101,6 +102,7 @@ __all__ = [
     "Unit",
     "Verb",
     "__version__",
+    "readState",
     "testing",
 ]
 __version__ = VERSION
@@ -135,6 +137,7 @@ _MODULES = {
     ),
     "Query": "sluice.api.query",
     "QueryFailed": "sluice.spark.failures",
+    "readState": "sluice.api.state",
 }
 """Where the names are that load more than the errors: Python workers import parts of this package, not its face."""
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pyarrow as pa
 from hypothesis import strategies as st
 
@@ -19,9 +16,8 @@ SECOND = 1_000_000
 TIME = pa.timestamp("us", "UTC")
 
 
-SESSION: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda key: "UTC"))
-REGISTRY = Registry(SESSION, "flow")
-"""A flow's, without a Spark session: all that building a stream asks of one is the time zone."""
+REGISTRY = Registry(None, "flow")
+"""A flow's, without a Spark session."""
 
 
 def handle(s: Stream) -> DataStream:

@@ -36,6 +36,12 @@ def _carry_out(chosen: argparse.Namespace, passed_on: list[str]) -> int:
         case "inspect":
             from sluice.cli.inspection import inspect
 
+            if chosen.state is not None:
+                from sluice.cli.state_text import describe_states, show_state
+
+                where, operator = chosen.checkpoint, chosen.state
+                print(show_state(where, operator) if operator else describe_states(where))
+                return 0
             print(inspect(chosen.checkpoint, chosen.epochs))
             if chosen.verify:
                 from sluice.cli.verification import verify
@@ -108,6 +114,13 @@ def _parser() -> argparse.ArgumentParser:
     looking.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")
     looking.add_argument("--epochs", type=_positive, default=10, help="how many of the last epochs to list (10)")
 
+    looking.add_argument(
+        "--state",
+        nargs="?",
+        const="",
+        metavar="OPERATOR",
+        help="list what operators keep; with a number or the name of a query, its first rows",
+    )
     looking.add_argument(
         "--verify", action="store_true", help="read all state and results, and say what is gone or damaged"
     )

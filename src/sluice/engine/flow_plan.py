@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
+from sluice.engine.compiled_plan import compiled
 from sluice.engine.delivery import Sink
+from sluice.model.ids import InputNumber
 from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.layout import PlanLayout
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.recorded_plan import RecordedOperator, RecordedPlan, RecordedQuery
+from sluice.model.plan.recorded_plan import RecordedOperator, RecordedPlan, RecordedQuery, RecordedState
 from sluice.model.plan.relation import Relation, plan_of
 from sluice.model.plan.stream import Stream
 
@@ -79,6 +84,7 @@ class FlowPlan:
             for node in plan.nodes
         ]
         sources = tuple(source.name for source in plan.sources)
+        states, schemas = _record_states(plan)
         return RecordedPlan(
             queries=tuple(queries),
             says=plan.describe(),
@@ -87,4 +93,23 @@ class FlowPlan:
             operators=tuple(operators),
             nextLabel=plan.next_label,
             layout=PlanLayout.of(plan),
+            states=states,
+            schemas=schemas,
         )
+
+
+def _record_states(plan: Plan) -> tuple[tuple[RecordedState, ...], tuple[str, ...]]:
+    """The states of a plan, and the schemas of what they hold, each once: most states of many queries have few."""
+    places: dict[pa.Schema, int] = {}
+
+    def place_of(schema: pa.Schema) -> int:
+        return places.setdefault(schema, len(places))
+
+    states = []
+    for number, state in enumerate(plan.inputs):
+        node, input_ = state.readers[0]
+        reader, layouts = plan.nodes[node], compiled(plan).layouts(InputNumber(number))
+        read = reader.spec.inputs[input_]
+        stored, pending = (place_of(layout.stored_schema) for layout in (layouts.state, layouts.pending))
+        states.append(RecordedState(reader.feeds[read.stream].origin, read.keys, stored, pending))
+    return tuple(states), tuple(b64encode(schema.serialize()).decode() for schema in places)

@@ -131,18 +131,35 @@ def encode_blocks(layout: Layout, run: Run, counts: np.ndarray, whole: pa.Buffer
 
 def decode(layout: Layout, ref: SegmentRef, data: pa.Buffer) -> Run:
     """A segment's bytes as a run, nothing copied."""
-    try:
-        batch = pa.ipc.read_record_batch(data, layout.stored_schema)
-    except (pa.ArrowInvalid, OSError) as problem:
-        raise StorageError(f"segment {ref.id} of {ref.file} is damaged: {problem}") from problem
-    if batch.num_rows != ref.rows:
-        raise StorageError(f"segment {ref.id} of {ref.file} is not what the journal says it is")
+    batch = _read_batch(layout.stored_schema, ref, data)
     order, *others = (column.to_numpy() for column in batch.columns[: -len(layout.schema)])
     by_time = None if layout.time_step is None else others.pop(0)
     pairs = zip(layout.orderings, others[::2], others[1::2], strict=True)
     by_value = {ordering: ValueOrder(values, places) for ordering, values, places in pairs}
     rows, scale = batch.select(layout.schema.names), TimeScale(ref.base, ref.shift)
     return Run(order, layout.times(rows), rows, scale, ref.earliest, ref.latest, by_time, by_value=by_value)
+
+
+def decode_rows(stored_schema: pa.Schema, ref: SegmentRef, data: pa.Buffer) -> tuple[np.ndarray, pa.RecordBatch]:
+    """A segment's bytes as rows with the hashes of their keys, for those who know no more than its columns."""
+    batch = _read_batch(stored_schema, ref, data)
+    return hash_part(batch.column(ORDER_COLUMN).to_numpy()), batch.select(row_schema(stored_schema).names)
+
+
+def row_schema(stored_schema: pa.Schema) -> pa.Schema:
+    """The columns of a segment's rows, without those by which they are found."""
+    orders, values = (ORDER_COLUMN, BY_TIME_COLUMN), (VALUE_COLUMN, BY_VALUE_COLUMN)
+    return pa.schema([f for f in stored_schema if f.name not in orders and not f.name.startswith(values)])
+
+
+def _read_batch(stored_schema: pa.Schema, ref: SegmentRef, data: pa.Buffer) -> pa.RecordBatch:
+    try:
+        batch = pa.ipc.read_record_batch(data, stored_schema)
+    except (pa.ArrowInvalid, OSError) as problem:
+        raise StorageError(f"segment {ref.id} of {ref.file} is damaged: {problem}") from problem
+    if batch.num_rows != ref.rows:
+        raise StorageError(f"segment {ref.id} of {ref.file} is not what the journal says it is")
+    return batch
 
 
 def _by_time(times: np.ndarray, step: int) -> np.ndarray:

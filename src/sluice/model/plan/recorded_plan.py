@@ -43,9 +43,21 @@ class RecordedOperator:
 
 
 @dataclass(frozen=True)
+class RecordedState:
+    """What operators keep of some rows: where these come from, the columns that they are partitioned by, and which of
+    `RecordedPlan.schemas` segments have of it, and of input that waits."""
+
+    origin: int
+    keys: tuple[str, ...]
+    stored: int
+    pending: int
+
+
+@dataclass(frozen=True)
 class RecordedPlan:
     """The queries of a flow, in the order of its outputs, and what they compute in words; its sources by name, its
-    operators, the label that the next new fragment gets, and the layout of the records of epochs that went by it."""
+    operators, the label that the next new fragment gets, and the layout of the records of epochs that went by it. Its
+    states are there for those who read them without the flow; `schemas` are Arrow's own bytes, as base64."""
 
     queries: tuple[RecordedQuery, ...] = ()
     says: str = ""
@@ -54,6 +66,8 @@ class RecordedPlan:
     operators: tuple[RecordedOperator, ...] = ()
     nextLabel: Label = _FIRST_LABEL
     layout: PlanLayout = field(default_factory=PlanLayout)
+    states: tuple[RecordedState, ...] = ()
+    schemas: tuple[str, ...] = ()
 
     @property
     def assignment(self) -> Assignment:

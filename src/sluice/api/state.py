@@ -1,0 +1,56 @@
+"""`readState`: what a query keeps, as a table."""
+
+from __future__ import annotations
+
+from typing import overload
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from sluice.engine.state_table import read_state
+from sluice.model.errors import FlowError
+from sluice.spark.types import spark_schema
+
+
+@overload
+def readState(
+    checkpoint: str, operator: int | str | None = None, input: str | None = None, unit: int | None = None
+) -> pa.Table: ...
+
+
+@overload
+def readState(
+    checkpoint: str,
+    operator: int | str | None = None,
+    input: str | None = None,
+    unit: int | None = None,
+    *,
+    spark: SparkSession,
+) -> DataFrame: ...
+
+
+def readState(
+    checkpoint: str,
+    operator: int | str | None = None,
+    input: str | None = None,
+    unit: int | None = None,
+    *,
+    spark: SparkSession | None = None,
+) -> pa.Table | DataFrame:
+    """The rows that an operator keeps after the newest epoch, out of the checkpoint alone: its query may run meanwhile.
+
+    `operator` is a number, as `sluice inspect --state` lists them, or the name of a query: then it is the operator that
+    makes its results. `input` is one of the streams that it keeps rows of, `unit` the id of a unit. The columns
+    `_input`, `_unit`, `_site`, `_generation` (0 but for frozen state) and `_waiting` (input whose turn has not come)
+    say of each row where it is; its own follow. With `spark` it is a DataFrame.
+
+        rows = readState("ck", operator="pairs")
+        rows.group_by("_unit").aggregate([("_unit", "count")])
+    """
+    for name, value in (("input", input), ("operator", operator)):
+        if value is not None and not isinstance(value, str) and (name == "input" or not isinstance(value, int)):
+            raise FlowError(f"{name}={value!r} is neither a name nor a number")
+    table = read_state(checkpoint, operator, input, unit)
+    if spark is None:
+        return table
+    return spark.createDataFrame(table, spark_schema(table.schema))
