@@ -36,7 +36,7 @@ SHOWN = ("", "text", "yaml", "shell")
 """Fences of what is not run: output, diagrams, and what needs a cluster."""
 HIDDEN = ("<!-- setup", "<!-- check")
 OTHER_COMMANDS = ("cd", "source", "git", "python", "export", "df", "ls", "rm")
-WITHOUT_SPARK = ("new", "inspect", "report", "top")
+WITHOUT_SPARK = ("new", "inspect", "metrics", "report", "top")
 """Subcommands of `sluice` that are quick enough to be run for good where their directory is there."""
 
 
@@ -150,7 +150,7 @@ class PageRun:
                 here = here / words[1]
                 monkeypatch.chdir(here)
             elif words[0] == "sluice" and words[1] in WITHOUT_SPARK:
-                if words[1] == "new" or Path(words[2]).is_dir():
+                if words[1] == "new" or words[2].startswith("--") or Path(words[2]).is_dir():
                     ending = ["--once"] if words[1] == "top" else []
                     assert cli.main([*words[1:], *ending]) == 0, f"{name(self.page)}:{block.line}"
             elif here != home and words[0] in ("sluice", "python"):

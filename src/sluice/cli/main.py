@@ -9,7 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TypeVar
 
-from sluice import SluiceError, __version__
+from sluice import FlowError, SluiceError, __version__
 from sluice.dashboard.terminal_style import printable
 
 T = TypeVar("T")
@@ -58,6 +58,17 @@ def _carry_out(chosen: argparse.Namespace, passed_on: list[str]) -> int:
             from sluice.cli.top import top
 
             return top(chosen.checkpoint, chosen.interval, chosen.once)
+        case "metrics":
+            from sluice.cli import metrics
+
+            if chosen.dashboard:
+                print(metrics.grafana_dashboard(), end="")
+            elif chosen.checkpoint is None:
+                raise FlowError("sluice metrics needs a checkpoint, or --dashboard")
+            elif chosen.port is None:
+                print(metrics.print_metrics(chosen.checkpoint), end="")
+            else:
+                return metrics.serve_metrics(chosen.checkpoint, chosen.port, chosen.host)
         case "new":
             from sluice.cli.new import new
 
@@ -129,6 +140,18 @@ def _parser() -> argparse.ArgumentParser:
     watching.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")
     watching.add_argument("--interval", default="1s", help="how often to look for a new epoch (1s)")
     watching.add_argument("--once", action="store_true", help="show it once, then end")
+
+    measuring = commands.add_parser(
+        "metrics",
+        help="print a checkpoint's metrics for Prometheus, or answer its scrapes",
+        description="Print the metrics of a checkpoint in the text format of Prometheus; with --port, answer scrapes.",
+    )
+    measuring.add_argument("checkpoint", nargs="?", help="the query's checkpointLocation: a directory or URI")
+    measuring.add_argument(
+        "--port", type=_not_negative, metavar="N", help="answer scrapes there; 0 is any that is free"
+    )
+    measuring.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
+    measuring.add_argument("--dashboard", action="store_true", help="print a dashboard to import into Grafana")
 
     reporting = commands.add_parser("report", help="write a checkpoint's epochs as an HTML file with plots")
     reporting.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")

@@ -127,6 +127,17 @@ class Journal:
         """The plan that the last of some epochs went by; where there is none yet, the one that the first will go by."""
         return self.read_plan(records[-1].plan) if records else self.newest_plan() or RecordedPlan()
 
+    def newest_with_plan(self) -> tuple[Entry, RecordedPlan] | None:
+        """The newest entry and the plan that its epoch went by; None if there is no entry yet. The query may go on
+        meanwhile, and delete a plan that it no longer goes by."""
+        while (newest := self.newest()) is not None:
+            try:
+                return newest, self.read_plan(newest.record.plan)
+            except StorageError:
+                if self.indexes()[-1:] == [newest.index]:
+                    raise
+        return None
+
     def newest_plan(self) -> RecordedPlan | None:
         """The plan that the newest epoch went by; None if there is no entry yet. The query may go on meanwhile."""
         for entry in self.entries(reversed(self.indexes())):

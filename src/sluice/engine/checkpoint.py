@@ -15,7 +15,7 @@ from sluice.engine.flow_plan import FlowPlan
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import is_left_over
 from sluice.model.epoch.results import Results
-from sluice.model.errors import CheckpointError, StorageError
+from sluice.model.errors import CheckpointError
 from sluice.model.identity import CheckpointIdentity, FlowIdentity, StreamIdentity
 from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.recorded_plan import RecordedPlan, RecordedQuery
@@ -93,18 +93,11 @@ class PlanOnRecord:
     def read(cls, journal: Journal) -> PlanOnRecord | None:
         """Of a checkpoint that may have an owner who goes on meanwhile; None if there is none yet."""
         identity = journal.identity()
-        while identity is not None:
-            newest = journal.newest()
-            if newest is None:
-                return None
-            try:
-                plan = journal.read_plan(newest.record.plan)
-            except StorageError:
-                if journal.indexes()[-1:] == [newest.index]:
-                    raise
-                continue
-            return cls(newest.record.plan, plan, identity.streams, assignment_after(plan, newest.record))
-        return None
+        newest = None if identity is None else journal.newest_with_plan()
+        if identity is None or newest is None:
+            return None
+        entry, plan = newest
+        return cls(entry.record.plan, plan, identity.streams, assignment_after(plan, entry.record))
 
 
 def open_checkpoint(

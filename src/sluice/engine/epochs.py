@@ -43,6 +43,7 @@ from sluice.record.attaching import assignment_after
 from sluice.record.epoch import EpochRecord, Turn, site_work
 from sluice.record.reassignment import reassign
 from sluice.record.replan import PlanChange, replan
+from sluice.record.totals import totals_after
 from sluice.verbs.freeze import CleanUpUnits
 
 _log = logging.getLogger(__name__)
@@ -280,6 +281,8 @@ class Epochs:
             scale_target=controller.scale_target,
         )
         record = replace(record, stats=stats)
+        measured_before = replace(self.record, stats=self.measured)
+        record = replace(record, totals=totals_after(measured_before, before.routing, record))
         record = replace(record, listings=list_results(self.flow.sinks, self.record, record))
         previous = self.checkpoint.newest
         files_before = previous.files() | self.record.files()  # others if it was committed and taken for failed

@@ -65,16 +65,16 @@ class CheckpointState:
         """The newest one of a checkpoint, whose query may go on meanwhile."""
         journal.recognised()
         where = journal.storage.uri
-        newest = journal.newest()
-        if newest is None or newest.record.number < 0:
+        newest = journal.newest_with_plan()
+        if newest is None or newest[0].record.number < 0:
             raise CheckpointError(f"checkpoint {where} has no state yet: no epoch has committed")
-        plan = journal.read_plan(newest.record.plan)
+        entry, plan = newest
         if len(plan.states) != len(plan.layout.states):
             raise CheckpointError(
                 f"checkpoint {where} does not say which columns its state has: an earlier version of Sluice wrote its "
                 "newest epoch. Run the query for one more epoch, then read it"
             )
-        return cls(journal.storage, newest.record, plan)
+        return cls(journal.storage, entry.record, plan)
 
     def summarize(self) -> list[StateSummary]:
         """What there is, by operator and input."""

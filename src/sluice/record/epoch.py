@@ -13,6 +13,7 @@ from sluice.model.epoch.results import Listing, Part, Results
 from sluice.model.epoch.segments import Manifest, SegmentRef
 from sluice.model.epoch.stats import EpochSeconds, EpochStats
 from sluice.model.epoch.times import Frozen, Lagging, Queues, Times, UnitCohort
+from sluice.model.epoch.totals import Totals
 from sluice.model.ids import Level, Site, Unit
 from sluice.model.plan.recorded_plan import FormerPlan
 from sluice.model.routing.routing import Routing
@@ -91,6 +92,8 @@ class EpochRecord:
     """The file of the plan that it went by."""
     former_plans: tuple[FormerPlan, ...] = ()
     """The files of those that earlier epochs went by, as far back as the journal goes."""
+    totals: Totals = field(default_factory=Totals)
+    """What all epochs up to this one did together."""
 
     @classmethod
     def before_all(cls, routing: Routing, streams: int) -> EpochRecord:

@@ -161,14 +161,18 @@ class Routing:
         return replace(self, holders=self._holders_with(unit, site), version=self.version + 1, since=since)
 
     def moves_since(self, before: Routing) -> int:
-        """How many units are at a site that did not hold them: no more than one of those who shared a unit may be left.
+        """How many units have moved.
 
         >>> shared = Routing(3, (0, 1)).share(0, 2, inputs=(0, 1), since=5)
         >>> shared.release(0, 0, since=6).moves_since(shared), shared.with_move(1, 0, since=6).moves_since(shared)
         (0, 1)
         """
+        return len(self.units_moved_since(before))
+
+    def units_moved_since(self, before: Routing) -> list[Unit]:
+        """The units at a site that did not hold them: no more than one of those who shared a unit may be left."""
         changed = before.units_at(np.flatnonzero(before.holders.array != self.holders.array))
-        return sum(self.holder(unit) not in before.holders_of(unit) for unit in changed)
+        return [unit for unit in changed if self.holder(unit) not in before.holders_of(unit)]
 
     def share(self, unit: Unit, site: Site, inputs: Sequence[InputNumber], since: int, evenly: bool = False) -> Routing:
         """The same routing with one more holder of a unit, of a join with these inputs; tokens stay. `evenly`: the

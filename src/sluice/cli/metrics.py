@@ -1,0 +1,53 @@
+"""`sluice metrics`: a checkpoint's figures for Prometheus, once or as often as it asks."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from importlib.resources import files
+
+from sluice.control.journal import Journal
+from sluice.model.errors import FlowError
+from sluice.state.files.storage import Storage
+
+LOOPBACK = "127.0.0.1"
+
+
+def print_metrics(checkpoint: str) -> str:
+    """All metrics after the newest epoch, in the text format of Prometheus."""
+    _require_package()
+    from sluice.dashboard.metrics import metrics_text
+
+    return metrics_text(Journal(Storage(checkpoint)))
+
+
+def serve_metrics(checkpoint: str, port: int, host: str = LOOPBACK) -> int:
+    """Answer scrapes until Ctrl-C; each reads the newest epoch."""
+    _require_package()
+    from prometheus_client import start_http_server
+
+    from sluice.dashboard.metrics import registry_of
+
+    registry = registry_of(Journal(Storage(checkpoint)))
+    try:
+        server, thread = start_http_server(port, addr=host, registry=registry)
+    except OSError as problem:
+        raise FlowError(f"cannot listen on {host}, port {port}: {problem.strerror or problem}") from problem
+    print(f"metrics at http://{host}:{server.server_port}/metrics, until Ctrl-C", flush=True)
+    with suppress(KeyboardInterrupt):
+        thread.join()
+    server.shutdown()
+    return 0
+
+
+def grafana_dashboard() -> str:
+    """A dashboard of these metrics, to import into Grafana."""
+    return files("sluice.dashboard").joinpath("grafana.json").read_text(encoding="utf-8")
+
+
+def _require_package() -> None:
+    try:
+        import prometheus_client  # noqa: F401
+    except ImportError:
+        raise FlowError(
+            "sluice metrics needs the package prometheus-client: pip install 'sluice-streaming[metrics]'"
+        ) from None
