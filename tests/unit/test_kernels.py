@@ -52,11 +52,11 @@ def test_pairs_are_exactly_those_of_a_nested_loop(data, hash_list, span, at_once
 
 
 @given(st.data(), hashes)
-def test_sorting_is_by_hash_then_time(data, hash_list):
+def test_sorting_is_by_hash_then_time_and_stable(data, hash_list):
     times = data.draw(st.lists(st.integers(-(10**15), 10**15), min_size=len(hash_list), max_size=len(hash_list)))
     order = sorting(np.array(hash_list, dtype=np.uint32), np.array(times, dtype=np.int64))
     assert sorted(order.tolist()) == list(range(len(hash_list)))
-    found = [(hash_list[i], times[i]) for i in order]
+    found = [(hash_list[i], times[i], i) for i in order]
     assert found == sorted(found)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from specs import SECOND, join, stream
 
 from sluice.kernels.probe import Run
-from sluice.operators.window_join import WindowJoin
+from sluice.operators import row_hashing
+from sluice.operators.window_join import WindowJoin, _LegRows
 from sluice.state.segment import sort_run
 
 
@@ -37,3 +39,28 @@ def test_rows_of_many_runs_keep_their_times() -> None:
     assert sorted((row["b_v"], row["b_ts"].microsecond) for row in rows) == [
         (number, number) for number in range(count)
     ]
+
+
+@pytest.mark.parametrize("names", ["ab", "abc"])
+def test_where_hashes_meet_only_the_keys_of_all_candidates_are_fetched(
+    names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_hashing, "hash_keys", lambda columns: np.zeros(len(columns[0]), dtype=np.uint32))
+    operator = WindowJoin(join([stream(name) for name in names], SECOND))
+    fetched: dict[tuple[str, ...], int] = {}
+    columns_of = _LegRows.columns
+
+    def count(self: _LegRows, names: list[str], chosen: np.ndarray | None = None) -> dict[str, pa.Array]:
+        columns = columns_of(self, names, chosen)
+        fetched[tuple(names)] = fetched.get(tuple(names), 0) + len(next(iter(columns.values())))
+        return columns
+
+    monkeypatch.setattr(_LegRows, "columns", count)
+    new = [[run_of(operator, leg, *((key, key, 10 * leg + key) for key in range(3)))] for leg in range(len(names))]
+    results = list(operator.results(new, [[] for _ in names]))
+    rows = [row for _, batch in results for row in batch.to_pylist()]
+    expected = [tuple(10 * leg + key for leg in range(len(names))) for key in range(3)]
+    assert sorted(tuple(row[f"{name}_v"] for name in names) for row in rows) == expected
+    assert all(len(hashes) == batch.num_rows for hashes, batch in results)
+    candidates = 3 ** len(names)
+    assert fetched == {("k",): len(names) * candidates, ("ts", "v"): len(names) * len(rows)}

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 _LOW = np.uint64(32)
+_PLACE = np.uint64(0xFFFFFFFF)
 
 
 class TimeScale(NamedTuple):
@@ -24,14 +25,25 @@ class TimeScale(NamedTuple):
         return cls(earliest, max(0, (latest - earliest).bit_length() - 32))
 
     def ticks(self, times: np.ndarray) -> np.ndarray:
-        ticks: np.ndarray = ((times - self.base) >> self.shift).astype(np.uint64)
-        return ticks
+        """The ticks of times that are not before the base, in an array of their own."""
+        ticks: np.ndarray = times - np.int64(self.base)
+        if self.shift:
+            ticks >>= self.shift
+        return ticks.view(np.uint64)
 
 
 def order_key(hashes: np.ndarray, times: np.ndarray, scale: TimeScale) -> np.ndarray:
     """The 64-bit numbers by which a segment is sorted."""
-    order: np.ndarray = (hashes.astype(np.uint64) << _LOW) | scale.ticks(times)
+    order = scale.ticks(times)
+    order |= upper_half(hashes)
     return order
+
+
+def upper_half(hashes: np.ndarray) -> np.ndarray:
+    """Hashes as the upper halves of 64-bit numbers."""
+    upper: np.ndarray = hashes.astype(np.uint64)
+    upper <<= _LOW
+    return upper
 
 
 def hash_part(order: np.ndarray) -> np.ndarray:
@@ -41,18 +53,18 @@ def hash_part(order: np.ndarray) -> np.ndarray:
 def sorting(hashes: np.ndarray, times: np.ndarray) -> np.ndarray:
     """The permutation that sorts by hash, then time.
 
-    Two stable 16-bit passes over the hash (numpy sorts 16-bit numbers by radix) after the times are in order, which
-    they mostly are already: three times faster than sorting the 64-bit numbers.
+    Once the times are in order, which they mostly are already, a row's hash and its place make one 64-bit number. numpy
+    sorts such numbers with vector instructions, two to three times as fast as it finds the permutation of the hashes.
     """
-    if len(times) < 2:
-        return np.arange(len(times))
+    count = len(times)
     by_time: np.ndarray | None = None
     if bool(np.any(times[1:] < times[:-1])):
         by_time = np.argsort(times, kind="stable")
         hashes = hashes[by_time]
-    low = np.argsort((hashes & np.uint32(0xFFFF)).astype(np.uint16), kind="stable")
-    high = (hashes >> np.uint32(16)).astype(np.uint16)[low]
-    order: np.ndarray = low[np.argsort(high, kind="stable")]
+    numbered = upper_half(hashes)
+    numbered |= np.arange(count, dtype=np.uint64)
+    numbered.sort()
+    order: np.ndarray = (numbered & _PLACE).astype(np.int64)
     return order if by_time is None else by_time[order]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from sluice.kernels.order import TimeScale, hash_part
+from sluice.kernels.order import TimeScale, hash_part, order_key
 from sluice.kernels.value_order import ValueOrder
 from sluice.model.plan.inequalities import Ordering
 from sluice.model.routing.directory import HASH_SPACE
@@ -102,9 +102,8 @@ def pairs(
         if len(probes) == 0:
             return
         hashes, low, high = hashes[probes], low[probes], high[probes]
-    upper = hashes.astype(np.uint64) << np.uint64(32)
-    from_ = upper | run.scale.ticks(np.maximum(low, run.earliest))
-    to = upper | run.scale.ticks(np.minimum(high, run.latest))
+    from_ = order_key(hashes, np.maximum(low, run.earliest), run.scale)
+    to = order_key(hashes, np.minimum(high, run.latest), run.scale)
     first = np.searchsorted(run.order, from_)
     hit = np.flatnonzero(run.order[np.minimum(first, len(run) - 1)] <= to)
     hit = hit[(first[hit] < len(run)) & (from_[hit] <= to[hit])]

@@ -39,16 +39,24 @@ class _LegRows:
     times: np.ndarray
 
     def take(self, places: np.ndarray) -> _LegRows:
-        return _LegRows(self.runs, None if self.run is None else self.run[places], self.at[places], self.times[places])
+        return _LegRows(self.runs, self._runs_at(places), self.at[places], self.times[places])
 
-    def rows(self) -> pa.RecordBatch:
-        if self.run is None:
-            return self.runs[0].rows.take(pa.array(self.at))
-        groups = list(_by_run(self.run))
-        pieces = [self.runs[number].rows.take(pa.array(self.at[places])) for number, places in groups]
-        back = np.empty(len(self.at), dtype=np.int64)
-        back[np.concatenate([places for _, places in groups])] = np.arange(len(self.at))
-        return pa.concat_batches(pieces).take(pa.array(back))
+    def columns(self, names: list[str], chosen: np.ndarray | None = None) -> dict[str, pa.Array]:
+        """Some columns of the rows, of those at `chosen` places (None: of all)."""
+        at, run = (self.at, self.run) if chosen is None else (self.at[chosen], self._runs_at(chosen))
+        if not names:
+            return {}
+        if run is None:
+            rows = self.runs[0].rows.select(names).take(pa.array(at))
+            return dict(zip(names, rows.columns, strict=True))
+        groups = list(_by_run(run))
+        pieces = [self.runs[number].rows.select(names).take(pa.array(at[places])) for number, places in groups]
+        back = np.empty(len(at), dtype=np.int64)
+        back[np.concatenate([places for _, places in groups])] = np.arange(len(at))
+        return dict(zip(names, pa.concat_batches(pieces).take(pa.array(back)).columns, strict=True))
+
+    def _runs_at(self, places: np.ndarray) -> np.ndarray | None:
+        return None if self.run is None else self.run[places]
 
 
 @dataclass(frozen=True)
@@ -248,28 +256,49 @@ class WindowJoin:
 
     def _materialise(self, combined: dict[int, _LegRows]) -> tuple[np.ndarray | None, pa.RecordBatch]:
         """Result rows of combinations with equal hashes, and which these are (None: all): keys are compared in full,
-        then the extra condition. Those that were found by the condition are results as they are."""
-        batches = [combined[i].rows() for i in range(len(self.spec.legs))]
-        columns = [c for b in batches for n, c in zip(b.schema.names, b.columns, strict=True) if n != TIME_COLUMN]
+        then the extra condition. Those that were found by the condition are results as they are.
+
+        Hashes of different keys meet now and then, in nearly every large epoch. So the keys are fetched and compared
+        first, and of the other columns only what is in results.
+        """
+        legs = [combined[i] for i in range(len(self.spec.legs))]
+        keys: list[dict[str, pa.Array]] = [{} for _ in legs]
+        kept: np.ndarray | None = None
+        if self._search is None:
+            keys = [rows.columns(list(dict.fromkeys(self._key_names(i)))) for i, rows in enumerate(legs)]
+            equal = self._compare_keys(keys)
+            if not pc.all(equal).as_py():
+                kept = np.flatnonzero(equal.to_numpy(zero_copy_only=False))
+                keys = [{name: column.filter(equal) for name, column in columns.items()} for columns in keys]
+        names = [[n for n in rows.runs[0].rows.schema.names if n not in keys[i]] for i, rows in enumerate(legs)]
+        columns_of = [keys[i] | rows.columns(names[i], kept) for i, rows in enumerate(legs)]
+        columns = [
+            columns_of[i][name]
+            for i, rows in enumerate(legs)
+            for name in rows.runs[0].rows.schema.names
+            if name != TIME_COLUMN
+        ]
         if self.spec.timed:
-            times = [b.column(self.spec.stream_of(i).event_time).cast(pa.int64()) for i, b in enumerate(batches)]
+            times = [columns_of[i][self.spec.stream_of(i).event_time].cast(pa.int64()) for i in range(len(legs))]
             columns = [pc.max_element_wise(*times).cast(self.schema.field(TIME_COLUMN).type), *columns]
         result = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        if self._search is not None:
-            return None, result
-        keep: pa.Array | None = None
-        keys = [self._keys(i, batches[i]) for i in range(len(batches))]
-        for other in keys[1:]:
-            for a, b in zip(keys[0], other, strict=True):
-                equal = keys_equal(a, b)
-                keep = equal if keep is None else pc.and_(keep, equal)
-        kept, result = _filter(None, result, keep)
-        return (kept, result) if self.spec.where is None else _filter(kept, result, self.spec.evaluate_where(result))
+        if self._search is not None or self.spec.where is None:
+            return kept, result
+        return _filter(kept, result, self.spec.evaluate_where(result))
 
-    def _keys(self, leg: int, batch: pa.RecordBatch) -> list[pa.Array]:
-        names = self.spec.inputs[self.spec.legs[leg].input].keys
-        columns = (batch.column(n) for n in names)
-        return [column.cast(kind) for column, kind in zip(columns, self.spec.key_types, strict=True)]
+    def _compare_keys(self, keys: list[dict[str, pa.Array]]) -> pa.Array:
+        """Whether all legs of a combination have the same key."""
+        first, *others = ([keys[i][name] for name in self._key_names(i)] for i in range(len(keys)))
+        equal: pa.Array | None = None
+        for other in others:
+            for a, b, kind in zip(first, other, self.spec.key_types, strict=True):
+                same = keys_equal(a.cast(kind), b.cast(kind))
+                equal = same if equal is None else pc.and_(equal, same)
+        assert equal is not None  # a join has two legs or more, and a key where it has no condition to search by
+        return equal
+
+    def _key_names(self, leg: int) -> tuple[str, ...]:
+        return self.spec.inputs[self.spec.legs[leg].input].keys
 
 
 def _by_run(numbers: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
