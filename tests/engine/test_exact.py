@@ -2,64 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
-from engine_harness import DirectQuery, limits
+from engine_harness import DirectQuery
+from exactness import check_join
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import batch_join, multiset, on_time
-from specs import KEYS, SECOND, join, rows, self_join, stream
-from wandering import Wanderer
+from oracle import batch_join, multiset
+from specs import KEYS, SECOND, join, self_join, stream
 
 from sluice.model.durations import LONGEST
 from sluice.model.plan.join import JoinSpec, Leg
 from sluice.model.plan.stream import Input, Stream
-
-FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-
-
-def check(data: st.DataObject, spec: JoinSpec, values: list, where: str | None = None, epochs: int = 6) -> None:
-    """Run random epochs of every stream through the engine, restarting at will, and compare with DuckDB."""
-    spread = data.draw(st.sampled_from([2 * SECOND, 40 * SECOND, 100 * 60 * SECOND]))
-    step = data.draw(st.sampled_from([SECOND, 20 * SECOND, 50 * 60 * SECOND]))
-    sites, partitions = data.draw(st.integers(1, 4)), data.draw(st.sampled_from([4, 7, 16]))
-    limited = limits(data)
-    wander = data.draw(st.booleans())
-    seen: list[list[pa.Table]] = [[] for _ in spec.streams]
-    with tempfile.TemporaryDirectory(dir=FAST) as directory:
-        root = Path(directory)
-
-        def start(sites: int) -> DirectQuery:
-            policy = Wanderer(sites, sites) if wander else "static"
-            return DirectQuery(spec, root, sites, partitions, wanted=policy, **limited)
-
-        query = start(sites)
-        late = 0
-        for epoch in range(data.draw(st.integers(1, epochs))):
-            new = [data.draw(rows(s, v, epoch * step, spread)) for s, v in zip(spec.streams, values, strict=True)]
-            query.run(new)
-            late += query.epochs.record.stats.late_rows
-            for kept, table in zip(seen, new, strict=True):
-                kept.append(table)
-            if data.draw(st.integers(0, 3)) == 0:
-                query.catch_up()
-            if data.draw(st.integers(0, 3)) == 0:
-                again = data.draw(st.booleans())
-                query.close()
-                query = start(data.draw(st.integers(1, 4)))
-                if again:  # Spark asks for the last epoch again when it was not told of its commit
-                    query.run(new, number=epoch)
-        query.drain()
-        good = [on_time(tables, s.event_time, s.delay) for tables, s in zip(seen, spec.streams, strict=True)]
-        expected = batch_join(spec, [rows for rows, _ in good], where)
-        assert multiset(query.results()) == multiset(expected)
-        assert late == sum(count for _, count in good)
-        query.close()
-
 
 delays = st.sampled_from([0, 5 * SECOND, 60 * SECOND, None])
 
@@ -68,7 +22,7 @@ delays = st.sampled_from([0, 5 * SECOND, 60 * SECOND, None])
 def test_two_streams_any_key_and_bounds_that_differ(data, kind, before, after, delay_a, delay_b):
     key, values = KEYS[kind]
     streams = [stream("a", key, delay_a), stream("b", key, delay_b)]
-    check(data, join(streams, (before * SECOND, after * SECOND)), [values, values])
+    check_join(data, join(streams, (before * SECOND, after * SECOND)), [values, values])
 
 
 @given(st.data(), st.integers(0, 60), delays)
@@ -76,44 +30,44 @@ def test_two_streams_with_an_extra_condition(data, within, delay):
     values = KEYS["long"][1]
     where = "a.v > b.v OR a.k = 1"
     spec = join([stream("a", delay=delay), stream("b", delay=delay)], within * SECOND, where)
-    check(data, spec, [values, values], where)
+    check_join(data, spec, [values, values], where)
 
 
 @given(st.data(), st.integers(2, 4), st.integers(0, 60), delays)
 def test_several_streams(data, count, within, delay):
     streams = [stream(name, delay=delay) for name in "abcd"[:count]]
     small = st.integers(0, 1)
-    check(data, join(streams, within * SECOND), [small] * count, epochs=4)
+    check_join(data, join(streams, within * SECOND), [small] * count, epochs=4)
 
 
 @given(st.data(), st.integers(2, 4), delays)
 def test_streams_without_a_window(data, count, delay):
     streams = [stream(name, delay=delay) for name in "abcd"[:count]]
-    check(data, join(streams, LONGEST), [st.integers(0, 2)] * count, epochs=4)
+    check_join(data, join(streams, LONGEST), [st.integers(0, 2)] * count, epochs=4)
 
 
 @given(st.data(), st.integers(0, 60), st.booleans(), delays)
 def test_two_streams_with_a_window_on_one_side(data, within, before, delay):
     pair = (LONGEST, within * SECOND) if before else (within * SECOND, LONGEST)
     values = KEYS["long"][1]
-    check(data, join([stream("a", delay=delay), stream("b", delay=delay)], pair), [values, values])
+    check_join(data, join([stream("a", delay=delay), stream("b", delay=delay)], pair), [values, values])
 
 
 @given(st.data(), st.integers(0, 60), st.integers(0, 60), delays)
 def test_a_stream_with_itself(data, before, after, delay):
-    check(data, self_join(stream("a", delay=delay), (before * SECOND, after * SECOND)), [KEYS["long"][1]])
+    check_join(data, self_join(stream("a", delay=delay), (before * SECOND, after * SECOND)), [KEYS["long"][1]])
 
 
 @given(st.data(), delays)
 def test_a_stream_with_itself_on_different_columns(data, delay):
-    check(data, self_join(stream("a", delay=delay), other_key="v"), [st.integers(0, 3)])
+    check_join(data, self_join(stream("a", delay=delay), other_key="v"), [st.integers(0, 3)])
 
 
 @given(st.data(), delays)
 def test_several_key_columns(data, delay):
     streams = [stream("a", pa.string(), delay), stream("b", pa.string(), delay)]
     values = st.sampled_from(["p", "q"])
-    check(data, join(streams, on=("k", "v")), [values, values])
+    check_join(data, join(streams, on=("k", "v")), [values, values])
 
 
 @given(st.data())
@@ -121,7 +75,7 @@ def test_keys_of_different_width_are_compared_by_value(data):
     a, b = stream("a", pa.int16()), stream("b", pa.int64())
     spec = join([a, b])
     spec = JoinSpec(spec.streams, spec.inputs, spec.legs, (pa.int64(),), spec.reach)
-    check(data, spec, [st.integers(-2, 2), st.integers(-2, 2)])
+    check_join(data, spec, [st.integers(-2, 2), st.integers(-2, 2)])
 
 
 def test_nested_payload_and_nan_keys_survive(tmp_path):

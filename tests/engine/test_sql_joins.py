@@ -4,7 +4,6 @@ whatever is frozen meanwhile."""
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,11 +12,8 @@ from engine_harness import DirectQuery
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import connect_duckdb, multiset, on_time
-from specs import REGISTRY, SECOND, handle, rows, stream
+from specs import SECOND, handle, join_many, rows, stream
 
-from sluice.api.joining import Keys, build_join
-from sluice.api.relation import result_of
-from sluice.api.stream import DataStream
 from sluice.model.plan.relation import plan_of
 from sluice.policies.planning.freezing import Freezing
 from sluice.sql import translate
@@ -36,13 +32,6 @@ TEXTS = {
     "three, two of them near": f"{THREE} AND c.ts BETWEEN a.ts - INTERVAL 4 SECONDS AND a.ts + INTERVAL 4 SECONDS",
     "three with a condition": f"{THREE} AND b.ts <= c.ts AND a.v + b.v > c.v",
 }
-
-
-def join_many(
-    streams: Sequence[DataStream], on: Keys | None = None, within: str | None = None, where: str | None = None
-) -> DataStream:
-    """As `Flow.join`, without a Spark session."""
-    return DataStream(REGISTRY, "", result_of(*build_join(list(streams), on, within, where)))
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)

@@ -262,6 +262,101 @@ def _windows_of_pairs(text: str, marks: Marks, key: str = "a_k", streams: str = 
     return windows_of(timed, 10 * SECOND, 5 * SECOND, named, min(marks[name] for name in streams or marks))
 
 
+@dataclass(frozen=True)
+class _OuterPairs:
+    """Streams a and b in a join of any kind but inner, and what is left of it in batch SQL: rows without a partner
+    appear when the watermark of the other stream says that none can come."""
+
+    how: str
+    before: int
+    after: int
+    where: str | None
+    keyed: bool
+
+    @staticmethod
+    def drawn(rng: np.random.Generator, hows: Sequence[str] = ("left", "right", "full", "semi", "anti")) -> _OuterPairs:
+        keyed = bool(rng.random() < 0.7)
+        before, after = (int(n) for n in rng.integers(0, 20 if keyed else 6, 2))
+        conditions = [None, "a.v >= b.v"] if keyed else ["a.v > b.v", "abs(a.v - b.v) <= 1 AND a.w <> b.w"]
+        return _OuterPairs(str(rng.choice(hows)), before, after, rng.choice(np.array(conditions, object)), keyed)
+
+    def join(self, a: DataStream, b: DataStream) -> DataStream:
+        within = f"{self.before} seconds", f"{self.after} seconds"
+        return a.join(b, on="k" if self.keyed else None, within=within, where=self.where, how=self.how)
+
+    def text(self, marks: Marks) -> str:
+        names = "a" if self.how in ("semi", "anti") else "ab"
+        columns = ", ".join(f"{n}.{c} AS {n}_{c}" for n in names for c in ("k", "ts", "v", "w"))
+        apart = f"epoch_us(b.ts) - epoch_us(a.ts) BETWEEN {-self.before * SECOND} AND {self.after * SECOND}"
+        on = " AND ".join([*(["a.k = b.k"] if self.keyed else []), apart, *([f"({self.where})"] if self.where else [])])
+        joined = f"SELECT {columns} FROM (SELECT *, true AS here FROM a) a {self.how.upper()} JOIN " + (
+            f"(SELECT *, true AS here FROM b) b ON {on}"
+        )
+        settled_a = f"epoch_us(a.ts) < {marks['b'] - self.after * SECOND}"
+        settled_b = f"epoch_us(b.ts) < {marks['a'] - self.before * SECOND}"
+        shown = {
+            "left": f"b.here OR {settled_a}",
+            "right": f"a.here OR {settled_b}",
+            "full": f"(a.here AND b.here) OR {settled_a} OR {settled_b}",
+            "semi": "true",
+            "anti": settled_a,
+        }
+        return f"{joined} WHERE {shown[self.how]}"
+
+    def mark(self, marks: Marks) -> int:
+        """The watermark of its results."""
+        alone = {"a": marks["b"] - self.after * SECOND, "b": marks["a"] - self.before * SECOND}
+        kept = {"right": "b", "full": "ab"}.get(self.how, "a")
+        return min(marks["a"], marks["b"], *(alone[name] for name in kept))
+
+
+def outer(rng: np.random.Generator) -> TestedFlow:
+    a, b = source("a", delay=_delay(rng)), source("b", delay=_delay(rng))
+    pairs = _OuterPairs.drawn(rng)
+    return _flow(f"{pairs.how} join", [pairs.join(a, b)], pairs.text)
+
+
+def outer_then_windows(rng: np.random.Generator) -> TestedFlow:
+    """Rows without a partner come later than their epoch, and the windows above them wait for these."""
+    a, b = source("a", delay=_delay(rng)), source("b", delay=_delay(rng))
+    pairs = _OuterPairs.drawn(rng)
+    key, value = ("b_k", "b_v") if pairs.how == "right" else ("a_k", "a_v")
+    result = pairs.join(a, b).groupBy(key).window("10 seconds", "5 seconds").agg(n=("*", "count"), total=(value, "sum"))
+    times = "a_ts" if pairs.how in ("semi", "anti") else "greatest(a_ts, b_ts)"
+
+    def oracle(marks: Marks) -> str:
+        timed = f"(SELECT *, {times} AS ts, {key} AS k, {value} AS v FROM ({pairs.text(marks)}))"
+        named = {"n": ("*", "count"), "total": ("v", "sum")}
+        return windows_of(timed, 10 * SECOND, 5 * SECOND, named, pairs.mark(marks))
+
+    return _flow(f"{pairs.how} join, then windows", [result], oracle)
+
+
+def outer_over_outer(rng: np.random.Generator) -> TestedFlow:
+    """What comes out of an outer join goes into another one, beside what itself shows."""
+    a, b, c = (source(name, delay=_delay(rng)) for name in "abc")
+    pairs, within = _OuterPairs.drawn(rng, ("left", "full", "semi", "anti")), int(rng.integers(0, 8))
+    how = str(rng.choice(["left", "semi", "anti"]))
+    below = pairs.join(a, b)
+    chosen = below.select("a_k AS k", "a_v AS v").alias("p")
+    keyed = bool(rng.random() < 0.6)
+    by = {"on": "k"} if keyed else {"where": "p.v > c.v"}
+    result = chosen.join(c, within=f"{within} seconds", how=how, **by)
+    times = "a_ts" if pairs.how in ("semi", "anti") else "greatest(a_ts, b_ts)"
+
+    def oracle(marks: Marks) -> str:
+        columns = "p.k AS p_k, p.v AS p_v" + (", c.k, c.ts, c.v, c.w" if how == "left" else "")
+        on = "p.k = c.k" if keyed else "p.v > c.v"
+        shown = {"left": "c.here OR ", "semi": "true OR ", "anti": ""}[how]
+        return f"""SELECT {columns}
+            FROM (SELECT a_k AS k, a_v AS v, epoch_us({times}) AS at FROM ({pairs.text(marks)})) p
+            {how.upper()} JOIN (SELECT *, true AS here FROM c) c
+              ON {on} AND abs(epoch_us(c.ts) - p.at) <= {within * SECOND}
+            WHERE {shown} p.at < {marks["c"] - within * SECOND}"""
+
+    return _flow(f"{how} join over a {pairs.how} join", [below, result], pairs.text, oracle)
+
+
 _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
     f.__name__: f
     for f in (
@@ -278,6 +373,9 @@ _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
         two_outputs,
         three_levels,
         sharing_states,
+        outer,
+        outer_then_windows,
+        outer_over_outer,
     )
 }
 NAMES = tuple(_FLOWS)

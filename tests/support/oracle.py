@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.model.plan.join import JoinSpec
+from sluice.model.plan.join_kind import JoinKind
 
 
 def connect_duckdb() -> duckdb.DuckDBPyConnection:
@@ -40,8 +41,20 @@ def on_time(epochs: list[pa.Table], event_time: str, delay: int | None) -> tuple
     return pa.concat_tables(kept), late
 
 
-def batch_join(spec: JoinSpec, tables: list[pa.Table], where: str | None = None) -> pa.Table:
-    """The join as one SQL query; `tables` has one table a stream."""
+def final_watermarks(epochs: list[list[pa.Table]], spec: JoinSpec) -> tuple[int | None, ...]:
+    """Those of a join's streams after all their epochs."""
+    watermarks: list[int | None] = []
+    for own, s in zip(epochs, spec.streams, strict=True):
+        times = [t for rows in own for t in rows[s.event_time].cast(pa.int64()).to_pylist() if t is not None]
+        watermarks.append(max(times) - s.delay if times and s.delay is not None else None)
+    return tuple(watermarks)
+
+
+def batch_join(
+    spec: JoinSpec, tables: list[pa.Table], where: str | None = None, watermarks: tuple[int | None, ...] = ()
+) -> pa.Table:
+    """The join as one SQL query; `tables` has one table a stream. Rows without a partner are there if these final
+    watermarks say that none can come any more."""
     with connect_duckdb() as db:
         for number, table in enumerate(tables):
             db.register(f"s{number}", table)
@@ -49,7 +62,7 @@ def batch_join(spec: JoinSpec, tables: list[pa.Table], where: str | None = None)
         inputs = [spec.inputs[leg.input] for leg in spec.legs]
         columns = ", ".join(
             f'{spec.legs[i].name}."{c}" AS "{spec.legs[i].name}_{c}"'
-            for i in legs
+            for i in spec.shown_legs
             for c in spec.stream_of(i).schema.names
         )
         times = [f"epoch_us({spec.legs[i].name}.{spec.stream_of(i).event_time})" for i in legs]
@@ -61,8 +74,19 @@ def batch_join(spec: JoinSpec, tables: list[pa.Table], where: str | None = None)
         conditions += [f"{times[j]} - {times[i]} <= {spec.reach[i][j]}" for i in legs for j in legs if i != j]
         if where:
             conditions.append(f"({where})")
-        sources = ", ".join(f"s{inputs[i].stream} AS {spec.legs[i].name}" for i in legs)
-        return db.sql(f"SELECT {columns} FROM {sources} WHERE {' AND '.join(conditions)}").to_arrow_table()
+        if spec.is_inner:
+            sources = ", ".join(f"s{inputs[i].stream} AS {spec.legs[i].name}" for i in legs)
+            return db.sql(f"SELECT {columns} FROM {sources} WHERE {' AND '.join(conditions)}").to_arrow_table()
+        left, right = (f"(SELECT *, true AS here FROM s{inputs[i].stream}) AS {spec.legs[i].name}" for i in legs)
+        word = spec.kind.value.upper()
+        alone = []
+        for leg in spec.kind.kept_legs if spec.kind.waits else ():
+            settled = spec.settled_before(leg, watermarks)
+            other = "true" if spec.kind is JoinKind.ANTI else f"{spec.legs[1 - leg].name}.here IS NULL"
+            alone.append(f"({other} AND {'true' if settled is None else f'{times[leg]} >= {settled}'})")
+        joined = f"{left} {word} JOIN {right} ON {' AND '.join(conditions)}"
+        still_waiting = " OR ".join(alone) or "false"
+        return db.sql(f"SELECT {columns} FROM {joined} WHERE NOT ({still_waiting})").to_arrow_table()
 
 
 def multiset(table: pa.Table) -> Counter:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from sluice.api.relation import Registry
+from sluice.api.joining import Keys, build_join
+from sluice.api.relation import Registry, result_of
 from sluice.api.stream import DataStream
 from sluice.expressions import compile_condition
 from sluice.model.plan.join import JoinSpec, Leg
@@ -23,6 +27,13 @@ REGISTRY = Registry(None, "flow")
 def handle(s: Stream) -> DataStream:
     """A stream as users hold it."""
     return DataStream(REGISTRY, s.name, Relation(s, (), s))
+
+
+def join_many(
+    streams: Sequence[DataStream], on: Keys | None = None, within: str | None = None, where: str | None = None
+) -> DataStream:
+    """As `Flow.join`, without a Spark session."""
+    return DataStream(REGISTRY, "", result_of(*build_join(list(streams), on, within, where)))
 
 
 def stream(name: str, key: pa.DataType | None = None, delay: int | None = 0) -> Stream:
@@ -57,7 +68,7 @@ def conditional(spec: JoinSpec, where: str | None) -> JoinSpec:
     if where is None:
         return spec
     condition = compile_condition(where, lambda s, c: f"{s}_{c}", spec.output_schema())
-    return JoinSpec(spec.streams, spec.inputs, spec.legs, spec.key_types, spec.reach, condition)
+    return replace(spec, where=condition)
 
 
 KEYS: dict[str, tuple[pa.DataType, st.SearchStrategy]] = {

@@ -317,7 +317,7 @@ def test_only_units_of_joins_are_frozen():
     situation = Situation(Routing.even(4, 2, fragments=2), SECOND_IS_A_JOIN)
     assert Freeze(5, "so").refuse(situation) is None
     for action in (Freeze(3, "so"), CleanUp(3, "so")):
-        assert action.refuse(situation) == "only joins can do without their state, and unit 3 is of none"
+        assert action.refuse(situation) == "only inner joins can do without their state, and unit 3 is of none"
     assert CleanUp(8, "so").refuse(situation) == "there is no unit 8; ids go from 0 to 7"
 
 
@@ -428,7 +428,7 @@ def test_what_is_shared_and_what_cannot_be() -> None:
     routing = Routing.even(4, 3)
     shared = Share(0, 1, "so").apply(routing, (0, 1), since=2)
     assert refusal(Share(0, 1, "so"), routing) == (
-        "only a join of two, with nothing chained to it by its key, can be shared; unit 0 is of none"
+        "only an inner join of two, with nothing chained to it by its key, can be shared; unit 0 is of none"
     )
     for action, why in (
         (Share(0, 0, "so"), "site 0 holds unit 0 already"),

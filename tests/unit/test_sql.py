@@ -636,9 +636,14 @@ class TestRefusals:
                 "32 days",
                 "q.ts BETWEEN",
             ),
-            (f"SELECT bid {NEAR.replace('JOIN', 'LEFT JOIN')}", "LEFT JOIN cannot be run", "LEFT"),
-            (f"SELECT bid {NEAR.replace('JOIN', 'FULL OUTER JOIN')}", "FULL OUTER JOIN cannot be run", "FULL"),
-            (f"SELECT price {NEAR.replace('JOIN', 'LEFT SEMI JOIN')}", "LEFT SEMI JOIN cannot be run", "LEFT"),
+            (f"SELECT price {NEAR.replace('JOIN', 'RIGHT SEMI JOIN')}", "RIGHT SEMI JOIN cannot be run", "RIGHT"),
+            (f"SELECT bid {NEAR.replace('JOIN', 'LEFT SEMI JOIN')}", "there is no column 'bid'", "bid"),
+            (f"SELECT bid {ON.replace('JOIN', 'LEFT JOIN')}", "how far apart q.ts and t.ts may be", "quotes q"),
+            (
+                f"SELECT bid {NEAR.replace('JOIN', 'LEFT JOIN')} AND q.ts > t.ts",
+                "contradict each other",
+                "q.ts > t.ts",
+            ),
             ("SELECT bid FROM trades NATURAL JOIN quotes", "NATURAL JOIN cannot be run", "NATURAL"),
             ("SELECT bid FROM trades t JOIN quotes q USING (symbol)", "left.symbol = right.symbol", "USING"),
         ],
@@ -908,3 +913,43 @@ def test_joins_give_what_the_sql_gives(data: st.DataObject, within: str | None, 
         return
     found = database.execute(f"SELECT {', '.join(result.columns)} FROM {result.rows}").fetchall()
     assert sorted(found) == expected
+
+
+class TestOuterJoins:
+    @pytest.mark.parametrize(
+        ("words", "how"),
+        [
+            ("LEFT", "left"),
+            ("LEFT OUTER", "left"),
+            ("RIGHT OUTER", "right"),
+            ("FULL", "full"),
+            ("FULL OUTER", "full"),
+            ("LEFT SEMI", "semi"),
+            ("SEMI", "semi"),
+            ("LEFT ANTI", "anti"),
+        ],
+    )
+    def test_the_word_becomes_how(self, words: str, how: str) -> None:
+        (alias, join, _) = calls(f"SELECT t.price {NEAR.replace('JOIN', f'{words} JOIN')}")
+        assert alias == ("alias", "t")
+        options = {"within": ("30 seconds", "0 seconds"), "how": how, "on": {"t": ["symbol"], "q": ["symbol"]}}
+        assert join == ("join", [("alias", "q")], options)
+
+    def test_on_says_who_is_a_partner_and_where_filters_what_came_out(self) -> None:
+        left = NEAR.replace("JOIN", "LEFT JOIN")
+        made_by = calls(f"SELECT t.price {left} AND t.size > 1 AND q.bid > 2 AND q.ask > t.price WHERE q.bid IS NULL")
+        _, (_, other, options), (_, where), _ = made_by
+        assert other == [("filter", "bid > 2"), ("alias", "q")], "of the side that may be null a filter is as good"
+        assert options["where"] == "t.size > 1 AND q.ask > t.price"
+        assert where == "q_bid IS NULL"
+
+    def test_a_bound_on_a_side_that_may_be_null_is_always_checked(self) -> None:
+        text = f"""SELECT t.price {NEAR.replace("JOIN", "LEFT JOIN")}
+            LEFT JOIN news n ON n.sym = t.symbol AND n.at BETWEEN q.ts AND q.ts + INTERVAL 10 SECONDS"""
+        *_, (_, _, options), _ = calls(text)
+        assert options["within"] == ("30 seconds", "10 seconds")
+        assert options["where"].count("t_q.q_ts") == 2
+
+    def test_columns_of_a_semi_join_are_those_of_its_left_side(self) -> None:
+        made_by = calls(f"SELECT * {NEAR.replace('JOIN', 'LEFT SEMI JOIN')}")
+        assert made_by[-1] == ("select", *(f"t_{c} AS {c}" for c in ("symbol", "price", "size", "ts")))

@@ -14,10 +14,11 @@ from sluice.expressions import Expression, compile_condition
 from sluice.expressions.inequalities import Sides, equalities, without
 from sluice.expressions.narrowing import narrowing
 from sluice.kernels.hashing import is_hashable
-from sluice.model.durations import bound_in_microseconds
+from sluice.model.durations import LONGEST, bound_in_microseconds
 from sluice.model.errors import FlowError
 from sluice.model.plan.inequalities import Narrowing
 from sluice.model.plan.join import JoinSpec, Leg
+from sluice.model.plan.join_kind import JoinKind
 from sluice.model.plan.relation import Relation
 from sluice.model.plan.stream import Input, Stream
 
@@ -30,8 +31,36 @@ MOST_ORDERINGS = 3
 """Of a theta join's input: each takes 12 bytes a row of state."""
 
 
+_SPELLINGS = {
+    JoinKind.INNER: ("inner",),
+    JoinKind.LEFT: ("left", "leftouter"),
+    JoinKind.RIGHT: ("right", "rightouter"),
+    JoinKind.FULL: ("full", "outer", "fullouter"),
+    JoinKind.SEMI: ("semi", "leftsemi"),
+    JoinKind.ANTI: ("anti", "leftanti"),
+}
+"""As Spark spells them, without underscores."""
+
+
+def read_kind(how: object) -> JoinKind:
+    """The kind of a join by any of Spark's names for it.
+
+    >>> read_kind("left_outer"), read_kind("OUTER")
+    (<JoinKind.LEFT: 'left'>, <JoinKind.FULL: 'full'>)
+    """
+    plain = how.lower().replace("_", "") if isinstance(how, str) else None
+    kind = next((kind for kind, spellings in _SPELLINGS.items() if plain in spellings), None)
+    if kind is None:
+        raise FlowError(f"how={how!r} is no kind of join; there are {', '.join(kind.value for kind in JoinKind)}")
+    return kind
+
+
 def build_join(
-    sides: Sequence[NamedRelation], on: Keys | None, within: Within | None, where: str | None
+    sides: Sequence[NamedRelation],
+    on: Keys | None,
+    within: Within | None,
+    where: str | None,
+    kind: JoinKind = JoinKind.INNER,
 ) -> tuple[JoinSpec, tuple[Relation, ...]]:
     """The join of these streams, checked, and the relations it takes in."""
     if len(sides) < 2:
@@ -85,9 +114,27 @@ def build_join(
         _reach(within, names),
         where=condition,
         narrowing=narrowed,
+        kind=kind,
     )
     _result_columns(sides)
+    _check_that_rows_settle(spec)
     return spec, tuple(relations)
+
+
+def _check_that_rows_settle(spec: JoinSpec) -> None:
+    """Refuses joins of which rows without a partner could never appear."""
+    for leg in spec.kind.kept_legs if spec.kind.waits else ():
+        own, other = spec.legs[leg].name, spec.legs[1 - leg].name
+        how = f"how={spec.kind.value!r}: a row of {own!r} appears without a partner when none can come any more"
+        if spec.reach[leg][1 - leg] >= LONGEST:
+            bound = f"how much later than {own!r} a row of {other!r} may be, such as "
+            example = "within=('unbounded', '1 hour')" if leg == 0 else "within=('1 hour', 'unbounded')"
+            raise FlowError(f"{how}, and one of {other!r} may come at any time; bound {bound}{example}")
+        if spec.stream_of(1 - leg).delay is None:
+            advice = f"give {other!r} a delay, which says when rows are late"
+            if leg == 0:
+                advice += "; how='inner' and how='semi' need none"
+            raise FlowError(f"{how}, and nothing of {other!r} is ever late; {advice}")
 
 
 def _result_columns(sides: Sequence[NamedRelation]) -> pa.Schema:

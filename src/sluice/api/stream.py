@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sluice.api.grouping import aggregate, group_keys, last_rows, time_windows
-from sluice.api.joining import Duration, Keys, Within, build_join
+from sluice.api.joining import Duration, Keys, Within, build_join, read_kind
 from sluice.api.relation import NamedRelation, add_step, result_of
 from sluice.api.steps import condition, expression, project, selection
 from sluice.api.writer import DataStreamWriter
@@ -70,13 +70,13 @@ class DataStream(NamedRelation):
 
         `within=("10 seconds", "30 seconds")`: the other stream's row is at most 10 s earlier and at most 30 s later.
         `where` is a further condition in Spark SQL. Without `on` it is the only one, and no key need be equal.
+        `how` is what becomes of rows without a partner, as in Spark: `inner`, `left`, `right`, `full`, `semi`, `anti`.
 
             trades.join(quotes, on="symbol", within="30 seconds", where="trades.price > quotes.ask")
             trades.join(quotes, where="trades.price > quotes.ask", within="5 seconds")
+            trades.join(quotes, on="symbol", within="30 seconds", how="left")
         """
-        if how != "inner":
-            raise FlowError(f"how={how!r}: only inner joins are there")
-        return DataStream(self.registry, "", result_of(*build_join([self, other], on, within, where)))
+        return DataStream(self.registry, "", result_of(*build_join([self, other], on, within, where, read_kind(how))))
 
     def groupBy(self, *columns: str) -> GroupedStream:
         """Groups of rows with equal values in these columns; without any, one group of all rows.

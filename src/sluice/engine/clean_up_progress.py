@@ -10,8 +10,7 @@ import numpy as np
 from sluice.model.epoch.segments import unit_rows
 from sluice.model.epoch.stats import CleanUpProgress
 from sluice.model.ids import Level, Unit, UnitIndex
-from sluice.model.plan.join import JoinSpec
-from sluice.model.plan.plan import Plan
+from sluice.model.plan.plan import Plan, is_inner_join
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import numbers
 from sluice.record.epoch import EpochRecord
@@ -59,7 +58,7 @@ def rows_with_missing_results(plan: Plan, record: EpochRecord) -> np.ndarray:
     for cold in record.frozen:
         if cold.missing:
             missing[cold.level, numbers(cold.units)] = True
-    joined = [isinstance(plan.nodes[state.readers[0].node].spec, JoinSpec) for state in plan.inputs]
+    joined = [is_inner_join(plan.nodes[state.readers[0].node].spec) for state in plan.inputs]
     level_of = [state.level if of_join else None for state, of_join in zip(plan.inputs, joined, strict=True)]
     runs = [run for manifest in record.manifests for run in manifest if not run.segment.pending]
     rows = np.zeros(missing.shape, dtype=np.int64)

@@ -90,8 +90,33 @@ def pairs(
 
     The probes should come sorted by hash, which keeps the binary searches inside the cache.
     """
-    if len(run) == 0 or len(hashes) == 0:
+    ranges = candidate_ranges(run, hashes, low, high)
+    if ranges is None:
         return
+    rows, first, count = ranges
+    for which, candidates in expand(first, count, at_once):
+        probe = rows[which]
+        if run.scale.shift:
+            exact = is_near(run, candidates, low[probe], high[probe])
+            probe, candidates = probe[exact], candidates[exact]
+        if len(candidates):
+            yield probe, candidates
+
+
+def is_near(run: Run, places: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Whether rows lie between two times each: what a run's order says is exact for short spans alone."""
+    times = run.times[places]
+    near: np.ndarray = (times >= low) & (times <= high)
+    return near
+
+
+def candidate_ranges(
+    run: Run, hashes: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """The probes for which a run has rows with an equal hash and a time that may be inside their range, where those
+    rows begin, and how many they are; None if there are none."""
+    if len(run) == 0 or len(hashes) == 0:
+        return None
     probes: np.ndarray | None = None
     reaching = (high >= run.earliest) & (low <= run.latest)
     first_hash, last_hash = run.hash_span
@@ -100,7 +125,7 @@ def pairs(
     if not reaching.all():
         probes = np.flatnonzero(reaching)
         if len(probes) == 0:
-            return
+            return None
         hashes, low, high = hashes[probes], low[probes], high[probes]
     from_ = order_key(hashes, np.maximum(low, run.earliest), run.scale)
     to = order_key(hashes, np.minimum(high, run.latest), run.scale)
@@ -108,17 +133,10 @@ def pairs(
     hit = np.flatnonzero(run.order[np.minimum(first, len(run) - 1)] <= to)
     hit = hit[(first[hit] < len(run)) & (from_[hit] <= to[hit])]
     if len(hit) == 0:
-        return
+        return None
     first = first[hit]
     count = np.searchsorted(run.order, to[hit], side="right") - first
-    rows = hit if probes is None else probes[hit]
-    for which, candidates in expand(first, count, at_once):
-        if run.scale.shift:
-            times, probe = run.times[candidates], hit[which]
-            exact = np.flatnonzero((times >= low[probe]) & (times <= high[probe]))
-            which, candidates = which[exact], candidates[exact]
-        if len(candidates):
-            yield rows[which], candidates
+    return (hit if probes is None else probes[hit]), first, count
 
 
 def expand(

@@ -20,10 +20,10 @@ Pairs = tuple[np.ndarray, np.ndarray]
 
 
 class ConditionSearch:
-    """Finds partners by the condition of a join of two legs without keys."""
+    """Finds partners by the condition of a join of two legs."""
 
     def __init__(self, spec: JoinSpec) -> None:
-        assert spec.where is not None and len(spec.legs) == 2, "a join without keys is of two legs and has a condition"
+        assert spec.where is not None and len(spec.legs) == 2, "it is about two legs and a condition"
         self.spec, self.where = spec, spec.where
         self._read = [self._columns_read(leg) for leg in (0, 1)]
         self._narrowed: tuple[Run, int, ProbeNarrowing] | None = None
@@ -43,7 +43,7 @@ class ConditionSearch:
         size = 0
         candidates = min(CANDIDATES_AT_ONCE, at_once)
         for which, run_places in near_pairs(run, low, high, self._narrowing_of(probes, leg), candidates):
-            matching = self._filter_by_condition(probes, which, leg, run, run_places)
+            matching = self.filter_by_condition(probes, which, leg, run, run_places)
             if len(matching) == 0:
                 continue
             if size + len(matching) > at_once:
@@ -60,7 +60,7 @@ class ConditionSearch:
             self._narrowed = probes, leg, narrow_probes(self.spec.narrowing, leg, probes.rows)
         return self._narrowed[2]
 
-    def _filter_by_condition(
+    def filter_by_condition(
         self, probes: Run, which: np.ndarray, leg: int, run: Run, run_places: np.ndarray
     ) -> np.ndarray:
         """The places among candidates for which the condition is true."""

@@ -39,6 +39,14 @@ class Outgoing:
     dropped: int = 0
 
 
+def hash_rows(hashing: RowHashing, rows: pa.RecordBatch) -> Outgoing:
+    """Rows as they are, but for those that are not needed."""
+    before, valid = rows.num_rows, hashing.find_valid(rows)
+    if valid is not None:
+        rows = rows.filter(valid)
+    return Outgoing(hashing.hash(rows), rows, before - rows.num_rows)
+
+
 ResultBatch = tuple[np.ndarray, pa.RecordBatch]
 """Some results, and the key hash of each."""
 

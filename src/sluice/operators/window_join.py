@@ -21,7 +21,7 @@ from sluice.model.epoch.times import Times
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.stream import TIME_COLUMN, Stream
 from sluice.operators.condition_search import ConditionSearch
-from sluice.operators.protocol import Outgoing, ResultBatch, State
+from sluice.operators.protocol import Outgoing, ResultBatch, State, hash_rows
 from sluice.operators.row_hashing import RowHashing
 from sluice.state.segment import Layout
 
@@ -90,11 +90,7 @@ class WindowJoin:
 
     def prepare_input(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         """Rows with a null in their key match nothing and stay behind. Without a key all rows have the same hash."""
-        hashing, before = self.row_hashing(input_), rows.num_rows
-        valid = hashing.find_valid(rows)
-        if valid is not None:
-            rows = rows.filter(valid)
-        return Outgoing(hashing.hash(rows), rows, before - rows.num_rows)
+        return hash_rows(self.row_hashing(input_), rows)
 
     def row_hashing(self, input_: int) -> RowHashing:
         return RowHashing(self.spec.inputs[input_].keys, self.spec.key_types)
@@ -120,7 +116,7 @@ class WindowJoin:
         self, new: Sequence[Run | None], probing: Sequence[Run | None], state: State
     ) -> Iterator[ResultBatch]:
         stored_runs, probing_runs = ([[] if run is None else [run] for run in runs] for runs in (new, probing))
-        spans = [_span([*stored, *others]) for stored, others in zip(stored_runs, probing_runs, strict=True)]
+        spans = [span_of([*stored, *others]) for stored, others in zip(stored_runs, probing_runs, strict=True)]
         old = [state.runs(i, self.spec.reachable_span(i, spans)) for i in range(len(new))]
         yield from self.results(stored_runs, old, probing_runs)
         for i, run in enumerate(new):
@@ -308,7 +304,7 @@ def _by_run(numbers: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     return zip(occurring.tolist(), np.split(grouped, begins[1:]), strict=True)
 
 
-def _span(runs: Runs) -> tuple[int, int] | None:
+def span_of(runs: Runs) -> tuple[int, int] | None:
     """The earliest and the latest time of some runs."""
     return (min(run.earliest for run in runs), max(run.latest for run in runs)) if runs else None
 

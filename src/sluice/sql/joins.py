@@ -1,7 +1,8 @@
 """Joins: which call, or chain of calls, gives the combinations that the conditions of a query ask for.
 
-All joins are inner ones, so it does not matter whether a condition stands in ON or in WHERE. Conditions on one side
-filter it before the join; equalities become keys; bounds on event times become `within`; the rest becomes `where`.
+All joins here are inner ones (`outer_joins.py` has the others), so it does not matter whether a condition stands in ON
+or in WHERE. Conditions on one side filter it before the join; equalities become keys; bounds on event times become
+`within`; the rest becomes `where`.
 """
 
 from __future__ import annotations
@@ -62,14 +63,16 @@ class Join:
         newest = tuple(frozenset(k for k in everyone if self.apart[i][k] <= 0) for i in everyone)
         return handle, Scope(self.text, self.sides, result.columns, newest)
 
-    def _side(self, number: int) -> Partial:
+    def take_side(self, number: int) -> Partial:
         """A side as it goes into its join: filtered, and under its name in the query."""
         side = self.sides[number]
         filters = [at for sides, at in self.conditions.others if sides == {number}]
         handle = side.table.handle
         if filters:
             with self.text.blame_on(filters[0]):
-                handle = handle.filter(_all_of(self.scope.write(_parenthesise(at), self.scope.bare) for at in filters))
+                handle = handle.filter(
+                    write_all(write_parenthesised(self.scope, at, self.scope.bare) for at in filters)
+                )
         if filters or side.table.name != side.name:
             with self.text.blame_on(side.at):
                 handle = handle.alias(side.name)
@@ -88,7 +91,7 @@ class Join:
 
     def _at_once(self, join_many: Callable[..., Any], window: int) -> Partial:
         everyone = range(len(self.sides))
-        parts = [self._side(number) for number in everyone]
+        parts = [self.take_side(number) for number in everyone]
         keys = self.keys.covering(everyone)
         implied = {at for at in self.conditions.equalities if any(at.within(k) for k in keys)}
         conditions = [
@@ -98,20 +101,20 @@ class Join:
         on = _on({part.name: [key[number] for key in keys] for number, part in enumerate(parts)})
         with self.text.blame_on(self.sides[1].at):
             handle = join_many([p.handle for p in parts], on=on, within=in_words(window), **_where(conditions))
-        return Partial(handle, "", tuple(everyone), self._columns(parts))
+        return Partial(handle, "", tuple(everyone), self.name_columns(parts))
 
     def _qualified(self, at: Syntax) -> str:
-        return self.scope.write(_parenthesise(at), self.scope.qualified)
+        return write_parenthesised(self.scope, at, self.scope.qualified)
 
     def _chain_joins(self) -> Partial:
         """Joins side after side, in the order of the text as far as each has bounds with those before: those with a key
         first, then those with any condition; among these, sides that nothing bounds come last, when bounds have left
         fewer rows to keep for good."""
-        result, left = self._side(0), list(range(1, len(self.sides)))
+        result, left = self.take_side(0), list(range(1, len(self.sides)))
         while left:
             ready = [s for s in left if self._is_joinable(result, s)]
             if not ready:
-                self._refuse_unbounded(result.sides, left[0])
+                self.refuse_unbounded(result.sides, left[0])
             before = result
             following = min(ready, key=lambda s: (self._rank(before, s), self._reach(before, s).open_ends))
             if self._rank(before, following) == 2 and self._reach(before, following).open_ends:
@@ -137,8 +140,8 @@ class Join:
         return self.keys.between(before.sides, side)
 
     def _join(self, before: Partial, side: int) -> Partial:
-        other, reach = self._side(side), self._reach(before, side)
-        before = self._name_result(before)
+        other, reach = self.take_side(side), self._reach(before, side)
+        before = self.name_result(before)
         both = {*before.sides, side}
 
         def naming(reference: Reference) -> Sequence[str]:
@@ -147,7 +150,7 @@ class Join:
 
         gaps = distances(len(self.sides), [b for b in self.conditions.bounds if {b.of, b.over} <= set(before.sides)])
         conditions = [
-            self._bound(bound, naming)
+            self.write_bound(bound, naming)
             for bound in self.conditions.bounds
             if side in (bound.of, bound.over)
             and {bound.of, bound.over} <= both
@@ -159,7 +162,7 @@ class Join:
             if side in e.sides and e.sides <= both and not self.keys.implies(e)
         ]
         conditions += [
-            self.scope.write(_parenthesise(at), naming)
+            write_parenthesised(self.scope, at, naming)
             for sides, at in self.conditions.others
             if len(sides) > 1 and side in sides and sides <= both
         ]
@@ -171,9 +174,9 @@ class Join:
         how = {"on": _on(keys), **_where(conditions)} if pairs else _where(conditions or ["true"])
         with self.text.blame_on(self.sides[side].at):
             handle = before.handle.join(other.handle, within=reach.within, **how)
-        return Partial(handle, "", (*before.sides, side), self._columns([before, other]))
+        return Partial(handle, "", (*before.sides, side), self.name_columns([before, other]))
 
-    def _name_result(self, part: Partial) -> Partial:
+    def name_result(self, part: Partial) -> Partial:
         """Gives the result of a join a name for the next one."""
         if part.name:
             return part
@@ -183,7 +186,8 @@ class Join:
             name += "_"
         return Partial(part.handle.alias(name), name, part.sides, part.columns)
 
-    def _columns(self, parts: Sequence[Partial]) -> Columns:
+    def name_columns(self, parts: Sequence[Partial]) -> Columns:
+        """What the columns of these parts are called in the result of their join."""
         names_by_column = {key: f"{part.name}_{name}" for part in parts for key, name in part.columns.items()}
         names = list(names_by_column.values())
         for (side, column_), name in names_by_column.items():
@@ -192,7 +196,8 @@ class Join:
                 self.text.refuse(at, f"{why}, one of them {column_!r} of this side; give it another alias")
         return names_by_column
 
-    def _bound(self, bound: Bound, naming: Callable[[Reference], Sequence[str]]) -> str:
+    def write_bound(self, bound: Bound, naming: Callable[[Reference], Sequence[str]]) -> str:
+        """A bound as a condition of a join."""
         if not bound.is_writable:
             why = "a time bound that is no join's `within`, such as one that leaves out zero,"
             self.text.refuse(bound.at, f"{why} cannot be longer than 32 days")
@@ -208,7 +213,8 @@ class Join:
         why = "would be joined with all others, whenever they came; add a condition that relates the two sides"
         self.text.refuse(self.sides[number].at, f"every row of {self.sides[number].name} {why}")
 
-    def _refuse_unbounded(self, before: Sequence[int], number: int) -> NoReturn:
+    def refuse_unbounded(self, before: Sequence[int], number: int) -> NoReturn:
+        """Refuses a side whose distance in time from those before has no bound."""
         side, first = self.sides[number], self.sides[before[0]]
         own_time, other_time = f"{side.name}.{_time(side)}", f"{first.name}.{_time(first)}"
         later = any(self.apart[s][number] < math.inf for s in before)
@@ -231,17 +237,23 @@ def _time(side: Side) -> str:
     return next((write_name(c) for c in side.table.columns if c in side.table.times), "time")
 
 
+def write_parenthesised(scope: Scope, at: Syntax, naming: Callable[[Reference], Sequence[str]]) -> str:
+    """A condition that can stand beside AND, with its columns named."""
+    return scope.write(_parenthesise(at), naming)
+
+
 def _parenthesise(at: Syntax) -> Syntax:
     """A condition that can stand beside AND."""
     return exp.Paren(this=at.copy()) if isinstance(at, exp.Or) else at
 
 
-def _all_of(conditions: Iterable[str]) -> str:
+def write_all(conditions: Iterable[str]) -> str:
+    """Conditions that all have to be true, as one."""
     return " AND ".join(conditions)
 
 
 def _where(conditions: Sequence[str]) -> dict[str, str]:
-    return {"where": _all_of(conditions)} if conditions else {}
+    return {"where": write_all(conditions)} if conditions else {}
 
 
 def _on(keys: dict[str, list[str]]) -> Any:

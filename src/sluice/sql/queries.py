@@ -9,10 +9,12 @@ from typing import Any
 from sqlglot import exp
 
 from sluice.expressions.parsing import Syntax
+from sluice.model.plan.join_kind import JoinKind
 from sluice.sql.conditions import conjuncts
 from sluice.sql.functions import is_aggregate
 from sluice.sql.grouping import WINDOW_COLUMNS, Grouping
 from sluice.sql.joins import Join
+from sluice.sql.outer_joins import JoinedSide, join_in_order
 from sluice.sql.scope import Reference, Scope, Side, Table
 from sluice.sql.text import Text, column, name_parts, replace_parts, write_name
 from sluice.sql.vetting import vet_join, vet_select, vet_table
@@ -64,9 +66,11 @@ class Queries:
         """FROM and WHERE: the rows that everything else is computed from."""
         sides = [self._side(at.args["from_"].this, tables)]
         conditions = []
+        joined = []
         for join in at.args.get("joins") or []:
-            vet_join(self.text, join)
+            kind = vet_join(self.text, join)
             sides.append(self._side(join.this, tables))
+            joined.append(JoinedSide(sides[-1], kind, join.args.get("on")))
             conditions += conjuncts(join.args.get("on"))
         for number, side in enumerate(sides):
             if side.name.lower() in (other.name.lower() for other in sides[:number]):
@@ -74,15 +78,21 @@ class Queries:
                     side.at, f"{side.name!r} stands twice in this FROM; give one an alias: {side.name} AS other"
                 )
         where = at.args.get("where")
+        if any(join.kind is not JoinKind.INNER for join in joined):
+            handle, scope = join_in_order(self.text, sides[0], joined, self._unbounded)
+            return self._filter(handle, scope, where), scope
         if len(sides) > 1:
             conditions += conjuncts(where and where.this)
             return Join(self.text, sides, conditions, self._unbounded).run(self._join_many)
         table = sides[0].table
         scope = Scope(self.text, tuple(sides), {(0, c): c for c in table.columns}, (frozenset([0]),))
+        return self._filter(table.handle, scope, where), scope
+
+    def _filter(self, handle: Any, scope: Scope, where: Syntax | None) -> Any:
         if where is None:
-            return table.handle, scope
+            return handle
         with self.text.blame_on(where.this):
-            return table.handle.filter(scope.write(where.this)), scope
+            return handle.filter(scope.write(where.this))
 
     def _side(self, at: Syntax, tables: Known) -> Side:
         vet_table(self.text, at)

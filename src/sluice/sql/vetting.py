@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sluice.expressions.parsing import Syntax
+from sluice.model.plan.join_kind import JoinKind
 from sluice.sql.functions import advice_against
 from sluice.sql.text import Text
 
@@ -22,6 +23,22 @@ _CLAUSES = {
     "hint": ("/*+", "hints have no meaning here; leave them out"),
 }
 _RUN = {"from_", "joins", "where", "group", "having", "expressions", "windows", "with_"}
+_KINDS = {
+    ("", ""): JoinKind.INNER,
+    ("", "INNER"): JoinKind.INNER,
+    ("", "CROSS"): JoinKind.INNER,
+    ("LEFT", ""): JoinKind.LEFT,
+    ("LEFT", "OUTER"): JoinKind.LEFT,
+    ("RIGHT", ""): JoinKind.RIGHT,
+    ("RIGHT", "OUTER"): JoinKind.RIGHT,
+    ("FULL", ""): JoinKind.FULL,
+    ("FULL", "OUTER"): JoinKind.FULL,
+    ("", "SEMI"): JoinKind.SEMI,
+    ("LEFT", "SEMI"): JoinKind.SEMI,
+    ("", "ANTI"): JoinKind.ANTI,
+    ("LEFT", "ANTI"): JoinKind.ANTI,
+}
+"""The kinds of joins by the words before JOIN: those for the side, and those for the kind."""
 _SETS = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
 
 
@@ -51,18 +68,20 @@ def vet_select(text: Text, at: Syntax) -> exp.Select:
     return at
 
 
-def vet_join(text: Text, join: Syntax) -> None:
-    """Refuses every join but inner ones with ON, or none if WHERE says how."""
-    words = [str(join.args.get(name) or "").upper() for name in ("method", "side", "kind")]
-    if any(word not in ("", "INNER", "CROSS") for word in words):
-        spelled = " ".join(word for word in words if word)
-        first = next(word for word in words if word)
-        text.refuse(text.before(first, join.this), f"{spelled} JOIN cannot be run; only inner joins can")
+def vet_join(text: Text, join: Syntax) -> JoinKind:
+    """The kind of a join, if it can be run and is by ON, or by WHERE."""
+    method, side, word = (str(join.args.get(name) or "").upper() for name in ("method", "side", "kind"))
+    kind = None if method else _KINDS.get((side, word))
+    if kind is None:
+        words = [w for w in (method, side, word) if w]
+        kinds = "INNER, LEFT, RIGHT, FULL, LEFT SEMI and LEFT ANTI"
+        text.refuse(text.before(words[0], join.this), f"{' '.join(words)} JOIN cannot be run; there are {kinds}")
     if join.args.get("using"):
         key = join.args["using"][0]
         text.refuse(text.before("USING", key), f"write USING as ON left.{key.name} = right.{key.name}")
-    if any(value for name, value in join.args.items() if name not in ("this", "on", "kind")):
+    if any(value for name, value in join.args.items() if name not in ("this", "on", "kind", "side")):
         text.refuse(join.this, "this kind of join cannot be run; write JOIN ... ON ...")
+    return kind
 
 
 def vet_table(text: Text, at: Syntax) -> None:

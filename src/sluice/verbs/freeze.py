@@ -53,7 +53,7 @@ class UnitCleanedUp(Event, frozen=True, tag=True):
 def _why_not_a_join(unit: Unit, situation: Situation) -> str | None:
     if situation.routing.fragment_of(unit) in situation.capabilities.freezable:
         return None
-    return f"only joins can do without their state, and unit {unit} is of none"
+    return f"only inner joins can do without their state, and unit {unit} is of none"
 
 
 class Freeze(UnitAction, frozen=True, tag=True):

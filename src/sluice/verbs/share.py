@@ -49,7 +49,8 @@ class SharingAction(UnitAction, frozen=True, tag=True):
         unit, routing = self.unit, situation.routing
         inputs = situation.capabilities.shareable.get(routing.fragment_of(unit))
         if inputs is None:
-            return f"only a join of two, with nothing chained to it by its key, can be shared; unit {unit} is of none"
+            why = "only an inner join of two, with nothing chained to it by its key, can be shared"
+            return f"{why}; unit {unit} is of none"
         unready = situation.conditions.why_unready(unit)
         if unready:
             return f"unit {unit} {unready}"

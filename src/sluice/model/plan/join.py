@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sluice.model.durations import LONGEST, in_words
+from sluice.model.epoch.times import Times
 from sluice.model.errors import EvaluationError
 from sluice.model.plan.inequalities import Inequality, Narrowing, Ordering, orderings_of
+from sluice.model.plan.join_kind import JoinKind
 from sluice.model.plan.stream import TIME_COLUMN, Expression, Input, Stream, columns_of
 
 
@@ -27,6 +29,7 @@ class JoinSpec:
 
     `reach[i][j]` is how much later than leg i's row leg j's row may be, in microseconds; `LONGEST` is without a bound.
     Without keys it is a theta join: of two legs, with a condition, of which `narrowing` is what can be searched by.
+    A join of another kind than inner is of two legs.
     """
 
     streams: tuple[Stream, ...]
@@ -38,10 +41,15 @@ class JoinSpec:
     timed: bool = False
     """Whether results carry their event time, the greatest of their rows', in a hidden column."""
     narrowing: Narrowing = field(default_factory=Narrowing)
+    kind: JoinKind = JoinKind.INNER
 
     @property
     def inequalities(self) -> tuple[Inequality, ...]:
         return self.narrowing.inequalities
+
+    @property
+    def is_inner(self) -> bool:
+        return self.kind is JoinKind.INNER
 
     @property
     def is_theta(self) -> bool:
@@ -55,9 +63,10 @@ class JoinSpec:
 
     @property
     def output_keys(self) -> tuple[tuple[str, ...], ...]:
-        if self.is_theta:
+        if self.is_theta or self.kind is JoinKind.FULL:  # of a full join either side may be null
             return ()
-        return tuple(tuple(f"{leg.name}_{key}" for key in self.inputs[leg.input].keys) for leg in self.legs)
+        legs = self.legs if self.is_inner else [self.legs[leg] for leg in self.kind.kept_legs]
+        return tuple(tuple(f"{leg.name}_{key}" for key in self.inputs[leg.input].keys) for leg in legs)
 
     @property
     def event_time(self) -> str:
@@ -65,9 +74,10 @@ class JoinSpec:
 
     @property
     def delay(self) -> int | None:
-        """How far behind its newest row a result's event time may lie."""
+        """How far behind its newest row a result's event time may lie. A row that appears by itself has its own."""
         delays = [s.delay for s in self.streams]
-        return None if None in delays else max(d for d in delays if d is not None)
+        waiting = max((self.reach[leg][1 - leg] for leg in self.kind.kept_legs), default=0)
+        return None if None in delays or waiting >= LONGEST else waiting + max(d for d in delays if d is not None)
 
     def state_structure(self, input_: int) -> object:
         """Rows as they are, in the order of their keys and times, and of values where they are looked for by these."""
@@ -75,44 +85,67 @@ class JoinSpec:
         hashed = [(key, str(kind)) for key, kind in zip(own.keys, self.key_types, strict=True)]
         orderings = [(o.expression, o.nan_is_least) for o in self.orderings(input_)]
         ordered = [(by.text, by.columns, str(by.type), least) for by, least in orderings]
-        return "rows", columns_of(stream.schema), hashed, ordered
+        rows = "rows", columns_of(stream.schema), hashed, ordered
+        return rows if self.is_inner else (*rows, "judged" if self.is_judged(input_) else "partners")
 
     def stream_of(self, leg: int) -> Stream:
         return self.streams[self.inputs[self.legs[leg].input].stream]
 
     def output_schema(self) -> pa.Schema:
-        """Every column of every leg, named `<leg>_<column>`."""
+        """Every column of every leg that is shown, named `<leg>_<column>`."""
         columns = [
-            pa.field(f"{leg.name}_{column.name}", column.type)
-            for i, leg in enumerate(self.legs)
+            pa.field(f"{self.legs[i].name}_{column.name}", column.type)
+            for i in self.shown_legs
             for column in self.stream_of(i).shown
         ]
         first = self.stream_of(0)
         hidden = [pa.field(TIME_COLUMN, first.schema.field(first.event_time).type)] if self.timed else []
         return pa.schema([*hidden, *columns])
 
-    def watermark(self, watermarks: tuple[int | None, ...]) -> int | None:
-        """Below which event time no result will come any more: each has a new row, and so one at least as new."""
-        bounds = [w for w in watermarks if w is not None]
-        return min(bounds) if len(bounds) == len(watermarks) else None
+    @property
+    def shown_legs(self) -> tuple[int, ...]:
+        """The legs whose columns results have."""
+        return tuple(range(len(self.legs))) if self.kind.shows_pairs else self.kind.kept_legs
 
-    def keep_from(self, input_: int, watermarks: tuple[int | None, ...]) -> int | None:
-        """The event time below which no row of this input can match a row still to come; None keeps everything.
+    def is_judged(self, input_: int) -> bool:
+        """Whether rows of an input appear without a partner: those with a null in their key too."""
+        return self.kind.waits and any(self.legs[leg].input == input_ for leg in self.kind.kept_legs)
 
-        A row at time t of leg l can meet a new row of leg j only while t + reach[l][j] reaches j's watermark.
+    def settled_before(self, leg: int, watermarks: Times) -> int | None:
+        """The event time below which a row of one of two legs meets no new partner any more; None if any row may."""
+        watermark = self._watermark_of(1 - leg, watermarks)
+        bound = self.reach[leg][1 - leg]
+        return None if watermark is None or bound >= LONGEST else watermark - bound
+
+    def watermark(self, watermarks: Times) -> int | None:
+        """Below which event time no result will come any more. Of a pair one row is new, and so one is at least as new;
+        a row by itself is new, or may still meet a partner."""
+        bounds = [*watermarks, *(self.settled_before(leg, watermarks) for leg in self.kind.kept_legs)]
+        return None if None in bounds else min(bound for bound in bounds if bound is not None)
+
+    def _watermark_of(self, leg: int, watermarks: Times) -> int | None:
+        return watermarks[self.inputs[self.legs[leg].input].stream]
+
+    def keep_from(self, input_: int, watermarks: Times) -> int | None:
+        """The event time below which no row of this input can match a row still to come, nor tell that a row has had a
+        partner; None keeps everything.
+
+        A row at time t of leg l can meet a new row of leg j only while t + reach[l][j] reaches j's watermark. Where
+        rows of j appear by themselves, all their partners are kept until they are settled.
         """
-        bounds = []
+        bounds: list[int | None] = []
         for own, leg in enumerate(self.legs):
             if leg.input != input_:
                 continue
             for other in range(len(self.legs)):
-                watermark = watermarks[self.inputs[self.legs[other].input].stream]
                 if other == own:
                     continue
-                if watermark is None:
-                    return None
-                bounds.append(watermark - self.reach[own][other])
-        return min(bounds)
+                watermark = self._watermark_of(other, watermarks)
+                bounds.append(None if watermark is None else watermark - self.reach[own][other])
+                if other in self.kind.kept_legs:
+                    settled = self.settled_before(other, watermarks)
+                    bounds.append(None if settled is None else settled - self.reach[own][other])
+        return None if None in bounds else min(bound for bound in bounds if bound is not None)
 
     def reachable_span(self, input_: int, new: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
         """The event times at which state of this input can match new rows, given each input's new time span."""
@@ -145,7 +178,8 @@ class JoinSpec:
         delays = [s.delay for s in self.streams]
         if None in delays or self.widest() >= LONGEST:
             return None
-        return self.widest() + max(d for d in delays if d is not None)
+        longest = self.widest() if self.is_inner else self.reach[0][1] + self.reach[1][0]
+        return longest + max(d for d in delays if d is not None)
 
     def expires(self, input_: int) -> bool:
         """Whether rows of an input are needed for a bounded time only: another may keep its own for good."""
@@ -172,6 +206,7 @@ class JoinSpec:
             ],
             "within": [list(row) for row in self.reach],
             "where": self.where.text if self.where else None,
+            **({} if self.is_inner else {"how": self.kind.value}),
             **({"ordered": self._orderings_by_input()} if self.inequalities else {}),
         }
 
@@ -181,7 +216,7 @@ class JoinSpec:
 
     def describe(self) -> str:
         """The join in a few lines for `explain`."""
-        lines = ["Theta join" if self.is_theta else "Window join"]
+        lines = [f"{self.kind.words} {'theta' if self.is_theta else 'window'} join".strip().capitalize()]
         for i, leg in enumerate(self.legs):
             stream, keys = self.stream_of(i), ", ".join(self.inputs[leg.input].keys)
             alias = f" as {leg.name!r}" if leg.name != stream.name else ""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeGuard
 
 import pyarrow as pa
 
@@ -216,14 +216,15 @@ class Plan:
 
     @property
     def freezable(self) -> frozenset[Fragment]:
-        """The fragments with units that can be frozen: those with a join."""
-        return frozenset(node.fragment for node in self.nodes if isinstance(node.spec, JoinSpec))
+        """The fragments with units that can be frozen: those with an inner join."""
+        return frozenset(node.fragment for node in self.nodes if is_inner_join(node.spec))
 
     @cached_property
     def shareable(self) -> dict[Fragment, tuple[InputNumber, ...]]:
-        """The fragments with units that can have several holders, and the inputs of each: those that are one join of
-        two. What more is chained to it on the same key would have to be where its results are, and is at one site; of
-        joins that share a state, each would want its own holders."""
+        """The fragments with units that can have several holders, and the inputs of each: those that are one
+        inner join of two. What more is chained to it on the same key would have to be where its results are, and is at
+        one site; of joins that share a state, each would want its own holders. The holders of a unit each find a part
+        of its pairs, and none of them can tell that a row has no partner at all."""
         nodes_of: dict[Fragment, list[OperatorNode]] = {}
         for node in self.nodes:
             nodes_of.setdefault(node.fragment, []).append(node)
@@ -231,7 +232,7 @@ class Plan:
         return {
             fragment: node.inputs
             for fragment, node in alone.items()
-            if isinstance(node.spec, JoinSpec) and len(node.spec.legs) == 2
+            if is_inner_join(node.spec) and len(node.spec.legs) == 2
         }
 
     @property
@@ -317,6 +318,11 @@ class Plan:
         lines = [line.strip() for node in nodes for text in describe_node(node) for line in text.split("\n")]
         lines += [self._describe_source(feed.origin)] if feed.origin < len(self.sources) else []
         return "; ".join([*lines, *(step.describe() for step in feed.steps)])
+
+
+def is_inner_join(spec: OperatorSpec) -> TypeGuard[JoinSpec]:
+    """Whether it is a join that finds pairs alone: what it has not found yet says nothing about rows without any."""
+    return isinstance(spec, JoinSpec) and spec.is_inner
 
 
 @lru_cache(maxsize=PLANS_KEPT)

@@ -1,0 +1,136 @@
+"""Queries with an outer, semi or anti join: one join after the other, in the order of the text.
+
+Unlike those of inner joins, their conditions mean something else in ON than in WHERE: ON says which rows are partners,
+WHERE filters what came out. A side that an outer join may leave null has no event time then, so a bound on it is always
+checked, and what it implies for others holds where it is there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.expressions.parsing import Syntax
+from sluice.model.durations import LONGEST
+from sluice.model.plan.join_kind import JoinKind
+from sluice.sql.bounds import Bound, Reach, distances
+from sluice.sql.conditions import Conditions, conjuncts
+from sluice.sql.joins import Join, Partial, write_all, write_parenthesised
+from sluice.sql.keys import Equality
+from sluice.sql.scope import Reference, Scope, Side
+from sluice.sql.text import Text
+
+
+@dataclass(frozen=True)
+class JoinedSide:
+    """A side that is joined to those before it in the text, and the conditions of its ON."""
+
+    side: Side
+    kind: JoinKind
+    on: Syntax | None
+
+
+def join_in_order(text: Text, first: Side, others: Sequence[JoinedSide], unbounded: bool) -> tuple[Any, Scope]:
+    """The relation that joins as they stand in the text give, and what the names of the query mean on it."""
+    joins = _OuterJoins(text, first, unbounded)
+    for joined in others:
+        joins.add(joined)
+    return joins.result()
+
+
+class _OuterJoins:
+    """One FROM whose joins are carried out as they stand."""
+
+    def __init__(self, text: Text, first: Side, unbounded: bool) -> None:
+        self._text, self._unbounded = text, unbounded
+        self._sides: tuple[Side, ...] = (first,)
+        self._nullable: frozenset[int] = frozenset()
+        """The sides that may be null in what has been joined so far."""
+        self._bounds: tuple[Bound, ...] = ()
+        """What holds between the times of two sides where neither is null."""
+        self._result = Join(text, [first], []).take_side(0)
+
+    def result(self) -> tuple[Any, Scope]:
+        """The joined relation and what the names of the query mean on it."""
+        everyone = range(len(self._sides))
+        apart = distances(len(self._sides), self._bounds)
+        newest = tuple(
+            frozenset([i]) if i in self._nullable else frozenset(k for k in everyone if apart[i][k] <= 0)
+            for i in everyone
+        )
+        return self._result.handle, Scope(self._text, self._sides, self._result.columns, newest)
+
+    def add(self, joined: JoinedSide) -> None:
+        """Joins the next side of the text."""
+        sides, new = (*self._sides, joined.side), len(self._sides)
+        step = Join(self._text, sides, [], self._unbounded)
+        conditions = Conditions.of(step.scope, conjuncts(joined.on))
+        if any(row[i] < 0 for i, row in enumerate(distances(len(sides), conditions.bounds))):
+            self._text.refuse(conditions.bounds[-1].at, "the time bounds contradict each other: no row has a partner")
+        if joined.kind not in (JoinKind.RIGHT, JoinKind.FULL):  # whose rows appear whatever ON says of them
+            step.conditions.others = [(of, at) for of, at in conditions.others if of == {new}]
+        before, other = step.name_result(self._result), step.take_side(new)
+        bounds = (*self._bounds, *conditions.bounds)
+        reach = self._reach(conditions.bounds, bounds, new)
+        if reach.open_ends and not self._unbounded:
+            step.apart = distances(len(sides), bounds)
+            step.refuse_unbounded(range(new), new)
+        keys = _choose_keys(conditions.equalities, new)
+
+        def naming(reference: Reference) -> Sequence[str]:
+            part = other if reference.side == new else before
+            return (part.name, part.columns[reference.side, reference.column], *reference.fields)
+
+        gaps = distances(len(sides), self._bounds)
+        checked = [
+            step.write_bound(bound, naming)
+            for bound in conditions.bounds
+            if {bound.of, bound.over} & self._nullable
+            or new not in (bound.of, bound.over)
+            or not reach.implies(bound, gaps, range(new), new)
+        ]
+        checked += [step.scope.write(e.at, naming) for e in conditions.equalities if e not in keys]
+        others = [at for of, at in conditions.others if (of, at) not in step.conditions.others]
+        checked += [write_parenthesised(step.scope, at, naming) for at in others]
+        pairs = [(e.left, e.right) if e.right.side == new else (e.right, e.left) for e in keys]
+        on = {
+            before.name: [before.columns[own.side, own.column] for own, _ in pairs],
+            other.name: [theirs.column for _, theirs in pairs],
+        }
+        how: dict[str, Any] = {"how": joined.kind.value, **({"on": on} if pairs else {})}
+        if checked or not pairs:
+            how["where"] = write_all(checked or ["true"])
+        with self._text.blame_on(joined.side.at):
+            handle = before.handle.join(other.handle, within=reach.within, **how)
+        if joined.kind.shows_pairs:
+            columns = step.name_columns([before, other])
+            self._sides, self._bounds = sides, bounds
+            left = frozenset(range(new)) if joined.kind in (JoinKind.RIGHT, JoinKind.FULL) else frozenset()
+            right = frozenset([new]) if joined.kind in (JoinKind.LEFT, JoinKind.FULL) else frozenset()
+            self._nullable |= left | right
+        else:
+            columns = step.name_columns([before])
+        self._result = Partial(handle, "", tuple(range(len(self._sides))), columns)
+
+    def _reach(self, own: Sequence[Bound], bounds: Sequence[Bound], new: int) -> Reach:
+        """How far from the event time of what was joined so far, the newest of its sides that are there, the new side's
+        rows may be. A pair satisfies all bounds of its ON, so the sides that these name are there."""
+        apart = distances(new + 1, bounds)
+        named = {side for bound in own for side in (bound.of, bound.over)}
+        there = [s for s in range(new) if s not in self._nullable or s in named]
+        earlier = max(apart[new][s] for s in range(new))
+        later = min((apart[s][new] for s in there), default=math.inf)
+        return Reach(*(int(min(max(bound, 0), LONGEST)) for bound in (earlier, later)))
+
+
+def _choose_keys(equalities: Sequence[Equality], new: int) -> list[Equality]:
+    """The equalities that become the key: those of the new side with one before, one for each of its columns."""
+    keys: dict[str, Equality] = {}
+    for equality in equalities:
+        ends = (equality.left, equality.right)
+        own = [end for end in ends if end.side == new]
+        if len(own) == 1:
+            keys.setdefault(own[0].column, equality)
+    return list(keys.values())
