@@ -63,7 +63,7 @@ def draw_query(rng: np.random.Generator, streams: Sequence[DataStream]) -> Chang
     a, b, c = streams
     before, after = (int(n) for n in rng.choice([3, 8, 12], 2))
     within = f"{before} seconds", f"{after} seconds"
-    match int(rng.choice(9)):
+    match int(rng.choice(11)):
         case 0 | 1:
             where = "a.v >= b.v" if rng.random() < 0.3 else None
             pairs = a.join(b, on="k", within=within, where=where)
@@ -84,6 +84,12 @@ def draw_query(rng: np.random.Generator, streams: Sequence[DataStream]) -> Chang
         case 6:
             some = a.filter("v > 2").select("k", "v * 2 AS twice")
             return ChangingQuery(some.relation, _some)
+        case 7:
+            left = a.join(b, on="k", within=within, how="left")
+            return ChangingQuery(left.relation, lambda life: _left(before, after, life), adds_up=True)
+        case 8:
+            semi = a.join(b, on="k", within=within, how="semi")
+            return ChangingQuery(semi.relation, lambda life: _semi(before, after, life), adds_up=True)
         case _:
             key = str(rng.choice(["a_k", "b_v"]))
             pairs = a.join(b, on="k", within=within)
@@ -116,6 +122,34 @@ def _all_pairs(
     conditions = [f"{came} >= {since}", f"{came} < {until}", *([f"({where})"] if where else [])]
     kept = ", ".join(_rows(name, state) for name, state in zip(names, states, strict=True))
     return f"WITH {kept} {joined(names, before, after, ' AND '.join(conditions), keyed=keyed)}"
+
+
+def _partners(before: int, after: int, life: Lifetime) -> tuple[str, str]:
+    """The rows of two streams that a query sees, and when two of them are partners."""
+    kept = (
+        f"(FROM all_{n} WHERE came >= {since} AND came < {life.until})"
+        for n, since in zip("ab", life.states, strict=True)
+    )
+    apart = f"epoch_us(b.ts) - epoch_us(a.ts) BETWEEN {-before * SECOND} AND {after * SECOND}"
+    return f"WITH {', '.join(f'{n} AS {rows}' for n, rows in zip('ab', kept, strict=True))}", f"a.k = b.k AND {apart}"
+
+
+def _left(before: int, after: int, life: Lifetime) -> str:
+    """Pairs of which one row came while the query was there, and rows that were settled then or as they came."""
+    rows, on = _partners(before, after, life)
+    settled, until = (f"{marks['b'] - after * SECOND}" for marks in (life.before, life.after))
+    columns = ", ".join(f"{n}.{c} AS {n}_{c}" for n in "ab" for c in ("k", "ts", "v", "w"))
+    alone = f"epoch_us(a.ts) < {until} AND (epoch_us(a.ts) >= {settled} OR a.came >= {life.since})"
+    return f"""{rows} SELECT {columns} FROM a LEFT JOIN b ON {on}
+        WHERE CASE WHEN b.came IS NULL THEN {alone} ELSE greatest(a.came, b.came) >= {life.since} END"""
+
+
+def _semi(before: int, after: int, life: Lifetime) -> str:
+    """Rows whose first partner came while the query was there, or that came then themselves."""
+    rows, on = _partners(before, after, life)
+    columns = ", ".join(f"a.{c} AS a_{c}" for c in ("k", "ts", "v", "w"))
+    first = f"(SELECT min(greatest(a.came, b.came)) FROM b WHERE {on})"
+    return f"{rows} SELECT {columns} FROM a WHERE {first} >= {life.since}"
 
 
 def _windows_of_rows(length: int, life: Lifetime) -> str:
