@@ -274,7 +274,7 @@ class TestNew:
         home = tmp_path / "deep" / "desk"
         assert main(["new", str(home)]) == 0
         assert "sluice run flow.py" in capsys.readouterr().out
-        assert sorted(os.listdir(home)) == [".gitignore", "README.md", "flow.py", "make_data.py"]
+        assert sorted(os.listdir(home)) == [".gitignore", "README.md", "flow.py", "make_data.py", "test_flow.py"]
         assert (home / "README.md").read_text().startswith("# desk\n")
         make = [sys.executable, "make_data.py", "--files", "2"]
         for _ in range(2):  # the second run goes on where the first ended
