@@ -15,6 +15,7 @@ from typing import Any
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, FIGURES = DOCS / "benchmarks.md", DOCS / "figures"
+NOT_MEASURED = "Not measured yet."
 NAMES = {
     "sluice": "Sluice",
     "spark-heap": "Spark, heap provider",
@@ -25,17 +26,14 @@ NAMES = {
 
 
 def write_page(page: str) -> str:
-    """The page with the measured part of each section as its figures have it."""
+    """The page with the measured part of each section as its figures have it; of some none were taken yet."""
     for name, section in SECTIONS.items():
         begin, end = f"<!-- {name}: scripts/benchmark_page.py -->\n", f"<!-- end of {name} -->"
-        text = f"{begin}\n{section(load(name))}\n{end}"
+        figures = FIGURES / f"{name}.json"
+        measured = section(json.loads(figures.read_text(encoding="utf-8"))) if figures.exists() else NOT_MEASURED
+        text = f"{begin}\n{measured}\n{end}"
         page = re.sub(f"{begin}.*?{end}", lambda _, text=text: text, page, flags=re.DOTALL)
     return page
-
-
-def load(name: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((FIGURES / f"{name}.json").read_text(encoding="utf-8"))
-    return document
 
 
 def many_section(document: dict[str, Any]) -> str:
@@ -73,6 +71,7 @@ def latency_section(document: dict[str, Any]) -> str:
             _bars(latency["bars"]),
             f"From `start()` to the first result, {first['scale']['first_files']} files of each stream being there:",
             _table(starts, [_starts(run) for run in first["runs"]]),
+            _bars(first["bars"]),
         ]
     )
 
@@ -186,7 +185,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
-SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {"many": many_section}
+SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {"many": many_section, "latency": latency_section}
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def run_latency(scale: Scale, cache: Path, peers: list[str], sluice: bool = True
     right = right_results(w, home)
     runs = {}
     for name in [*(["sluice"] if sluice else []), *(peer for peer in peers if peer in PEERS)]:
-        runs[name] = replace(_run_contender(name, w, scale, home, cache), expected=right)
+        runs[name] = replace(_run_contender(name, w, scale, home, cache, right[0]), expected=right)
         _show_latency(runs[name])
     left_out = {peer: why for peer in PEERS if (why := missing(peer))}
     return _closing(scale, runs, latency_verdicts(runs)) | {"left_out": left_out}
@@ -110,7 +110,8 @@ def right_results(w: Workload, home: Path) -> tuple[int, int]:
     return int(count), int(total)
 
 
-def _run_contender(name: str, w: Workload, scale: Scale, home: Path, cache: Path) -> Result:
+def _run_contender(name: str, w: Workload, scale: Scale, home: Path, cache: Path, results: int) -> Result:
+    """One contender over rows that arrive, until it has shown so many results or its time is up."""
     log = cache / "logs" / f"latency-{name}.log"
     as_csv = name == "pathway"
     with _scratch(home) as work:
@@ -126,7 +127,7 @@ def _run_contender(name: str, w: Workload, scale: Scale, home: Path, cache: Path
             reader.start()
             feeder.start()
             feeder.join()
-            _await_rows(reader, right_results(w, home)[0], scale.drain_seconds)
+            _await_rows(reader, results, scale.drain_seconds)
             drained = time.monotonic() - float(feeder.arrived.max())
             tell_to_stop(work)
             figures = awaited(process)
@@ -246,6 +247,11 @@ def _closing(scale: Scale, runs: dict[str, Result], found: list[Verdict]) -> dic
     report.settings(by_name)
     report.memory(by_name)
     report.closing(found, by_name)
+    return as_values(scale, runs, found)
+
+
+def as_values(scale: Scale, runs: dict[str, Result], found: list[Verdict]) -> dict[str, Any]:
+    """What is kept of a benchmark's runs."""
     return {
         "scale": asdict(scale),
         "runs": [asdict(run) | {"check": run.check} for run in runs.values()],

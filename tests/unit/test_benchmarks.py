@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -40,7 +41,7 @@ from benchmarks.adapt.running import Run
 from benchmarks.data import open_cache
 from benchmarks.latency.arrivals import Feeder, arriving
 from benchmarks.latency.arrivals import prepare as latency_rows
-from benchmarks.latency.bench import latency_verdicts, measured, right_results
+from benchmarks.latency.bench import Scale, as_values, first_verdicts, latency_verdicts, measured, right_results
 from benchmarks.latency.result_file import write_results
 from benchmarks.latency.sink_reader import Shown, SparkLog, WholeFiles
 from benchmarks.many.arrivals import FEW, Arrivals, ManyRows, prepare
@@ -163,9 +164,38 @@ class TestLatency:
 def test_the_page_has_what_was_measured() -> None:
     page = benchmark_page.PAGE.read_text()
     assert benchmark_page.write_page(page) == page, "run scripts/benchmark_page.py"
-    for name, section in benchmark_page.SECTIONS.items():
-        text = section(benchmark_page.load(name))
-        assert "| --- |" in text and text in page
+    for name in benchmark_page.SECTIONS:
+        assert f"<!-- {name}: scripts/benchmark_page.py -->" in page and f"<!-- end of {name} -->" in page
+
+
+def test_latency_is_written_as_tables() -> None:
+    def run(name: str, workload: str, figures: dict[str, Any], failure: str = "") -> contenders.Result:
+        return contenders.Result(name, workload, 1, figures, expected=(4_000, None), failure=failure)
+
+    fast = {"p50": 0.31, "p95": 0.5, "p99": 1.25, "results": 3_000, "batches": 12, "drained_seconds": 0.7}
+    slow = {name: 4 * value for name, value in fast.items()}
+    latency = {
+        "sluice": run("sluice", "latency", fast | {"rows_out": 4_000}),
+        "spark-heap": run("spark-heap", "latency", slow | {"rows_out": 4_000}),
+        "bytewax": run("bytewax", "latency", {}, "no message"),
+    }
+    first = {
+        name: run(name, "first", {"cold": 9.0, "warm": warm, "starts": [9.0, warm, warm]})
+        for name, warm in (("sluice", 1.5), ("spark-heap", 3.0))
+    }
+    document = {
+        "versions": dict.fromkeys(("python", "pyspark", "pyarrow", "numpy", "duckdb", "pathway", "bytewax"), "1"),
+        "machine": {"cores": "2", "processor": "x86_64", "memory": "23.5 GB"},
+        "latency": as_values(Scale(), latency, latency_verdicts(latency)) | {"left_out": {"pathway": "no interpreter"}},
+        "first": as_values(Scale(), first, first_verdicts(first)),
+    }
+    text = benchmark_page.latency_section(json.loads(json.dumps(document)))
+    assert "| Sluice | 0.31 | 0.50 | 1.25 | 3,000 | 12 | 0.7 | agrees |" in text
+    assert "| p99 / 1.2 s | 1.25 | 1.20 | s | at most 1 | 1.04 | **missed** |" in text
+    assert "| p50, sluice / spark-heap | 0.31 | 1.24 | s | at most 0.25 | 0.25 | met |" in text
+    assert "| Bytewax |  |  |  |  |  |  | no message |" in text and "Pathway is left out: no interpreter." in text
+    assert "| Sluice | 1.50 | 9.00 | 3 |" in text
+    assert "| start() to the first result, sluice / spark-heap | 1.50 | 3.00 | s | none | 0.50 |  |" in text
 
 
 def test_the_directory_for_rows_is_made(tmp_path: Path) -> None:
