@@ -125,20 +125,31 @@ def rows_of_a_minute() -> dict[str, list[list[dict[str, Any]]]]:
     return {"trades": trades, "quotes": quotes}
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_the_same_on_bad_days(seed):
+def test_the_same_on_bad_days():
     desk = Desk()
-    queries = {
-        "pairs": desk.pairs,
-        "bars": desk.bars,
-        "last": desk.trades.groupBy("symbol").last(3).agg(n=("*", "count")),
-    }
-    calm, disturbed = (testing.run(queries, rows_of_a_minute(), disturb=how) for how in (None, seed))
-    assert not calm.disturbances and disturbed.disturbances
-    for name in queries:
-        assert counted(disturbed.results(name)) == counted(calm.results(name))
-    assert counted(disturbed.late("trades")) == counted(calm.late("trades"))
-    assert sum(e.progress.stats.late_rows for e in disturbed.epochs) == calm.late("trades").num_rows == 1
+    newest = desk.trades.groupBy("symbol").last(3).agg(n=("*", "count"))
+    queries = {"pairs": desk.pairs, "bars": desk.bars, "newest": newest}
+    calm = testing.run(queries, rows_of_a_minute())
+    assert not calm.disturbances and calm.late("trades").num_rows == 1
+    story: list[str] = []
+    for seed in range(5):
+        disturbed = testing.run(queries, rows_of_a_minute(), disturb=seed)
+        for name in queries:
+            assert counted(disturbed.results(name)) == counted(calm.results(name)), disturbed.disturbances
+        assert counted(disturbed.late("trades")) == counted(calm.late("trades"))
+        assert sum(e.progress.stats.late_rows for e in disturbed.epochs) == 1
+        story += disturbed.disturbances
+    text = "\n".join(story)
+    for what in (
+        "asks for Move",
+        "asks for Split",
+        "asks for Freeze",
+        "asks for Scale",
+        "executor 0 dies",
+        "commit at",
+    ):
+        assert what in text
+    assert text.count("driver with") > 10, "no driver was restarted"
 
 
 def test_a_seed_means_the_same_run():

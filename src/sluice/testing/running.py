@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sluice.api.flow import Flow
+from sluice.api.options import PARTITIONS
 from sluice.api.options import SITE_MEMORY as SITE_MEMORY_OPTION
 from sluice.api.request import QueryRequest, WriterChoices, read_request
 from sluice.api.stream import DataStream
@@ -29,7 +30,8 @@ from sluice.testing.outcome import Outcome
 Written = DataStream | DataStreamWriter
 Tested = Written | Sequence[Written] | Mapping[str, DataStream] | Callable[[None], Written | Sequence[Written]]
 """What can be tested: streams and writers, one or several, streams by the names of their queries, or a `define`."""
-SITES = 2
+SITES, UNITS = 2, 16
+"""How many there are unless the writers say otherwise: a test has few rows, and every unit costs an epoch something."""
 START_TIME = 1e9
 
 
@@ -76,7 +78,12 @@ def _read_request(tested: Tested) -> QueryRequest:
             "a test takes a stream, a writer that is not started, several of them, streams by name, or a function that "
             f"returns them, not {tested!r}"
         )
-    return read_request([_choices_of(one) for one in written])
+    request = read_request([_choices_of(one) for one in written])
+    options = request.options
+    if PARTITIONS.name in request.given:
+        return request
+    units = min(options.partitions, max(UNITS, options.sites or 0, options.max_sites or 0))
+    return replace(request, options=replace(options, partitions=units))
 
 
 def _choices_of(written: Written) -> WriterChoices:
