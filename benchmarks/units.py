@@ -23,13 +23,12 @@ from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from benchmarks import report
 from sluice.control.controller import Controller
 from sluice.control.identity import identify
 from sluice.engine import epochs as driver
-from sluice.engine.blobs import BLOBS
+from sluice.engine.blobs import Blob
 from sluice.engine.checkpoint import open_checkpoint
 from sluice.engine.epochs import Epochs
 from sluice.engine.flow_plan import FlowPlan
@@ -187,11 +186,13 @@ class UnitsRun:
         self.task_bytes = len(tasks)
         pickled = time.process_time()
         split, site = pickle.loads(tasks)
-        blobs = pa.Table.from_batches(list(split(iter(rows), self.clock)), BLOBS)
-        parts = [blobs.filter(pc.equal(blobs["site"], key)) for key in SITE_KEYS]
-        told = [run_site(site, Level(0), key, part, self.clock) for key, part in zip(SITE_KEYS, parts, strict=True)]
+        blobs = list(split(rows, self.clock))
+        told: list[Blob] = []
+        for key in SITE_KEYS:
+            own = [(number, payload) for site_key, number, payload in blobs if site_key == key]
+            told += run_site(site, Level(0), key, own, self.clock)
         done = time.process_time()
-        reports = [decode(payload.as_py(), SiteReport) for one in told for payload in one["payload"]]
+        reports = [decode(payload.to_pybytes(), SiteReport) for _, _, payload in told]
         self.seconds["tasks"] += pickled - begun
         self.seconds["sites"] += done - pickled
         self.seconds["reports"] += time.process_time() - done

@@ -15,6 +15,7 @@ from oracle import batch_join, multiset
 from specs import SECOND, TIME, handle, join, stream
 
 from sluice.engine.agreement import MAX_JOB_RUNS
+from sluice.engine.blobs import Blob
 from sluice.model.errors import SluiceError
 from sluice.model.plan.relation import plan_of
 
@@ -27,14 +28,9 @@ def rows(keys: range) -> list[pa.Table]:
     return [pa.table([list(keys), times, list(keys)], schema=s.schema) for s in (A, B)]
 
 
-def mixed(first: pa.Table, second: pa.Table, site_key: int) -> pa.Table:
+def mixed(first: list[Blob], second: list[Blob], site_key: int) -> list[Blob]:
     """One site's blobs of the first attempt, all others' of the second."""
-    return pa.concat_tables(
-        [
-            first.filter(pa.compute.equal(first["site"], site_key)),
-            second.filter(pa.compute.not_equal(second["site"], site_key)),
-        ]
-    )
+    return [*(blob for blob in first if blob[0] == site_key), *(blob for blob in second if blob[0] != site_key)]
 
 
 class Unsteady(DirectQuery):

@@ -14,7 +14,7 @@ from math import inf
 import numpy as np
 import pyarrow as pa
 
-from sluice.engine.blobs import BLOBS, LEVEL_WATERMARK, SITE_REPORT, SPLIT_REPORT, Blob, in_batches, message
+from sluice.engine.blobs import LEVEL_WATERMARK, SITE_REPORT, SPLIT_REPORT, Blob, ReceivedBlob, message
 from sluice.engine.freezing import CLEANING_FRACTION, SiteFreezing
 from sluice.engine.level_shares import divide_by_need
 from sluice.engine.operator_meters import OperatorMeters
@@ -51,11 +51,12 @@ from sluice.state.transaction import Preparations, SiteStore, StateBefore, Trans
 from sluice.verbs.spill import UnitFetched, UnitSpilled
 
 
-def run_site(task: SiteTask, level: Level, site_key: SiteKey, blobs: pa.Table, clock: Clock) -> pa.Table:
+def run_site(
+    task: SiteTask, level: Level, site_key: SiteKey, blobs: Iterable[ReceivedBlob], clock: Clock
+) -> Iterator[Blob]:
     """One level's work of a site in an epoch: blobs in, blobs for the levels above and a report out."""
     pa.set_cpu_count(1)
-    site = _SiteEpoch(task, Site(task.site_keys.index(site_key)), level, clock)
-    return pa.Table.from_batches(in_batches(site.run(blobs)), BLOBS)
+    return _SiteEpoch(task, Site(task.site_keys.index(site_key)), level, clock).run(blobs)
 
 
 class _SiteEpoch:
@@ -74,7 +75,7 @@ class _SiteEpoch:
         self.orders = SiteOrders.of(task.instructions, task.routing)
         self.freezing = SiteFreezing(task, self.orders, self.level, self.share.frozen, self.by_unit, clock)
 
-    def run(self, blobs: pa.Table) -> Iterator[Blob]:
+    def run(self, blobs: Iterable[ReceivedBlob]) -> Iterator[Blob]:
         begun = self.clock.monotonic()
         with self.stopwatch.measure("sort"):
             site_input = unpack(self.level, self.site_key, blobs)

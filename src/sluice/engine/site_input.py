@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sluice.engine.blobs import LEVEL_WATERMARK, SPLIT_REPORT, Blob
+from sluice.engine.blobs import LEVEL_WATERMARK, SPLIT_REPORT, Blob, ReceivedBlob
 from sluice.engine.joint_delivery import deal_out
 from sluice.engine.site_level import SiteLevel
 from sluice.kernels.probe import Run
@@ -40,7 +41,7 @@ class SiteInput:
         return slowest([newest_of(before, self.splits), *(below.newest for below in self.watermarks_below)])
 
 
-def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
+def unpack(level: SiteLevel, site_key: SiteKey, blobs: Iterable[ReceivedBlob]) -> SiteInput:
     """Read the blobs that a site has received."""
     batches: dict[InputNumber, list[pa.RecordBatch]] = {}
     splits: list[SplitReport] = []
@@ -49,22 +50,22 @@ def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
     joint_ways = level.compiled.joint_ways_to[level.number]
     first_probing = level.plan.probe_only_number(InputNumber(0))
     probe_only: dict[InputNumber, list[pa.RecordBatch]] = {}
-    for chunk in blobs.to_batches():
-        for number, payload in zip(chunk.column("input").to_pylist(), chunk.column("payload"), strict=True):
-            if number == SPLIT_REPORT:
-                splits.append(decode(payload.as_py(), SplitReport))
-            elif number == LEVEL_WATERMARK:
-                watermarks_below.append(decode(payload.as_py(), LevelWatermark))
-            elif number in level.readers:
-                batches.setdefault(number, []).append(_read_rows(level, number, payload))
-            elif number in joint_ways:
-                for input_, batch in deal_out(joint_ways[number], payload.as_buffer()):
-                    batches.setdefault(input_, []).append(batch)
-            elif number - first_probing in level.readers:
-                input_ = InputNumber(number - first_probing)
-                probe_only.setdefault(input_, []).append(_read_rows(level, input_, payload))
-            else:
-                forwarded.append((site_key, number, payload.as_buffer()))
+    for number, payload in blobs:
+        if number == SPLIT_REPORT:
+            splits.append(decode(payload.to_pybytes(), SplitReport))
+        elif number == LEVEL_WATERMARK:
+            watermarks_below.append(decode(payload.to_pybytes(), LevelWatermark))
+        elif number in level.readers:
+            input_ = InputNumber(number)
+            batches.setdefault(input_, []).append(_read_rows(level, input_, payload))
+        elif number in joint_ways:
+            for input_, batch in deal_out(joint_ways[number], payload):
+                batches.setdefault(input_, []).append(batch)
+        elif number - first_probing in level.readers:
+            input_ = InputNumber(number - first_probing)
+            probe_only.setdefault(input_, []).append(_read_rows(level, input_, payload))
+        else:
+            forwarded.append((site_key, number, payload))
     splits.sort(key=lambda split: split.stream)
     layouts = level.holdings.layouts
     stored_rows, probing_rows = (
@@ -75,8 +76,8 @@ def unpack(level: SiteLevel, site_key: SiteKey, blobs: pa.Table) -> SiteInput:
     return SiteInput(stored_rows, probing_rows, tuple(splits), tuple(watermarks_below), tuple(forwarded), senders)
 
 
-def _read_rows(level: SiteLevel, input_: InputNumber, payload: pa.Scalar) -> pa.RecordBatch:
-    return pa.ipc.read_record_batch(payload.as_buffer(), level.compiled.blob_schema(input_))
+def _read_rows(level: SiteLevel, input_: InputNumber, payload: pa.Buffer) -> pa.RecordBatch:
+    return pa.ipc.read_record_batch(payload, level.compiled.blob_schema(input_))
 
 
 def _sort_rows(site: Site, layout: Layout, parts: list[pa.RecordBatch]) -> Run:

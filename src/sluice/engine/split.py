@@ -8,7 +8,7 @@ operator in between is written here.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.engine.blobs import SPLIT_REPORT, SentBytes, in_batches, message
+from sluice.engine.blobs import SPLIT_REPORT, Blob, SentBytes, message
 from sluice.engine.filtered_rows import FilteredRows
 from sluice.engine.joint_delivery import JointSender
 from sluice.engine.part_writer import Staging
@@ -34,6 +34,7 @@ from sluice.model.plan.stream import EARLIEST, LATEST
 from sluice.model.routing.routing import Routing
 from sluice.record.reports import SplitReport
 from sluice.sources.files import FileOptions, read_file
+from sluice.sources.input_files import InputFile
 
 GLOB_CHARACTERS_REFUSED = (
     "has one of *?[]{} in its name, and Spark's file source lists such files more than once (SPARK-58518); rename it "
@@ -70,9 +71,9 @@ class SplitTask:
     staging: tuple[Staging, ...]
     """Where the results of each output wait for their epoch to commit."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch], clock: Clock) -> Iterator[pa.RecordBatch]:
-        pa.set_cpu_count(1)
-        splits = [_Split(self, i, clock) for i in range(len(self.plan.sources))]
+    def __call__(self, batches: Iterable[pa.RecordBatch], clock: Clock) -> Iterator[Blob]:
+        """The blobs of batches in which rows, or the paths of files, come from Spark."""
+        splits = self._splits(clock)
         started = clock.monotonic()
         for batch in batches:
             waited = clock.monotonic() - started
@@ -82,6 +83,18 @@ class SplitTask:
             started = clock.monotonic()
         for split in splits:
             yield from split.finish()
+
+    def read_files(self, files: Iterable[InputFile], clock: Clock) -> Iterator[Blob]:
+        """The blobs of files that were listed for it."""
+        splits = self._splits(clock)
+        for file in files:
+            yield from splits[file.source].take_in_files([file.path])
+        for split in splits:
+            yield from split.finish()
+
+    def _splits(self, clock: Clock) -> list[_Split]:
+        pa.set_cpu_count(1)
+        return [_Split(self, i, clock) for i in range(len(self.plan.sources))]
 
 
 def _by_stream(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -109,16 +122,23 @@ class _Split:
         self.sent = SentBytes(task.site_keys)
         self.seconds = {"crossing": 0.0, "read": 0.0, "split": 0.0, "sink": 0.0}
 
-    def take_in(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def take_in(self, batch: pa.RecordBatch) -> Iterator[Blob]:
         form = self.task.reading[self.number]
-        if not isinstance(form, FileFormat):
+        if isinstance(form, FileFormat):
+            paths = batch.column(PATH_COLUMN).to_pylist()
+            for path in paths:
+                _refuse_glob_characters(self.stream.name, path)
+            yield from self.take_in_files(paths)
+        else:
             columns = (batch.column(slot) for slot in form)
             fields = [column.cast(f.type) for column, f in zip(columns, self.stream.schema, strict=True)]
             yield from self._gather(pa.RecordBatch.from_arrays(fields, schema=self.stream.schema))
-            return
+
+    def take_in_files(self, paths: Iterable[str]) -> Iterator[Blob]:
+        form = self.task.reading[self.number]
+        assert isinstance(form, FileFormat), f"stream {self.stream.name!r} is not read from files"
         ignoring = FileOptions.of(form.format, form.options)
-        for path in batch.column(PATH_COLUMN).to_pylist():
-            _refuse_glob_characters(self.stream.name, path)
+        for path in paths:
             self.files += 1
             try:
                 yield from self._read(path, form)
@@ -131,7 +151,7 @@ class _Split:
                     raise
                 self.corrupt += 1
 
-    def _read(self, path: str, form: FileFormat) -> Iterator[pa.RecordBatch]:
+    def _read(self, path: str, form: FileFormat) -> Iterator[Blob]:
         started = self.clock.monotonic()
         for rows in read_file(path, form.format, self.stream.schema, form.options):
             self.seconds["read"] += self.clock.monotonic() - started
@@ -139,15 +159,15 @@ class _Split:
             started = self.clock.monotonic()
         self.seconds["read"] += self.clock.monotonic() - started
 
-    def finish(self) -> Iterator[pa.RecordBatch]:
+    def finish(self) -> Iterator[Blob]:
         yield from self._flush()
         if self.rows or self.files:
             parts = self._close_results()
             report, outputs = self._report(), self.results.works(self.clock.time())
             first, *others = self.task.site_keys
             whole = replace(report, parts=parts, outputs=outputs, sent=self.sent.by_site)
-            to_first = message(first, SPLIT_REPORT, whole)
-            yield from in_batches([to_first, *(message(site_key, SPLIT_REPORT, report) for site_key in others)])
+            yield message(first, SPLIT_REPORT, whole)
+            yield from (message(site_key, SPLIT_REPORT, report) for site_key in others)
 
     def _close_results(self) -> tuple[Part, ...]:
         started = self.clock.monotonic()
@@ -172,14 +192,14 @@ class _Split:
             seconds=TaskSeconds(**self.seconds),
         )
 
-    def _gather(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _gather(self, rows: pa.RecordBatch) -> Iterator[Blob]:
         self.waiting.append(rows)
         self.waiting_rows += rows.num_rows
         self.waiting_bytes += rows.nbytes
         if self.waiting_rows >= ROWS_AT_ONCE or self.waiting_bytes >= BYTES_AT_ONCE:
             yield from self._flush()
 
-    def _flush(self) -> Iterator[pa.RecordBatch]:
+    def _flush(self) -> Iterator[Blob]:
         if not self.waiting:
             return
         started = self.clock.monotonic()
@@ -193,7 +213,7 @@ class _Split:
             piece = rows.slice(start, each)
             filtered = FilteredRows(piece)
             blobs = (blob for sender in self.senders for blob in sender.blobs(filtered))
-            out = list(in_batches(self.sent.count(blobs)))
+            out = list(self.sent.count(blobs))
             sent = self.clock.monotonic()
             self.results.add(filtered)
             self.seconds["split"] += sent - started

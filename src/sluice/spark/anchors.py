@@ -1,22 +1,24 @@
-"""Pinning sites to executors: a small cached DataFrame, one partition a site, each cached on the site's executor.
+"""Pinning sites to executors: a small cached RDD, one partition a site, each cached on the site's executor.
 
-It stands left of a cogroup, and Spark runs every cogroup task where that partition is cached. A site's key is a number
-whose Spark hash falls on the site's partition, so sites and partitions are one to one.
+It stands left of a join with the blobs, partitioned as they are, and Spark runs every task of the join where that
+partition is cached.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import RDD, SparkContext
+from pyspark.serializers import pack_long
 
 from sluice.control.site_assignment import Executor
 from sluice.model.errors import QueryError
 from sluice.model.identity import VERSION
 from sluice.model.ids import Site, SiteKey
 from sluice.spark.executors import do_at
+from sluice.spark.frames import FRAMES, as_pairs, parallelize
 from sluice.state.files.workspace import Workspace
 
 _MAX_PLACEMENTS = 2
@@ -28,10 +30,25 @@ Arrangement = Callable[[Sequence[str | None], Sequence[Executor]], tuple[str | N
 class Anchors:
     """The sites on their executors: ids as Spark has them, and the processes that said they are there."""
 
-    frame: DataFrame
-    site_keys: tuple[SiteKey, ...]
+    pairs: Any
+    """A pair of the JVM for each site: its number, and nothing."""
+    partitioner: Any
+    """The JVM's, by which a site's number is its partition's."""
     homes: tuple[str | None, ...]
     processes: tuple[str, ...]
+
+    @property
+    def site_keys(self) -> tuple[SiteKey, ...]:
+        return tuple(SiteKey(site) for site in range(len(self.homes)))
+
+    def pin(self, blobs: Any | None) -> Any:
+        """A Java RDD with a partition for each site, on its executor: of its blobs, if any, each beside an empty
+        value."""
+        return self.pairs.values() if blobs is None else self.pairs.join(blobs, self.partitioner).values()
+
+    def let_go(self) -> None:
+        """Pin the sites no more."""
+        self.pairs.unpersist()
 
     @property
     def as_arranged(self) -> bool:
@@ -41,7 +58,7 @@ class Anchors:
 
 
 def place(
-    session: SparkSession,
+    context: SparkContext,
     count: int,
     executors: Sequence[Executor],
     arrange: Arrangement,
@@ -52,17 +69,16 @@ def place(
     homes = arrange([*homes_before, *[None] * (count - len(homes_before))], executors)
     if before and homes == before.homes:
         return before
-    site_keys = before.site_keys if before and len(before.site_keys) == count else _site_keys(session, count)
     for _ in range(_MAX_PLACEMENTS):
-        anchors = _cache_anchors(session, site_keys, homes, {e.id: e for e in executors})
+        anchors = _cache_anchors(context, homes, {e.id: e for e in executors})
         if anchors.as_arranged:
             return anchors
-        anchors.frame.unpersist()  # tasks went elsewhere, because their executors were busy for too long
-    return _cache_anchors(session, site_keys, homes, {e.id: e for e in executors})
+        anchors.let_go()  # tasks went elsewhere, because their executors were busy for too long
+    return _cache_anchors(context, homes, {e.id: e for e in executors})
 
 
 def let_go(
-    session: SparkSession, processes: Sequence[str], executors: Sequence[Executor], workspace: Workspace
+    context: SparkContext, processes: Sequence[str], executors: Sequence[Executor], workspace: Workspace
 ) -> None:
     """Have executors remove what they still have of sites that are on others now; there is a process for each site."""
     sites_by_process: dict[str, set[Site]] = {}
@@ -75,17 +91,15 @@ def let_go(
         workspace.let_go(sites_by_process.get(executor(), ()))
         return ()
 
-    do_at(session.sparkContext, executors, clean)
+    do_at(context, executors, clean)
 
 
-def _cache_anchors(
-    session: SparkSession, site_keys: tuple[SiteKey, ...], homes: tuple[str | None, ...], executors: dict[str, Executor]
-) -> Anchors:
+def _cache_anchors(context: SparkContext, homes: tuple[str | None, ...], executors: dict[str, Executor]) -> Anchors:
     """Caches each partition by a task on its executor, which also sees that the Python there has what a site needs."""
 
     def settle() -> list[tuple[str, str]]:
         try:
-            import sluice.engine.site  # noqa: F401  # with all that a site's task needs
+            import sluice.spark.epoch_tasks  # noqa: F401  # with all that tasks need
             from sluice.model.identity import VERSION as THERE
             from sluice.state.files.workspace import executor
 
@@ -93,17 +107,18 @@ def _cache_anchors(
         except ImportError as problem:
             return [(str(problem), "")]
 
-    salt = uuid.uuid4().int >> 66  # Spark takes two frames of one plan for the same and would cache them once
-    rows = session.range(salt, salt + 1, 1, 1).selectExpr(f"explode(array({', '.join(map(str, site_keys))})) AS site")
-    frame = rows.repartition(len(site_keys), "site").cache()
-    context = session.sparkContext
+    jvm: Any = context._jvm
+    partitioner = jvm.org.apache.spark.HashPartitioner(len(homes))
+    numbers = (value for site in range(len(homes)) for value in (pack_long(site), b""))
+    pairs = as_pairs(context, parallelize(context, numbers, 1)).partitionBy(partitioner).setName("sites").cache()
     try:
-        answers = do_at(context, [executors[home] if home else None for home in homes], settle, beside=frame.rdd)
+        beside: RDD[Any] = RDD(pairs.values(), context, FRAMES)
+        answers = do_at(context, [executors[home] if home else None for home in homes], settle, beside=beside)
         _check_versions({version for version, _ in answers}, context.pythonExec)
     except BaseException:
-        frame.unpersist()
+        pairs.unpersist()
         raise
-    return Anchors(frame, site_keys, homes, tuple(process for _, process in answers))
+    return Anchors(pairs, partitioner, homes, tuple(process for _, process in answers))
 
 
 def _check_versions(versions: set[str], python: str) -> None:
@@ -113,16 +128,3 @@ def _check_versions(versions: set[str], python: str) -> None:
             f"the executors' Python ({python}) cannot run this flow: {version}. Install "
             f"sluice {VERSION} there, or set PYSPARK_PYTHON to an interpreter that has it"
         )
-
-
-def _site_keys(session: SparkSession, count: int) -> tuple[SiteKey, ...]:
-    """One number a site whose hash falls on that site's partition."""
-    keys: dict[int, int] = {}
-    start, step = 0, 100 * count
-    while len(keys) < count:
-        sites = f"transform(sequence({start}, {start + step - 1}), n -> pmod(hash(n), {count}))"
-        rows = session.sql(f"SELECT {sites} FROM VALUES (0)").collect()  # of constants: Spark folds it without a job
-        for number, site in enumerate(rows[0][0], start):
-            keys.setdefault(site, number)
-        start += step
-    return tuple(SiteKey(keys[i]) for i in range(count))

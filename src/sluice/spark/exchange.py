@@ -1,45 +1,42 @@
-"""One epoch as one Spark job: split in the map tasks, blobs through Spark's shuffle, each site on its own executor."""
+"""The sites of a query on a Spark cluster: where they are, and the exchange of an epoch between map tasks and them."""
 
 from __future__ import annotations
 
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import SparkContext
+from pyspark.serializers import pack_long
+from pyspark.sql import SparkSession
 
 from sluice.control.site_assignment import Executor, SiteCount, changes, executors_needed, pack, spread
 from sluice.engine.agreement import Exchange
-from sluice.engine.blobs import BLOBS, BLOBS_DDL
-from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
-from sluice.model.clock import SystemClock
-from sluice.model.codec import decode
 from sluice.model.errors import QueryError
-from sluice.model.ids import Level, SiteKey
+from sluice.model.ids import SiteKey
 from sluice.record.reports import SiteReport
 from sluice.spark.anchors import let_go, place
+from sluice.spark.epoch_job import EpochInput, EpochJob
 from sluice.spark.executors import WarmUp, do_at
+from sluice.spark.frames import COLUMN, Frame, as_pairs, collect, parallelize, run_tasks
 from sluice.spark.pool import pool_of
+from sluice.spark.shipping import Shipping
 from sluice.state.files.workspace import Workspace
 
 log = logging.getLogger(__name__)
 
 _SETTINGS = {
-    "spark.sql.adaptive.enabled": "false",  # it would merge the sites' partitions
+    "spark.sql.adaptive.enabled": "false",  # it would run parts of a batch's plan before the epoch's job
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 # An executor lost in the middle of an epoch takes blobs with it. Spark makes them again, but not for sites that were
-# already through: two runs of a split may differ (in their timings, or because the user's stream does). Where Spark
-# sees that, it runs those again too, or gives up the job; where it does not, the reports tell (`epochs.py`). An epoch
-# is all or nothing, and can be run again as a whole.
+# already through: two runs of a split may differ (in their timings, or because the user's stream does). The reports
+# tell (`agreement.py`), or Spark gives up the job. An epoch is all or nothing, and can be run again as a whole.
 _MAX_JOB_ATTEMPTS = 4
 LET_GO_EVERY = 50
 """Epochs after which executors look again for what attempts left there that came to nothing: nobody tells of those."""
@@ -54,20 +51,22 @@ class Sites:
         self.session = spark.newSession()  # so that nothing of the user's own session is changed
         for key, value in _SETTINGS.items():
             self.session.conf.set(key, value)
-        self.pool, self.name = pool_of(self.session.sparkContext), uuid.uuid4().hex
+        self.context = self.session.sparkContext
+        self.pool, self.name = pool_of(self.context), uuid.uuid4().hex
+        self.shipping = Shipping(self.context)
+        self._empty = self.session.createDataFrame([], COLUMN)
         self.size, self.scales, self.arrange = size, scales, pack if scales else spread
         self.executors = self.counted_with = self.pool.look()
-        self.warm_up = WarmUp(self.pool.look, partial(rehearse, spark.newSession())) if scales else None
+        self.warm_up = WarmUp(self.pool.look, partial(rehearse, self.context)) if scales else None
         self.pool.use(self.name, [e.id for e in self.executors])
         try:
-            self.anchors = place(self.session, count, self.executors, self.arrange)
+            self.anchors = place(self.context, count, self.executors, self.arrange)
         except BaseException:
             self.pool.leave(self.name)
             raise
         self.pool.use(self.name, self.anchors.homes)
         self._ran_on = self.anchors.processes
         self._epochs_since = 0
-        self.session.conf.set("spark.sql.shuffle.partitions", count)
 
     @property
     def site_keys(self) -> tuple[SiteKey, ...]:
@@ -142,7 +141,7 @@ class Sites:
         if not executors or (executors == self.executors and count == self.count):
             return ""
         try:
-            self.anchors = place(self.session, count, executors, self.arrange, before)
+            self.anchors = place(self.context, count, executors, self.arrange, before)
         except Py4JJavaError as failure:
             if not _lost(failure):
                 raise
@@ -152,8 +151,7 @@ class Sites:
         if self.anchors is before:
             return ""
         self.pool.use(self.name, self.anchors.homes)
-        before.frame.unpersist()
-        self.session.conf.set("spark.sql.shuffle.partitions", count)
+        before.let_go()
         if count == len(before.site_keys):
             moved = sum(a != b for a, b in zip(before.homes, self.anchors.homes, strict=True))
             return f"{changes(executors_before, executors)}; sites on another one: {moved}"
@@ -163,51 +161,33 @@ class Sites:
     def _let_go(self, workspace: Workspace, processes: Sequence[str]) -> None:
         """Have executors remove what they still have of sites that are on others now; what stays goes the next time."""
         try:
-            let_go(self.session, processes, self.executors, workspace)
+            let_go(self.context, processes, self.executors, workspace)
         except Py4JJavaError as failure:
             if not _lost(failure):
                 raise
 
-    def exchange(self, batch: DataFrame | None, target_sites: Callable[[], int | None] = lambda: None) -> Exchange:
-        """The exchange over one micro-batch; without one it is for input that waits at the sites. When it begins it has
-        been decided how many `target_sites` there are to be, so that executors can start meanwhile."""
+    def exchange(self, epoch_input: EpochInput, target_sites: Callable[[], int | None] = lambda: None) -> Exchange:
+        """The exchange over a micro-batch or files; without any it is for input that waits at the sites. When it begins
+        it has been decided how many `target_sites` there are to be, so that executors can start meanwhile."""
 
         def run(split: SplitTask, site: SiteTask) -> list[SiteReport]:
             self._ask_for_executors(target_sites())
+            shipped = self.shipping.ship(split, site)
+            job = EpochJob(self.context, self.anchors, *shipped, site.number, site.plan.levels, self._empty)
             for attempt in range(_MAX_JOB_ATTEMPTS):
                 try:
                     with self.pool.running(self.name):
-                        rows = self._job(batch, split, site).collect()
+                        reports = job.run(epoch_input)
                     break
                 except Py4JJavaError as failure:
                     if attempt + 1 == _MAX_JOB_ATTEMPTS or not _beyond_retries(failure):
                         raise
                     log.info("epoch %d is run again: Spark gave its job up, as executors were lost", site.number)
-            if len(rows) != self.count * site.plan.levels:
-                raise QueryError(f"{len(rows)} of {self.count * site.plan.levels} reports of sites arrived")
-            return [decode(bytes(row["payload"]), SiteReport) for row in rows]
+            if len(reports) != self.count * site.plan.levels:
+                raise QueryError(f"{len(reports)} of {self.count * site.plan.levels} reports of sites arrived")
+            return reports
 
         return run
-
-    def _job(self, batch: DataFrame | None, split: SplitTask, site: SiteTask) -> DataFrame:
-        def at_level(level: Level) -> Any:
-            def at_site(key: tuple[Any, ...], anchor: pa.Table, blobs: pa.Table) -> pa.Table:
-                return run_site(site, level, key[0].as_py(), blobs, SystemClock())
-
-            return at_site
-
-        def map_side(batches: Any) -> Any:
-            return split(batches, SystemClock())
-
-        if batch is None:
-            blobs = self.session.createDataFrame([], BLOBS_DDL)
-        else:
-            # as many map tasks as cores: every further one only adds its start-up and makes the blobs smaller
-            blobs = batch.coalesce(self.session.sparkContext.defaultParallelism).mapInArrow(map_side, BLOBS_DDL)
-        for level in range(site.plan.levels):
-            together = self.anchors.frame.groupBy("site").cogroup(blobs.groupBy("site"))
-            blobs = together.applyInArrow(at_level(Level(level)), BLOBS_DDL)
-        return blobs
 
     def close(self, workspace: Workspace) -> None:
         """Unpin the sites and remove the run's local tiers on every executor. Then ask for the number of executors that
@@ -215,14 +195,15 @@ class Sites:
         try:
             if self.warm_up is not None:
                 self.warm_up.wait_for_more(False)
-            if self.session.sparkContext._jsc is not None:  # else its executors, and with them the tiers, are gone
+            if self.context._jsc is not None:  # else its executors, and with them the tiers, are gone
                 self._close_on_executors(workspace)
         finally:
             self.pool.leave(self.name)
             workspace.close()
 
     def _close_on_executors(self, workspace: Workspace) -> None:
-        self.anchors.frame.unpersist()
+        self.anchors.let_go()
+        self.shipping.close()
 
         def clean() -> tuple[()]:
             workspace.close()
@@ -230,28 +211,27 @@ class Sites:
 
         executors = self.pool.look()
         if executors:  # else nobody is there to remove anything
-            do_at(self.session.sparkContext, executors, clean)
+            do_at(self.context, executors, clean)
 
 
-def rehearse(session: SparkSession, executors: Sequence[Executor]) -> None:
+def rehearse(context: SparkContext, executors: Sequence[Executor]) -> None:
     """Have every slot of some executors do what an epoch's tasks do, over nothing."""
     slots = sum(max(1, executor.slots) for executor in executors)
-    for key, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(slots)}.items():
-        session.conf.set(key, value)
 
-    def map_side(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from batches
+    def map_side(number: int, frames: Iterable[bytes]) -> list[Frame]:
+        return [(frame,) for frame in frames]
 
-    def at_site(key: tuple[Any, ...], anchor: pa.Table, blobs: pa.Table) -> pa.Table:
-        return BLOBS.empty_table()
+    def at_site(number: int, frames: Iterable[bytes]) -> list[Frame]:
+        list(frames)
+        return []
 
-    anchors = place(session, slots, executors, pack)
+    anchors = place(context, slots, executors, pack)
     try:
-        blobs = session.createDataFrame([(key, 0, b"") for key in anchors.site_keys], BLOBS_DDL)
-        blobs = blobs.mapInArrow(map_side, BLOBS_DDL)
-        anchors.frame.groupBy("site").cogroup(blobs.groupBy("site")).applyInArrow(at_site, BLOBS_DDL).collect()
+        frames = [value for site in anchors.site_keys for value in (pack_long(site), b"")]
+        blobs = run_tasks(context, parallelize(context, frames, slots), map_side, "warm-up: split")
+        collect(context, run_tasks(context, anchors.pin(as_pairs(context, blobs)), at_site, "warm-up: sites"))
     finally:
-        anchors.frame.unpersist()
+        anchors.let_go()
 
 
 def log_changes(before: Sequence[Executor], now: Sequence[Executor]) -> None:

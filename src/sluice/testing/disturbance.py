@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from sluice.engine.agreement import Exchange
+from sluice.engine.blobs import Blob, ReceivedBlob
 from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
@@ -45,7 +45,7 @@ class DisturbedQuery(LocalQuery):
 
     disturbance: Disturbance
 
-    def at_site(self, task: SiteTask, level: Level, site_key: SiteKey, blobs: pa.Table) -> pa.Table:
+    def at_site(self, task: SiteTask, level: Level, site_key: SiteKey, blobs: Iterable[ReceivedBlob]) -> list[Blob]:
         """A site's task, with what happens to it."""
         return self.disturbance.at_site(task, level, site_key, blobs)
 
@@ -273,7 +273,7 @@ class Disturbance(ABC):
         for places in self.executors.places:
             self.query.workspace(places).close()
 
-    def at_site(self, task: SiteTask, level: Level, site_key: SiteKey, blobs: pa.Table) -> pa.Table:
+    def at_site(self, task: SiteTask, level: Level, site_key: SiteKey, blobs: Iterable[ReceivedBlob]) -> list[Blob]:
         """A site's task, with what happens to it."""
         site = task.site_keys.index(site_key)
         attempt = partial(self._attempt, task, level, site_key, blobs)
@@ -291,16 +291,16 @@ class Disturbance(ABC):
             return attempt()
 
     def _attempt(
-        self, task: SiteTask, level: Level, site_key: SiteKey, blobs: pa.Table, at: int | None = None
-    ) -> pa.Table:
+        self, task: SiteTask, level: Level, site_key: SiteKey, blobs: Iterable[ReceivedBlob], at: int | None = None
+    ) -> list[Blob]:
         site = task.site_keys.index(site_key)
         places = self.executors.of(site) if at is None else self.executors.places[at]
-        return run_site(replace(task, places=places), level, site_key, blobs, self.clock)
+        return list(run_site(replace(task, places=places), level, site_key, blobs, self.clock))
 
-    def _run_twice(self, site: int, attempt: Callable[..., pa.Table], at: int) -> pa.Table:
+    def _run_twice(self, site: int, attempt: Callable[..., list[Blob]], at: int) -> list[Blob]:
         """Two attempts of one task, one in the midst of the other, here or elsewhere; Spark takes either."""
         executor = self.executors.at[site] if self.chance(0.5) else 1 - self.executors.at[site]
-        outcomes: list[pa.Table] = []
+        outcomes: list[list[Blob]] = []
         with interrupted(at, lambda: outcomes.append(attempt(at=executor))):
             outcomes.append(attempt())
         self.doubled = self.scarred

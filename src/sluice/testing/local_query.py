@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sluice.engine.agreement import Exchange
-from sluice.engine.blobs import BLOBS, SPLIT_REPORT, SentBytes, in_batches, message
+from sluice.engine.blobs import SPLIT_REPORT, Blob, ReceivedBlob, SentBytes, message
 from sluice.engine.checkpoint import OpenCheckpoint
 from sluice.engine.epochs import Epochs
 from sluice.engine.flow_plan import FlowPlan
@@ -109,30 +108,30 @@ class LocalQuery:
 
     def _exchange(self, rows: EpochRows, before_commit: Callable[[], object], event_times: Times = ()) -> Exchange:
         def exchange(split: SplitTask, site: SiteTask) -> list[SiteReport]:
-            blobs = pa.concat_tables([self.split(split, rows), self._heartbeats(event_times)])
+            blobs = [*self.split(split, rows), *self._heartbeats(event_times)]
             for level in range(site.plan.levels):
-                by_site = [blobs.filter(pc.equal(blobs["site"], key)) for key in self.site_keys]
-                blobs = pa.concat_tables(
-                    self.at_site(site, Level(level), key, own) for key, own in zip(self.site_keys, by_site, strict=True)
-                )
+                by_site: dict[SiteKey, list[ReceivedBlob]] = {key: [] for key in self.site_keys}
+                for key, number, payload in blobs:
+                    by_site[key].append((number, payload))
+                blobs = [blob for key, own in by_site.items() for blob in self.at_site(site, Level(level), key, own)]
             before_commit()
-            return [decode(payload.as_py(), SiteReport) for payload in blobs["payload"]]
+            return [decode(payload.to_pybytes(), SiteReport) for _, _, payload in blobs]
 
         return exchange
 
-    def split(self, split: SplitTask, rows: EpochRows) -> pa.Table:
+    def split(self, split: SplitTask, rows: EpochRows) -> list[Blob]:
         """What the map tasks send."""
-        blobs: list[pa.RecordBatch] = []
+        blobs: list[Blob] = []
         for task in range(self.map_tasks):
             batches = []
             for stream, table in enumerate(rows):
                 cuts = np.linspace(0, table.num_rows, self.map_tasks + 1).astype(int)
                 share = table.slice(cuts[task], cuts[task + 1] - cuts[task])
                 batches += [_for_split(stream, batch) for batch in share.to_batches()]
-            blobs += split(iter(batches), self.clock)
-        return pa.Table.from_batches(blobs, BLOBS)
+            blobs += split(batches, self.clock)
+        return blobs
 
-    def _heartbeats(self, event_times: Times) -> pa.Table:
+    def _heartbeats(self, event_times: Times) -> list[Blob]:
         """What map tasks would say that have seen no rows, but how far streams have come."""
         nothing = SentBytes(self.site_keys).by_site
         reports = [
@@ -140,12 +139,11 @@ class LocalQuery:
             for stream, newest in enumerate(event_times)
             if newest is not None
         ]
-        blobs = [message(site_key, SPLIT_REPORT, report) for report in reports for site_key in self.site_keys]
-        return pa.Table.from_batches(in_batches(blobs), BLOBS)
+        return [message(site_key, SPLIT_REPORT, report) for report in reports for site_key in self.site_keys]
 
-    def at_site(self, task: SiteTask, level: Level, site_key: SiteKey, blobs: pa.Table) -> pa.Table:
+    def at_site(self, task: SiteTask, level: Level, site_key: SiteKey, blobs: Iterable[ReceivedBlob]) -> list[Blob]:
         """One level's work of a site in an epoch."""
-        return run_site(task, level, site_key, blobs, self.clock)
+        return list(run_site(task, level, site_key, blobs, self.clock))
 
     def workspace(self, places: Places) -> Workspace:
         """What this run has in local tiers."""

@@ -1,0 +1,125 @@
+"""One epoch as one Spark job: split in the map tasks, blobs through Spark's shuffle, each site on its own executor.
+
+It is a job over RDDs of the JVM, of the same shape every time, so that nothing has to be planned: a stage of map tasks
+that are given their files, and a stage for each level of operators. Only rows of Spark come out of a DataFrame.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from sluice.engine.site_task import SiteTask
+from sluice.engine.split import SplitTask
+from sluice.model.codec import decode
+from sluice.model.ids import Level
+from sluice.record.reports import SiteReport
+from sluice.sources.input_files import InputFile
+from sluice.spark.anchors import Anchors
+from sluice.spark.epoch_tasks import FileSplit, RowSplit, SiteWork
+from sluice.spark.frames import (
+    COLUMN,
+    as_pairs,
+    collect,
+    parallelize,
+    read_frames,
+    run_tasks,
+)
+from sluice.spark.shipping import Shipment
+
+MAP_TASK_BYTES = 1 << 20
+"""Bytes of files for which another map task is worth its start-up."""
+_CALL_SITE = "callSite.short"
+"""By this local property Spark names stages, and jobs."""
+EpochInput = DataFrame | Sequence[InputFile] | None
+"""What an epoch takes in: a micro-batch of Structured Streaming, files, or nothing."""
+
+
+@dataclass(frozen=True)
+class EpochJob:
+    """What is run for one epoch. `empty` is a DataFrame without rows, of the session whose settings count."""
+
+    context: SparkContext
+    anchors: Anchors
+    split: Shipment[SplitTask]
+    site: Shipment[SiteTask]
+    number: int
+    levels: int
+    empty: DataFrame
+
+    def run(self, epoch_input: EpochInput) -> list[SiteReport]:
+        """The reports of all sites, of each level."""
+        blobs = self._split(epoch_input)
+        for level in range(self.levels):
+            last = level == self.levels - 1
+            name = f"epoch {self.number}: sites" + (f", level {level}" if self.levels > 1 else "")
+            with _named(self.context, name):
+                work = SiteWork(self.site, Level(level), last)
+                frames = run_tasks(self.context, self.anchors.pin(blobs), work, name)
+                if last:
+                    reports = read_frames(collect(self.context, frames))
+                    return [decode(payload.to_pybytes(), SiteReport) for _, payload in reports]
+                blobs = as_pairs(self.context, frames)
+        raise AssertionError("a plan has a level at least")
+
+    def _split(self, epoch_input: EpochInput) -> Any | None:
+        """The pairs that map tasks send; None where there is nothing to split."""
+        name = f"epoch {self.number}: split"
+        with _named(self.context, name):
+            if isinstance(epoch_input, DataFrame):
+                return as_pairs(self.context, self._split_rows(epoch_input))
+            if not epoch_input:
+                return None
+            lists = divide_by_bytes(epoch_input, self.context.defaultParallelism)
+            files = parallelize(self.context, map(pickle.dumps, lists), len(lists))
+            return as_pairs(self.context, run_tasks(self.context, files, FileSplit(self.split), name))
+
+    def _split_rows(self, batch: DataFrame) -> Any:
+        split, jvm = RowSplit(self.split), self.context._jvm
+
+        def map_side(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return split(batches)
+
+        # as many map tasks as cores: every further one only adds its start-up and makes the blobs smaller
+        frames = batch.coalesce(self.context.defaultParallelism).mapInArrow(map_side, COLUMN)
+        as_bytes = getattr(self.empty.union(frames)._jdf, "as")
+        return as_bytes(jvm.org.apache.spark.sql.Encoders.BINARY()).toJavaRDD()  # type: ignore[union-attr]
+
+
+def divide_by_bytes(files: Sequence[InputFile], most: int) -> list[list[InputFile]]:
+    """The files of each map task, of much the same bytes each, those of a source together; few small files are for one
+    task.
+
+    >>> sizes = [3 << 20, 1 << 20, 1 << 20, 1 << 20]
+    >>> files = [InputFile(0, str(number), size) for number, size in enumerate(sizes)]
+    >>> [[file.path for file in task] for task in divide_by_bytes(files, 2)]
+    [['0'], ['1', '2', '3']]
+    >>> len(divide_by_bytes(files[:1], 2)), len(divide_by_bytes([InputFile(0, "a", 9)] * 9, 2))
+    (1, 1)
+    """
+    tasks = min(most, len(files), max(1, sum(file.size for file in files) // MAP_TASK_BYTES))
+    lists: list[list[int]] = [[] for _ in range(tasks)]
+    sizes = [0] * tasks
+    for place in sorted(range(len(files)), key=lambda place: -files[place].size):
+        least = sizes.index(min(sizes))
+        lists[least].append(place)
+        sizes[least] += files[place].size
+    return [sorted((files[place] for place in sorted(one)), key=lambda file: file.source) for one in lists]
+
+
+@contextmanager
+def _named(context: SparkContext, name: str) -> Iterator[None]:
+    """Under which name Spark's page shows what is made and run here."""
+    before = context.getLocalProperty(_CALL_SITE)
+    context.setLocalProperty(_CALL_SITE, name)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_CALL_SITE, before)  # type: ignore[arg-type]

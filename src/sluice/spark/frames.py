@@ -1,0 +1,118 @@
+"""How blobs cross Spark: as pairs of a site's number and a frame, bytes that nothing on the way looks into.
+
+A frame is the blob's number and its payload. Spark's shuffle takes the pairs, in the form in which PySpark hands pairs
+to it: first a key, then its value.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from pyspark import RDD, SparkContext
+from pyspark.serializers import FramedSerializer, pack_long, write_int
+from pyspark.util import _load_from_socket
+
+from sluice.engine.blobs import Blob, ReceivedBlob
+
+COLUMN = "frame binary"
+"""Keys and frames in turn, as a column of a DataFrame."""
+MAX_BATCH_BYTES = 1 << 30
+"""Bytes of keys and frames in one Arrow batch, whose offsets have 32 bits."""
+_NUMBER = struct.Struct("<q")
+Frame = tuple[bytes | pa.Buffer, ...]
+"""The pieces of what is one value for Spark."""
+
+
+class FrameSerializer(FramedSerializer):
+    """Reads frames as bytes, and writes them piece by piece."""
+
+    def dump_stream(self, iterator: Iterable[Frame], stream: BinaryIO) -> None:
+        for frame in iterator:
+            write_int(sum(len(piece) for piece in frame), stream)
+            for piece in frame:
+                stream.write(piece)
+
+    def loads(self, obj: bytes) -> bytes:
+        return obj
+
+
+FRAMES = FrameSerializer()
+
+
+def frame_of(number: int, payload: pa.Buffer) -> Frame:
+    return _NUMBER.pack(number), payload
+
+
+def with_keys(blobs: Iterable[Blob]) -> Iterator[Frame]:
+    """What a task sends to sites: a key, then a frame, and so on."""
+    for site_key, number, payload in blobs:
+        yield (pack_long(site_key),)
+        yield frame_of(number, payload)
+
+
+def read_frames(frames: Iterable[bytes]) -> Iterator[ReceivedBlob]:
+    """The blobs that reach a site. Beside each there is the empty value that pins it (`anchors.py`)."""
+    for frame in frames:
+        if frame:
+            yield _NUMBER.unpack_from(frame)[0], pa.py_buffer(frame).slice(_NUMBER.size)
+
+
+def in_batches(frames: Iterable[Frame]) -> Iterator[pa.RecordBatch]:
+    """Keys and frames as rows of Arrow batches, their bytes copied once."""
+    waiting: list[Frame] = []
+    size = 0
+    for frame in frames:
+        length = sum(len(piece) for piece in frame)
+        if waiting and size + length > MAX_BATCH_BYTES:
+            yield _batch(waiting)
+            waiting, size = [], 0
+        waiting.append(frame)
+        size += length
+    if waiting:
+        yield _batch(waiting)
+
+
+def _batch(frames: list[Frame]) -> pa.RecordBatch:
+    sink = pa.BufferOutputStream()
+    offsets = [0]
+    for frame in frames:
+        for piece in frame:
+            sink.write(piece)
+        offsets.append(sink.tell())
+    data = [None, pa.py_buffer(np.array(offsets, dtype=np.int32)), sink.getvalue()]
+    return pa.RecordBatch.from_arrays([pa.Array.from_buffers(pa.binary(), len(frames), data)], ["frame"])
+
+
+def run_tasks(
+    context: SparkContext, frames: Any, work: Callable[[int, Iterable[bytes]], Iterable[Frame]], name: str
+) -> Any:
+    """The frames that tasks make of the partitions of a Java RDD of frames."""
+    tasks: Any = RDD(frames, context, FRAMES).mapPartitionsWithIndex(work)
+    tasks._jrdd_deserializer = FRAMES
+    return tasks._jrdd.setName(name)
+
+
+def as_pairs(context: SparkContext, frames: Any) -> Any:
+    """A Java RDD of keys and frames in turn as one of pairs."""
+    jvm: Any = context._jvm
+    return jvm.PairwiseRDD(frames.rdd()).asJavaPairRDD()
+
+
+def parallelize(context: SparkContext, frames: Iterable[bytes], tasks: int) -> Any:
+    """Frames of the driver as a Java RDD."""
+    jvm: Any = context._jvm
+    listed = jvm.java.util.ArrayList()
+    for frame in frames:
+        listed.add(bytearray(frame))
+    return context._jsc.parallelize(listed, tasks)
+
+
+def collect(context: SparkContext, frames: Any) -> list[bytes]:
+    """Run the job: the frames of a Java RDD."""
+    jvm: Any = context._jvm
+    with _load_from_socket(jvm.PythonRDD.collectAndServe(frames.rdd()), FRAMES) as stream:
+        return list(stream)
