@@ -30,6 +30,33 @@ def test_every_piece_takes_every_tuple_of_its_stream_once_while_pieces_move(by_o
     assert outcome.unit_sites == tuple(world.state.piece["site"].tolist())
 
 
+def test_a_stream_s_tuples_on_their_way_to_a_site_are_listed_in_the_order_in_which_they_come():
+    """A piece that pauses looks at these alone, however much else the network has to carry."""
+    crowded = replace(SMALL, zipf=0.95, by_operator=True, bandwidth=SMALL.bandwidth / 100)
+    simulation = Simulation(crowded, policy("placement"))
+    simulation.run()
+    state = simulation.world.state
+    under_way = [record for site in state.site["first"] for record in chain(state.record["next"], site)]
+    under_way += chain(state.record["next"], state.ends[0])
+    listed = 0
+    for stream, site in np.ndindex(state.first_of_stream.shape):
+        expected = [r for r in under_way if state.record[["kind", "target", "site"]][r].item() == (0, stream, site)]
+        in_turn = chain(state.record["next_of_stream"], state.first_of_stream[stream, site])
+        assert in_turn == expected and state.last_of_stream[stream, site] == (in_turn or [NOWHERE])[-1]
+        assert np.all(np.diff(state.record["sequence"][in_turn]) > 0)
+        listed += len(in_turn)
+    assert len(simulation.executor.moves) > 20 and 100 < listed < len(under_way)
+
+
+def chain(following: np.ndarray, first: int) -> list[int]:
+    """A linked list's records."""
+    records = []
+    while first != NOWHERE:
+        records.append(int(first))
+        first = following[first]
+    return records
+
+
 def test_loads_are_what_the_queries_cost():
     pieces = draw_pieces(SMALL)
     expected = np.bincount(pieces.home, pieces.expected_loads(1 / SMALL.arrival), minlength=SMALL.sites)

@@ -40,6 +40,7 @@ RECORD = np.dtype(
         ("site", _I),  # the site that it goes to
         ("arrives", _F),
         ("next", _I),
+        ("next_of_stream", _I),  # the next tuple of its stream that is under way to its site, or waits there
     ]
 )
 """Something under way: a tuple, or a part of a piece's state. Records make up linked lists."""
@@ -80,6 +81,8 @@ class PlacementState(NamedTuple):
     `times` has when each stream, each site and the network have something next. `ends` are the first and last thing in
     the network, the first free record, and how many of these there are. `clock` is the time, and until when the network
     is busy. `sent` are bytes of tuples by the sites that they went from and to, `sent_state` those of state.
+    `first_of_stream` and `last_of_stream` have by stream and site the first and the last tuple of the stream that is
+    under way to the site or waits there: whoever looks for those of one stream does not look at all others.
     """
 
     record: np.ndarray
@@ -94,6 +97,8 @@ class PlacementState(NamedTuple):
     arrived: np.ndarray
     random: np.ndarray
     marks: np.ndarray
+    first_of_stream: np.ndarray
+    last_of_stream: np.ndarray
 
 
 class PlacementCosts(NamedTuple):
@@ -138,6 +143,8 @@ def new_state(scenario: PlacementScenario, pieces: Pieces, records: int = 1 << 1
         np.array([NOWHERE]),
         seed,
         np.full(sites, NOWHERE),
+        np.full((streams, sites), NOWHERE),
+        np.full((streams, sites), NOWHERE),
     )
     state = with_room(state, records)
     begin_streams(state)
@@ -272,9 +279,31 @@ def _emit(state: PlacementState, pieces: Pieces, costs: PlacementCosts, stream: 
             state.marks[site] = stream
             record = _new_record(state, _OF_STREAM, stream, now)
             state.record["sequence"][record] = sequence
+            _note_on_its_way(state, record, stream, site)
             _send_tuple(state, costs, record, home, site)
     state.marks[:] = NOWHERE
     _wake(state, pieces, costs, home)
+
+
+@compiled
+def _note_on_its_way(state: PlacementState, record: int, stream: int, site: int) -> None:
+    """A stream's tuple is the last one under way to a site. All come from the stream's home, in their order."""
+    state.record["next_of_stream"][record] = NOWHERE
+    last = state.last_of_stream[stream, site]
+    if last == NOWHERE:
+        state.first_of_stream[stream, site] = record
+    else:
+        state.record["next_of_stream"][last] = record
+    state.last_of_stream[stream, site] = record
+
+
+@compiled
+def _note_its_turn(state: PlacementState, record: int, stream: int, site: int) -> None:
+    """The site takes the first of a stream's tuples that wait there."""
+    following = state.record["next_of_stream"][record]
+    state.first_of_stream[stream, site] = following
+    if following == NOWHERE:
+        state.last_of_stream[stream, site] = NOWHERE
 
 
 @compiled
@@ -300,6 +329,7 @@ def _work(state: PlacementState, pieces: Pieces, costs: PlacementCosts, number: 
             one = state.record[record]
             if one["kind"] == _OF_STREAM:
                 site["cursor"] = pieces.stream_first[one["target"]]
+                _note_its_turn(state, record, one["target"], number)
         record = site["current"]
         one = state.record[record]
         if one["kind"] == _FOR_PIECE:
@@ -471,14 +501,12 @@ def pause(state: PlacementState, pieces: Pieces, piece: int) -> None:
             for place in range(site["cursor"], pieces.stream_first[stream + 1]):
                 if pieces.of_stream[place] == piece:
                     _hold_stream_tuple(state, pieces, piece, one["born"], one["sequence"], number)
-    for first in (site["first"], state.ends[_FIRST_SENT]):
-        record = first
-        while record != NOWHERE:
-            one = state.record[record]
-            of_stream = one["kind"] == _OF_STREAM and one["target"] == stream and one["site"] == number
-            if of_stream and one["sequence"] >= own["since"]:
-                _hold_stream_tuple(state, pieces, piece, one["born"], one["sequence"], number)
-            record = one["next"]
+    record = state.first_of_stream[stream, number]
+    while record != NOWHERE:
+        one = state.record[record]
+        if one["sequence"] >= own["since"]:
+            _hold_stream_tuple(state, pieces, piece, one["born"], one["sequence"], number)
+        record = one["next_of_stream"]
 
 
 @compiled
