@@ -3,6 +3,7 @@ cleanups, moves, restarts and short memory."""
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import tempfile
@@ -27,6 +28,7 @@ from specs import SECOND, TIME, join, rows, self_join, stream
 from sluice.cli.inspection import inspect
 from sluice.engine import cleaning, freezing
 from sluice.kernels.hashing import hash_keys
+from sluice.model.columns import unpack_texts
 from sluice.model.durations import LONGEST
 from sluice.model.epoch.segments import RunRef
 from sluice.model.plan.join import JoinSpec
@@ -573,14 +575,20 @@ def test_records_stay_short_however_often_units_are_frozen(tmp_path, monkeypatch
     monkeypatch.setattr(cleaning, "MOST_GENERATIONS", 6)
     a, b = stream("a"), stream("b")
     query, rng = DirectQuery(join([a, b], LONGEST), tmp_path, 1, 12, memory=0, spill="probe"), np.random.default_rng(1)
-    lengths, references = [], []
+    lengths, references, shared = [], [], 0
     for epoch in range(60):
         for unit in np.flatnonzero(rng.random(12) < 0.3).tolist():
             query.epochs.settings.controller.ask(Freeze(unit, "to see"))
         query.run([keyed(s, rng.integers(0, 50, 20).tolist(), epoch) for s in (a, b)])
         entry = max((tmp_path / "checkpoint" / "journal").iterdir())
-        lengths.append(len(entry.read_text()))
+        text = entry.read_text()
+        lengths.append(len(text))
         references.append(frozen_runs(query))
+        named = unpack_texts(json.loads(text)["content"]["state"]["segments"]["ids"])
+        runs = [run for manifest in query.epochs.record.manifests for run in manifest]
+        assert sorted(named) == sorted({run.segment.id for run in runs}), "once, however many runs have a part of it"
+        shared += len(runs) - len(named)
+    assert shared > 60
     assert max(references) <= 2 * cleaning.MOST_GENERATIONS * 4, references
     assert max(lengths[40:]) <= 1.2 * max(lengths[20:40]), lengths
     query.close()
