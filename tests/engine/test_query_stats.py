@@ -15,7 +15,7 @@ from specs import SECOND
 from sluice.api.query import Query
 from sluice.api.stream import DataStream
 from sluice.control.journal import Journal
-from sluice.model.errors import QueryError
+from sluice.model.errors import QueryError, StorageError
 from sluice.model.plan.plan import Plan
 from sluice.model.plan.relation import plan_of
 from sluice.state.files.storage import Storage
@@ -129,4 +129,24 @@ def test_explain_of_one_query_says_with_whom_it_shares(tmp_path, capsys):
     assert "Stream 'a', read by map tasks; no state\nResult: where v > 1\nResult: of it k\n" in said
     with pytest.raises(QueryError, match="no query 'count', perhaps 'counts' is meant; this flow has 'counts'"):
         handle(query).explain("count")
+    query.close()
+
+
+def test_explain_says_why_a_query_was_set_aside(tmp_path, capsys, monkeypatch):
+    """While it is in the plan, with all that it has there, and when it is dropped."""
+    queries = {"pairs": PAIRS.relation, "large": A.filter("v > 0").relation}
+    query = DirectQuery(queries, tmp_path, sites=1, streams=(A.stream, B.stream))
+
+    def refuse(results: object) -> None:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(query.sinks[1], "deliver", refuse)
+    query.run([rows(1), rows(1)])
+    why = "Set aside: the results of epoch 0 could not be shown: StorageError: the disk is full\n"
+    handle(query).explain("large")
+    assert capsys.readouterr().out.startswith(f"Query 'large', to parquet\n{why}Stream 'a', read by map tasks")
+    query.run([rows(2), rows(2)])
+    assert [output.name for output in query.plan.outputs] == ["pairs"]
+    handle(query).explain("Large")
+    assert capsys.readouterr().out == f"Query 'large', to parquet\n{why}"
     query.close()

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from sluice.api.changing import check_added
 from sluice.api.options import describe_options
 from sluice.api.progress import epoch_progress, progress_dictionary, without_spark
-from sluice.api.query_text import describe_query, find_query, first_lines
+from sluice.api.query_text import begin_description, describe_query, find_query, first_lines
 from sluice.api.relation import Registry
 from sluice.api.request import WriterChoices
 from sluice.engine.plan_changes import ChangeRequest
@@ -18,6 +18,7 @@ from sluice.model.epoch.decision import DecisionOutcome, describe_end
 from sluice.model.errors import FlowError, QueryError
 from sluice.model.ids import Fragment, Site, Unit
 from sluice.model.plan.plan import Plan
+from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ids import list_units
 from sluice.record.epoch import EpochRecord
@@ -241,10 +242,13 @@ class Query:
 
             max(query.queries(), key=lambda one: one.performance_ratio or 0).name
         """
-        epochs = self._running.epochs
-        _, recorded, record = epochs.standing
+        _, recorded, record = self._running.epochs.standing
+        return self._progress(recorded, record)
+
+    def _progress(self, recorded: RecordedPlan, record: EpochRecord) -> list[QueryProgress]:
+        """How each query of a plan does, in its order, and after them those that were set aside and are dropped."""
         progress = query_progress(recorded, record, self._records())
-        failed = epochs.delivery.set_aside
+        failed = self._running.epochs.delivery.set_aside
         running = [replace(one, error=str(failed[one.name])) if one.name in failed else one for one in progress]
         dropped = [QueryProgress(one.name, one.sink, error=str(one)) for one in failed.values()]
         names = {one.name for one in progress}
@@ -252,13 +256,17 @@ class Query:
 
     def explain(self, name: str | None = None) -> None:
         """Print what the query computes, where it stands and how it runs; with the name of one of the flow's queries,
-        what that one has: its operators and states, with whom it shares them, and where they are."""
+        what that one has: its operators and states, with whom it shares them, and where they are; and why it was set
+        aside, if it was."""
         running = self._running
         plan, recorded, record = running.epochs.standing
         if name is not None:
-            query = find_query(plan, name)
-            progress = query_progress(recorded, record, self._records())[query]
-            print(describe_query(plan, recorded, record, query, progress))
+            progress = self._progress(recorded, record)
+            query = find_query([one.name for one in progress], name)
+            if query < len(plan.outputs):
+                print(describe_query(plan, recorded, record, query, progress[query]))
+            else:  # it is dropped
+                print(*begin_description(progress[query]), sep="\n")
             return
         settings = running.settings
         print(*first_lines(plan.describe().split("\n")), sep="\n")

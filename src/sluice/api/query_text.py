@@ -32,9 +32,8 @@ def first_lines(lines: Sequence[str]) -> list[str]:
     return list(lines) if left <= 0 else [*lines[:_LINES], f"… and {left:,} more lines; explain(name) shows one query"]
 
 
-def find_query(plan: Plan, name: object) -> int:
-    """The place of the query with this name, in any case."""
-    names = [output.name for output in plan.outputs]
+def find_query(names: Sequence[str], name: object) -> int:
+    """The place of the query with this name among all, in any case."""
     for place, known in enumerate(names):
         if str(name).lower() == known.lower():
             return place
@@ -45,8 +44,7 @@ def find_query(plan: Plan, name: object) -> int:
 def describe_query(plan: Plan, recorded: RecordedPlan, record: EpochRecord, query: int, progress: QueryProgress) -> str:
     """What a query computes, what of it others use too, and where it is."""
     operators = recorded.operators_of(query)
-    lines = [f"Query {progress.name!r}, to {progress.sink}"]
-    lines += [f"Set aside: {progress.error}"] if progress.error else []
+    lines = begin_description(progress)
     for operator in operators:
         title, *details = "\n".join(describe_node(plan.nodes[operator])).split("\n")
         lines.append(f"Operator {operator + 1}: {title}{_sharing(recorded, query, recorded.users[operator])}")
@@ -58,6 +56,12 @@ def describe_query(plan: Plan, recorded: RecordedPlan, record: EpochRecord, quer
     for fragment in sorted({plan.nodes[operator].fragment for operator in operators}):
         lines.append(_describe_units(record, fragment))
     return "\n".join([*lines, _describe_progress(progress)])
+
+
+def begin_description(progress: QueryProgress) -> list[str]:
+    """What there is to be said of a query whether or not it still runs."""
+    aside = [progress.error[0].upper() + progress.error[1:]] if progress.error else []
+    return [f"Query {progress.name!r}, to {progress.sink}", *aside]
 
 
 def _describe_states(
