@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from changing_flow import assert_each_exact
 from kill_leftovers import assert_nothing_left, durable_leftovers, local_leftovers, records, rows_on_record
 from kill_rows import OUTPUTS, ROWS, answers
-from kills import Kill, job, killed, plan
+from kills import ChangingJob, Kill, ending, job, killed, plan
 from oracle import multiset
 from spark_listing import by_metadata
 
@@ -139,6 +141,35 @@ def test_exact_under_chaos_on_three_executors(tmp_path, seed, options):
             assert any(r.missing_units for r in found), "nothing was frozen"
             assert any(site.late_results for r in found for site in r.stats.sites), "nothing was cleaned up"
         assert_nothing_left(tmp_path, local_leftovers)
+
+
+disturbed: Counter[str] = Counter()
+"""What has happened in the runs below."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_queries_come_and_go_exactly_under_chaos_on_three_executors(tmp_path, seed):
+    """Queries are added and dropped, units move, are split and frozen, the query is stopped and goes on, with other
+    queries too; executors die, and then the driver does."""
+    rng = random.Random(seed)
+    with ending(ChangingJob(tmp_path, "--seed", str(seed), "--steps", "12")) as running:
+        running.carry_out(Kill(rng.choice(["driver", "driver and executors"]), rng.randint(3, 7), rng.uniform(0, 2)))
+        running.finish()
+        happened = assert_each_exact(tmp_path, seed)
+        print(dict(sorted(happened.items())))
+        for what in ("exact", "results", "added", "dropped", "moves", "killed", "restarts"):
+            assert happened[what], f"{what}: {happened}"
+        disturbed.update(happened)
+        assert_nothing_left(tmp_path, local_leftovers)
+
+
+@pytest.mark.slow
+def test_queries_attached_while_units_were_split_and_frozen():
+    """If all of the runs above were asked for."""
+    if not disturbed:
+        pytest.skip("none of the runs was asked for")
+    assert all(disturbed[what] for what in ("attached", "split", "freeze")), disturbed
 
 
 @pytest.mark.slow

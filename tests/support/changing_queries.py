@@ -26,6 +26,7 @@ from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.model.plan.relation import Relation
 from sluice.model.plan.stream import Stream
 from sluice.record.epoch import EpochRecord
+from sluice.sql import translate
 
 SOME = {"n": ("*", "count"), "total": ("v", "sum"), "newest": ("v", "last")}
 
@@ -49,53 +50,94 @@ class ChangingQuery:
     """What a query writes, and the batch query for it: SQL over all rows of the streams, `all_a` and so on, which have
     the epoch in which they `came`. One that `adds_up` has results that each depend on many rows."""
 
-    relation: Relation
+    rows: DataStream
     oracle: Callable[[Lifetime], str]
     adds_up: bool = False
+
+    @property
+    def relation(self) -> Relation:
+        return self.rows.relation
 
 
 def draw_streams(rng: np.random.Generator) -> tuple[DataStream, ...]:
     return tuple(source(name, delay=int(rng.choice([0, 2 * SECOND, 30 * SECOND]))) for name in "abc")
 
 
-def draw_query(rng: np.random.Generator, streams: Sequence[DataStream]) -> ChangingQuery:
-    """One of few kinds and parameters, so that many have something in common with another."""
+def draw_query(
+    rng: np.random.Generator, streams: Sequence[DataStream], sql: Callable[[str], DataStream] | None = None
+) -> ChangingQuery:
+    """One of few kinds and parameters, so that many have something in common with another; made by calls, or by SQL,
+    which is the flow's if there is one."""
     a, b, c = streams
+    read = sql or (lambda text: translate(text, dict(zip("abc", streams, strict=True)), None))  # none joins many
+    by_text = rng.spawn(1)[0].random() < 0.5
+
+    def made(calls: DataStream, text: str) -> DataStream:
+        return read(text) if by_text else calls
+
     before, after = (int(n) for n in rng.choice([3, 8, 12], 2))
     within = f"{before} seconds", f"{after} seconds"
     match int(rng.choice(11)):
         case 0 | 1:
             where = "a.v >= b.v" if rng.random() < 0.3 else None
             pairs = a.join(b, on="k", within=within, where=where)
-            return ChangingQuery(pairs.relation, lambda life: _pairs("ab", before, after, life, where))
+            text = f"SELECT {_columns('ab')} FROM {_join('ab', before, after, where)}"
+            return ChangingQuery(made(pairs, text), lambda life: _pairs("ab", before, after, life, where))
         case 2:
             pairs = a.join(c, on="k", within=within)
-            return ChangingQuery(pairs.relation, lambda life: _pairs("ac", before, after, life))
+            text = f"SELECT {_columns('ac')} FROM {_join('ac', before, after)}"
+            return ChangingQuery(made(pairs, text), lambda life: _pairs("ac", before, after, life))
         case 3:
-            pairs = a.join(b, within="3 seconds", where="a.v > b.v")
-            return ChangingQuery(pairs.relation, lambda life: _pairs("ab", 3, 3, life, "a.v > b.v", keyed=False))
+            where = "a.v > b.v"
+            pairs = a.join(b, within="3 seconds", where=where)
+            text = f"SELECT {_columns('ab')} FROM {_join('ab', 3, 3, where, keyed=False)}"
+            return ChangingQuery(made(pairs, text), lambda life: _pairs("ab", 3, 3, life, where, keyed=False))
         case 4:
-            length = 5 * int(rng.integers(1, 4)) * SECOND
-            windows = a.groupBy("k").window(f"{length} microseconds", "5 seconds").agg(**SOME)
-            return ChangingQuery(windows.relation, lambda life: _windows_of_rows(length, life), adds_up=True)
+            seconds = 5 * int(rng.integers(1, 4))
+            windows = a.groupBy("k").window(f"{seconds} seconds", "5 seconds").agg(**SOME)
+            text = f"""SELECT k, {_aggregates("v", last=True)} FROM a
+                       GROUP BY k, window(ts, '{seconds} seconds', '5 seconds')"""
+            oracle = lambda life: _windows_of_rows(seconds * SECOND, life)  # noqa: E731
+            return ChangingQuery(made(windows, text), oracle, adds_up=True)
         case 5:
             newest = c.groupBy("k").last(3).agg(**SOME)
-            return ChangingQuery(newest.relation, _newest, adds_up=True)
+            over = "OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)"
+            text = f"SELECT k, ts, count(*) {over} AS n, sum(v) {over} AS total, last(v) {over} AS newest FROM c"
+            return ChangingQuery(made(newest, text), _newest, adds_up=True)
         case 6:
             some = a.filter("v > 2").select("k", "v * 2 AS twice")
-            return ChangingQuery(some.relation, _some)
+            return ChangingQuery(made(some, "SELECT k, v * 2 AS twice FROM a WHERE v > 2"), _some)
         case 7:
             left = a.join(b, on="k", within=within, how="left")
-            return ChangingQuery(left.relation, lambda life: _left(before, after, life), adds_up=True)
+            return ChangingQuery(left, lambda life: _left(before, after, life), adds_up=True)
         case 8:
             semi = a.join(b, on="k", within=within, how="semi")
-            return ChangingQuery(semi.relation, lambda life: _semi(before, after, life), adds_up=True)
+            return ChangingQuery(semi, lambda life: _semi(before, after, life), adds_up=True)
         case _:
             key = str(rng.choice(["a_k", "b_v"]))
             pairs = a.join(b, on="k", within=within)
             grouped = pairs.groupBy(key).window("10 seconds", "5 seconds").agg(n=("*", "count"), total=("a_v", "sum"))
+            column, time = key.replace("_", "."), "greatest(a.ts, b.ts)"
+            text = f"""SELECT {column} AS {key}, {_aggregates("a.v")} FROM {_join("ab", before, after)}
+                       GROUP BY {column}, window({time}, '10 seconds', '5 seconds')"""
             oracle = lambda life: _windows_of_pairs(key, before, after, life)  # noqa: E731
-            return ChangingQuery(grouped.relation, oracle, adds_up=True)
+            return ChangingQuery(made(grouped, text), oracle, adds_up=True)
+
+
+def _columns(names: str) -> str:
+    return ", ".join(f"{name}.{column} AS {name}_{column}" for name in names for column in ("k", "ts", "v", "w"))
+
+
+def _join(names: str, before: int, after: int, where: str | None = None, *, keyed: bool = True) -> str:
+    a, b = names
+    bounds = f"{b}.ts BETWEEN {a}.ts - INTERVAL {before} SECONDS AND {a}.ts + INTERVAL {after} SECONDS"
+    conditions = [*([f"{a}.k = {b}.k"] if keyed else []), bounds, *([where] if where else [])]
+    return f"{a} JOIN {b} ON {' AND '.join(conditions)}"
+
+
+def _aggregates(column: str, *, last: bool = False) -> str:
+    newest = f", last({column}) AS newest" if last else ""
+    return f"window.start, window.end, count(*) AS n, sum({column}) AS total{newest}"
 
 
 def _rows(name: str, since: int) -> str:

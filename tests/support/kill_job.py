@@ -64,26 +64,9 @@ def run(
     epochs: int | None = None,
     freezing: bool = False,
 ) -> None:
-    from pyspark.sql import SparkSession
-
     from sluice import Flow
 
-    builder = SparkSession.builder.master(master).appName("kills")
-    for key, value in {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.local.dir": f"{root}/tmp",
-        "spark.sql.warehouse.dir": f"{root}/warehouse",
-        "spark.deploy.maxExecutorRetries": "-1",  # executors that keep dying are no reason to give the application up
-        "spark.task.maxFailures": "20",
-        "spark.network.timeout": "1h",  # however long it was suspended
-        "spark.driver.extraClassPath": CLASS_PATH,  # not by way of SPARK_HOME, which is one of links
-        "spark.executor.extraClassPath": CLASS_PATH,
-        **INTERPRETED,
-    }.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = start_spark(root, master)
     flow = Flow(spark, name="kills")
     a, b = (flow.readFiles(n, f"{root}/{n}", eventTime="ts", maxFilesPerTrigger=1) for n in ("a", "b"))
     pairs = a.join(b, on="k", within="20 seconds")
@@ -106,6 +89,28 @@ def run(
         query.stop()
     query.awaitTermination()
     spark.stop()
+
+
+def start_spark(root: Path, master: str) -> Any:
+    """A session that outlives its executors; what it writes stays inside the root."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName("kills")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.local.dir": f"{root}/tmp",
+        "spark.sql.warehouse.dir": f"{root}/warehouse",
+        "spark.deploy.maxExecutorRetries": "-1",  # executors that keep dying are no reason to give the application up
+        "spark.task.maxFailures": "20",
+        "spark.network.timeout": "1h",  # however long it was suspended
+        "spark.driver.extraClassPath": CLASS_PATH,  # not by way of SPARK_HOME, which is one of links
+        "spark.executor.extraClassPath": CLASS_PATH,
+        **INTERPRETED,
+    }.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
 
 
 def disturb(query: Any, sites: int, seed: int, freezing: bool) -> None:

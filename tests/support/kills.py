@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
-from kill_leftovers import processes, rows_on_record
+from kill_leftovers import processes, records, rows_on_record
 from kill_rows import ROWS, write_files
 from standalone import is_executor
 
@@ -23,6 +24,7 @@ import sluice
 
 PATIENCE = 300  # seconds for whatever must happen sooner or later
 SITES = (3, 4, 2)  # of the first start, the second, …
+AnyJob = TypeVar("AnyJob", bound="Job")
 killed: Counter[str] = Counter()
 """Drivers and executors, in all tests so far; executors that die in one moment count as one."""
 
@@ -52,7 +54,9 @@ def plan(seed: int, files: int, drivers: int, executors: int) -> list[Kill]:
 
 
 class Job:
-    """kill_job.py on a directory: started again and again, each time with another number of sites."""
+    """A program on a directory: started again and again, each time with another number of sites."""
+
+    program = "kill_job.py"
 
     def __init__(self, root: Path, *options: str, env: dict[str, str] | None = None) -> None:
         self.root, self.options, self.starts = root, options, 0
@@ -68,7 +72,7 @@ class Job:
     def start(self) -> None:
         sites = SITES[self.starts % len(SITES)]
         self.starts += 1
-        program = Path(__file__).with_name("kill_job.py")
+        program = Path(__file__).with_name(self.program)
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [sys.executable, str(program), str(self.root), "--sites", str(sites), *self.options],
@@ -85,7 +89,7 @@ class Job:
         if not self.running:
             self.start()
         if kill.files:
-            self.wait_for(f"a record of {kill.files} files", lambda: rows_on_record(self.root) >= kill.files * 2 * ROWS)
+            self.wait_for(f"a record of {kill.files} files", lambda: self.files_on_record() >= kill.files)
             time.sleep(kill.delay)
         else:
             time.sleep(max(0.0, self.born + kill.delay - time.monotonic()))
@@ -104,10 +108,13 @@ class Job:
             self.process.wait()
         killed[kill.whom.removeprefix("all ").split()[0].removesuffix("s")] += 1
 
+    def files_on_record(self) -> int:
+        """Of each stream."""
+        return rows_on_record(self.root) // (2 * ROWS)
+
     def executors(self) -> list[psutil.Process]:
         """Running ones, the oldest first."""
-        below = psutil.Process(self.process.pid).children(recursive=True)
-        return sorted((p for p in below if is_executor(p)), key=lambda p: p.create_time())
+        return executors_below(psutil.Process(self.process.pid))
 
     def finish(self) -> None:
         if not self.running:
@@ -129,14 +136,35 @@ class Job:
         return self.log.read_text()[-6_000:]
 
 
+class ChangingJob(Job):
+    """One whose queries come and go."""
+
+    program = "changing_job.py"
+
+    def files_on_record(self) -> int:
+        return max((record.batch for record in records(self.root)), default=-1) + 1
+
+
+def executors_below(process: psutil.Process) -> list[psutil.Process]:
+    """The executors that a driver has started, the oldest first."""
+    below = process.children(recursive=True)
+    return sorted((p for p in below if is_executor(p)), key=lambda p: p.create_time())
+
+
 @contextmanager
 def job(root: Path, files: int, *options: str, env: dict[str, str] | None = None) -> Iterator[Job]:
     """A job over so many files a stream; if the test fails, it ends too."""
     write_files(root, files)
-    running = Job(root, *options, env=env)
+    with ending(Job(root, *options, env=env)) as running:
+        yield running
+
+
+@contextmanager
+def ending(running: AnyJob) -> Iterator[AnyJob]:
+    """A job of which no process stays."""
     try:
         yield running
     finally:
-        for process in processes(root):
+        for process in processes(running.root):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
