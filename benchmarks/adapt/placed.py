@@ -40,7 +40,7 @@ WEIGHTS = 1000  # a row has one of so many
 OF_MAIN, OF_OTHER = 400, 100  # of these, how many a query takes
 KEYS = 200
 WITHIN = 20  # seconds
-TICK = 10.0  # seconds from one file of a stream to the next, of event time and by the clock; an epoch has work of its own, too
+TICK = 10.0  # seconds from one file of a stream to the next, of event time and by the clock; an epoch has its own work
 WARM, BEFORE, SURGE, AFTER = 2, 5, 30, 18  # files: there at the start, then as they come
 FIRST, LAST = WARM + BEFORE, WARM + BEFORE + SURGE  # the files that are larger
 FILES = LAST + AFTER
@@ -104,8 +104,7 @@ def write_files(home: Path) -> None:
 def started(stage: Stage, contender: Contender, here: Path, memory: Path) -> Any:
     flow = Flow(stage.spark, name="placed")
     streams = {
-        name: flow.readFiles(name, str(here / "in" / name), eventTime="ts", maxFilesPerTrigger=1)
-        for name in STREAMS
+        name: flow.readFiles(name, str(here / "in" / name), eventTime="ts", maxFilesPerTrigger=1) for name in STREAMS
     }
     writers = []
     for pair in pairs():
