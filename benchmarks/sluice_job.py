@@ -81,10 +81,11 @@ def main() -> None:
     parser.add_argument("--sites", type=int, default=2)
     parser.add_argument("--policy", default="static", help="static; hybrid shares the one unit of a join without keys")
     parser.add_argument("--option", type=lambda t: t.split("=", 1), action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="try a setting of Spark's")
     args = parser.parse_args()
     w = Workload.load(args.home)
     begin = time.monotonic()
-    with session(args.master, {}) as spark, scratch(args.home) as work:
+    with session(args.master, dict(c.split("=", 1) for c in args.conf)) as spark, scratch(args.home) as work:
         writer = results(spark, w, args.home, args.source).writeStream.format(args.sink)
         if args.sink == "parquet":
             writer = writer.option("path", str(work / "results"))
@@ -102,8 +103,9 @@ def main() -> None:
         run = batches(progress, dict(given))
         figures = streamed(run, w.fill_rows, seconds)
         counted = [progress[i]["phaseSeconds"] for i in warm(run, w.fill_rows)]
+        kinds = f"{args.source} source", f"{args.sink} sink"
         report(
-            settings=f"{args.master}, {MEMORY} driver heap, {args.sites} sites, {args.source} source, {args.sink} sink",
+            settings=", ".join([args.master, f"{MEMORY} driver heap", f"{args.sites} sites", *kinds, *args.conf]),
             phases={phase: median(epoch[phase] for epoch in counted) for phase in counted[0]},
             late_rows=sum(p["lateRows"] for p in progress),
             **(figures | found),

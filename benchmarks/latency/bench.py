@@ -123,7 +123,8 @@ def _run_contender(name: str, w: Workload, scale: Scale, home: Path, cache: Path
             if not _await_ready(process, scale.start_seconds):
                 end(process)
                 process.wait()
-                return _result(name, "latency", w.files, {}, footprint, reason(process.returncode, log))
+                failure = reason(process.returncode, log, scale.start_seconds)
+                return _result(name, "latency", w.files, {}, footprint, failure)
             reader.start()
             feeder.start()
             feeder.join()
