@@ -505,8 +505,9 @@ def _log_excess(previous: EpochRecord, record: EpochRecord) -> None:
     for site in record.stats.sites:
         if site.unfreezable_excess and site.site not in before:
             _log.warning(
-                "epoch %d: site %d has %s bytes of group-bys' state beyond its memory, which cannot be frozen; they are"
-                " used from disk, and joins are frozen less often. More siteMemory, or more sites, would help",
+                "epoch %d: site %d has %s bytes of state beyond its memory that cannot be frozen, of group-bys or of "
+                "outer, semi and anti joins; they are used from disk, and other joins are frozen less often. More "
+                "siteMemory, or more sites, would help",
                 record.number,
                 site.site,
                 f"{site.unfreezable_excess:,}",
