@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -19,13 +18,12 @@ def read_ddl(stream: str, text: str) -> pa.Schema:
     >>> read_ddl("trades", "symbol STRING NOT NULL, ts timestamp, sizes array<int>").types
     [DataType(string), TimestampType(timestamp[us, tz=UTC]), ListType(list<element: int32>)]
     """
+    example = "write for example 'id long, ts timestamp'"
     try:
-        table = sqlglot.parse_one(f"CREATE TABLE t ({text})", dialect="databricks")
+        columns = exp.DataType.build(f"STRUCT<{text}>", dialect="databricks").expressions
     except SqlglotError as problem:
-        raise FlowError(f"schema of stream {stream!r} cannot be read: {text!r}: {problem}") from problem
-    columns = table.this.expressions if isinstance(table.this, exp.Schema) else []
+        raise FlowError(f"schema of stream {stream!r} cannot be read: {text!r}; {example}") from problem
     if not columns or not all(isinstance(column, exp.ColumnDef) and column.kind for column in columns):
-        example = "write for example 'id long, ts timestamp'"
         raise FlowError(f"schema of stream {stream!r} cannot be read: {text!r}; {example}")
     return pa.schema([_field(stream, column) for column in columns])
 
