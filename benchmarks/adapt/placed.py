@@ -3,6 +3,7 @@ a while (dynamic operator placement, section 4.3)."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -85,7 +86,9 @@ SERVICE = TICK * BUSY / (QUERIES / EIGHT * ROWS * (OF_MAIN + OF_OTHER) / WEIGHTS
 
 
 def write_files(home: Path) -> None:
-    """A file of each stream for each tick; a row's id tells the file."""
+    """A file of each stream for each tick, a second older than the next: files are taken by their age, and no row is to
+    be late. A row's id tells the file."""
+    written = time.time()
     for stream, name in enumerate(STREAMS):
         (home / name).mkdir(parents=True)
         for number in range(FILES):
@@ -98,7 +101,9 @@ def write_files(home: Path) -> None:
                 "id": number * ROWS * TIMES + np.arange(count),
                 "weight": rng.integers(0, WEIGHTS, count),
             }
-            pq.write_table(pa.table(columns), home / name / f"{number:04d}.parquet")
+            path = home / name / f"{number:04d}.parquet"
+            pq.write_table(pa.table(columns), path)
+            os.utime(path, (written - FILES + number,) * 2)
 
 
 def started(stage: Stage, contender: Contender, here: Path, memory: Path) -> Any:
