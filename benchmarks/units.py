@@ -28,7 +28,7 @@ from benchmarks import report
 from sluice.control.controller import Controller
 from sluice.control.identity import identify
 from sluice.engine import epochs as driver
-from sluice.engine.blobs import Blob
+from sluice.engine.blobs import SentBlob, put_together
 from sluice.engine.checkpoint import open_checkpoint
 from sluice.engine.epochs import Epochs
 from sluice.engine.flow_plan import FlowPlan
@@ -186,11 +186,11 @@ class UnitsRun:
         self.task_bytes = len(tasks)
         pickled = time.process_time()
         split, site = pickle.loads(tasks)
-        blobs = list(split(rows, self.clock))
-        told: list[Blob] = []
+        blobs = list(put_together(split(rows, self.clock)))
+        told: list[SentBlob] = []
         for key in SITE_KEYS:
             own = [(number, payload) for site_key, number, payload in blobs if site_key == key]
-            told += run_site(site, Level(0), key, own, self.clock)
+            told += put_together(run_site(site, Level(0), key, own, self.clock))
         done = time.process_time()
         reports = [decode(payload.to_pybytes(), SiteReport) for _, _, payload in told]
         self.seconds["tasks"] += pickled - begun

@@ -15,7 +15,7 @@ from oracle import batch_join, multiset
 from specs import SECOND, TIME, handle, join, stream
 
 from sluice.engine.agreement import MAX_JOB_RUNS
-from sluice.engine.blobs import Blob
+from sluice.engine.blobs import SentBlob
 from sluice.model.errors import SluiceError
 from sluice.model.plan.relation import plan_of
 
@@ -28,7 +28,7 @@ def rows(keys: range) -> list[pa.Table]:
     return [pa.table([list(keys), times, list(keys)], schema=s.schema) for s in (A, B)]
 
 
-def mixed(first: list[Blob], second: list[Blob], site_key: int) -> list[Blob]:
+def mixed(first: list[SentBlob], second: list[SentBlob], site_key: int) -> list[SentBlob]:
     """One site's blobs of the first attempt, all others' of the second."""
     return [*(blob for blob in first if blob[0] == site_key), *(blob for blob in second if blob[0] != site_key)]
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from specs import SECOND, TIME, handle, join, stream
 
 from sluice.control.copying import missing_runs
-from sluice.engine.blobs import Blob, ReceivedBlob
+from sluice.engine.blobs import ReceivedBlob, SentBlob
 from sluice.engine.site_task import SiteTask
 from sluice.model.columns import IntColumn
 from sluice.model.epoch.segments import Manifest, RunRef, SegmentRef
@@ -164,7 +164,7 @@ def test_a_share_has_what_is_of_its_site(routing, data):
 class OwnShareOnly(DirectQuery):
     """Every site's task has nothing that can be read in place of the other sites' shares."""
 
-    def at_site(self, task: SiteTask, level: int, site_key: int, blobs: list[ReceivedBlob]) -> list[Blob]:
+    def at_site(self, task: SiteTask, level: int, site_key: int, blobs: list[ReceivedBlob]) -> list[SentBlob]:
         own = self.site_keys.index(site_key)
         assert not (task.before.manifests or task.before.lagging or task.before.queues)
         shares = tuple(share if site == own else b"" for site, share in enumerate(task.shares))

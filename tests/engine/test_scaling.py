@@ -24,7 +24,7 @@ from sluice.control.arrival_forecast import ArrivalForecast
 from sluice.control.collection import EpochCollection
 from sluice.control.controller import Controller, NextEpoch
 from sluice.control.site_memory import SiteMemory
-from sluice.engine.blobs import Blob, ReceivedBlob
+from sluice.engine.blobs import ReceivedBlob, SentBlob
 from sluice.engine.site_task import SiteTask
 from sluice.model.epoch.stats import EpochSeconds, EpochStats, ScaleTarget, SiteStats, UnitColumns
 from sluice.model.plan.plan import Capabilities
@@ -713,7 +713,7 @@ def test_the_answer_is_the_same_however_many_sites_are_asked_for(data, wanted):
 class Told(DirectQuery):
     """Remembers what its sites were told last."""
 
-    def at_site(self, task: SiteTask, level: int, site_key: int, blobs: list[ReceivedBlob]) -> list[Blob]:
+    def at_site(self, task: SiteTask, level: int, site_key: int, blobs: list[ReceivedBlob]) -> list[SentBlob]:
         self.told = task
         return super().at_site(task, level, site_key, blobs)
 

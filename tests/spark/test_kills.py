@@ -38,27 +38,42 @@ def assert_exact(root: Path, files: int) -> None:
 
 
 FAULTS = [
-    ("write", "/state/{epoch:012d}-0000"),
-    ("finish", "/state/{epoch:012d}-0001"),
-    ("write", "/part-{next:012d}-0001"),
-    ("finish", "/part-{next:012d}-0000"),
-    ("map", ".arrow"),
+    ("fail", "write", r"/exchange/(\d{12})-", 0),
+    ("kill", "map", r"/exchange/(\d{12})-", 0),
+    ("fail", "map", r"/(\d{12})-[^/]*\.arrow", -100),
+    ("fail", "write", r"/state/(\d{12})-0000", 1),
+    ("fail", "finish", r"/state/(\d{12})-0001", 1),
+    ("fail", "write", r"/part-(\d{12})-0001", 1),
+    ("fail", "finish", r"/part-(\d{12})-0000", 1),
+    ("kill", "write", r"/state/(\d{12})-0002", 2),
 ]
-"""Operations that fail once, and where: at two sites in an epoch and in the next one, the last anywhere."""
+"""Operations that fail once, or with which an executor is killed, on which files, and how many epochs after the first
+that they are for: when a map task writes a blob, when a site takes one and all map tasks are through, in the local
+tiers, at two sites, and when other sites are through. The first ones leave no blobs in files for the others."""
 FAIL_ONCE = """
 import json
 import os
+import re
+import signal
 
+if os.environ.get("BLOBS_IN_FILES"):
+    from sluice.engine import host_delivery
+
+    host_delivery.LEAST_BYTES = 1
 if os.environ.get("FAULTS"):
-    from sluice.state.files import storage
+    from sluice.state.files import storage, workspace
 
     def fail_once(operation, path):
-        for number, (wanted, part) in enumerate(json.loads(os.environ["FAULTS"])):
-            if operation == wanted and part in path:
+        for number, (kind, wanted, pattern, first) in enumerate(json.loads(os.environ["FAULTS"])):
+            match = re.search(pattern, path) if operation == wanted else None
+            if match and int(match[1]) >= first:
                 try:
                     os.close(os.open(f"{os.environ['FAULTS_SEEN']}/{number}", os.O_CREAT | os.O_EXCL))
                 except FileExistsError:
                     continue
+                if kind == "kill":
+                    os.kill(int(workspace.executor().rpartition("/")[2]), signal.SIGKILL)
+                    os._exit(1)
                 raise OSError(5, f"fault {number} at {operation} {path}")
 
     watching = storage.watch(fail_once)
@@ -66,28 +81,32 @@ if os.environ.get("FAULTS"):
 """
 
 
-def make_tasks_fail(root: Path, epoch: int) -> dict[str, str]:
-    """The environment in which tasks of this epoch and the next one fail; a file of `root`/seen for each that has."""
-    hook, seen = root / "hook", root / "seen"
+def put_blobs_in_files(root: Path) -> dict[str, str]:
+    """The environment in which the smallest blobs, too, go by reference."""
+    hook = root / "hook"
     hook.mkdir()
-    seen.mkdir()
     (hook / "sitecustomize.py").write_text(FAIL_ONCE)  # every Python worker imports it
-    faults = [(operation, where.format(epoch=epoch, next=epoch + 1)) for operation, where in FAULTS]
-    return {
-        "FAULTS": json.dumps(faults),
-        "FAULTS_SEEN": str(seen),
-        "PYTHONPATH": os.pathsep.join([str(hook), str(Path(sluice.__file__).parents[1])]),
-    }
+    path = os.pathsep.join([str(hook), str(Path(sluice.__file__).parents[1])])
+    return {"BLOBS_IN_FILES": "1", "PYTHONPATH": path}
+
+
+def make_tasks_fail(root: Path, epoch: int) -> dict[str, str]:
+    """The environment in which tasks of this epoch, or the ones after it, fail; a file of `root`/seen for each that
+    has."""
+    seen = root / "seen"
+    seen.mkdir()
+    faults = [(*what, epoch + later) for *what, later in FAULTS]
+    return {"FAULTS": json.dumps(faults), "FAULTS_SEEN": str(seen)}
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("drivers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_killed_executors_and_drivers_and_tasks_that_fail_change_nothing(tmp_path, drivers):
-    """A start of Spark for each killed driver, and one more. There, tasks fail inside sites; Spark's next attempt at
-    each succeeds."""
+    """A start of Spark for each killed driver, and one more. There, tasks fail, and executors are killed, inside sites
+    and between map tasks and sites; Spark's next attempt at each succeeds, or the epoch's next job."""
     later = 2 * drivers + 2  # an epoch after those that the last killed driver can have come to
     files = later + 3  # after a kill, an epoch may have two of a stream
-    with job(tmp_path, files) as running:
+    with job(tmp_path, files, env=put_blobs_in_files(tmp_path)) as running:
         running.carry_out(Kill("executor", 1, 0.3))
         if drivers > 1:
             running.carry_out(Kill("driver and executors", 2, 0.2))

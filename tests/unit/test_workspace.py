@@ -12,7 +12,7 @@ import pytest
 
 from sluice.model.errors import StorageError
 from sluice.state.files import workspace
-from sluice.state.files.workspace import Places, Workspace, scratch, sweep
+from sluice.state.files.workspace import Places, Workspace, identify_memory, scratch, sweep
 
 OPEN = """
 import sys, time
@@ -224,3 +224,22 @@ def test_what_an_orphaned_worker_still_writes_goes_too(tmp_path):
     (disk / "page.arrow").write_bytes(b"late")
     assert reaper.wait(timeout=30) == 0
     assert not disk.exists()
+
+
+def test_two_tmpfs_at_one_path_are_two_memories(places):
+    """Workers in mount namespaces of their own have one each, with the same host name and path."""
+    here = identify_memory(places)
+    program = "import sys; from sluice.state.files.workspace import *; print(identify_memory(Places(sys.argv[1])))"
+    there = [sys.executable, "-c", program, str(places.memory)]
+    environment = os.environ | {"PYTHONPATH": "src"}
+    assert subprocess.run(there, capture_output=True, text=True, env=environment).stdout.strip() == here
+    mounted = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$4" && exec "$@"', "sh", *there]
+    told = subprocess.run(mounted, capture_output=True, text=True, env=environment)
+    if told.returncode:
+        pytest.skip(f"nothing can be mounted here: {told.stderr}")
+    assert told.stdout.strip().rpartition(":")[2] == here.rpartition(":")[2] and told.stdout.strip() != here
+
+
+def test_where_there_is_no_memory_tier_nobody_has_the_same(tmp_path):
+    (tmp_path / "file").touch()
+    assert identify_memory(Places(str(tmp_path / "file" / "below"))) == ""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from sluice.engine.blobs import Blob
+from sluice.engine.blobs import Blob, Payload
 from sluice.engine.compiled_plan import JointWay, Member
 from sluice.engine.filtered_rows import FilteredRows
 from sluice.model.ids import InputNumber, SiteKey
@@ -118,7 +118,7 @@ def _pack(
     dealt: Sequence[tuple[Member, np.ndarray]],
     hashes: dict[RowHashing, np.ndarray],
     schema: pa.Schema,
-) -> pa.Buffer:
+) -> Payload:
     """The rows that members get at a site, each once, and who gets which."""
     used = np.zeros(rows.num_rows, dtype=bool)
     for _, places in dealt:
@@ -145,10 +145,7 @@ def _pack(
         entries += [member.way.number, kind, len(body)]
         bodies.append(body)
     header = np.array([len(dealt), *entries], dtype="<i4").tobytes()
-    sink = pa.BufferOutputStream()
-    for piece in (header, *bodies, batch.serialize()):
-        sink.write(piece)
-    return sink.getvalue()
+    return Payload((header, *bodies, batch))
 
 
 def deal_out(way: JointWay, payload: pa.Buffer) -> Iterator[tuple[InputNumber, pa.RecordBatch]]:

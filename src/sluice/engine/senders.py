@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from sluice.engine.blobs import Blob
+from sluice.engine.blobs import Blob, Payload
 from sluice.engine.compiled_plan import Way, compiled
 from sluice.engine.filtered_rows import FilteredRows
 from sluice.engine.joint_delivery import JointSender
@@ -49,7 +49,7 @@ class Sender:
             return
         packed = pa.RecordBatch.from_arrays([pa.array(going.hashes), *going.rows.columns], schema=way.schema)
         if len(self.site_keys) == 1:
-            yield self.site_keys[0], way.number, packed.serialize()
+            yield self.site_keys[0], way.number, Payload((packed,))
             return
         units = self.directory.unit_of(going.hashes)
         if self.shared:
@@ -57,7 +57,7 @@ class Sender:
             yield from self._by_unit(way.number, units[is_shared], packed.filter(pa.array(is_shared)))
             units, packed = units[~is_shared], packed.filter(pa.array(~is_shared))
         for site_key, part in self._by_site(units, packed):
-            yield site_key, way.number, part.serialize()
+            yield site_key, way.number, Payload((part,))
 
     def _by_site(self, units: np.ndarray, packed: pa.RecordBatch) -> Iterator[tuple[SiteKey, pa.RecordBatch]]:
         sites = self.holders[units]
@@ -90,13 +90,13 @@ class Sender:
             line_rows = rows if lines == 1 else rows.filter(pa.array(lines_of == line))
             if line_rows.num_rows == 0:
                 continue
-            payload = line_rows.serialize()
+            payload = Payload((line_rows,))
             storing, probing = sharing.storing(number, line), sharing.probing(number, line)
             yield from ((self.site_keys[site], number, payload) for site in storing)
             yield from ((self.site_keys[site], self.plan.probe_only_number(number), payload) for site in probing)
             copies = len(storing) + len(probing) - 1
             self.copied_rows += copies * line_rows.num_rows
-            self.copied_bytes += copies * len(payload)
+            self.copied_bytes += copies * payload.size
 
 
 def senders(plan: Plan, origin: int, routing: Routing, site_keys: tuple[SiteKey, ...]) -> list[Sender | JointSender]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sluice.engine.blobs import LEVEL_WATERMARK, SPLIT_REPORT, Blob, ReceivedBlob
+from sluice.engine.blobs import LEVEL_WATERMARK, SPLIT_REPORT, Blob, Payload, ReceivedBlob
 from sluice.engine.joint_delivery import deal_out
 from sluice.engine.site_level import SiteLevel
 from sluice.kernels.probe import Run
@@ -65,7 +65,7 @@ def unpack(level: SiteLevel, site_key: SiteKey, blobs: Iterable[ReceivedBlob]) -
             input_ = InputNumber(number - first_probing)
             probe_only.setdefault(input_, []).append(_read_rows(level, input_, payload))
         else:
-            forwarded.append((site_key, number, payload))
+            forwarded.append((site_key, number, Payload((payload,))))
     splits.sort(key=lambda split: split.stream)
     layouts = level.holdings.layouts
     stored_rows, probing_rows = (

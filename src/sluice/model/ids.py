@@ -18,4 +18,4 @@ InputNumber = NewType("InputNumber", int)
 Fragment = NewType("Fragment", int)
 """Operators that share units: the place of their directory in a routing."""
 SiteKey = NewType("SiteKey", int)
-"""A number whose Spark hash falls on a site's partition: what rows are sent to the site by."""
+"""What rows are sent to a site by; on Spark, the number of its partition."""

@@ -19,7 +19,7 @@ from sluice.model.identity import VERSION
 from sluice.model.ids import Site, SiteKey
 from sluice.spark.executors import do_at
 from sluice.spark.frames import FRAMES, as_pairs, parallelize
-from sluice.state.files.workspace import Workspace
+from sluice.state.files.workspace import Places, Workspace
 
 _MAX_PLACEMENTS = 2
 Arrangement = Callable[[Sequence[str | None], Sequence[Executor]], tuple[str | None, ...]]
@@ -36,6 +36,8 @@ class Anchors:
     """The JVM's, by which a site's number is its partition's."""
     homes: tuple[str | None, ...]
     processes: tuple[str, ...]
+    memories: tuple[str, ...]
+    """The memory tiers of their hosts."""
 
     @property
     def site_keys(self) -> tuple[SiteKey, ...]:
@@ -62,19 +64,21 @@ def place(
     count: int,
     executors: Sequence[Executor],
     arrange: Arrangement,
+    places: Places,
     before: Anchors | None = None,
 ) -> Anchors:
-    """So many sites on the executors; those that are well placed stay where they were."""
+    """So many sites on the executors, with their local tiers in these places; those that are well placed stay where
+    they were."""
     homes_before = before.homes[:count] if before else ()
     homes = arrange([*homes_before, *[None] * (count - len(homes_before))], executors)
     if before and homes == before.homes:
         return before
     for _ in range(_MAX_PLACEMENTS):
-        anchors = _cache_anchors(context, homes, {e.id: e for e in executors})
+        anchors = _cache_anchors(context, homes, {e.id: e for e in executors}, places)
         if anchors.as_arranged:
             return anchors
         anchors.let_go()  # tasks went elsewhere, because their executors were busy for too long
-    return _cache_anchors(context, homes, {e.id: e for e in executors})
+    return _cache_anchors(context, homes, {e.id: e for e in executors}, places)
 
 
 def let_go(
@@ -94,18 +98,20 @@ def let_go(
     do_at(context, executors, clean)
 
 
-def _cache_anchors(context: SparkContext, homes: tuple[str | None, ...], executors: dict[str, Executor]) -> Anchors:
+def _cache_anchors(
+    context: SparkContext, homes: tuple[str | None, ...], executors: dict[str, Executor], places: Places
+) -> Anchors:
     """Caches each partition by a task on its executor, which also sees that the Python there has what a site needs."""
 
-    def settle() -> list[tuple[str, str]]:
+    def settle() -> list[tuple[str, str, str]]:
         try:
             import sluice.spark.epoch_tasks  # noqa: F401  # with all that tasks need
             from sluice.model.identity import VERSION as THERE
-            from sluice.state.files.workspace import executor
+            from sluice.state.files.workspace import executor, identify_memory
 
-            return [(THERE, executor())]
+            return [(THERE, executor(), identify_memory(places))]
         except ImportError as problem:
-            return [(str(problem), "")]
+            return [(str(problem), "", "")]
 
     jvm: Any = context._jvm
     partitioner = jvm.org.apache.spark.HashPartitioner(len(homes))
@@ -114,11 +120,12 @@ def _cache_anchors(context: SparkContext, homes: tuple[str | None, ...], executo
     try:
         beside: RDD[Any] = RDD(pairs.values(), context, FRAMES)
         answers = do_at(context, [executors[home] if home else None for home in homes], settle, beside=beside)
-        _check_versions({version for version, _ in answers}, context.pythonExec)
+        _check_versions({version for version, _, _ in answers}, context.pythonExec)
     except BaseException:
         pairs.unpersist()
         raise
-    return Anchors(pairs, partitioner, homes, tuple(process for _, process in answers))
+    _, processes, memories = zip(*answers, strict=True)
+    return Anchors(pairs, partitioner, homes, processes, memories)
 
 
 def _check_versions(versions: set[str], python: str) -> None:

@@ -10,12 +10,14 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
+from sluice.engine.blobs import LOST
+from sluice.engine.host_delivery import BlobsLost, HostDelivery
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
 from sluice.model.codec import decode
@@ -23,7 +25,7 @@ from sluice.model.ids import Level
 from sluice.record.reports import SiteReport
 from sluice.sources.input_files import InputFile
 from sluice.spark.anchors import Anchors
-from sluice.spark.epoch_tasks import FileSplit, RowSplit, SiteWork
+from sluice.spark.epoch_tasks import FileSplit, RowSplit, SiteWork, SmallEpoch
 from sluice.spark.frames import (
     COLUMN,
     as_pairs,
@@ -50,24 +52,39 @@ class EpochJob:
     anchors: Anchors
     split: Shipment[SplitTask]
     site: Shipment[SiteTask]
+    delivery: HostDelivery | None
+    """How blobs reach sites of the sender's host; None if their bytes go through Spark like those of others."""
     number: int
     levels: int
     empty: DataFrame
 
     def run(self, epoch_input: EpochInput) -> list[SiteReport]:
-        """The reports of all sites, of each level."""
+        """The reports of all sites, of each level; `BlobsLost` if a site could not read what it was sent."""
+        if self._is_small(epoch_input):
+            return self._run_in_one_task(epoch_input)
         blobs = self._split(epoch_input)
         for level in range(self.levels):
             last = level == self.levels - 1
             name = f"epoch {self.number}: sites" + (f", level {level}" if self.levels > 1 else "")
             with _named(self.context, name):
-                work = SiteWork(self.site, Level(level), last)
+                work = SiteWork(self.site, self.delivery, Level(level), last)
                 frames = run_tasks(self.context, self.anchors.pin(blobs), work, name)
                 if last:
-                    reports = read_frames(collect(self.context, frames))
-                    return [decode(payload.to_pybytes(), SiteReport) for _, payload in reports]
+                    return _read_reports(collect(self.context, frames))
                 blobs = as_pairs(self.context, frames)
         raise AssertionError("a plan has a level at least")
+
+    def _is_small(self, epoch_input: EpochInput) -> TypeGuard[Sequence[InputFile]]:
+        """Whether there are files for one map task, and one site: the site's task can do all of it."""
+        if isinstance(epoch_input, DataFrame) or not epoch_input or len(self.anchors.homes) > 1:
+            return False
+        return len(divide_by_bytes(epoch_input, self.context.defaultParallelism)) == 1
+
+    def _run_in_one_task(self, files: Sequence[InputFile]) -> list[SiteReport]:
+        name = f"epoch {self.number}: split and site"
+        with _named(self.context, name):
+            work = SmallEpoch(self.split, self.site, tuple(sorted(files, key=lambda file: file.source)))
+            return _read_reports(collect(self.context, run_tasks(self.context, self.anchors.pin(None), work, name)))
 
     def _split(self, epoch_input: EpochInput) -> Any | None:
         """The pairs that map tasks send; None where there is nothing to split."""
@@ -79,10 +96,10 @@ class EpochJob:
                 return None
             lists = divide_by_bytes(epoch_input, self.context.defaultParallelism)
             files = parallelize(self.context, map(pickle.dumps, lists), len(lists))
-            return as_pairs(self.context, run_tasks(self.context, files, FileSplit(self.split), name))
+            return as_pairs(self.context, run_tasks(self.context, files, FileSplit(self.split, self.delivery), name))
 
     def _split_rows(self, batch: DataFrame) -> Any:
-        split, jvm = RowSplit(self.split), self.context._jvm
+        split, jvm = RowSplit(self.split, self.delivery), self.context._jvm
 
         def map_side(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return split(batches)
@@ -91,6 +108,15 @@ class EpochJob:
         frames = batch.coalesce(self.context.defaultParallelism).mapInArrow(map_side, COLUMN)
         as_bytes = getattr(self.empty.union(frames)._jdf, "as")
         return as_bytes(jvm.org.apache.spark.sql.Encoders.BINARY()).toJavaRDD()  # type: ignore[union-attr]
+
+
+def _read_reports(frames: Iterable[bytes]) -> list[SiteReport]:
+    reports = []
+    for number, payload in read_frames(frames):
+        if number == LOST:
+            raise BlobsLost(payload.to_pybytes().decode())
+        reports.append(decode(payload.to_pybytes(), SiteReport))
+    return reports
 
 
 def divide_by_bytes(files: Sequence[InputFile], most: int) -> list[list[InputFile]]:

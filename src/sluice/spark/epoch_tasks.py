@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from sluice.engine.blobs import LOST, Blob, ReceivedBlob, SentBlob, put_together
+from sluice.engine.host_delivery import BlobsLost, HostDelivery
 from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
 from sluice.model.clock import SystemClock
 from sluice.model.ids import Level, SiteKey
+from sluice.sources.input_files import InputFile
 from sluice.spark.frames import Frame, frame_of, in_batches, read_frames, with_keys
 from sluice.spark.shipping import Shipment
 
@@ -22,9 +26,10 @@ class RowSplit:
     """A map task over rows of Spark."""
 
     split: Shipment[SplitTask]
+    delivery: HostDelivery | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return in_batches(with_keys(self.split.unpack()(batches, SystemClock())))
+        return in_batches(with_keys(_send(self.delivery, self.split.unpack()(batches, SystemClock()))))
 
 
 @dataclass(frozen=True)
@@ -32,10 +37,11 @@ class FileSplit:
     """A map task over files."""
 
     split: Shipment[SplitTask]
+    delivery: HostDelivery | None
 
     def __call__(self, number: int, frames: Iterable[bytes]) -> Iterator[Frame]:
         files = [file for frame in frames for file in pickle.loads(frame)]
-        return with_keys(self.split.unpack().read_files(files, SystemClock()))
+        return with_keys(_send(self.delivery, self.split.unpack().read_files(files, SystemClock())))
 
 
 @dataclass(frozen=True)
@@ -43,12 +49,43 @@ class SiteWork:
     """A site's task at one level."""
 
     site: Shipment[SiteTask]
+    delivery: HostDelivery | None
     level: Level
     is_last: bool
 
     def __call__(self, number: int, frames: Iterable[bytes]) -> Iterator[Frame]:
-        received = list(read_frames(frames))
-        blobs = run_site(self.site.unpack(), self.level, SiteKey(number), received, SystemClock())
-        if self.is_last:
-            return (frame_of(kind, payload) for _, kind, payload in blobs)
-        return with_keys(blobs)
+        received = deque(frames)  # Spark ends a Python worker that leaves any unread
+        sent = self._run(SiteKey(number), read_frames(received.popleft() for _ in range(len(received))))
+        return (frame_of(kind, payload) for _, kind, payload in sent) if self.is_last else with_keys(sent)
+
+    def _run(self, site_key: SiteKey, received: Iterable[ReceivedBlob]) -> Iterator[SentBlob]:
+        task = self.site.unpack()
+        try:
+            if self.delivery is not None:
+                received = self.delivery.receive(received, task.plan, self.level)
+            yield from _send(self.delivery, run_site(task, self.level, site_key, received, SystemClock()))
+        except BlobsLost as problem:  # nothing has been done yet
+            lost = pa.py_buffer(str(problem).encode())
+            yield from ((told, LOST, lost) for told in ([site_key] if self.is_last else task.site_keys))
+
+
+@dataclass(frozen=True)
+class SmallEpoch:
+    """All of an epoch over a few small files, in the task of the one site that there is."""
+
+    split: Shipment[SplitTask]
+    site: Shipment[SiteTask]
+    files: tuple[InputFile, ...]
+
+    def __call__(self, number: int, frames: Iterable[bytes]) -> Iterator[Frame]:
+        deque(frames, maxlen=0)
+        site, clock = self.site.unpack(), SystemClock()
+        blobs = self.split.unpack().read_files(self.files, clock)
+        for level in range(site.plan.levels):
+            received = [(kind, payload) for _, kind, payload in put_together(blobs)]
+            blobs = run_site(site, Level(level), SiteKey(number), received, clock)
+        return (frame_of(kind, payload) for _, kind, payload in put_together(blobs))
+
+
+def _send(delivery: HostDelivery | None, blobs: Iterable[Blob]) -> Iterator[SentBlob]:
+    return put_together(blobs) if delivery is None else delivery.send(blobs)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from sluice.control.site_assignment import Executor, SiteCount, changes, executors_needed, pack, spread
 from sluice.engine.agreement import Exchange
+from sluice.engine.host_delivery import BlobsLost, HostDelivery
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
 from sluice.model.errors import QueryError
@@ -26,7 +27,7 @@ from sluice.spark.executors import WarmUp, do_at
 from sluice.spark.frames import COLUMN, Frame, as_pairs, collect, parallelize, run_tasks
 from sluice.spark.pool import pool_of
 from sluice.spark.shipping import Shipping
-from sluice.state.files.workspace import Workspace
+from sluice.state.files.workspace import ANYWHERE, Places, Workspace
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,9 @@ _SETTINGS = {
 _MAX_JOB_ATTEMPTS = 4
 LET_GO_EVERY = 50
 """Epochs after which executors look again for what attempts left there that came to nothing: nobody tells of those."""
+LONGEST_PAUSE = 64
+"""Epochs after which blobs go by reference again if some were lost again and again: a site may be elsewhere for
+good."""
 _GIVEN_UP = ("with indeterminate output was failed and retried", "has failed the maximum allowable number of times")
 
 
@@ -47,7 +51,14 @@ class Sites:
     """The sites of a query on a Spark cluster. With a `size` their number follows the executors' cores. If it `scales`
     their number is as asked for, and they use as few executors as have a slot for each: the others go back."""
 
-    def __init__(self, spark: SparkSession, count: int, size: SiteCount | None = None, scales: bool = False) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        count: int,
+        size: SiteCount | None = None,
+        scales: bool = False,
+        places: Places = ANYWHERE,
+    ) -> None:
         self.session = spark.newSession()  # so that nothing of the user's own session is changed
         for key, value in _SETTINGS.items():
             self.session.conf.set(key, value)
@@ -55,12 +66,16 @@ class Sites:
         self.pool, self.name = pool_of(self.context), uuid.uuid4().hex
         self.shipping = Shipping(self.context)
         self._empty = self.session.createDataFrame([], COLUMN)
-        self.size, self.scales, self.arrange = size, scales, pack if scales else spread
+        self.size, self.scales, self.arrange, self.places = size, scales, pack if scales else spread, places
+        self._jobs = self._references_from = 0
+        self._pause = 1
+        # a task that Spark starts twice may be on another host the second time, and the first to end counts
+        self._by_reference = self.context.getConf().get("spark.speculation", "false") != "true"
         self.executors = self.counted_with = self.pool.look()
         self.warm_up = WarmUp(self.pool.look, partial(rehearse, self.context)) if scales else None
         self.pool.use(self.name, [e.id for e in self.executors])
         try:
-            self.anchors = place(self.context, count, self.executors, self.arrange)
+            self.anchors = place(self.context, count, self.executors, self.arrange, places)
         except BaseException:
             self.pool.leave(self.name)
             raise
@@ -141,7 +156,7 @@ class Sites:
         if not executors or (executors == self.executors and count == self.count):
             return ""
         try:
-            self.anchors = place(self.context, count, executors, self.arrange, before)
+            self.anchors = place(self.context, count, executors, self.arrange, self.places, before)
         except Py4JJavaError as failure:
             if not _lost(failure):
                 raise
@@ -173,21 +188,38 @@ class Sites:
         def run(split: SplitTask, site: SiteTask) -> list[SiteReport]:
             self._ask_for_executors(target_sites())
             shipped = self.shipping.ship(split, site)
-            job = EpochJob(self.context, self.anchors, *shipped, site.number, site.plan.levels, self._empty)
-            for attempt in range(_MAX_JOB_ATTEMPTS):
+            by_reference = self._by_reference and site.number >= self._references_from
+            given_up = 0
+            while True:
+                self._jobs += 1
+                delivery = self._deliver(site) if by_reference else None
+                job = EpochJob(
+                    self.context, self.anchors, *shipped, delivery, site.number, site.plan.levels, self._empty
+                )
                 try:
                     with self.pool.running(self.name):
                         reports = job.run(epoch_input)
                     break
+                except BlobsLost as problem:  # once at most
+                    log.info("epoch %d is run again, all blobs through Spark: %s", site.number, problem)
+                    by_reference, self._pause = False, min(2 * self._pause, LONGEST_PAUSE)
+                    self._references_from = site.number + self._pause
                 except Py4JJavaError as failure:
-                    if attempt + 1 == _MAX_JOB_ATTEMPTS or not _beyond_retries(failure):
+                    given_up += 1
+                    if given_up == _MAX_JOB_ATTEMPTS or not _beyond_retries(failure):
                         raise
                     log.info("epoch %d is run again: Spark gave its job up, as executors were lost", site.number)
+            self._pause = 1 if by_reference else self._pause
             if len(reports) != self.count * site.plan.levels:
                 raise QueryError(f"{len(reports)} of {self.count * site.plan.levels} reports of sites arrived")
             return reports
 
         return run
+
+    def _deliver(self, site: SiteTask) -> HostDelivery:
+        """How blobs of the next job reach sites of their sender's host."""
+        workspace, limit = Workspace(site.places, site.query, site.run), min(site.directives.limits)
+        return HostDelivery(workspace, site.number, self._jobs, self.anchors.memories, limit)
 
     def close(self, workspace: Workspace) -> None:
         """Unpin the sites and remove the run's local tiers on every executor. Then ask for the number of executors that
@@ -225,7 +257,7 @@ def rehearse(context: SparkContext, executors: Sequence[Executor]) -> None:
         list(frames)
         return []
 
-    anchors = place(context, slots, executors, pack)
+    anchors = place(context, slots, executors, pack, ANYWHERE)
     try:
         frames = [value for site in anchors.site_keys for value in (pack_long(site), b"")]
         blobs = run_tasks(context, parallelize(context, frames, slots), map_side, "warm-up: split")

@@ -16,7 +16,7 @@ from pyspark import RDD, SparkContext
 from pyspark.serializers import FramedSerializer, pack_long, write_int
 from pyspark.util import _load_from_socket
 
-from sluice.engine.blobs import Blob, ReceivedBlob
+from sluice.engine.blobs import ReceivedBlob, SentBlob
 
 COLUMN = "frame binary"
 """Keys and frames in turn, as a column of a DataFrame."""
@@ -47,7 +47,7 @@ def frame_of(number: int, payload: pa.Buffer) -> Frame:
     return _NUMBER.pack(number), payload
 
 
-def with_keys(blobs: Iterable[Blob]) -> Iterator[Frame]:
+def with_keys(blobs: Iterable[SentBlob]) -> Iterator[Frame]:
     """What a task sends to sites: a key, then a frame, and so on."""
     for site_key, number, payload in blobs:
         yield (pack_long(site_key),)

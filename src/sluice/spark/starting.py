@@ -40,7 +40,8 @@ def start(query: CheckedQuery) -> RunningQuery:
 def place_sites(query: CheckedQuery) -> Sites:
     """Pin the query's sites to executors."""
     settings = query.settings
-    return Sites(query.spark, settings.sites, settings.site_count, settings.controller.scale_target is not None)
+    scales = settings.controller.scale_target is not None
+    return Sites(query.spark, settings.sites, settings.site_count, scales, settings.places)
 
 
 def _stop_earlier_run(location: str | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sluice.engine.agreement import Exchange
-from sluice.engine.blobs import Blob, ReceivedBlob
+from sluice.engine.blobs import ReceivedBlob, SentBlob, put_together
 from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
@@ -45,7 +45,7 @@ class DisturbedQuery(LocalQuery):
 
     disturbance: Disturbance
 
-    def at_site(self, task: SiteTask, level: Level, site_key: SiteKey, blobs: Iterable[ReceivedBlob]) -> list[Blob]:
+    def at_site(self, task: SiteTask, level: Level, site_key: SiteKey, blobs: Iterable[ReceivedBlob]) -> list[SentBlob]:
         """A site's task, with what happens to it."""
         return self.disturbance.at_site(task, level, site_key, blobs)
 
@@ -273,7 +273,7 @@ class Disturbance(ABC):
         for places in self.executors.places:
             self.query.workspace(places).close()
 
-    def at_site(self, task: SiteTask, level: Level, site_key: SiteKey, blobs: Iterable[ReceivedBlob]) -> list[Blob]:
+    def at_site(self, task: SiteTask, level: Level, site_key: SiteKey, blobs: Iterable[ReceivedBlob]) -> list[SentBlob]:
         """A site's task, with what happens to it."""
         site = task.site_keys.index(site_key)
         attempt = partial(self._attempt, task, level, site_key, blobs)
@@ -292,15 +292,16 @@ class Disturbance(ABC):
 
     def _attempt(
         self, task: SiteTask, level: Level, site_key: SiteKey, blobs: Iterable[ReceivedBlob], at: int | None = None
-    ) -> list[Blob]:
+    ) -> list[SentBlob]:
         site = task.site_keys.index(site_key)
         places = self.executors.of(site) if at is None else self.executors.places[at]
-        return list(run_site(replace(task, places=places), level, site_key, blobs, self.clock))
+        sent = run_site(replace(task, places=places), level, site_key, blobs, self.clock)
+        return list(put_together(sent))
 
-    def _run_twice(self, site: int, attempt: Callable[..., list[Blob]], at: int) -> list[Blob]:
+    def _run_twice(self, site: int, attempt: Callable[..., list[SentBlob]], at: int) -> list[SentBlob]:
         """Two attempts of one task, one in the midst of the other, here or elsewhere; Spark takes either."""
         executor = self.executors.at[site] if self.chance(0.5) else 1 - self.executors.at[site]
-        outcomes: list[list[Blob]] = []
+        outcomes: list[list[SentBlob]] = []
         with interrupted(at, lambda: outcomes.append(attempt(at=executor))):
             outcomes.append(attempt())
         self.doubled = self.scarred

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from sluice.engine.agreement import Exchange
-from sluice.engine.blobs import SPLIT_REPORT, Blob, ReceivedBlob, SentBytes, message
+from sluice.engine.blobs import SPLIT_REPORT, Blob, ReceivedBlob, SentBlob, SentBytes, message, put_together
 from sluice.engine.checkpoint import OpenCheckpoint
 from sluice.engine.epochs import Epochs
 from sluice.engine.flow_plan import FlowPlan
@@ -108,7 +108,7 @@ class LocalQuery:
 
     def _exchange(self, rows: EpochRows, before_commit: Callable[[], object], event_times: Times = ()) -> Exchange:
         def exchange(split: SplitTask, site: SiteTask) -> list[SiteReport]:
-            blobs = [*self.split(split, rows), *self._heartbeats(event_times)]
+            blobs = [*self.split(split, rows), *put_together(self._heartbeats(event_times))]
             for level in range(site.plan.levels):
                 by_site: dict[SiteKey, list[ReceivedBlob]] = {key: [] for key in self.site_keys}
                 for key, number, payload in blobs:
@@ -119,16 +119,16 @@ class LocalQuery:
 
         return exchange
 
-    def split(self, split: SplitTask, rows: EpochRows) -> list[Blob]:
+    def split(self, split: SplitTask, rows: EpochRows) -> list[SentBlob]:
         """What the map tasks send."""
-        blobs: list[Blob] = []
+        blobs: list[SentBlob] = []
         for task in range(self.map_tasks):
             batches = []
             for stream, table in enumerate(rows):
                 cuts = np.linspace(0, table.num_rows, self.map_tasks + 1).astype(int)
                 share = table.slice(cuts[task], cuts[task + 1] - cuts[task])
                 batches += [_for_split(stream, batch) for batch in share.to_batches()]
-            blobs += split(batches, self.clock)
+            blobs += self.send(split(batches, self.clock))
         return blobs
 
     def _heartbeats(self, event_times: Times) -> list[Blob]:
@@ -141,9 +141,13 @@ class LocalQuery:
         ]
         return [message(site_key, SPLIT_REPORT, report) for report in reports for site_key in self.site_keys]
 
-    def at_site(self, task: SiteTask, level: Level, site_key: SiteKey, blobs: Iterable[ReceivedBlob]) -> list[Blob]:
+    def send(self, blobs: Iterable[Blob]) -> Iterator[SentBlob]:
+        """What a task's blobs are on their way."""
+        return put_together(blobs)
+
+    def at_site(self, task: SiteTask, level: Level, site_key: SiteKey, blobs: Iterable[ReceivedBlob]) -> list[SentBlob]:
         """One level's work of a site in an epoch."""
-        return list(run_site(task, level, site_key, blobs, self.clock))
+        return list(self.send(run_site(task, level, site_key, blobs, self.clock)))
 
     def workspace(self, places: Places) -> Workspace:
         """What this run has in local tiers."""

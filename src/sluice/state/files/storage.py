@@ -20,7 +20,7 @@ from sluice.state.files.backend import SIDE_BY_SIDE, FileEntry, Files
 from sluice.state.files.file_system import LocalDisk
 from sluice.state.files.object_uri import HADOOP_NAMES, OBJECT_SCHEMES, parse
 
-__all__ = ["HADOOP_NAMES", "FileEntry", "Storage", "watch"]
+__all__ = ["HADOOP_NAMES", "FileEntry", "Storage", "about_to", "watch"]
 
 Watcher = Callable[[str, str], None]
 _watchers: list[Watcher] = []
@@ -36,7 +36,8 @@ def watch(watcher: Watcher) -> Iterator[None]:
         _watchers.remove(watcher)
 
 
-def _about_to(operation: str, path: str) -> None:
+def about_to(operation: str, path: str) -> None:
+    """Tell those who watch of a file operation."""
     for watcher in _watchers:
         watcher(operation, path)
 
@@ -129,7 +130,7 @@ class Storage:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             started = []
             for source, target in pairs:
-                _about_to("move", self.path(source))
+                about_to("move", self.path(source))
                 started.append((source, pool.submit(self._move, source, target)))
             for source, move in started:
                 with self._translate_errors("move", source):
@@ -146,7 +147,7 @@ class Storage:
         """Have files that another program wrote outlast a power cut, and their directories; those that are not there
         are passed over."""
         for name in names:
-            _about_to("sync", self.path(name))
+            about_to("sync", self.path(name))
         with self._translate_errors("sync", names[0] if names else ""):
             self._files.sync(names)
 
@@ -163,7 +164,7 @@ class Storage:
             return
         names = list(names)
         for name in names:
-            _about_to("delete", self.path(name))
+            about_to("delete", self.path(name))
         if names:
             with self._translate_errors("delete", names[0]):
                 self._files.delete_all(names)
@@ -173,11 +174,11 @@ class Storage:
             self._files.delete_tree(name)
 
     def _finishing(self, name: str) -> Callable[[], None]:
-        return lambda: _about_to("finish", self.path(name))
+        return lambda: about_to("finish", self.path(name))
 
     @contextmanager
     def _announce(self, operation: str, name: str) -> Iterator[None]:
-        _about_to(operation, self.path(name))
+        about_to(operation, self.path(name))
         with self._translate_errors(operation, name):
             yield
 

@@ -54,6 +54,9 @@ class Places:
         return {*self.roots(), *([] if self.disk else _local_dirs())}
 
 
+ANYWHERE = Places()
+
+
 @dataclass(frozen=True)
 class Workspace:
     """What one run of a query has in the local tiers of this host. Another run has its own, on the same host too."""
@@ -127,6 +130,18 @@ def _level_name(site: Site, level: int) -> str:
 def executor() -> str:
     """The host and the process that this one works for."""
     return f"{socket.gethostname()}/{_owner()}"
+
+
+def identify_memory(places: Places) -> str:
+    """Which directory of which file system, of which start of which host, the memory tiers are in: what one process has
+    written there, another one that says the same can read. "" where there is none; who opens it hears why."""
+    memory, _ = places.roots()
+    try:
+        memory.mkdir(parents=True, exist_ok=True)
+        status = memory.stat()
+    except OSError:
+        return ""
+    return f"{_boot()}:{status.st_dev:x}:{status.st_ino:x}:{memory}"
 
 
 def scratch(name: str) -> str:

@@ -1,0 +1,132 @@
+"""Blobs between tasks of one host: only where they lie crosses the exchange, their bytes stay in a local tier.
+
+Whether a site is on the sender's host is told by the place of its memory tier, the mounted file system and the
+directory in it, as the site's executor saw it when the site was placed. If the site then runs elsewhere, or a blob is
+missing or damaged, the site does nothing but say so, and the epoch is run again as a whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sluice.engine.blobs import LOST, REFERENCE, Blob, Payload, ReceivedBlob, SentBlob, put_together
+from sluice.engine.compiled_plan import compiled
+from sluice.model.codec import decode, encode
+from sluice.model.ids import InputNumber, Level
+from sluice.model.plan.plan import Plan
+from sluice.state.files.blob_files import Extent, name_blob, open_directory, take_blob, write_blob
+from sluice.state.files.workspace import Workspace, identify_memory
+
+LEAST_BYTES = 64 << 10
+"""Bytes from which on a blob is worth a file: making, mapping and removing one takes as long as some ten thousand bytes
+take through Spark."""
+
+
+class BlobsLost(Exception):
+    """A blob that should lie on this host cannot be read."""
+
+
+@dataclass(frozen=True)
+class BlobReference:
+    """Where a blob of a `number` lies."""
+
+    number: int
+    memory: str
+    """The memory tier of its sender's host."""
+    path: str
+    extent: Extent
+
+
+@dataclass(frozen=True)
+class HostDelivery:
+    """How the tasks of one job send blobs to sites of their own host. A task has at most `limit` bytes of them in
+    memory, the others on disk."""
+
+    workspace: Workspace
+    epoch: int
+    job: int
+    memories: tuple[str, ...]
+    """The memory tier of each site's host."""
+    limit: int
+
+    def send(self, blobs: Iterable[Blob]) -> Iterator[SentBlob]:
+        """Blobs as they cross the exchange, those for this host as references, unless they are small."""
+        here = identify_memory(self.workspace.places)
+        sender: _FileSender | None = None
+        for blob in blobs:
+            site_key, number, payload = blob
+            is_message = number < 0
+            if is_message or payload.size < LEAST_BYTES or not here or self.memories[site_key] != here:
+                yield from put_together([blob])
+                continue
+            sender = sender or _FileSender(self)
+            path, extent = sender.write(payload)
+            reference = BlobReference(number, here, path, extent)
+            yield site_key, REFERENCE, pa.py_buffer(encode(reference))
+
+    def receive(self, blobs: Iterable[ReceivedBlob], plan: Plan, level: Level) -> Iterator[ReceivedBlob]:
+        """The blobs that reach a site, references to those for this level in the blobs' place; `BlobsLost` if one
+        cannot be read."""
+        here = identify_memory(self.workspace.places)
+        for number, payload in blobs:
+            if number == LOST:
+                raise BlobsLost(payload.to_pybytes().decode())
+            if number == REFERENCE:
+                reference = decode(payload.to_pybytes(), BlobReference)
+                if is_for_level(plan, level, reference.number):
+                    yield reference.number, _take(reference, here)
+                    continue
+            yield number, payload
+
+
+def is_for_level(plan: Plan, level: Level, number: int) -> bool:
+    """Whether blobs of a number are for operators of a level, and not of one above."""
+    of_plan = compiled(plan)
+    readers = of_plan.readers[level]
+    probing = number - plan.probe_only_number(InputNumber(0))
+    return number in readers or number in of_plan.joint_ways_to[level] or probing in readers
+
+
+def _take(reference: BlobReference, here: str) -> pa.Buffer:
+    if reference.memory != here:
+        raise BlobsLost("a site runs on another host than it was placed on")
+    data = take_blob(reference.path, reference.extent)
+    if data is None:
+        raise BlobsLost(f"{reference.path} is missing or damaged")
+    return data
+
+
+class _FileSender:
+    """The files of one task: in memory as long as there is room, then on disk."""
+
+    def __init__(self, delivery: HostDelivery) -> None:
+        self._delivery, self._attempt, self._count = delivery, uuid.uuid4().hex[:16], 0
+        self._memory, self._disk = (open_directory(tier, delivery.job) for tier in delivery.workspace.open())
+        self._left = delivery.limit
+
+    def write(self, payload: Payload) -> tuple[str, Extent]:
+        self._count += 1
+        name = name_blob(self._delivery.epoch, self._delivery.job, f"{self._attempt}{self._count:06x}")
+        if payload.size <= self._left and payload.size <= _half_of_free_space(self._memory):
+            try:
+                path = f"{self._memory}/{name}"
+                extent = write_blob(path, payload.write_to)
+                self._left -= payload.size
+                return path, extent
+            except OSError as problem:
+                if problem.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+        path = f"{self._disk}/{name}"
+        return path, write_blob(path, payload.write_to)
+
+
+def _half_of_free_space(directory: str) -> int:
+    """What blobs may take of a tier that state lies in, too."""
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize // 2
