@@ -29,7 +29,7 @@ from sluice.spark.exchange import Sites
 pytestmark = pytest.mark.spark
 A, B = stream("a"), stream("b")
 SPEC = join([A, B])
-ROWS = 20_000
+ROWS = 50_000
 
 
 class OnSpark:
@@ -61,7 +61,7 @@ class OnSpark:
 def rows(epoch: int, count: int = ROWS) -> list[pa.Table]:
     rng = np.random.default_rng(epoch)
     times = pa.array(epoch * SECOND + np.sort(rng.integers(0, SECOND, count)), TIME)
-    return [pa.table([rng.integers(0, 10 * ROWS, count), times, np.arange(count)], schema=s.schema) for s in (A, B)]
+    return [pa.table([rng.integers(0, 4 * count, count), times, np.arange(count)], schema=s.schema) for s in (A, B)]
 
 
 class Watched:
@@ -167,14 +167,24 @@ def test_what_epochs_have_in_common_is_shipped_once(spark, tmp_path):
     query.close()
 
 
-def test_few_rows_for_one_site_need_no_second_stage(spark, tmp_path):
+def test_few_rows_need_no_second_stage(spark, tmp_path):
+    query = OnSpark(spark, SPEC, tmp_path)
+    query.run(rows(0))
+    with Watched(spark, str(tmp_path)) as job:
+        query.run(rows(1, 500))
+    assert job.stages == [("epoch 1: split and sites", 2)] and job.shuffled == 0
+    query.assert_exact()
+    query.close()
+
+
+def test_few_rows_for_one_site_need_none_for_a_chain_either(spark, tmp_path):
     pairs = handle(A).join(handle(B), on="k", within="2 seconds")
     counts = pairs.groupBy("b_v").last(2).agg(n=("*", "count"))
     query = OnSpark(spark, plan_of([pairs.relation, counts.relation]), tmp_path, sites=1)
-    query.run(rows(0))
+    query.run(rows(0, 500))
     with Watched(spark, str(tmp_path)) as job:
-        query.run(rows(1))
-    assert job.stages == [("epoch 1: split and site", 1)]
+        query.run(rows(1, 500))
+    assert job.stages == [("epoch 1: split and sites", 1)]
     query.assert_exact()
     assert query.query.results(1).num_rows == query.query.results(0).num_rows > 0
     query.close()

@@ -19,9 +19,11 @@ from pyspark.sql import DataFrame
 from sluice.engine.blobs import LOST
 from sluice.engine.host_delivery import BlobsLost, HostDelivery
 from sluice.engine.site_task import SiteTask
+from sluice.engine.small_epochs import can_skip_exchange
 from sluice.engine.split import SplitTask
 from sluice.model.codec import decode
 from sluice.model.ids import Level
+from sluice.model.plan.plan import Plan
 from sluice.record.reports import SiteReport
 from sluice.sources.input_files import InputFile
 from sluice.spark.anchors import Anchors
@@ -55,17 +57,18 @@ class EpochJob:
     delivery: HostDelivery | None
     """How blobs reach sites of the sender's host; None if their bytes go through Spark like those of others."""
     number: int
-    levels: int
+    plan: Plan
     empty: DataFrame
 
     def run(self, epoch_input: EpochInput) -> list[SiteReport]:
         """The reports of all sites, of each level; `BlobsLost` if a site could not read what it was sent."""
         if self._is_small(epoch_input):
-            return self._run_in_one_task(epoch_input)
+            return self._run_in_one_stage(epoch_input)
         blobs = self._split(epoch_input)
-        for level in range(self.levels):
-            last = level == self.levels - 1
-            name = f"epoch {self.number}: sites" + (f", level {level}" if self.levels > 1 else "")
+        levels = self.plan.levels
+        for level in range(levels):
+            last = level == levels - 1
+            name = f"epoch {self.number}: sites" + (f", level {level}" if levels > 1 else "")
             with _named(self.context, name):
                 work = SiteWork(self.site, self.delivery, Level(level), last)
                 frames = run_tasks(self.context, self.anchors.pin(blobs), work, name)
@@ -75,13 +78,15 @@ class EpochJob:
         raise AssertionError("a plan has a level at least")
 
     def _is_small(self, epoch_input: EpochInput) -> TypeGuard[Sequence[InputFile]]:
-        """Whether there are files for one map task, and one site: the site's task can do all of it."""
-        if isinstance(epoch_input, DataFrame) or not epoch_input or len(self.anchors.homes) > 1:
+        """Whether the files are so few and small that each site reads them all, and needs no map tasks."""
+        sites = len(self.anchors.homes)
+        if isinstance(epoch_input, DataFrame) or not epoch_input or not can_skip_exchange(self.plan, sites):
             return False
-        return len(divide_by_bytes(epoch_input, self.context.defaultParallelism)) == 1
+        tasks = divide_by_bytes(epoch_input, self.context.defaultParallelism)
+        return len(tasks) == 1 and (sites == 1 or sites * sum(file.size for file in epoch_input) < 2 * MAP_TASK_BYTES)
 
-    def _run_in_one_task(self, files: Sequence[InputFile]) -> list[SiteReport]:
-        name = f"epoch {self.number}: split and site"
+    def _run_in_one_stage(self, files: Sequence[InputFile]) -> list[SiteReport]:
+        name = f"epoch {self.number}: split and sites"
         with _named(self.context, name):
             work = SmallEpoch(self.split, self.site, tuple(sorted(files, key=lambda file: file.source)))
             return _read_reports(collect(self.context, run_tasks(self.context, self.anchors.pin(None), work, name)))

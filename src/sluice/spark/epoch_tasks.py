@@ -13,6 +13,7 @@ from sluice.engine.blobs import LOST, Blob, ReceivedBlob, SentBlob, put_together
 from sluice.engine.host_delivery import BlobsLost, HostDelivery
 from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask
+from sluice.engine.small_epochs import take_own
 from sluice.engine.split import SplitTask
 from sluice.model.clock import SystemClock
 from sluice.model.ids import Level, SiteKey
@@ -71,7 +72,8 @@ class SiteWork:
 
 @dataclass(frozen=True)
 class SmallEpoch:
-    """All of an epoch over a few small files, in the task of the one site that there is."""
+    """All of an epoch over a few small files, in the tasks of the sites: each reads them all, and takes what is its
+    own. Only where there is one site can there be several levels."""
 
     split: Shipment[SplitTask]
     site: Shipment[SiteTask]
@@ -79,12 +81,13 @@ class SmallEpoch:
 
     def __call__(self, number: int, frames: Iterable[bytes]) -> Iterator[Frame]:
         deque(frames, maxlen=0)
-        site, clock = self.site.unpack(), SystemClock()
+        site, clock, site_key = self.site.unpack(), SystemClock(), SiteKey(number)
         blobs = self.split.unpack().read_files(self.files, clock)
+        received = take_own(put_together(blobs), site_key)
         for level in range(site.plan.levels):
+            blobs = run_site(site, Level(level), site_key, received, clock)
             received = [(kind, payload) for _, kind, payload in put_together(blobs)]
-            blobs = run_site(site, Level(level), SiteKey(number), received, clock)
-        return (frame_of(kind, payload) for _, kind, payload in put_together(blobs))
+        return (frame_of(kind, payload) for kind, payload in received)
 
 
 def _send(delivery: HostDelivery | None, blobs: Iterable[Blob]) -> Iterator[SentBlob]:

@@ -193,9 +193,7 @@ class Sites:
             while True:
                 self._jobs += 1
                 delivery = self._deliver(site) if by_reference else None
-                job = EpochJob(
-                    self.context, self.anchors, *shipped, delivery, site.number, site.plan.levels, self._empty
-                )
+                job = EpochJob(self.context, self.anchors, *shipped, delivery, site.number, site.plan, self._empty)
                 try:
                     with self.pool.running(self.name):
                         reports = job.run(epoch_input)
