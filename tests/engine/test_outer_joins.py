@@ -124,6 +124,25 @@ def test_null_keys_have_no_partner_and_lie_apart(tmp_path):
     query.close()
 
 
+@pytest.mark.parametrize("kind", [JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI])
+def test_a_null_key_is_no_partner_of_a_key_with_its_hash(tmp_path, monkeypatch, kind):
+    import numpy as np
+
+    from sluice.operators import row_hashing
+
+    zeros = lambda columns, rows=None: np.zeros(len(columns[0]), dtype=np.uint32)  # noqa: E731
+    monkeypatch.setattr(row_hashing, "hash_keys", zeros)
+    monkeypatch.setattr(row_hashing, "hash_group_keys", zeros)
+    query = DirectQuery(of_kind(join([stream("a"), stream("b")], 10 * SECOND), kind), tmp_path)
+    query.run([table([(None, 0, 1), (5, 0, 2), (None, 0, 3)]), table([(5, 0, 7), (None, 0, 8)])])
+    query.run([table([(6, 50, 4)]), table([(8, 50, 9)])])
+    alone = [("None", 1), ("None", 3)]
+    assert [(str(row[0]), row[2]) for row in shown(query) if row[2] in (1, 3)] == alone
+    pairs = [] if kind is JoinKind.ANTI else [(2, 7)]
+    assert [(row[2], row[5]) for row in shown(query) if len(row) > 3 and None not in (row[2], row[5])] == pairs
+    query.close()
+
+
 def test_equal_hashes_of_different_keys_are_no_partners(tmp_path, monkeypatch):
     import numpy as np
 

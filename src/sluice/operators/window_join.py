@@ -291,7 +291,7 @@ class WindowJoin:
                 same = keys_equal(a.cast(kind), b.cast(kind))
                 equal = same if equal is None else pc.and_(equal, same)
         assert equal is not None  # a join has two legs or more, and a key where it has no condition to search by
-        return equal
+        return equal.fill_null(False) if equal.null_count else equal  # null keys come to outer joins
 
     def _key_names(self, leg: int) -> tuple[str, ...]:
         return self.spec.inputs[self.spec.legs[leg].input].keys
