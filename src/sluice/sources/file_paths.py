@@ -68,8 +68,8 @@ def find(path: str, name_filter: str = "*") -> Iterator[Place]:
     Names that begin with '_' or '.' are passed over, as Spark does. Sub-directories are entered only where a
     directory holds no file itself.
     """
-    names = _without_braces(name_filter)
-    for pattern in _without_braces(path):
+    names = without_braces(name_filter)
+    for pattern in without_braces(path):
         # Steps below the first wildcard are matched one directory at a time, so that no more is listed than needed.
         steps = pattern.split("/")
         wild = next((i for i, step in enumerate(steps) if _WILD.search(step)), len(steps))
@@ -92,12 +92,17 @@ def is_there(path: str) -> bool:
     return bool(place.filesystem.get_file_info(place.inner).type != fs.FileType.NotFound)
 
 
-def _without_braces(pattern: str) -> list[str]:
+def without_braces(pattern: str) -> list[str]:
+    """The patterns without braces that one with braces stands for.
+
+    >>> without_braces("a/{b,c}/*")
+    ['a/b/*', 'a/c/*']
+    """
     group = _BRACES.search(pattern)
     if group is None:
         return [pattern]
     before, after = pattern[: group.start()], pattern[group.end() :]
-    return [p for choice in group[1].split(",") for p in _without_braces(before + choice + after)]
+    return [p for choice in group[1].split(",") for p in without_braces(before + choice + after)]
 
 
 def _matches(filesystem: fs.FileSystem, at: fs.FileInfo, steps: list[str]) -> Iterator[fs.FileInfo]:
