@@ -21,6 +21,7 @@ from sluice.engine.settings import QuerySettings
 from sluice.engine.site_task import Spill
 from sluice.model.clock import Clock, SystemClock
 from sluice.model.epoch.results import Results
+from sluice.model.identity import BATCHES
 from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.plan import OperatorSpec, Plan
 from sluice.model.plan.relation import Applied, Relation, plan_of
@@ -69,6 +70,7 @@ class DirectQuery(LocalQuery):
         clock: Clock | None = None,
         streams: Sequence[Stream] = (),
         confirmed: bool = False,
+        input: str = BATCHES,
     ) -> None:
         """Queries that are given by name, over these `streams`, can be added and dropped; whether another list of them
         than the checkpoint has is `confirmed`. `place` tells where the checkpoint and the outputs lie, if not below the
@@ -105,7 +107,7 @@ class DirectQuery(LocalQuery):
             freezing=freezing,
         )
         clock = clock or SystemClock()
-        identity = identify(name, flow.plan.sources, partitions)
+        identity = identify(name, flow.plan.sources, partitions, input)
         first = EpochRecord.before_all(flow.plan.first_routing(partitions, sites), len(flow.plan.sources))
         restore = (lambda query: ParquetSink(str(query.shown), "snappy")) if confirmed else None
         made_for = on_record.file if on_record else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from specs import SECOND, join, stream
 from sluice.control.journal import FORMAT, KEPT, Journal, _wrap
 from sluice.model.codec import encode
 from sluice.model.errors import CheckpointError, FlowError, SluiceError
-from sluice.model.identity import CheckpointIdentity
+from sluice.model.identity import BATCHES, FILES, CheckpointIdentity
 from sluice.model.plan.relation import Applied, Relation, plan_of
 from sluice.model.plan.stream import Stream
 from sluice.state.files.storage import Storage, watch
@@ -141,7 +142,7 @@ class TestIdentity:
         identity = self.identity(tmp_path)
         assert [s.name for s in identity.streams] == ["a", "b"] and identity.partitions == 4
         document = json.loads((tmp_path / "checkpoint" / "flow.json").read_bytes())["content"]
-        assert set(document) == {"format", "id", "name", "partitions", "streams"}
+        assert set(document) == {"format", "id", "name", "partitions", "streams", "input"}
         assert set(document["streams"][0]) == {"name", "columns", "eventTime", "delay"}
         assert self.identity(tmp_path) == identity
 
@@ -152,6 +153,14 @@ class TestIdentity:
         (tmp_path / "flow.json").write_bytes(_wrap(json.dumps(document).encode())[0])
         with pytest.raises(CheckpointError, match=f"flow.json is damaged: .*`{lost}`"):
             Journal(Storage(str(tmp_path))).identity()
+
+    def test_of_a_flow_that_is_fed_otherwise_is_refused_in_words(self, tmp_path: Path) -> None:
+        journal = owned_journal(str(tmp_path))
+        recorded = journal.identity()
+        assert recorded is not None and recorded.input == BATCHES
+        message = "all its streams are readFiles, .*; of the flow in the checkpoint, Structured Streaming drives it"
+        with pytest.raises(CheckpointError, match=f"belongs to another flow: {message}.*Nothing was touched"):
+            journal.claim(replace(recorded, input=FILES))
 
     def test_of_another_format_is_refused_by_that(self, tmp_path: Path) -> None:
         """Whatever else has changed in it."""

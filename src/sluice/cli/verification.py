@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sluice.control.journal import Entry, Journal
+from sluice.engine.file_log import FileLog
 from sluice.model.codec import checksum
 from sluice.model.epoch.results import Part
 from sluice.model.epoch.segments import SegmentRef
@@ -57,6 +58,7 @@ class _Verification:
             self._look_at_state(newest)
             for output in range(len(self.shown)):
                 self._look_at_results(output, entries)
+            self._look_at_file_lists(newest)
             self._look_at_sparks_part()
         return Verified(self.segments, self.parts, tuple(self.problems))
 
@@ -144,6 +146,16 @@ class _Verification:
                 return self._listed(storage, output, newest)
             self.problems.append(f"results: {problem}")
             return {}
+
+    def _look_at_file_lists(self, newest: EpochRecord) -> None:
+        """The lists of files that were taken in."""
+        log = FileLog(self.storage)
+        for one in newest.taken.lists:
+            try:
+                log.read_list(one)
+            except SluiceError as problem:
+                if one.file in self._newest(newest).file_lists():
+                    self.problems.append(f"input: {problem}")
 
     def _look_at_sparks_part(self) -> None:
         try:

@@ -8,19 +8,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.model.codec import decode, encode
-from sluice.model.identity import CheckpointIdentity, FlowIdentity, StreamIdentity
+from sluice.model.identity import BATCHES, FILES, CheckpointIdentity, FlowIdentity, StreamIdentity
 from sluice.model.plan.recorded_plan import RecordedPlan, RecordedQuery
 from sluice.model.plan.stream import Stream, columns_of
 
+_INPUT_IN_WORDS = {
+    FILES: "all its streams are readFiles, which are read as Arrow",
+    BATCHES: "Structured Streaming drives it: a stream is a readStream, or one of files that Spark has to read",
+}
 
-def identify(flow: str, streams: Sequence[Stream], partitions: int) -> FlowIdentity:
+
+def identify(flow: str, streams: Sequence[Stream], partitions: int, input: str = BATCHES) -> FlowIdentity:
     """What has to be the same whenever a flow goes on with its checkpoint."""
     own = (StreamIdentity(s.name, columns_of(s.schema), s.event_time, s.delay) for s in streams)
-    return FlowIdentity(name=flow, partitions=partitions, streams=tuple(own))
+    return FlowIdentity(name=flow, partitions=partitions, streams=tuple(own), input=input)
 
 
 def differing_flows(ours: CheckpointIdentity, recorded: CheckpointIdentity) -> list[str]:
     """Where a flow differs from the one that a checkpoint has, in words."""
+    if ours.input != recorded.input:
+        return [f"{_INPUT_IN_WORDS[ours.input]}; of the flow in the checkpoint, {_INPUT_IN_WORDS[recorded.input]}"]
     compared, theirs = _compared(ours), _compared(recorded)
     names, recorded_names = ([stream["name"] for stream in flow.pop("streams")] for flow in (compared, theirs))
     if names != recorded_names:

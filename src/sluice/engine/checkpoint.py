@@ -11,6 +11,7 @@ from sluice.control.identity import QueryChanges
 from sluice.control.journal import PLANS, Journal
 from sluice.control.ownership import take_ownership
 from sluice.engine.delivery import Delivery, Sink
+from sluice.engine.file_log import FILE_LISTS
 from sluice.engine.flow_plan import FlowPlan
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import is_left_over
@@ -27,7 +28,7 @@ from sluice.state.files.storage import Storage
 PARTS_DIFFER = (
     "part of it was deleted or restored. Restore it as a whole, or start anew with a new checkpointLocation and path"
 )
-"""Why the journal and Spark's part of a checkpoint do not fit together, and what to do."""
+"""Why parts of a checkpoint do not fit together, and what to do."""
 
 RestoreSink = Callable[[RecordedQuery], Sink]
 """Builds the sink of a query that a checkpoint has, as far as that can be."""
@@ -71,6 +72,7 @@ class OpenCheckpoint:
 
         self.storage.delete_all(name for name in self.storage.files_in(STATE) - newest.files() if over(name))
         self.storage.delete_all(name for name in self.storage.files_in(PLANS) - newest.plans if over(name))
+        self.storage.delete_all(name for name in self.storage.files_in(FILE_LISTS) - newest.file_lists() if over(name))
         self.delivery.tidy(newest, over)
 
     def close(self) -> None:
@@ -155,6 +157,10 @@ class _Opening:
     def check(self, query: str | None, newest: EpochRecord) -> None:
         """See that all fits, before anything is touched."""
         if not newest.plan:
+            if query is not None and self._journal.storage.files(STATE):
+                raise CheckpointError(
+                    f"checkpoint {self._journal.storage.uri} has state, but no journal: {PARTS_DIFFER}"
+                )
             self.recorded, self.new_sinks = self._ours, ()
             for sink in self._flow.sinks:
                 sink.check(query, Results(newest.number))

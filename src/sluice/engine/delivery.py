@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 DELIVERED = "delivered"
 """Directory with a file named after the last epoch whose results were shown, of those that Spark's log does not tell
-of."""
+of. Where one epoch follows the other the next one's record tells it, and there is no file."""
 
 
 class Sink(Protocol):
@@ -91,6 +91,8 @@ class Delivery:
         """Where another driver has taken the checkpoint over, that is why a sink raises."""
         self.storage, self.fails_fast, self._refuse_if_taken_over = storage, fails_fast, refuse_if_taken_over
         self.done = False
+        self._marked = -1
+        """The newest epoch of which a file says that its results were shown."""
         self.set_aside: dict[str, SetAside] = {}
         """The queries whose sinks have failed, by their names, until others are added under these."""
         self._failed: list[Sink] = []
@@ -144,6 +146,7 @@ class Delivery:
             if _failure_mark(newest, name) in marks:  # its driver died before the query was dropped
                 self._deliver(newest, output, name, sink)
         self.done = _mark(newest) in marks
+        self._marked = newest.number if self.done else -1
         if newest.stats.catch_up:  # Spark does not ask for its results again
             self.finish(newest)
 
@@ -153,9 +156,15 @@ class Delivery:
             self._deliver(record, output, name, sink)
         self.done = True
         if record.lagging or record.missing_units or record.stats.catch_up:  # of the others Spark's own commit says it
+            self.note_shown(record)
+
+    def note_shown(self, record: EpochRecord) -> None:
+        """Have a restart know that the results of the newest epoch were shown, if they were."""
+        if self.done and self._marked < record.number:
             self.storage.make_dir(DELIVERED)
             self.storage.write(_mark(record), [])
             self._remove_other_marks(record)
+            self._marked = record.number
 
     def _deliver(self, record: EpochRecord, output: int, name: str, sink: Sink) -> None:
         """Hand one query's results over; if that fails, the query is set aside, before Spark takes the epoch for

@@ -10,6 +10,7 @@ import math
 import pickle
 import threading
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from sluice.engine.checkpoint import PARTS_DIFFER, OpenCheckpoint
 from sluice.engine.clean_up_progress import CleanUpFollower
 from sluice.engine.delivery import list_results
 from sluice.engine.directing import directives, mean_cost
+from sluice.engine.file_log import FileLog, NewFiles
 from sluice.engine.flow_plan import FlowPlan
 from sluice.engine.plan_changes import ChangeRequest, ChangeRequests, refuse_change
 from sluice.engine.recording import record_epoch, results_produced_before
@@ -33,6 +35,7 @@ from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.decision import DecisionOutcome, outcomes
 from sluice.model.epoch.results import Results
 from sluice.model.epoch.stats import EpochStats, UnitColumns
+from sluice.model.epoch.taken_files import TakenFile, TakenFiles
 from sluice.model.epoch.times import watermarks
 from sluice.model.errors import CheckpointError, QueryError, SluiceError
 from sluice.model.ids import SiteKey
@@ -75,6 +78,7 @@ class Epochs:
         self.reading, self.settings, self.clock = reading, settings, clock
         self.checkpoint = checkpoint
         self.storage, self.journal, self.delivery = checkpoint.storage, checkpoint.journal, checkpoint.delivery
+        self._file_log = FileLog(checkpoint.storage)
         self.flow, self.recorded_plan = flow, flow.recorded
         """What runs: the newest epoch went by it, or the next one will. And the same as a checkpoint has it."""
         self.record = checkpoint.newest
@@ -162,6 +166,42 @@ class Epochs:
                         self.delivery.finish(self.checkpoint.newest)
                     self._run(batch, batch_input, site_keys, exchange, site_change_reason, ingested_at)
                 self.journal.refuse_if_taken_over()  # so that Spark's log is left to the new owner, too
+
+    def run_with_files(
+        self,
+        files: NewFiles,
+        site_keys: tuple[SiteKey, ...],
+        exchange: Exchange,
+        site_change_reason: str = "",
+        ingested_at: float | None = None,
+    ) -> None:
+        """Process files that were never taken in. If this fails, none of them was; else the journal names them."""
+        with self.busy:
+            if self.closed:
+                raise QueryError("the query has ended")
+            with self.checkpoint.translate_fencing_errors():
+                if self.record.number >= 0:
+                    self.delivery.finish(self.checkpoint.newest)
+                batch = self.record.batch + 1
+                self._run(batch, "", site_keys, exchange, site_change_reason, ingested_at, new_files=files)
+
+    def files_taken(self) -> Iterator[TakenFile]:
+        """The files that were taken in, as far as they matter still."""
+        return self._file_log.read(self.checkpoint.newest.taken)
+
+    def finish_delivery(self) -> None:
+        """Show the results of the newest epoch, if its driver did not get that far."""
+        with self.busy, self.checkpoint.translate_fencing_errors():
+            if not self.closed and self.record.number >= 0:
+                self.delivery.finish(self.checkpoint.newest)
+
+    def note_shown(self) -> None:
+        """Have a restart know that the results of the newest epoch were shown, if they were. The next epoch's record
+        tells it, too: this is for a rest."""
+        with self.busy, self.checkpoint.translate_fencing_errors():
+            if not self.closed and self.record.number >= 0:
+                self.journal.refuse_if_taken_over()  # the marks are the new owner's
+                self.delivery.note_shown(self.checkpoint.newest)
 
     @property
     def is_behind(self) -> bool:
@@ -252,6 +292,7 @@ class Epochs:
         ingested_at: float | None = None,
         until: float = math.inf,
         asking: bool = True,
+        new_files: NewFiles | None = None,
     ) -> None:
         begun = self.clock.monotonic()
         self._take_changes()
@@ -269,8 +310,12 @@ class Epochs:
         took = exchanged - begun
         controller, events = self.settings.controller, [event for report in reports for event in report.events]
         settled = controller.settle(number, before.routing, site_work(before, events), step.ended)
+        run, taken = self.checkpoint.run, before.taken
+        if new_files is not None:
+            taken = self._file_log.add(taken, new_files, number, run)
+        produced = self._results_produced(before)
         record = record_epoch(
-            self.plan, number, batch, batch_input, before, step, settled, reports, took, self._results_produced(before)
+            self.plan, number, batch, batch_input, taken, before, step, settled, reports, took, produced
         )
         stats = replace(
             record.stats,
@@ -287,7 +332,7 @@ class Epochs:
         previous = self.checkpoint.newest
         files_before = previous.files() | self.record.files()  # others if it was committed and taken for failed
         if record.plan != previous.plan:
-            self.journal.write_plan(self.recorded_plan, number, self.checkpoint.run)
+            self.journal.write_plan(self.recorded_plan, number, run)
         self.journal.commit(record)
         committed = self.clock.monotonic()
         self.record, self.measured, self.delivery.done = record, stats, False
@@ -297,6 +342,7 @@ class Epochs:
         _log_excess(previous, record)
         self._cleaning_up = self._cleaning_up and controller.is_cleaning_up(record)
         self.storage.delete_all(files_before - record.files())
+        self.storage.delete_all(previous.file_lists() - record.file_lists())
         self.delivery.keep_plan_of(record)
         self.delivery.deliver(record)
         self.storage.delete_all(previous.plans - record.plans)
@@ -442,7 +488,7 @@ class Epochs:
         self._cost = self._cost if cost is None else cost
         run, staging = self.checkpoint.run, tuple(sink.staging for sink in self.flow.sinks)
         split = SplitTask(self.plan, self.reading, before.routing, site_keys, late_below, number, run, staging)
-        shared = replace(before, manifests=(), lagging=(), frozen=(), queues=(), parts=())
+        shared = replace(before, manifests=(), lagging=(), frozen=(), queues=(), parts=(), taken=TakenFiles())
         shared = replace(shared, turns=(), instructions=(), events=(), decisions=(), ended=(), under_way=())
         site = SiteTask(
             plan=self.plan,
@@ -479,7 +525,7 @@ def _without_state(record: EpochRecord) -> EpochRecord:
     stats = replace(record.stats, units=UnitColumns.none(0))
     routing = replace(record.routing, holders=record.routing.holders.without_array())
     no_state = replace(record, routing=routing, manifests=(), lagging=(), queues=(), parts=(), listings=(), stats=stats)
-    return replace(no_state, turns=(), instructions=(), events=())
+    return replace(no_state, turns=(), instructions=(), events=(), taken=TakenFiles())
 
 
 def _log_clean_up(record: EpochRecord) -> None:

@@ -25,6 +25,7 @@ from sluice.model.epoch.stats import (
     results_by_byte,
     results_by_unit,
 )
+from sluice.model.epoch.taken_files import TakenFiles
 from sluice.model.epoch.times import Frozen, slowest, unite_cohorts
 from sluice.model.epoch.work_stats import OperatorColumns, OutputColumns
 from sluice.model.ids import Level, UnitIndex
@@ -42,6 +43,7 @@ def record_epoch(
     number: int,
     batch: int,
     batch_input: str,
+    taken: TakenFiles,
     before: EpochRecord,
     step: NextEpoch,
     settled: Settled,
@@ -62,6 +64,7 @@ def record_epoch(
         number=number,
         batch=batch,
         batch_input=batch_input,
+        taken=taken,
         newest=newest_of(before.newest, splits),
         reached=tuple(slowest([r.reached for r in reports if r.level == level]) for level in levels[1:]),
         lagging=unite_cohorts(cohort for report in reports for cohort in report.lagging),

@@ -14,6 +14,10 @@ VERSION = "0.1.0"
 """The version of this package."""
 
 
+FILES, BATCHES = "files", "batches"
+"""Who plans what an epoch takes in: Sluice, file by file, or Structured Streaming, by its micro-batches."""
+
+
 @dataclass(frozen=True)
 class StreamIdentity:
     """A stream: its columns, each with its type, its event time, and how late its rows may be (microseconds)."""
@@ -26,12 +30,13 @@ class StreamIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class FlowIdentity:
-    """What a flow is as long as it lives, whichever queries it has: its name, its streams, and how many units operators
-    with keys begin with."""
+    """What a flow is as long as it lives, whichever queries it has: its name, its streams, how many units operators
+    with keys begin with, and who plans its input."""
 
     name: str
     partitions: int
     streams: tuple[StreamIdentity, ...] = ()
+    input: str = BATCHES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from sluice.model.epoch.decision import Decision, Ended, UnderWay
 from sluice.model.epoch.results import Listing, Part, Results
 from sluice.model.epoch.segments import Manifest, SegmentRef
 from sluice.model.epoch.stats import EpochSeconds, EpochStats
+from sluice.model.epoch.taken_files import TakenFiles
 from sluice.model.epoch.times import Frozen, Lagging, Queues, Times, UnitCohort
 from sluice.model.epoch.totals import Totals
 from sluice.model.ids import Level, Site, Unit
@@ -57,9 +58,11 @@ class Turn:
 class EpochRecord:
     """State, routing and watermarks after an epoch, its results, and its statistics.
 
-    `batch` is the newest of Spark's batches that is part of it, `batch_input` what that had in it, as a short hash:
-    epochs that only catch up with waiting input take in none. `newest` is what the sources have shown; `reached` is how
-    far each level above the lowest has come, which is less while input waits below it.
+    `batch` counts the epochs with new input up to this one: others only catch up with input that waits. Where Spark
+    plans what they take in it is the newest of its batches that is part of the record, and `batch_input` says what that
+    had in it, as a short hash. Where Sluice plans it, `taken` has the files that were taken in. `newest` is what the
+    sources have shown; `reached` is how far each level above the lowest has come, which is less while input waits below
+    it.
     """
 
     number: int
@@ -68,6 +71,7 @@ class EpochRecord:
     manifests: tuple[Manifest, ...]
     batch: int = -1
     batch_input: str = ""
+    taken: TakenFiles = field(default_factory=TakenFiles)
     reached: tuple[Times, ...] = ()
     lagging: tuple[Lagging, ...] = ()
     frozen: tuple[Frozen, ...] = ()
@@ -128,6 +132,10 @@ class EpochRecord:
     def files(self) -> set[str]:
         """The durable files that the state lies in."""
         return {run.segment.file for manifest in self.manifests for run in manifest}
+
+    def file_lists(self) -> set[str]:
+        """The durable files with the names of files that were taken in."""
+        return {one.file for one in self.taken.lists}
 
     def reached_at(self, level: Level) -> Times:
         """How far a level has come."""

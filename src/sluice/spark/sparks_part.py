@@ -17,6 +17,7 @@ from sluice.control.journal import FORMAT, Journal
 from sluice.engine.checkpoint import PARTS_DIFFER
 from sluice.model.codec import checksum
 from sluice.model.errors import CheckpointError, StorageError
+from sluice.model.identity import BATCHES
 from sluice.record.epoch import EpochRecord
 from sluice.state.files.storage import Storage
 
@@ -61,6 +62,9 @@ class SparksPart:
         """The same with the journal's newest record. Another driver may be at work, and both parts move on."""
         if journal.format not in (None, FORMAT):
             return  # it is refused when it is claimed
+        identity = journal.identity()
+        if identity is not None and identity.input != BATCHES:
+            return  # Spark has no part in it
         while True:
             newest = journal.newest()
             try:

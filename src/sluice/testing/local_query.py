@@ -13,6 +13,7 @@ from sluice.engine.agreement import Exchange
 from sluice.engine.blobs import SPLIT_REPORT, Blob, ReceivedBlob, SentBlob, SentBytes, message, put_together
 from sluice.engine.checkpoint import OpenCheckpoint
 from sluice.engine.epochs import Epochs
+from sluice.engine.file_log import NewFiles
 from sluice.engine.flow_plan import FlowPlan
 from sluice.engine.settings import QuerySettings
 from sluice.engine.site import run_site
@@ -85,11 +86,15 @@ class LocalQuery:
         before_commit: Callable[[], object] = _do_nothing,
         batch_input: str = "",
         event_times: Times = (),
+        files: NewFiles | None = None,
     ) -> None:
-        """An epoch over new rows, as the next batch or as that of a number. `event_times` is how far streams have come,
-        though no row says so."""
+        """An epoch over new rows, as the next batch or as that of a number, or as what is in some files. `event_times`
+        is how far streams have come, though no row says so."""
         batch = self.next if number is None else number
         exchange = self._exchange(rows, before_commit, event_times)
+        if files is not None:
+            self.epochs.run_with_files(files, self.site_keys, exchange)
+            return
         self.epochs.run(batch, self.site_keys, exchange, batch_input=batch_input)
 
     def catch_up(self, before_commit: Callable[[], object] = _do_nothing, until: float = math.inf) -> bool:
