@@ -103,8 +103,10 @@ def nothing_stays(spark: Any) -> Iterator[None]:
     """After a test no query runs, and no directory of a local tier is left."""
     from arrivals import workspaces
 
+    from sluice.spark.starting import active_queries
+
     before = workspaces(spark)
     yield
-    for query in spark.streams.active:
-        query.stop()
+    for running in active_queries():
+        running.stop()
     assert workspaces(spark) == before

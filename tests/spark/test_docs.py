@@ -24,7 +24,8 @@ from pyspark.sql.readwriter import DataFrameReader
 import sluice
 from scripts import options_page
 from sluice.cli import main as cli
-from sluice.spark.sources import SPARK_FILE_OPTIONS
+from sluice.sources.listing_options import SPARK_FILE_OPTIONS
+from sluice.spark.starting import active_queries
 
 ROOT = Path(__file__).parents[2]
 OF_THE_ROOT = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -197,11 +198,11 @@ def ending(spark: Any, at_home: None, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setattr(Query, "awaitTermination", wait_for_all_there_is)
     monkeypatch.setattr(SparkSession, "stop", lambda session: None)
     yield
-    for query in spark.streams.active:
+    for running in active_queries():
         try:
-            query.processAllAvailable()
+            running.process_all()
         finally:
-            query.stop()
+            running.stop()
 
 
 @pytest.mark.spark

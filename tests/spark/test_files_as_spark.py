@@ -1,4 +1,6 @@
-"""CSV and JSON files read as Arrow, against Spark's own reader with the same options and schema: equal as whole rows.
+"""Files as Sluice finds and reads them, against Spark's own file source and readers.
+
+CSV and JSON files read as Arrow have the rows of Spark's reader with the same options and schema, equal as whole rows.
 
 What Spark's writer writes has to be read. What is made by hand may be refused; if it is not, it is read as Spark reads
 it. Many random files go through each of Spark's reads.
@@ -10,6 +12,7 @@ import bz2
 import gzip
 import json
 import math
+import os
 import random
 import zlib
 from collections import Counter, defaultdict
@@ -26,7 +29,10 @@ from hypothesis import strategies as st
 
 from sluice.model.errors import StorageError
 from sluice.sources.file_options import FileOptions, options_for_spark
+from sluice.sources.file_search import FileSearch
+from sluice.sources.file_tracker import FileTracker
 from sluice.sources.files import read_file
+from sluice.sources.listing_options import ListingOptions
 from sluice.spark.types import spark_schema
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled_queries")]
@@ -282,3 +288,110 @@ def test_what_spark_writes_is_read(oracle: Oracle, options: dict[str, str]) -> N
         if path.name.startswith("part"):
             oracle.compare(path, format, schema, reading)
     assert oracle.check() > 0
+
+
+TREES: dict[str, list[str]] = {
+    "flat": ["a", "b", "c d", "e%20f", "é", "_hidden", ".hidden", "g._COPYING_", "_k=v", "sub/x", "x.gz"],
+    "partitions": ["a", "day=1/b", "day=1/c", "day=2/sub/d", "day=2/_e", "_day=3/f", ".day=4/g"],
+    "partitions below": ["x/day=1/a", "x/day=2/b"],
+    "two levels": ["p=1/q=1/a", "p=1/q=2/b", "p=2/q=1/c"],
+    "conflict": ["day=1/a", "hour=1/b"],
+    "conflicting bases": ["a", "x/day=1/b"],
+    "plain directories": ["x/a", "y/b", "y/z/c"],
+}
+"""Files by their paths; their times go by their places in the list, from the last to the first."""
+
+
+def make_tree(root: Path, files: list[str]) -> None:
+    for age, name in enumerate(files):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * (age + 1))
+        os.utime(path, (1_700_000_000 - 10 * age,) * 2)
+
+
+def epochs_by_spark(spark: Any, path: str, options: dict[str, Any]) -> list[set[str]] | None:
+    """The paths of each micro-batch of Spark's file source; None if it fails."""
+    schema = "path string, modificationTime timestamp, length long, content binary"
+    reader = spark.readStream.format("binaryFile").schema(schema).options(**options)
+    batches: list[set[str]] = []
+
+    def note(batch: Any, number: int) -> None:
+        batches.append({row.path.removeprefix("file:") for row in batch.select("path").collect()})
+
+    try:
+        frame = reader.load(path)
+        query = frame.select("path").writeStream.foreachBatch(note).trigger(availableNow=True).start()
+        query.awaitTermination()
+    except Exception as problem:
+        print(str(problem)[:1000])
+        return None
+    return batches
+
+
+def epochs_by_tracker(path: str, options: dict[str, Any]) -> list[set[str]] | None:
+    chosen = ListingOptions.of(options)
+    tracker = FileTracker(FileSearch(path, chosen.name_filter, chosen.recursive), chosen)
+    epochs = []
+    try:
+        while files := tracker.next_files():
+            epochs.append({file.path for file in files})
+            tracker.take(files)
+    except StorageError:
+        return None
+    return epochs
+
+
+CASES = [
+    *((tree, "", {}) for tree in TREES),
+    *(("flat", path, {"maxFilesPerTrigger": 2}) for path in ("*", "[ab]", "{a,b,_hidden}", "nothing*")),
+    ("flat", "", {"maxFilesPerTrigger": 3, "latestFirst": "true"}),
+    ("flat", "", {"maxBytesPerTrigger": 4}),
+    ("flat", "", {"pathGlobFilter": "{a,*.gz}"}),
+    ("flat", "", {"maxFilesPerTrigger": 1, "maxFileAge": "25s", "latestFirst": "false"}),
+    ("flat", "", {"recursiveFileLookup": "true"}),
+    ("partitions", "day=*", {"maxFilesPerTrigger": 1}),
+    ("partitions", "{day=1,day=2}", {}),
+    ("partitions", "day=2", {}),
+    ("two levels", "*", {}),
+    ("two levels", "p=1/*", {}),
+    ("plain directories", "*", {}),
+    ("plain directories", "*/*", {"fileNameOnly": "true"}),
+]
+
+
+@pytest.mark.parametrize(("tree", "path", "options"), CASES, ids=str)
+def test_files_are_found_as_spark_finds_them(
+    spark: Any, tmp_path: Path, tree: str, path: str, options: dict[str, Any]
+) -> None:
+    root = tmp_path / "root"
+    make_tree(root, TREES[tree])
+    where = f"{root}/{path}" if path else str(root)
+    assert epochs_by_tracker(where, options) == epochs_by_spark(spark, where, options)
+
+
+def test_what_a_sink_of_spark_has_written_is_found_by_its_lists(spark: Any, tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out put"
+    source.mkdir()
+
+    def write(number: int) -> None:
+        (source / f"{number}.csv").write_text(f"{number}\n")
+        writer = spark.readStream.schema("x int").csv(str(source)).writeStream.format("parquet")
+        writer = writer.option("checkpointLocation", f"{tmp_path}/ck").trigger(availableNow=True)
+        writer.start(str(out)).awaitTermination()
+
+    spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", "2")
+    try:
+        chosen = ListingOptions()
+        tracker, taken = FileTracker(FileSearch(str(out)), chosen), set[str]()
+        for number in range(3):
+            write(number)
+            (out / f"stray-{number}.parquet").write_bytes(b"not a result")
+            files = tracker.next_files()
+            tracker.take(files)
+            taken |= {file.path for file in files}
+            assert taken == {
+                row.path.removeprefix("file:") for row in spark.read.format("binaryFile").load(str(out)).collect()
+            }
+    finally:
+        spark.conf.unset("spark.sql.streaming.fileSink.log.compactInterval")

@@ -67,6 +67,21 @@ def test_so_does_what_is_raised_while_only_waiting_input_is_processed(spark: Any
     assert "SystemExit" in str(query.exception())
 
 
+def test_a_stop_ends_what_an_epoch_is_at_and_that_is_no_failure(spark: Any, tmp_path: Path) -> None:
+    arrive(tmp_path / "a", ticks([1, 2], [1, 2]))
+    at_work = threading.Event()
+
+    def dawdle(frame: Any, epoch: int) -> None:
+        at_work.set()
+        frame.sparkSession.range(1 << 60).selectExpr("sum(id % 7)").collect()
+
+    query = newest(spark, tmp_path).foreachBatch(dawdle).start()
+    assert at_work.wait(600)
+    query.stop()
+    assert not query.isActive and query.exception() is None
+    assert query.awaitTermination(5) is True
+
+
 def test_an_expression_that_fails_is_told_first_and_in_the_users_words(spark: Any, tmp_path: Path) -> None:
     arrive(tmp_path / "a", ticks([1, 2], [1, 2], [5, 0]))
     rows = Flow(spark, "ratios").readFiles("trades", str(tmp_path / "a"), eventTime="ts").withColumn("r", "1 / v")

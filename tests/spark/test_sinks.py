@@ -40,6 +40,15 @@ def joined(spark: Any, root: Path, within: str = "2 seconds") -> Any:
     return a.join(b, on="k", within=within)
 
 
+def joined_by_spark(spark: Any, root: Path) -> Any:
+    """The same, driven by Structured Streaming, since one of the streams is a DataFrame."""
+    flow = Flow(spark, "pairs")
+    a = flow.readFiles("a", str(root / "a"), eventTime="ts", maxFilesPerTrigger=1)
+    rows = spark.readStream.schema("k bigint, ts timestamp, v bigint").option("maxFilesPerTrigger", 1)
+    b = flow.readStream("b", rows.parquet(str(root / "b")), eventTime="ts")
+    return a.join(b, on="k", within="2 seconds")
+
+
 def finish(writer: Any) -> Any:
     query = writer.options(**SPEED).trigger(availableNow=True).start()
     query.awaitTermination()
@@ -414,11 +423,15 @@ def test_a_query_started_again_takes_over_from_the_one_that_runs(spark: Any, tmp
     assert sum(handed, Counter()) == expected(spark, tmp_path, 3)
 
 
-def test_a_checkpoint_with_a_part_missing_is_refused_untouched(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("join", "parts"), [(joined, ["journal"]), (joined_by_spark, ["journal", "spark"])])
+def test_a_checkpoint_with_a_part_missing_is_refused_untouched(
+    spark: Any, tmp_path: Path, join: Any, parts: list[str]
+) -> None:
     inputs(tmp_path, 2)
-    writer = joined(spark, tmp_path).writeStream.format("noop").option("checkpointLocation", tmp_path / "ck")
+    writer = join(spark, tmp_path).writeStream.format("noop").option("checkpointLocation", tmp_path / "ck")
     finish(writer)
-    for lost in ("journal", "spark"):
+    assert (tmp_path / "ck" / "spark").exists() == ("spark" in parts)
+    for lost in parts:
         (tmp_path / "ck" / lost).rename(tmp_path / "elsewhere")
         before = sorted(p for p in (tmp_path / "ck").rglob("*") if p.is_file())
         with pytest.raises(CheckpointError, match="part of it was deleted or restored"):
@@ -440,7 +453,7 @@ LOST = (
 def test_a_checkpoint_without_sparks_newest_files_is_refused_untouched(spark: Any, tmp_path: Path) -> None:
     """As after a power cut. Spark would put the new files into a batch that the journal takes for processed."""
     inputs(tmp_path, 2)
-    writer = joined(spark, tmp_path).writeStream.format("parquet").option("path", tmp_path / "out")
+    writer = joined_by_spark(spark, tmp_path).writeStream.format("parquet").option("path", tmp_path / "out")
     writer = writer.option("checkpointLocation", tmp_path / "ck")
     finish(writer)
     inputs(tmp_path, 1, first=2)
@@ -466,8 +479,21 @@ def test_what_spark_plans_is_on_disk_before_its_epoch_is_committed(spark: Any, t
             steps.append(f"{operation} {Path(path).relative_to(tmp_path / 'ck')}")
 
     with watch(watcher):
-        finish(joined(spark, tmp_path).writeStream.format("noop").option("checkpointLocation", tmp_path / "ck"))
+        finish(
+            joined_by_spark(spark, tmp_path).writeStream.format("noop").option("checkpointLocation", tmp_path / "ck")
+        )
     for batch in range(2):
         commit = steps.index(f"put journal/{batch + 1:012d}.json")
         for name in ("offsets", "sources/0", "sources/1"):
             assert steps.index(f"sync spark/{name}/{batch}") < commit
+
+
+def test_a_checkpoint_is_driven_in_one_way_for_good(spark: Any, tmp_path: Path) -> None:
+    inputs(tmp_path, 1)
+    for first, other in ((joined, joined_by_spark), (joined_by_spark, joined)):
+        location = tmp_path / first.__name__
+        finish(first(spark, tmp_path).writeStream.format("noop").option("checkpointLocation", location))
+        before = fingerprint(location)
+        with pytest.raises(CheckpointError, match=r"belongs to another flow: .*Structured Streaming drives it"):
+            finish(other(spark, tmp_path).writeStream.format("noop").option("checkpointLocation", location))
+        assert fingerprint(location) == before

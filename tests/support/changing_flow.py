@@ -7,13 +7,11 @@ begun: a driver goes on where another one was killed.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import numpy as np
 import psutil
@@ -28,6 +26,7 @@ from specs import SECOND
 
 from sluice import Flow, QueryError
 from sluice.control.journal import Journal
+from sluice.engine.file_log import FileLog
 from sluice.model.plan.relation import plan_of
 from sluice.record.epoch import EpochRecord
 from sluice.state.files.storage import Storage
@@ -197,7 +196,7 @@ def assert_each_exact(root: Path, seed: int) -> Counter[str]:
     }
     newest = epochs[-1][0]
     assert not newest.lagging and not newest.missing_units
-    seen = rows_by_batch(root / "ck", sources, newest.batch + 1)
+    seen = rows_by_batch(newest, root / "ck", sources)
     assert [sum(map(len, tables)) for tables in seen] == [pq.read_table(root / s.name).num_rows for s in sources]
     expected, late = answers(history, queries, sources, seen)
     assert late == sum(record.stats.late_rows for record, _ in epochs)
@@ -219,29 +218,16 @@ def what_happened(history: History, records: Sequence[EpochRecord]) -> Counter[s
     return happened
 
 
-def rows_by_batch(checkpoint: Path, sources: Sequence[Any], batches: int) -> list[list[pa.Table]]:
-    """What each batch took in of each stream, by what Spark has noted of it."""
+def rows_by_batch(newest: EpochRecord, checkpoint: Path, sources: Sequence[Any]) -> list[list[pa.Table]]:
+    """What each batch took in of each stream, by the files that the journal names."""
+    taken = list(FileLog(Storage(str(checkpoint))).read(newest.taken))
+    epochs = sorted({file.epoch for file in taken})  # those with input, one a batch
+    assert len(epochs) == newest.batch + 1
     seen = []
     for number, stream in enumerate(sources):
-        lists: dict[int, set[Path]] = {}
-        for file in (checkpoint / "spark" / "sources" / str(number)).glob("[0-9]*"):
-            for line in file.read_text().splitlines()[1:]:
-                entry = json.loads(line)
-                lists.setdefault(entry["batchId"], set()).add(Path(unquote(urlparse(entry["path"]).path)))
-        tables, taken = [], -1
-        for batch in range(batches):
-            last = last_list(checkpoint / "spark" / "offsets" / str(batch), number, taken)
-            files = sorted(path for one in range(taken + 1, last + 1) for path in lists.get(one, ()))
-            tables.append(pa.concat_tables([stream.schema.empty_table(), *map(pq.read_table, files)]))
-            taken = last
-        seen.append(tables)
+        files = [sorted(f.path for f in taken if (f.source, f.epoch) == (number, epoch)) for epoch in epochs]
+        seen.append([pa.concat_tables([stream.schema.empty_table(), *map(pq.read_table, paths)]) for paths in files])
     return seen
-
-
-def last_list(offsets: Path, source: int, before: int) -> int:
-    """Up to which list of files a batch goes; as far as the one before it, if nothing of the source was planned."""
-    offset = offsets.read_text().splitlines()[2 + source]
-    return before if offset == "-" else int(json.loads(offset)["logOffset"])
 
 
 def results(output: Path) -> pa.Table:

@@ -80,15 +80,17 @@ def test_what_the_user_asks_for_uses_up_no_rest():
         query.idle_epoch_is_over()
 
 
-class SparkQuery:
+class UnreliableFeed:
     """Answers, or does not, as often as it is to."""
 
     def __init__(self, failures: int) -> None:
         self.failures, self.stopped = failures, False
-        self.status = {"isTriggerActive": False, "isDataAvailable": False}
+
+    def is_input_coming(self) -> bool:
+        return False
 
     @property
-    def isActive(self) -> bool:
+    def is_active(self) -> bool:
         self.failures -= 1
         if self.failures >= 0:
             raise Py4JError("no answer")
@@ -110,7 +112,7 @@ def behind(failures: int, monkeypatch: Any) -> Any:
     query.epochs = SimpleNamespace(is_behind=True, busy=threading.Lock(), clock=SystemClock())
     query.epochs.record = SimpleNamespace(number=6)
     query._idling = Idling(query.epochs, 0.0)
-    query.spark_query = SparkQuery(failures)
+    query.feed = UnreliableFeed(failures)
 
     def caught_up() -> bool:
         query.epochs.is_behind = False
@@ -136,7 +138,7 @@ def test_nobody_waits_for_a_query_that_cannot_be_looked_after_any_more(monkeypat
     with pytest.raises(QueryFailed, match="the query failed in epoch 7: Py4JError: no answer"):
         query.settle()
     watching.join()
-    assert query.spark_query.stopped and not query._closed.is_set()
+    assert query.feed.stopped and not query._closed.is_set()
 
 
 @pytest.mark.parametrize("cause", [FlowError("a unit is given by its number, not by '3'"), StorageError("it is gone")])

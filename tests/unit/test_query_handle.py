@@ -34,10 +34,12 @@ def caught_up(number: int, batch: int) -> EpochRecord:
 
 
 def handle(*epochs: EpochRecord, batches: tuple[int, ...] = (), draining: bool = False) -> Query:
-    """The handle of a query with these epochs, of which Spark has made its part of some batches known."""
-    spark = [{"batchId": b, "id": "7", "durationMs": {"triggerExecution": 500}, "numInputRows": 1} for b in batches]
+    """The handle of a query with these epochs, whose feed has made its part of some batches known."""
+    progress = {
+        b: {"batchId": b, "id": "7", "durationMs": {"triggerExecution": 500}, "numInputRows": 1} for b in batches
+    }
     running: Any = SimpleNamespace(
-        spark_query=SimpleNamespace(id="7", runId="9", name="pairs", isActive=not draining, recentProgress=spark),
+        feed=SimpleNamespace(id="7", run_id="9", name="pairs", is_active=not draining, progress=progress),
         epochs=SimpleNamespace(
             plan_of=lambda record: PLAN,
             lock=threading.Lock(),

@@ -56,7 +56,7 @@ class Steps:
 
 def query_at(location: str | None, **more: Any) -> Any:
     context = SimpleNamespace(master="spark://there")
-    return SimpleNamespace(spark=SimpleNamespace(sparkContext=context), location=location, **more)
+    return SimpleNamespace(spark=SimpleNamespace(sparkContext=context), name=None, location=location, **more)
 
 
 @pytest.mark.parametrize("failing", STEPS)
@@ -92,7 +92,7 @@ def test_a_temporary_checkpoint_that_cannot_be_opened_goes(failing, monkeypatch,
     monkeypatch.setattr(query_checkpoint, "directories_of_lists", lambda frame: ())
     monkeypatch.setattr(query_checkpoint, failing, refuse)
     plan = SimpleNamespace(outputs=())
-    unused = {"frame": None, "identity": {}, "first": None, "relations": (), "streams": (), "time_zone": ""}
+    unused = {"frame": "sources", "identity": {}, "first": None, "relations": (), "streams": (), "time_zone": ""}
     chosen = {"sinks": (), "made_for": "", "change_queries": False, "fails_fast": False}
     query: CheckedQuery = query_at(None, plan=plan, **chosen, **unused)
     with pytest.raises(Refused, match=failing):

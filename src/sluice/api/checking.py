@@ -13,6 +13,7 @@ from sluice.control.site_assignment import SiteCount
 from sluice.engine.checkpoint import PlanOnRecord
 from sluice.engine.settings import QuerySettings
 from sluice.model.errors import FlowError
+from sluice.model.identity import BATCHES, FILES
 from sluice.model.plan.plan import Plan
 from sluice.model.plan.relation import plan_of
 from sluice.model.plan.stream import Stream
@@ -22,6 +23,7 @@ from sluice.spark.executors import await_executors
 from sluice.spark.locations import absolute
 from sluice.spark.sinks import SinkKind
 from sluice.spark.sources import combine_sources, read_as_planned, ways_to_read
+from sluice.spark.starting import names_in_use
 from sluice.state.files.storage import Storage
 from sluice.state.files.workspace import Places
 
@@ -39,7 +41,8 @@ def check_request(request: QueryRequest) -> CheckedQuery:
     sources = read_as_planned(spark, [registry.sources[stream.name] for stream in plan.sources], by_spark)
     zone = registry.time_zone if plan.has_expressions else ""
     plan = replace(plan, sources=tuple(source.stream for source in sources), time_zone=zone)
-    frame, reading = combine_sources(spark, sources), ways_to_read(sources)
+    all_files = all(source.is_found_here for source in sources)
+    frame, reading = None if all_files else combine_sources(spark, sources), ways_to_read(sources)
 
     least, most = options.bounds
     slots = sum(executor.slots for executor in await_executors(spark))
@@ -48,7 +51,7 @@ def check_request(request: QueryRequest) -> CheckedQuery:
     settings = query_settings(request, plan, sites, SiteCount(sites, options.partitions) if follows else None)
     return CheckedQuery(
         spark=spark,
-        name=_name_for_spark(request),
+        name=_name_in_session(request),
         plan=plan,
         sources=sources,
         frame=frame,
@@ -59,7 +62,7 @@ def check_request(request: QueryRequest) -> CheckedQuery:
         settings=settings,
         sinks=request.sinks,
         trigger=request.trigger,
-        identity=identify(registry.flow, streams, options.partitions),
+        identity=identify(registry.flow, streams, options.partitions, FILES if all_files else BATCHES),
         first=record_before_all(request, plan, sites),
         location=location,
         made_for=on_record.file if on_record else "",
@@ -106,19 +109,18 @@ def record_before_all(request: QueryRequest, plan: Plan, sites: int) -> EpochRec
 
 def _streams_on_record(request: QueryRequest, on_record: PlanOnRecord | None) -> tuple[Stream, ...]:
     """The streams that the checkpoint's queries were over, in their order: they are read whether they are needed now or
-    not, since Spark goes on where it was with each."""
+    not, since each goes on where it was."""
     sources = request.registry.sources
     names = [stream.name for stream in on_record.streams] if on_record else []
     return tuple(sources[name].stream for name in names if name in sources)
 
 
-def _name_for_spark(request: QueryRequest) -> str | None:
-    """What Spark calls the query. It runs no two of one name, so of several that a flow runs at once, each of many
-    writers, the first has the flow's."""
+def _name_in_session(request: QueryRequest) -> str | None:
+    """What the query is called in the session. No two of one name run at once, so of several that a flow runs, each of
+    many writers, the first has the flow's."""
     if len(request.outputs) == 1:
         return request.name
-    running = [query.name for query in request.registry.session.streams.active]
-    return None if request.name in running else request.name
+    return None if request.name in names_in_use(request.registry.session) else request.name
 
 
 def _locate_checkpoint(request: QueryRequest) -> str | None:

@@ -27,7 +27,8 @@ from sluice.model.plan.relation import Relation
 from sluice.model.plan.stream import Stream, is_hidden
 from sluice.policies import Policy
 from sluice.sources.files import FORMATS, FileOptions, infer_schema, is_there
-from sluice.spark.sources import SPARK_FILE_OPTIONS, Source, can_be_rows
+from sluice.sources.listing_options import SPARK_FILE_OPTIONS, ListingOptions
+from sluice.spark.sources import Source, can_be_rows
 from sluice.spark.types import arrow_schema, given_schema
 from sluice.spark.watermarks import delay_by_column, watermarked_columns
 from sluice.sql import translate
@@ -104,9 +105,9 @@ class Flow:
     ) -> DataStream:
         """Register files that arrive in a directory; they are read as Arrow and never become rows of Spark.
 
-        Spark tracks the files: its options (maxFilesPerTrigger, pathGlobFilter, …) are taken as they are. Others, such
-        as `header` for CSV, belong to the format and mean what they mean in Spark; what only Spark can read in their
-        way, it reads as rows. Without `schema` the columns are those of a file already there. In a flow without a
+        The options of Spark's file source (maxFilesPerTrigger, pathGlobFilter, …) mean what they mean there. Others,
+        such as `header` for CSV, belong to the format and mean what they mean in Spark; what only Spark can read in
+        their way, it reads as rows. Without `schema` the columns are those of a file already there. In a flow without a
         session nothing need be there if `schema` is given.
 
             flow.readFiles("trades", "in/trades", format="csv", eventTime="ts", schema="symbol string, ts timestamp")
@@ -128,6 +129,10 @@ class Flow:
         except FlowError as problem:
             option_names = ", ".join(SPARK_FILE_OPTIONS)
             raise FlowError(f"stream {name!r}: {problem} (and for any format: {option_names})") from problem
+        try:
+            ListingOptions.of(tracking)
+        except FlowError as problem:
+            raise FlowError(f"stream {name!r}: {problem}") from problem
         if not is_there(path) and (self.spark is not None or schema is None):
             raise FlowError(f"stream {name!r}: there is no directory {path!r}; make it before the flow starts")
         if schema is None and how.why_spark:

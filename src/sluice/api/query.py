@@ -61,27 +61,27 @@ class Query:
     @property
     def id(self) -> str:
         """Stays the same when the query is started again on its checkpoint."""
-        return self._running.spark_query.id
+        return self._running.feed.id
 
     @property
     def runId(self) -> str:
         """Of this run alone."""
-        return self._running.spark_query.runId
+        return self._running.feed.run_id
 
     @property
     def name(self) -> str | None:
         """What `queryName` said."""
-        return self._running.spark_query.name
+        return self._running.feed.name
 
     @property
     def isActive(self) -> bool:
         """Whether it runs, or has yet to process input that waits."""
-        return bool(self._running.spark_query.isActive) or self._running.draining
+        return self._running.feed.is_active or self._running.draining
 
     @property
     def status(self) -> dict[str, Any]:
-        """What Spark is doing for it right now."""
-        return self._running.spark_query.status
+        """What is done for it right now, under Spark's names."""
+        return self._running.feed.status
 
     def exception(self) -> Exception | None:
         """Why it failed; None if it did not. Its first line says what went wrong."""
@@ -110,21 +110,21 @@ class Query:
         """The same as values, for programs that show them."""
         return [epoch_progress(*ended) for ended in self._ended_epochs()]
 
-    def _ended_epochs(self) -> list[tuple[dict[str, Any], EpochRecord, Plan]]:
-        """What Spark says of the last epochs, their records, and the plans that they went by."""
-        spark = {p["batchId"]: dict(p) for p in self._running.spark_query.recentProgress}
+    def _ended_epochs(self) -> list[tuple[Mapping[str, Any], EpochRecord, Plan]]:
+        """What their feed says of the last epochs, their records, and the plans that they went by."""
+        progress = self._running.feed.progress
         whose = {"id": self.id, "runId": self.runId, "name": self.name}
-        recent = []
+        recent: list[tuple[Mapping[str, Any], EpochRecord, Plan]] = []
         for record in self._records():
-            own = without_spark(whose, record) if record.stats.catch_up else spark.get(record.batch)
-            if own is None:  # Spark has not made its part known yet: what comes after it waits, too
+            own = without_spark(whose, record) if record.stats.catch_up else progress.get(record.batch)
+            if own is None:  # its part is not known yet: what comes after it waits, too
                 break
             recent.append((own, record, self._running.epochs.plan_of(record)))
         return recent
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
-        """Spark's progress of the newest epoch, plus rows, late rows, watermarks, phases, and every site by tier."""
+        """The newest epoch's progress under Spark's names, and its late rows, watermarks, phases, and sites by tier."""
         recent = self.recentProgress
         return recent[-1] if recent else None
 

@@ -27,7 +27,7 @@ from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.results import Part
 from sluice.model.epoch.stats import TaskSeconds
 from sluice.model.epoch.times import Times
-from sluice.model.errors import CorruptFile, MissingFile, StorageError
+from sluice.model.errors import CorruptFile, MissingFile
 from sluice.model.ids import Site, SiteKey
 from sluice.model.plan.plan import Plan
 from sluice.model.plan.stream import EARLIEST, LATEST
@@ -36,10 +36,6 @@ from sluice.record.reports import SplitReport
 from sluice.sources.files import FileOptions, read_file
 from sluice.sources.input_files import InputFile
 
-GLOB_CHARACTERS_REFUSED = (
-    "has one of *?[]{} in its name, and Spark's file source lists such files more than once (SPARK-58518); rename it "
-    "and start the query again"
-)
 STREAM_COLUMN, PATH_COLUMN = "stream", "path"
 ROWS_AT_ONCE, BYTES_AT_ONCE = 1 << 19, 128 << 20
 
@@ -125,10 +121,7 @@ class _Split:
     def take_in(self, batch: pa.RecordBatch) -> Iterator[Blob]:
         form = self.task.reading[self.number]
         if isinstance(form, FileFormat):
-            paths = batch.column(PATH_COLUMN).to_pylist()
-            for path in paths:
-                _refuse_glob_characters(self.stream.name, path)
-            yield from self.take_in_files(paths)
+            yield from self.take_in_files(batch.column(PATH_COLUMN).to_pylist())
         else:
             columns = (batch.column(slot) for slot in form)
             fields = [column.cast(f.type) for column, f in zip(columns, self.stream.schema, strict=True)]
@@ -246,8 +239,3 @@ class _Split:
             self.late += len(times) - int(in_time.sum())
             rows = rows.filter(pa.array(in_time))
         return rows
-
-
-def _refuse_glob_characters(stream: str, path: str) -> None:
-    if any(c in path for c in "*?[]{}"):
-        raise StorageError(f"stream {stream!r}: the file {path!r} {GLOB_CHARACTERS_REFUSED}")

@@ -31,8 +31,8 @@ class CheckedQuery:
     name: str | None
     plan: Plan
     sources: tuple[Source, ...]
-    frame: DataFrame
-    """All sources as one streaming DataFrame."""
+    frame: DataFrame | None
+    """All sources as one streaming DataFrame; None if all are files that Sluice finds itself."""
     reading: tuple[Reading, ...]
     """How the split gets each source's rows out of it."""
     relations: tuple[Relation, ...]

@@ -19,13 +19,25 @@ INTERRUPTED = "java.lang.InterruptedException"
 
 def is_interruption(failure: BaseException) -> bool:
     """Whether something failed because the query is being stopped; a user's function may have wrapped that."""
+    return any(INTERRUPTED in str(one.java_exception) for one in _chain(failure) if isinstance(one, Py4JJavaError))
+
+
+def _chain(failure: BaseException) -> list[BaseException]:
+    """A failure, and those that led to it."""
     seen: list[BaseException] = []
     while failure not in seen:
-        if isinstance(failure, Py4JJavaError) and INTERRUPTED in str(failure.java_exception):
-            return True
         seen.append(failure)
         failure = failure.__cause__ or failure.__context__ or failure
-    return False
+    return seen
+
+
+_CANCELLED = "cancelled"
+"""Is in what Spark says of a job that was cancelled."""
+
+
+def is_cancellation(failure: BaseException) -> bool:
+    """Whether something failed because a job was cancelled; a user's function may have wrapped that."""
+    return any(_CANCELLED in str(one.java_exception) for one in _chain(failure) if isinstance(one, Py4JJavaError))
 
 
 class QueryFailed(QueryError, StreamingQueryException):

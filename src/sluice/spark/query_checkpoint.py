@@ -1,4 +1,5 @@
-"""The checkpoint of a query that is started: Sluice's part of it, opened, and Spark's part, which fits it."""
+"""The checkpoint of a query that is started: Sluice's part of it, opened, and Spark's part, if there is one, which fits
+it."""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class QueryCheckpoint:
-    """Both parts of a checkpoint, what the query runs, `workspace`, which this run has in the local tiers, and whether
-    the checkpoint is temporary: then it goes with the query."""
+    """The parts of a checkpoint, what the query runs, `workspace`, which this run has in the local tiers, and whether
+    the checkpoint is temporary: then it goes with the query. Spark has a part where it plans the input."""
 
     opened: OpenCheckpoint
     flow: FlowPlan
-    sparks_part: SparksPart
+    sparks_part: SparksPart | None
     workspace: Workspace
     temporary: bool
 
@@ -57,8 +58,7 @@ def take_checkpoint(query: CheckedQuery, clock: Clock) -> QueryCheckpoint:
     location = query.location or make_temporary()
     try:
         storage = Storage(location)
-        sparks_part = SparksPart(storage, directories_of_lists(query.frame))
-        sparks_part.check_with(Journal(storage))
+        sparks_part = _open_sparks_part(query, storage)
         sinks = [
             choice.build(query.spark, location, output.schema)
             for choice, output in zip(query.sinks, query.plan.outputs, strict=True)
@@ -82,6 +82,16 @@ def take_checkpoint(query: CheckedQuery, clock: Clock) -> QueryCheckpoint:
     _log_recovery(opened)
     workspace = Workspace(query.settings.places, opened.query, opened.run)
     return QueryCheckpoint(opened, flow, sparks_part, workspace, temporary)
+
+
+def _open_sparks_part(query: CheckedQuery, storage: Storage) -> SparksPart | None:
+    """Spark's part, if it plans the input; one that does not fit the journal is refused. A checkpoint of the other kind
+    is refused when it is claimed."""
+    if query.frame is None:
+        return None
+    sparks_part = SparksPart(storage, directories_of_lists(query.frame))
+    sparks_part.check_with(Journal(storage))
+    return sparks_part
 
 
 def _log_recovery(opened: OpenCheckpoint) -> None:

@@ -1,4 +1,4 @@
-"""A running query: Structured Streaming drives it, one micro-batch an epoch, and it leaves nothing behind."""
+"""A running query: its feed has an epoch run whenever there is input, and it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession
 
 from sluice.engine.epochs import Epochs
 from sluice.engine.plan_changes import ChangeRequest
 from sluice.model.clock import Clock
 from sluice.model.errors import CheckpointError, QueryError
 from sluice.model.plan.plan import Plan
-from sluice.spark.batch_files import files_of_batch, with_all_files
-from sluice.spark.callbacks import BatchCallback, as_error
+from sluice.spark.callbacks import as_error
 from sluice.spark.checked_query import CheckedQuery
 from sluice.spark.exchange import Sites
-from sluice.spark.failures import INTERRUPTED, QueryFailed, in_words, is_interruption
+from sluice.spark.failures import QueryFailed, in_words
+from sluice.spark.feed import Feed, FeedInput
+from sluice.spark.file_loop import FileLoop
 from sluice.spark.idling import IDLE, Failing, Idling
 from sluice.spark.query_checkpoint import QueryCheckpoint
-from sluice.spark.sparks_part import SPARK
+from sluice.spark.streaming_feed import StreamingFeed
 
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1
 """Seconds between two looks at what somebody waits for."""
-_PY4J = "py4j.protocol.Py4JJavaError"
 
 
 class RunningQuery:
-    """A query that was started: Spark calls for an epoch with every batch, and `stop` ends it and removes everything
-    but the checkpoint and the results."""
+    """A query that was started: its feed calls for an epoch whenever there is input, and `stop` ends it and removes
+    everything but the checkpoint and the results."""
 
     def __init__(self, query: CheckedQuery, checkpoint: QueryCheckpoint, sites: Sites, clock: Clock) -> None:
         self._query, self._checkpoint, self.sites = query, checkpoint, sites
@@ -45,28 +45,31 @@ class RunningQuery:
         self.epochs = Epochs(checkpoint.flow, query.reading, query.settings, checkpoint.opened, clock)
         self._interval = query.interval
         self._idling = Idling(self.epochs, self._interval)
-        self._callback = BatchCallback(query.spark.sparkContext, self._epoch)
+        self.feed = self._choose_feed()
         self._closed, self._stopping = threading.Event(), threading.Event()
         self._turn = threading.Lock()
         self.failure: Exception | None = None
         self._cause: BaseException | None = None
-        """What ended the last of Spark's batches, if it failed, before it went through Spark."""
+        """What ended the last epoch with input, if it failed, before it went through Spark."""
         self.draining = False
 
+    def _choose_feed(self) -> Feed:
+        """Files are found here; all else Structured Streaming has to read."""
+        sparks_part = self._checkpoint.sparks_part
+        if sparks_part is None:
+            return FileLoop(self._query, self.id, self.epochs, self._take_in, self._fail)
+        return StreamingFeed(self._query, sparks_part, self.epochs, self._take_in)
+
     def start(self) -> None:
-        """Have Spark run it. From here on it ends by itself, or with `stop`, and cleans up then."""
-        query = self._query
-        try:
-            writer = query.frame.writeStream.foreachBatch(self._callback)
-            writer = writer.option("checkpointLocation", f"{self._checkpoint.location}/{SPARK}")
-            writer = writer.trigger(**query.trigger) if query.trigger else writer
-            writer = writer.queryName(query.name) if query.name else writer
-            self.spark_query = writer.start()
-        except BaseException:
-            self._callback.release()
-            raise
+        """Have it run. From here on it ends by itself, or with `stop`, and cleans up then."""
+        self.feed.start()
         for work in (self._close_when_over, self._catch_up_when_idle):
             threading.Thread(target=work, name=f"sluice-{self.id}", daemon=True).start()
+
+    @property
+    def session(self) -> SparkSession:
+        """The user's."""
+        return self._query.spark
 
     @property
     def plan(self) -> Plan:
@@ -78,23 +81,18 @@ class RunningQuery:
         """Whether it has ended and everything is cleaned up."""
         return self._closed.is_set()
 
-    def _epoch(self, batch: DataFrame, number: int) -> None:
+    def _take_in(self, input: FeedInput) -> None:
+        """One epoch over some input."""
         try:
             with self._turn:
                 ingested_at = self.epochs.clock.time()
                 site_change_reason = self._follow()
-                files = files_of_batch(self._query.spark, self.sources)
-                exchange = with_all_files(self.sites.exchange(batch, self._sites_next), files, self.sources)
-                self._checkpoint.sparks_part.make_durable(number)
-                batch_input = self._checkpoint.sparks_part.describe_batch(number)
-                self.epochs.run(number, self.sites.site_keys, exchange, site_change_reason, ingested_at, batch_input)
+                exchange = self.sites.exchange(input.content, self._sites_next)
+                input.run(self.sites.site_keys, exchange, site_change_reason, ingested_at)
             self._idling.batch_is_over()
         except BaseException as failure:
             self._cause = failure
-            if not is_interruption(failure):
-                raise
-            # Spark looks for these words to tell a stop from a failure, by an expression that overflows on a long trace
-            raise QueryError(f"{_PY4J}: An error occurred while calling an epoch.\n: {INTERRUPTED}") from None
+            raise
 
     def _follow(self) -> str:
         """Have the sites be where executors are, and as many as they are to be; why they changed, if they did."""
@@ -103,14 +101,13 @@ class RunningQuery:
         return site_change_reason
 
     def _next_batch(self) -> float:
-        """When Spark looks for the next batch's input: at whole multiples of the trigger's interval."""
+        """When the feed looks for the next input: at whole multiples of the trigger's interval."""
         return (self.epochs.clock.time() // self._interval + 1) * self._interval if self._interval else math.inf
 
-    def _is_batch_coming(self) -> bool:
-        """Whether Spark has found input for a batch, or is about to look for some, or may just have done so. It may
-        list the files of a batch in tasks, which sites would keep from running."""
-        status = self.spark_query.status
-        if status["isTriggerActive"] and status["isDataAvailable"]:
+    def _is_input_coming(self) -> bool:
+        """Whether there is input, or the feed is about to look for some, or may just have done so. Spark may list the
+        files of a batch in tasks, which sites would keep from running."""
+        if self.feed.is_input_coming():
             return True
         near, left = min(IDLE, self._interval / 4), self._next_batch() - self.epochs.clock.time()
         return left < near or left > self._interval - near > 0
@@ -119,8 +116,8 @@ class RunningQuery:
         return self.epochs.sites_next
 
     def _catch_up_when_idle(self) -> None:
-        """Process input that waits, go on with what is under way, do what the user asks for: Spark has no batches as
-        long as no new input comes. If that cannot be looked after any more, the query ends."""
+        """Process input that waits, go on with what is under way, do what the user asks for: the feed calls for nothing
+        as long as no new input comes. If that cannot be looked after any more, the query ends."""
         failing = Failing()
         while not self._closed.wait(IDLE / 4) and self.failure is None:
             try:
@@ -135,8 +132,8 @@ class RunningQuery:
         """One epoch, if there is something to do and no batch comes."""
         if self.epochs.busy.locked() or not self._idling.is_epoch_due(self._can_resize):
             return
-        running = self.spark_query.isActive and not self._stopping.is_set()
-        if running and not self._is_batch_coming():
+        running = self.feed.is_active and not self._stopping.is_set()
+        if running and not self._is_input_coming():
             self._catch_up()
 
     def _can_resize(self) -> bool:
@@ -147,7 +144,7 @@ class RunningQuery:
         self._cause = failed = as_error(failure)
         self.failure = failed if isinstance(failed, CheckpointError) else self._in_words(failed)
         with suppress(Exception):  # where Spark is not reached any more it has ended
-            self.spark_query.stop()
+            self.feed.stop()
 
     def _catch_up(self) -> bool:
         """One epoch for input that waits, units to be cleaned up or what is under way, if any, or an idle
@@ -164,7 +161,7 @@ class RunningQuery:
                     self._idling.sites_have_changed()
                 exchange = self.sites.exchange(None, self._sites_next)
                 did = self.epochs.catch_up(self.sites.site_keys, exchange, site_change_reason, self._next_batch())
-                if not did and self._idling.is_idle_epoch_due and self.spark_query.isActive:
+                if not did and self._idling.is_idle_epoch_due and self.feed.is_active:
                     self.epochs.run_idle_epoch(self.sites.site_keys, exchange, site_change_reason)
                     self._idling.idle_epoch_is_over()
                 return did
@@ -222,17 +219,17 @@ class RunningQuery:
     def process_all(self) -> None:
         """Wait until everything that is there now has been processed."""
         with self._translate_failures():
-            self.spark_query.processAllAvailable()
+            self.feed.process_all()
         self.settle()
 
     def _raise_failure(self) -> None:
         if self.failure is not None:
-            raise self.failure
+            raise self.failure from self.failure.__cause__  # and from nothing else: all is in it
 
     @property
     def exception(self) -> Exception | None:
         """Why the query failed, if it did."""
-        sparks_failure = self.spark_query.exception()
+        sparks_failure = self.feed.failure
         return self.failure if sparks_failure is None else self._in_words(sparks_failure)
 
     @contextmanager
@@ -251,7 +248,7 @@ class RunningQuery:
         self.epochs.delivery.fails_fast = True  # whatever a sink raises now may be because of this
         with suppress(Exception):  # a context that has been stopped has no jobs
             self.sites.session.sparkContext.cancelJobGroup(f"sluice-{self.id}")
-        self.spark_query.stop()
+        self.feed.stop()
         self._closed.wait()
 
     def wait(self, timeout: float | None) -> bool:
@@ -262,24 +259,24 @@ class RunningQuery:
             # by now, has none
             owners = nullcontext() if self._checkpoint.temporary else self._checkpoint.opened.translate_fencing_errors()
             with self._translate_failures(), owners:
-                ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]  # seconds, parts too
+                ended = self.feed.wait(timeout)
         finally:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            over = not self.spark_query.isActive and self._closed.wait(left)
+            over = not self.feed.is_active and self._closed.wait(left)
         if over:
             self._raise_failure()
-        return ended is not False and over
+        return ended and over
 
     def _close_when_over(self) -> None:
         with suppress(Exception):  # the user gets it from awaitTermination or exception(); here only the end matters
-            self.spark_query.awaitTermination()
-            if "availableNow" in self.trigger:  # Spark has no more batches, but what has arrived is to be processed
+            self.feed.wait(None)
+            if "availableNow" in self.trigger:  # nothing more is taken in, but what has arrived is to be processed
                 self.draining = True
                 self.epochs.clean_up()
                 while self._is_to_drain and self._catch_up():
                     self.epochs.clean_up()
         try:
-            self._callback.release()
+            self.feed.release()
             with self._turn:  # nobody asks for executors after this
                 self.epochs.end()
                 self.draining = False

@@ -1,7 +1,8 @@
 """The streams of a flow as one streaming DataFrame, so that one micro-batch is one epoch of them all.
 
-A `readStream` stream travels in slots, columns that streams share, a `readFiles` stream as the paths of its new files:
-Spark tracks the files, and only the split reads them, as Arrow.
+A `readStream` stream travels in slots, columns that streams share, a `readFiles` stream beside it as the paths of its
+new files: Spark tracks the files, and only the split reads them, as Arrow. Where all streams are files there is no such
+DataFrame: an epoch loop of Sluice's own (`file_loop.py`) finds them.
 """
 
 from __future__ import annotations
@@ -13,26 +14,20 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
-from sluice.engine.split import GLOB_CHARACTERS_REFUSED, PATH_COLUMN, STREAM_COLUMN, FileFormat, Reading
+from sluice.engine.split import PATH_COLUMN, STREAM_COLUMN, FileFormat, Reading
 from sluice.model.errors import FlowError
 from sluice.model.plan.stream import BySpark, Stream
 from sluice.sources.file_options import FileOptions, options_for_spark
+from sluice.sources.listing_options import needs_sparks_source
 from sluice.spark.types import arrow_schema, spark_schema
 
-SPARK_FILE_OPTIONS = (
-    "maxFilesPerTrigger",
-    "maxBytesPerTrigger",
-    "latestFirst",
-    "maxFileAge",
-    "fileNameOnly",
-    "pathGlobFilter",
-    "recursiveFileLookup",
-    "cleanSource",
-    "sourceArchiveDir",
+GLOB_CHARACTERS_REFUSED = (
+    "has one of *?[]{} in its name, and Spark's file source lists such files more than once (SPARK-58518); rename it "
+    "and start the query again"
 )
 _SPARK_READS = ("parquet", "csv", "json")
 SOURCE_NUMBER = "sluiceSource"
@@ -52,6 +47,11 @@ class Source:
     file_options: FileOptions = field(default_factory=FileOptions.defaults)
     computed: tuple[str, ...] = ()
     """Expressions that Spark computes because Arrow cannot; the source is read as rows for their sake."""
+
+    @property
+    def is_found_here(self) -> bool:
+        """Whether its files can be found and read without Spark's file source."""
+        return self.frame is None and not needs_sparks_source(self.options or {})
 
     @property
     def how(self) -> str:
@@ -94,7 +94,8 @@ def as_rows(spark: SparkSession, number: int, source: Source, expressions: list[
         reader = spark.readStream.format(source.format.format).schema(spark_schema(source.stream.schema))
         tracking = _tracking_options(number, source)
         options = options_for_spark(source.format.format, source.format.options) | tracking
-        frame = _without_glob_characters(reader.options(**options).load(source.path), source.stream.name)
+        frame = reader.options(**options).load(source.path)
+        frame = _without_glob_characters(frame, F.col("_metadata.file_path"), source.stream.name)
     fields = [pa.field(e.name, e.type) for e in expressions]
     for e in expressions:
         frame = frame.alias(e.scope).withColumn(e.name, F.expr(e.sql))
@@ -121,9 +122,8 @@ def _tracking_options(number: int, source: Source) -> dict[str, Any]:
     return {**dict(source.options or {}), **ignoring, SOURCE_NUMBER: str(number)}
 
 
-def _without_glob_characters(frame: DataFrame, stream: str) -> DataFrame:
-    """The rows, unless they are of a file that Spark would list more than once, as in the split."""
-    path = F.col("_metadata.file_path")
+def _without_glob_characters(frame: DataFrame, path: Column, stream: str) -> DataFrame:
+    """The rows, unless they are of a file that Spark would list more than once."""
     refused = F.raise_error(F.concat(F.lit(f"stream {stream!r}: "), path, F.lit(f" {GLOB_CHARACTERS_REFUSED}")))
     odd = path.rlike(r"[*?\[\]{}]|%(2A|3F|5B|5D|7B|7D)")
     return frame.where(F.when(odd, refused.cast("boolean")).otherwise(F.lit(True)))
@@ -149,11 +149,9 @@ def combine_sources(spark: SparkSession, sources: Sequence[Source]) -> DataFrame
             values = {name: frame[quote_column(c)] for (name, _), c in zip(slots[number], frame.columns, strict=True)}
         else:
             reader = spark.readStream.format("binaryFile").schema(_FILES)
-            frame, path, values = (
-                reader.options(**_tracking_options(number, source)).load(source.path),
-                F.col("path"),
-                {},
-            )
+            path, values = F.col("path"), {}
+            frame = reader.options(**_tracking_options(number, source)).load(source.path)
+            frame = _without_glob_characters(frame, path, source.stream.name)
         columns = [F.lit(number).alias(STREAM_COLUMN)]
         columns += [path.alias(PATH_COLUMN)] if any_files else []
         columns += [values.get(name, F.lit(None).cast(kind)).alias(name) for name, kind in kinds.items()]

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from pyspark.sql import SparkSession
 
 from sluice.model.clock import SystemClock
+from sluice.model.errors import QueryError
 from sluice.spark.checked_query import CheckedQuery
 from sluice.spark.exchange import Sites
 from sluice.spark.query_checkpoint import take_checkpoint
@@ -21,9 +22,10 @@ _running: WeakValueDictionary[str, RunningQuery] = WeakValueDictionary()
 
 
 def start(query: CheckedQuery) -> RunningQuery:
-    """Take the query's checkpoint, place its sites, and have Spark run it."""
+    """Take the query's checkpoint, place its sites, and have it run."""
     _use_this_python(query.spark)
     _stop_earlier_run(query.location)
+    _refuse_name_in_use(query)
     clock = SystemClock()
     with ExitStack() as undo:
         checkpoint = take_checkpoint(query, clock)
@@ -35,6 +37,11 @@ def start(query: CheckedQuery) -> RunningQuery:
         undo.pop_all()
     _running[checkpoint.location] = running
     return running
+
+
+def active_queries() -> list[RunningQuery]:
+    """The queries that this process runs, those that only finish what waits among them."""
+    return [running for running in _running.values() if not running.is_closed]
 
 
 def place_sites(query: CheckedQuery) -> Sites:
@@ -49,6 +56,18 @@ def _stop_earlier_run(location: str | None) -> None:
     earlier = None if location is None else _running.get(location)
     if earlier is not None and not earlier.is_closed:
         earlier.stop()
+
+
+def _refuse_name_in_use(query: CheckedQuery) -> None:
+    """Names of queries that run are all different, as in Spark, which knows only those that it drives."""
+    if query.name is not None and query.name in names_in_use(query.spark):
+        raise QueryError(f"cannot start a query named {query.name!r}: one of that name is active; stop it first")
+
+
+def names_in_use(spark: SparkSession) -> list[str]:
+    """The names of a session's queries that run."""
+    ours = [running.feed.name for running in active_queries() if running.session is spark and running.feed.is_active]
+    return [name for name in (*ours, *(query.name for query in spark.streams.active)) if name is not None]
 
 
 def _use_this_python(spark: SparkSession) -> None:
