@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -219,6 +220,54 @@ def assert_next_replaces_a_lost_one(running: Running) -> None:
     running.until("use of another executor", lambda r: killed not in on(r) and len(set(on(r))) == len(before))
     now = {int(number) for number in listed.read_text().split()}
     assert len(now) == len(before) and now - before == {max(before) + 1}
+
+
+SMALL_BLOBS_IN_FILES = """
+import os
+
+if os.environ.get("BLOBS_READ"):
+    from sluice.engine import host_delivery
+    from sluice.state.files import storage
+
+    def note(operation, path):
+        if operation == "map" and "/exchange/" in path:
+            open(os.environ["BLOBS_READ"], "a").close()
+
+    host_delivery.LEAST_BYTES = 1
+    watching = storage.watch(note)
+    watching.__enter__()
+"""
+
+
+def can_mount() -> bool:
+    return subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not can_mount(), reason="nothing can be mounted here")
+def test_two_hosts_with_a_memory_tier_each(tmp_path):
+    """Both have a tmpfs at the same path: what goes from one to the other goes through Spark, what stays by reference.
+    One of them dies, and another one comes."""
+    memory, hook, read = tmp_path / "mem", tmp_path / "hook", tmp_path / "read"
+    for directory in (memory, hook):
+        directory.mkdir()
+    (hook / "sitecustomize.py").write_text(SMALL_BLOBS_IN_FILES)  # every Python worker imports it
+    with cluster(tmp_path) as there:
+        there.env |= {"BLOBS_READ": str(read), "PYTHONPATH": f"{hook}{os.pathsep}{there.env['PYTHONPATH']}"}
+        for name in ("first", "second"):
+            there.add_worker(name, 1, tmpfs=memory)
+        job = Job(there, "flow", options=["--sites", "2"])
+        (running,) = job.flows
+        running.until("use of two executors", lambda r: len(set(on(r))) == 2)
+        there.kill_worker("second")
+        left = there.executors("first")
+        running.until("move to the first worker", lambda r: on(r) == left * 2)
+        there.add_worker("third", 1, tmpfs=memory)
+        running.until("use of two executors", lambda r: len(set(on(r))) == 2)
+        assert read.exists() and not list(memory.iterdir())
+        running.finish()
+        job.finish()
+        assert_exact(running)
 
 
 @pytest.mark.slow

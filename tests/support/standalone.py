@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -69,9 +69,12 @@ class Standalone:
                 pass
         return found
 
-    def add_worker(self, name: str, cores: int, memory: str = "1g") -> None:
+    def add_worker(self, name: str, cores: int, memory: str = "1g", tmpfs: Path | None = None) -> None:
+        """Another worker; with a `tmpfs` of its own at a path, as another host has, if that is given."""
         options = ["--cores", str(cores), "--memory", memory, "--work-dir", str(self.root / name)]
-        self._daemon(name, "org.apache.spark.deploy.worker.Worker", *options, self.url)
+        mount = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(tmpfs)]
+        kind = "org.apache.spark.deploy.worker.Worker"
+        self._daemon(name, kind, *options, self.url, within=mount if tmpfs else ())
         wait_for(name, lambda: bool(self._found(name, "Successfully registered (with) master")))
 
     def kill_worker(self, name: str) -> None:
@@ -100,10 +103,10 @@ class Standalone:
     def tail(self, name: str) -> str:
         return (self.root / f"{name}.log").read_text()[-6_000:]
 
-    def _daemon(self, name: str, kind: str, *options: str) -> None:
+    def _daemon(self, name: str, kind: str, *options: str, within: Sequence[str] = ()) -> None:
         home = Path(pyspark.__file__).parent
         common = ["--host", "127.0.0.1", "--webui-port", "0"]
-        self.processes[name] = self.run(name, str(home / "bin" / "spark-class"), kind, *common, *options)
+        self.processes[name] = self.run(name, *within, str(home / "bin" / "spark-class"), kind, *common, *options)
 
     def _found(self, name: str, pattern: str) -> str:
         found = re.search(pattern, (self.root / f"{name}.log").read_text())
