@@ -100,6 +100,23 @@ def test_an_epoch_is_one_job_and_its_rows_do_not_cross_the_shuffle(spark, tmp_pa
     query.close()
 
 
+def test_rows_of_spark_are_split_by_one_task_a_core(spark, tmp_path):
+    query = OnSpark(spark, SPEC, tmp_path)
+    query.query.epochs.reading = (("slot0", "slot1", "slot2"),) * 2
+    query.tables = [rows(0)]
+    names = ["stream", "slot0", "slot1", "slot2"]
+    numbered = [
+        pa.table([pa.array([stream] * table.num_rows, pa.int32()), *table.columns], names)
+        for stream, table in enumerate(query.tables[0])
+    ]
+    batch = spark.createDataFrame(pa.concat_tables(numbered)).repartition(5)
+    with Watched(spark, str(tmp_path)) as job:
+        query.query.epochs.run(0, query.sites.site_keys, query.sites.exchange(batch))
+    assert job.stages[-2:] == [("epoch 0: split", 2), ("epoch 0: sites", 2)]
+    query.assert_exact()
+    query.close()
+
+
 def test_a_chain_has_a_stage_for_each_level_and_an_epoch_over_nothing_no_map_tasks(spark, tmp_path):
     pairs = handle(A).join(handle(B), on="k", within="2 seconds")
     query = OnSpark(spark, plan_of([pairs.groupBy("b_v").last(2).agg(n=("*", "count")).relation]), tmp_path)

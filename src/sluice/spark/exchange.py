@@ -24,7 +24,7 @@ from sluice.record.reports import SiteReport
 from sluice.spark.anchors import let_go, place
 from sluice.spark.epoch_job import EpochInput, EpochJob
 from sluice.spark.executors import WarmUp, do_at
-from sluice.spark.frames import COLUMN, Frame, as_pairs, collect, parallelize, run_tasks
+from sluice.spark.frames import Frame, as_pairs, collect, parallelize, run_tasks
 from sluice.spark.pool import pool_of
 from sluice.spark.shipping import Shipping
 from sluice.state.files.workspace import ANYWHERE, Places, Workspace
@@ -65,7 +65,8 @@ class Sites:
         self.context = self.session.sparkContext
         self.pool, self.name = pool_of(self.context), uuid.uuid4().hex
         self.shipping = Shipping(self.context)
-        self._empty = self.session.createDataFrame([], COLUMN)
+        # constants: Spark finds that it has no rows when it plans, and runs no task for it
+        self._empty = self.session.sql("SELECT CAST(NULL AS BINARY) AS frame WHERE FALSE")
         self.size, self.scales, self.arrange, self.places = size, scales, pack if scales else spread, places
         self._jobs = self._references_from = 0
         self._pause = 1
