@@ -49,6 +49,7 @@ def durable_leftovers(root: Path) -> list[str]:
     """What must be gone when the query has ended in good order: everything the newest record does not refer to."""
     found = records(root)
     left = {f"state/{p.name}" for p in (root / "ck" / "state").iterdir()} ^ found[-1].files()
+    left |= {f"input/{p.name}" for p in (root / "ck" / "input").glob("*")} ^ found[-1].file_lists()
     drafts = [p for top in ("ck", *OUTPUTS) for p in (root / top).rglob("*.tmp")]
     left |= {str(p) for p in drafts if root / "ck" / "spark" not in p.parents}  # there Spark's own drafts may be
     for number, output in enumerate(OUTPUTS):
