@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,11 +30,10 @@ class Samples:
 def held(directory: Path, site: int) -> int:
     """Bytes of a site's files; what goes while it is looked at counts for nothing."""
     total = 0
-    for path in directory.glob(f"*/site-{site:04d}-*/*"):
-        try:
-            total += path.stat().st_size
-        except FileNotFoundError:
-            continue
+    with suppress(FileNotFoundError):  # of a directory that has just been listed
+        for path in directory.glob(f"*/site-{site:04d}-*/*"):
+            with suppress(FileNotFoundError):
+                total += path.stat().st_size
     return total
 
 
