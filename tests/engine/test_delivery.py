@@ -13,6 +13,7 @@ from specs import TIME, handle
 
 from sluice.api.stream import DataStream
 from sluice.engine import joint_delivery
+from sluice.engine.blobs import put_together
 from sluice.engine.compiled_plan import compiled
 from sluice.engine.filtered_rows import FilteredRows
 from sluice.engine.joint_delivery import JointSender, deal_out
@@ -76,7 +77,7 @@ def unpacked(plan: Plan, blobs: Iterator[joint_delivery.Blob]) -> Counter[tuple[
     ways = {way.number: way for ways in compiled(plan).ways.values() for way in ways}
     joint = {way.number: way for ways in compiled(plan).joint_ways.values() for way in ways}
     found: Counter[tuple[int, int, str]] = Counter()
-    for site, number, payload in blobs:
+    for site, number, payload in put_together(blobs):
         parts = deal_out(joint[number], payload) if number in joint else [(number, payload)]
         for input_, part in parts:
             if not isinstance(part, pa.RecordBatch):
@@ -106,7 +107,7 @@ def test_a_row_goes_to_a_site_once_however_many_need_it() -> None:
     batch = rows(2000)
     sent: Counter[tuple[int, str]] = Counter()
     for sender in senders(plan, 0, routed(plan), KEYS):
-        for site, number, payload in sender.blobs(FilteredRows(batch)):
+        for site, number, payload in put_together(sender.blobs(FilteredRows(batch))):
             (way,) = (way for way in compiled(plan).joint_ways[0] if way.number == number)
             sent.update((site, text) for text in _texts(way, payload))
     assert set(sent.values()) == {1} and len(sent) <= SITES * batch.num_rows
@@ -151,7 +152,8 @@ def test_a_query_without_rows_is_not_in_what_is_sent() -> None:
     plan = plan_of_all([joined(A), *(joined(A.filter(f"v = {n}")) for n in range(1000, 1050))])
     (sender,) = senders(plan, 0, routed(plan), KEYS)
     (way,) = compiled(plan).joint_ways[0]
-    dealt = {number for _, _, blob in sender.blobs(FilteredRows(rows(50))) for number, _ in deal_out(way, blob)}
+    blobs = put_together(sender.blobs(FilteredRows(rows(50))))
+    dealt = {number for _, _, blob in blobs for number, _ in deal_out(way, blob)}
     assert len(dealt) == 1
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from chaos_flows import rows
-from engine_harness import CountingClock, DirectQuery
+from engine_harness import DirectQuery
 from group_by_oracle import source
 from specs import SECOND
 
 from sluice.engine import site
 from sluice.engine.level_shares import LEAST_SHARE, divide_by_need
 from sluice.model.plan.relation import plan_of
+from sluice.testing.clocks import CountingClock
 
 BUDGET = 40.0
 
