@@ -11,6 +11,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -431,6 +432,12 @@ class TestCommand:
             assert terminal.ended() == 0
 
 
+def _take_terminal() -> None:
+    """As a shell starts a command: the terminal is its own, and Ctrl-C ends it, however the tests were started."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class PseudoTerminal:
     """A `sluice` command in a terminal of so many rows and columns."""
 
@@ -445,7 +452,7 @@ class PseudoTerminal:
             stderr=shown,
             env={**inherited, "PYTHONIOENCODING": "utf-8", "TERM": "xterm", "NO_COLOR": "1"},
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_take_terminal,
         )
         os.close(shown)
 
