@@ -12,7 +12,7 @@ from sluice.figures.flux_memory import FIG_11, FIG_13, FIG_13_DISK, FIG_15
 from sluice.figures.lazy_disk_relocation import LAZY_9, LAZY_11
 from sluice.figures.lazy_disk_spill import LAZY_5, LAZY_7
 from sluice.figures.lazy_disk_strategies import LAZY_12, LAZY_13, LAZY_14
-from sluice.figures.placement import PLACEMENT_4, PLACEMENT_6
+from sluice.figures.placement import PLACEMENT_4, PLACEMENT_5, PLACEMENT_6
 from sluice.figures.window_joins_communication import WINDOW_11, WINDOW_12, WINDOW_13, WINDOW_GROUPS
 from sluice.figures.window_joins_delay import WINDOW_5, WINDOW_7, WINDOW_9
 from sluice.model.errors import SluiceError
@@ -20,7 +20,7 @@ from sluice.model.errors import SluiceError
 PAPERS: dict[str, tuple[AnyExperiment, ...]] = {
     "flux": (BASELINE, FIG_3, FIG_7, FIG_8, FIG_9, FIG_11, FIG_13, FIG_13_DISK, FIG_15),
     "lazy-disk": (LAZY_5, LAZY_7, LAZY_9, LAZY_11, LAZY_12, LAZY_13, LAZY_14),
-    "placement": (PLACEMENT_4, PLACEMENT_6),
+    "placement": (PLACEMENT_4, PLACEMENT_5, PLACEMENT_6),
     "d-cape": (D_CAPE_1, D_CAPE_2, D_CAPE_3, D_CAPE_4),
     "window-joins": (WINDOW_5, WINDOW_7, WINDOW_9, WINDOW_11, WINDOW_12, WINDOW_13, WINDOW_GROUPS),
 }

@@ -208,7 +208,6 @@ PLACEMENT_5: Experiment[PlacementOutcome] = Experiment(
     },
     _read_5,
 )
-"""Not in the catalogue: its claims are written down, its runs with single operators are too slow to be on file."""
 
 # --- Fig. 6: which pieces -------------------------------------------------------------------------------------------
 
