@@ -24,8 +24,7 @@ from sluice.state.files.blob_files import Extent, name_blob, open_directory, tak
 from sluice.state.files.workspace import Workspace, identify_memory
 
 LEAST_BYTES = 64 << 10
-"""Bytes from which on a blob is worth a file: making, mapping and removing one takes as long as some ten thousand bytes
-take through Spark."""
+"""Bytes from which on a blob gets a file of its own: making, mapping and removing one has a price whatever its size."""
 
 
 class BlobsLost(Exception):
