@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from crash_flow import KEEP, PLAN, SPEC, epoch_rows, found_by
+from dying_process import dies_before
 from engine_harness import DirectQuery
 from oracle import batch_join, multiset
 
@@ -64,26 +65,13 @@ def answers(fast, spill) -> list[Counter]:
 
 def crash_at(root: Path, operation: int, spill: str) -> bool:
     """Restart the query and run an epoch in a process of its own that dies just before the given file operation."""
-    child = os.fork()
-    if child == 0:
-        count = 0
 
-        def watcher(name: str, path: str) -> None:
-            nonlocal count
-            if count == operation:
-                os._exit(9)
-            count += 1
+    def run_epoch() -> None:
+        query = started(root, spill=spill)
+        query.run(epoch_rows(KEEP))
+        assert query.epochs.record.stats.sites[0].merged_rows, "an epoch that merges is to be looked at"
 
-        try:
-            with storage.watch(watcher):
-                query = started(root, spill=spill)
-                query.run(epoch_rows(KEEP))
-            os._exit(0 if query.epochs.record.stats.sites[0].merged_rows else 2)
-        except BaseException:
-            os._exit(1)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in (0, 9), f"the child failed with {status}"
-    return status == 9
+    return dies_before(operation, run_epoch)
 
 
 def test_a_crash_at_some_file_operations_of_an_epoch(before, fast, answers, spill):

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from crash_flow import PLAN, epoch_rows, found_by
+from dying_process import dies_before
 from engine_harness import DirectQuery
 
 from sluice.cli.verification import verify
@@ -103,25 +104,7 @@ def before(fast: Path) -> Path:
 
 def crash_at(root: Path, operation: int) -> bool:
     """Run to the end in a process of its own that dies just before the given file operation."""
-    child = os.fork()
-    if child == 0:
-        count = 0
-
-        def watcher(name: str, path: str) -> None:
-            nonlocal count
-            if count == operation:
-                os._exit(9)
-            count += 1
-
-        try:
-            with storage.watch(watcher):
-                Loop(root).run_next()
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in (0, 9), f"the child failed with {status}"
-    return status == 9
+    return dies_before(operation, lambda: Loop(root).run_next())
 
 
 @pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.slow)])

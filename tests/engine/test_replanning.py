@@ -3,7 +3,6 @@ time that it was there, and the others do not notice."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ import pytest
 from arrivals import fingerprint
 from changing_queries import ChangingQuery, History, answers, assert_exact, draw_query, draw_streams, new_of
 from chaos_flows import rows
+from dying_process import dies_before
 from engine_harness import DirectQuery
 from specs import SECOND, TIME, handle, stream
 
@@ -328,27 +328,13 @@ CRASHING = {"pairs": PAIRS, "by value": BY_VALUE, "sums": SUMS}
 def crash_at(root: Path, operation: int) -> bool:
     """Start the flow again, in a process of its own, and have it change its queries with an epoch; it dies just before
     the given file operation."""
-    child = os.fork()
-    if child == 0:
-        count = 0
 
-        def watcher(name: str, path: str) -> None:
-            nonlocal count
-            if count == operation:
-                os._exit(9)
-            count += "/memory/" not in path and "/disk/" not in path
+    def change_queries() -> None:
+        query = started(root, queries_on_record(root), sites=1)
+        query.change({"sums": SUMS}, ["by value"])
+        query.run(ticks(3))
 
-        try:
-            with watch(watcher):
-                query = started(root, queries_on_record(root), sites=1)
-                query.change({"sums": SUMS}, ["by value"])
-                query.run(ticks(3))
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in (0, 9), f"the child failed with {status}"
-    return status == 9
+    return dies_before(operation, change_queries, lambda path: "/memory/" not in path and "/disk/" not in path)
 
 
 def crash_at_each(root: Path, step: int) -> int:
