@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from engine_harness import DirectQuery, limits
-from group_by_oracle import last_of, source, windows_of
+from group_by_oracle import last_of, sessions_of, source, windows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import connect_duckdb, multiset, on_time
@@ -23,7 +23,7 @@ from wandering import Wanderer
 from sluice.api.stream import DataStream
 from sluice.model.errors import FlowError
 from sluice.model.plan.relation import plan_of
-from sluice.operators import last_rows, row_hashing, time_windows
+from sluice.operators import last_rows, row_hashing, session_windows, time_windows
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 EVERYTHING = {
@@ -148,11 +148,28 @@ def test_windows_of_event_time(data, window, unit, delay):
     check(data, [result], [(a, KEYS["string"][1])], [oracle])
 
 
+@given(
+    st.data(),
+    st.sampled_from(sorted(KEYS)),
+    st.sampled_from([1, 2, 5, SECOND, 10 * SECOND, 40 * 60 * SECOND]),
+    delays,
+)
+def test_sessions(data, kind, gap, delay):
+    key, values = KEYS[kind]
+    a = source("a", key, delay)
+    result = a.groupBy("k").session_window(f"{gap} microseconds").agg(**EVERYTHING)
+    check(data, [result], [(a, values)], [lambda db, marks: sessions_of("a", gap, EVERYTHING, marks["a"])])
+
+
 @given(st.data(), delays)
 def test_one_group_of_all_rows(data, delay):
     a = source("a", delay=delay)
     some = {"n": ("*", "count"), "total": ("v", "sum")}
-    results = [a.groupBy().last(3).agg(**some), a.groupBy().window("5 seconds").agg(**some)]
+    results = [
+        a.groupBy().last(3).agg(**some),
+        a.groupBy().window("5 seconds").agg(**some),
+        a.groupBy().session_window("5 seconds").agg(**some),
+    ]
     check(
         data,
         results,
@@ -162,6 +179,7 @@ def test_one_group_of_all_rows(data, delay):
                 f"SELECT * EXCLUDE (one) FROM ({last_of('(SELECT *, 1 AS one FROM a)', 3, some, m['a'], 'one')})"
             ),
             lambda db, m: windows_of("a", 5 * SECOND, 5 * SECOND, some, m["a"], ""),
+            lambda db, m: sessions_of("a", 5 * SECOND, some, m["a"], ""),
         ],
     )
 
@@ -173,12 +191,18 @@ def test_groups_that_share_a_hash(data, delay):
         same = lambda columns, *, rows=None: last_rows.np.zeros(rows or len(columns[0]), dtype="uint32")  # noqa: E731
         patch.setattr(row_hashing, "hash_group_keys", same)
         patch.setattr(time_windows, "hash_group_keys", same)
+        patch.setattr(session_windows, "hash_group_keys", same)
         a = source("a", pa.string(), delay)
         some = {"n": ("*", "count"), "total": ("v", "sum")}
-        results = [a.groupBy("k").last(2).agg(**some), a.groupBy("k").window("5 seconds").agg(**some)]
+        results = [
+            a.groupBy("k").last(2).agg(**some),
+            a.groupBy("k").window("5 seconds").agg(**some),
+            a.groupBy("k").session_window("5 seconds").agg(**some),
+        ]
         oracles = [
             lambda db, m: last_of("a", 2, some, m["a"]),
             lambda db, m: windows_of("a", 5 * SECOND, 5 * SECOND, some, m["a"]),
+            lambda db, m: sessions_of("a", 5 * SECOND, some, m["a"]),
         ]
         check(data, results, [(a, KEYS["string"][1])], oracles)
 
@@ -257,7 +281,11 @@ def test_many_epochs_and_merges(data, count, delay, one_hash):
     """Three levels of merges, with rows that wait, ancient rows, and perhaps all groups under one hash."""
     a = source("a", delay=delay)
     some = {"n": ("*", "count"), "total": ("v", "sum")}
-    results = [a.groupBy("k").last(count).agg(**some), a.groupBy("k").window("10 microseconds").agg(**some)]
+    results = [
+        a.groupBy("k").last(count).agg(**some),
+        a.groupBy("k").window("10 microseconds").agg(**some),
+        a.groupBy("k").session_window("7 microseconds").agg(**some),
+    ]
     plan = plan_of([r.relation for r in results])
     seed = data.draw(st.integers(0, 1000))
     rng = np.random.default_rng(seed)
@@ -267,6 +295,7 @@ def test_many_epochs_and_merges(data, count, delay, one_hash):
             same = lambda columns, *, rows=None: np.zeros(rows or len(columns[0]), dtype="uint32")  # noqa: E731
             patch.setattr(row_hashing, "hash_group_keys", same)
             patch.setattr(time_windows, "hash_group_keys", same)
+            patch.setattr(session_windows, "hash_group_keys", same)
         query = DirectQuery(plan, Path(directory), sites=2, partitions=4)
         for epoch in range(26):
             size = int(rng.integers(0, 6))
@@ -281,7 +310,12 @@ def test_many_epochs_and_merges(data, count, delay, one_hash):
             db.register("a", on_time(numbered, "ts", delay)[0])
             times = [t for table in seen for t in table["ts"].cast(pa.int64()).to_pylist()]
             mark = max(times, default=-(10**18)) - delay
-            for output, text in enumerate((last_of("a", count, some, mark), windows_of("a", 10, 10, some, mark))):
+            texts = (
+                last_of("a", count, some, mark),
+                windows_of("a", 10, 10, some, mark),
+                sessions_of("a", 7, some, mark),
+            )
+            for output, text in enumerate(texts):
                 assert_equal(query.results(output), db.sql(text).to_arrow_table())
         stats = query.epochs.record.stats.sites
         assert sum(s.rows for s in stats) < 26 * 6
@@ -315,6 +349,41 @@ def test_state_of_the_newest_rows_does_not_grow(tmp_path):
     assert query.results()["n"].to_pylist().count(5) == 150 * 200 - 4 * 20
 
 
+def test_state_of_a_session_that_never_ends_does_not_grow(tmp_path):
+    """It is written anew each time it gets rows; what was written before expires, or goes when runs are merged."""
+    a = source("a", delay=2 * SECOND)
+    result = a.groupBy("k").session_window("10 seconds").agg(n=("*", "count"))
+    query = DirectQuery(plan_of([result.relation]), tmp_path, sites=1)
+    rows, epochs = [], 120
+    for epoch in range(epochs):
+        times = [epoch * SECOND + i for i in range(50)]
+        table = [[i % 10 for i in range(50)], pa.array(times, TIME), range(50), [0.0] * 50]
+        query.run([pa.table([pa.array(c) for c in table], schema=a.stream.schema)])
+        stats = query.epochs.record.stats.sites[0]
+        rows.append(stats.rows)
+        assert stats.rows <= 10 * stats.segments
+        assert stats.segments <= 16
+    assert max(rows[80:]) <= max(rows[40:80])
+    assert len(query.results()) == 0
+    end = [[0], pa.array([(epochs + 60) * SECOND], TIME), [0], [0.0]]
+    query.run([pa.table([pa.array(c) for c in end], schema=a.stream.schema)])
+    assert query.results()["n"].to_pylist() == [epochs * 5] * 10
+    query.close()
+
+
+@pytest.mark.parametrize(("apart", "sessions"), [(30, 1), (31, 2)])
+def test_rows_that_are_a_gap_apart_are_one_session_as_in_spark(tmp_path, apart, sessions):
+    """Also if the watermark is at the end of the session already: a row of that very time can come still."""
+    a = source("a")
+    result = a.groupBy("k").session_window("30 microseconds").agg(n=("*", "count"))
+    query = DirectQuery(plan_of([result.relation]), tmp_path, sites=1)
+    for at in (0, apart, 1000):
+        table = [[1, 2], pa.array([at, at], TIME), [1, 1], [0.0, 0.0]]
+        query.run([pa.table([pa.array(c) for c in table], schema=a.stream.schema)])
+    assert query.results()["n"].to_pylist() == [2 // sessions] * 2 * sessions
+    query.close()
+
+
 def test_an_epoch_that_ends_no_window_looks_at_no_state(tmp_path):
     a = source("a")
     query = DirectQuery(plan_of([a.groupBy("k").window("1 minute").agg(n=("*", "count")).relation]), tmp_path, sites=1)
@@ -345,6 +414,8 @@ def test_the_event_time_stays_a_column_under_any_spelling():
         (lambda a: a.groupBy("nope").last(3), r"stream 'a' has no column 'nope' to group by; it has k, ts, v, w"),
         (lambda a: a.groupBy("k").last(0), "last takes a whole number of rows, at least 1, not 0"),
         (lambda a: a.groupBy("k").window("0 seconds"), "must be longer than nothing"),
+        (lambda a: a.groupBy("k").session_window("0 seconds"), "a session's gap must be longer than nothing"),
+        (lambda a: a.groupBy("k").session_window(3), "session's gap"),
         (lambda a: a.groupBy("k").agg(n=("*", "count")), r"needs a window: groupBy\(...\).last\(100\)"),
         (lambda a: a.groupBy("k").last(3).agg(), "agg needs at least one aggregate"),
         (lambda a: a.groupBy("k").last(3).agg(n="count"), r"aggregate 'n' must be \(column, function\)"),

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from group_by_oracle import last_of, source, windows_of
+from group_by_oracle import last_of, sessions_of, source, windows_of
 from oracle import connect_duckdb, on_time, rounded
 from specs import REGISTRY, SECOND, TIME
 
@@ -156,6 +156,21 @@ def time_windows(rng: np.random.Generator) -> TestedFlow:
     length, slide = (int(s) * SECOND for s in rng.choice([(10, 10), (10, 4), (3, 7), (30, 5)]))
     result = a.groupBy("k").window(f"{length} microseconds", f"{slide} microseconds").agg(**SOME)
     return _flow("time windows", [result], lambda marks: windows_of("a", length, slide, SOME, marks["a"]))
+
+
+def sessions(rng: np.random.Generator) -> TestedFlow:
+    """Sessions that end all the time, now and then, or never, of a stream and of the windows over it."""
+    a, gap = source("a", delay=_delay(rng)), int(rng.choice([1, SECOND // 4, SECOND, 5 * SECOND, 60 * SECOND]))
+    result = a.groupBy("k").session_window(f"{gap} microseconds").agg(**SOME)
+    bars = a.groupBy("k").window("2 seconds").agg(n=("*", "count"), total=("v", "sum"))
+    busy = bars.groupBy("k").session_window("3 seconds").agg(windows=("*", "count"), n=("n", "sum"))
+
+    def of_windows(marks: Marks) -> str:
+        bars = windows_of("a", 2 * SECOND, 2 * SECOND, {"n": ("*", "count"), "total": ("v", "sum")}, marks["a"])
+        timed = f"(SELECT *, window_end AS ts, 0 AS epoch FROM ({bars}))"
+        return sessions_of(timed, 3 * SECOND, {"windows": ("*", "count"), "n": ("n", "sum")}, marks["a"])
+
+    return _flow("sessions", [result, busy], lambda marks: sessions_of("a", gap, SOME, marks["a"]), of_windows)
 
 
 def newest_rows(rng: np.random.Generator) -> TestedFlow:
@@ -369,6 +384,7 @@ _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
         joined_with_itself,
         compared_pairs,
         time_windows,
+        sessions,
         newest_rows,
         joined_then_windows,
         joined_then_by_another_key,

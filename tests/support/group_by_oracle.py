@@ -33,6 +33,17 @@ def windows_of(
     return f"SELECT {keys}{times}, {sql(aggregates)} FROM ({exploded}) WHERE s + {length} <= {mark} GROUP BY {keys} s"
 
 
+def sessions_of(name: str, gap: int, aggregates: dict[str, tuple[str, str]], mark: int, keys: str = "k, ") -> str:
+    """A session begins where the row before is further away than the gap; those that have ended."""
+    by = f"PARTITION BY {keys.removesuffix(', ')}" if keys else ""
+    apart = f"epoch_us(ts) - lag(epoch_us(ts)) OVER ({by} ORDER BY ts)"
+    begun = f"SELECT *, coalesce({apart} > {gap}, true)::INT AS begins FROM {name}"
+    numbered = f"SELECT *, sum(begins) OVER ({by} ORDER BY ts RANGE UNBOUNDED PRECEDING) AS s FROM ({begun})"
+    end = f"max(epoch_us(ts)) + {gap}"
+    times = f"min(ts) AS window_start, make_timestamptz({end}) AS window_end"
+    return f"SELECT {keys}{times}, {sql(aggregates)} FROM ({numbered}) GROUP BY {keys} s HAVING {end} < {mark}"
+
+
 def sql(aggregates: dict[str, tuple[str, str]], over: str = "", order: str = "ORDER BY ts, epoch") -> str:
     """Aggregates in DuckDB's words; its sum of integers has another type, its avg is a double as here."""
     out = []

@@ -66,6 +66,9 @@ class Grouped:
     def window(self, *durations: str) -> Grouped:
         return replace(self, window_=("window", *durations))
 
+    def session_window(self, gap: str) -> Grouped:
+        return replace(self, window_=("session_window", gap))
+
     def agg(self, **aggregates: tuple[str, str]) -> Handle:
         rolling = self.window_[0] == "last"
         times = (self.handle.event_time,) if rolling else ("window_start", "window_end")
@@ -428,6 +431,16 @@ class TestTimeWindows:
         assert found[0] == (("groupBy",), ("window", "1 hour"), {"n": ("*", "count")})
         assert found[1] == ("select", "window_end AS till", "n")
 
+    def test_sessions(self) -> None:
+        text = """
+            SELECT symbol, session_window.start, session_window(ts, '5 minutes').end AS till, count(*) AS n
+            FROM trades GROUP BY symbol, session_window(ts, '5 minutes') HAVING session_window.end > '2020'"""
+        assert calls(text) == [
+            (("groupBy", "symbol"), ("session_window", "5 minutes"), {"n": ("*", "count")}),
+            ("filter", "window_end > '2020'"),
+            ("select", "symbol", "window_start", "window_end AS till", "n"),
+        ]
+
     def test_groups_by_expressions_and_their_names(self) -> None:
         for group in ("upper(symbol)", "UPPER(t.symbol)", "up"):
             found = calls(
@@ -680,6 +693,26 @@ class TestRefusals:
             ("SELECT count(*) AS n FROM trades GROUP BY window(ts, '1 blink')", "not a duration", "'1 blink'"),
             ("SELECT count(*) AS n FROM trades GROUP BY window(ts, '1 day', '2 days')", "step", "'2 days'"),
             ("SELECT count(*) AS n FROM trades GROUP BY window(ts)", "window takes", "window(ts)"),
+            (
+                "SELECT count(*) AS n FROM trades GROUP BY session_window(ts, '1 day', '1 hour')",
+                "session_window takes the event time and a gap",
+                "session_window(",
+            ),
+            (
+                "SELECT count(*) AS n FROM trades GROUP BY session_window(ts, price)",
+                "the gap of sessions is a text",
+                "price",
+            ),
+            (
+                "SELECT session_window, count(*) AS n FROM trades GROUP BY session_window(ts, '1 day')",
+                "session_window.start and session_window.end",
+                "session_window",
+            ),
+            (
+                "SELECT count(*) AS n FROM trades GROUP BY session_window(ts, '1 day'), window(ts, '2 days')",
+                "one window",
+                "window(ts, '2 days')",
+            ),
             (f"SELECT count(*) AS n {AROUND} GROUP BY window(t.ts, '1 day')", "write greatest(t.ts, q.ts)", "t.ts, '1"),
             ("SELECT symbol FROM trades HAVING price > 1", "HAVING is for GROUP BY", "HAVING"),
         ],
@@ -737,11 +770,6 @@ class TestRefusals:
                 "row_number",
             ),
             ("SELECT rank() OVER (ORDER BY price) AS n FROM trades", "ROWS BETWEEN 99 PRECEDING", "rank"),
-            (
-                "SELECT session_window.start, count(*) AS n FROM trades GROUP BY session_window(ts, '5 minutes')",
-                "for sessions group in Spark",
-                "session_window(",
-            ),
             (
                 "SELECT p FROM (SELECT lag(price) OVER (ORDER BY ts) AS p, ts FROM trades) AS t",
                 "ROWS BETWEEN 1 PRECEDING",

@@ -1,4 +1,4 @@
-"""The arguments of `groupBy`, `last`, `window` and `agg`, checked, or an error in the user's own words."""
+"""The arguments of `groupBy`, of the windows behind it and of `agg`, checked, or an error in the user's own words."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from sluice.kernels.hashing import is_hashable
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
 from sluice.model.plan.aggregate import FUNCTIONS, Aggregate, canonical, result_type
-from sluice.model.plan.group_by import WINDOW_END, WINDOW_START, LastRows, TimeWindows
+from sluice.model.plan.group_by import WINDOW_END, WINDOW_START, LastRows, SessionWindows, TimeWindows
 from sluice.model.plan.plan import OperatorSpec
+
+Windows = LastRows | TimeWindows | SessionWindows
 
 
 def group_keys(rows: NamedRelation, columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -56,13 +58,26 @@ def time_windows(rows: NamedRelation, keys: tuple[str, ...], length: object, sli
     every = long if slide is None else microseconds(slide, "window's slide")
     if long < 1 or every < 1:
         raise FlowError("a window's length and slide must be longer than nothing")
-    for key in keys:
-        if key.lower() in (WINDOW_START, WINDOW_END):
-            raise FlowError(f"the result of a window has a column {key!r} of its own; rename yours to group by it")
+    _check_window_columns(keys)
     return TimeWindows(rows.stream, keys, (), long, every)
 
 
-def aggregate(rows: NamedRelation, windows: LastRows | TimeWindows, choices: Mapping[str, object]) -> OperatorSpec:
+def session_windows(rows: NamedRelation, keys: tuple[str, ...], gap: object) -> SessionWindows:
+    """Sessions, without their aggregates."""
+    between = microseconds(gap, "session's gap")
+    if between < 1:
+        raise FlowError("a session's gap must be longer than nothing")
+    _check_window_columns(keys)
+    return SessionWindows(rows.stream, keys, (), between)
+
+
+def _check_window_columns(keys: tuple[str, ...]) -> None:
+    for key in keys:
+        if key.lower() in (WINDOW_START, WINDOW_END):
+            raise FlowError(f"the result of a window has a column {key!r} of its own; rename yours to group by it")
+
+
+def aggregate(rows: NamedRelation, windows: Windows, choices: Mapping[str, object]) -> OperatorSpec:
     """The windows with what is computed over each: column and function by the name of the result's column."""
     if not choices:
         raise FlowError("agg needs at least one aggregate, such as n=('*', 'count')")

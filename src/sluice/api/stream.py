@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.api.grouping import aggregate, group_keys, last_rows, time_windows
+from sluice.api.grouping import Windows, aggregate, group_keys, last_rows, session_windows, time_windows
 from sluice.api.joining import Duration, Keys, Within, build_join, read_kind
 from sluice.api.relation import NamedRelation, add_step, result_of
 from sluice.api.steps import condition, expression, project, selection
 from sluice.api.writer import DataStreamWriter
 from sluice.model.errors import FlowError
-from sluice.model.plan.group_by import LastRows, TimeWindows
 from sluice.model.plan.relation import Relation, plan_of
 from sluice.model.plan.stream import Filter
 from sluice.spark.sources import quote_column
@@ -109,7 +108,7 @@ class DataStream(NamedRelation):
 
 
 class GroupedStream:
-    """A stream's rows by group; `last` or `window` says over which of them to aggregate."""
+    """A stream's rows by group; `last`, `window` or `session_window` says over which of them to aggregate."""
 
     def __init__(self, rows: DataStream, keys: tuple[str, ...]) -> None:
         self._rows, self._keys = rows, keys
@@ -128,6 +127,13 @@ class GroupedStream:
         """
         return WindowedStream(self._rows, time_windows(self._rows, self._keys, length, slide))
 
+    def session_window(self, gap: Duration) -> WindowedStream:
+        """Aggregate over sessions: rows of a group of which none is more than `gap` later than the one before it.
+
+        clicks.groupBy("user").session_window("5 minutes").agg(n=("*", "count"))
+        """
+        return WindowedStream(self._rows, session_windows(self._rows, self._keys, gap))
+
     def agg(self, *unnamed: Any, **aggregates: Any) -> DataStream:
         """Refused: a group of a stream has no end, so a window has to come first."""
         raise FlowError("a group-by of a stream needs a window: groupBy(...).last(100) or .window('1 minute')")
@@ -136,7 +142,7 @@ class GroupedStream:
 class WindowedStream:
     """Groups over a window; `agg` says what to compute."""
 
-    def __init__(self, rows: DataStream, windows: LastRows | TimeWindows) -> None:
+    def __init__(self, rows: DataStream, windows: Windows) -> None:
         self._rows, self._windows = rows, windows
 
     def agg(self, *unnamed: Any, **aggregates: tuple[str, str]) -> DataStream:

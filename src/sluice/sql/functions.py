@@ -28,8 +28,7 @@ def function_name(node: Any) -> str:
 
 
 def advice_against(node: Any) -> str | None:
-    """What to write instead of a function that looks at rows which no operator has, or at windows without a length;
-    None for all others."""
+    """What to write instead of a function that looks at rows which no operator has; None for all others."""
     name = function_name(node)
     if name in ("lag", "lead"):
         value, *others = [part.sql() for part in node.expressions] or ["price"]
@@ -46,11 +45,6 @@ def advice_against(node: Any) -> str | None:
             f"{name} needs all rows of a group, and a stream has no end; for the newest row of each minute take "
             "last(price) with GROUP BY symbol, window(ts, '1 minute'); count(*) OVER (PARTITION BY symbol ORDER BY ts "
             "ROWS BETWEEN 99 PRECEDING AND CURRENT ROW) numbers the first 100 rows of a group"
-        )
-    if name == "session_window":
-        return (
-            "windows have a fixed length here: window(ts, '5 minutes'); for sessions group in Spark, "
-            "df.withWatermark(...).groupBy(session_window(...)), and hand the result to flow.readStream"
         )
     return None
 

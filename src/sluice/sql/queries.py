@@ -18,7 +18,7 @@ from sluice.sql.outer_joins import JoinedSide, join_in_order
 from sluice.sql.scope import Reference, Scope, Side, Table
 from sluice.sql.text import Text, column, name_parts, replace_parts, write_name
 from sluice.sql.vetting import vet_join, vet_select, vet_table
-from sluice.sql.windows import RowWindow, TimeWindow, is_time_window, row_windows
+from sluice.sql.windows import RowWindow, TimeWindow, is_time_window, is_window_name, row_windows
 
 Known = Mapping[str, Table]
 
@@ -138,9 +138,10 @@ class Queries:
         names = name_parts(node)
         if names is None:
             self.text.refuse(node, "this column needs a name: write AS name after it")
-        if names[0].name.lower() == "window" and not any("window" in s.table.columns for s in scope.sides):
+        first = names[0].name.lower()
+        if is_window_name(first) and not any(first in s.table.columns for s in scope.sides):
             if len(names) != 2 or names[1].name.lower() not in WINDOW_COLUMNS:
-                self.text.refuse(node, "a window is no single column; select window.start and window.end")
+                self.text.refuse(node, f"a window is no single column; select {first}.start and {first}.end")
             return WINDOW_COLUMNS[names[1].name.lower()]
         reference = scope.resolve(node) if isinstance(node, exp.Column) else Reference(0, "", (names[-1].name,))
         return reference.fields[-1] if reference.fields else reference.column

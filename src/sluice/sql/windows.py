@@ -1,4 +1,5 @@
-"""The two windows of a group-by as SQL spells them: window(ts, '1 minute') and OVER (... ROWS ...)."""
+"""The windows of a group-by as SQL spells them: window(ts, '1 minute'), session_window(ts, '5 minutes') and
+OVER (... ROWS ...)."""
 
 from __future__ import annotations
 
@@ -17,9 +18,17 @@ from sluice.sql.text import Text, name_parts
 _FRAME = "ROWS BETWEEN 99 PRECEDING AND CURRENT ROW"
 
 
+_SESSIONS = "session_window"
+_TAKES = {
+    "window": (2, "the event time, a length and, if it slides, a step: window(ts, '1 minute')"),
+    _SESSIONS: (1, "the event time and a gap: session_window(ts, '5 minutes')"),
+}
+"""The functions that cut time into windows: how many durations they take at most, and what they take, in words."""
+
+
 @dataclass(frozen=True)
 class TimeWindow:
-    """window(event time, length, slide) in GROUP BY."""
+    """window(event time, length, slide) or session_window(event time, gap) in GROUP BY."""
 
     text: Text
     durations: tuple[str, ...]
@@ -27,18 +36,21 @@ class TimeWindow:
 
     @staticmethod
     def read(scope: Scope, at: Syntax) -> TimeWindow:
-        text, (time, *durations) = scope.text, at.expressions or [None]
-        if time is None or not 1 <= len(durations) <= 2:
-            text.refuse(at, "window takes the event time, a length and, if it slides, a step: window(ts, '1 minute')")
+        text, (time, *durations), name = scope.text, at.expressions or [None], function_name(at)
+        most, takes = _TAKES[name]
+        if time is None or not 1 <= len(durations) <= most:
+            text.refuse(at, f"{name} takes {takes}")
         scope.vet(time)
         if not scope.is_event_time(time):
             text.refuse(time, f"windows are cut by the event time, which this is not always; {event_time_of(scope)}")
         for duration in durations:
             if not isinstance(duration, exp.Literal) or not duration.is_string:
-                text.refuse(duration, "the length and step of a window are texts such as '1 minute'")
+                what = "gap of sessions is a text" if name == _SESSIONS else "length and step of a window are texts"
+                text.refuse(duration, f"the {what} such as '1 minute'")
             with text.blame_on(duration):
                 if microseconds(duration.this, "a window's length or step") == 0:
-                    text.refuse(duration, "a window's length and step must be longer than nothing")
+                    what = "session's gap" if name == _SESSIONS else "window's length and step"
+                    text.refuse(duration, f"a {what} must be longer than nothing")
         length, *slides = (microseconds(duration.this, "window") for duration in durations)
         if slides and slides[0] > length:
             text.refuse(durations[1], "a window's step must not be longer than the window")
@@ -46,24 +58,26 @@ class TimeWindow:
 
     def bound_of(self, at: Syntax) -> str | None:
         """Whether a part asks for the window's start or end."""
-        names = name_parts(at)
-        if names and names[0].name.lower() == "window":
+        names, function = name_parts(at), function_name(self.call)
+        if names and names[0].name.lower() == function:
             if len(names) != 2 or names[1].name.lower() not in ("start", "end"):
                 self._refuse_whole(at)
             return str(names[1].name).lower()
-        if function_name(at) == "window":
+        if is_time_window(at):
             self._refuse_whole(at)
-        if not isinstance(at, exp.Dot) or function_name(at.this) != "window":
+        if not isinstance(at, exp.Dot) or not is_time_window(at.this):
             return None
         if at.this != self.call or at.expression.name.lower() not in ("start", "end"):
             self._refuse_whole(at)
         return str(at.expression.name).lower()
 
     def _refuse_whole(self, at: Syntax) -> NoReturn:
-        self.text.refuse(at, "a window is no single column; select window.start and window.end")
+        name = function_name(self.call)
+        self.text.refuse(at, f"a window is no single column; select {name}.start and {name}.end")
 
     def apply(self, grouped: Any) -> Any:
-        return grouped.window(*self.durations)
+        is_session = function_name(self.call) == _SESSIONS
+        return grouped.session_window(*self.durations) if is_session else grouped.window(*self.durations)
 
 
 @dataclass(frozen=True)
@@ -124,7 +138,12 @@ def event_time_of(scope: Scope) -> str:
 
 
 def is_time_window(at: Syntax) -> bool:
-    return function_name(at) == "window"
+    return function_name(at) in _TAKES
+
+
+def is_window_name(name: str) -> bool:
+    """Whether a query can have a window by this name, of which a start and an end can be selected."""
+    return name.lower() in _TAKES
 
 
 def row_windows(text: Text, items: Sequence[Syntax], definitions: Sequence[exp.Window]) -> list[exp.Window]:

@@ -1,4 +1,5 @@
-"""What windowed group-bys are, as values: over each group's newest rows, and over windows of event time."""
+"""What windowed group-bys are, as values: over each group's newest rows, over windows of event time, and over
+sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ WINDOW_START, WINDOW_END = "window_start", "window_end"
 
 @dataclass(frozen=True)
 class GroupBy:
-    """What both kinds share: one stream, its group columns and the aggregates."""
+    """What all kinds share: one stream, its group columns and the aggregates."""
 
     stream: Stream
     keys: tuple[str, ...]
@@ -153,3 +154,41 @@ class TimeWindows(GroupBy):
     def describe(self) -> str:
         sliding = "" if self.slide == self.length else f", one every {in_words(self.slide)}"
         return self._describe(f"windows of {in_words(self.length)}{sliding}")
+
+
+@dataclass(frozen=True)
+class SessionWindows(GroupBy):
+    """Aggregates over sessions: rows of a group of which none is more than `gap` (microseconds) later than the one
+    before it. A session is from its first row up to `gap` after its last one.
+
+    A session's result comes once, when the watermark has passed its end.
+    """
+
+    gap: int
+
+    @property
+    def event_time(self) -> str:
+        return WINDOW_END
+
+    @property
+    def delay(self) -> int | None:
+        return None if self.stream.delay is None else self.stream.delay + self.gap
+
+    def output_schema(self) -> pa.Schema:
+        """The group columns, the session's start and end, the aggregates."""
+        return self._schema([WINDOW_START, WINDOW_END])
+
+    def keep_from(self, input_: int, watermarks: Times) -> int | None:
+        """The last row of a session below which no row to come can be of it."""
+        return None if watermarks[0] is None else watermarks[0] - self.gap
+
+    def state_structure(self, input_: int) -> object:
+        """Sessions so far, with their partial aggregates."""
+        measured = [(a.function, a.column) for a in self.aggregates]
+        return "sessions", self.gap, self.keys, measured, columns_of(self.stream.schema)
+
+    def identity(self) -> dict[str, object]:
+        return {**super().identity(), "session": self.gap}
+
+    def describe(self) -> str:
+        return self._describe(f"sessions that end {in_words(self.gap)} after their last row")
