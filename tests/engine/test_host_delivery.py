@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,8 +58,8 @@ class HostQuery(DirectQuery):
             try:
                 return exchange(split, site)
             except BlobsLost:
-                self.delivery = None
                 self.jobs += 1
+                self.delivery = replace(self.delivery, job=self.jobs, memories=("",) * len(memories))
                 return exchange(split, site)
 
         return run
@@ -78,7 +79,7 @@ class HostQuery(DirectQuery):
         if self.delivery is not None:
             there = Workspace(self.read_from, self.delivery.workspace.query, self.delivery.workspace.run)
             of_reader = HostDelivery(there, task.number, self.jobs, self.delivery.memories, self.limit)
-            received = of_reader.receive(blobs, task.plan, level)
+            received = of_reader.receive(blobs, task.plan, level, site_key)
         return super().at_site(task, level, site_key, received)
 
     def files(self) -> list[Path]:
@@ -148,7 +149,7 @@ def test_a_lost_blob_runs_the_epoch_again(tmp_path, hurt):
     query.run(rows(0))
     query.between = lambda files: files and hurt(files[-1])
     query.run(rows(1))
-    assert query.jobs == 3
+    assert query.jobs == 3 and not query.files()
     query.between = lambda files: None
     query.run(rows(2))
     assert query.jobs == 4 and not query.files()

@@ -18,9 +18,17 @@ import pyarrow as pa
 from sluice.engine.blobs import LOST, REFERENCE, Blob, Payload, ReceivedBlob, SentBlob, put_together
 from sluice.engine.compiled_plan import compiled
 from sluice.model.codec import decode, encode
-from sluice.model.ids import InputNumber, Level
+from sluice.model.ids import InputNumber, Level, SiteKey
 from sluice.model.plan.plan import Plan
-from sluice.state.files.blob_files import Extent, name_blob, open_directory, take_blob, write_blob
+from sluice.state.files.blob_files import (
+    BlobAddress,
+    Extent,
+    name_blob,
+    open_directory,
+    remove_blobs,
+    take_blob,
+    write_blob,
+)
 from sluice.state.files.workspace import Workspace, identify_memory
 
 LEAST_BYTES = 64 << 10
@@ -51,7 +59,7 @@ class HostDelivery:
     epoch: int
     job: int
     memories: tuple[str, ...]
-    """The memory tier of each site's host."""
+    """The memory tier of each site's host; "" if it gets no references."""
     limit: int
 
     def send(self, blobs: Iterable[Blob]) -> Iterator[SentBlob]:
@@ -65,23 +73,35 @@ class HostDelivery:
                 yield from put_together([blob])
                 continue
             sender = sender or _FileSender(self)
-            path, extent = sender.write(payload)
+            path, extent = sender.write(site_key, number, payload)
             reference = BlobReference(number, here, path, extent)
             yield site_key, REFERENCE, pa.py_buffer(encode(reference))
 
-    def receive(self, blobs: Iterable[ReceivedBlob], plan: Plan, level: Level) -> Iterator[ReceivedBlob]:
+    def receive(
+        self, blobs: Iterable[ReceivedBlob], plan: Plan, level: Level, site_key: SiteKey
+    ) -> Iterator[ReceivedBlob]:
         """The blobs that reach a site, references to those for this level in the blobs' place; `BlobsLost` if one
-        cannot be read."""
+        cannot be read. In the end no file is left for the site at this level, nor any of earlier jobs."""
         here = identify_memory(self.workspace.places)
-        for number, payload in blobs:
-            if number == LOST:
-                raise BlobsLost(payload.to_pybytes().decode())
-            if number == REFERENCE:
-                reference = decode(payload.to_pybytes(), BlobReference)
-                if is_for_level(plan, level, reference.number):
-                    yield reference.number, _take(reference, here)
-                    continue
-            yield number, payload
+        try:
+            for number, payload in blobs:
+                if number == LOST:
+                    raise BlobsLost(payload.to_pybytes().decode())
+                if number == REFERENCE:
+                    reference = decode(payload.to_pybytes(), BlobReference)
+                    if is_for_level(plan, level, reference.number):
+                        yield reference.number, _take(reference, here)
+                        continue
+                yield number, payload
+        finally:
+            self._remove_rest(plan, level, site_key)
+
+    def _remove_rest(self, plan: Plan, level: Level, site_key: SiteKey) -> None:
+        def is_left(blob: BlobAddress) -> bool:
+            is_own = blob.job == self.job and blob.site_key == site_key and is_for_level(plan, level, blob.number)
+            return is_own or blob.job < self.job
+
+        remove_blobs(map(str, self.workspace.directories()), is_left)
 
 
 def is_for_level(plan: Plan, level: Level, number: int) -> bool:
@@ -106,12 +126,13 @@ class _FileSender:
 
     def __init__(self, delivery: HostDelivery) -> None:
         self._delivery, self._attempt, self._count = delivery, uuid.uuid4().hex[:16], 0
-        self._memory, self._disk = (open_directory(tier, delivery.job) for tier in delivery.workspace.open())
+        self._memory, self._disk = (open_directory(tier) for tier in delivery.workspace.open())
         self._left = delivery.limit
 
-    def write(self, payload: Payload) -> tuple[str, Extent]:
+    def write(self, site_key: SiteKey, number: int, payload: Payload) -> tuple[str, Extent]:
         self._count += 1
-        name = name_blob(self._delivery.epoch, self._delivery.job, f"{self._attempt}{self._count:06x}")
+        address = BlobAddress(self._delivery.job, site_key, number)
+        name = name_blob(self._delivery.epoch, address, f"{self._attempt}{self._count:06x}")
         if payload.size <= self._left and payload.size <= _half_of_free_space(self._memory):
             try:
                 path = f"{self._memory}/{name}"

@@ -55,7 +55,7 @@ class EpochJob:
     split: Shipment[SplitTask]
     site: Shipment[SiteTask]
     delivery: HostDelivery | None
-    """How blobs reach sites of the sender's host; None if their bytes go through Spark like those of others."""
+    """How blobs reach sites of the sender's host; None if their bytes always go through Spark like those of others."""
     number: int
     plan: Plan
     empty: DataFrame
@@ -73,7 +73,7 @@ class EpochJob:
                 work = SiteWork(self.site, self.delivery, Level(level), last)
                 frames = run_tasks(self.context, self.anchors.pin(blobs), work, name)
                 if last:
-                    return _read_reports(collect(self.context, frames))
+                    return read_reports(collect(self.context, frames))
                 blobs = as_pairs(self.context, frames)
         raise AssertionError("a plan has a level at least")
 
@@ -88,8 +88,9 @@ class EpochJob:
     def _run_in_one_stage(self, files: Sequence[InputFile]) -> list[SiteReport]:
         name = f"epoch {self.number}: split and sites"
         with _named(self.context, name):
-            work = SmallEpoch(self.split, self.site, tuple(sorted(files, key=lambda file: file.source)))
-            return _read_reports(collect(self.context, run_tasks(self.context, self.anchors.pin(None), work, name)))
+            in_order = tuple(sorted(files, key=lambda file: file.source))
+            work = SmallEpoch(self.split, self.site, self.delivery, in_order)
+            return read_reports(collect(self.context, run_tasks(self.context, self.anchors.pin(None), work, name)))
 
     def _split(self, epoch_input: EpochInput) -> Any | None:
         """The pairs that map tasks send; None where there is nothing to split."""
@@ -115,7 +116,7 @@ class EpochJob:
         return as_bytes(jvm.org.apache.spark.sql.Encoders.BINARY()).toJavaRDD()  # type: ignore[union-attr]
 
 
-def _read_reports(frames: Iterable[bytes]) -> list[SiteReport]:
+def read_reports(frames: Iterable[bytes]) -> list[SiteReport]:
     reports = []
     for number, payload in read_frames(frames):
         if number == LOST:

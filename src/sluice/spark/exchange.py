@@ -193,7 +193,7 @@ class Sites:
             given_up = 0
             while True:
                 self._jobs += 1
-                delivery = self._deliver(site) if by_reference else None
+                delivery = self._deliver(site, by_reference) if self._by_reference else None
                 job = EpochJob(self.context, self.anchors, *shipped, delivery, site.number, site.plan, self._empty)
                 try:
                     with self.pool.running(self.name):
@@ -215,10 +215,12 @@ class Sites:
 
         return run
 
-    def _deliver(self, site: SiteTask) -> HostDelivery:
-        """How blobs of the next job reach sites of their sender's host."""
+    def _deliver(self, site: SiteTask, by_reference: bool) -> HostDelivery:
+        """How blobs of the next job reach sites of their sender's host. If they do not go by reference, what earlier
+        jobs have left is removed all the same."""
         workspace, limit = Workspace(site.places, site.query, site.run), min(site.directives.limits)
-        return HostDelivery(workspace, site.number, self._jobs, self.anchors.memories, limit)
+        memories = self.anchors.memories if by_reference else ("",) * self.count
+        return HostDelivery(workspace, site.number, self._jobs, memories, limit)
 
     def close(self, workspace: Workspace) -> None:
         """Unpin the sites and remove the run's local tiers on every executor. Then ask for the number of executors that

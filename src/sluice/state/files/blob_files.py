@@ -1,14 +1,15 @@
 """Blobs on their way to a site of the same host, a file each: written once, read once, and gone.
 
 They lie in the local tiers of the executor that sends them, so that they go with these whatever happens to it. Their
-names carry the epoch and the job: what a job has left, a later one of the run removes.
+names carry the job, and whom they are for: a site that has what it was sent removes all others that were for it, which
+attempts have left that came to nothing. What a job has left, a later one of the run removes.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,21 @@ from pathlib import Path
 import pyarrow as pa
 
 from sluice.model.codec import checksum
+from sluice.model.ids import SiteKey
 from sluice.state.files.private import make_private_directory, open_private
 from sluice.state.files.storage import about_to
 
 _DIRECTORY = "exchange"
-_NAME = re.compile(r"\d{12}-(?P<job>\d{8})-[0-9a-f]+\.blob")
+_NAME = re.compile(r"\d{12}-(?P<job>\d{8})-(?P<site>\d+)-(?P<number>\d+)-[0-9a-f]+\.blob")
+
+
+@dataclass(frozen=True)
+class BlobAddress:
+    """Of which job a blob is, for which site, and its number there."""
+
+    job: int
+    site_key: SiteKey
+    number: int
 
 
 @dataclass(frozen=True)
@@ -32,21 +43,26 @@ class Extent:
     checksum: int
 
 
-def open_directory(tier: str, job: int) -> str:
-    """The directory of blobs in one of an executor's local tiers, without what earlier jobs have left there."""
+def open_directory(tier: str) -> str:
+    """The directory of blobs in one of an executor's local tiers."""
     directory = Path(tier) / _DIRECTORY
     make_private_directory(directory)
-    with suppress(FileNotFoundError), os.scandir(directory) as entries:
-        for entry in entries:
-            match = _NAME.fullmatch(entry.name)
-            if match and int(match["job"]) < job:
-                _remove(entry.path)
     return str(directory)
 
 
-def name_blob(epoch: int, job: int, suffix: str) -> str:
+def remove_blobs(tiers: Iterable[str], is_left: Callable[[BlobAddress], bool]) -> None:
+    """Remove the blobs in some local tiers that nobody will read."""
+    for tier in tiers:
+        with suppress(FileNotFoundError), os.scandir(f"{tier}/{_DIRECTORY}") as entries:
+            for entry in entries:
+                match = _NAME.fullmatch(entry.name)
+                if match and is_left(BlobAddress(int(match["job"]), SiteKey(int(match["site"])), int(match["number"]))):
+                    _remove(entry.path)
+
+
+def name_blob(epoch: int, address: BlobAddress, suffix: str) -> str:
     """The name of a blob's file; the suffix is given once."""
-    return f"{epoch:012d}-{job:08d}-{suffix}.blob"
+    return f"{epoch:012d}-{address.job:08d}-{address.site_key}-{address.number}-{suffix}.blob"
 
 
 def write_blob(path: str, write: Callable[[pa.NativeFile], tuple[int, int]]) -> Extent:

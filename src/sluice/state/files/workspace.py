@@ -104,18 +104,19 @@ class Workspace:
 
     def close(self) -> None:
         """Remove the directories of this run on this host, whichever executor owns them."""
-        for path in self._directories():
+        for path in self.directories():
             shutil.rmtree(path, ignore_errors=True)
 
     def let_go(self, sites: Collection[Site]) -> None:
         """Remove what this executor has of the query's sites, except of these: the others are elsewhere now."""
         own_prefix = f"{_prefix(_owner())}-"
-        for path in self._directories():
+        for path in self.directories():
             for part in path.glob("site-*") if path.name.startswith(own_prefix) else ():
                 if int(part.name.split("-")[1]) not in sites:
                     shutil.rmtree(part, ignore_errors=True)
 
-    def _directories(self) -> list[Path]:
+    def directories(self) -> list[Path]:
+        """The directories of this run on this host, of all executors."""
         whose = {f"{self.query}-{self.run}-{tier}" for tier in ("memory", "disk")}
         candidates = (
             (path, _NAME.fullmatch(path.name)) for root in self.places.all_roots() for path in _workspaces(root)
