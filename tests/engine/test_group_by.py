@@ -207,6 +207,78 @@ def test_groups_that_share_a_hash(data, delay):
         check(data, results, [(a, KEYS["string"][1])], oracles)
 
 
+BARS = {"n": ("*", "count"), "high": ("w", "max")}
+windows = st.sampled_from([(10, 10), (10, 5), (3, 7), (60, 20)])
+
+
+@given(st.data(), windows, st.sampled_from([1, SECOND]), delays)
+def test_windows_over_windows_by_their_own_columns(data, window, unit, delay):
+    """What comes of the windows that end in an epoch comes in the same one, however deep."""
+    length, slide = (w * unit for w in window)
+    a = source("a", pa.string(), delay)
+    bars = a.groupBy("k").window(f"{length} microseconds", f"{slide} microseconds").agg(**BARS)
+    most = bars.groupBy("window_start", "window_end").agg(most=("n", "max"), groups=("*", "count"))
+    again = most.filter("groups > 1").groupBy("window_end").agg(total=("most", "sum"))
+
+    def grouped(db: duckdb.DuckDBPyConnection, marks: dict[str, int]) -> str:
+        bars = windows_of("a", length, slide, BARS, marks["a"])
+        by = "window_start, window_end"
+        return f"SELECT {by}, max(n) AS most, count(*) AS groups FROM ({bars}) GROUP BY {by}"
+
+    def grouped_again(db: duckdb.DuckDBPyConnection, marks: dict[str, int]) -> str:
+        return f"SELECT window_end, most::BIGINT AS total FROM ({grouped(db, marks)}) WHERE groups > 1"
+
+    check(data, [most, again], [(a, KEYS["string"][1])], [grouped, grouped_again])
+
+
+@given(st.data(), st.sampled_from(sorted(KEYS)), delays)
+def test_groups_of_one_event_time(data, kind, delay):
+    """Rows of a stream may have just the time of the watermark still, so their groups end when it has passed."""
+    key, values = KEYS[kind]
+    a = source("a", key, delay)
+    some = {"n": ("*", "count"), "total": ("v", "sum")}
+    result = a.groupBy("ts", "k").agg(**some)
+    text = "SELECT ts, k, count(*) AS n, sum(v)::BIGINT AS total FROM a WHERE epoch_us(ts) < {} GROUP BY ts, k"
+    check(data, [result], [(a, values)], [lambda db, marks: text.format(marks["a"])])
+
+
+@given(st.data(), windows, st.sampled_from([1, SECOND]), st.integers(1, 3), delays)
+def test_the_first_rows_of_each_window(data, window, unit, count, delay):
+    length, slide = (w * unit for w in window)
+    a = source("a", pa.string(), delay)
+    bars = a.groupBy("k").window(f"{length} microseconds", f"{slide} microseconds").agg(**BARS)
+    results = [
+        bars.groupBy("window_start", "window_end").top(count, "n DESC", "high", "k"),
+        bars.groupBy("window_end", "n").top(count, "high DESC NULLS FIRST", "k DESC NULLS FIRST", number="place"),
+    ]
+
+    def ranked(by: str, order: str, name: str) -> Oracle:
+        def oracle(db: duckdb.DuckDBPyConnection, marks: dict[str, int]) -> str:
+            bars = windows_of("a", length, slide, BARS, marks["a"])
+            place = f"row_number() OVER (PARTITION BY {by} ORDER BY {order})::INT AS {name}"
+            return f"SELECT * FROM (SELECT *, {place} FROM ({bars})) WHERE {name} <= {count}"
+
+        return oracle
+
+    oracles = [
+        ranked("window_end", "n DESC, high NULLS FIRST, k NULLS FIRST", "row_number"),
+        ranked("window_end, n", "high DESC NULLS FIRST, k DESC NULLS FIRST", "place"),
+    ]
+    check(data, results, [(a, KEYS["string"][1])], oracles)
+
+
+@given(st.data(), st.integers(1, 3), delays)
+def test_the_first_rows_of_each_event_time(data, count, delay):
+    """Epochs that repeat a time bring more rows of a group that has begun."""
+    a = source("a", delay=delay)
+    result = a.select("ts", "k", "v").groupBy("ts").top(count, "v DESC", "k")
+    text = (
+        "SELECT * FROM (SELECT ts, k, v, row_number() OVER (PARTITION BY ts ORDER BY v DESC NULLS LAST, k NULLS FIRST)"
+        "::INT AS row_number FROM a) WHERE row_number <= {} AND epoch_us(ts) < {}"
+    )
+    check(data, [result], [(a, KEYS["long"][1])], [lambda db, marks: text.format(count, marks["a"])])
+
+
 @given(st.data(), st.integers(0, 20), delays)
 def test_a_join_then_windows_and_the_newest_rows(data, within, delay):
     a, b = source("a", delay=delay), source("b", delay=delay)
@@ -417,6 +489,13 @@ def test_the_event_time_stays_a_column_under_any_spelling():
         (lambda a: a.groupBy("k").session_window("0 seconds"), "a session's gap must be longer than nothing"),
         (lambda a: a.groupBy("k").session_window(3), "session's gap"),
         (lambda a: a.groupBy("k").agg(n=("*", "count")), r"needs a window: groupBy\(...\).last\(100\)"),
+        (lambda a: a.groupBy("k").agg(n=("*", "count")), "or by the event time, 'ts'"),
+        (lambda a: a.groupBy("ts").top(0, "v"), "top takes a whole number of rows, at least 1, not 0"),
+        (lambda a: a.groupBy("ts").top(3), r"top needs an order: top\(3, 'price DESC'\)"),
+        (lambda a: a.groupBy("k").top(3, "v"), "final when the group has ended, .* or by the event time, 'ts'"),
+        (lambda a: a.groupBy("ts").top(3, "v upwards"), "top is by columns, such as 'price DESC'"),
+        (lambda a: a.groupBy("ts").top(3, "x DESC"), "stream 'a' has no column 'x' to order by"),
+        (lambda a: a.groupBy("ts").top(3, "v", number="K"), "cannot be named 'K'"),
         (lambda a: a.groupBy("k").last(3).agg(), "agg needs at least one aggregate"),
         (lambda a: a.groupBy("k").last(3).agg(n="count"), r"aggregate 'n' must be \(column, function\)"),
         (lambda a: a.groupBy("k").last(3).agg(n=("v", "median")), "there is no function 'median'; known: count, sum"),

@@ -173,6 +173,28 @@ def sessions(rng: np.random.Generator) -> TestedFlow:
     return _flow("sessions", [result, busy], lambda marks: sessions_of("a", gap, SOME, marks["a"]), of_windows)
 
 
+def windows_over_windows(rng: np.random.Generator) -> TestedFlow:
+    """What the windows of one time amount to, and the first of them, in units of their own."""
+    a, count = source("a", delay=_delay(rng)), int(rng.integers(1, 4))
+    length, slide = (int(s) * SECOND for s in rng.choice([(10, 10), (10, 4), (3, 1), (30, 5)]))
+    some = {"n": ("*", "count"), "high": ("w", "max")}
+    bars = a.groupBy("k").window(f"{length} microseconds", f"{slide} microseconds").agg(**some)
+    most = bars.groupBy("window_start", "window_end").agg(most=("n", "max"), groups=("*", "count"))
+    first = bars.groupBy("window_end").top(count, "n DESC", "k", number="place")
+
+    def of_bars(text: str) -> Callable[[Marks], str]:
+        return lambda marks: text.format(f"({windows_of('a', length, slide, some, marks['a'])})")
+
+    by = "window_start, window_end"
+    place = "row_number() OVER (PARTITION BY window_end ORDER BY n DESC, k NULLS FIRST)::INT AS place"
+    return _flow(
+        "windows over windows",
+        [most, first],
+        of_bars(f"SELECT {by}, max(n) AS most, count(*) AS groups FROM {{}} GROUP BY {by}"),
+        of_bars(f"SELECT * FROM (SELECT *, {place} FROM {{}}) WHERE place <= {count}"),
+    )
+
+
 def newest_rows(rng: np.random.Generator) -> TestedFlow:
     a, count = source("a", delay=_delay(rng)), int(rng.integers(1, 8))
     result = a.groupBy("k").last(count).agg(**SOME)
@@ -385,6 +407,7 @@ _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
         compared_pairs,
         time_windows,
         sessions,
+        windows_over_windows,
         newest_rows,
         joined_then_windows,
         joined_then_by_another_key,

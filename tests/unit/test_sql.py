@@ -58,7 +58,7 @@ class Handle:
 class Grouped:
     handle: Handle
     groups: tuple[str, ...]
-    window_: tuple[Any, ...] = ()
+    window_: tuple[Any, ...] = ("groups",)
 
     def last(self, rows: int) -> Grouped:
         return replace(self, window_=("last", rows))
@@ -69,15 +69,19 @@ class Grouped:
     def session_window(self, gap: str) -> Grouped:
         return replace(self, window_=("session_window", gap))
 
+    def top(self, count: int, *order: str, number: str) -> Handle:
+        call = ("groupBy", *self.groups), ("top", count, *order), {"number": number}
+        return self.handle._then(*call, columns=(*self.handle.columns, number))
+
     def agg(self, **aggregates: tuple[str, str]) -> Handle:
-        rolling = self.window_[0] == "last"
-        times = (self.handle.event_time,) if rolling else ("window_start", "window_end")
+        kind, time = self.window_[0], self.handle.event_time
+        times = {"last": (time,), "groups": ()}.get(kind, ("window_start", "window_end"))
         return self.handle._then(
             ("groupBy", *self.groups),
             self.window_,
             aggregates,
             columns=(*self.groups, *times, *aggregates),
-            event_time=times[-1],
+            event_time=times[-1] if times else time,
         )
 
 
@@ -467,6 +471,84 @@ class TestTimeWindows:
         assert calls(text)[1] == ("filter", "(sum_size + 1) * 2 > 4 AND symbol <> 'x' AND window_end > '2020'")
 
 
+BARS = """(SELECT symbol, window.start AS since, window.end AS till, sum(size) AS volume
+    FROM trades GROUP BY symbol, window(ts, '1 minute')) AS bars"""
+MADE_OF_BARS = [
+    (("groupBy", "symbol"), ("window", "1 minute"), {"volume": ("size", "sum")}),
+    ("select", "symbol", "window_start AS since", "window_end AS till", "volume", "window_end"),
+]
+
+
+class TestWindowsOverWindows:
+    @pytest.mark.parametrize("by", ["since, till", "since, bars.till"])
+    def test_groups_by_the_windows_own_columns(self, by: str) -> None:
+        assert calls(f"SELECT till, max(volume) AS most FROM {BARS} GROUP BY {by}") == [
+            *MADE_OF_BARS,
+            (("groupBy", "since", "till", "window_end"), ("groups",), {"most": ("volume", "max")}),
+            ("select", "till", "most"),
+        ]
+
+    def test_the_result_can_be_grouped_again(self) -> None:
+        inner = f"(SELECT till AS done, max(volume) AS most FROM {BARS} GROUP BY since, till) AS x"
+        made = calls(f"SELECT count(*) AS n FROM {inner} GROUP BY done HAVING n > 1")
+        assert made[-3] == (("groupBy", "done", "window_end"), ("groups",), {"n": ("*", "count")})
+
+    def test_windows_can_be_joined_with_what_was_made_of_them(self) -> None:
+        most = f"(SELECT till, max(volume) AS most FROM {BARS} GROUP BY since, till) AS m"
+        text = f"SELECT b.symbol, b.till FROM {BARS.replace('AS bars', 'AS b')} JOIN {most} "
+        *_, (_, _, options), _ = calls(text + "ON b.till = m.till AND b.volume = m.most")
+        assert options["on"] == {"b": "volume", "m": "most"}
+        assert options["within"] == "0 seconds"
+
+
+class TestTopRows:
+    @pytest.mark.parametrize(
+        ("bound", "most"),
+        [("place <= 3", 3), ("place < 3", 2), ("3 >= best.place", 3), ("place = 1 AND volume > 2", 1),
+         ("place BETWEEN 2 AND 5", 5), ("(place <= 4) AND place <= 2", 2)],
+    )  # fmt: skip
+    def test_of_windows(self, bound: str, most: int) -> None:
+        over = "PARTITION BY till ORDER BY volume DESC, upper(symbol) ASC NULLS LAST"
+        inner = f"(SELECT *, row_number() OVER ({over}) AS place FROM {BARS}) AS best"
+        *made, computed, first, columns, where, shown = calls(f"SELECT symbol, place FROM {inner} WHERE {bound}")
+        assert made == MADE_OF_BARS
+        assert computed == ("withColumn", "order_1", "upper(symbol)")
+        order = ("volume DESC NULLS LAST", "order_1 ASC NULLS LAST")
+        assert first == (("groupBy", "till", "window_end"), ("top", most, *order), {"number": "place"})
+        assert columns == ("select", "symbol", "since", "till", "volume", "place", "window_end")
+        assert where[0] == "filter"
+        assert shown == ("select", "symbol", "place")
+
+    def test_in_with(self) -> None:
+        over = "PARTITION BY ts ORDER BY price DESC"
+        text = f"WITH t AS (SELECT *, row_number() OVER ({over}) AS n FROM trades) SELECT symbol FROM t WHERE n <= 2"
+        assert (("groupBy", "ts"), ("top", 2, "price DESC NULLS LAST"), {"number": "n"}) in calls(text)
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ("SELECT * FROM (SELECT *, {} AS n FROM trades) AS t", "needs a bound in the query around it"),
+            ("SELECT * FROM (SELECT *, {} AS n FROM trades) AS t WHERE n <= 3 OR size > 1", "needs a bound"),
+            ("SELECT * FROM (SELECT {} AS n, {} AS m FROM trades) AS t WHERE n <= 3", "no other OVER"),
+            (
+                "SELECT * FROM (SELECT sum(size) AS s, {} AS n FROM trades GROUP BY window(ts, '1 day')) t WHERE n = 1",
+                "put the GROUP BY into a query in FROM",
+            ),
+        ],
+    )
+    def test_refusals(self, text: str, says: str) -> None:
+        message, *_ = refused(text.format(*["row_number() OVER (PARTITION BY ts ORDER BY price)"] * 2))
+        assert says in message
+
+    @pytest.mark.parametrize(
+        ("over", "says"),
+        [("(PARTITION BY ts)", "needs ORDER BY"), ("(ORDER BY ts ROWS 3 PRECEDING)", "takes no frame")],
+    )
+    def test_what_row_number_is_over(self, over: str, says: str) -> None:
+        message, *_ = refused(f"SELECT * FROM (SELECT row_number() OVER {over} AS n FROM trades) AS t WHERE n = 1")
+        assert says in message
+
+
 class TestRowWindows:
     def test_a_row_keeps_its_own_columns(self) -> None:
         text = (
@@ -766,7 +848,7 @@ class TestRefusals:
             ("SELECT lead(bid) OVER (ORDER BY ts) AS b FROM quotes", "at the later row", "lead"),
             (
                 "SELECT row_number() OVER (PARTITION BY symbol ORDER BY ts DESC) AS n FROM trades",
-                "last(price) with GROUP BY symbol, window(ts, '1 minute')",
+                "row_number needs a bound in the query around it",
                 "row_number",
             ),
             ("SELECT rank() OVER (ORDER BY price) AS n FROM trades", "ROWS BETWEEN 99 PRECEDING", "rank"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sluice.api.relation import NamedRelation
@@ -11,10 +12,14 @@ from sluice.kernels.hashing import is_hashable
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
 from sluice.model.plan.aggregate import FUNCTIONS, Aggregate, canonical, result_type
-from sluice.model.plan.group_by import WINDOW_END, WINDOW_START, LastRows, SessionWindows, TimeWindows
+from sluice.model.plan.group_by import WINDOW_END, WINDOW_START, LastRows, SessionWindows, TimeGroups, TimeWindows
 from sluice.model.plan.plan import OperatorSpec
+from sluice.model.plan.relation import Applied
+from sluice.model.plan.sort_order import SortOrder
+from sluice.model.plan.top_rows import TopRows
 
 Windows = LastRows | TimeWindows | SessionWindows
+_ORDER = re.compile(r"\s*(?P<column>`[^`]+`|\S+)(\s+(?P<way>ASC|DESC))?(\s+NULLS\s+(?P<nulls>FIRST|LAST))?\s*", re.I)
 
 
 def group_keys(rows: NamedRelation, columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -71,6 +76,63 @@ def session_windows(rows: NamedRelation, keys: tuple[str, ...], gap: object) -> 
     return SessionWindows(rows.stream, keys, (), between)
 
 
+def time_groups(rows: NamedRelation, keys: tuple[str, ...]) -> TimeGroups:
+    """Groups that have the event time among their keys, without their aggregates."""
+    if rows.event_time not in keys:
+        raise FlowError(
+            f"a group-by of a stream needs a window: groupBy(...).last(100) or .window('1 minute')"
+            f"{_or_the_event_time(rows)}"
+        )
+    return TimeGroups(rows.stream, keys, (), is_past=_comes_after_watermark(rows))
+
+
+def top_rows(
+    rows: NamedRelation, keys: tuple[str, ...], count: object, order: Sequence[object], number: str
+) -> TopRows:
+    """The first rows of each group in an order."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise FlowError(f"top takes a whole number of rows, at least 1, not {count!r}")
+    if not order:
+        raise FlowError("top needs an order: top(3, 'price DESC')")
+    if rows.event_time not in keys:
+        raise FlowError(
+            "the first rows of a group are final when the group has ended, and a stream has no end: group by a window "
+            f"first{_or_the_event_time(rows)}"
+        )
+    if not isinstance(number, str) or not number or number.startswith("__") or rows.find_column(number) is not None:
+        raise FlowError(f"the places of the first rows cannot be named {number!r}: give number= a name that is free")
+    return TopRows(
+        rows.stream, keys, tuple(_sort_order(rows, by) for by in order), count, number, _comes_after_watermark(rows)
+    )
+
+
+def _or_the_event_time(rows: NamedRelation) -> str:
+    """Advice to group by the event time, where it is a column."""
+    return f", or by the event time, {rows.event_time!r}" if rows.event_time in rows.columns else ""
+
+
+def _comes_after_watermark(rows: NamedRelation) -> bool:
+    """Whether rows to come are later than the watermark, as the results of windows are; else one may have just that
+    time."""
+    origin = rows.relation.origin
+    if not isinstance(origin, Applied) or not isinstance(origin.spec, TimeWindows):
+        return False
+    return origin.spec.comes_after_watermark
+
+
+def _sort_order(rows: NamedRelation, by: object) -> SortOrder:
+    """A column with its direction, as in ORDER BY."""
+    parts = _ORDER.fullmatch(by) if isinstance(by, str) else None
+    if parts is None:
+        raise FlowError(f"top is by columns, such as 'price DESC' or 'price ASC NULLS LAST', not {by!r}")
+    column = _find_column(rows, parts["column"].strip("`"), "order by")
+    kind = rows.stream.schema.field(column).type
+    if not is_hashable(kind):
+        raise FlowError(f"column {column!r} of {rows.title} has type {kind}, which has no order; use its fields")
+    nulls = parts["nulls"].lower() if parts["nulls"] else None
+    return SortOrder(column, (parts["way"] or "").upper() == "DESC", nulls)
+
+
 def _check_window_columns(keys: tuple[str, ...]) -> None:
     for key in keys:
         if key.lower() in (WINDOW_START, WINDOW_END):
@@ -81,8 +143,7 @@ def aggregate(rows: NamedRelation, windows: Windows, choices: Mapping[str, objec
     """The windows with what is computed over each: column and function by the name of the result's column."""
     if not choices:
         raise FlowError("agg needs at least one aggregate, such as n=('*', 'count')")
-    times = (rows.event_time,) if isinstance(windows, LastRows) else (WINDOW_START, WINDOW_END)
-    taken = tuple(name.lower() for name in (*windows.keys, *times))
+    taken = tuple(name.lower() for name in (*windows.keys, *windows.time_columns))
     aggregates = tuple(_aggregate(rows, name, choice, taken) for name, choice in choices.items())
     return replace(windows, aggregates=aggregates)
 

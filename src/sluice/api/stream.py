@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.api.grouping import Windows, aggregate, group_keys, last_rows, session_windows, time_windows
+from sluice.api.grouping import (
+    Windows,
+    aggregate,
+    group_keys,
+    last_rows,
+    session_windows,
+    time_groups,
+    time_windows,
+    top_rows,
+)
 from sluice.api.joining import Duration, Keys, Within, build_join, read_kind
 from sluice.api.relation import NamedRelation, add_step, result_of
 from sluice.api.steps import condition, expression, project, selection
@@ -134,9 +143,22 @@ class GroupedStream:
         """
         return WindowedStream(self._rows, session_windows(self._rows, self._keys, gap))
 
+    def top(self, count: int, *order: str, number: str = "row_number") -> DataStream:
+        """The first `count` rows of each group in an order, with their places in the column `number`. The event time
+        has to be one of the group's columns, as the end of windows is of their results.
+
+        bars.groupBy("window_end").top(3, "volume DESC", "symbol")
+        """
+        spec = top_rows(self._rows, self._keys, count, order, number)
+        return DataStream(self._rows.registry, "", result_of(spec, (self._rows.relation,)))
+
     def agg(self, *unnamed: Any, **aggregates: Any) -> DataStream:
-        """Refused: a group of a stream has no end, so a window has to come first."""
-        raise FlowError("a group-by of a stream needs a window: groupBy(...).last(100) or .window('1 minute')")
+        """Aggregate over groups that have the event time as one of their columns, as the end of windows is of their
+        results. Else a group of a stream has no end, so a window has to come first.
+
+        bars.groupBy("window_start", "window_end").agg(most=("volume", "max"))
+        """
+        return WindowedStream(self._rows, time_groups(self._rows, self._keys)).agg(*unnamed, **aggregates)
 
 
 class WindowedStream:

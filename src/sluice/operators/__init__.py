@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sluice.model.plan.group_by import LastRows, SessionWindows, TimeWindows
+from sluice.model.plan.group_by import LastRows, SessionWindows, TimeGroups, TimeWindows
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.plan import OperatorSpec
+from sluice.model.plan.top_rows import TopRows
 from sluice.operators.last_rows import LastRowsGroupBy
 from sluice.operators.outer_join import OuterJoin
 from sluice.operators.protocol import Operator
 from sluice.operators.session_windows import SessionWindowsGroupBy
 from sluice.operators.time_windows import TimeWindowsGroupBy
+from sluice.operators.top_rows import TopRowsOfGroups
 from sluice.operators.window_join import WindowJoin
 
 _OPERATORS: dict[type, Callable[[Any], Operator]] = {
     JoinSpec: lambda spec: WindowJoin(spec) if spec.is_inner else OuterJoin(spec),
     LastRows: LastRowsGroupBy,
     SessionWindows: SessionWindowsGroupBy,
+    TimeGroups: TimeWindowsGroupBy,
     TimeWindows: TimeWindowsGroupBy,
+    TopRows: TopRowsOfGroups,
 }
 
 

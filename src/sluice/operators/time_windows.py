@@ -61,7 +61,7 @@ class TimeWindowsGroupBy:
         return self.spec.keep_from(input_, watermarks)
 
     def due_span(self, before: Times, after: Times) -> tuple[int, int] | None:
-        done, now = before[0], after[0]
+        done, now = self.spec.reached(before[0]), self.spec.reached(after[0])
         if now is None or (done is not None and self._count_ended(now) <= self._count_ended(done)):
             return None
         low = np.iinfo(np.int64).min if done is None else (self._count_ended(done) + 1) * self.spec.slide
@@ -85,8 +85,9 @@ class TimeWindowsGroupBy:
     ) -> Iterator[ResultBatch]:
         fresh = self.compact(0, new[0], after) if new[0] is not None else None
         span = self.due_span(before, after)
-        if span is not None and after[0] is not None:
-            (low, high), done, now = span, before[0], after[0]
+        now = self.spec.reached(after[0])
+        if span is not None and now is not None:
+            (low, high), done = span, self.spec.reached(before[0])
             runs = [*state.runs(0, (low, high)), *([fresh] if fresh is not None else [])]
             yield from self._close_windows(runs, low, high, done, now)
         if fresh is not None:
@@ -156,7 +157,8 @@ class TimeWindowsGroupBy:
         finished = self.aggregation.finish(self.aggregation.merge(partials, groups))
         first = pa.array(groups.first)
         stops = end[groups.first]
-        times = [pa.array(t).cast(self.spec.time_type) for t in (stops - length, stops)]
+        bounds = (stops - length, stops) if self.spec.time_columns else ()
+        times = [pa.array(t).cast(self.spec.time_type) for t in bounds]
         columns = [*(k.take(first) for k in keys), *times, *finished.columns]
         yield every[groups.first], pa.RecordBatch.from_arrays(columns, schema=self.schema)
 

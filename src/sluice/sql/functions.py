@@ -19,7 +19,7 @@ _OTHERS = {
     "max_by", "median", "min_by", "mode", "nth_value", "percentile", "percentile_approx", "percentile_cont",
     "percentile_disc", "skewness", "some", "string_agg",
 }  # fmt: skip
-_PLACES = {"cume_dist", "dense_rank", "ntile", "percent_rank", "rank", "row_number"}
+_PLACES = {"cume_dist", "dense_rank", "ntile", "percent_rank", "rank"}
 
 
 def function_name(node: Any) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from typing import Any
 
 from sqlglot import exp
 
 from sluice.expressions.parsing import Syntax
+from sluice.sql.computed_columns import ComputedColumns, free_name
 from sluice.sql.functions import AGGREGATES, function_name, is_aggregate
 from sluice.sql.scope import Scope
 from sluice.sql.text import column, replace_parts, write_name
-from sluice.sql.windows import RowWindow, TimeWindow
+from sluice.sql.windows import RowWindow, TimeColumn, TimeWindow
 
 WINDOW_COLUMNS = {"start": "window_start", "end": "window_end"}
 _KNOWN = "count, sum, avg, min, max, stddev, variance, stddev_pop, var_pop, first and last"
@@ -20,29 +21,15 @@ _KNOWN = "count, sum, avg, min, max, stddev, variance, stddev_pop, var_pop, firs
 class Grouping:
     """Collects what a group-by has to compute, while the expressions above it are written over its result."""
 
-    def __init__(self, handle: Any, scope: Scope, groups: Sequence[Syntax], over: TimeWindow | RowWindow) -> None:
-        self.handle, self.scope, self.text, self.over = handle, scope, scope.text, over
-        self._computed: dict[str, str] = {}  # columns added before the group-by, by their expression
+    def __init__(
+        self, handle: Any, scope: Scope, groups: Sequence[Syntax], over: TimeWindow | TimeColumn | RowWindow
+    ) -> None:
+        self.scope, self.text, self.over = scope, scope.text, over
+        self._columns = ComputedColumns(handle, scope)
         self._aggregates: dict[tuple[str, str], str] = {}  # names of aggregates by column and function
-        self._groups = [(scope.meaning(at), self._column(at, "group")) for at in groups]
+        self._groups = [(scope.meaning(at), self._columns.name_of(at, "group")) for at in groups]
         self._taken = {name.lower() for _, name in self._groups}
         self._taken |= {name.lower() for name in (handle.event_time, *WINDOW_COLUMNS.values())}
-
-    def _column(self, at: Syntax, kind: str) -> str:
-        """The column that holds an expression, added to the rows if it is none yet."""
-        node = at.unnest()
-        if isinstance(node, exp.Column):
-            reference = self.scope.resolve(node)
-            if not reference.fields:
-                return self.scope.columns[reference.side, reference.column]
-        written = self.scope.write(at)
-        if written not in self._computed:
-            taken = {name.lower() for name in self.handle.columns}
-            name = _free(f"{kind}_{len(self._computed) + 1}", taken)
-            with self.text.blame_on(at):
-                self.handle = self.handle.withColumn(name, written)
-            self._computed[written] = name
-        return self._computed[written]
 
     def over_result(self, node: Syntax, name: str | None = None) -> Syntax:
         """An expression of the SELECT list or HAVING in terms of the result; `name` is what the user calls it."""
@@ -56,7 +43,7 @@ class Grouping:
             return column(WINDOW_COLUMNS[bound])
         if isinstance(at, exp.Column):
             return column(*self._plain(at))
-        if self._computed and isinstance(at, exp.Condition) and not self._is_above(at):
+        if self._columns.is_any and isinstance(at, exp.Condition) and not self._is_above(at):
             meaning = self.scope.meaning(at)
             return next((column(name) for group, name in self._groups if group == meaning), None)
         return None
@@ -73,7 +60,7 @@ class Grouping:
         """The call of an aggregate function that a part is, if it is one this group-by computes."""
         if isinstance(at, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
             self.text.refuse(at, "aggregates take no FILTER, IGNORE NULLS or WITHIN GROUP; use CASE WHEN inside them")
-        if isinstance(self.over, TimeWindow):
+        if not isinstance(self.over, RowWindow):
             if isinstance(at, exp.Window):
                 self.text.refuse(at, "OVER cannot be used together with GROUP BY; put one of them into a subquery")
             return at if is_aggregate(at) else None
@@ -100,12 +87,12 @@ class Grouping:
             if function != "count":
                 self.text.refuse(argument, f"{at.name} takes a column, * is for count")
             return self._named_aggregate("*", "count", name or "count")
-        value = self._column(argument, "value")
+        value = self._columns.name_of(argument, "value")
         return self._named_aggregate(value, function, name or f"{function}_{value}")
 
     def _named_aggregate(self, value: str, function: str, preferred: str) -> str:
         if (value, function) not in self._aggregates:
-            self._aggregates[value, function] = _free(preferred, self._taken)
+            self._aggregates[value, function] = free_name(preferred, self._taken)
             self._taken.add(self._aggregates[value, function].lower())
         return self._aggregates[value, function]
 
@@ -117,7 +104,7 @@ class Grouping:
         if groups or name in (group for _, group in self._groups):
             return (groups[0],) if groups else (name, *reference.fields)
         if isinstance(self.over, RowWindow):
-            own = name if name == self.handle.event_time else self._named_aggregate(name, "last", name)
+            own = name if name == self._columns.handle.event_time else self._named_aggregate(name, "last", name)
             return (own, *reference.fields)
         what = f"{at.name!r} is neither in GROUP BY nor inside an aggregate"
         self.text.refuse(at, f"{what}; use for example last({write_name(at.name)})")
@@ -127,15 +114,10 @@ class Grouping:
         if not self._aggregates:
             self.text.refuse(at, "a group-by needs at least one aggregate, for example count(*)")
         aggregates_by_name = {name: pair for pair, name in self._aggregates.items()}
+        handle = self._columns.handle
+        names = [name for _, name in self._groups]
+        if isinstance(self.over, TimeColumn):
+            names.append(handle.event_time)
         with self.text.blame_on(at):
-            grouped = self.handle.groupBy(*dict.fromkeys(name for _, name in self._groups))
+            grouped = handle.groupBy(*dict.fromkeys(names))
             return self.over.apply(grouped).agg(**aggregates_by_name)
-
-
-def _free(preferred: str, taken: Set[str]) -> str:
-    """The wanted name, or one like it if that is taken."""
-    name, number = preferred, 1
-    while name.lower() in taken:
-        number += 1
-        name = f"{preferred}_{number}"
-    return name

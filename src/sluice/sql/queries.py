@@ -17,8 +17,9 @@ from sluice.sql.joins import Join
 from sluice.sql.outer_joins import JoinedSide, join_in_order
 from sluice.sql.scope import Reference, Scope, Side, Table
 from sluice.sql.text import Text, column, name_parts, replace_parts, write_name
+from sluice.sql.top_rows import TopRows, is_row_number
 from sluice.sql.vetting import vet_join, vet_select, vet_table
-from sluice.sql.windows import RowWindow, TimeWindow, is_time_window, is_window_name, row_windows
+from sluice.sql.windows import RowWindow, TimeColumn, TimeWindow, is_time_window, is_window_name, row_windows
 
 Known = Mapping[str, Table]
 
@@ -55,6 +56,11 @@ class Queries:
             tables = {**tables, cte.alias.lower(): self._query(cte.this, tables)}
         handle, scope = self._source(select, tables)
         items = list(self._items(select, scope))
+        top = TopRows.read(self.text, select, [(item.name, item.node) for item in items])
+        if top is not None:
+            handle = top.apply(handle, scope)
+            written = [write_name(top.name) if is_row_number(item.node) else scope.write(item.node) for item in items]
+            return self._project(handle, scope, items, written, None, outermost)
         grouping = self._grouping(select, items, handle, scope)
         if grouping is None:
             written = [scope.write(item.node) for item in items]
@@ -173,13 +179,14 @@ class Queries:
             place = self.text.after("GROUP", group.parent.args["from_"] if group.parent else group)
             self.text.refuse(place, "GROUP BY takes columns and a window; ALL, ROLLUP and CUBE cannot be run")
         windows = [TimeWindow.read(scope, part) for part in by if is_time_window(part)]
+        groups = [self._read_group(part, items, scope) for part in by if not is_time_window(part)]
+        if not windows and any(scope.is_event_time(at) for at in groups):
+            return Grouping(handle, scope, groups, TimeColumn())
         if len(windows) != 1:
             at = windows[1].call if windows else self.text.before("GROUP", by[0])
             why = "a stream has no end, so GROUP BY needs one window over its event time"
             self.text.refuse(at, f"{why}, for example window(ts, '1 minute')")
-        return Grouping(
-            handle, scope, [self._read_group(p, items, scope) for p in by if not is_time_window(p)], windows[0]
-        )
+        return Grouping(handle, scope, groups, windows[0])
 
     def _read_group(self, at: Syntax, items: Sequence[Item], scope: Scope) -> Syntax:
         """What to group by: a column, an expression, or the expression that the SELECT list gives this name."""
@@ -220,10 +227,11 @@ class Queries:
             text if text == write_name(name) else f"{text} AS {write_name(name)}"
             for text, name in zip(written, names, strict=True)
         ]
-        if grouping is not None and isinstance(grouping.over, TimeWindow):
+        times: set[str] = set()
+        if grouping is not None and not isinstance(grouping.over, RowWindow):
             times = {name for text, name in zip(written, names, strict=True) if text == write_name(handle.event_time)}
-        else:
-            times = {item.name for item in items if scope.is_event_time(item.node)}
+        if grouping is None or not isinstance(grouping.over, TimeWindow):
+            times |= {item.name for item in items if scope.is_event_time(item.node)}
         hidden = handle.event_time
         if not outermost and hidden in handle.columns and write_name(hidden) not in columns:
             if hidden in names:

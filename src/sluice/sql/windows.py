@@ -81,6 +81,14 @@ class TimeWindow:
 
 
 @dataclass(frozen=True)
+class TimeColumn:
+    """The event time itself in GROUP BY, as the end of windows is of their results: rows of one time are a group."""
+
+    def apply(self, grouped: Any) -> Any:
+        return grouped
+
+
+@dataclass(frozen=True)
 class RowWindow:
     """OVER (PARTITION BY ... ORDER BY event time ROWS BETWEEN k - 1 PRECEDING AND CURRENT ROW)."""
 

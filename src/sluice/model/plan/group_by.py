@@ -54,10 +54,16 @@ class GroupBy:
     def structure(self) -> dict[str, object]:
         return self.identity()
 
-    def _schema(self, times: list[str]) -> pa.Schema:
+    @property
+    def time_columns(self) -> tuple[str, ...]:
+        """The columns of results with times of their own, between those of the group and the aggregates."""
+        return WINDOW_START, WINDOW_END
+
+    def output_schema(self) -> pa.Schema:
+        """The group columns, the times, the aggregates."""
         groups = [self.stream.schema.field(k) for k in self.keys]
         results = [pa.field(a.name, self._type(a)) for a in self.aggregates]
-        return pa.schema([*groups, *(pa.field(name, self.time_type) for name in times), *results])
+        return pa.schema([*groups, *(pa.field(name, self.time_type) for name in self.time_columns), *results])
 
     def _type(self, aggregate: Aggregate) -> pa.DataType:
         kind = self.stream.schema.field(aggregate.column).type if aggregate.column else None
@@ -100,10 +106,10 @@ class LastRows(GroupBy):
         """No other group-by keeps the same rows."""
         return "newest", self.identity()
 
-    def output_schema(self) -> pa.Schema:
-        """The group columns, the row's event time, the aggregates."""
-        times = [] if self.event_time in self.keys else [self.event_time]
-        return self._schema(times)
+    @property
+    def time_columns(self) -> tuple[str, ...]:
+        """The row's event time."""
+        return () if self.event_time in self.keys else (self.event_time,)
 
     def identity(self) -> dict[str, object]:
         return {**super().identity(), "last": self.count}
@@ -116,11 +122,20 @@ class LastRows(GroupBy):
 class TimeWindows(GroupBy):
     """Aggregates over windows [start, start + length) of event time, one starting every `slide` (microseconds).
 
-    A window's result comes once, when the watermark reaches its end.
+    A window's result comes once, when the watermark reaches its end. So results to come are later than the watermark.
     """
 
     length: int
     slide: int
+
+    @property
+    def comes_after_watermark(self) -> bool:
+        """Whether results to come are later than the watermark; else one may have just that time."""
+        return True
+
+    def reached(self, watermark: int | None) -> int | None:
+        """Up to which time all rows are there, where the stream has this watermark."""
+        return watermark
 
     @property
     def event_time(self) -> str:
@@ -135,13 +150,10 @@ class TimeWindows(GroupBy):
         """Windows are put together from panes: stretches that every window holds whole or not at all."""
         return gcd(self.length, self.slide)
 
-    def output_schema(self) -> pa.Schema:
-        """The group columns, the window's start and end, the aggregates."""
-        return self._schema([WINDOW_START, WINDOW_END])
-
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         """The pane below which no window can still be waited for."""
-        return None if watermarks[0] is None else watermarks[0] - self.length + 1
+        reached = self.reached(watermarks[0])
+        return None if reached is None else reached - self.length + 1
 
     def state_structure(self, input_: int) -> object:
         """Partial aggregates of panes: windows of any lengths can be put together from the same ones."""
@@ -154,6 +166,38 @@ class TimeWindows(GroupBy):
     def describe(self) -> str:
         sliding = "" if self.slide == self.length else f", one every {in_words(self.slide)}"
         return self._describe(f"windows of {in_words(self.length)}{sliding}")
+
+
+@dataclass(frozen=True)
+class TimeGroups(TimeWindows):
+    """Aggregates over groups that have the event time as one of their keys, such as the end of the windows below: each
+    is a window of a microsecond. `is_past` is whether rows to come are later than the watermark.
+
+    A group's result comes once, when no more rows of its time can come.
+    """
+
+    length: int = 1
+    slide: int = 1
+    is_past: bool = False
+
+    @property
+    def event_time(self) -> str:
+        return self.stream.event_time
+
+    @property
+    def time_columns(self) -> tuple[str, ...]:
+        """The event time is one of the keys."""
+        return ()
+
+    @property
+    def comes_after_watermark(self) -> bool:
+        return self.is_past
+
+    def reached(self, watermark: int | None) -> int | None:
+        return None if watermark is None else watermark + self.is_past
+
+    def describe(self) -> str:
+        return self._describe("the rows of each event time")
 
 
 @dataclass(frozen=True)
@@ -173,10 +217,6 @@ class SessionWindows(GroupBy):
     @property
     def delay(self) -> int | None:
         return None if self.stream.delay is None else self.stream.delay + self.gap
-
-    def output_schema(self) -> pa.Schema:
-        """The group columns, the session's start and end, the aggregates."""
-        return self._schema([WINDOW_START, WINDOW_END])
 
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         """The last row of a session below which no row to come can be of it."""

@@ -1,0 +1,82 @@
+"""What it is to take the first rows of each group in some order, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sluice.model.durations import in_words
+from sluice.model.epoch.times import Times
+from sluice.model.plan.sort_order import SortOrder
+from sluice.model.plan.stream import Input, Stream, columns_of
+
+
+@dataclass(frozen=True)
+class TopRows:
+    """The first `count` rows of each group in an order, with their places in it, from 1 on, in the column `number`.
+
+    The event time is one of the keys, so that a group ends: its rows come when no others of their time can come any
+    more. `is_past` says that those to come are later than the watermark; else one may have just that time.
+    """
+
+    stream: Stream
+    keys: tuple[str, ...]
+    order: tuple[SortOrder, ...]
+    count: int
+    number: str
+    is_past: bool = False
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        return (self.stream,)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return (Input(0, self.keys),)
+
+    @property
+    def output_keys(self) -> tuple[tuple[str, ...], ...]:
+        return (self.keys,)
+
+    @property
+    def event_time(self) -> str:
+        return self.stream.event_time
+
+    @property
+    def delay(self) -> int | None:
+        return self.stream.delay
+
+    def output_schema(self) -> pa.Schema:
+        """Rows as they are, and their places."""
+        return self.stream.schema.append(pa.field(self.number, pa.int32()))
+
+    def watermark(self, watermarks: Times) -> int | None:
+        """Rows that wait are not earlier than the watermark."""
+        return watermarks[0]
+
+    def ended_before(self, watermark: int | None) -> int | None:
+        """The event time below which groups have ended."""
+        return None if watermark is None else watermark + self.is_past
+
+    def keep_from(self, input_: int, watermarks: Times) -> int | None:
+        return self.ended_before(watermarks[0])
+
+    def state_structure(self, input_: int) -> object:
+        """Rows that may still be among the first."""
+        return "first rows", self.identity(), columns_of(self.stream.schema)
+
+    def structure(self) -> dict[str, object]:
+        return self.identity()
+
+    def identity(self) -> dict[str, object]:
+        """What must be the same for a checkpoint to be continued."""
+        order = [[by.column, by.descending, by.nulls_first] for by in self.order]
+        return {"top": self.count, "groupBy": list(self.keys), "orderBy": order, "number": self.number}
+
+    def describe(self) -> str:
+        return (
+            f"First {self.count:,} rows of each ({', '.join(self.keys)}) of {self.stream.name!r}, event time "
+            f"{self.event_time!r}, delay {in_words(self.stream.delay)}\n"
+            f"  by {', '.join(by.describe() for by in self.order)}, their places as {self.number}"
+        )
