@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from benchmarks.contenders import Result
 
-# Sluice's warm rate over the peer's: the bar, and what is aimed for.
-RATIOS = {"spark-rocksdb": (20.0, 40.0), "spark-heap": (7.0, 15.0), "flink": (10.0, 25.0), "duckdb": (0.12, 0.3)}
-# The same for group-bys, by workload; what has no bar here is shown as a ratio only.
-GROUP_RATIOS: dict[str, dict[str, float | None]] = {
+Bars = dict[str, float | None]
+
+# Sluice's warm rate over a peer's, at least; what has no number here is shown as a ratio only.
+JOINS: Bars = {"spark-rocksdb": 20.0, "spark-heap": 7.0, "flink": 10.0, "duckdb": 0.12}
+BY_WORKLOAD: dict[str, Bars] = {
+    "uniform": {"spark-rocksdb": 60.0, "spark-heap": 28.0, "flink": 45.0, "duckdb": 0.6},
+    "wide": JOINS | {"spark-heap": 12.0},
     "sliding": {"spark-heap": 1.5, "spark-rocksdb": 1.5, "flink": 2.0, "duckdb": None},
     "last": {"spark-pandas": 10.0, "flink": 3.0, "duckdb": None},
     "joined-groups": {"spark-heap": None, "flink": None, "duckdb": None},
-}
-# And for joins without an equality, where the better of Spark and Flink is the one that counts.
-THETA_RATIOS: dict[str, dict[str, float | None]] = {
     "band": {"spark-heap": 5.0, "spark-rocksdb": 5.0, "flink": 5.0, "duckdb": 0.15},
     "theta": {"duckdb": 0.3},
+    "big": {},
+    "trickle": {},
 }
+# Sluice beside itself on `uniform`: the contender, the words for the ratio, and its least value.
+BESIDE_ITSELF = {
+    "sluice-stream": ("readStream / readFiles", 0.5),
+    "sluice-parquet": ("Parquet sink / no sink", 0.9),
+    "sluice-cluster": ("two executors of one core / local[2]", 0.85),
+}
+STREAM_TO_SPARK = 15.0
+PEAK_MEGABYTES = 2000.0
 MILLION_GROUPS = 1.3
-STREAM_SHARE = 0.5
 TENFOLD_STATE = 1.3
-NEARLY_EMPTY = 1.0
+# A nearly empty epoch beside Spark's, at most: without a sink, and with `foreachBatch`.
+NEARLY_EMPTY = {"sluice": 0.25, "sluice-batch": 0.35}
 
 Results = Mapping[tuple[str, str], Result]
 
@@ -38,7 +48,6 @@ class Verdict:
     theirs: float
     unit: str
     bar: float | None
-    aim: float | None = None
     at_most: bool = False
 
     @property
@@ -56,44 +65,60 @@ class Verdict:
         if self.bar is None:
             return "none"
         sign = "<=" if self.at_most else ">="
-        return f"{sign} {self.bar:g}" + (f" (aim {self.aim:g})" if self.aim else "")
+        return f"{sign} {self.bar:g}"
 
 
 def verdicts(results: Results) -> list[Verdict]:
     """Every bar for which both sides were measured."""
-    found = []
-    bar: float | None
-    aim: float | None
+    return [
+        *_beside_peers(results),
+        *_beside_itself(results),
+        *_by_size(results),
+        *_nearly_empty(results),
+    ]
+
+
+def _beside_peers(results: Results) -> Iterator[Verdict]:
     for workload, contender in results:
-        ours = rate(results, workload, "sluice")
-        theirs = rate(results, workload, contender)
-        if not ours or not theirs:
-            continue
-        own = GROUP_RATIOS.get(workload) or THETA_RATIOS.get(workload) or {}
-        if contender in own:
-            bar, aim = own[contender], None
-        elif contender in RATIOS and workload not in ("big", "trickle"):
-            bar, aim = RATIOS[contender]
-        else:
-            continue
-        found.append(Verdict(workload, f"sluice / {contender}", ours, theirs, "rows/s", bar, aim))
+        bars = BY_WORKLOAD.get(workload, JOINS)
+        ours, theirs = rate(results, workload, "sluice"), rate(results, workload, contender)
+        if contender in bars and ours and theirs:
+            yield Verdict(workload, f"sluice / {contender}", ours, theirs, "rows/s", bars[contender])
+
+
+def _beside_itself(results: Results) -> Iterator[Verdict]:
     files, stream = rate(results, "uniform", "sluice"), rate(results, "uniform", "sluice-stream")
-    if files and stream:
-        found.append(Verdict("uniform", "readStream / readFiles", stream, files, "rows/s", STREAM_SHARE))
-    big = rate(results, "big", "sluice")
+    for contender, (what, bar) in BESIDE_ITSELF.items():
+        other = rate(results, "uniform", contender)
+        if files and other:
+            yield Verdict("uniform", what, other, files, "rows/s", bar)
+    spark = rate(results, "uniform", "spark-heap")
+    if stream and spark:
+        yield Verdict("uniform", "readStream / spark-heap", stream, spark, "rows/s", STREAM_TO_SPARK)
+    if files:
+        peak = results["uniform", "sluice"].peak.total
+        yield Verdict("uniform", "peak memory / 2 GB", peak, PEAK_MEGABYTES, "MB", 1.0, at_most=True)
+
+
+def _by_size(results: Results) -> Iterator[Verdict]:
+    files, big = rate(results, "uniform", "sluice"), rate(results, "big", "sluice")
     if big and files:
         cost = "cost of a row, tenfold state"
-        found.append(Verdict("big", cost, 1e6 / big, 1e6 / files, "µs/row", TENFOLD_STATE, at_most=True))
+        yield Verdict("big", cost, 1e6 / big, 1e6 / files, "µs/row", TENFOLD_STATE, at_most=True)
     for kind in ("sliding", "last"):
         many, few = rate(results, f"{kind}-1m", "sluice"), rate(results, f"{kind}-10k", "sluice")
         if many and few:
             cost = "cost of a row, 1 M groups / 10 k"
-            found.append(Verdict(f"{kind}-1m", cost, 1e6 / many, 1e6 / few, "µs/row", MILLION_GROUPS, at_most=True))
-    ours, theirs = epoch(results, "sluice"), epoch(results, "spark-heap")
-    if ours and theirs:
-        what = "nearly empty epoch / spark-heap"
-        found.append(Verdict("trickle", what, ours, theirs, "s", NEARLY_EMPTY, at_most=True))
-    return found
+            yield Verdict(f"{kind}-1m", cost, 1e6 / many, 1e6 / few, "µs/row", MILLION_GROUPS, at_most=True)
+
+
+def _nearly_empty(results: Results) -> Iterator[Verdict]:
+    theirs = epoch(results, "spark-heap")
+    for contender, bar in NEARLY_EMPTY.items():
+        ours = epoch(results, contender)
+        if ours and theirs:
+            what = f"nearly empty epoch, {contender} / spark-heap"
+            yield Verdict("trickle", what, ours, theirs, "s", bar, at_most=True)
 
 
 def rate(results: Results, workload: str, contender: str) -> float | None:

@@ -27,7 +27,9 @@ SLUICE = {
     "sluice-stream": ["--source", "stream"],
     "sluice-parquet": ["--sink", "parquet"],
     "sluice-cluster": ["--master", "local-cluster[2,1,2048]"],
+    "sluice-batch": ["--sink", "foreachBatch"],
 }
+ON_UNIFORM = ("sluice", "sluice-stream", "sluice-parquet", "sluice-cluster")
 # Micro-batches of a slow peer that count, on `uniform` and on the other workloads. It gets the files that fill the
 # state and those: the first of the same rows, as many a trigger as everybody, since what a row costs does not depend on
 # how many windows have gone by. Sluice and DuckDB get every file.
@@ -80,12 +82,12 @@ class Result:
 def line_up(w: Workload, peers: list[str]) -> list[str]:
     """Contenders of a workload, in the order they run."""
     if w.name == "trickle":
-        return ["sluice", *(p for p in peers if p == "spark-heap")]
+        return ["sluice", "sluice-batch", *(p for p in peers if p == "spark-heap")]
     if w.name == "big":
         return ["sluice", *(p for p in peers if p == "duckdb")]
     if w.name in ALONE:
         return ["sluice"]
-    ours = [*SLUICE] if w.name == "uniform" else ["sluice"] if w.is_join else ["sluice", "sluice-parquet"]
+    ours = [*ON_UNIFORM] if w.name == "uniform" else ["sluice"] if w.is_join else ["sluice", "sluice-parquet"]
     return [*ours, *(p for p in peers if p in OPERATIONS[w.operation])]
 
 

@@ -12,14 +12,13 @@ Ends with an error when a contender failed or found other results than DuckDB.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import contenders, data, report, units
-from benchmarks.bars import Verdict, verdicts
+from benchmarks import contenders, data, figures_file, report, units
+from benchmarks.bars import verdicts
 from benchmarks.contenders import EXTRA_PEERS, PEERS, Result
 from benchmarks.latency import bench as latency
 from benchmarks.many import bench as many
@@ -48,7 +47,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", type=lambda t: chosen(t, names), default=list(names), metavar=",".join(names))
     parser.add_argument("--peers", type=lambda t: chosen(t, peers), metavar=",".join(peers))
     parser.add_argument("--no-sluice", action="store_true", help="the peers alone")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there too")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write every figure there too, beside those of the same code"
+    )
     parser.add_argument("--cache", type=Path, default=data.CACHE, help="where data sets and logs are kept")
     return parser.parse_args()
 
@@ -92,17 +93,14 @@ def right_results(home: Path, until: int) -> tuple[int, int | None] | None:
     return expected(home, until)
 
 
-def write(path: Path, results: list[Result], found: list[Verdict], head: dict[str, Any]) -> None:
-    bars = [asdict(v) | {"ratio": v.ratio, "met": v.met} for v in found]
-    rows = [asdict(r) | {"check": r.check} for r in results]
-    path.write_text(json.dumps(head | {"results": rows, "bars": bars}, indent=1))
-
-
 def main() -> int:
     args = arguments()
     head: dict[str, Any] = {"versions": report.versions(), "machine": report.machine()}
     for title, values in head.items():
         report.facts(title, values)
+    head["code"] = figures_file.code()
+    if args.json and (why := figures_file.refusal(args.json, head)):
+        sys.exit(why)
     if "units" in args.only:
         head["units"] = units.run_cases(units.QUICK if args.quick else units.CASES)
     if "many" in args.only:
@@ -120,22 +118,21 @@ def main() -> int:
         w = quick(WORKLOADS[name]) if args.quick else WORKLOADS[name]
         names = contenders.line_up(w, peers)
         results += compete(w, [n for n in names if not (args.no_sluice and "sluice" in n)], args.cache, args.quick)
-    found = show(results) if results else []
+    if results:
+        show(results)
     if args.json:
-        write(args.json, results, found, head)
+        figures_file.add_figures(args.json, head, results)
     wrong = any(r.failure or "WRONG" in r.check for r in results)
     return int(wrong or any(head.get(name, {}).get("wrong") for name in ("many", *timed)))
 
 
-def show(results: list[Result]) -> list[Verdict]:
+def show(results: list[Result]) -> None:
     """The tables at the end."""
     by_name = {(r.workload, r.contender): r for r in results}
     report.settings(by_name)
     report.breakdown(by_name)
     report.memory(by_name)
-    found = verdicts(by_name)
-    report.closing(found, by_name)
-    return found
+    report.closing(verdicts(by_name), by_name)
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("home", type=Path)
     parser.add_argument("--source", choices=["files", "stream"], default="files")
-    parser.add_argument("--sink", choices=["noop", "parquet"], default="noop")
+    parser.add_argument("--sink", choices=["noop", "parquet", "foreachBatch"], default="noop")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--sites", type=int, default=2)
     parser.add_argument("--policy", default="static", help="static; hybrid shares the one unit of a join without keys")
@@ -86,7 +86,11 @@ def main() -> None:
     w = Workload.load(args.home)
     begin = time.monotonic()
     with session(args.master, dict(c.split("=", 1) for c in args.conf)) as spark, scratch(args.home) as work:
-        writer = results(spark, w, args.home, args.source).writeStream.format(args.sink)
+        writer = results(spark, w, args.home, args.source).writeStream
+        if args.sink == "foreachBatch":
+            writer = writer.foreachBatch(lambda rows, epoch: rows.write.format("noop").mode("append").save())
+        else:
+            writer = writer.format(args.sink)
         if args.sink == "parquet":
             writer = writer.option("path", str(work / "results"))
         writer = writer.option("checkpointLocation", str(work / "checkpoint")).option("sites", args.sites)

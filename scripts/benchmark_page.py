@@ -1,48 +1,147 @@
-"""Writes what was measured of many queries and of latency into docs/benchmarks.md anew, from docs/figures.
+"""Writes what was measured into docs/benchmarks.md anew, from docs/figures/benchmarks.json.
 
-python -m benchmarks.run --only many --json docs/figures/many.json && python scripts/benchmark_page.py
-python -m benchmarks.run --only latency,first --json docs/figures/latency.json && python scripts/benchmark_page.py
+make bench ARGS="--json docs/figures/benchmarks.json" && python scripts/benchmark_page.py
+make bench ARGS="--only wide --json docs/figures/benchmarks.json" && python scripts/benchmark_page.py
+
+The file has figures of one state of the code alone. A run beside which others took much of the machine is refused:
+it has to be taken again.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-DOCS = Path(__file__).parents[1] / "docs"
-PAGE, FIGURES = DOCS / "benchmarks.md", DOCS / "figures"
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.report import BUSY  # noqa: E402
+from benchmarks.workloads import WORKLOADS  # noqa: E402
+
+PAGE, FIGURES = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "figures" / "benchmarks.json"
 NOT_MEASURED = "Not measured yet."
 NAMES = {
-    "sluice": "Sluice",
+    "sluice": "Sluice, `readFiles`",
+    "sluice-stream": "Sluice, `readStream`",
+    "sluice-parquet": "Sluice, `readFiles`, Parquet sink",
+    "sluice-cluster": "Sluice, `readFiles`, two executors of one core",
+    "sluice-batch": "Sluice, `readFiles`, `foreachBatch` sink",
     "spark-heap": "Spark, heap provider",
     "spark-rocksdb": "Spark, RocksDB",
+    "spark-pandas": "Spark, `transformWithStateInPandas`",
+    "flink": "Flink SQL, heap state",
+    "duckdb": "DuckDB, all rows at once",
     "pathway": "Pathway",
     "bytewax": "Bytewax",
 }
+Document = dict[str, Any]
 
 
-def write_page(page: str) -> str:
-    """The page with the measured part of each section as its figures have it; of some none were taken yet."""
+def write_page(page: str, document: Document) -> str:
+    """The page with the measured part of each section as the figures have it; of some none were taken yet."""
     for name, section in SECTIONS.items():
         begin, end = f"<!-- {name}: scripts/benchmark_page.py -->\n", f"<!-- end of {name} -->"
-        figures = FIGURES / f"{name}.json"
-        measured = section(json.loads(figures.read_text(encoding="utf-8"))) if figures.exists() else NOT_MEASURED
-        text = f"{begin}\n{measured}\n{end}"
+        text = f"{begin}\n{section(document) or NOT_MEASURED}\n\n{end}"
         page = re.sub(f"{begin}.*?{end}", lambda _, text=text: text, page, flags=re.DOTALL)
     return page
 
 
-def many_section(document: dict[str, Any]) -> str:
+def disturbed(document: Document) -> list[str]:
+    """Runs beside which other processes took too much of the machine."""
+    runs = [(f"{run['workload']} {run['contender']}", run) for run in document.get("results", ())]
+    for part in ("many", "latency", "first"):
+        runs += [
+            (f"{part} {run.get('name') or run['contender']}", run) for run in document.get(part, {}).get("runs", ())
+        ]
+    return [f"{name} ({run['others']:.0%})" for name, run in runs if run["others"] > BUSY]
+
+
+def machine_section(document: Document) -> str:
+    """With what it was measured, and where."""
+    if not document:
+        return ""
+    versions, machine = document["versions"], document["machine"]
+    named = [f"{name} {version}" for name, version in versions.items() if name not in ("python", "java")]
+    java = re.sub(r"[^0-9.]*([0-9.]+).*", r"\1", versions["java"])
+    return (
+        f"Python {versions['python']}, {', '.join(named)}, Java {java}; {machine['cores']} cores "
+        f"({machine['processor']}), {machine['memory']}. While a run went on, other processes took less than "
+        f"{BUSY:.0%} of the machine."
+    )
+
+
+def throughput_section(document: Document) -> str:
+    """Rows a second of every contender, workload by workload, and the bars."""
+    return "\n\n".join([*_workloads(document), *([_bars(document["bars"])] if document.get("results") else [])])
+
+
+def phases_section(document: Document) -> str:
+    """Where a warm epoch of Sluice goes."""
+    runs = [run for run in document.get("results", ()) if "phases" in run["figures"]]
+    if not runs:
+        return ""
+    phases = list(runs[0]["figures"]["phases"])
+    rows = [
+        [f"`{run['workload']}`", NAMES[run["contender"]], f"{run['figures']['batch_seconds']:.3f}"]
+        + [f"{run['figures']['phases'][phase]:.3f}" for phase in phases]
+        for run in runs
+    ]
+    return _table(["workload", "contender", "epoch", *phases], rows)
+
+
+def units_section(document: Document) -> str:
+    """What many units cost the driver."""
+    rows = [
+        [f"{case['units']:,}", f"`{case['policy']}`" + ", scattered" * case["scattered"], f"{case['rows']:,}"]
+        + [f"{case['usual'][name] / 1000:,.0f}" for name in ("entry_bytes", "task_bytes")]
+        + [f"{case['usual']['kept_bytes'] / 1e6:,.1f}", f"{1000 * case['usual']['total']:,.0f}"]
+        for case in document.get("units", ())
+    ]
+    head = ["units", "policy", "rows a stream", "entry, kB", "tasks, kB", "kept, MB", "driver, ms"]
+    return _table(head, rows) if rows else ""
+
+
+def _workloads(document: Document) -> Iterator[str]:
+    results = document.get("results", ())
+    for name, workload in WORKLOADS.items():
+        runs = [run for run in results if run["workload"] == name]
+        if runs:
+            nearly_empty = name == "trickle"
+            figures = ["an epoch, s"] if nearly_empty else ["rows/s warm", "with start-up"]
+            head = ["contender", *figures, "Sluice is", "results", "peak memory, MB"]
+            ours = next((run["figures"] for run in runs if run["contender"] == "sluice"), {})
+            yield f"`{name}`: {workload.about}"
+            yield _table(head, [_throughput(run, ours, nearly_empty) for run in runs])
+
+
+def _throughput(run: dict[str, Any], ours: dict[str, Any], nearly_empty: bool) -> list[str]:
+    figures, name = run["figures"], NAMES[run["contender"]]
+    if not figures:
+        return [name, run["failure"], *[""] * (3 if nearly_empty else 4)]
+    key = "batch_seconds" if nearly_empty else "warm_rate"
+    rates = [f"{figures[key]:.3f}"] if nearly_empty else [f"{figures[rate]:,.0f}" for rate in (key, "startup_rate")]
+    beside = "" if run["contender"].startswith("sluice") or not ours else _ratio(ours[key] / figures[key])
+    return [name, *rates, beside, run["check"], f"{sum(run['peak'].values()):,.0f}"]
+
+
+def _ratio(ratio: float) -> str:
+    return f"{ratio:.1f} times" if ratio >= 1 else f"{ratio:.2f} of it"
+
+
+def many_section(document: Document) -> str:
     """What was measured of many queries, in Markdown."""
+    if "many" not in document:
+        return ""
     many, runs = document["many"], {run["name"]: run for run in document["many"]["runs"]}
     counted = f"Counted were {many['scale']['epochs']} epochs, of Spark and of single flows"
     return "\n\n".join(
         [
-            f"{_where(document, (), runs.values())} {counted} {many['scale']['spark_epochs']}.",
+            f"{counted} {many['scale']['spark_epochs']}.",
             _table(
                 ["run", "queries", "rows/s of all queries", "s an epoch", "ms a query", "nearly empty epoch, s"],
                 _rates(runs),
@@ -55,17 +154,17 @@ def many_section(document: dict[str, Any]) -> str:
     )
 
 
-def latency_section(document: dict[str, Any]) -> str:
+def latency_section(document: Document) -> str:
     """What was measured of latency and of starts, in Markdown."""
+    if "latency" not in document or "first" not in document:
+        return ""
     latency, first = document["latency"], document["first"]
-    runs = [*latency["runs"], *first["runs"]]
     seconds, warm_up = latency["scale"]["seconds"], latency["scale"]["warm_up_seconds"]
     head = ["contender", "p50, s", "p95, s", "p99, s", "results", "batches", "all results after, s", "against DuckDB"]
     starts = ["contender", "warm, s", "first of the session, s", "starts"]
     return "\n\n".join(
         [
-            f"{_where(document, ('pathway', 'bytewax'), runs)} Rows arrived for {seconds} s, of which the first "
-            f"{warm_up} s do not count.",
+            f"Rows arrived for {seconds} s, of which the first {warm_up} s do not count.",
             _table([*head, "peak memory, MB", "processor s"], [_latencies(run) for run in latency["runs"]]),
             *(f"{NAMES[peer]} is left out: {why}." for peer, why in latency["left_out"].items()),
             _bars(latency["bars"]),
@@ -73,18 +172,6 @@ def latency_section(document: dict[str, Any]) -> str:
             _table(starts, [_starts(run) for run in first["runs"]]),
             _bars(first["bars"]),
         ]
-    )
-
-
-def _where(document: dict[str, Any], peers: Sequence[str], runs: Iterable[dict[str, Any]]) -> str:
-    """What it ran with, where, and how much of the machine was in other hands."""
-    versions, machine = document["versions"], document["machine"]
-    named = ("pyspark", "pyarrow", "numpy", "duckdb", *peers)
-    where = ", ".join([*(f"{name} {versions[name]}" for name in named), f"Python {versions['python']}"])
-    others = [run["others"] for run in runs]
-    return (
-        f"{where}; {machine['cores']} cores ({machine['processor']}), {machine['memory']}. Other processes took "
-        f"{min(others):.0%} to {max(others):.0%} of the machine during the runs."
     )
 
 
@@ -157,13 +244,24 @@ def _sentences(many: dict[str, Any], runs: dict[str, dict[str, Any]]) -> list[st
 
 
 def _bars(bars: list[dict[str, Any]]) -> str:
-    return _table(["what", "Sluice", "other", "unit", "bar", "measured", ""], [_bar(bar) for bar in bars])
+    head = ["workload", "what", "Sluice", "other", "unit", "bar", "measured", ""]
+    return _table(head, [_bar(bar) for bar in bars])
 
 
 def _bar(bar: dict[str, Any]) -> list[str]:
     limit = "none" if bar["bar"] is None else f"at {'most' if bar['at_most'] else 'least'} {bar['bar']:g}"
     met = {True: "met", False: "**missed**", None: ""}[bar["met"]]
-    return [bar["what"], _number(bar["ours"]), _number(bar["theirs"]), bar["unit"], limit, f"{bar['ratio']:.2f}", met]
+    measured = f"{bar['ratio']:.2f}"
+    return [
+        f"`{bar['workload']}`",
+        bar["what"],
+        _number(bar["ours"]),
+        _number(bar["theirs"]),
+        bar["unit"],
+        limit,
+        measured,
+        met,
+    ]
 
 
 def _number(value: float) -> str:
@@ -185,8 +283,23 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
-SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {"many": many_section, "latency": latency_section}
+SECTIONS: dict[str, Callable[[Document], str]] = {
+    "machine": machine_section,
+    "throughput": throughput_section,
+    "units": units_section,
+    "many": many_section,
+    "latency": latency_section,
+    "phases": phases_section,
+}
+
+
+def read_figures() -> Document:
+    """All that was measured; nothing if nothing was."""
+    return json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
 
 
 if __name__ == "__main__":
-    PAGE.write_text(write_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    figures = read_figures()
+    if again := disturbed(figures):
+        sys.exit(f"take these again on a quiet machine: {', '.join(again)}")
+    PAGE.write_text(write_page(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")

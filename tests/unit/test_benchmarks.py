@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import numpy as np
@@ -39,6 +39,7 @@ from benchmarks.adapt.papers import LIVE, LiveExperiment
 from benchmarks.adapt.rows import JoinRates, Rows, SiteLoad, Surge, keys, keys_at_rates, linked, prepared, units_of_keys
 from benchmarks.adapt.running import Run
 from benchmarks.data import open_cache
+from benchmarks.figures_file import add_figures, refusal
 from benchmarks.latency.arrivals import Feeder, arriving
 from benchmarks.latency.arrivals import prepare as latency_rows
 from benchmarks.latency.bench import Scale, as_values, first_verdicts, latency_verdicts, measured, right_results
@@ -161,9 +162,47 @@ class TestLatency:
         }  # fmt: skip
 
 
+class TestFiguresFile:
+    HEAD: ClassVar[dict[str, Any]] = {
+        "code": "a b", "versions": {"numpy": "2"}, "machine": {"cores": "2", "processor": "x"},
+    }  # fmt: skip
+
+    def test_a_second_call_adds_its_runs_and_replaces_what_it_measured_again(self, tmp_path: Path) -> None:
+        path = tmp_path / "figures.json"
+        ours = contenders.Result("sluice", "uniform", 4, {"warm_rate": 30.0, "rows_out": 7}, expected=(7, None))
+        add_figures(path, self.HEAD | {"units": [1]}, [replace(ours, figures={"warm_rate": 20.0})])
+        assert refusal(path, self.HEAD) == ""
+        add_figures(path, self.HEAD, [ours, contenders.Result("duckdb", "uniform", 4, {"warm_rate": 60.0})])
+        document = json.loads(path.read_text())
+        assert [(r["contender"], r["check"]) for r in document["results"]] == [
+            ("sluice", "agrees"), ("duckdb", "not counted"),
+        ]  # fmt: skip
+        assert {bar["what"]: bar["ratio"] for bar in document["bars"]}["sluice / duckdb"] == 0.5
+        assert document["units"] == [1]
+
+    @pytest.mark.parametrize(
+        ("differing", "words"),
+        [({"code": "c d"}, "code"), ({"versions": {"numpy": "3"}}, "versions"), ({"code": "changed"}, "not committed")],
+    )
+    def test_figures_of_other_code_are_not_mixed(self, tmp_path: Path, differing: dict[str, Any], words: str) -> None:
+        path = tmp_path / "figures.json"
+        assert refusal(path, self.HEAD) == ""
+        add_figures(path, self.HEAD, [])
+        assert words in refusal(path, self.HEAD | differing)
+
+    def test_disturbed_runs_are_named(self) -> None:
+        run = {"workload": "wide", "contender": "sluice", "others": 0.4}
+        many = {"runs": [{"name": "flow", "others": 0.01}, {"name": "spark 16", "others": 0.2}]}
+        assert benchmark_page.disturbed({"results": [run], "many": many}) == [
+            "wide sluice (40%)",
+            "many spark 16 (20%)",
+        ]
+
+
 def test_the_page_has_what_was_measured() -> None:
-    page = benchmark_page.PAGE.read_text()
-    assert benchmark_page.write_page(page) == page, "run scripts/benchmark_page.py"
+    page, figures = benchmark_page.PAGE.read_text(), benchmark_page.read_figures()
+    assert benchmark_page.write_page(page, figures) == page, "run scripts/benchmark_page.py"
+    assert not benchmark_page.disturbed(figures)
     for name in benchmark_page.SECTIONS:
         assert f"<!-- {name}: scripts/benchmark_page.py -->" in page and f"<!-- end of {name} -->" in page
 
@@ -184,17 +223,15 @@ def test_latency_is_written_as_tables() -> None:
         for name, warm in (("sluice", 1.5), ("spark-heap", 3.0))
     }
     document = {
-        "versions": dict.fromkeys(("python", "pyspark", "pyarrow", "numpy", "duckdb", "pathway", "bytewax"), "1"),
-        "machine": {"cores": "2", "processor": "x86_64", "memory": "23.5 GB"},
         "latency": as_values(Scale(), latency, latency_verdicts(latency)) | {"left_out": {"pathway": "no interpreter"}},
         "first": as_values(Scale(), first, first_verdicts(first)),
     }
     text = benchmark_page.latency_section(json.loads(json.dumps(document)))
-    assert "| Sluice | 0.31 | 0.50 | 1.25 | 3,000 | 12 | 0.7 | agrees |" in text
+    assert "| Sluice, `readFiles` | 0.31 | 0.50 | 1.25 | 3,000 | 12 | 0.7 | agrees |" in text
     assert "| p99 / 1.2 s | 1.25 | 1.20 | s | at most 1 | 1.04 | **missed** |" in text
     assert "| p50, sluice / spark-heap | 0.31 | 1.24 | s | at most 0.25 | 0.25 | met |" in text
     assert "| Bytewax |  |  |  |  |  |  | no message |" in text and "Pathway is left out: no interpreter." in text
-    assert "| Sluice | 1.50 | 9.00 | 3 |" in text
+    assert "| Sluice, `readFiles` | 1.50 | 9.00 | 3 |" in text
     assert "| start() to the first result, sluice / spark-heap | 1.50 | 3.00 | s | none | 0.50 |  |" in text
 
 
