@@ -13,8 +13,8 @@ help: ## list the targets
 setup: ## prepare .venv, and a Java for Spark if there is none (again: only what changed)
 	@scripts/setup.sh
 
-demo: setup ## streams joined while one site turns slow, under static and hybrid; checked against batch queries
-	@$(RUN) python examples/demo.py $(ARGS)
+demo: setup ## two minutes: a join beside Spark's own, then a site that turns slow; checked against batch queries
+	@$(RUN) python -m examples.demo $(ARGS)
 
 test: setup ## all tests but the slow ones, in two processes; ARGS="-k join" narrows them
 	@$(RUN) python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)

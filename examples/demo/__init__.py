@@ -1,0 +1,1 @@
+"""What Sluice does, in about two minutes: `make demo`."""
