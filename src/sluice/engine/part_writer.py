@@ -14,6 +14,9 @@ from sluice.model.epoch.results import Part
 from sluice.state.files.storage import Storage
 
 ROWS_AT_ONCE = 1 << 18
+DICTIONARY_BYTES = 128 << 10
+"""Up to which size a column's distinct values in so many rows are worth a dictionary. The default of 1 MB has keys and
+measurements looked up row by row for nothing."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,12 @@ class PartWriter:
             storage = Storage(str(self.staging.uri))
             out = self._stack.enter_context(storage.open_writer(f"{self.staging.directory}/{self.name}"))
             self._file = _Summed(out)
-            self._writer = pq.ParquetWriter(self._file, self.schema, compression=self.staging.compression)
+            self._writer = pq.ParquetWriter(
+                self._file,
+                self.schema,
+                compression=self.staging.compression,
+                dictionary_pagesize_limit=DICTIONARY_BYTES,
+            )
         self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema))
         self._waiting, self._waiting_rows = [], 0
 
