@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType, VariantType
 
 from sluice.engine.blobs import LOST
 from sluice.engine.host_delivery import BlobsLost, HostDelivery
@@ -42,6 +43,13 @@ MAP_TASK_BYTES = 1 << 20
 """Bytes of files for which another map task is worth its start-up."""
 _CALL_SITE = "callSite.short"
 """By this local property Spark names stages, and jobs."""
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_NO_LIMIT = str((1 << 31) - 1)
+"""As bytes of a batch: any other limit has Spark add up the size of a batch after each of its rows. Tasks of a job over
+RDDs know settings of SQL by local properties alone."""
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_MANY_ROWS, _SOME_ROWS = 65536, 8192
+"""Rows of a batch that Spark hands over: of columns that have a fixed width, and of others."""
 EpochInput = DataFrame | Sequence[InputFile] | None
 """What an epoch takes in: a micro-batch of Structured Streaming, files, or nothing."""
 
@@ -64,6 +72,10 @@ class EpochJob:
         """The reports of all sites, of each level; `BlobsLost` if a site could not read what it was sent."""
         if self._is_small(epoch_input):
             return self._run_in_one_stage(epoch_input)
+        with _local_property(self.context, _BATCH_BYTES, _NO_LIMIT):
+            return self._run_in_stages(epoch_input)
+
+    def _run_in_stages(self, epoch_input: EpochInput) -> list[SiteReport]:
         blobs = self._split(epoch_input)
         levels = self.plan.levels
         for level in range(levels):
@@ -110,6 +122,8 @@ class EpochJob:
         def map_side(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return split(batches)
 
+        rows = _MANY_ROWS if all(_has_fixed_width(field.dataType) for field in batch.schema.fields) else _SOME_ROWS
+        self.empty.sparkSession.conf.set(_BATCH_ROWS, rows)
         # as many map tasks as cores: every further one only adds its start-up and makes the blobs smaller
         frames = batch.coalesce(self.context.defaultParallelism).mapInArrow(map_side, COLUMN)
         as_bytes = getattr(self.empty.union(frames)._jdf, "as")
@@ -146,12 +160,23 @@ def divide_by_bytes(files: Sequence[InputFile], most: int) -> list[list[InputFil
     return [sorted((files[place] for place in sorted(one)), key=lambda file: file.source) for one in lists]
 
 
+def _has_fixed_width(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return all(_has_fixed_width(field.dataType) for field in kind.fields)
+    return not isinstance(kind, (StringType, BinaryType, ArrayType, MapType, VariantType))
+
+
 @contextmanager
-def _named(context: SparkContext, name: str) -> Iterator[None]:
-    """Under which name Spark's page shows what is made and run here."""
-    before = context.getLocalProperty(_CALL_SITE)
-    context.setLocalProperty(_CALL_SITE, name)
+def _local_property(context: SparkContext, key: str, value: str) -> Iterator[None]:
+    """What jobs that are run here are told."""
+    before = context.getLocalProperty(key)
+    context.setLocalProperty(key, value)
     try:
         yield
     finally:
-        context.setLocalProperty(_CALL_SITE, before)  # type: ignore[arg-type]
+        context.setLocalProperty(key, before)  # type: ignore[arg-type]
+
+
+def _named(context: SparkContext, name: str) -> AbstractContextManager[None]:
+    """Under which name Spark's page shows what is made and run here."""
+    return _local_property(context, _CALL_SITE, name)

@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # it would run parts of a batch's plan before the epoch's job
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 # An executor lost in the middle of an epoch takes blobs with it. Spark makes them again, but not for sites that were
 # already through: two runs of a split may differ (in their timings, or because the user's stream does). The reports
