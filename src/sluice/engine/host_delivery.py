@@ -7,7 +7,6 @@ missing or damaged, the site does nothing but say so, and the epoch is run again
 
 from __future__ import annotations
 
-import errno
 import os
 import uuid
 from collections.abc import Iterable, Iterator
@@ -18,6 +17,7 @@ import pyarrow as pa
 from sluice.engine.blobs import LOST, REFERENCE, Blob, Payload, ReceivedBlob, SentBlob, put_together
 from sluice.engine.compiled_plan import compiled
 from sluice.model.codec import decode, encode
+from sluice.model.errors import NO_SPACE
 from sluice.model.ids import InputNumber, Level, SiteKey
 from sluice.model.plan.plan import Plan
 from sluice.state.files.blob_files import (
@@ -73,8 +73,11 @@ class HostDelivery:
                 yield from put_together([blob])
                 continue
             sender = sender or _FileSender(self)
-            path, extent = sender.write(site_key, number, payload)
-            reference = BlobReference(number, here, path, extent)
+            written = sender.write(site_key, number, payload)
+            if written is None:
+                yield from put_together([blob])
+                continue
+            reference = BlobReference(number, here, *written)
             yield site_key, REFERENCE, pa.py_buffer(encode(reference))
 
     def receive(
@@ -129,21 +132,23 @@ class _FileSender:
         self._memory, self._disk = (open_directory(tier) for tier in delivery.workspace.open())
         self._left = delivery.limit
 
-    def write(self, site_key: SiteKey, number: int, payload: Payload) -> tuple[str, Extent]:
+    def write(self, site_key: SiteKey, number: int, payload: Payload) -> tuple[str, Extent] | None:
+        """Where a blob lies now; None if there is room for it nowhere."""
         self._count += 1
         address = BlobAddress(self._delivery.job, site_key, number)
         name = name_blob(self._delivery.epoch, address, f"{self._attempt}{self._count:06x}")
-        if payload.size <= self._left and payload.size <= _half_of_free_space(self._memory):
+        fits = payload.size <= self._left and payload.size <= _half_of_free_space(self._memory)
+        for directory in (self._memory, self._disk) if fits else (self._disk,):
+            path = f"{directory}/{name}"
             try:
-                path = f"{self._memory}/{name}"
                 extent = write_blob(path, payload.write_to)
-                self._left -= payload.size
-                return path, extent
             except OSError as problem:
-                if problem.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if problem.errno not in NO_SPACE:
                     raise
-        path = f"{self._disk}/{name}"
-        return path, write_blob(path, payload.write_to)
+                continue
+            self._left -= payload.size if directory == self._memory else 0
+            return path, extent
+        return None
 
 
 def _half_of_free_space(directory: str) -> int:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+"""The errors of a file system, or a user's part of it, that is full."""
+
 
 class SluiceError(Exception):
     """Anything Sluice itself refuses or cannot go on with."""
@@ -36,6 +41,13 @@ class CheckpointError(SluiceError):
 
 class StorageError(SluiceError):
     """State could not be written or read back: a full disk, a lost or damaged file."""
+
+    @classmethod
+    def of(cls, operation: str, path: str, problem: OSError) -> StorageError:
+        """Why an operation on a path failed."""
+        if problem.errno in NO_SPACE:
+            return cls(f"no space left to {operation} {path}: free some or use another place")
+        return cls(f"cannot {operation} {path}: {problem}")
 
 
 class MissingFile(StorageError):

@@ -22,7 +22,7 @@ def make_private_directory(path: Path) -> None:
             path.mkdir(mode=0o700)
         status = path.lstat()
     except OSError as problem:
-        raise StorageError(f"cannot make the directory {path}: {problem}") from problem
+        raise StorageError.of("make", str(path), problem) from problem
     if stat.S_ISLNK(status.st_mode):
         what = "is a link"
     elif not stat.S_ISDIR(status.st_mode):

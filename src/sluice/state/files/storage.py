@@ -6,7 +6,6 @@ in `file_system`, `hadoop` and `object_store`. `watch` lets a test see, and fail
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -187,10 +186,7 @@ class Storage:
         try:
             yield
         except OSError as problem:
-            path = self.path(name)
-            if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StorageError(f"no space left to {operation} {path}: free some or use another place") from problem
-            raise StorageError(f"cannot {operation} {path}: {problem}") from problem
+            raise StorageError.of(operation, self.path(name), problem) from problem
 
 
 def _open(uri: str) -> Files:
