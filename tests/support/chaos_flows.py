@@ -292,6 +292,19 @@ def three_levels(rng: np.random.Generator) -> TestedFlow:
     return _flow("three levels", [result], oracle)
 
 
+def until_a_column_says(rng: np.random.Generator) -> TestedFlow:
+    """Rows of one side say how long they have partners: some for long, some not at all."""
+    a, b = source("a", delay=_delay(rng)), source("b", delay=_delay(rng))
+    lives = zip((6, 3, 0), rng.integers(1, 60, 3).tolist(), strict=True)
+    until = f"CASE {' '.join(f'WHEN v > {v} THEN ts + INTERVAL {n} SECONDS' for v, n in lives)} END"
+    earlier = int(rng.integers(0, 3))
+    pairs = a.withColumn("until", until).alias("a").join(b, on="k", within=(f"{earlier} seconds", "a.until"))
+    columns = "a.k AS a_k, a.ts AS a_ts, a.v AS a_v, a.w AS a_w, a.until AS a_until, b.k, b.ts, b.v, b.w"
+    text = f"""SELECT {columns} FROM (SELECT *, {until} AS until FROM a) a JOIN b
+        ON a.k = b.k AND b.ts <= a.until AND epoch_us(a.ts) - epoch_us(b.ts) <= {earlier * SECOND}"""
+    return _flow("join until a column says", [pairs], lambda marks: text)
+
+
 def _windows_of_pairs(text: str, marks: Marks, key: str = "a_k", streams: str = "") -> str:
     """Windows over the results of a join of these streams, of all that there are unless they are named."""
     timed = f"(SELECT *, greatest(a_ts, b_ts) AS ts, {key} AS k, a_v AS v FROM ({text}))"
@@ -413,6 +426,7 @@ _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
         joined_then_by_another_key,
         two_outputs,
         three_levels,
+        until_a_column_says,
         sharing_states,
         outer,
         outer_then_windows,

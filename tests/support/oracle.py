@@ -72,6 +72,9 @@ def batch_join(
             for a, b in zip(inputs[0].keys, inputs[i].keys, strict=True)
         ]
         conditions += [f"{times[j]} - {times[i]} <= {spec.reach[i][j]}" for i in legs for j in legs if i != j]
+        conditions += [
+            f"{times[1 - i]} <= epoch_us({leg.name}.{leg.until})" for i, leg in enumerate(spec.legs) if leg.until
+        ]
         if where:
             conditions.append(f"({where})")
         if spec.is_inner:

@@ -12,6 +12,7 @@ from sluice.api.joining import Keys, build_join
 from sluice.api.relation import Registry, result_of
 from sluice.api.stream import DataStream
 from sluice.expressions import compile_condition
+from sluice.model.durations import LONGEST
 from sluice.model.plan.join import JoinSpec, Leg
 from sluice.model.plan.relation import Relation
 from sluice.model.plan.stream import Input, Stream
@@ -38,6 +39,27 @@ def join_many(
 
 def stream(name: str, key: pa.DataType | None = None, delay: int | None = 0) -> Stream:
     return Stream(name, pa.schema([("k", key or pa.int64()), ("ts", TIME), ("v", pa.int64())]), "ts", delay)
+
+
+UNTIL = "until"
+
+
+def expiring(s: Stream) -> Stream:
+    """The stream with a column that says until when its rows have partners."""
+    return replace(s, schema=s.schema.append(pa.field(UNTIL, TIME)))
+
+
+def join_until(
+    streams: list[Stream], leg: int = 0, earlier: int = 0, later: int = LONGEST, where: str | None = None
+) -> JoinSpec:
+    """Two streams of which one, `expiring`, says until when its rows have partners. These are at most so much `earlier`
+    and so much `later`."""
+    reach = ((0, later), (earlier, 0)) if leg == 0 else ((0, earlier), (later, 0))
+    inputs = tuple(Input(streams.index(s), ("k",)) for s in streams)
+    names = [s.name if streams.count(s) == 1 else "xy"[place] for place, s in enumerate(streams)]
+    legs = tuple(Leg(name, place, UNTIL if place == leg else None) for place, name in enumerate(names))
+    kinds = (streams[0].schema.field("k").type,)
+    return conditional(JoinSpec(tuple(dict.fromkeys(streams)), inputs, legs, kinds, reach), where)
 
 
 def join(
@@ -92,4 +114,9 @@ def rows(draw: st.DrawFn, s: Stream, values: st.SearchStrategy, around: int, spr
     offsets = draw(st.lists(st.one_of(st.integers(-spread, spread), st.none()), min_size=count, max_size=count))
     times = [None if o is None else max(0, around + o) for o in offsets]
     payload = draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
-    return pa.table([pa.array(keys, s.schema.field(0).type), pa.array(times, TIME), pa.array(payload)], schema=s.schema)
+    columns = [pa.array(keys, s.schema.field(0).type), pa.array(times, TIME), pa.array(payload)]
+    if UNTIL in s.schema.names:
+        later = draw(st.lists(st.one_of(st.none(), st.integers(-spread, 3 * spread)), min_size=count, max_size=count))
+        later = [None if t is None or time is None else time + t for t, time in zip(later, times, strict=True)]
+        columns.append(pa.array(later, TIME))
+    return pa.table(columns, schema=s.schema)

@@ -395,6 +395,33 @@ class TestWithoutAWindow:
             calls(text + "AND q.ts <= t.ts AND n.at <= q.ts + INTERVAL 50 DAYS", UNBOUNDED)
 
 
+class TestColumnBounds:
+    @pytest.mark.parametrize(
+        ("condition", "within", "where"),
+        [
+            ("n.at BETWEEN t.ts AND t.expires", ("0 seconds", "t.expires"), None),
+            ("n.at >= t.ts - INTERVAL 1 MINUTE AND t.expires >= n.at", ("1 minute", "t.expires"), None),
+            ("t.ts <= n.at AND n.at < t.expires", ("0 seconds", "t.expires"), "n.at < t.expires"),
+            ("t.ts BETWEEN n.at AND n.until", ("n.until", "0 seconds"), None),
+        ],
+    )
+    def test_a_column_in_place_of_a_duration(self, condition: str, within: Any, where: str | None) -> None:
+        streams = {
+            "trades": Handle("trades", ("symbol", "ts", "expires"), "ts"),
+            "news": Handle("news", ("sym", "at", "until"), "at"),
+        }
+        text = f"SELECT t.symbol FROM trades t JOIN news n ON n.sym = t.symbol AND {condition}"
+        *_, (_, _, options), _ = made(translate(text, streams, join_many))
+        assert options["within"] == within
+        assert options.get("where") == where
+
+    def test_what_is_unbounded_stays_so(self) -> None:
+        text = "SELECT bid FROM trades t JOIN quotes q ON t.symbol = q.symbol AND q.ts <= t.size AND q.ts >= t.ts"
+        *_, (_, _, options), _ = calls(text, UNBOUNDED)
+        assert options["within"] == ("0 seconds", "unbounded")
+        assert options["where"] == "q.ts <= t.size"
+
+
 class TestTimeWindows:
     def test_aggregates_of_columns_and_expressions(self) -> None:
         text = """

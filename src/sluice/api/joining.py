@@ -26,7 +26,9 @@ Keys = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Key columns: the same of every stream, or by stream."""
 Duration = str | timedelta
 Within = Duration | tuple[Duration, Duration]
-"""A bound either way; or how much earlier and how much later. "unbounded" is a bound, too: state is kept for good."""
+"""A bound either way; or how much earlier and how much later. "unbounded" is a bound, too: state is kept for good. In
+place of how much later a pair can name a column of the first stream, `auctions.expires`, until which the other's rows
+are partners; in place of how much earlier, one of the other stream."""
 MOST_ORDERINGS = 3
 """Of a theta join's input: each takes 12 bytes a row of state."""
 
@@ -100,18 +102,22 @@ def build_join(
     streams = [_named(r, sides) for r in relations]
     inputs: list[Input] = []
     legs = []
+    reach, until = _reach(within, sides)
+    _check_until(until, kind, on)
     for side in sides:
-        input_ = Input(relations.index(side.relation), keys[side.name])
-        if input_ not in inputs:
+        input_, column = Input(relations.index(side.relation), keys[side.name]), until.get(side.name)
+        if column is not None or input_ not in inputs or until:
             inputs.append(input_)
-        legs.append(Leg(side.name, inputs.index(input_)))
+            legs.append(Leg(side.name, len(inputs) - 1, column))
+        else:
+            legs.append(Leg(side.name, inputs.index(input_)))
     narrowed = _narrowing(condition, sides) if condition and on is None else Narrowing()
     spec = JoinSpec(
         tuple(streams),
         tuple(inputs),
         tuple(legs),
         kinds,
-        _reach(within, names),
+        reach,
         where=condition,
         narrowing=narrowed,
         kind=kind,
@@ -286,16 +292,56 @@ def _check_event_times(sides: Sequence[NamedRelation]) -> None:
             )
 
 
-def _reach(within: Within, names: list[str]) -> tuple[tuple[int, ...], ...]:
+Reach = tuple[tuple[int, ...], ...]
+Until = Mapping[str, str]
+"""The columns until which rows of a side have partners, by the side's name."""
+
+
+def _check_until(until: Until, kind: JoinKind, on: Keys | None) -> None:
+    """Refuses columns as bounds where none can be."""
+    if not until:
+        return
+    (side, column), *others = until.items()
+    bound = f"within= names the column {side}.{column}"
+    if others:
+        raise FlowError(f"{bound} and another one; one of the two bounds can be a column, the other is a duration")
+    if kind is not JoinKind.INNER:
+        raise FlowError(f"{bound}, which is for how='inner'; with how={kind.value!r} it takes durations")
+    if on is None:
+        raise FlowError(f"{bound}, which is for joins with on=; without a key it takes durations")
+
+
+def _until_column(bound: object, side: NamedRelation) -> str | None:
+    """The column of a side that a bound names, as `side.column`; None if it is a duration."""
+    name, dot, column = bound.partition(".") if isinstance(bound, str) else ("", "", "")
+    if not dot or name.strip().lower() != side.name.lower():
+        return None
+    known = side.find_column(column.strip().strip("`"))
+    if known is None:
+        raise FlowError(f"within= names {bound}, but stream {side.name!r} has only {', '.join(side.columns)}")
+    kind, times = (side.stream.schema.field(name).type for name in (known, side.event_time))
+    if not pa.types.is_timestamp(kind) or (kind.unit, kind.tz is None) != ("us", times.tz is None):
+        raise FlowError(f"within= names {bound}, which is {kind} and no time like {side.event_time!r}; cast it")
+    return known
+
+
+def _reach(within: Within, sides: Sequence[NamedRelation]) -> tuple[Reach, Until]:
+    """How much later each may be than the other, and the columns that say it instead."""
+    names = [side.name for side in sides]
     if isinstance(within, tuple | list):
         if len(within) != 2:
             raise FlowError("within= takes one duration or a pair (how much earlier, how much later)")
         if len(names) != 2:
             raise FlowError("within= as a pair is for a join of two streams; give one duration")
-        before, after = (bound_in_microseconds(w, "within") for w in within)
-        return ((0, after), (before, 0))
+        columns = [_until_column(bound, side) for bound, side in zip(within, reversed(sides), strict=True)]
+        before, after = (
+            LONGEST if column is not None else bound_in_microseconds(bound, "within")
+            for bound, column in zip(within, columns, strict=True)
+        )
+        until = {side.name: c for side, c in zip(reversed(sides), columns, strict=True) if c is not None}
+        return ((0, after), (before, 0)), until
     bound = bound_in_microseconds(within, "within")
-    return tuple(tuple(0 if i == j else bound for j in range(len(names))) for i in range(len(names)))
+    return tuple(tuple(0 if i == j else bound for j in range(len(names))) for i in range(len(names))), {}
 
 
 def _resolver(sides: Sequence[NamedRelation]) -> Callable[[str | None, str], str]:

@@ -9,7 +9,7 @@ for the state, the newer one for the new rows, without the combinations of newer
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from sluice.kernels.hashing import keys_equal
 from sluice.kernels.probe import PAIRS_AT_ONCE, Run, pairs
 from sluice.model.epoch.times import Times
 from sluice.model.plan.join import JoinSpec
-from sluice.model.plan.stream import TIME_COLUMN, Stream
+from sluice.model.plan.stream import EARLIEST, LATEST, TIME_COLUMN, Stream
 from sluice.operators.condition_search import ConditionSearch
 from sluice.operators.protocol import Outgoing, ResultBatch, State, hash_rows
 from sluice.operators.row_hashing import RowHashing
@@ -75,7 +75,7 @@ class WindowJoin:
         self.schema = spec.output_schema()
         self.retention = spec.retention()
         self.by_time = False
-        self.shrinks = False
+        self.shrinks = spec.until_leg is not None  # rows leave in merges, one sooner than another
         self._search = ConditionSearch(spec) if spec.is_theta else None
 
     def _stream(self, input_: int) -> Stream:
@@ -86,13 +86,25 @@ class WindowJoin:
 
     def state_layout(self, input_: int) -> Layout:
         stream = self._stream(input_)
-        return Layout(stream.schema, stream.event_time, orderings=self.spec.orderings(input_))
+        time = self.spec.until_of(input_) or stream.event_time
+        return Layout(stream.schema, time, orderings=self.spec.orderings(input_))
 
     def prepare_input(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
-        """Rows with a null in their key match nothing and stay behind. Without a key all rows have the same hash."""
-        return hash_rows(self.row_hashing(input_), rows)
+        """Rows with a null in their key match nothing and stay behind, and so do those without a time until which they
+        have partners. Without a key all rows have the same hash."""
+        until = self.spec.until_of(input_)
+        if until is None:
+            return hash_rows(self._hashing(input_), rows)
+        column = rows.column(until).cast(pa.int64())
+        usable = pc.and_(pc.greater_equal(column, EARLIEST), pc.less_equal(column, LATEST))
+        kept = rows.filter(usable, null_selection_behavior="drop")
+        outgoing = hash_rows(self._hashing(input_), kept)
+        return replace(outgoing, dropped=outgoing.dropped + rows.num_rows - kept.num_rows)
 
-    def row_hashing(self, input_: int) -> RowHashing:
+    def row_hashing(self, input_: int) -> RowHashing | None:
+        return None if self.spec.until_of(input_) is not None else self._hashing(input_)
+
+    def _hashing(self, input_: int) -> RowHashing:
         return RowHashing(self.spec.inputs[input_].keys, self.spec.key_types)
 
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
@@ -116,12 +128,26 @@ class WindowJoin:
         self, new: Sequence[Run | None], probing: Sequence[Run | None], state: State
     ) -> Iterator[ResultBatch]:
         stored_runs, probing_runs = ([[] if run is None else [run] for run in runs] for runs in (new, probing))
-        spans = [span_of([*stored, *others]) for stored, others in zip(stored_runs, probing_runs, strict=True)]
+        new_runs = [[*stored, *others] for stored, others in zip(stored_runs, probing_runs, strict=True)]
+        spans = [self._span_of(input_, runs) for input_, runs in enumerate(new_runs)]
         old = [state.runs(i, self.spec.reachable_span(i, spans)) for i in range(len(new))]
         yield from self.results(stored_runs, old, probing_runs)
         for i, run in enumerate(new):
             if run is not None:
                 state.stage(i, run)
+
+    def _span_of(self, input_: int, runs: Runs) -> tuple[int, int] | None:
+        """From the earliest event time of some runs to the latest one, or to the latest until which they matter."""
+        span = span_of(runs)
+        if span is None or self.spec.until_of(input_) is None:
+            return span
+        times = [self._event_times(input_, run) for run in runs]
+        return min((int(own.min()) for own in times if len(own)), default=span[0]), span[1]
+
+    def _event_times(self, input_: int, run: Run) -> np.ndarray:
+        """The event times of a run whose own times are others."""
+        times: np.ndarray = run.rows.column(self._stream(input_).event_time).cast(pa.int64()).to_numpy()
+        return times
 
     def join_generations(self, older: Sequence[Runs], newer: Sequence[Runs]) -> Iterator[ResultBatch]:
         """The results with rows of both, given each input's runs of the one and of the other."""
@@ -190,10 +216,24 @@ class WindowJoin:
         self, partial: _Combinations, leg: int, run: Run, low: np.ndarray, high: np.ndarray, at_once: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Which combinations a run's rows complete: by their keys' hashes, or where there are none by the condition."""
+        if leg == self.spec.until_leg:
+            return self._match_until(partial, leg, run, low, high, at_once)
         if self._search is None:
             return pairs(run, partial.hashes, low, high, at_once)
         (fresh,) = (leg_rows.runs[0] for leg_rows in partial.legs.values())
         return self._search.pairs(fresh, leg, run, low, high, at_once)
+
+    def _match_until(
+        self, partial: _Combinations, leg: int, run: Run, low: np.ndarray, high: np.ndarray, at_once: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Rows that have partners until the other's time, or later: of these the ones near it by their event times."""
+        own, theirs = self._event_times(self.spec.legs[leg].input, run), partial.legs[1 - leg].times
+        earlier, later = self.spec.reach[leg][1 - leg], self.spec.reach[1 - leg][leg]
+        for left, right in pairs(run, partial.hashes, low, high, at_once):
+            apart = theirs[left] - own[right]
+            near = np.flatnonzero((apart >= -later) & (apart <= earlier))
+            if len(near):
+                yield left[near], right[near]
 
     def _results_at_once(self, partial: _Combinations, runs: list[Run]) -> int:
         """How many results to make at a time: as many as fit a bounded number of bytes, for rows of average size."""
@@ -242,7 +282,13 @@ class WindowJoin:
 
     def _bounds(self, partial: _Combinations, leg: int) -> tuple[np.ndarray, np.ndarray]:
         """The earliest and latest time the next leg's row may have, for every partial combination."""
-        reach = self.spec.reach
+        reach, until = self.spec.reach, self.spec.until_leg
+        if until is not None:
+            (rows,) = partial.legs.values()
+            if leg == until:
+                return rows.times, np.full(len(rows.times), LATEST)
+            times = self._event_times(self.spec.legs[until].input, rows.runs[0])[rows.at]
+            return times - reach[leg][until], np.minimum(rows.times, times + reach[until][leg])
         lows = [f.times - reach[leg][i] for i, f in partial.legs.items()]
         highs = [f.times + reach[i][leg] for i, f in partial.legs.items()]
         low, high = lows[0], highs[0]

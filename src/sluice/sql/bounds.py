@@ -67,6 +67,49 @@ def read_bounds(scope: Scope, at: Syntax) -> list[Bound]:
     return [part for part in parts if part] if all(parts) else []
 
 
+@dataclass(frozen=True)
+class ColumnBound:
+    """The event time of side `of` is not later than a column of side `over`; `is_strict` if it is earlier."""
+
+    of: int
+    over: int
+    column: str
+    is_strict: bool
+    at: Syntax
+
+
+def read_column_bound(scope: Scope, at: Syntax) -> ColumnBound | None:
+    """The bound that a column of one side sets to the event time of another; None if the condition is another."""
+    node = at.unnest()
+    if isinstance(node, exp.LTE | exp.LT):
+        less, more = node.this.unnest(), node.expression.unnest()
+    elif isinstance(node, exp.GTE | exp.GT):
+        less, more = node.expression.unnest(), node.this.unnest()
+    else:
+        return None
+    of = scope.time_of(less)
+    if of is None or not isinstance(more, exp.Column):
+        return None
+    reference = scope.resolve(more)
+    if reference.side == of or reference.fields:
+        return None
+    return ColumnBound(of, reference.side, reference.column, isinstance(node, exp.LT | exp.GT), at)
+
+
+def split_between(scope: Scope, at: Syntax) -> list[Syntax]:
+    """A BETWEEN of which one end is a bound between event times as two conditions, any other condition as it is."""
+    node = at.unnest()
+    if (
+        not isinstance(node, exp.Between)
+        or set(_arguments_of(node)) != {"this", "low", "high"}
+        or read_bounds(scope, at)
+    ):
+        return [at]
+    low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
+    high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
+    return [low, high] if read_bounds(scope, low) or read_bounds(scope, high) else [at]
+
+
 def _arguments_of(node: Syntax) -> Iterable[str]:
     return (name for name, value in node.args.items() if value not in (None, False, []))
 

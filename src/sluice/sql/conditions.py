@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from sluice.expressions.parsing import Syntax
-from sluice.sql.bounds import Bound, read_bounds
+from sluice.sql.bounds import Bound, read_bounds, split_between
 from sluice.sql.keys import Equality
 from sluice.sql.scope import Scope
 
@@ -24,7 +24,7 @@ class Conditions:
     @staticmethod
     def of(scope: Scope, conjuncts: Iterable[Syntax]) -> Conditions:
         found, simultaneous = Conditions(), []
-        for at in conjuncts:
+        for at in (part for each in conjuncts for part in split_between(scope, each)):
             scope.vet(at)
             bounds, equality = read_bounds(scope, at), Equality.read(scope, at)
             if bounds:

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from sluice.expressions.parsing import SparkAsWritten, Syntax
 from sluice.model.durations import LONGEST, in_words
-from sluice.sql.bounds import Bound, Reach, distances
+from sluice.sql.bounds import Bound, ColumnBound, Reach, distances, read_column_bound
 from sluice.sql.conditions import Conditions
 from sluice.sql.keys import Keys
 from sluice.sql.scope import Reference, Scope, Side
@@ -124,7 +124,22 @@ class Join:
         return result
 
     def _is_joinable(self, before: Partial, side: int) -> bool:
-        return self.unbounded or not self._reach(before, side).open_ends
+        return self.unbounded or not self._reach(before, side).open_ends or self._until(before, side) is not None
+
+    def _until(self, before: Partial, side: int) -> ColumnBound | None:
+        """The column that bounds the times of a join in the one direction in which nothing else does."""
+        reach = self._reach(before, side)
+        if self.unbounded or reach.open_ends != 1 or not self._keys(before, side):
+            return None
+        for sides, at in self.conditions.others:
+            bound = read_column_bound(self.scope, at) if len(sides) == 2 else None
+            if bound is None or not {bound.of, bound.over} <= {*before.sides, side}:
+                continue
+            if reach.later == LONGEST and bound.of == side:
+                return bound
+            if reach.earlier == LONGEST and (bound.of,) == before.sides:
+                return bound
+        return None
 
     def _reach(self, before: Partial, side: int) -> Reach:
         return Reach.of(self.apart, before.sides, side)
@@ -140,8 +155,13 @@ class Join:
         return self.keys.between(before.sides, side)
 
     def _join(self, before: Partial, side: int) -> Partial:
-        other, reach = self.take_side(side), self._reach(before, side)
+        other, reach, until = self.take_side(side), self._reach(before, side), self._until(before, side)
         before = self.name_result(before)
+        within = reach.within
+        if until is not None and until.of == side:
+            within = in_words(reach.earlier), f"{before.name}.{before.columns[until.over, until.column]}"
+        elif until is not None:
+            within = f"{other.name}.{until.column}", in_words(reach.later)
         both = {*before.sides, side}
 
         def naming(reference: Reference) -> Sequence[str]:
@@ -164,7 +184,10 @@ class Join:
         conditions += [
             write_parenthesised(self.scope, at, naming)
             for sides, at in self.conditions.others
-            if len(sides) > 1 and side in sides and sides <= both
+            if len(sides) > 1
+            and side in sides
+            and sides <= both
+            and (until is None or until.at is not at or until.is_strict)
         ]
         pairs = self._keys(before, side)
         keys = {
@@ -173,7 +196,7 @@ class Join:
         }
         how = {"on": _on(keys), **_where(conditions)} if pairs else _where(conditions or ["true"])
         with self.text.blame_on(self.sides[side].at):
-            handle = before.handle.join(other.handle, within=reach.within, **how)
+            handle = before.handle.join(other.handle, within=within, **how)
         return Partial(handle, "", (*before.sides, side), self.name_columns([before, other]))
 
     def name_result(self, part: Partial) -> Partial:

@@ -12,15 +12,20 @@ from sluice.model.epoch.times import Times
 from sluice.model.errors import EvaluationError
 from sluice.model.plan.inequalities import Inequality, Narrowing, Ordering, orderings_of
 from sluice.model.plan.join_kind import JoinKind
-from sluice.model.plan.stream import TIME_COLUMN, Expression, Input, Stream, columns_of
+from sluice.model.plan.stream import LATEST, TIME_COLUMN, Expression, Input, Stream, columns_of
 
 
 @dataclass(frozen=True)
 class Leg:
-    """One side of the join. Two legs may share an input (a self-join)."""
+    """One side of the join. Two legs may share an input (a self-join).
+
+    `until` is a column with the latest event time that a partner of the row may have. One of two legs may have it, in a
+    join that is inner and has a key; it has an input of its own, whose state goes by that time.
+    """
 
     name: str
     input: int
+    until: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,8 +90,19 @@ class JoinSpec:
         hashed = [(key, str(kind)) for key, kind in zip(own.keys, self.key_types, strict=True)]
         orderings = [(o.expression, o.nan_is_least) for o in self.orderings(input_)]
         ordered = [(by.text, by.columns, str(by.type), least) for by, least in orderings]
-        rows = "rows", columns_of(stream.schema), hashed, ordered
+        rows: tuple[object, ...] = "rows", columns_of(stream.schema), hashed, ordered
+        if self.until_of(input_) is not None:
+            rows = (*rows, "until", self.until_of(input_))
         return rows if self.is_inner else (*rows, "judged" if self.is_judged(input_) else "partners")
+
+    def until_of(self, input_: int) -> str | None:
+        """The column that says how long a row of an input is needed, None if its event time does."""
+        return next((leg.until for leg in self.legs if leg.input == input_), None)
+
+    @property
+    def until_leg(self) -> int | None:
+        """The leg whose rows say how long they are needed."""
+        return next((number for number, leg in enumerate(self.legs) if leg.until is not None), None)
 
     def stream_of(self, leg: int) -> Stream:
         return self.streams[self.inputs[self.legs[leg].input].stream]
@@ -130,8 +146,9 @@ class JoinSpec:
         """The event time below which no row of this input can match a row still to come, nor tell that a row has had a
         partner; None keeps everything.
 
-        A row at time t of leg l can meet a new row of leg j only while t + reach[l][j] reaches j's watermark. Where
-        rows of j appear by themselves, all their partners are kept until they are settled.
+        A row at time t of leg l can meet a new row of leg j only while t + reach[l][j] reaches j's watermark, or, where
+        its state goes by the time until which it has partners, that one does. Where rows of j appear by themselves,
+        all their partners are kept until they are settled.
         """
         bounds: list[int | None] = []
         for own, leg in enumerate(self.legs):
@@ -141,23 +158,30 @@ class JoinSpec:
                 if other == own:
                     continue
                 watermark = self._watermark_of(other, watermarks)
-                bounds.append(None if watermark is None else watermark - self.reach[own][other])
+                reach = 0 if leg.until is not None else self.reach[own][other]
+                bounds.append(None if watermark is None else watermark - reach)
                 if other in self.kind.kept_legs:
                     settled = self.settled_before(other, watermarks)
                     bounds.append(None if settled is None else settled - self.reach[own][other])
         return None if None in bounds else min(bound for bound in bounds if bound is not None)
 
     def reachable_span(self, input_: int, new: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
-        """The event times at which state of this input can match new rows, given each input's new time span."""
+        """The times at which state of this input can match new rows, given each input's new span: from the earliest
+        event time to the latest one, or to the latest until which its rows have partners."""
         low, high = [], []
         for own, leg in enumerate(self.legs):
             if leg.input != input_:
                 continue
             for other, theirs in enumerate(self.legs):
                 span = new[theirs.input]
-                if other != own and span is not None:
+                if other == own or span is None:
+                    continue
+                if leg.until is not None:
+                    low.append(span[0])
+                    high.append(LATEST)
+                else:
                     low.append(span[0] - self.reach[own][other])
-                    high.append(span[1] + self.reach[other][own])
+                    high.append(span[1] + (0 if theirs.until is not None else self.reach[other][own]))
         return (min(low), max(high)) if low else None
 
     def evaluate_where(self, rows: pa.RecordBatch) -> pa.Array:
@@ -189,9 +213,8 @@ class JoinSpec:
             for other in range(len(self.legs))
             if leg.input == input_ and other != own
         ]
-        return all(self.reach[own][other] < LONGEST for own, other in pairs) and all(
-            self.stream_of(other).delay is not None for _, other in pairs
-        )
+        bounded = (self.legs[own].until is not None or self.reach[own][other] < LONGEST for own, other in pairs)
+        return all(bounded) and all(self.stream_of(other).delay is not None for _, other in pairs)
 
     def structure(self) -> dict[str, object]:
         """What tells it from other joins of the same rows."""
@@ -200,15 +223,17 @@ class JoinSpec:
     def identity(self) -> dict[str, object]:
         """What must be the same for a checkpoint to be continued."""
         return {
-            "join": [
-                {"name": leg.name, "stream": self.inputs[leg.input].stream, "on": list(self.inputs[leg.input].keys)}
-                for leg in self.legs
-            ],
+            "join": [self._identity_of(leg) for leg in self.legs],
             "within": [list(row) for row in self.reach],
             "where": self.where.text if self.where else None,
             **({} if self.is_inner else {"how": self.kind.value}),
             **({"ordered": self._orderings_by_input()} if self.inequalities else {}),
         }
+
+    def _identity_of(self, leg: Leg) -> dict[str, object]:
+        own = self.inputs[leg.input]
+        until = {} if leg.until is None else {"until": leg.until}
+        return {"name": leg.name, "stream": own.stream, "on": list(own.keys), **until}
 
     def _orderings_by_input(self) -> list[list[str]]:
         """What segments have besides rows."""
@@ -252,4 +277,9 @@ class JoinSpec:
         bounds = [
             f"at most {in_words(most)} {way}" for most, way in ((before, "earlier"), (after, "later")) if most < LONGEST
         ]
-        return f"{second.name!r} {', '.join(bounds)} than {first.name!r}" if bounds else "however far apart in time"
+        near = f"{second.name!r} {', '.join(bounds)} than {first.name!r}" if bounds else "however far apart in time"
+        leg = self.until_leg
+        if leg is None:
+            return near
+        until = f"{self.legs[1 - leg].name!r} not later than {self.legs[leg].name}.{self.legs[leg].until}"
+        return f"{near}, {until}" if bounds else until
