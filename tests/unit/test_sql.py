@@ -551,19 +551,33 @@ class TestTopRows:
         text = f"WITH t AS (SELECT *, row_number() OVER ({over}) AS n FROM trades) SELECT symbol FROM t WHERE n <= 2"
         assert (("groupBy", "ts"), ("top", 2, "price DESC NULLS LAST"), {"number": "n"}) in calls(text)
 
+    def test_read_twice_it_has_as_many_as_either_needs(self) -> None:
+        inner = "SELECT *, row_number() OVER (PARTITION BY ts ORDER BY price) AS n FROM trades"
+        twice = f"WITH t AS ({inner}) SELECT a.price FROM t a JOIN t b ON b.ts = a.ts AND a.n = b.n"
+        made = calls(f"{twice} WHERE a.n <= 2 AND b.n < 6")
+        assert (("groupBy", "ts"), ("top", 5, "price ASC NULLS FIRST"), {"number": "n"}) in made
+
     @pytest.mark.parametrize(
         ("text", "says"),
         [
             ("SELECT * FROM (SELECT *, {} AS n FROM trades) AS t", "needs a bound in the query around it"),
             ("SELECT * FROM (SELECT *, {} AS n FROM trades) AS t WHERE n <= 3 OR size > 1", "needs a bound"),
+            ("SELECT * FROM (SELECT *, {} AS n FROM trades) AS t WHERE -n <= 3", "needs a bound"),
+            ("SELECT t.price FROM (SELECT *, {} AS n FROM trades) AS t JOIN quotes q ON q.ts = t.ts WHERE q.n <= 3",
+             "needs a bound"),
+            ("SELECT q.n FROM quotes q LEFT SEMI JOIN (SELECT *, {} AS n FROM trades) AS t ON q.ts = t.ts WHERE n <= 3",
+             "needs a bound"),
+            ("WITH t AS (SELECT *, {} AS n FROM trades) SELECT a.n FROM t a JOIN t b ON b.ts = a.ts WHERE a.n <= 3",
+             "needs a bound"),
             ("SELECT * FROM (SELECT {} AS n, {} AS m FROM trades) AS t WHERE n <= 3", "no other OVER"),
             (
                 "SELECT * FROM (SELECT sum(size) AS s, {} AS n FROM trades GROUP BY window(ts, '1 day')) t WHERE n = 1",
                 "put the GROUP BY into a query in FROM",
             ),
         ],
-    )
+    )  # fmt: skip
     def test_refusals(self, text: str, says: str) -> None:
+        """A bound on a column of the same name of another table is none."""
         message, *_ = refused(text.format(*["row_number() OVER (PARTITION BY ts ORDER BY price)"] * 2))
         assert says in message
 

@@ -75,36 +75,55 @@ def is_row_number(node: Syntax) -> bool:
     return isinstance(node, exp.Window) and function_name(node.this) == "row_number"
 
 
-def _bound_around(select: exp.Select, name: str) -> int | None:
+@dataclass(frozen=True)
+class _Reading:
+    """A query that reads another one in FROM, under a name; `is_hidden` if only its ON can see the columns."""
+
+    query: exp.Select
+    name: str
+    is_hidden: bool
+
+    @staticmethod
+    def of(source: Syntax) -> _Reading | None:
+        """The one that reads from this part; None if it is no part of a FROM."""
+        clause, query = source.parent, source.find_ancestor(exp.Select)
+        if query is None or not isinstance(clause, exp.From | exp.Join):
+            return None
+        is_hidden = isinstance(clause, exp.Join) and str(clause.kind).upper() in ("SEMI", "ANTI")
+        return _Reading(query, source.alias_or_name.lower(), is_hidden)
+
+    def is_column(self, at: Syntax, column: str) -> bool:
+        """Whether an expression of the query's WHERE is a column of what it reads. A name without a table is, as it
+        would be refused if another table had it too."""
+        names = [part.name.lower() for part in name_parts(at) or ()]
+        return not self.is_hidden and names in ([column.lower()], [self.name, column.lower()])
+
+    def bound(self, column: str) -> int | None:
+        """Up to which value a column is wanted, by a condition of the query's WHERE."""
+        where = self.query.args.get("where")
+        bounds = [_read_bound(condition, self, column) for condition in conjuncts(where and where.this)]
+        return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _bound_around(select: exp.Select, column: str) -> int | None:
     """The greatest value of a column that the queries around need, None if one of them needs all."""
-    bounds = [_bound_in(query, name) for query in _queries_around(select)]
+    bounds = [None if reading is None else reading.bound(column) for reading in _readings(select)]
     return None if not bounds or None in bounds else max(bound for bound in bounds if bound is not None)
 
 
-def _queries_around(select: exp.Select) -> Iterator[exp.Select]:
-    """The queries that read this one in FROM, alone or beside others."""
+def _readings(select: exp.Select) -> Iterator[_Reading | None]:
+    """Where a query is read, alone or beside others: once, or by its name in WITH, as often as that stands there."""
     around = select.parent
     if isinstance(around, exp.Subquery):
-        reader = around.find_ancestor(exp.Select)
-        if reader is not None:
-            yield reader
+        yield _Reading.of(around)
     elif isinstance(around, exp.CTE):
         scope = around.parent.parent if around.parent is not None else None
         for table in scope.find_all(exp.Table) if scope is not None else ():
             if table.name.lower() == around.alias.lower():
-                reader = table.find_ancestor(exp.Select)
-                if reader is not None:
-                    yield reader
+                yield _Reading.of(table)
 
 
-def _bound_in(query: exp.Select, name: str) -> int | None:
-    """Up to which value a column is wanted, by a condition of the query's WHERE."""
-    where = query.args.get("where")
-    bounds = [_read_bound(condition, name) for condition in conjuncts(where and where.this)]
-    return min((bound for bound in bounds if bound is not None), default=None)
-
-
-def _read_bound(condition: Syntax, name: str) -> int | None:
+def _read_bound(condition: Syntax, reading: _Reading, column: str) -> int | None:
     node = condition.unnest()
     if isinstance(node, exp.GTE | exp.GT):
         mirrored = exp.LTE if isinstance(node, exp.GTE) else exp.LT
@@ -115,8 +134,8 @@ def _read_bound(condition: Syntax, name: str) -> int | None:
         node = exp.LTE(this=node.this, expression=node.args["high"])
     if not isinstance(node, exp.LTE | exp.LT | exp.EQ):
         return None
-    names, most = name_parts(node.this), node.expression
-    if not names or names[-1].name.lower() != name.lower():
+    most = node.expression
+    if not reading.is_column(node.this, column):
         return None
     if not isinstance(most, exp.Literal) or most.is_string or not str(most.this).isdigit():
         return None
