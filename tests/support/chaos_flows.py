@@ -409,6 +409,53 @@ def outer_over_outer(rng: np.random.Generator) -> TestedFlow:
     return _flow(f"{how} join over a {pairs.how} join", [below, result], pairs.text, oracle)
 
 
+COUNTED = {"n": ("*", "count"), "total": ("v", "sum"), "low": ("w", "min")}
+
+
+def united(rng: np.random.Generator) -> TestedFlow:
+    """Streams with delays of their own as one: written as they are, and in windows; one of them may be there twice."""
+    a, b = source("a", delay=_delay(rng)), source("b", delay=_delay(rng))
+    both, text = a.union(b.filter("v > 2")), "SELECT * FROM a UNION ALL SELECT * FROM b WHERE v > 2"
+    if rng.random() < 0.5:
+        both, text = (
+            both.unionByName(a.select("w", "v", "k", "ts").filter("k = 1")),
+            f"{text} UNION ALL FROM a WHERE k = 1",
+        )
+    windows = both.groupBy("k").window("10 seconds", "5 seconds").agg(**COUNTED)
+    written = both.select("k", "v * 2 AS twice", "w")
+    return _flow(
+        "union, then windows",
+        [written, windows],
+        lambda marks: f"SELECT k, v * 2 AS twice, w FROM ({text})",
+        lambda marks: windows_of(f"({text})", 10 * SECOND, 5 * SECOND, COUNTED, min(marks.values())),
+    )
+
+
+def united_results(rng: np.random.Generator) -> TestedFlow:
+    """The results of a join and rows of a stream as one: written by sites and map tasks, in windows on the key of the
+    join, and joined with another stream."""
+    _, b, pairs, text = _pairs(rng)
+    c, within = source("c", delay=_delay(rng)), int(rng.integers(0, 8))
+    both = pairs.select("a_k AS k", "a_v AS v").union(c.filter("v > 0").select("k", "v")).alias("both")
+    rows_text = f"""SELECT a_k AS k, a_v AS v, greatest(a_ts, b_ts) AS ts FROM ({text})
+        UNION ALL SELECT k, v, ts FROM c WHERE v > 0"""
+    counted = {"n": ("*", "count"), "total": ("v", "sum")}
+    windows = both.groupBy("k").window("10 seconds").agg(**counted)
+    near = both.join(b, on="k", within=f"{within} seconds")
+
+    def joined_text(marks: Marks) -> str:
+        return f"""SELECT p.k AS both_k, p.v AS both_v, b.k, b.ts, b.v, b.w FROM ({rows_text}) p, b
+            WHERE p.k = b.k AND abs(epoch_us(p.ts) - epoch_us(b.ts)) <= {within * SECOND}"""
+
+    return _flow(
+        "union of a join's results and a stream",
+        [both, windows, near],
+        lambda marks: f"SELECT k, v FROM ({rows_text})",
+        lambda marks: windows_of(f"({rows_text})", 10 * SECOND, 10 * SECOND, counted, min(marks.values())),
+        joined_text,
+    )
+
+
 _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
     f.__name__: f
     for f in (
@@ -431,6 +478,8 @@ _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
         outer,
         outer_then_windows,
         outer_over_outer,
+        united,
+        united_results,
     )
 }
 NAMES = tuple(_FLOWS)

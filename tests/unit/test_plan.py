@@ -84,7 +84,7 @@ def test_what_is_the_same_by_its_structure_runs_once(results: list[DataStream], 
 
 def test_hundreds_of_equal_queries_are_one_operator() -> None:
     plan = plan_of([windows(pairs(), "a_k").relation for _ in range(500)])
-    assert len(plan.nodes) == 2 and {output.feed.origin for output in plan.outputs} == {3}
+    assert len(plan.nodes) == 2 and {output.inflow[0].origin for output in plan.outputs} == {3}
 
 
 def number_of_states(results: list[DataStream]) -> tuple[int, int]:

@@ -30,8 +30,8 @@ def plan_of(queries: int) -> RecordedPlan:
     operators = tuple(
         RecordedOperator(Digest("x"), "Window join", (0,), (2 * n, 2 * n + 1), 0, 0) for n in range(queries - 1)
     )
-    joins = [RecordedQuery(f"pairs-{n}", "x", "a join", "noop", origin=1 + n) for n in range(queries - 1)]
-    large = RecordedQuery("large", "y", "a filter", "console", origin=0)
+    joins = [RecordedQuery(f"pairs-{n}", "x", "a join", "noop", origins=(1 + n,)) for n in range(queries - 1)]
+    large = RecordedQuery("large", "y", "a filter", "console", origins=(0,))
     return RecordedPlan((*joins, large), "\n".join("Window join" for _ in joins), "", ("trades",), operators)
 
 

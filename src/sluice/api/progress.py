@@ -12,7 +12,7 @@ from sluice.model.epoch.stats import CleanUpProgress, SiteStats, StreamStats
 from sluice.model.plan.plan import Plan
 from sluice.model.routing.sharing import SharedUnit
 from sluice.record.epoch import EpochRecord
-from sluice.record.progress import EpochProgress, OperatorProgress, ScalingProgress
+from sluice.record.progress import EpochProgress, OperatorProgress, ScalingProgress, SilentStream
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SPARKS_ALONE = ("sources", "sink", "stateOperators", "eventTime")
@@ -69,6 +69,7 @@ def _as_dictionary(progress: EpochProgress) -> dict[str, Any]:
         "scaling": None if progress.scaling is None else _scaling(progress.scaling),
         "streams": [_in_camel_case(stream) for stream in stats.streams],
         "watermarks": {mark.stream: _iso(mark.micros) for mark in progress.watermarks},
+        "silentStreams": [_in_camel_case(stream) for stream in progress.silent_streams],
         "operators": [_in_camel_case(operator) for operator in progress.operators],
         "phaseSeconds": progress.phase_seconds,
         "sites": [
@@ -79,7 +80,8 @@ def _as_dictionary(progress: EpochProgress) -> dict[str, Any]:
 
 
 def _in_camel_case(
-    value: StreamStats | SiteStats | CleanUpProgress | SharedUnit | OperatorProgress, without: Sequence[str] = ()
+    value: StreamStats | SiteStats | CleanUpProgress | SharedUnit | OperatorProgress | SilentStream,
+    without: Sequence[str] = (),
 ) -> dict[str, Any]:
     """A value's fields under the names that Spark's progress would give them."""
     named = ((field.name.split("_"), vars(value)[field.name]) for field in fields(value) if field.name not in without)

@@ -8,7 +8,7 @@ from sluice.dashboard.quantity import BYTES, RATIO, ROWS, SECONDS
 from sluice.model.errors import QueryError
 from sluice.model.ids import Fragment, InputNumber
 from sluice.model.option import suggest_name
-from sluice.model.plan.plan import Plan, describe_node
+from sluice.model.plan.plan import Plan
 from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.model.routing.unit_ids import list_units
 from sluice.record.epoch import EpochRecord
@@ -46,12 +46,15 @@ def describe_query(plan: Plan, recorded: RecordedPlan, record: EpochRecord, quer
     operators = recorded.operators_of(query)
     lines = begin_description(progress)
     for operator in operators:
-        title, *details = "\n".join(describe_node(plan.nodes[operator])).split("\n")
+        title, *details = "\n".join(plan.describe_node(operator)).split("\n")
         lines.append(f"Operator {operator + 1}: {title}{_sharing(recorded, query, recorded.users[operator])}")
         lines += [f"  {detail.strip()}" for detail in details]
+    inflow = plan.outputs[query].inflow
     if not operators:
-        lines.append(f"Stream {recorded.sources[recorded.queries[query].origin]!r}, read by map tasks; no state")
-    lines += [f"Result: {step.describe()}" for step in plan.outputs[query].feed.steps]
+        streams = ", ".join(dict.fromkeys(repr(plan.sources[feed.origin].name) for feed in inflow))
+        lines.append(f"Stream{'s' if ',' in streams else ''} {streams}, read by map tasks; no state")
+    steps = [step.describe() for step in inflow[0].steps] if len(inflow) == 1 else plan.describe_inflow(inflow)
+    lines += [f"Result: {step}" for step in steps]
     lines += _describe_states(plan, recorded, record, query, operators)
     for fragment in sorted({plan.nodes[operator].fragment for operator in operators}):
         lines.append(_describe_units(record, fragment))

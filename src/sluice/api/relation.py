@@ -89,4 +89,5 @@ def result_of(spec: OperatorSpec, feeds: tuple[Relation, ...]) -> Relation:
     if spec.event_time == TIME_COLUMN and TIME_COLUMN not in schema.names:
         times = spec.streams[0]
         schema = pa.schema([pa.field(TIME_COLUMN, times.schema.field(times.event_time).type), *schema])
-    return Relation(Applied(spec, feeds), (), Stream("result", schema, spec.event_time, spec.delay))
+    of_several = len(spec.streams) > 1
+    return Relation(Applied(spec, feeds), (), Stream("result", schema, spec.event_time, spec.delay, of_several))

@@ -17,6 +17,7 @@ from sluice.api.grouping import (
 from sluice.api.joining import Duration, Keys, Within, build_join, read_kind
 from sluice.api.relation import NamedRelation, add_step, result_of
 from sluice.api.steps import condition, expression, project, selection
+from sluice.api.union import unite, unite_by_name
 from sluice.api.writer import DataStreamWriter
 from sluice.model.errors import FlowError
 from sluice.model.plan.relation import Relation, plan_of
@@ -85,6 +86,26 @@ class DataStream(NamedRelation):
             trades.join(quotes, on="symbol", within="30 seconds", how="left")
         """
         return DataStream(self.registry, "", result_of(*build_join([self, other], on, within, where, read_kind(how))))
+
+    def union(self, other: DataStream) -> DataStream:
+        """The rows of both streams, duplicates too; columns go by their places, types as in Spark.
+
+        Each stream keeps its own event times and its own delay. The watermark is that of the slowest.
+
+            everything = trades.union(corrections)
+        """
+        return DataStream(self.registry, "", unite(self, other))
+
+    unionAll = union
+
+    def unionByName(self, other: DataStream, allowMissingColumns: bool = False) -> DataStream:
+        """The rows of both streams, duplicates too; columns go by their names, in the order of this one.
+
+        With `allowMissingColumns` what a stream does not have is null.
+
+            everything = trades.unionByName(corrections, allowMissingColumns=True)
+        """
+        return DataStream(self.registry, "", unite_by_name(self, other, allowMissingColumns))
 
     def groupBy(self, *columns: str) -> GroupedStream:
         """Groups of rows with equal values in these columns; without any, one group of all rows.

@@ -24,7 +24,7 @@ from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
 from sluice.state.files.storage import Storage
 
-FORMAT = 17
+FORMAT = 18
 IDENTITY = "flow.json"
 PLANS = "flow"
 """The directory with the plans that epochs on record went by."""

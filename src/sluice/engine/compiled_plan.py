@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -147,21 +148,22 @@ class CompiledPlan:
             reader = state.readers[0]
             node, own = self.plan.nodes[reader.node], self.operator(reader.node)
             stream = node.spec.inputs[reader.input].stream
-            described, feed = node.spec.streams[stream], node.feeds[stream]
-            ways.setdefault(feed.origin, []).append(
-                Way(
-                    InputNumber(number),
-                    state.level,
-                    state.fragment,
-                    own,
-                    reader.input,
-                    StepPath.of(feed.steps),
-                    f"stream {described.name!r}",
-                    tuple(described.schema.names),
-                    described.event_time,
-                    pa.schema([pa.field(HASH_COLUMN, pa.uint32()), *own.exchange_schema(reader.input)]),
+            described = node.spec.streams[stream]
+            for feed in node.inflows[stream]:
+                ways.setdefault(feed.origin, []).append(
+                    Way(
+                        InputNumber(number),
+                        state.level,
+                        state.fragment,
+                        own,
+                        reader.input,
+                        StepPath.of(feed.steps),
+                        f"stream {described.name!r}",
+                        tuple(described.schema.names),
+                        described.event_time,
+                        pa.schema([pa.field(HASH_COLUMN, pa.uint32()), *own.exchange_schema(reader.input)]),
+                    )
                 )
-            )
         return {origin: tuple(own) for origin, own in ways.items()}
 
     @cached_property
@@ -169,7 +171,8 @@ class CompiledPlan:
         """The outputs that get rows of each origin, and what happens to these on the way."""
         sinks: dict[int, list[tuple[int, StepPath]]] = {}
         for number, output in enumerate(self.plan.outputs):
-            sinks.setdefault(output.feed.origin, []).append((number, StepPath.of(output.feed.steps)))
+            for feed in output.inflow:
+                sinks.setdefault(feed.origin, []).append((number, StepPath.of(feed.steps)))
         return {origin: tuple(outputs) for origin, outputs in sinks.items()}
 
     @cached_property
@@ -180,8 +183,10 @@ class CompiledPlan:
         for origin, ways in self.ways.items():
             schema = self._origin_schema(origin)
             by_level: dict[Level, list[Member]] = {}
+            times_taken = Counter(way.number for way in ways)
             for way in ways:
-                member = _member(way, schema)
+                # a state that takes rows of one origin in two ways, as a union of them, may get a row twice
+                member = _member(way, schema) if times_taken[way.number] == 1 else None
                 if member is not None:
                     by_level.setdefault(way.level, []).append(member)
             together = [(level, members) for level, members in by_level.items() if len(members) > 1]

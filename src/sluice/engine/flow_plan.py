@@ -68,7 +68,7 @@ class FlowPlan:
                 says=plan.describe_output(number),
                 sink=sink.kind,
                 shown=sink.shown,
-                origin=output.feed.origin,
+                origins=tuple(feed.origin for feed in output.inflow),
             )
             for number, (output, sink) in enumerate(zip(plan.outputs, self.sinks, strict=True))
         ]
@@ -111,5 +111,6 @@ def _record_states(plan: Plan) -> tuple[tuple[RecordedState, ...], tuple[str, ..
         reader, layouts = plan.nodes[node], compiled(plan).layouts(InputNumber(number))
         read = reader.spec.inputs[input_]
         stored, pending = (place_of(layout.stored_schema) for layout in (layouts.state, layouts.pending))
-        states.append(RecordedState(reader.feeds[read.stream].origin, read.keys, stored, pending))
+        origins = tuple(feed.origin for feed in reader.inflows[read.stream])
+        states.append(RecordedState(origins, read.keys, stored, pending))
     return tuple(states), tuple(b64encode(schema.serialize()).decode() for schema in places)

@@ -107,9 +107,11 @@ class CheckpointState:
             ) from problem
 
     def name_of(self, state: RecordedState) -> str:
-        """Whose rows a state is of: the name of a stream, or the operator that they are results of."""
+        """Whose rows a state is of: the name of a stream, or the operator that they are results of, or those of all
+        that a union has."""
         sources = self.plan.sources
-        return sources[state.origin] if state.origin < len(sources) else f"operator {state.origin - len(sources)}"
+        names = [sources[o] if o < len(sources) else f"operator {o - len(sources)}" for o in state.origins]
+        return names[0] if len(names) == 1 else f"union of {', '.join(names)}"
 
     def _find_operator(self, operator: int | str | None) -> int:
         """The place of the operator of a number, or of that which makes the results of a query."""
@@ -126,9 +128,12 @@ class CheckpointState:
             if query is None:
                 names = ", ".join(one.name for one in queries)
                 raise FlowError(f"there is no query {operator!r}; there are {names}")
-            if query.origin < len(self.plan.sources):
+            makers = [origin - len(self.plan.sources) for origin in query.origins if origin >= len(self.plan.sources)]
+            if not makers:
                 raise FlowError(f"query {operator!r} has no state: it filters and projects the rows of a stream")
-            return query.origin - len(self.plan.sources)
+            if len(set(makers)) > 1:
+                raise FlowError(f"query {operator!r} is a union of several results; say whose state: {listed}")
+            return makers[0]
         if not 0 <= int(operator) < len(operators):
             raise FlowError(f"there is no operator {operator}; there are {listed}")
         return int(operator)

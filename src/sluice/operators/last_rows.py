@@ -97,8 +97,9 @@ class LastRowsGroupBy:
         return self.needed
 
     def state_layout(self, input_: int) -> Layout:
-        """Rows that have to wait are looked up by time when the watermark reaches them; without a delay none has to."""
-        step = 1 if self.spec.delay else None
+        """Rows that have to wait are looked up by time when the watermark reaches them; of one stream without a delay
+        none has to."""
+        step = 1 if self.spec.delay or self.spec.stream.of_several else None
         return Layout(self.needed.append(pa.field(SEQUENCE, pa.int64())), self.spec.stream.event_time, step)
 
     def prepare_input(self, input_: int, rows: pa.RecordBatch) -> Outgoing:

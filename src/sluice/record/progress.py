@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sluice.model.epoch.stats import EpochStats, phases
-from sluice.model.epoch.times import watermarks
+from sluice.model.epoch.times import Times, watermarks
 from sluice.model.plan.plan import Plan
 from sluice.model.routing.sharing import SharedUnit
 from sluice.record.epoch import EpochRecord
@@ -17,6 +17,16 @@ class StreamWatermark:
 
     stream: str
     micros: int | None
+
+
+@dataclass(frozen=True)
+class SilentStream:
+    """A stream that brought no rows in an epoch and is behind others that it meets in a union or a join, by so many
+    seconds of event time; None if it has brought no rows yet. State is kept, and windows stay open, until it goes on.
+    """
+
+    stream: str
+    behind_seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,7 @@ class EpochProgress:
     scaling: ScalingProgress | None
     watermarks: tuple[StreamWatermark, ...]
     operators: tuple[OperatorProgress, ...]
+    silent_streams: tuple[SilentStream, ...] = ()
 
     @classmethod
     def of(cls, record: EpochRecord, plan: Plan, seconds: float) -> EpochProgress:
@@ -83,6 +94,7 @@ class EpochProgress:
             scaling=_scaling(record),
             watermarks=tuple(StreamWatermark(stream, mark) for stream, mark in named),
             operators=_operators(record.stats, plan),
+            silent_streams=_silent_streams(record.stats, plan, marks),
         )
 
     @property
@@ -105,6 +117,19 @@ def _scaling(record: EpochRecord) -> ScalingProgress | None:
     return ScalingProgress(
         sites, scale_target.least, scale_target.most, sites if scale_target.sites is None else scale_target.sites
     )
+
+
+def _silent_streams(stats: EpochStats, plan: Plan, marks: Times) -> tuple[SilentStream, ...]:
+    rows = {stream.name: stream.rows for stream in stats.streams}
+    silent = []
+    for number, stream in enumerate(plan.sources):
+        others = {source for sources in plan.meetings if number in sources for source in sources}
+        newest = max((mark for source in others if (mark := marks[source]) is not None), default=None)
+        own = marks[number]
+        if stream.delay is None or rows.get(stream.name) or newest is None or newest == own:
+            continue
+        silent.append(SilentStream(stream.name, None if own is None else (newest - own) / 1e6))
+    return tuple(silent)
 
 
 def _operators(stats: EpochStats, plan: Plan) -> tuple[OperatorProgress, ...]:

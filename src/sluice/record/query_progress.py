@@ -116,8 +116,8 @@ class _Epoch:
         """What of it is a query's; None if it had nothing to do."""
         written = self.outputs.get(output)
         if not operators:
-            source = plan.queries[output].origin
-            rows = self.stream_rows[source] if source < len(self.stream_rows) else 0
+            sources = plan.queries[output].origins
+            rows = sum(self.stream_rows[source] for source in set(sources) if source < len(self.stream_rows))
             if written is None:
                 return _Part(rows, 0, 0.0, None, 0.0) if rows else None
             return _Part(rows, written.rows_in, written.seconds, written.delay, written.longest)

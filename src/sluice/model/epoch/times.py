@@ -70,7 +70,17 @@ def slowest(times: Sequence[Times]) -> Times:
     >>> slowest([(5, 9), (7, None), (6, 8)])
     (5, None)
     """
-    return tuple(None if None in each else min(t for t in each if t is not None) for each in zip(*times, strict=True))
+    return tuple(least_time(each) for each in zip(*times, strict=True))
+
+
+def least_time(times: Iterable[int | None]) -> int | None:
+    """The earliest of some times, None if any is not there.
+
+    >>> least_time([7, 5]), least_time([7, None])
+    (5, None)
+    """
+    least = list(times)
+    return None if None in least else min(time for time in least if time is not None)
 
 
 def watermarks(newest: Times, delays: tuple[int | None, ...]) -> Times:

@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sluice.model.epoch.times import Times, watermarks
+from sluice.model.epoch.times import Times, least_time, watermarks
 from sluice.model.ids import Fragment, InputNumber, Level
 from sluice.model.plan.assignment import Assignment, Digest, Label, StateKey, digest
 from sluice.model.plan.join import JoinSpec
-from sluice.model.plan.plan import Feed, OperatorNode, OperatorSpec
+from sluice.model.plan.plan import Inflow, OperatorNode, OperatorSpec
 from sluice.model.plan.stream import Project, Step, Stream
 
 
@@ -29,7 +29,7 @@ class UnplacedOperator:
     """An operator on its way into a plan. `rows` has, for each of its streams, what tells those rows from others."""
 
     spec: OperatorSpec
-    feeds: tuple[Feed, ...]
+    inflows: tuple[Inflow, ...]
     rows: tuple[object, ...]
     structure: Digest
 
@@ -57,7 +57,8 @@ def place_operators(
     for operator, level, label, states in zip(operators, placing.levels, labels, placing.states, strict=True):
         keys = [StateKey(label, state) for state in states]
         inputs = tuple(numbers.setdefault(key, InputNumber(len(numbers))) for key in keys)
-        nodes.append(OperatorNode(operator.spec, operator.feeds, level, fragment_of[label], inputs, operator.structure))
+        fragment = fragment_of[label]
+        nodes.append(OperatorNode(operator.spec, operator.inflows, level, fragment, inputs, operator.structure))
     return Placement(tuple(nodes), tuple(in_order), tuple(numbers), placing.next_label)
 
 
@@ -106,7 +107,8 @@ class _Placing:
             labels.append(label)
 
     def _operators_below(self, operator: UnplacedOperator) -> Iterator[int]:
-        return (feed.origin for feed in operator.feeds if feed.origin >= self._sources)
+        feeds = (feed for inflow in operator.inflows for feed in inflow)
+        return (feed.origin for feed in feeds if feed.origin >= self._sources)
 
     def _watermarks_by_operator(self, sources: Sequence[Stream]) -> list[list[Times]]:
         """The watermarks of each operator's streams, for each of the times that units have come to."""
@@ -115,7 +117,7 @@ class _Placing:
         for newest in self._assigned.begun:
             by_origin = list(watermarks(newest, delays))
             for operator, own in zip(self._operators, by_operator, strict=True):
-                own.append(tuple(by_origin[feed.origin] for feed in operator.feeds))
+                own.append(tuple(least_time(by_origin[feed.origin] for feed in inflow) for inflow in operator.inflows))
                 by_origin.append(operator.spec.watermark(own[-1]))
         return by_operator
 
@@ -134,7 +136,7 @@ class _Placing:
         chained to any."""
         if _is_theta(operator.spec):
             return None
-        for stream, feed in enumerate(operator.feeds):
+        for stream, feed in ((stream, feed) for stream, inflow in enumerate(operator.inflows) for feed in inflow):
             if feed.origin >= self._sources:
                 number = feed.origin - self._sources
                 keys = [_rename_columns(key, feed.steps) for key in self._operators[number].spec.output_keys]

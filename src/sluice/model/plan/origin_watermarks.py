@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice.model.epoch.times import Times
+from sluice.model.epoch.times import Times, least_time
 from sluice.model.plan.plan import Plan
 
 
@@ -17,7 +17,9 @@ class OriginWatermarks:
     def at(self, node: int) -> Times:
         """Those of an operator's streams."""
         if node not in self._by_node:
-            self._by_node[node] = tuple(self._of(feed.origin) for feed in self._plan.nodes[node].feeds)
+            self._by_node[node] = tuple(
+                least_time(self._of(feed.origin) for feed in inflow) for inflow in self._plan.nodes[node].inflows
+            )
         return self._by_node[node]
 
     def _of(self, origin: int) -> int | None:

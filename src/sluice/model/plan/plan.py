@@ -86,17 +86,26 @@ class Feed:
     steps: tuple[Step, ...] = ()
 
 
+Inflow = tuple[Feed, ...]
+"""What comes in as one stream: one feed, or those of a union."""
+
+
 @dataclass(frozen=True)
 class OperatorNode:
-    """An operator in its place: a feed for each of its streams, a state for each of its inputs, and a digest of its
-    `structure`, by which it is known in other plans."""
+    """An operator in its place: what comes in as each of its streams, a state for each of its inputs, and a digest of
+    its `structure`, by which it is known in other plans."""
 
     spec: OperatorSpec
-    feeds: tuple[Feed, ...]
+    inflows: tuple[Inflow, ...]
     level: Level
     fragment: Fragment
     inputs: tuple[InputNumber, ...]
     structure: Digest
+
+    @property
+    def feeds(self) -> tuple[Feed, ...]:
+        """Those of all its streams."""
+        return tuple(feed for inflow in self.inflows for feed in inflow)
 
 
 class Reader(NamedTuple):
@@ -119,7 +128,7 @@ class StateInput:
 class Output:
     """What a sink gets: the results of one of the flow's queries, by its name."""
 
-    feed: Feed
+    inflow: Inflow
     schema: pa.Schema
     name: str = ""
 
@@ -256,6 +265,15 @@ class Plan:
                     links[below, node.fragment] = None
         return DataFlow(tuple(map(tuple, streams)), tuple(links))
 
+    @cached_property
+    def meetings(self) -> tuple[frozenset[int], ...]:
+        """The sources whose rows meet in each union and each join of several: the slowest holds back all of them."""
+        below: list[frozenset[int]] = [frozenset([source]) for source in range(len(self.sources))]
+        for node in self.nodes:
+            below.append(frozenset().union(*(below[feed.origin] for feed in node.feeds)))
+        below += [frozenset().union(*(below[feed.origin] for feed in output.inflow)) for output in self.outputs]
+        return tuple(dict.fromkeys(sources for sources in below if len(sources) > 1))
+
     def probe_only_number(self, input_: InputNumber) -> InputNumber:
         """What blobs with rows of an input carry where those only meet what is there and are stored elsewhere."""
         return InputNumber(len(self.inputs) + input_)
@@ -274,50 +292,73 @@ class Plan:
 
     @property
     def has_expressions(self) -> bool:
-        feeds = [*(f for n in self.nodes for f in n.feeds), *(o.feed for o in self.outputs)]
-        return any(f.steps for f in feeds) or any(isinstance(n.spec, JoinSpec) and n.spec.where for n in self.nodes)
+        conditions = (node.spec.where for node in self.nodes if isinstance(node.spec, JoinSpec))
+        return any(feed.steps for feed in self._feeds) or any(conditions)
+
+    @property
+    def _feeds(self) -> list[Feed]:
+        """All that there are."""
+        return [*(f for node in self.nodes for f in node.feeds), *(f for output in self.outputs for f in output.inflow)]
 
     def by_spark(self, source: int) -> list[BySpark]:
         """The expressions that Spark has to compute for what is taken from a source."""
-        feeds = [*(feed for node in self.nodes for feed in node.feeds), *(output.feed for output in self.outputs)]
-        steps = [step for feed in feeds if feed.origin == source for step in feed.steps]
+        steps = [step for feed in self._feeds if feed.origin == source for step in feed.steps]
         used = [e for s in steps for e in ([s.condition] if isinstance(s, Filter) else [e for _, e in s.columns])]
         return list(dict.fromkeys(e for e in used if isinstance(e, BySpark)))
 
     def structure_of(self, output: int) -> Digest:
         """What an output gets: the same for the same query, whatever else the plan has."""
-        feed, sources = self.outputs[output].feed, len(self.sources)
-        origin = (
-            self.sources[feed.origin].name if feed.origin < sources else self.nodes[feed.origin - sources].structure
-        )
-        steps = [step.structure() for step in feed.steps]
-        return digest((feed.origin < sources, origin, steps, columns_of(self.outputs[output].schema)))
+        columns = columns_of(self.outputs[output].schema)
+        rows = [self._structure_of_rows(feed) for feed in self.outputs[output].inflow]
+        return digest((*rows[0], columns) if len(rows) == 1 else ("union", rows, columns))
+
+    def _structure_of_rows(self, feed: Feed) -> tuple[object, ...]:
+        """What tells the rows of a feed from others: where they are from, and the steps they have passed."""
+        is_source = feed.origin < len(self.sources)
+        origin = self.sources[feed.origin].name if is_source else self._node_of(feed.origin).structure
+        return is_source, origin, [step.structure() for step in feed.steps]
+
+    def _node_of(self, origin: int) -> OperatorNode:
+        return self.nodes[origin - len(self.sources)]
 
     def describe(self) -> str:
         """All operators for `explain`, each with the stateless steps before it, and those before the outputs."""
-        lines = [line for node in self.nodes for line in describe_node(node)]
-        for output in self.outputs:
-            steps = [step.describe() for step in output.feed.steps]
-            if output.feed.origin < len(self.sources):
-                lines.append(f"Result: {'; '.join([self._describe_source(output.feed.origin), *steps])}")
-            else:
-                lines += [f"Result: {step}" for step in steps]
+        lines = [line for node in range(len(self.nodes)) for line in self.describe_node(node)]
+        lines += [f"Result: {line}" for output in self.outputs for line in self.describe_inflow(output.inflow)]
         return "\n".join(lines)
 
-    def _describe_source(self, source: int) -> str:
-        return f"stream {self.sources[source].name!r}"
+    def describe_node(self, node: int) -> list[str]:
+        """An operator, and what comes in as each of its streams where that is more than the stream itself."""
+        spec, lines = self.nodes[node].spec, [self.nodes[node].spec.describe()]
+        for stream, inflow in zip(spec.streams, self.nodes[node].inflows, strict=True):
+            if len(inflow) == 1:
+                lines += [f"  {stream.name}: {step.describe()}" for step in inflow[0].steps]
+            else:
+                lines += [f"  {stream.name}: {line}" for line in self.describe_inflow(inflow)]
+        return lines
+
+    def describe_inflow(self, inflow: Inflow) -> list[str]:
+        """The rows of one origin, or of each that a union has; of an operator alone, the steps behind it."""
+        if len(inflow) == 1 and inflow[0].origin >= len(self.sources):
+            return [step.describe() for step in inflow[0].steps]
+        feeds = ["; ".join([self._name_origin(f.origin), *(step.describe() for step in f.steps)]) for f in inflow]
+        return feeds if len(feeds) == 1 else [f"union of {feeds[0]}", *(f"and {feed}" for feed in feeds[1:])]
+
+    def _name_origin(self, origin: int) -> str:
+        if origin < len(self.sources):
+            return f"stream {self.sources[origin].name!r}"
+        return f"operator {origin - len(self.sources) + 1}"
 
     def describe_output(self, output: int) -> str:
         """What one of the outputs gets, in one line: all that leads to it."""
-        feed = self.outputs[output].feed
-        needed = {feed.origin}
+        inflow = self.outputs[output].inflow
+        needed = {feed.origin for feed in inflow}
         for node in range(len(self.nodes) - 1, -1, -1):
             if self.origin_of(node) in needed:
                 needed |= {below.origin for below in self.nodes[node].feeds}
-        nodes = [node for number, node in enumerate(self.nodes) if self.origin_of(number) in needed]
-        lines = [line.strip() for node in nodes for text in describe_node(node) for line in text.split("\n")]
-        lines += [self._describe_source(feed.origin)] if feed.origin < len(self.sources) else []
-        return "; ".join([*lines, *(step.describe() for step in feed.steps)])
+        nodes = [node for node in range(len(self.nodes)) if self.origin_of(node) in needed]
+        lines = [line.strip() for node in nodes for text in self.describe_node(node) for line in text.split("\n")]
+        return "; ".join([*lines, *self.describe_inflow(inflow)])
 
 
 def is_inner_join(spec: OperatorSpec) -> TypeGuard[JoinSpec]:
@@ -328,9 +369,3 @@ def is_inner_join(spec: OperatorSpec) -> TypeGuard[JoinSpec]:
 @lru_cache(maxsize=PLANS_KEPT)
 def _unpack_plan(packed: bytes) -> Plan:
     return Plan(*pickle.loads(packed))
-
-
-def describe_node(node: OperatorNode) -> list[str]:
-    """An operator and the stateless steps before it."""
-    feeds = zip(node.spec.streams, node.feeds, strict=True)
-    return [node.spec.describe(), *(f"  {s.name}: {step.describe()}" for s, feed in feeds for step in feed.steps)]

@@ -18,7 +18,7 @@ _FIRST_LABEL = Label(0)
 @dataclass(frozen=True)
 class RecordedQuery:
     """One of a flow's queries: its name, a digest of what it computes and words for it, the kind of its sink, and where
-    that shows results, if they stay. `origin` is where its rows come from: the sources are numbered first, then the
+    that shows results, if they stay. `origins` is where its rows come from: the sources are numbered first, then the
     operators."""
 
     name: str
@@ -26,7 +26,7 @@ class RecordedQuery:
     says: str = ""
     sink: str = ""
     shown: str | None = None
-    origin: int = 0
+    origins: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class RecordedState:
     """What operators keep of some rows: where these come from, the columns that they are partitioned by, and which of
     `RecordedPlan.schemas` segments have of it, and of input that waits."""
 
-    origin: int
+    origins: tuple[int, ...]
     keys: tuple[str, ...]
     stored: int
     pending: int
@@ -78,7 +78,7 @@ class RecordedPlan:
     def operators_of(self, query: int) -> tuple[int, ...]:
         """The operators that lead to a query, by their places, each before those above it."""
         seen: set[int] = set()
-        waiting = [self.queries[query].origin]
+        waiting = [*self.queries[query].origins]
         while waiting:
             operator = waiting.pop() - len(self.sources)
             if operator >= 0 and operator not in seen:

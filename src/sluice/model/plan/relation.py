@@ -10,16 +10,17 @@ import pyarrow as pa
 from sluice.model.plan.assignment import Assignment, Digest, digest
 from sluice.model.plan.fragments import UnplacedOperator, place_operators
 from sluice.model.plan.join import JoinSpec
-from sluice.model.plan.plan import Feed, OperatorSpec, Output, Plan
+from sluice.model.plan.plan import Feed, Inflow, OperatorSpec, Output, Plan
 from sluice.model.plan.query_names import name_queries
 from sluice.model.plan.stream import Step, Stream, columns_of
 
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """Rows as users hold them: those of a source or of an operator, after stateless steps; `stream` describes them."""
+    """Rows as users hold them: those of a source, of an operator or of several relations, after stateless steps;
+    `stream` describes them."""
 
-    origin: Stream | Applied
+    origin: Stream | Applied | Union
     steps: tuple[Step, ...]
     stream: Stream
 
@@ -30,6 +31,13 @@ class Applied:
 
     spec: OperatorSpec
     feeds: tuple[Relation, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Union:
+    """The rows of several relations with the same columns and the same event time."""
+
+    relations: tuple[Relation, ...]
 
 
 def plan_of(
@@ -46,7 +54,7 @@ def plan_of(
     are read or not.
     """
     origins = _Origins(sources)
-    shown = [origins.feed_of(relation) for relation in outputs]
+    shown = [origins.inflow_of(relation) for relation in outputs]
     placed = place_operators(origins.sources, origins.numbered_operators(), assigned or Assignment())
     schemas = [pa.schema(relation.stream.shown) for relation in outputs]
     names = names or name_queries([None] * len(outputs))
@@ -63,23 +71,29 @@ class _Origins:
         self._by_structure: dict[Digest, int] = {}
         self._by_object: dict[int, int] = {}
 
-    def feed_of(self, relation: Relation) -> Feed:
-        return Feed(self._number(relation.origin), relation.steps)
+    def inflow_of(self, relation: Relation) -> Inflow:
+        """Where a relation's rows come from. Steps behind a union are done to the rows of each of its relations."""
+        if isinstance(relation.origin, Union):
+            feeds = (feed for each in relation.origin.relations for feed in self.inflow_of(each))
+            return tuple(replace(feed, steps=(*feed.steps, *relation.steps)) for feed in feeds)
+        return (Feed(self._number(relation.origin), relation.steps),)
 
-    def numbered(self, feed: Feed) -> Feed:
-        """With the number that its origin has in the plan."""
-        return feed if feed.origin >= 0 else replace(feed, origin=len(self.sources) + ~feed.origin)
+    def numbered(self, inflow: Inflow) -> Inflow:
+        """With the numbers that origins have in the plan."""
+        first = len(self.sources)
+        return tuple(f if f.origin >= 0 else replace(f, origin=first + ~f.origin) for f in inflow)
 
     def numbered_operators(self) -> list[UnplacedOperator]:
         """All operators, now that all sources are there. The results of a join
         carry their event times if an operator takes them in."""
-        taken = {feed.origin for operator in self._operators for feed in operator.feeds}
+        taken = {feed.origin for operator in self._operators for inflow in operator.inflows for feed in inflow}
         operators = []
         for number, operator in enumerate(self._operators):
             spec = operator.spec
             if isinstance(spec, JoinSpec) and ~number in taken:
                 spec = replace(spec, timed=True)
-            operators.append(replace(operator, spec=spec, feeds=tuple(self.numbered(feed) for feed in operator.feeds)))
+            inflows = tuple(self.numbered(inflow) for inflow in operator.inflows)
+            operators.append(replace(operator, spec=spec, inflows=inflows))
         return operators
 
     def _number(self, origin: Stream | Applied) -> int:
@@ -88,17 +102,20 @@ class _Origins:
                 self.sources.append(origin)
             return self.sources.index(origin)
         if id(origin) not in self._by_object:
-            feeds = tuple(self.feed_of(relation) for relation in origin.feeds)
-            rows = tuple(self._structure_of_rows(feed) for feed in feeds)
+            inflows = tuple(self.inflow_of(relation) for relation in origin.feeds)
+            rows = tuple(self._structure_of_rows(inflow) for inflow in inflows)
             structure = _digest_operator(origin.spec, rows)
             if structure not in self._by_structure:
-                self._operators.append(UnplacedOperator(origin.spec, feeds, rows, structure))
+                self._operators.append(UnplacedOperator(origin.spec, inflows, rows, structure))
                 self._by_structure[structure] = ~(len(self._operators) - 1)
             self._by_object[id(origin)] = self._by_structure[structure]
         return self._by_object[id(origin)]
 
-    def _structure_of_rows(self, feed: Feed) -> object:
-        """What tells the rows of a feed from others: where they are from, and the steps they have passed."""
+    def _structure_of_rows(self, inflow: Inflow) -> object:
+        """What tells rows from others: where they are from, and the steps they have passed."""
+        if len(inflow) > 1:
+            return "union", [self._structure_of_rows((feed,)) for feed in inflow]
+        feed = inflow[0]
         origin = self.sources[feed.origin].name if feed.origin >= 0 else self._operators[~feed.origin].structure
         return "source" if feed.origin >= 0 else "operator", origin, [step.structure() for step in feed.steps]
 

@@ -35,12 +35,17 @@ BY_SPARK = "__spark_"
 
 @dataclass(frozen=True)
 class Stream:
-    """One source of rows: its columns, the column that is its event time, and how late a row may be (microseconds)."""
+    """One source of rows: its columns, the column that is its event time, and how late a row may be (microseconds).
+
+    Where it is `of_several` streams, each with its own event times, rows of one wait for those of the slowest, however
+    small the delay.
+    """
 
     name: str
     schema: pa.Schema
     event_time: str
     delay: int | None
+    of_several: bool = False
 
     @property
     def shown(self) -> list[pa.Field]:
@@ -137,17 +142,21 @@ class Filter:
 class Project:
     """Makes each row anew from expressions; hidden columns go along.
 
-    `time` is the column with the event time, where none of the new ones is it: it becomes a hidden one.
+    `time` is the column with the event time, where none of the new ones is it: it becomes a hidden one. `time_type` is
+    the type of that one, where it has to be another: of streams that are united.
     """
 
     columns: tuple[tuple[str, Expression], ...]
     time: str | None = None
+    time_type: pa.DataType | None = None
 
     def apply(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         made = {name: _compute(name, expression, rows) for name, expression in self.columns}
         hidden = {n: rows.column(n) for n in rows.schema.names if n == TIME_COLUMN or n.startswith(BY_SPARK)}
         if self.time is not None:
             hidden.setdefault(TIME_COLUMN, rows.column(self.time))
+        if self.time_type is not None and TIME_COLUMN in hidden:
+            hidden[TIME_COLUMN] = hidden[TIME_COLUMN].cast(self.time_type)
         return pa.RecordBatch.from_pydict(hidden | made)
 
     @cached_property
@@ -163,7 +172,8 @@ class Project:
 
     def structure(self) -> object:
         """What it does: two projections with the same structure make the same rows."""
-        return "select", tuple((name, _meaning(expression)) for name, expression in self.columns), self.time
+        made = tuple((name, _meaning(expression)) for name, expression in self.columns)
+        return "select", made, self.time, *(() if self.time_type is None else (str(self.time_type),))
 
 
 Step = Filter | Project
