@@ -20,6 +20,7 @@ from sluice.sql import translate
 from sluice.verbs.freeze import Freeze
 
 PARTITIONS = 4
+NEAR = "b.ts BETWEEN a.ts - INTERVAL 5 SECONDS AND a.ts + INTERVAL 2 SECONDS"
 PAIR = "SELECT a.k, a.v AS av, b.v AS bv, b.ts FROM a JOIN b ON a.k = b.k"
 THREE = "SELECT a.k, a.v AS av, b.v AS bv, c.v AS cv FROM a, b, c WHERE a.k = b.k AND b.k = c.k"
 TEXTS = {
@@ -31,6 +32,14 @@ TEXTS = {
     "three as in the paper": f"{THREE} AND a.ts >= b.ts + INTERVAL 3 SECONDS AND a.ts >= c.ts + INTERVAL 3 SECONDS",
     "three, two of them near": f"{THREE} AND c.ts BETWEEN a.ts - INTERVAL 4 SECONDS AND a.ts + INTERVAL 4 SECONDS",
     "three with a condition": f"{THREE} AND b.ts <= c.ts AND a.v + b.v > c.v",
+    "union": "SELECT k, v, ts FROM a WHERE v > 1 UNION ALL SELECT k, v * 2, ts FROM b UNION ALL SELECT k, v, ts FROM a",
+    "join of a union": """WITH either(k, t, v) AS (SELECT k, ts, v FROM a UNION ALL (SELECT k, ts, v FROM b))
+        SELECT c.k, c.v, either.v AS other FROM c JOIN either ON either.k = c.k AND either.t <= c.ts""",
+    "union of a join": f"{PAIR} UNION ALL SELECT k, v, 0 AS bv, ts FROM c",
+    "in": "SELECT k, v FROM a WHERE v > 0 AND k IN (SELECT k FROM b WHERE v > 1) AND k IN (SELECT k FROM c)",
+    "in, near": f"SELECT k, v FROM a WHERE k IN (SELECT k FROM b WHERE {NEAR} AND v > a.v)",
+    "exists": f"SELECT k, v, ts FROM a WHERE EXISTS (SELECT 1 FROM b WHERE a.k = b.k AND {NEAR}) AND v + k > 1",
+    "in a join": f"SELECT k, av FROM ({PAIR}) WHERE k IN (SELECT k FROM c)",
 }
 
 

@@ -50,6 +50,11 @@ class Handle:
         names = tuple(f"{side.name}_{column}" for side in (self, other) for column in side.columns)
         return self._then("join", made(other), options, columns=names, event_time="__time")
 
+    def union(self, other: Handle) -> Handle:
+        if len(self.columns) != len(other.columns):
+            raise FlowError("union takes columns by their places")
+        return self._then("union", made(other))
+
     def groupBy(self, *columns: str) -> Grouped:
         return Grouped(self, columns)
 
@@ -650,6 +655,81 @@ class TestQueriesInQueries:
         text = "SELECT symbol FROM (SELECT symbol, ts AS time FROM trades) x"
         assert calls(text) == [("select", "symbol", "ts AS time", "ts"), ("select", "symbol")]
 
+    def test_a_query_in_from_needs_no_name(self) -> None:
+        assert calls("SELECT symbol FROM (SELECT * FROM trades)") == [("select", "symbol")]
+        text = (
+            "SELECT price, headline FROM (SELECT * FROM trades) JOIN (SELECT * FROM news) ON symbol = sym AND ts = at"
+        )
+        assert calls(text)[:2] == [
+            ("alias", "_subquery"),
+            (
+                "join",
+                [("alias", "_subquery2")],
+                {"on": {"_subquery": "symbol", "_subquery2": "sym"}, "within": "0 seconds"},
+            ),
+        ]
+
+    def test_columns_may_be_named_behind_the_name(self) -> None:
+        named = [("select", "symbol AS s", "price * 2 AS p"), ("select", "s")]
+        assert calls("WITH x(s, p) AS (SELECT symbol, price * 2 FROM trades) SELECT s FROM x") == named
+        assert calls("SELECT s FROM (SELECT symbol, price * 2 FROM trades) AS x(s, p)") == named
+        assert calls("SELECT s FROM trades AS t(s, p, n, at)")[-1] == ("select", "s")
+
+
+class TestUnions:
+    def test_columns_go_by_their_places(self) -> None:
+        text = "SELECT symbol, ts FROM trades UNION ALL (SELECT sym, at FROM news WHERE info > 'x')"
+        assert calls(text) == [
+            ("select", "symbol", "ts"),
+            ("union", [("filter", "info > 'x'"), ("select", "sym AS symbol", "at AS ts")]),
+        ]
+
+    def test_several_in_a_query_with_names(self) -> None:
+        text = """WITH quoted AS (SELECT symbol, ts FROM quotes),
+            told AS (SELECT symbol, ts FROM trades UNION ALL SELECT * FROM quoted UNION ALL SELECT sym, at FROM news)
+            SELECT symbol, count(*) AS n FROM told GROUP BY symbol, window(ts, '1 minute')"""
+        assert calls(text) == [
+            ("select", "symbol", "ts"),
+            ("union", [("select", "symbol", "ts")]),
+            ("union", [("select", "sym AS symbol", "at AS ts")]),
+            (("groupBy", "symbol"), ("window", "1 minute"), {"n": ("*", "count")}),
+            ("select", "symbol", "n"),
+        ]
+
+    def test_a_time_that_one_side_alone_has_is_no_event_time(self) -> None:
+        text = (
+            "SELECT count(*) AS n FROM (SELECT ts FROM trades UNION ALL SELECT ts + INTERVAL 1 DAY AS ts FROM quotes)"
+        )
+        assert "does not have its event time among its columns" in refused(f"{text} GROUP BY window(ts, '1 minute')")[0]
+
+
+class TestQueriesInWhere:
+    NEWS = "at BETWEEN ts - INTERVAL 1 MINUTE AND ts"
+
+    def test_in_is_a_semi_join(self) -> None:
+        inner = f"SELECT sym FROM news WHERE info = 'x' AND {self.NEWS}"
+        text = f"SELECT price FROM trades WHERE size > 3 AND symbol IN ({inner})"
+        how = {"on": {"trades": ["symbol"], "news": ["sym"]}, "how": "semi", "within": ("1 minute", "0 seconds")}
+        assert calls(text) == [
+            ("filter", "size > 3"),
+            ("alias", "trades"),
+            ("join", [("filter", "info = 'x'"), ("alias", "news")], how),
+            ("select", "trades_price AS price"),
+        ]
+
+    def test_not_exists_is_an_anti_join_and_names_are_the_query_s_own_first(self) -> None:
+        inner = "SELECT 1 FROM trades WHERE symbol = t.symbol AND ts > t.ts AND ts <= t.ts + INTERVAL 1 MINUTE"
+        found = calls(f"SELECT symbol FROM trades t WHERE NOT EXISTS ({inner})")
+        how = {"on": {"t": ["symbol"], "trades": ["symbol"]}, "how": "anti", "within": ("0 seconds", "1 minute")}
+        bound = "t.ts <= trades.ts - INTERVAL 1 MICROSECONDS"
+        assert found[:2] == [("alias", "t"), ("join", [], {**how, "where": bound})]
+
+    def test_a_query_that_groups_is_run_by_itself(self) -> None:
+        busy = "SELECT symbol FROM quotes GROUP BY symbol, window(ts, '1 minute') HAVING count(*) > 9"
+        found = calls(f"SELECT price FROM trades WHERE symbol IN ({busy})", within="unbounded")
+        assert found[0][0] == "join" and found[0][2]["how"] == "semi" and found[0][2]["within"] == UNBOUNDED
+        assert [call[0] for call in found[0][1]][1:] == ["filter", "select", "alias"]
+
 
 class TestQuery1:
     def test_of_the_paper_on_lazy_and_active_disk(self) -> None:
@@ -705,7 +785,20 @@ class TestRefusals:
             ("SELECT symbol FROM trades\nORDER BY ts", "ORDER BY", 2, 1),
             ("SELECT symbol FROM trades\n  LIMIT 3", "LIMIT", 2, 3),
             ("SELECT symbol FROM trades OFFSET 3", "OFFSET", 1, 27),
-            ("SELECT symbol FROM trades\nUNION ALL\nSELECT symbol FROM quotes", "UNION", 2, 1),
+            ("SELECT symbol FROM trades\nUNION\nSELECT symbol FROM quotes", "write UNION ALL", 2, 1),
+            ("SELECT symbol FROM trades\nEXCEPT\nSELECT symbol FROM quotes", "LEFT ANTI JOIN", 2, 1),
+            ("SELECT ts FROM trades UNION ALL SELECT ts FROM quotes\nLIMIT 3", "LIMIT", 2, 1),
+            ("SELECT symbol, ts FROM trades\nUNION ALL SELECT at FROM news", "by their places", 2, 18),
+            ("SELECT symbol FROM trades WHERE\nsymbol NOT IN (SELECT sym FROM news)", "write NOT EXISTS", 2, 1),
+            (
+                "SELECT symbol FROM trades WHERE price > 1 OR\nEXISTS (SELECT 1 FROM news)",
+                "joined to the rest by AND",
+                2,
+                16,
+            ),
+            ("SELECT symbol FROM trades WHERE symbol IN (SELECT sym, at FROM news)", "has one column", 1, 51),
+            ("SELECT symbol FROM trades WHERE symbol IN (SELECT sym FROM news)", "how far apart news.at", 1, 60),
+            (f"SELECT t.symbol {NEAR} WHERE t.symbol IN (SELECT sym FROM news)", "put the join into a query", 1, 127),
             ("SELECT symbol FROM (SELECT DISTINCT symbol FROM trades) x", "DISTINCT", 1, 28),
             ("SELECT symbol FROM trades LATERAL VIEW explode(x) y AS z", "LATERAL VIEW", 1, 27),
             ("SELECT symbol FROM trades QUALIFY rank() OVER (ORDER BY ts) = 1", "QUALIFY", 1, 27),
@@ -719,8 +812,7 @@ class TestRefusals:
             ("SELECT symbol FROM trades TABLESAMPLE (10 PERCENT)", "TABLESAMPLE", 1, 20),
             ("SELECT symbol FROM db.trades", "plain names", 1, 20),
             ("SELECT x FROM range(10)", "plain names", 1, 15),
-            ("SELECT a FROM trades AS t(a)", "AS in a SELECT list", 1, 27),
-            ("SELECT symbol FROM (SELECT symbol FROM trades)", "needs a name", 1, 28),
+            ("SELECT a FROM trades AS t(a)", "1 names for 4 columns: symbol, price, size, ts", 1, 27),
             ("SELECT symbol FROM trades, trades", "stands twice", 1, 28),
         ],
     )

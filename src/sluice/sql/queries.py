@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import Any
 
 from sqlglot import exp
@@ -16,9 +17,10 @@ from sluice.sql.grouping import WINDOW_COLUMNS, Grouping
 from sluice.sql.joins import Join
 from sluice.sql.outer_joins import JoinedSide, join_in_order
 from sluice.sql.scope import Reference, Scope, Side, Table
+from sluice.sql.subqueries import InnerQuery, split_subqueries
 from sluice.sql.text import Text, column, name_parts, replace_parts, write_name
 from sluice.sql.top_rows import TopRows, is_row_number
-from sluice.sql.vetting import vet_join, vet_select, vet_table
+from sluice.sql.vetting import vet_join, vet_select, vet_table, vet_union
 from sluice.sql.windows import RowWindow, TimeColumn, TimeWindow, is_time_window, is_window_name, row_windows
 
 Known = Mapping[str, Table]
@@ -46,16 +48,16 @@ class Queries:
         """What the whole text stands for."""
         return self._query(tree, self._streams, outermost=True).handle
 
-    def _query(self, at: Syntax, tables: Known, *, outermost: bool = False) -> Table:
+    def _query(self, at: Syntax, tables: Known, *, outermost: bool = False, names: Sequence[str] = ()) -> Table:
+        """The table that a query is. Its columns have these `names` where any are given, whatever it calls them."""
         while isinstance(at, exp.Subquery) and not any(v for name, v in at.args.items() if name != "this"):
             at = at.this
+        if isinstance(at, exp.Union):
+            vet_union(self.text, at)
+            return self._union(at, self._with_names(at, tables), names)
         select = vet_select(self.text, at)
-        for cte in select.ctes:
-            if cte.args["alias"].columns:
-                self.text.refuse(cte.args["alias"], "name the columns with AS inside the query, not here")
-            tables = {**tables, cte.alias.lower(): self._query(cte.this, tables)}
-        handle, scope = self._source(select, tables)
-        items = list(self._items(select, scope))
+        handle, scope = self._source(select, self._with_names(select, tables))
+        items = list(self._items(select, scope, names))
         top = TopRows.read(self.text, select, [(item.name, item.node) for item in items])
         if top is not None:
             handle = top.apply(handle, scope)
@@ -68,14 +70,52 @@ class Queries:
             handle, written = self._write_grouped(select, items, grouping)
         return self._project(handle, scope, items, written, grouping, outermost)
 
+    def _with_names(self, at: exp.Query, tables: Known) -> Known:
+        """The tables that a query knows: those around it, and those of its WITH."""
+        for cte in at.ctes:
+            tables = {**tables, cte.alias.lower(): self._named_query(cte, tables)}
+        return tables
+
+    def _named_query(self, at: Syntax, tables: Known) -> Table:
+        """A query in WITH or in FROM, its columns under the names behind its own, if there are any."""
+        names = _names_behind(at)
+        if not names:
+            return self._query(at.this, tables)
+        table = self._query(at.this, tables, outermost=True, names=[name.name for name in names])
+        self._check_names(names, table)
+        return table
+
+    def _check_names(self, names: Sequence[Syntax], table: Table) -> None:
+        if len(names) != len(table.columns):
+            columns = ", ".join(table.columns)
+            self.text.refuse(names[0], f"{len(names)} names for {len(table.columns)} columns: {columns}")
+
+    def _rename(self, table: Table, names: Sequence[Syntax]) -> Table:
+        """A stream whose columns have other names."""
+        self._check_names(names, table)
+        renamed = dict(zip(table.columns, (name.name for name in names), strict=True))
+        columns = [f"{write_name(column)} AS {write_name(name)}" for column, name in renamed.items()]
+        with self.text.blame_on(names[0]):
+            handle = table.handle.select(*columns)
+        return Table(handle, tuple(renamed.values()), frozenset(renamed[time] for time in table.times))
+
+    def _union(self, at: exp.Union, tables: Known, names: Sequence[str]) -> Table:
+        """The rows of both queries, columns by their places and under the names of the first."""
+        first = self._query(at.this, tables, outermost=True, names=names)
+        second = self._query(at.expression, tables, outermost=True, names=first.columns)
+        with self.text.blame_on(at.expression):
+            handle = first.handle.union(second.handle)
+        pairs = zip(first.columns, second.columns, strict=True)
+        return Table(handle, first.columns, frozenset(a for a, b in pairs if a in first.times and b in second.times))
+
     def _source(self, at: Syntax, tables: Known) -> tuple[Any, Scope]:
         """FROM and WHERE: the rows that everything else is computed from."""
         sides = [self._side(at.args["from_"].this, tables)]
-        conditions = []
+        conditions: list[Syntax] = []
         joined = []
         for join in at.args.get("joins") or []:
             kind = vet_join(self.text, join)
-            sides.append(self._side(join.this, tables))
+            sides.append(self._side(join.this, tables, len(sides)))
             joined.append(JoinedSide(sides[-1], kind, join.args.get("on")))
             conditions += conjuncts(join.args.get("on"))
         for number, side in enumerate(sides):
@@ -84,6 +124,9 @@ class Queries:
                     side.at, f"{side.name!r} stands twice in this FROM; give one an alias: {side.name} AS other"
                 )
         where = at.args.get("where")
+        inner, others = split_subqueries(conjuncts(where and where.this))
+        if inner:
+            return self._semi_join(sides, inner, others, tables)
         if any(join.kind is not JoinKind.INNER for join in joined):
             handle, scope = join_in_order(self.text, sides[0], joined, self._unbounded)
             return self._filter(handle, scope, where), scope
@@ -94,35 +137,69 @@ class Queries:
         scope = Scope(self.text, tuple(sides), {(0, c): c for c in table.columns}, (frozenset([0]),))
         return self._filter(table.handle, scope, where), scope
 
+    def _semi_join(
+        self, sides: Sequence[Side], inner: Sequence[InnerQuery], others: Sequence[Syntax], tables: Known
+    ) -> tuple[Any, Scope]:
+        """One side, of which WHERE keeps the rows with a partner in each query in it, or without one."""
+        if len(sides) > 1:
+            advice = "put the join into a query: FROM (SELECT ... JOIN ...) AS joined WHERE ..."
+            self.text.refuse(inner[0].at, f"a query in WHERE can be run where FROM has one stream; {advice}")
+        table = sides[0].table
+        scope = Scope(self.text, tuple(sides), {(0, c): c for c in table.columns}, (frozenset([0]),))
+        handle = table.handle
+        for condition in others:
+            with self.text.blame_on(condition):
+                handle = handle.filter(scope.write(condition))
+        first = Side(sides[0].name, replace(table, handle=handle, name=table.name if not others else None), sides[0].at)
+        joined: list[JoinedSide] = []
+        for query in inner:
+            taken = {first.name.lower(), *(other.side.name.lower() for other in joined)}
+            side = self._inner_side(query, tables)
+            names = chain([side.name], (f"{side.name}_{number}" for number in count(2)))
+            free = next(name for name in names if name.lower() not in taken)
+            joined.append(query.join(self.text, scope, side, free))
+        return join_in_order(self.text, first, joined, self._unbounded)
+
+    def _inner_side(self, query: InnerQuery, tables: Known) -> Side:
+        """What a query in WHERE takes its rows from: its stream, or, where it is more than a filter, its result."""
+        if query.is_filter:
+            vet_select(self.text, query.select)
+            return self._side(query.select.args["from_"].this, tables)
+        return Side("subquery", self._query(query.select, tables), query.at)
+
     def _filter(self, handle: Any, scope: Scope, where: Syntax | None) -> Any:
         if where is None:
             return handle
         with self.text.blame_on(where.this):
             return handle.filter(scope.write(where.this))
 
-    def _side(self, at: Syntax, tables: Known) -> Side:
+    def _side(self, at: Syntax, tables: Known, number: int = 0) -> Side:
         vet_table(self.text, at)
         if isinstance(at, exp.Subquery):
-            if not at.alias:
-                self.text.refuse(at.this, "a query in FROM needs a name: (SELECT ...) AS name")
-            return Side(at.alias, self._query(at.this, tables), at.args["alias"])
+            name = at.alias or (f"_subquery{number + 1}" if number else "_subquery")
+            return Side(name, self._named_query(at, tables), at.args.get("alias") or at.this)
         table = tables.get(at.name.lower())
         if table is None:
-            names = ", ".join(sorted(tables)) or "none"
-            self.text.refuse(at, f"there is no stream {at.name!r} in this flow; it has {names}")
-        return Side(at.alias or table.name or at.name, table, at)
+            there = ", ".join(sorted(tables)) or "none"
+            self.text.refuse(at, f"there is no stream {at.name!r} in this flow; it has {there}")
+        names = _names_behind(at)
+        return Side(at.alias or table.name or at.name, self._rename(table, names) if names else table, at)
 
-    def _items(self, at: Syntax, scope: Scope) -> Iterator[Item]:
-        """The columns of the SELECT list, stars spelled out."""
+    def _items(self, at: Syntax, scope: Scope, names: Sequence[str]) -> Iterator[Item]:
+        """The columns of the SELECT list, stars spelled out; under these names, if any are given."""
         seen: set[str] = set()
         for node in at.expressions:
-            for item in self._spell_out(node, scope, grouped=at.args.get("group") is not None):
+            grouped = at.args.get("group") is not None
+            for item in self._spell_out(node, scope, grouped=grouped, is_named=len(names) > 0):
+                if names:
+                    place = len(seen)
+                    item = replace(item, name=names[place] if place < len(names) else f"_{place + 1}")
                 if item.name.lower() in seen:
                     self.text.refuse(item.at, f"two columns would be named {item.name!r}; name one of them with AS")
                 seen.add(item.name.lower())
                 yield item
 
-    def _spell_out(self, node: Syntax, scope: Scope, *, grouped: bool) -> Iterator[Item]:
+    def _spell_out(self, node: Syntax, scope: Scope, *, grouped: bool, is_named: bool) -> Iterator[Item]:
         star = node.this if isinstance(node, exp.Column) else node
         if isinstance(star, exp.Star):
             if grouped or any(star.args.values()):
@@ -137,7 +214,7 @@ class Queries:
         elif isinstance(node, exp.Alias) and isinstance(node.args.get("alias"), exp.Identifier):
             yield Item(node.alias, node.args["alias"], node.this)
         else:
-            yield Item(self._name_of(node, scope), node, node)
+            yield Item("" if is_named else self._name_of(node, scope), node, node)
 
     def _name_of(self, node: Syntax, scope: Scope) -> str:
         """The name SQL gives to a column that has no AS."""
@@ -242,6 +319,11 @@ class Queries:
             return Table(handle, names, frozenset(times))
         with self.text.blame_on(items[0].at):
             return Table(handle.select(*columns), names, frozenset(times))
+
+
+def _names_behind(at: Syntax) -> list[Syntax]:
+    """The names of columns behind the name of a table or query."""
+    return at.args["alias"].columns if at.args.get("alias") else []
 
 
 def _table_of(name: str, handle: Any) -> Table:

@@ -106,8 +106,16 @@ class Scope:
     def vet(self, node: Syntax) -> None:
         """Refuses what no expression of a flow can hold."""
         for part in node.walk():
+            if isinstance(part, exp.Not) and isinstance(part.this, exp.In) and part.this.args.get("query"):
+                self.text.refuse(
+                    part,
+                    "NOT IN (SELECT ...) is true of no row once the query has a null; write NOT EXISTS (SELECT ...)",
+                )
             if isinstance(part, exp.Query | exp.Exists):
-                self.text.refuse(part, "a query inside an expression cannot be run; join with it in FROM instead")
+                advice = "IN (SELECT ...) and EXISTS can stand in WHERE, joined to the rest by AND"
+                self.text.refuse(
+                    part, f"a query inside an expression cannot be run; {advice}; else join with it in FROM"
+                )
             if isinstance(part, exp.Window):
                 self.text.refuse(part, "OVER can stand in the SELECT list only; filter in a query around this one")
             if is_aggregate(part):

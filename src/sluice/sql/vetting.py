@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from sqlglot import exp
 
 from sluice.expressions.parsing import Syntax
@@ -39,32 +41,50 @@ _KINDS = {
     ("LEFT", "ANTI"): JoinKind.ANTI,
 }
 """The kinds of joins by the words before JOIN: those for the side, and those for the kind."""
-_SETS = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
+_SETS = {
+    exp.Intersect: ("INTERSECT", "LEFT SEMI JOIN"),
+    exp.Except: ("EXCEPT", "LEFT ANTI JOIN"),
+}
+"""What compares whole queries, and the join that does the same to rows near in time."""
 
 
-def vet_select(text: Text, at: Syntax) -> exp.Select:
-    """The query, if it is a SELECT of clauses that can be run."""
-    for kind, word in _SETS.items():
-        if isinstance(at, kind):
-            text.refuse(text.after(word, at), f"{word} cannot be run; start one query for each part")
-    if not isinstance(at, exp.Select):
-        text.refuse(text.beginning if at.parent is None else at, "only SELECT can be run")
+def vet_union(text: Text, at: exp.Union) -> None:
+    """Refuses all unions but those that keep duplicates."""
+    word = text.after("UNION", at.this)
+    if at.args.get("distinct"):
+        text.refuse(word, "UNION cannot be run: it would have to remember every row; write UNION ALL")
+    _refuse_clauses(text, at, {"this", "expression", "with_"})
+
+
+def _refuse_clauses(text: Text, at: Syntax, run: Set[str]) -> None:
+    """Refuses the clauses of a query that are not among those that can be run."""
     for name, value in at.args.items():
         if value and name in _CLAUSES:
             word, why = _CLAUSES[name]
             first = value[0] if isinstance(value, list) else value
             before = at.expressions[0] if name in ("distinct", "hint") else first
             text.refuse(text.before(word, before), why)
-        if value and name not in _RUN:
+        if value and name not in run:
             text.refuse(at, f"this query has a part that cannot be run: {name.replace('_', ' ')}")
+    if at.args.get("with_") is not None and at.args["with_"].args.get("recursive"):
+        text.refuse(text.before("RECURSIVE", at.args["with_"]), "WITH RECURSIVE cannot be run")
+
+
+def vet_select(text: Text, at: Syntax) -> exp.Select:
+    """The query, if it is a SELECT of clauses that can be run."""
+    for kind, (word, join) in _SETS.items():
+        if isinstance(at, kind):
+            instead = f"write it as {join} ... ON, with a bound on the event times"
+            text.refuse(text.after(word, at), f"{word} cannot be run; {instead}")
+    if not isinstance(at, exp.Select):
+        text.refuse(text.beginning if at.parent is None else at, "only SELECT can be run")
+    _refuse_clauses(text, at, _RUN)
     if at.args.get("from_") is None:
         text.refuse(text.before("SELECT", at.expressions[0]), "SELECT needs FROM and a stream")
     for part in at.walk():
         advice = advice_against(part)
         if advice is not None:
             text.refuse(part, advice)
-    if at.args.get("with_") is not None and at.args["with_"].args.get("recursive"):
-        text.refuse(text.before("RECURSIVE", at.args["with_"]), "WITH RECURSIVE cannot be run")
     return at
 
 
@@ -92,8 +112,5 @@ def vet_table(text: Text, at: Syntax) -> None:
         text.refuse(at, "FROM takes the plain names of streams of this flow")
     if isinstance(at, exp.Subquery) and not isinstance(at.this, exp.Query):
         text.refuse(at, "parentheses in FROM are for queries; write the joins without them")
-    alias = at.args.get("alias")
-    if alias is not None and alias.args.get("columns"):
-        text.refuse(alias.args["columns"][0], "name columns with AS in a SELECT list, not after an alias")
     if any(value for name, value in at.args.items() if name not in ("this", "alias")):
         text.refuse(at, "only a name and an alias can be given here; TABLESAMPLE, PIVOT and others cannot be run")
