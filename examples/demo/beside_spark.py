@@ -15,7 +15,7 @@ from examples.demo.check import count_pairs
 from examples.demo.rows import COLUMNS, DELAY, WITHIN, let_in
 from sluice import Flow
 
-FILES_A_TRIGGER = 2
+FILES_A_TRIGGER = 4
 WARM_UP_FILES = 1
 
 
