@@ -1,4 +1,4 @@
-"""Writes what was measured into docs/benchmarks.md anew, from docs/figures/benchmarks.json.
+"""Writes what was measured into docs/benchmarks.md and README.md anew, from docs/figures/benchmarks.json.
 
 make bench ARGS="--json docs/figures/benchmarks.json" && python scripts/benchmark_page.py
 make bench ARGS="--only wide --json docs/figures/benchmarks.json" && python scripts/benchmark_page.py
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.report import BUSY  # noqa: E402
 from benchmarks.workloads import WORKLOADS  # noqa: E402
 
-PAGE, FIGURES = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "figures" / "benchmarks.json"
+FIGURES = ROOT / "docs" / "figures" / "benchmarks.json"
 NOT_MEASURED = "Not measured yet."
 NAMES = {
     "sluice": "Sluice, `readFiles`",
@@ -40,11 +40,12 @@ NAMES = {
     "bytewax": "Bytewax",
 }
 Document = dict[str, Any]
+Section = Callable[[Document], str]
 
 
-def write_page(page: str, document: Document) -> str:
+def write_page(page: str, sections: Mapping[str, Section], document: Document) -> str:
     """The page with the measured part of each section as the figures have it; of some none were taken yet."""
-    for name, section in SECTIONS.items():
+    for name, section in sections.items():
         begin, end = f"<!-- {name}: scripts/benchmark_page.py -->\n", f"<!-- end of {name} -->"
         text = f"{begin}\n{section(document) or NOT_MEASURED}\n\n{end}"
         page = re.sub(f"{begin}.*?{end}", lambda _, text=text: text, page, flags=re.DOTALL)
@@ -59,6 +60,34 @@ def disturbed(document: Document) -> list[str]:
             (f"{part} {run.get('name') or run['contender']}", run) for run in document.get(part, {}).get("runs", ())
         ]
     return [f"{name} ({run['others']:.0%})" for name, run in runs if run["others"] > BUSY]
+
+
+def summary_section(document: Document) -> str:
+    """Rows a second of everybody in one table, and latencies."""
+    rates = {
+        (run["workload"], run["contender"]): run["figures"].get("warm_rate") for run in document.get("results", ())
+    }
+    peers = ("sluice", "spark-heap", "spark-rocksdb", "flink", "duckdb")
+    rows = [
+        [text, *(f"{rate:,.0f}" if (rate := rates.get((workload, peer))) else "" for peer in peers)]
+        for workload, text in IN_SHORT.items()
+        if rates.get((workload, "sluice"))
+    ]
+    if not rows:
+        return ""
+    table = _table(["rows a second, 2 cores", *(NAMES[peer].removesuffix(", `readFiles`") for peer in peers)], rows)
+    return "\n\n".join([table, *_latency_in_short(document)])
+
+
+def _latency_in_short(document: Document) -> Iterator[str]:
+    runs = [run for run in document.get("latency", {}).get("runs", ()) if "p50" in run["figures"]]
+    if runs:
+        each = (
+            f"{NAMES[run['contender']].removesuffix(', `readFiles`')} {run['figures']['p50']:.1f} s and "
+            f"{run['figures']['p99']:.1f} s"
+            for run in runs
+        )
+        yield f"From a row to its result, median and 99th percentile, 20,000 rows a second: {'; '.join(each)}."
 
 
 def machine_section(document: Document) -> str:
@@ -283,13 +312,23 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
-SECTIONS: dict[str, Callable[[Document], str]] = {
-    "machine": machine_section,
-    "throughput": throughput_section,
-    "units": units_section,
-    "many": many_section,
-    "latency": latency_section,
-    "phases": phases_section,
+IN_SHORT = {
+    "uniform": "window join",
+    "skewed": "window join, skewed keys",
+    "wide": "window join, wide rows",
+    "three": "join of three streams",
+    "sliding": "sliding windows, 100,000 groups",
+}
+PAGES: dict[Path, dict[str, Section]] = {
+    ROOT / "README.md": {"summary": summary_section},
+    ROOT / "docs" / "benchmarks.md": {
+        "machine": machine_section,
+        "throughput": throughput_section,
+        "units": units_section,
+        "many": many_section,
+        "latency": latency_section,
+        "phases": phases_section,
+    },
 }
 
 
@@ -302,4 +341,5 @@ if __name__ == "__main__":
     figures = read_figures()
     if again := disturbed(figures):
         sys.exit(f"take these again on a quiet machine: {', '.join(again)}")
-    PAGE.write_text(write_page(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
+    for path, sections in PAGES.items():
+        path.write_text(write_page(path.read_text(encoding="utf-8"), sections, figures), encoding="utf-8")

@@ -199,11 +199,12 @@ class TestFiguresFile:
         ]
 
 
-def test_the_page_has_what_was_measured() -> None:
-    page, figures = benchmark_page.PAGE.read_text(), benchmark_page.read_figures()
-    assert benchmark_page.write_page(page, figures) == page, "run scripts/benchmark_page.py"
+@pytest.mark.parametrize("path", benchmark_page.PAGES, ids=lambda path: path.name)
+def test_pages_have_what_was_measured(path: Path) -> None:
+    page, figures, sections = path.read_text(), benchmark_page.read_figures(), benchmark_page.PAGES[path]
+    assert benchmark_page.write_page(page, sections, figures) == page, "run scripts/benchmark_page.py"
     assert not benchmark_page.disturbed(figures)
-    for name in benchmark_page.SECTIONS:
+    for name in sections:
         assert f"<!-- {name}: scripts/benchmark_page.py -->" in page and f"<!-- end of {name} -->" in page
 
 
