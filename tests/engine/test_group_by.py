@@ -231,6 +231,38 @@ def test_windows_over_windows_by_their_own_columns(data, window, unit, delay):
     check(data, [most, again], [(a, KEYS["string"][1])], [grouped, grouped_again])
 
 
+@given(st.data(), st.sampled_from([(10, 10), (10, 5), (60, 20)]), st.sampled_from([1, SECOND]), st.booleans(), delays)
+def test_longer_windows_over_windows(data, window, unit, over_groups, delay):
+    """By the last microsecond of the windows, by their starts and by their ends."""
+    length, slide = (w * unit for w in window)
+    a = source("a", pa.string(), delay)
+    bars = a.groupBy("k").window(f"{length} microseconds", f"{slide} microseconds").agg(n=("*", "count"))
+    below = bars.groupBy("k", "window_end").agg(n=("n", "sum")) if over_groups else bars
+    total, outer = {"total": ("n", "sum"), "rows": ("*", "count")}, 4 * length
+    shifts = {"window_time": 1, "window_start": length, "window_end": 0}
+    results = [below.groupBy("k").window(f"{outer} microseconds", by=by).agg(**total) for by in shifts]
+    wider = results[0].groupBy("k").window(f"{8 * length} microseconds", by="window_time").agg(total=("total", "sum"))
+
+    def longer(shift: int) -> Oracle:
+        def oracle(db: duckdb.DuckDBPyConnection, marks: dict[str, int]) -> str:
+            bars = windows_of("a", length, slide, {"n": ("*", "count")}, marks["a"])
+            timed = f"(SELECT k, n, make_timestamptz(epoch_us(window_end) - {shift}) AS ts, 0 AS epoch FROM ({bars}))"
+            final = marks["a"] - shift + 1 if shift else marks["a"]
+            return windows_of(timed, outer, outer, total, final).replace("sum(n)", "sum(n)::BIGINT")
+
+        return oracle
+
+    def widest(db: duckdb.DuckDBPyConnection, marks: dict[str, int]) -> str:
+        below = longer(1)(db, marks)
+        timed = f"(SELECT *, make_timestamptz(epoch_us(window_end) - 1) AS ts, 0 AS epoch FROM ({below}))"
+        named = {"total": ("total", "sum")}
+        text = windows_of(timed, 8 * length, 8 * length, named, marks["a"])
+        return text.replace("sum(total)", "sum(total)::BIGINT")
+
+    oracles = [*(longer(shift) for shift in shifts.values()), widest]
+    check(data, [*results, wider], [(a, KEYS["string"][1])], oracles)
+
+
 @given(st.data(), st.sampled_from(sorted(KEYS)), delays)
 def test_groups_of_one_event_time(data, kind, delay):
     """Rows of a stream may have just the time of the watermark still, so their groups end when it has passed."""
@@ -490,6 +522,17 @@ def test_the_event_time_stays_a_column_under_any_spelling():
         (lambda a: a.groupBy("k").session_window(3), "session's gap"),
         (lambda a: a.groupBy("k").agg(n=("*", "count")), r"needs a window: groupBy\(...\).last\(100\)"),
         (lambda a: a.groupBy("k").agg(n=("*", "count")), "or by the event time, 'ts'"),
+        (lambda a: a.groupBy("k").window("1 hour", by="window_time"), "is for the results of windows; stream 'a'"),
+        (
+            lambda a: (
+                a.groupBy("k")
+                .session_window("1 hour")
+                .agg(n=("*", "count"))
+                .groupBy("k")
+                .window("1 day", by="window_start")
+            ),
+            "windows over these can go by 'window_time' or 'window_end'",
+        ),
         (lambda a: a.groupBy("ts").top(0, "v"), "top takes a whole number of rows, at least 1, not 0"),
         (lambda a: a.groupBy("ts").top(3), r"top needs an order: top\(3, 'price DESC'\)"),
         (lambda a: a.groupBy("k").top(3, "v"), "final when the group has ended, .* or by the event time, 'ts'"),

@@ -26,7 +26,7 @@ def windows_of(
     name: str, length: int, slide: int, aggregates: dict[str, tuple[str, str]], mark: int, keys: str = "k, "
 ) -> str:
     """Every row once for each window it lies in, then a plain group-by."""
-    first = f"epoch_us(ts) - epoch_us(ts) % {slide}"
+    first = f"epoch_us(ts) - (epoch_us(ts) % {slide} + {slide}) % {slide}"  # also of times before 1970
     starts = f"unnest(range({first}, epoch_us(ts) - {length}, -{slide}))"
     exploded = f"SELECT *, {starts} AS s FROM {name}"
     times = f"make_timestamptz(s) AS window_start, make_timestamptz(s + {length}) AS window_end"

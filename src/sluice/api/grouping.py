@@ -12,9 +12,17 @@ from sluice.kernels.hashing import is_hashable
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
 from sluice.model.plan.aggregate import FUNCTIONS, Aggregate, canonical, result_type
-from sluice.model.plan.group_by import WINDOW_END, WINDOW_START, LastRows, SessionWindows, TimeGroups, TimeWindows
+from sluice.model.plan.group_by import (
+    WINDOW_END,
+    WINDOW_START,
+    WINDOW_TIME,
+    LastRows,
+    SessionWindows,
+    TimeGroups,
+    TimeWindows,
+)
 from sluice.model.plan.plan import OperatorSpec
-from sluice.model.plan.relation import Applied
+from sluice.model.plan.relation import Applied, Relation
 from sluice.model.plan.sort_order import SortOrder
 from sluice.model.plan.top_rows import TopRows
 
@@ -57,14 +65,41 @@ def last_rows(rows: NamedRelation, keys: tuple[str, ...], count: object) -> Last
     return LastRows(rows.stream, keys, (), count)
 
 
-def time_windows(rows: NamedRelation, keys: tuple[str, ...], length: object, slide: object) -> TimeWindows:
+def time_windows(
+    rows: NamedRelation, keys: tuple[str, ...], length: object, slide: object, by: object = None
+) -> TimeWindows:
     """Windows of event time, without their aggregates."""
     long = microseconds(length, "window's length")
     every = long if slide is None else microseconds(slide, "window's slide")
     if long < 1 or every < 1:
         raise FlowError("a window's length and slide must be longer than nothing")
     _check_window_columns(keys)
-    return TimeWindows(rows.stream, keys, (), long, every)
+    if by is None or by == WINDOW_END:
+        return TimeWindows(rows.stream, keys, (), long, every)
+    return TimeWindows(rows.stream, keys, (), long, every, _shift_of(rows, by), _comes_after_watermark(rows))
+
+
+def _shift_of(rows: NamedRelation, by: object) -> int:
+    """By how much a time of windows is earlier than the event time of their results."""
+    windows = _windows_below(rows.relation)
+    if windows is None:
+        raise FlowError(f"window(by={by!r}) is for the results of windows; {rows.title} goes by its event time")
+    if by == WINDOW_TIME:
+        return 1
+    if by == WINDOW_START and isinstance(windows, TimeWindows):
+        return windows.length
+    choices = [WINDOW_TIME, WINDOW_END, *([WINDOW_START] if isinstance(windows, TimeWindows) else [])]
+    raise FlowError(f"window(by={by!r}): windows over these can go by {' or '.join(map(repr, choices))}")
+
+
+def _windows_below(relation: Relation) -> TimeWindows | SessionWindows | None:
+    """The windows whose end is the event time of a relation, None if it is not the end of any."""
+    origin = relation.origin
+    if not isinstance(origin, Applied):
+        return None
+    if isinstance(origin.spec, TimeGroups | TopRows):
+        return _windows_below(origin.feeds[0])
+    return origin.spec if isinstance(origin.spec, TimeWindows | SessionWindows) else None
 
 
 def session_windows(rows: NamedRelation, keys: tuple[str, ...], gap: object) -> SessionWindows:

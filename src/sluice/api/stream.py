@@ -150,12 +150,16 @@ class GroupedStream:
         """
         return WindowedStream(self._rows, last_rows(self._rows, self._keys, count))
 
-    def window(self, length: Duration, slide: Duration | None = None) -> WindowedStream:
+    def window(self, length: Duration, slide: Duration | None = None, by: str | None = None) -> WindowedStream:
         """Aggregate over windows of event time; a new one starts every `slide` (after `length` unless given).
 
-        trades.groupBy("symbol").window("1 minute", "10 seconds").agg(high=("price", "max"))
+        Over the results of windows, whose event time is the window's end, `by` says which of the window's times counts:
+        `window_time`, its last microsecond, `window_start`, or `window_end`.
+
+            trades.groupBy("symbol").window("1 minute", "10 seconds").agg(high=("price", "max"))
+            bars.groupBy("symbol").window("1 hour", by="window_time").agg(high=("high", "max"))
         """
-        return WindowedStream(self._rows, time_windows(self._rows, self._keys, length, slide))
+        return WindowedStream(self._rows, time_windows(self._rows, self._keys, length, slide, by))
 
     def session_window(self, gap: Duration) -> WindowedStream:
         """Aggregate over sessions: rows of a group of which none is more than `gap` later than the one before it.

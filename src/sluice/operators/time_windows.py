@@ -47,6 +47,8 @@ class TimeWindowsGroupBy:
 
     def prepare_input(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         times = rows.column(self.spec.stream.event_time).cast(pa.int64()).to_numpy()
+        if self.spec.shift:
+            times = times - self.spec.shift
         keys = [rows.column(k) for k in self.spec.keys]
         panes = times - times % self.spec.pane
         hashes = hash_group_keys(keys, rows=rows.num_rows)

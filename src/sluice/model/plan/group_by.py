@@ -14,6 +14,9 @@ from sluice.model.plan.aggregate import Aggregate, result_type
 from sluice.model.plan.stream import TIME_COLUMN, Input, Stream, columns_of
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
+WINDOW_TIME = "window_time"
+"""The last microsecond of a window, as Spark names it: windows over windows that go by it hold those that they hold
+whole."""
 
 
 @dataclass(frozen=True)
@@ -123,19 +126,29 @@ class TimeWindows(GroupBy):
     """Aggregates over windows [start, start + length) of event time, one starting every `slide` (microseconds).
 
     A window's result comes once, when the watermark reaches its end. So results to come are later than the watermark.
+
+    `shift` is by how much the times that count are earlier than the event times: windows over windows can go by another
+    time than the end of those. `is_past` is whether rows to come are later than the watermark.
     """
 
     length: int
     slide: int
+    shift: int = 0
+    is_past: bool = False
 
     @property
     def comes_after_watermark(self) -> bool:
         """Whether results to come are later than the watermark; else one may have just that time."""
-        return True
+        return self.shift <= self.is_past
 
     def reached(self, watermark: int | None) -> int | None:
         """Up to which time all rows are there, where the stream has this watermark."""
-        return watermark
+        return None if watermark is None else watermark - self.shift + self.is_past
+
+    def watermark(self, watermarks: tuple[int | None, ...]) -> int | None:
+        """Results to come end later than all rows are there."""
+        reached = self.reached(watermarks[0])
+        return watermarks[0] if reached is None or watermarks[0] is None else min(watermarks[0], reached + 1)
 
     @property
     def event_time(self) -> str:
@@ -143,7 +156,7 @@ class TimeWindows(GroupBy):
 
     @property
     def delay(self) -> int | None:
-        return None if self.stream.delay is None else self.stream.delay + self.length
+        return None if self.stream.delay is None else self.stream.delay + self.length + self.shift
 
     @property
     def pane(self) -> int:
@@ -158,27 +171,29 @@ class TimeWindows(GroupBy):
     def state_structure(self, input_: int) -> object:
         """Partial aggregates of panes: windows of any lengths can be put together from the same ones."""
         measured = [(a.function, a.column) for a in self.aggregates]
-        return "panes", self.pane, self.keys, measured, columns_of(self.stream.schema)
+        shift = (self.shift,) if self.shift else ()
+        return "panes", self.pane, self.keys, measured, columns_of(self.stream.schema), *shift
 
     def identity(self) -> dict[str, object]:
-        return {**super().identity(), "window": [self.length, self.slide]}
+        shift = {"shift": self.shift} if self.shift else {}
+        return {**super().identity(), "window": [self.length, self.slide], **shift}
 
     def describe(self) -> str:
         sliding = "" if self.slide == self.length else f", one every {in_words(self.slide)}"
-        return self._describe(f"windows of {in_words(self.length)}{sliding}")
+        by = f", by times {in_words(self.shift)} earlier" if self.shift else ""
+        return self._describe(f"windows of {in_words(self.length)}{sliding}{by}")
 
 
 @dataclass(frozen=True)
 class TimeGroups(TimeWindows):
     """Aggregates over groups that have the event time as one of their keys, such as the end of the windows below: each
-    is a window of a microsecond. `is_past` is whether rows to come are later than the watermark.
+    is a window of a microsecond.
 
     A group's result comes once, when no more rows of its time can come.
     """
 
     length: int = 1
     slide: int = 1
-    is_past: bool = False
 
     @property
     def event_time(self) -> str:
@@ -191,10 +206,11 @@ class TimeGroups(TimeWindows):
 
     @property
     def comes_after_watermark(self) -> bool:
+        """The event time of a result is where its window begins."""
         return self.is_past
 
-    def reached(self, watermark: int | None) -> int | None:
-        return None if watermark is None else watermark + self.is_past
+    def watermark(self, watermarks: tuple[int | None, ...]) -> int | None:
+        return watermarks[0]
 
     def describe(self) -> str:
         return self._describe("the rows of each event time")
