@@ -68,8 +68,8 @@ class Grouped:
     def last(self, rows: int) -> Grouped:
         return replace(self, window_=("last", rows))
 
-    def window(self, *durations: str) -> Grouped:
-        return replace(self, window_=("window", *durations))
+    def window(self, *durations: str, **by: str) -> Grouped:
+        return replace(self, window_=("window", *durations, *by.items()))
 
     def session_window(self, gap: str) -> Grouped:
         return replace(self, window_=("session_window", gap))
@@ -524,6 +524,27 @@ class TestWindowsOverWindows:
         inner = f"(SELECT till AS done, max(volume) AS most FROM {BARS} GROUP BY since, till) AS x"
         made = calls(f"SELECT count(*) AS n FROM {inner} GROUP BY done HAVING n > 1")
         assert made[-3] == (("groupBy", "done", "window_end"), ("groups",), {"n": ("*", "count")})
+
+    @pytest.mark.parametrize(
+        ("column", "by"),
+        [
+            ("window_time(window) AS t", [("by", "window_time")]),
+            ("window_time(window(ts, '1 minute')) AS t", [("by", "window_time")]),
+            ("window.start AS t", [("by", "window_start")]),
+            ("window.end AS t", []),
+        ],
+    )
+    def test_longer_windows_go_by_a_time_of_the_shorter_ones(self, column: str, by: list[Any]) -> None:
+        bars = f"(SELECT {column}, sum(size) AS volume {PER_MINUTE}) AS bars"
+        filtered = f"(SELECT t, volume FROM {bars} WHERE volume > 1) AS some"
+        made = calls(f"SELECT sum(volume) AS total FROM {filtered} GROUP BY window(t, '1 hour')")
+        assert made[-2][1] == ("window", "1 hour", *by)
+
+    def test_the_last_time_in_a_window(self) -> None:
+        made = calls(f"SELECT symbol, window_time(window), count(*) AS n {PER_MINUTE}")
+        assert made[-1] == ("select", "symbol", "(window_end - INTERVAL '1' MICROSECOND) AS window_time", "n")
+        message, *_ = refused(f"SELECT window_time(ts) AS t, count(*) AS n {PER_MINUTE}")
+        assert "window_time takes the window: window_time(window)" in message
 
     def test_windows_can_be_joined_with_what_was_made_of_them(self) -> None:
         most = f"(SELECT till, max(volume) AS most FROM {BARS} GROUP BY since, till) AS m"

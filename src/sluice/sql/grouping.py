@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
-from sluice.expressions.parsing import Syntax
+from sluice.expressions.parsing import SparkAsWritten, Syntax
 from sluice.sql.computed_columns import ComputedColumns, free_name
 from sluice.sql.functions import AGGREGATES, function_name, is_aggregate
 from sluice.sql.scope import Scope
@@ -15,6 +15,8 @@ from sluice.sql.text import column, replace_parts, write_name
 from sluice.sql.windows import RowWindow, TimeColumn, TimeWindow
 
 WINDOW_COLUMNS = {"start": "window_start", "end": "window_end"}
+_LAST = "(window_end - INTERVAL '1' MICROSECOND)"
+"""The last time in a window."""
 _KNOWN = "count, sum, avg, min, max, stddev, variance, stddev_pop, var_pop, first and last"
 
 
@@ -40,7 +42,7 @@ class Grouping:
         if aggregate is not None:
             return column(self._aggregate(aggregate, name))
         if isinstance(self.over, TimeWindow) and (bound := self.over.bound_of(at)) is not None:
-            return column(WINDOW_COLUMNS[bound])
+            return column(WINDOW_COLUMNS[bound]) if bound in WINDOW_COLUMNS else parse_one(_LAST, read=SparkAsWritten)
         if isinstance(at, exp.Column):
             return column(*self._plain(at))
         if self._columns.is_any and isinstance(at, exp.Condition) and not self._is_above(at):

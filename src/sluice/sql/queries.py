@@ -12,7 +12,7 @@ from sqlglot import exp
 from sluice.expressions.parsing import Syntax
 from sluice.model.plan.join_kind import JoinKind
 from sluice.sql.conditions import conjuncts
-from sluice.sql.functions import is_aggregate
+from sluice.sql.functions import function_name, is_aggregate
 from sluice.sql.grouping import WINDOW_COLUMNS, Grouping
 from sluice.sql.joins import Join
 from sluice.sql.outer_joins import JoinedSide, join_in_order
@@ -219,6 +219,8 @@ class Queries:
     def _name_of(self, node: Syntax, scope: Scope) -> str:
         """The name SQL gives to a column that has no AS."""
         names = name_parts(node)
+        if function_name(node) == "window_time":
+            return "window_time"
         if names is None:
             self.text.refuse(node, "this column needs a name: write AS name after it")
         first = names[0].name.lower()
@@ -309,6 +311,7 @@ class Queries:
             times = {name for text, name in zip(written, names, strict=True) if text == write_name(handle.event_time)}
         if grouping is None or not isinstance(grouping.over, TimeWindow):
             times |= {item.name for item in items if scope.is_event_time(item.node)}
+        window_times = {item.name: time for item in items if (time := _window_time(item, scope, grouping)) is not None}
         hidden = handle.event_time
         if not outermost and hidden in handle.columns and write_name(hidden) not in columns:
             if hidden in names:
@@ -316,9 +319,9 @@ class Queries:
                 self.text.refuse(at, f"{hidden!r} is the name of the event time; choose another")
             columns.append(write_name(hidden))
         if columns == [write_name(name) for name in handle.columns]:
-            return Table(handle, names, frozenset(times))
+            return Table(handle, names, frozenset(times), window_times=window_times)
         with self.text.blame_on(items[0].at):
-            return Table(handle.select(*columns), names, frozenset(times))
+            return Table(handle.select(*columns), names, frozenset(times), window_times=window_times)
 
 
 def _names_behind(at: Syntax) -> list[Syntax]:
@@ -328,6 +331,14 @@ def _names_behind(at: Syntax) -> list[Syntax]:
 
 def _table_of(name: str, handle: Any) -> Table:
     return Table(handle, tuple(handle.columns), frozenset([handle.event_time]), name)
+
+
+def _window_time(item: Item, scope: Scope, grouping: Grouping | None) -> str | None:
+    """Which time of a window a column is, other than its end; None if it is none."""
+    if grouping is None or not isinstance(grouping.over, TimeWindow):
+        return scope.window_time_of(item.node)
+    bound = grouping.over.bound_of(item.node)
+    return {"time": "window_time", "start": "window_start" if grouping.over.is_fixed else None}.get(bound or "")
 
 
 def _replace_aliases(condition: Syntax, items: Sequence[Item], scope: Scope) -> Syntax:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlglot import exp
@@ -15,12 +15,15 @@ from sluice.sql.text import Text, column, essence, replace_parts
 
 @dataclass(frozen=True)
 class Table:
-    """A stream as a table of SQL: its columns, and those among them that always hold its event time."""
+    """A stream as a table of SQL: its columns, and those among them that always hold its event time.
+
+    Where its rows are of windows, `window_times` has the columns with other times of these, and which they are."""
 
     handle: Any
     columns: tuple[str, ...]
     times: frozenset[str]
     name: str | None = None  # under which joins know it already
+    window_times: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,14 @@ class Scope:
                 return False
             covered |= self.newest[side]
         return covered == set(range(len(self.sides)))
+
+    def window_time_of(self, node: Syntax) -> str | None:
+        """Which time of the windows that the rows are of a column is, None if it is none or the event time."""
+        node = node.unnest()
+        if len(self.sides) > 1 or not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return None
+        reference = self.resolve(node)
+        return None if reference.fields else self.sides[0].table.window_times.get(reference.column)
 
     def time_of(self, node: Syntax) -> int | None:
         """The side whose event time a column is, None if it is none."""

@@ -33,6 +33,8 @@ class TimeWindow:
     text: Text
     durations: tuple[str, ...]
     call: Syntax
+    by: str | None = None
+    """Which time of the windows below counts, where it is not the event time."""
 
     @staticmethod
     def read(scope: Scope, at: Syntax) -> TimeWindow:
@@ -41,7 +43,8 @@ class TimeWindow:
         if time is None or not 1 <= len(durations) <= most:
             text.refuse(at, f"{name} takes {takes}")
         scope.vet(time)
-        if not scope.is_event_time(time):
+        by = scope.window_time_of(time) if name != _SESSIONS else None
+        if by is None and not scope.is_event_time(time):
             text.refuse(time, f"windows are cut by the event time, which this is not always; {event_time_of(scope)}")
         for duration in durations:
             if not isinstance(duration, exp.Literal) or not duration.is_string:
@@ -54,11 +57,21 @@ class TimeWindow:
         length, *slides = (microseconds(duration.this, "window") for duration in durations)
         if slides and slides[0] > length:
             text.refuse(durations[1], "a window's step must not be longer than the window")
-        return TimeWindow(text, tuple(duration.this for duration in durations), at)
+        return TimeWindow(text, tuple(duration.this for duration in durations), at, by)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all windows have the same length."""
+        return function_name(self.call) != _SESSIONS
 
     def bound_of(self, at: Syntax) -> str | None:
-        """Whether a part asks for the window's start or end."""
+        """Whether a part asks for the window's start or end, or for the last time in it."""
         names, function = name_parts(at), function_name(self.call)
+        if function_name(at) == "window_time":
+            argument = at.expressions[0] if len(at.expressions) == 1 else None
+            if argument != self.call and [part.name.lower() for part in name_parts(argument) or ()] != [function]:
+                self.text.refuse(at, f"window_time takes the window: window_time({function})")
+            return "time"
         if names and names[0].name.lower() == function:
             if len(names) != 2 or names[1].name.lower() not in ("start", "end"):
                 self._refuse_whole(at)
@@ -76,8 +89,9 @@ class TimeWindow:
         self.text.refuse(at, f"a window is no single column; select {name}.start and {name}.end")
 
     def apply(self, grouped: Any) -> Any:
-        is_session = function_name(self.call) == _SESSIONS
-        return grouped.session_window(*self.durations) if is_session else grouped.window(*self.durations)
+        if not self.is_fixed:
+            return grouped.session_window(*self.durations)
+        return grouped.window(*self.durations, **({} if self.by is None else {"by": self.by}))
 
 
 @dataclass(frozen=True)
