@@ -45,7 +45,7 @@ def test_there_was_chaos():
     kinds = [f"death: {kind}" for kind in ("task", "job", "epoch", "durable", "commit", "report", "start")]
     others = ("takeover", "refused", "zombie", "executor's death", "flipped bit", "two attempts", "restart", "resize")
     others += ("freeze", "clean up", "split", "merge", "sites joined", "sites left", "replayed")
-    others += ("added", "dropped", "restart with others")
+    others += ("added", "dropped", "restart with others", "ended")
     others += tuple(f"policy: {name}" for name in (*NAMES, "wanderer"))
     for what in (*chaos.COUNTS, *chaos.SHARING, *kinds, *others):
         assert in_runs[what], in_runs

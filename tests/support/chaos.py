@@ -182,7 +182,14 @@ class Chaos(Disturbance):
         self.check_outcomes()
         self.compare()
         self.replay()
+        self.end_input()
         self.leave()
+
+    def end_input(self) -> None:
+        """With the end of all streams the answer is that of the batch query over all rows."""
+        super().end_input()
+        self.happened["ended"] += self.query.epochs.input_has_ended
+        self.compare(ended=True)
 
     def replay(self) -> None:
         """What the last driver decided follows from its journal alone."""
@@ -296,8 +303,8 @@ class Chaos(Disturbance):
             assert sum(sizes) <= self.limits[number] + too_large, f"site {number}: {sizes}"
             assert sum(sizes) == stats.memory_bytes
 
-    def compare(self) -> None:
-        answers, late = self.flow.expected(self.seen)
+    def compare(self, ended: bool = False) -> None:
+        answers, late = self.flow.expected(self.seen, ended)
         assert self.late == late
         for output, answer in enumerate(answers):
             found = rounded(self.query.results(output))
@@ -365,7 +372,7 @@ class ChangingChaos(Chaos):
     def forget(self, record: EpochRecord) -> None:
         self.history.forget(record.number)
 
-    def compare(self) -> None:
+    def compare(self, ended: bool = False) -> None:
         expected, late = answers(self.history, self.queries, self.sources, self.seen)
         assert self.late == late
         self.happened.update(assert_exact(self.history, self.queries, expected, self.query.results_of))

@@ -16,6 +16,7 @@ from specs import REGISTRY, SECOND, TIME
 from sluice.api.joining import build_join
 from sluice.api.relation import result_of
 from sluice.api.stream import DataStream
+from sluice.model.epoch.times import ENDED
 from sluice.model.plan.plan import Plan
 from sluice.model.plan.relation import plan_of
 
@@ -33,9 +34,9 @@ class TestedFlow:
     oracles: tuple[Callable[[Marks], str], ...]
     __test__ = False
 
-    def expected(self, seen: Sequence[Sequence[pa.Table]]) -> tuple[list[Counter], int]:
-        """Each output of the batch query over the rows that were not late, given how batches cut the streams, and how
-        many rows were late."""
+    def expected(self, seen: Sequence[Sequence[pa.Table]], ended: bool = False) -> tuple[list[Counter], int]:
+        """Each output of the batch query over the rows that were not late, given how batches cut the streams and
+        whether these have `ended`, and how many rows were late."""
         marks, late = {}, 0
         with connect_duckdb() as db:
             for stream, tables in zip(self.plan.sources, seen, strict=True):
@@ -44,7 +45,7 @@ class TestedFlow:
                 late += too_late
                 db.register(stream.name, good)
                 times = [t for table in tables for t in table["ts"].cast(pa.int64()).to_pylist() if t is not None]
-                marks[stream.name] = max(times, default=NOTHING_YET) - (stream.delay or 0)
+                marks[stream.name] = ENDED if ended else max(times, default=NOTHING_YET) - (stream.delay or 0)
             return [rounded(db.sql(oracle(marks)).to_arrow_table()) for oracle in self.oracles], late
 
 

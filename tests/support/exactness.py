@@ -13,13 +13,15 @@ from oracle import batch_join, final_watermarks, multiset, on_time
 from specs import SECOND, rows
 from wandering import Wanderer
 
+from sluice.model.epoch.times import ENDED
 from sluice.model.plan.join import JoinSpec
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def check_join(data: st.DataObject, spec: JoinSpec, values: list, where: str | None = None, epochs: int = 6) -> None:
-    """Run random epochs of every stream through the engine, restarting at will, and compare with DuckDB."""
+    """Run random epochs of every stream through the engine, restarting at will, and compare with DuckDB; then end all
+    streams, and compare again."""
     spread = data.draw(st.sampled_from([2 * SECOND, 40 * SECOND, 100 * 60 * SECOND]))
     step = data.draw(st.sampled_from([SECOND, 20 * SECOND, 50 * 60 * SECOND]))
     sites, partitions = data.draw(st.integers(1, 4)), data.draw(st.sampled_from([4, 7, 16]))
@@ -54,4 +56,8 @@ def check_join(data: st.DataObject, spec: JoinSpec, values: list, where: str | N
         expected = batch_join(spec, [rows for rows, _ in good], where, final_watermarks(seen, spec))
         assert multiset(query.results()) == multiset(expected)
         assert late == sum(count for _, count in good)
+        query.end_input()
+        query.drain()
+        expected = batch_join(spec, [rows for rows, _ in good], where, (ENDED,) * len(spec.streams))
+        assert multiset(query.results()) == multiset(expected)
         query.close()

@@ -14,6 +14,7 @@ import pytest
 from sluice.engine.file_log import NewFiles
 from sluice.model.clock import SystemClock
 from sluice.model.epoch.taken_files import TakenFile, TakenFiles
+from sluice.model.epoch.times import ENDED
 from sluice.model.errors import QueryError
 from sluice.spark import file_loop
 from sluice.spark.feed import FeedInput
@@ -25,11 +26,14 @@ class FakeEpochs:
 
     def __init__(self, taken: tuple[TakenFile, ...] = ()) -> None:
         self.clock, self.taken, self.shown = SystemClock(), list(taken), 0
+        self.newest: int | None = None
         self.epochs: list[list[str]] = []
 
     @property
     def record(self) -> Any:
-        return SimpleNamespace(batch=len(self.epochs) - 1, taken=TakenFiles(), stats=SimpleNamespace(rows_in=7))
+        return SimpleNamespace(
+            batch=len(self.epochs) - 1, taken=TakenFiles(), stats=SimpleNamespace(rows_in=7), newest=(self.newest,)
+        )
 
     @property
     def checkpoint(self) -> Any:
@@ -61,7 +65,7 @@ class Running:
         self.epochs = FakeEpochs()
         query: Any = SimpleNamespace(
             spark=SimpleNamespace(sparkContext=self.context),
-            sources=[SimpleNamespace(path=str(root), options=options)],
+            sources=[SimpleNamespace(path=str(root), options=options, stream=SimpleNamespace(name="trades"))],
             trigger=trigger,
             interval=interval,
             name="sums",
@@ -127,6 +131,26 @@ def test_what_is_available_now_comes_in_epochs_of_the_limit_and_nothing_after_it
     progress = run.loop.progress
     assert list(progress) == [0, 1] and progress[1]["id"] == run.loop.id
     assert set(progress[1]["durationMs"]) == {"latestOffset", "addBatch", "triggerExecution"}
+
+
+def test_files_of_a_stream_that_has_ended_are_refused_before_any_is_taken_in(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).touch()
+    run = Running(tmp_path, {"availableNow": True})
+    run.epochs.newest = ENDED
+    run.loop.start()
+    assert run.loop.wait(60) and run.epochs.epochs == []
+    (refusal,) = run.failures
+    assert isinstance(refusal, QueryError) and "stream 'trades' has ended" in str(refusal)
+    assert str(tmp_path) in str(refusal) and "and 1 more" in str(refusal) and "closeAtEnd" in str(refusal)
+
+
+def test_where_all_streams_have_ended_and_nothing_is_new_a_run_does_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    run = Running(tmp_path, {"availableNow": True})
+    run.epochs.newest, run.epochs.taken = ENDED, [TakenFile(0, str(tmp_path / "a"), 0, 4)]
+    run.loop.start()
+    assert run.loop.wait(60) and run.epochs.epochs == [] and not run.failures
 
 
 class Ticking(SystemClock):

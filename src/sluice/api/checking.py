@@ -30,6 +30,7 @@ from sluice.state.files.workspace import Places
 
 def check_request(request: QueryRequest) -> CheckedQuery:
     """The query that was asked for, as it can be started."""
+    _refuse_end_without_end(request)
     spark, registry, options = request.registry.session, request.registry, request.options
     location = _locate_checkpoint(request)
     on_record = None if location is None else PlanOnRecord.read(Journal(Storage(location)))
@@ -68,7 +69,16 @@ def check_request(request: QueryRequest) -> CheckedQuery:
         made_for=on_record.file if on_record else "",
         change_queries=options.change_queries,
         fails_fast=options.fail_fast,
+        closes_at_end=options.close_at_end,
     )
+
+
+def _refuse_end_without_end(request: QueryRequest) -> None:
+    if request.options.close_at_end and "availableNow" not in request.trigger:
+        raise FlowError(
+            "closeAtEnd says that no input comes after this run, and without trigger(availableNow=True) the run has no "
+            "end: give that trigger, or leave closeAtEnd out"
+        )
 
 
 def query_settings(request: QueryRequest, plan: Plan, sites: int, site_count: SiteCount | None = None) -> QuerySettings:

@@ -40,6 +40,14 @@ FAIL_FAST = Option(
     "[set aside](many-queries.md#a-sink-that-raises)",
     default="false",
 )
+CLOSE_AT_END = Option(
+    "closeAtEnd",
+    FLAG,
+    QUERY,
+    "with `trigger(availableNow=True)`: no input comes after this run, so [all windows close]"
+    "(end-of-input.md), and all rows without a partner appear",
+    default="false",
+)
 SITES = Option(
     "sites",
     WHOLE_NUMBER,
@@ -119,6 +127,7 @@ OPTIONS: tuple[Option[Any], ...] = (
     CHECKPOINT_LOCATION,
     CHANGE_QUERIES,
     FAIL_FAST,
+    CLOSE_AT_END,
     SITES,
     MIN_SITES,
     MAX_SITES,
@@ -144,6 +153,7 @@ class QueryOptions:
     checkpoint: str | None
     change_queries: bool
     fail_fast: bool
+    close_at_end: bool
     sites: int | None
     min_sites: int | None
     max_sites: int | None
@@ -167,6 +177,7 @@ class QueryOptions:
             checkpoint=CHECKPOINT_LOCATION.value_if_given(given),
             change_queries=CHANGE_QUERIES.value(given),
             fail_fast=FAIL_FAST.value(given),
+            close_at_end=CLOSE_AT_END.value(given),
             sites=SITES.value_if_given(given),
             min_sites=MIN_SITES.value_if_given(given),
             max_sites=MAX_SITES.value_if_given(given),
@@ -234,7 +245,7 @@ def describe_options(given: Mapping[str, Any]) -> str:
     """The options of a query for `explain`: those that are given, and the defaults of the others that have one.
 
     >>> describe_options({"sites": 4}).split(", ")[2:5]
-    ['sites=4', 'partitions=256', 'unitSize=64m']
+    ['closeAtEnd=false', 'sites=4', 'partitions=256']
     """
     values = {row.name: given.get(row.name, row.default) for row in OPTIONS if row.scope == QUERY}
     return ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)

@@ -68,7 +68,7 @@ def _as_dictionary(progress: EpochProgress) -> dict[str, Any]:
         "imbalance": stats.imbalance,
         "scaling": None if progress.scaling is None else _scaling(progress.scaling),
         "streams": [_in_camel_case(stream) for stream in stats.streams],
-        "watermarks": {mark.stream: _iso(mark.micros) for mark in progress.watermarks},
+        "watermarks": {mark.stream: "ended" if mark.has_ended else _iso(mark.micros) for mark in progress.watermarks},
         "silentStreams": [_in_camel_case(stream) for stream in progress.silent_streams],
         "operators": [_in_camel_case(operator) for operator in progress.operators],
         "phaseSeconds": progress.phase_seconds,

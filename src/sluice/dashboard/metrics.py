@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from sluice.control.journal import Journal
 from sluice.model.epoch.stats import phases
-from sluice.model.epoch.times import watermarks
+from sluice.model.epoch.times import ENDED, watermarks
 from sluice.model.identity import CheckpointIdentity
 from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
@@ -117,7 +117,8 @@ def _newest_epoch(identity: CheckpointIdentity, plan: RecordedPlan, record: Epoc
     stats = record.stats
     delays = {stream.name: stream.delay for stream in identity.streams}
     marks = watermarks(record.newest, tuple(delays[name] for name in plan.sources))
-    known = [(name, mark / 1e6) for name, mark in zip(plan.sources, marks, strict=True) if mark is not None]
+    named = zip(plan.sources, marks, strict=True)
+    known = [(name, mark / 1e6) for name, mark in named if mark is not None and mark != ENDED]
     gauges: list[tuple[str, str, tuple[str, ...], list[Sample]]] = [
         (
             "sluice_last_commit_timestamp_seconds",

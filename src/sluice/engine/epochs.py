@@ -36,7 +36,7 @@ from sluice.model.epoch.decision import DecisionOutcome, outcomes
 from sluice.model.epoch.results import Results
 from sluice.model.epoch.stats import EpochStats, UnitColumns
 from sluice.model.epoch.taken_files import TakenFile, TakenFiles
-from sluice.model.epoch.times import watermarks
+from sluice.model.epoch.times import ENDED, Times, watermarks
 from sluice.model.errors import CheckpointError, QueryError, SluiceError
 from sluice.model.ids import SiteKey
 from sluice.model.plan.assignment import Assignment
@@ -282,6 +282,23 @@ class Epochs:
                 self._run(self.record.batch, self.record.batch_input, site_keys, exchange, site_change_reason)
                 self.settings.controller.note_idle_epoch(self.record.number)
 
+    @property
+    def input_has_ended(self) -> bool:
+        """Whether all streams have ended."""
+        return all(time == ENDED for time in self.record.newest)
+
+    def end_input(self, site_keys: tuple[SiteKey, ...], exchange: Exchange, site_change_reason: str = "") -> bool:
+        """Run an epoch without new input, with which all streams come to their end: windows close, and rows without a
+        partner appear. Returns whether there was anything to end: streams that have ended stay so, and where nothing
+        was ever taken in nothing has begun."""
+        with self.busy, self.checkpoint.translate_fencing_errors():
+            if self.closed or self.record.number < 0 or self.input_has_ended:
+                return False
+            self.delivery.finish(self.checkpoint.newest)
+            batch, batch_input = self.record.batch, self.record.batch_input
+            self._run(batch, batch_input, site_keys, exchange, site_change_reason, ending=True)
+            return True
+
     def _run(
         self,
         batch: int,
@@ -293,6 +310,7 @@ class Epochs:
         until: float = math.inf,
         asking: bool = True,
         new_files: NewFiles | None = None,
+        ending: bool = False,
     ) -> None:
         begun = self.clock.monotonic()
         self._take_changes()
@@ -304,7 +322,8 @@ class Epochs:
         if to_clean_up and cleaning.is_new:
             units, rows = len(to_clean_up), cleaning.before.rows_left
             _log.info("epoch %d: cleaning up %s units begins, of %s rows", number, f"{units:,}", f"{rows:,}")
-        split, site = self._tasks(number, site_keys, before, step, catching_up=batch == self.record.batch, until=until)
+        newest = (ENDED,) * len(before.newest) if ending else before.newest
+        split, site = self._tasks(number, site_keys, newest, before, step, batch == self.record.batch, until)
         reports = run_until_agreed(exchange, split, site)
         exchanged = self.clock.monotonic()
         took = exchanged - begun
@@ -315,7 +334,7 @@ class Epochs:
             taken = self._file_log.add(taken, new_files, number, run)
         produced = self._results_produced(before)
         record = record_epoch(
-            self.plan, number, batch, batch_input, taken, before, step, settled, reports, took, produced
+            self.plan, number, batch, batch_input, taken, newest, before, step, settled, reports, took, produced
         )
         stats = replace(
             record.stats,
@@ -478,6 +497,7 @@ class Epochs:
         self,
         number: int,
         site_keys: tuple[SiteKey, ...],
+        newest: Times,
         before: EpochRecord,
         step: NextEpoch,
         catching_up: bool,
@@ -493,6 +513,7 @@ class Epochs:
         site = SiteTask(
             plan=self.plan,
             number=number,
+            newest=newest,
             before=replace(shared, stats=EpochStats()),
             shares=tuple(pickle.dumps(share) for share in before.shares(step.instructions)),
             site_keys=site_keys,

@@ -26,7 +26,7 @@ from sluice.model.epoch.stats import (
     results_by_unit,
 )
 from sluice.model.epoch.taken_files import TakenFiles
-from sluice.model.epoch.times import Frozen, slowest, unite_cohorts
+from sluice.model.epoch.times import Frozen, Times, slowest, unite_cohorts
 from sluice.model.epoch.work_stats import OperatorColumns, OutputColumns
 from sluice.model.ids import Level, UnitIndex
 from sluice.model.plan.plan import Plan
@@ -44,6 +44,7 @@ def record_epoch(
     batch: int,
     batch_input: str,
     taken: TakenFiles,
+    newest: Times,
     before: EpochRecord,
     step: NextEpoch,
     settled: Settled,
@@ -52,8 +53,8 @@ def record_epoch(
     results_produced: np.ndarray,
 ) -> EpochRecord:
     """The record of an epoch; `before` is the record of the last one, under this one's routing. By then each unit had
-    `results_produced` in its present generation. `step` is what was decided for it, `settled` what has become of
-    decisions with it."""
+    `results_produced` in its present generation. `newest` is how far the sources have come apart from its rows, `step`
+    what was decided for it, `settled` what has become of decisions with it."""
     splits = [split for report in reports for split in report.splits]
     levels = range(plan.levels)
     by_site: list[list[SiteReport]] = [[] for _ in range(before.routing.sites)]
@@ -65,7 +66,7 @@ def record_epoch(
         batch=batch,
         batch_input=batch_input,
         taken=taken,
-        newest=newest_of(before.newest, splits),
+        newest=newest_of(newest, splits),
         reached=tuple(slowest([r.reached for r in reports if r.level == level]) for level in levels[1:]),
         lagging=unite_cohorts(cohort for report in reports for cohort in report.lagging),
         frozen=unite_cohorts(cohort for report in reports for cohort in report.frozen),

@@ -80,7 +80,7 @@ class _SiteEpoch:
         with self.stopwatch.measure("sort"):
             site_input = unpack(self.level, self.site_key, blobs)
         new, self.probe_only = site_input.rows, site_input.probe_only
-        self.now = site_input.newest(self.task.before.newest)
+        self.now = site_input.newest(self.task.newest)
         cohorts = self._cohorts()
         with self.stopwatch.measure("open"):
             transaction = self._begin(self.level.retention(cohorts, cohorts, self.freezing.cohorts(cohorts)))

@@ -8,6 +8,7 @@ from enum import Enum
 import numpy as np
 
 from sluice.engine.part_writer import Staging
+from sluice.model.epoch.times import Times
 from sluice.model.ids import SiteKey
 from sluice.model.plan.plan import Plan
 from sluice.model.routing.routing import Routing
@@ -64,6 +65,8 @@ class SiteTask:
 
     plan: Plan
     number: int
+    newest: Times
+    """How far the sources have come, apart from the rows of this epoch: as far as before, or to their end."""
     before: EpochRecord
     shares: tuple[bytes, ...]
     site_keys: tuple[SiteKey, ...]

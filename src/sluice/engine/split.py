@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.engine.blobs import SPLIT_REPORT, Blob, SentBytes, message
+from sluice.engine.ended_streams import refuse_input
 from sluice.engine.filtered_rows import FilteredRows
 from sluice.engine.joint_delivery import JointSender
 from sluice.engine.part_writer import Staging
@@ -26,7 +27,7 @@ from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.results import Part
 from sluice.model.epoch.stats import TaskSeconds
-from sluice.model.epoch.times import Times
+from sluice.model.epoch.times import ENDED, Times
 from sluice.model.errors import CorruptFile, MissingFile
 from sluice.model.ids import Site, SiteKey
 from sluice.model.plan.plan import Plan
@@ -216,6 +217,9 @@ class _Split:
 
     def _in_time(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that have an event time, one of the years 1 to 9999, and are not late; all are counted."""
+        watermark = self.task.watermarks[self.number]
+        if watermark == ENDED and rows.num_rows:
+            refuse_input(self.stream.name, "a new row or more")
         self.rows += rows.num_rows
         event_time = rows.column(self.stream.event_time)
         if event_time.null_count:
@@ -233,7 +237,6 @@ class _Split:
                 return rows
         newest = int(times.max())
         self.newest = newest if self.newest is None else max(self.newest, newest)
-        watermark = self.task.watermarks[self.number]
         if watermark is not None and int(times.min()) < watermark:
             in_time = times >= watermark
             self.late += len(times) - int(in_time.sum())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sluice.model.epoch.stats import EpochStats, phases
-from sluice.model.epoch.times import Times, watermarks
+from sluice.model.epoch.times import ENDED, Times, watermarks
 from sluice.model.plan.plan import Plan
 from sluice.model.routing.sharing import SharedUnit
 from sluice.record.epoch import EpochRecord
@@ -17,6 +17,11 @@ class StreamWatermark:
 
     stream: str
     micros: int | None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the stream has ended: any row would be late."""
+        return self.micros == ENDED
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ class CheckedQuery:
     """Whether queries that the checkpoint has are exchanged for those of the writers."""
     fails_fast: bool
     """Whether a sink that raises ends all queries."""
+    closes_at_end: bool
+    """Whether all streams end with this run."""
 
     @property
     def title(self) -> str:

@@ -18,10 +18,12 @@ from typing import Any
 from pyspark import InheritableThread
 
 from sluice.engine.agreement import Exchange
+from sluice.engine.ended_streams import refuse_input
 from sluice.engine.epochs import Epochs
 from sluice.engine.file_log import NewFile, NewFiles
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
+from sluice.model.epoch.times import ENDED
 from sluice.model.errors import QueryError
 from sluice.model.ids import SiteKey
 from sluice.record.reports import SiteReport
@@ -153,6 +155,7 @@ class FileLoop:
                 self._last_empty_look = self._looks
                 self._looked.notify_all()
             return False
+        self._refuse_files_of_ended_streams(files)
         found = self._clock.monotonic()
         self._message, self._has_input = _PROCESSING, True
         try:
@@ -164,6 +167,13 @@ class FileLoop:
             tracker.take(taken)
         self._note_trigger(began, found - started, self._clock.monotonic() - found)
         return True
+
+    def _refuse_files_of_ended_streams(self, files: Sequence[Sequence[ListedFile]]) -> None:
+        newest = self._epochs.checkpoint.newest.newest
+        for source, listed, reached in zip(self._query.sources, files, newest, strict=True):
+            if listed and reached == ENDED:
+                others = f" and {len(listed) - 1:,} more" if len(listed) > 1 else ""
+                refuse_input(source.stream.name, f"a new file, {listed[0].path}{others}")
 
     def _input_of(self, files: Sequence[Sequence[ListedFile]]) -> FeedInput:
         by_source = list(enumerate(files))

@@ -146,9 +146,9 @@ class RunningQuery:
         with suppress(Exception):  # where Spark is not reached any more it has ended
             self.feed.stop()
 
-    def _catch_up(self) -> bool:
-        """One epoch for input that waits, units to be cleaned up or what is under way, if any, or an idle
-        one; what goes wrong ends the query."""
+    def _catch_up(self, ending: bool = False) -> bool:
+        """One epoch for input that waits, units to be cleaned up or what is under way, if any, or an idle one; or that
+        with which all streams end. What goes wrong ends the query."""
         context = self.sites.session.sparkContext
         try:
             context.setJobGroup(f"sluice-{self.id}", "input that waits")
@@ -160,6 +160,8 @@ class RunningQuery:
                 if self.sites.count != before:
                     self._idling.sites_have_changed()
                 exchange = self.sites.exchange(None, self._sites_next)
+                if ending:
+                    return self.epochs.end_input(self.sites.site_keys, exchange, site_change_reason)
                 did = self.epochs.catch_up(self.sites.site_keys, exchange, site_change_reason, self._next_batch())
                 if not did and self._idling.is_idle_epoch_due and self.feed.is_active:
                     self.epochs.run_idle_epoch(self.sites.site_keys, exchange, site_change_reason)
@@ -272,9 +274,9 @@ class RunningQuery:
             self.feed.wait(None)
             if "availableNow" in self.trigger:  # nothing more is taken in, but what has arrived is to be processed
                 self.draining = True
-                self.epochs.clean_up()
-                while self._is_to_drain and self._catch_up():
-                    self.epochs.clean_up()
+                self._drain()
+                if self._query.closes_at_end and self._is_going_on and self._catch_up(ending=True):
+                    self._drain()
         try:
             self.feed.release()
             with self._turn:  # nobody asks for executors after this
@@ -288,7 +290,13 @@ class RunningQuery:
                 self._checkpoint.leave()
                 self._closed.set()
 
+    def _drain(self) -> None:
+        """Process all input that waits, and find all results that are missing."""
+        self.epochs.clean_up()
+        while (self.epochs.is_behind or self.epochs.is_changing) and self._is_going_on and self._catch_up():
+            self.epochs.clean_up()
+
     @property
-    def _is_to_drain(self) -> bool:
-        left = self.epochs.is_behind or self.epochs.is_changing
-        return left and not self._stopping.is_set() and self.failure is None
+    def _is_going_on(self) -> bool:
+        """Whether nobody has stopped the query, and it has not failed."""
+        return not self._stopping.is_set() and self.failure is None

@@ -268,6 +268,11 @@ class Disturbance(ABC):
         assert not record.missing_units, "results are missing for good"
         assert not self.query.epochs.has_leaving_sites, "sites are leaving for good"
 
+    def end_input(self) -> None:
+        """All streams end, and what comes of that is done."""
+        self.epoch("the end of all input", lambda **hooks: self.query.end_input(**hooks), again=True)
+        self.drain()
+
     def close_workspaces(self) -> None:
         """Remove what the driver of the moment has in local tiers."""
         for places in self.executors.places:

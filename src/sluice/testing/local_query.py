@@ -101,6 +101,10 @@ class LocalQuery:
         """An epoch for input that waits, or units that are to be cleaned up; whether there were any."""
         return self.epochs.catch_up(self.site_keys, self._exchange(self._no_rows, before_commit), until=until)
 
+    def end_input(self, before_commit: Callable[[], object] = _do_nothing) -> bool:
+        """An epoch with which all streams end; whether there was anything to end."""
+        return self.epochs.end_input(self.site_keys, self._exchange(self._no_rows, before_commit))
+
     def run_idle_epoch(self) -> None:
         """An epoch over nothing, as nothing has come."""
         self.epochs.run_idle_epoch(self.site_keys, self._exchange(self._no_rows, _do_nothing))

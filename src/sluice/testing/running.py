@@ -103,13 +103,20 @@ def _run_calmly(bench: Bench, batches: Sequence[Batch], pause: float) -> Outcome
         query.follow()
         query.run(batch.rows, event_times=batch.event_times)
         bench.note_newest(query)
+    _drain(bench, query)
+    if options.close_at_end and query.end_input():
+        bench.note_newest(query)
+        _drain(bench, query)
+    query.epochs.close()
+    query.close()
+    return bench.outcome(batches)
+
+
+def _drain(bench: Bench, query: LocalQuery) -> None:
     query.epochs.clean_up()
     while query.follow() and query.catch_up():
         bench.note_newest(query)
         query.epochs.clean_up()
-    query.epochs.close()
-    query.close()
-    return bench.outcome(batches)
 
 
 class _DisturbedFlow(Disturbance):
@@ -150,6 +157,8 @@ class _DisturbedFlow(Disturbance):
 
             self.epoch(f"batch {number}", run_batch, again=True)
         self.drain()
+        if self.bench.request.options.close_at_end:
+            self.end_input()
         self.query.epochs.close()
         self.close_workspaces()
         return self.bench.outcome(self.batches, self.story)

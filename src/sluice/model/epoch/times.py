@@ -11,6 +11,9 @@ from sluice.model.routing.unit_ranges import Ranges, unite_all
 
 Times = tuple[int | None, ...]
 """One event time (microseconds) a stream, None where no row was seen yet or the stream has no watermark."""
+ENDED = 1 << 62
+"""How far a stream has come that has ended, and its watermark: beyond every event time, also with durations added or
+taken off (see `durations.LONGEST`), and far inside 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,17 @@ def least_time(times: Iterable[int | None]) -> int | None:
 
 
 def watermarks(newest: Times, delays: tuple[int | None, ...]) -> Times:
-    """Below which event time a row of each stream is late.
+    """Below which event time a row of each stream is late; of one that has ended, any row is.
 
     >>> watermarks((100, None, 100), (30, 30, None))
     (70, None, None)
+    >>> watermarks((ENDED, ENDED), (30, None)) == (ENDED, ENDED)
+    True
     """
-    return tuple(None if n is None or d is None else n - d for n, d in zip(newest, delays, strict=True))
+    return tuple(map(_watermark, newest, delays))
+
+
+def _watermark(newest: int | None, delay: int | None) -> int | None:
+    if newest == ENDED:
+        return ENDED
+    return None if newest is None or delay is None else newest - delay

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sluice.model.durations import LONGEST, in_words
-from sluice.model.epoch.times import Times
+from sluice.model.epoch.times import ENDED, Times
 from sluice.model.errors import EvaluationError
 from sluice.model.plan.inequalities import Inequality, Narrowing, Ordering, orderings_of
 from sluice.model.plan.join_kind import JoinKind
@@ -128,8 +128,11 @@ class JoinSpec:
         return self.kind.waits and any(self.legs[leg].input == input_ for leg in self.kind.kept_legs)
 
     def settled_before(self, leg: int, watermarks: Times) -> int | None:
-        """The event time below which a row of one of two legs meets no new partner any more; None if any row may."""
+        """The event time below which a row of one of two legs meets no new partner any more; None if any row may. Once
+        the other leg has ended, none does."""
         watermark = self._watermark_of(1 - leg, watermarks)
+        if watermark == ENDED:
+            return ENDED
         bound = self.reach[leg][1 - leg]
         return None if watermark is None or bound >= LONGEST else watermark - bound
 
