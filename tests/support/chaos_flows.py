@@ -44,6 +44,7 @@ class TestedFlow:
                 good, too_late = on_time(numbered, "ts", stream.delay)
                 late += too_late
                 db.register(stream.name, good)
+                db.register(f"every_{stream.name}", pa.concat_tables(numbered))
                 times = [t for table in tables for t in table["ts"].cast(pa.int64()).to_pylist() if t is not None]
                 marks[stream.name] = ENDED if ended else max(times, default=NOTHING_YET) - (stream.delay or 0)
             return [rounded(db.sql(oracle(marks)).to_arrow_table()) for oracle in self.oracles], late
@@ -274,6 +275,14 @@ def _query_that_shares(
             ]
 
 
+def late_rows(rng: np.random.Generator) -> TestedFlow:
+    """A join, and the rows that came too late for it."""
+    a, _, pairs, text = _pairs(rng)
+    late = a.filter("v > 0").late().select("k", "v")
+    missing = "SELECT k, v FROM (FROM every_a EXCEPT ALL FROM a) WHERE v > 0 AND ts IS NOT NULL"
+    return _flow("late rows", [pairs, late], lambda marks: text, lambda marks: missing)
+
+
 def three_levels(rng: np.random.Generator) -> TestedFlow:
     """Windows of one stream, joined with another stream, grouped again."""
     a, b = source("a", delay=_delay(rng)), source("b", delay=_delay(rng))
@@ -481,6 +490,7 @@ _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
         outer_over_outer,
         united,
         united_results,
+        late_rows,
     )
 }
 NAMES = tuple(_FLOWS)

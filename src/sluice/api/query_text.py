@@ -51,8 +51,8 @@ def describe_query(plan: Plan, recorded: RecordedPlan, record: EpochRecord, quer
         lines += [f"  {detail.strip()}" for detail in details]
     inflow = plan.outputs[query].inflow
     if not operators:
-        streams = ", ".join(dict.fromkeys(repr(plan.sources[feed.origin].name) for feed in inflow))
-        lines.append(f"Stream{'s' if ',' in streams else ''} {streams}, read by map tasks; no state")
+        streams = ", ".join(dict.fromkeys(plan.name_origin(feed) for feed in inflow))
+        lines.append(f"{streams[:1].upper()}{streams[1:]}, read by map tasks; no state")
     steps = [step.describe() for step in inflow[0].steps] if len(inflow) == 1 else plan.describe_inflow(inflow)
     lines += [f"Result: {step}" for step in steps]
     lines += _describe_states(plan, recorded, record, query, operators)

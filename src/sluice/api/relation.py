@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sluice.model.errors import FlowError
 from sluice.model.plan.plan import OperatorSpec
-from sluice.model.plan.relation import Applied, Relation
+from sluice.model.plan.relation import Applied, LateRows, Relation
 from sluice.model.plan.stream import TIME_COLUMN, Step, Stream
 from sluice.spark.sources import Source
 
@@ -83,8 +83,27 @@ def add_step(rows: NamedRelation, step: Step, schema: pa.Schema, event_time: str
     return Relation(rows.relation.origin, (*rows.relation.steps, step), stream)
 
 
+def late_rows(rows: NamedRelation) -> Relation:
+    """The late rows of a registered stream, after the same steps."""
+    relation = rows.relation
+    if not isinstance(relation.origin, Stream):
+        raise FlowError(
+            f"{rows.title} is no registered stream: rows are late by the watermark of the stream that they come in "
+            "with, so ask that one, as in trades.late()"
+        )
+    if relation.stream.delay is None:
+        raise FlowError(f"{rows.title} has delay=None, so none of its rows is ever late; give it a delay")
+    return Relation(LateRows(relation.origin), relation.steps, replace(relation.stream, delay=None))
+
+
 def result_of(spec: OperatorSpec, feeds: tuple[Relation, ...]) -> Relation:
     """The relation that an operator makes of those it takes in."""
+    for feed in feeds:
+        for late in feed.late_streams:
+            raise FlowError(
+                f"the late rows of stream {late.name!r} can be filtered, selected and written, and no "
+                "operator takes them in: none of them is in time for it. Write them, and read what was written"
+            )
     schema = spec.output_schema()
     if spec.event_time == TIME_COLUMN and TIME_COLUMN not in schema.names:
         times = spec.streams[0]

@@ -15,7 +15,7 @@ from sluice.api.grouping import (
     top_rows,
 )
 from sluice.api.joining import Duration, Keys, Within, build_join, read_kind
-from sluice.api.relation import NamedRelation, add_step, result_of
+from sluice.api.relation import NamedRelation, add_step, late_rows, result_of
 from sluice.api.steps import condition, expression, project, selection
 from sluice.api.union import unite, unite_by_name
 from sluice.api.writer import DataStreamWriter
@@ -106,6 +106,13 @@ class DataStream(NamedRelation):
             everything = trades.unionByName(corrections, allowMissingColumns=True)
         """
         return DataStream(self.registry, "", unite_by_name(self, other, allowMissingColumns))
+
+    def late(self) -> DataStream:
+        """The rows of this stream that come too late, which operators do not see: to be written.
+
+        trades.late().writeStream.format("parquet").option("path", "late/trades")
+        """
+        return DataStream(self.registry, f"late_{self.name}", late_rows(self))
 
     def groupBy(self, *columns: str) -> GroupedStream:
         """Groups of rows with equal values in these columns; without any, one group of all rows.

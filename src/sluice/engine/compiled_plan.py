@@ -169,10 +169,19 @@ class CompiledPlan:
     @cached_property
     def sinks(self) -> dict[int, tuple[tuple[int, StepPath], ...]]:
         """The outputs that get rows of each origin, and what happens to these on the way."""
+        return self._sinks(late=False)
+
+    @cached_property
+    def late_sinks(self) -> dict[int, tuple[tuple[int, StepPath], ...]]:
+        """The outputs that get the late rows of each source, likewise."""
+        return self._sinks(late=True)
+
+    def _sinks(self, late: bool) -> dict[int, tuple[tuple[int, StepPath], ...]]:
         sinks: dict[int, list[tuple[int, StepPath]]] = {}
         for number, output in enumerate(self.plan.outputs):
             for feed in output.inflow:
-                sinks.setdefault(feed.origin, []).append((number, StepPath.of(feed.steps)))
+                if feed.late == late:
+                    sinks.setdefault(feed.origin, []).append((number, StepPath.of(feed.steps)))
         return {origin: tuple(outputs) for origin, outputs in sinks.items()}
 
     @cached_property

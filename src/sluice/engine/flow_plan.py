@@ -69,6 +69,7 @@ class FlowPlan:
                 sink=sink.kind,
                 shown=sink.shown,
                 origins=tuple(feed.origin for feed in output.inflow),
+                late=tuple(feed.origin for feed in output.inflow if feed.late),
             )
             for number, (output, sink) in enumerate(zip(plan.outputs, self.sinks, strict=True))
         ]

@@ -113,7 +113,9 @@ class _Split:
         self.waiting_rows = self.waiting_bytes = 0
         self.attempt = uuid.uuid4().hex[:16]
         name = Attempt(task.number, Site(0), task.run, self.attempt)
-        self.results = SplitResults(task.plan, stream, task.staging, name, clock)
+        self.results, self.late_results = (
+            SplitResults(task.plan, stream, task.staging, name, clock, late) for late in (False, True)
+        )
         self.rows = self.late = self.nulls = self.out_of_range = self.files = self.missing = self.corrupt = 0
         self.newest: int | None = None
         self.sent = SentBytes(task.site_keys)
@@ -157,7 +159,8 @@ class _Split:
         yield from self._flush()
         if self.rows or self.files:
             parts = self._close_results()
-            report, outputs = self._report(), self.results.works(self.clock.time())
+            now = self.clock.time()
+            report, outputs = self._report(), (*self.results.works(now), *self.late_results.works(now))
             first, *others = self.task.site_keys
             whole = replace(report, parts=parts, outputs=outputs, sent=self.sent.by_site)
             yield message(first, SPLIT_REPORT, whole)
@@ -165,7 +168,7 @@ class _Split:
 
     def _close_results(self) -> tuple[Part, ...]:
         started = self.clock.monotonic()
-        parts = self.results.close()
+        parts = (*self.results.close(), *self.late_results.close())
         self.seconds["sink"] += self.clock.monotonic() - started
         return parts
 
@@ -240,5 +243,15 @@ class _Split:
         if watermark is not None and int(times.min()) < watermark:
             in_time = times >= watermark
             self.late += len(times) - int(in_time.sum())
+            self._show_late(rows, ~in_time)
             rows = rows.filter(pa.array(in_time))
         return rows
+
+    def _show_late(self, rows: pa.RecordBatch, late: np.ndarray) -> None:
+        """Late rows on their way to sinks, if any takes them. That is no time of the split's."""
+        if self.late_results.is_wanted:
+            started = self.clock.monotonic()
+            self.late_results.add(FilteredRows(rows.filter(pa.array(late))))
+            spent = self.clock.monotonic() - started
+            self.seconds["sink"] += spent
+            self.seconds["split"] -= spent

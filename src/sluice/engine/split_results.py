@@ -19,14 +19,23 @@ from sluice.model.plan.plan import Plan
 
 
 class SplitResults:
-    """What one map task finds of one stream for sinks: a part file for each that gets any rows."""
+    """What one map task finds of one stream for sinks, of its rows in time or of its late ones: a part file for each
+    that gets any rows."""
 
-    def __init__(self, plan: Plan, stream: int, staging: Sequence[Staging], attempt: Attempt, clock: Clock) -> None:
+    def __init__(
+        self, plan: Plan, stream: int, staging: Sequence[Staging], attempt: Attempt, clock: Clock, late: bool = False
+    ) -> None:
         self._plan, self._staging, self._attempt, self._clock = plan, staging, attempt, clock
-        self._whose = f"stream {plan.sources[stream].name!r}"
-        self._sinks = compiled(plan).sinks.get(stream, ())
+        self._whose = f"{'late rows of ' if late else ''}stream {plan.sources[stream].name!r}"
+        sinks = compiled(plan).late_sinks if late else compiled(plan).sinks
+        self._sinks, self._mark = sinks.get(stream, ()), "-late" if late else ""
         self._writers: dict[int, PartWriter] = {}
         self._seconds: dict[int, float] = {}
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether any sink takes such rows."""
+        return bool(self._sinks)
 
     def add(self, filtered: FilteredRows) -> None:
         """Rows of the stream, on their way to all sinks that take them."""
@@ -36,7 +45,8 @@ class SplitResults:
             if selection is not None:
                 schema = self._plan.outputs[i].schema
                 if i not in self._writers:
-                    self._writers[i] = PartWriter(self._staging[i], f"part-{self._attempt}-{i}.parquet", schema)
+                    name = f"part-{self._attempt}-{i}{self._mark}.parquet"
+                    self._writers[i] = PartWriter(self._staging[i], name, schema)
                 self._writers[i].add(selection.rows.select(schema.names))
             self._seconds[i] = self._seconds.get(i, 0.0) + self._clock.process_time() - started
 

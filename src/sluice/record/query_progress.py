@@ -5,6 +5,7 @@ An operator that several queries use is divided among them: of n, each has an nt
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -109,6 +110,7 @@ class _Epoch:
             for output, *numbers in zip(*(column.tolist() for column in columns), strict=True)
         }
         self.stream_rows = [s.rows - s.late - s.nulls - s.out_of_range for s in record.stats.streams]
+        self.late_rows = [s.late for s in record.stats.streams]
 
     def part_of(
         self, plan: RecordedPlan, output: int, operators: Sequence[int], users: Sequence[Sequence[int]]
@@ -116,8 +118,10 @@ class _Epoch:
         """What of it is a query's; None if it had nothing to do."""
         written = self.outputs.get(output)
         if not operators:
-            sources = plan.queries[output].origins
-            rows = sum(self.stream_rows[source] for source in set(sources) if source < len(self.stream_rows))
+            query = plan.queries[output]
+            in_time = Counter(query.origins) - Counter(query.late)
+            rows = sum(self.stream_rows[source] for source in in_time if source < len(self.stream_rows))
+            rows += sum(self.late_rows[source] for source in set(query.late))
             if written is None:
                 return _Part(rows, 0, 0.0, None, 0.0) if rows else None
             return _Part(rows, written.rows_in, written.seconds, written.delay, written.longest)

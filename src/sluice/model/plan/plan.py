@@ -79,11 +79,13 @@ class OperatorSpec(Protocol):
 class Feed:
     """Rows on their way to an operator or a sink: those of an origin, after stateless steps.
 
-    Origins are numbered: the sources first, then the operators.
+    Origins are numbered: the sources first, then the operators. Those of a source are the ones that are in time, or
+    the `late` ones, which go to sinks alone.
     """
 
     origin: int
     steps: tuple[Step, ...] = ()
+    late: bool = False
 
 
 Inflow = tuple[Feed, ...]
@@ -316,7 +318,7 @@ class Plan:
         """What tells the rows of a feed from others: where they are from, and the steps they have passed."""
         is_source = feed.origin < len(self.sources)
         origin = self.sources[feed.origin].name if is_source else self._node_of(feed.origin).structure
-        return is_source, origin, [step.structure() for step in feed.steps]
+        return is_source, ("late", origin) if feed.late else origin, [step.structure() for step in feed.steps]
 
     def _node_of(self, origin: int) -> OperatorNode:
         return self.nodes[origin - len(self.sources)]
@@ -341,13 +343,14 @@ class Plan:
         """The rows of one origin, or of each that a union has; of an operator alone, the steps behind it."""
         if len(inflow) == 1 and inflow[0].origin >= len(self.sources):
             return [step.describe() for step in inflow[0].steps]
-        feeds = ["; ".join([self._name_origin(f.origin), *(step.describe() for step in f.steps)]) for f in inflow]
+        feeds = ["; ".join([self.name_origin(f), *(step.describe() for step in f.steps)]) for f in inflow]
         return feeds if len(feeds) == 1 else [f"union of {feeds[0]}", *(f"and {feed}" for feed in feeds[1:])]
 
-    def _name_origin(self, origin: int) -> str:
-        if origin < len(self.sources):
-            return f"stream {self.sources[origin].name!r}"
-        return f"operator {origin - len(self.sources) + 1}"
+    def name_origin(self, feed: Feed) -> str:
+        """Where the rows of a feed come from, in words."""
+        if feed.origin < len(self.sources):
+            return f"{'late rows of ' if feed.late else ''}stream {self.sources[feed.origin].name!r}"
+        return f"operator {feed.origin - len(self.sources) + 1}"
 
     def describe_output(self, output: int) -> str:
         """What one of the outputs gets, in one line: all that leads to it."""

@@ -19,7 +19,7 @@ _FIRST_LABEL = Label(0)
 class RecordedQuery:
     """One of a flow's queries: its name, a digest of what it computes and words for it, the kind of its sink, and where
     that shows results, if they stay. `origins` is where its rows come from: the sources are numbered first, then the
-    operators."""
+    operators. `late` are those of the sources of which it has the late rows."""
 
     name: str
     structure: Digest
@@ -27,6 +27,7 @@ class RecordedQuery:
     sink: str = ""
     shown: str | None = None
     origins: tuple[int, ...] = ()
+    late: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,22 @@ class Relation:
     """Rows as users hold them: those of a source, of an operator or of several relations, after stateless steps;
     `stream` describes them."""
 
-    origin: Stream | Applied | Union
+    origin: Stream | LateRows | Applied | Union
     steps: tuple[Step, ...]
+    stream: Stream
+
+    @property
+    def late_streams(self) -> tuple[Stream, ...]:
+        """The streams whose late rows are among these."""
+        if isinstance(self.origin, Union):
+            return tuple(stream for each in self.origin.relations for stream in each.late_streams)
+        return (self.origin.stream,) if isinstance(self.origin, LateRows) else ()
+
+
+@dataclass(frozen=True)
+class LateRows:
+    """The rows of a source that come too late for its operators, as rows of their own. They go to sinks alone."""
+
     stream: Stream
 
 
@@ -76,6 +90,8 @@ class _Origins:
         if isinstance(relation.origin, Union):
             feeds = (feed for each in relation.origin.relations for feed in self.inflow_of(each))
             return tuple(replace(feed, steps=(*feed.steps, *relation.steps)) for feed in feeds)
+        if isinstance(relation.origin, LateRows):
+            return (Feed(self._number(relation.origin.stream), relation.steps, late=True),)
         return (Feed(self._number(relation.origin), relation.steps),)
 
     def numbered(self, inflow: Inflow) -> Inflow:
@@ -103,6 +119,7 @@ class _Origins:
             return self.sources.index(origin)
         if id(origin) not in self._by_object:
             inflows = tuple(self.inflow_of(relation) for relation in origin.feeds)
+            assert not any(feed.late for inflow in inflows for feed in inflow), "late rows go to sinks alone"
             rows = tuple(self._structure_of_rows(inflow) for inflow in inflows)
             structure = _digest_operator(origin.spec, rows)
             if structure not in self._by_structure:
