@@ -11,6 +11,10 @@ from sluice.model.errors import SPARKS_ACCOUNT, QueryError, SluiceError
 
 _OWN_ERROR = re.compile(r"^sluice\.[\w.]+: (.+)$", re.MULTILINE)
 """The last line of a Python traceback that ends in an error of Sluice's own."""
+_SPARKS_CONDITION = re.compile(
+    r"^(?:Caused by: )?org\.apache\.spark\.[\w.$]+: (\[[A-Z][A-Z0-9_.]*\] .+)$", re.MULTILINE
+)
+"""The line with which Spark says which of its known errors came up, as in an expression that it computes."""
 
 
 INTERRUPTED = "java.lang.InterruptedException"
@@ -58,11 +62,16 @@ def sentence_of(cause: BaseException) -> str:
     'ValueError: no such account'
     >>> sentence_of(RuntimeError("Traceback\\n  File x\\nsluice.model.errors.StorageError: it is gone\\n\\tat java.y"))
     'it is gone'
+    >>> sentence_of(RuntimeError("o12.call\\n: x\\nCaused by: org.apache.spark.SparkArithmeticException: [BY_ZERO] No"))
+    'Spark says [BY_ZERO] No'
     """
     if isinstance(cause, SluiceError):
         return str(cause)
     own = _OWN_ERROR.findall(str(cause))
     if own:
         return str(own[-1])
+    sparks = _SPARKS_CONDITION.findall(str(cause))
+    if sparks:
+        return f"Spark says {sparks[-1]}"
     first = (str(cause).strip().splitlines() or [""])[0]
     return f"{type(cause).__name__}: {first}" if first else type(cause).__name__

@@ -25,6 +25,7 @@ from sluice.spark.failures import QueryFailed, in_words
 from sluice.spark.feed import Feed, FeedInput
 from sluice.spark.file_loop import FileLoop
 from sluice.spark.idling import IDLE, Failing, Idling
+from sluice.spark.listener_events import ListenerEvents
 from sluice.spark.query_checkpoint import QueryCheckpoint
 from sluice.spark.streaming_feed import StreamingFeed
 
@@ -46,6 +47,7 @@ class RunningQuery:
         self._interval = query.interval
         self._idling = Idling(self.epochs, self._interval)
         self.feed = self._choose_feed()
+        self._events = self._choose_events()
         self._closed, self._stopping = threading.Event(), threading.Event()
         self._turn = threading.Lock()
         self.failure: Exception | None = None
@@ -60,9 +62,21 @@ class RunningQuery:
             return FileLoop(self._query, self.id, self.epochs, self._take_in, self._fail)
         return StreamingFeed(self._query, sparks_part, self.epochs, self._take_in)
 
+    def _choose_events(self) -> ListenerEvents | None:
+        """Spark's listeners hear of Structured Streaming's own queries anyway."""
+        if self._checkpoint.sparks_part is not None:
+            return None
+        return ListenerEvents(self.session, self.feed.id, self.feed.run_id, self.feed.name)
+
     def start(self) -> None:
         """Have it run. From here on it ends by itself, or with `stop`, and cleans up then."""
-        self.feed.start()
+        if self._events is not None:
+            self._events.tell_start(self.epochs.clock.time())
+        try:
+            self.feed.start()
+        except BaseException as failure:
+            self._tell_end(failure)
+            raise
         for work in (self._close_when_over, self._catch_up_when_idle):
             threading.Thread(target=work, name=f"sluice-{self.id}", daemon=True).start()
 
@@ -89,10 +103,20 @@ class RunningQuery:
                 site_change_reason = self._follow()
                 exchange = self.sites.exchange(input.content, self._sites_next)
                 input.run(self.sites.site_keys, exchange, site_change_reason, ingested_at)
+                self._tell_epoch()
             self._idling.batch_is_over()
         except BaseException as failure:
             self._cause = failure
             raise
+
+    def _tell_epoch(self) -> None:
+        """Tell Spark's listeners of the newest epoch."""
+        if self._events is not None and self.epochs.recent:
+            self._events.tell_epoch(self.epochs.recent[-1])
+
+    def _tell_end(self, failure: BaseException | None) -> None:
+        if self._events is not None:
+            self._events.tell_end(failure)
 
     def _follow(self) -> str:
         """Have the sites be where executors are, and as many as they are to be; why they changed, if they did."""
@@ -161,9 +185,12 @@ class RunningQuery:
                     self._idling.sites_have_changed()
                 exchange = self.sites.exchange(None, self._sites_next)
                 if ending:
-                    return self.epochs.end_input(self.sites.site_keys, exchange, site_change_reason)
-                did = self.epochs.catch_up(self.sites.site_keys, exchange, site_change_reason, self._next_batch())
-                if not did and self._idling.is_idle_epoch_due and self.feed.is_active:
+                    did = self.epochs.end_input(self.sites.site_keys, exchange, site_change_reason)
+                else:
+                    did = self.epochs.catch_up(self.sites.site_keys, exchange, site_change_reason, self._next_batch())
+                if did:
+                    self._tell_epoch()
+                elif not ending and self._idling.is_idle_epoch_due and self.feed.is_active:
                     self.epochs.run_idle_epoch(self.sites.site_keys, exchange, site_change_reason)
                     self._idling.idle_epoch_is_over()
                 return did
@@ -288,6 +315,7 @@ class RunningQuery:
                 self.epochs.close()
             finally:
                 self._checkpoint.leave()
+                self._tell_end(self.failure)
                 self._closed.set()
 
     def _drain(self) -> None:
