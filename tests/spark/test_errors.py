@@ -105,32 +105,26 @@ class TestKeys:
 
 
 class TestColumnsOfSpark:
-    """Where Spark would take a Column, text is taken here: the error says what to write."""
+    """Where one of Spark's columns cannot be taken, the error says what to write."""
 
     @pytest.mark.parametrize(
         ("describe", "message"),
         [
             (lambda t, q: t.join(q, on=F.col("symbol"), within="30 seconds"), r"on= takes names of columns"),
             (lambda t, q: t.join(q, on=[F.col("symbol")], within="30 seconds"), r"on= takes names of columns"),
-            (
-                lambda t, q: t.join(q, on="symbol", within="30 seconds", where=F.col("price") > 3),
-                r"where takes Spark SQL text, such as 'trades\.price > quotes\.ask', not Spark's Column<.*price",
-            ),
-            (lambda t, q: t.join(q, where=F.col("price") > 3, within="30 seconds"), r"where takes Spark SQL text"),
+            (lambda t, q: t.join(q, where=F.col("size") > 3, within="30 seconds"), r"'size'.*ambiguous"),
+            (lambda t, q: t.join(q, where=7, within="30 seconds"), r"where takes Spark SQL text.*or a column of Spark"),
+            (lambda t, q: t.join(q, "symbol", "left"), r"within='left' is a kind of join.*write how='left'"),
             (lambda t, q: t.join(q, on="symbol", within=F.expr("INTERVAL 1 DAY")), r"within must be a duration"),
-            (lambda t, q: t.filter(F.col("price") > 3), r"an expression takes Spark SQL text, such as 'price > 3'"),
-            (lambda t, q: t.select(F.col("price")), r"Spark SQL text"),
+            (lambda t, q: t.filter(F.col("cost") > 3), r"stream 'trades' has no column 'cost'"),
             (lambda t, q: t.select(["price"]), r"Spark SQL text.*not \['price'\]"),
-            (lambda t, q: t.withColumn("worth", F.col("price") * 2), r"Spark SQL text"),
             (lambda t, q: t.withColumn(F.col("worth"), "price"), r"cannot be the name of a column"),
-            (
-                lambda t, q: t.groupBy("symbol", F.window("ts", "1 minute")),
-                r"groupBy takes names of columns, not Spark's Column<.*window.*groupBy\('symbol'\)\.window\('1 min",
-            ),
+            (lambda t, q: t.groupBy("symbol", F.window("ts", "1 minute").alias("w")), r"window_start and window_end"),
             (lambda t, q: t.groupBy(F.to_date("ts")), r"withColumn\('day', 'date\(ts\)'\)\.groupBy\('day'\)"),
             (lambda t, q: t.groupBy("symbol").window(F.lit("1 minute")), r"window's length must be a duration"),
             (lambda t, q: t.groupBy("symbol").last(F.lit(3)), r"last takes a whole number"),
-            (lambda t, q: t.groupBy("symbol").last(3).agg(F.avg("price")), r"agg takes its aggregates by name"),
+            (lambda t, q: t.groupBy("symbol").last(3).agg(F.avg("price") + 1), r"aggregate is a function of one col"),
+            (lambda t, q: t.groupBy("symbol").last(3).agg("price"), r"agg takes its aggregates by name"),
             (lambda t, q: t.groupBy("symbol").last(3).agg(mean=F.avg("price")), r"'mean' must be \(column, function\)"),
             (lambda t, q: t.groupBy("symbol").last(3).agg(mean=(F.col("price"), "avg")), r"must be \(column, function"),
             (lambda t, q: t.alias(F.col("x")), r"an alias must be a plain word"),
@@ -143,9 +137,10 @@ class TestColumnsOfSpark:
     def test_one_as_the_event_time(self, spark: Any, flow: Flow, nothing: Path) -> None:
         message = r"eventTime of stream 'late' takes names of columns, not Spark's Column<.*withColumn"
         with pytest.raises(FlowError, match=message):
-            flow.readStream("late", spark.readStream.schema(AS_SEEN).parquet(str(nothing)), eventTime=F.col("ts"))
+            flow.readStream("late", spark.readStream.schema(AS_SEEN).parquet(str(nothing)), eventTime=F.to_date("ts"))
         with pytest.raises(FlowError, match=message):
-            flow.readFiles("late", str(nothing), schema=AS_SEEN, eventTime=F.col("ts"))
+            flow.readFiles("late", str(nothing), schema=AS_SEEN, eventTime=F.to_date("ts"))
+        assert flow.readFiles("named", str(nothing), schema=AS_SEEN, eventTime=F.col("ts")).event_time == "ts"
 
 
 class TestConditions:

@@ -80,7 +80,7 @@ class Flow:
             trades = flow.readStream("trades", spark.readStream.schema(columns).parquet("in"), eventTime="ts")
         """
         self._check_name(name)
-        _check_event_time(name, eventTime)
+        eventTime = _read_event_time(name, eventTime)
         if self.spark is None and not isinstance(df, DataFrame):
             no_delay = NO_DELAY if isinstance(delay, Unsaid) else delay
             return self._register(Source(_describe_stream(name, self._given_schema(name, df), eventTime, no_delay)))
@@ -113,7 +113,7 @@ class Flow:
             flow.readFiles("trades", "in/trades", format="csv", eventTime="ts", schema="symbol string, ts timestamp")
         """
         self._check_name(name)
-        _check_event_time(name, eventTime)
+        eventTime = _read_event_time(name, eventTime)
         if "://" not in path and not path.startswith("file:"):
             path = os.path.abspath(path)  # Spark would look from where its JVM was started
         if format not in FORMATS:
@@ -213,8 +213,8 @@ class Flow:
         return DataStream(self._registry, source.stream.name, Relation(source.stream, (), source.stream))
 
 
-def _check_event_time(name: str, event_time: object) -> None:
-    column_name(event_time, f"eventTime of stream {name!r}", "make the column first, with df.withColumn")
+def _read_event_time(name: str, event_time: object) -> str:
+    return column_name(event_time, f"eventTime of stream {name!r}", "make the column first, with df.withColumn")
 
 
 def _describe_stream(name: str, schema: pa.Schema, event_time: str, delay: Duration | None) -> Stream:

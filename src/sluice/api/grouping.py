@@ -30,7 +30,7 @@ Windows = LastRows | TimeWindows | SessionWindows
 _ORDER = re.compile(r"\s*(?P<column>`[^`]+`|\S+)(\s+(?P<way>ASC|DESC))?(\s+NULLS\s+(?P<nulls>FIRST|LAST))?\s*", re.I)
 
 
-def group_keys(rows: NamedRelation, columns: tuple[str, ...]) -> tuple[str, ...]:
+def group_keys(rows: NamedRelation, columns: tuple[object, ...]) -> tuple[str, ...]:
     """The columns to group by, of a stream that can be grouped."""
     keys = tuple(_find_column(rows, column_name(c, "groupBy", _how_to_group(columns)), "group by") for c in columns)
     for key in keys:

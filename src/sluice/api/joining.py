@@ -7,8 +7,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pyarrow as pa
+from pyspark.sql import Column
 
 from sluice.api.relation import NamedRelation
+from sluice.api.spark_columns import name_in, sql_of
 from sluice.api.texts import sql_text
 from sluice.expressions import Expression, compile_condition
 from sluice.expressions.inequalities import Sides, equalities, without
@@ -53,18 +55,23 @@ def read_kind(how: object) -> JoinKind:
     plain = how.lower().replace("_", "") if isinstance(how, str) else None
     kind = next((kind for kind, spellings in _SPELLINGS.items() if plain in spellings), None)
     if kind is None:
-        raise FlowError(f"how={how!r} is no kind of join; there are {', '.join(kind.value for kind in JoinKind)}")
+        kinds = ", ".join(kind.value for kind in JoinKind)
+        cross = "; every row with every other one is how='inner' with where='true'" if plain == "cross" else ""
+        raise FlowError(f"how={how!r} is no kind of join; there are {kinds}{cross}")
     return kind
 
 
 def build_join(
     sides: Sequence[NamedRelation],
-    on: Keys | None,
+    on: Keys | Column | None,
     within: Within | None,
-    where: str | None,
+    where: str | Column | None,
     kind: JoinKind = JoinKind.INNER,
 ) -> tuple[JoinSpec, tuple[Relation, ...]]:
     """The join of these streams, checked, and the relations it takes in."""
+    if isinstance(on, Column) and name_in(on) is None:
+        where = _both(sql_of(on), where)
+        on = None
     if len(sides) < 2:
         raise FlowError("a join needs at least two streams")
     for side in sides:
@@ -92,6 +99,7 @@ def build_join(
         raise FlowError(
             "a join of streams needs within=, for example within='30 seconds', or 'unbounded' to keep all rows for good"
         )
+    _refuse_kind_as_bound(within)
     _check_event_times(sides)
     condition = None if where is None else _condition(where, sides)
     if on is None and condition is not None:
@@ -157,7 +165,21 @@ def _result_columns(sides: Sequence[NamedRelation]) -> pa.Schema:
     return pa.schema(columns)
 
 
-def _condition(where: str, sides: Sequence[NamedRelation]) -> Expression:
+def _both(condition: str, where: str | Column | None) -> str:
+    return condition if where is None else f"({condition}) AND ({sql_text(where, 'where', 'price > 3')})"
+
+
+def _refuse_kind_as_bound(within: Within) -> None:
+    """Where Spark has `how` third, there is `within` here."""
+    plain = within.lower().replace("_", "") if isinstance(within, str) else None
+    if any(plain in spellings for spellings in _SPELLINGS.values()):
+        raise FlowError(
+            f"within={within!r} is a kind of join, and here the third argument is how far apart event times may be: "
+            f"write how={within!r}, and within='30 seconds'"
+        )
+
+
+def _condition(where: str | Column, sides: Sequence[NamedRelation]) -> Expression:
     zone = sides[0].registry.time_zone
     text = sql_text(where, "where", f"{sides[0].name}.price > {sides[1].name}.ask")
     return compile_condition(text, _resolver(sides), _result_columns(sides), time_zone=zone)
@@ -193,7 +215,7 @@ def _named(relation: Relation, sides: Sequence[NamedRelation]) -> Stream:
     return replace(relation.stream, name=next(s.name for s in sides if s.relation is relation))
 
 
-def _keys_of(side: NamedRelation, on: Keys, names: list[str]) -> tuple[str, ...]:
+def _keys_of(side: NamedRelation, on: Keys | Column, names: list[str]) -> tuple[str, ...]:
     if isinstance(on, Mapping):
         unknown = [n for n in on if n not in names]
         if unknown:
@@ -297,7 +319,7 @@ Until = Mapping[str, str]
 """The columns until which rows of a side have partners, by the side's name."""
 
 
-def _check_until(until: Until, kind: JoinKind, on: Keys | None) -> None:
+def _check_until(until: Until, kind: JoinKind, on: Keys | Column | None) -> None:
     """Refuses columns as bounds where none can be."""
     if not until:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
+from pyspark.sql import Column
 
 from sluice.api.relation import NamedRelation, add_step
 from sluice.api.texts import sql_text
@@ -15,14 +16,14 @@ from sluice.model.plan.stream import TIME_COLUMN, BySpark, Expression, Project, 
 from sluice.spark.sources import analyse_type, can_be_rows, quote_column
 
 
-def condition(rows: NamedRelation, text: str) -> Expression:
+def condition(rows: NamedRelation, text: str | Column) -> Expression:
     """A text that is true or false for every row."""
-    return _compile(compile_condition, rows, text, pa.bool_())
+    return _compile(compile_condition, rows, _sql_text(text), pa.bool_())
 
 
-def expression(rows: NamedRelation, text: str) -> Expression:
+def expression(rows: NamedRelation, text: str | Column) -> Expression:
     """A text that has a value for every row."""
-    return _compile(compile_expression, rows, text, None)
+    return _compile(compile_expression, rows, _sql_text(text), None)
 
 
 def _compile(
@@ -31,7 +32,7 @@ def _compile(
     """The expression for Arrow; or, where Arrow has nothing for it and the rows may come from Spark, by Spark."""
     try:
         schema = pa.schema(rows.stream.shown)
-        return compile_(_sql_text(text), resolver(rows), schema, time_zone=rows.registry.time_zone)
+        return compile_(text, resolver(rows), schema, time_zone=rows.registry.time_zone)
     except FlowError as problem:
         by_spark = _by_spark(rows, text) if ELSEWHERE in str(problem) else None
         if by_spark is None or kind not in (None, by_spark.type):
@@ -58,9 +59,10 @@ def _by_spark(rows: NamedRelation, text: str) -> BySpark | None:
     return None if kind is None else BySpark(text, kind, guards, rows.name)
 
 
-def selection(rows: NamedRelation, text: str) -> list[tuple[str, Expression]]:
+def selection(rows: NamedRelation, entry: str | Column) -> list[tuple[str, Expression]]:
     """The columns that one entry of `select` stands for: `*`, a column, or an expression with a name."""
-    if _sql_text(text).strip() == "*":
+    text = _sql_text(entry)
+    if text.strip() == "*":
         return [pair for name in rows.columns for pair in selection(rows, quote_column(name))]
     inner, name = split_alias(text)
     value = expression(rows, inner)

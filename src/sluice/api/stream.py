@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NoReturn, overload
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, GroupedData
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from sluice.api.grouping import (
     Windows,
@@ -16,6 +22,8 @@ from sluice.api.grouping import (
 )
 from sluice.api.joining import Duration, Keys, Within, build_join, read_kind
 from sluice.api.relation import NamedRelation, add_step, late_rows, result_of
+from sluice.api.spark_grouping import check_window, read_aggregates, split_windows
+from sluice.api.spark_names import refuse_name
 from sluice.api.steps import condition, expression, project, selection
 from sluice.api.union import unite, unite_by_name
 from sluice.api.writer import DataStreamWriter
@@ -23,6 +31,13 @@ from sluice.model.errors import FlowError
 from sluice.model.plan.relation import Relation, plan_of
 from sluice.model.plan.stream import Filter
 from sluice.spark.sources import quote_column
+from sluice.spark.types import spark_schema
+
+_BEFORE_OR_AFTER = (
+    "do it to the DataFrame before flow.readStream, or to the results: in writeStream.foreachBatch, or where they are "
+    "written to"
+)
+_AGGREGATE = "say it by agg, such as agg(n=('*', 'count'), mean=('price', 'avg'))"
 
 
 class DataStream(NamedRelation):
@@ -40,20 +55,67 @@ class DataStream(NamedRelation):
             raise FlowError(f"an alias must be a plain word such as 'later', not {name!r}")
         return DataStream(self.registry, name, self.relation)
 
-    def filter(self, condition_: str) -> DataStream:
+    @property
+    def schema(self) -> StructType:
+        """The columns, with Spark's types."""
+        return spark_schema(pa.schema(self.stream.shown))
+
+    @property
+    def dtypes(self) -> list[tuple[str, str]]:
+        """The columns, each with the name of its type."""
+        return [(field.name, field.dataType.simpleString()) for field in self.schema]
+
+    def printSchema(self) -> None:
+        """Print the columns, as Spark does."""
+        print(self.schema.treeString())
+
+    @property
+    def isStreaming(self) -> bool:
+        """True: rows come as they arrive."""
+        return True
+
+    def __getitem__(self, column: str) -> Column:
+        """A column, for PySpark's expressions: `trades.filter(trades["price"] > 3)`."""
+        name = self.find_column(column)
+        if name is None:
+            raise FlowError(f"{self.title} has no column {column!r}; it has {', '.join(self.columns)}")
+        if self.registry.spark is None:
+            raise FlowError(
+                f"flow {self.registry.flow!r} has no Spark session, and PySpark makes no columns without one: write "
+                f"Spark SQL text, such as filter('{name} IS NOT NULL')"
+            )
+        return F.col(".".join(quote_column(part) for part in (self.name, name) if part))
+
+    def __getattr__(self, name: str) -> Any:
+        """A column by its name, as in PySpark, where nothing else is called so."""
+        if not name.startswith("_") and name in self.columns and not hasattr(DataFrame, name):
+            try:
+                return self[name]
+            except FlowError as problem:
+                raise AttributeError(str(problem)) from problem
+        refuse_name(self, name, DataFrame, _BEFORE_OR_AFTER)
+
+    def withWatermark(self, eventTime: str, delayThreshold: str) -> NoReturn:
+        """Refused: the delay is said once, when the stream is registered."""
+        raise FlowError(
+            f"{self.title} got its event time and its delay when it was registered: say there eventTime={eventTime!r} "
+            f"and delay={delayThreshold!r}, or call withWatermark on the DataFrame before"
+        )
+
+    def filter(self, condition_: str | Column) -> DataStream:
         """The rows for which a Spark SQL condition is true, for example `trades.filter("price > 3")`."""
         return self._with(add_step(self, Filter(condition(self, condition_)), self.stream.schema))
 
     where = filter
 
-    def select(self, *columns: str) -> DataStream:
+    def select(self, *columns: str | Column) -> DataStream:
         """Columns and Spark SQL expressions; the event time goes along.
 
         trades.select("symbol", "price * size AS value")
         """
         return self._with(project(self, tuple(pair for text in columns for pair in selection(self, text))))
 
-    def withColumn(self, name: str, expression_: str) -> DataStream:
+    def withColumn(self, name: str, expression_: str | Column) -> DataStream:
         """All columns and one more, or one replaced, given by a Spark SQL expression.
 
         trades.withColumn("value", "price * size")
@@ -70,9 +132,9 @@ class DataStream(NamedRelation):
     def join(
         self,
         other: DataStream,
-        on: Keys | None = None,
+        on: Keys | Column | None = None,
         within: Within | None = None,
-        where: str | None = None,
+        where: str | Column | None = None,
         how: str = "inner",
     ) -> DataStream:
         """Rows of both streams with equal keys whose event times differ by at most `within`.
@@ -114,12 +176,25 @@ class DataStream(NamedRelation):
         """
         return DataStream(self.registry, f"late_{self.name}", late_rows(self))
 
-    def groupBy(self, *columns: str) -> GroupedStream:
-        """Groups of rows with equal values in these columns; without any, one group of all rows.
+    @overload
+    def groupBy(self, *columns: str) -> GroupedStream: ...
+
+    @overload
+    def groupBy(self, *columns: str | Column) -> Any: ...
+
+    def groupBy(self, *columns: str | Column) -> Any:
+        """Groups of rows with equal values in these columns; without any, one group of all rows. One of them may be
+        PySpark's `F.window` or `F.session_window` of the event time.
 
         trades.groupBy("symbol").last(100).agg(mean=("price", "avg"))
+        trades.groupBy("symbol", F.window("ts", "1 minute")).agg(F.avg("price").alias("mean"))
         """
-        return GroupedStream(self, group_keys(self, columns))
+        keys, window = split_windows(columns)
+        grouped = GroupedStream(self, group_keys(self, keys))
+        if window is None:
+            return grouped
+        check_window(self, window)
+        return getattr(grouped, window.function)(*window.durations)
 
     @property
     def writeStream(self) -> DataStreamWriter:
@@ -149,6 +224,9 @@ class GroupedStream:
 
     def __init__(self, rows: DataStream, keys: tuple[str, ...]) -> None:
         self._rows, self._keys = rows, keys
+
+    def __getattr__(self, name: str) -> NoReturn:
+        refuse_name(self, name, GroupedData, _AGGREGATE)
 
     def last(self, count: int) -> WindowedStream:
         """Aggregate, for every row, over its group's newest `count` rows up to and including it.
@@ -199,9 +277,11 @@ class WindowedStream:
     def __init__(self, rows: DataStream, windows: Windows) -> None:
         self._rows, self._windows = rows, windows
 
-    def agg(self, *unnamed: Any, **aggregates: tuple[str, str]) -> DataStream:
-        """Result columns by name, each a column and a function: `agg(mean=("price", "avg"), n=("*", "count"))`."""
-        if unnamed:
-            raise FlowError("agg takes its aggregates by name, such as n=('*', 'count'), not Spark's columns")
-        spec = aggregate(self._rows, self._windows, aggregates)
+    def __getattr__(self, name: str) -> NoReturn:
+        refuse_name(self, name, GroupedData, _AGGREGATE)
+
+    def agg(self, *unnamed: Column | Mapping[str, str], **aggregates: tuple[str, str]) -> DataStream:
+        """Result columns by name, each a column and a function: `agg(mean=("price", "avg"), n=("*", "count"))`; or as
+        PySpark has them: `agg(F.avg("price").alias("mean"))`, `agg({"price": "avg"})`."""
+        spec = aggregate(self._rows, self._windows, {**read_aggregates(unnamed), **aggregates})
         return DataStream(self._rows.registry, "", result_of(spec, (self._rows.relation,)))

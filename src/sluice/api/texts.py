@@ -1,25 +1,26 @@
-"""What users write as text, checked: SQL expressions and names of columns, where Spark would take a Column as well."""
+"""What users write as text or as one of PySpark's columns, checked: expressions, and names of columns."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column
 
+from sluice.api.spark_columns import name_in, sql_of
 from sluice.model.errors import FlowError
 
 
 def sql_text(value: object, what: str, example: str) -> str:
     """An expression as Spark SQL text; `what` names the argument in the error."""
+    if isinstance(value, Column):
+        return sql_of(value)
     if not isinstance(value, str):
-        raise FlowError(f"{what} takes Spark SQL text, such as {example!r}, not {_kind(value)}")
+        raise FlowError(f"{what} takes Spark SQL text, such as {example!r}, or a column of Spark, not {value!r}")
     return value
 
 
 def column_name(value: object, what: str, advice: str) -> str:
     """The name of a column; what else to write, if it was none, is in `advice`."""
-    if not isinstance(value, str):
-        raise FlowError(f"{what} takes names of columns, not {_kind(value)}; {advice}")
-    return value
-
-
-def _kind(value: object) -> str:
-    return f"Spark's {value}" if isinstance(value, Column) else f"{value!r}"
+    name = name_in(value) if isinstance(value, Column) else value
+    if not isinstance(name, str):
+        kind = f"Spark's {value}" if isinstance(value, Column) else f"{value!r}"
+        raise FlowError(f"{what} takes names of columns, not {kind}; {advice}")
+    return name

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
+
+from pyspark.sql.streaming.readwriter import DataStreamWriter as SparkWriter
 
 from sluice.api.options import OPTIONS
 from sluice.api.query import Query
 from sluice.api.relation import NamedRelation
 from sluice.api.request import WriterChoices
+from sluice.api.spark_names import refuse_name
 from sluice.api.starting import start_query
 from sluice.api.whole_query import PolicyChoice, choose_policy, choose_trigger
 from sluice.model.errors import FlowError
@@ -16,6 +19,14 @@ from sluice.model.option import find_option
 from sluice.policies import Policy
 from sluice.spark.checked_query import Trigger
 from sluice.spark.sinks import SinkKind
+
+_TRIGGERS_INSTEAD = {
+    "once": "availableNow=True takes in all that is there, in as many epochs as the limits of the sources ask for, and "
+    "ends",
+    "continuous": "leave the trigger out, and one epoch follows the other",
+    "realTime": "leave the trigger out, and one epoch follows the other",
+}
+"""What takes the place of those of Spark's triggers that there are not."""
 
 
 class DataStreamWriter:
@@ -37,6 +48,10 @@ class DataStreamWriter:
         self._trigger: Trigger = {}
         self._function: Callable[..., Any] | None = None
         self._policy: PolicyChoice | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        advice = "foreachBatch(f) hands each epoch's results to a function of yours, as a DataFrame"
+        refuse_name(self, name, SparkWriter, advice)
 
     def format(self, source: str) -> DataStreamWriter:
         """The sink: "parquet", "memory" (with `queryName`), "console" or "noop"."""
@@ -86,7 +101,8 @@ class DataStreamWriter:
     ) -> DataStreamWriter:
         """How often: `trigger(processingTime="1 second")`, or `trigger(availableNow=True)` for what is there now."""
         for other in others:
-            raise FlowError(f"there is no trigger {other!r} here; use processingTime='1 second' or availableNow=True")
+            instead = _TRIGGERS_INSTEAD.get(other, "use processingTime='1 second' or availableNow=True")
+            raise FlowError(f"there is no trigger {other!r} here; {instead}")
         self._trigger = choose_trigger(processingTime, availableNow)
         return self
 

@@ -1,0 +1,120 @@
+"""PySpark's columns in place of text: the text that is made of one means the same, and flows take them."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from sluice import Flow, FlowError, testing
+from sluice.api.spark_columns import sql_of
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "symbol string, ts timestamp, price double, size int, `odd name` string"
+
+
+def columns() -> list[Any]:
+    price, size, symbol, odd = F.col("price"), F.col("size"), F.col("symbol"), F.col("`odd name`")
+    return [
+        price * 2,
+        -price + F.lit(1.5) / 3 - size % 2,
+        (price > 1) & (symbol == "it's \\ 'quoted'") | ~(size <= 3),
+        symbol.isin("A", "B"),
+        size.between(1, 2),
+        size != 3,
+        size.eqNullSafe(None),
+        price.cast("int"),
+        symbol.try_cast("int"),
+        F.when(size > 1, "many").when(size == 1, "one").otherwise(symbol),
+        F.when(size > 1, "many"),
+        F.coalesce(size, F.lit(0)),
+        symbol.substr(1, 1),
+        symbol.like("A%"),
+        symbol.startswith("A"),
+        symbol.isNull(),
+        odd.isNotNull(),
+        F.lit(Decimal("1.50")) + F.lit(1.5),
+        F.lit(1e300) * price,
+        F.lit(float("nan")),
+        F.lit(2**40) + size,
+        F.lit(datetime.date(2026, 1, 2)),
+        F.lit(datetime.datetime(2026, 1, 2, 3, 4, 5, 6)),
+        F.lit("two '' quotes"),
+        F.upper(symbol),
+        F.date_trunc("hour", "ts"),
+        F.expr("size + 1"),
+        F.round(price, 1),
+    ]
+
+
+def test_the_text_of_a_column_means_the_same(spark: Any) -> None:
+    rows = [("A", datetime.datetime(2026, 1, 2, 9), 2.5, 3, "x"), ("it's \\ 'quoted'", None, 7.0, 1, None)]
+    frame = spark.createDataFrame([*rows, (None, None, None, None, None)], SCHEMA)
+    originals = [column.alias(f"c{number}") for number, column in enumerate(columns())]
+    texts = [f"{sql_of(column)} AS c{number}" for number, column in enumerate(columns())]
+    by_column, by_text = frame.select(*originals), frame.selectExpr(*texts)
+    assert [f.dataType for f in by_text.schema] == [f.dataType for f in by_column.schema]
+    assert str(by_text.collect()) == str(by_column.collect())
+
+
+def trade(second: int, **values: Any) -> dict[str, Any]:
+    return {"symbol": "A", "ts": f"2026-01-01 09:30:{second:02d}", "price": 2.0, "size": 3, **values}
+
+
+ROWS = {"trades": [trade(1), trade(2, price=5.0), trade(59, price=1.0), trade(3, symbol="B", price=9.0)]}
+
+
+def test_a_flow_takes_columns_wherever_it_takes_text(spark: Any) -> None:
+    flow = Flow(spark, "columns")
+    frame = (
+        spark.readStream.format("rate")
+        .load()
+        .selectExpr("'A' AS symbol", "timestamp AS ts", "1.0D AS price", "1 AS size", "'x' AS `odd name`")
+    )
+    trades = flow.readStream("trades", frame, eventTime="ts", delay="0 seconds")
+    assert trades.schema.simpleString() == "struct<symbol:string,ts:timestamp,price:double,size:int,odd name:string>"
+
+    dear = trades.filter(trades.price > 2).select("symbol", (F.col("price") * F.col("size")).alias("value"))
+    assert sorted(row["value"] for row in testing.run(dear, ROWS).rows()) == [15.0, 27.0]
+    twice = trades.where(trades["size"] == 3).withColumn("price", F.col("price") * 2)
+    assert sorted(row["price"] for row in testing.run(twice, ROWS).rows()) == [2.0, 4.0, 10.0, 18.0]
+
+    closing = {"closeAtEnd": True}
+    by_minute = trades.groupBy(F.col("symbol"), F.window("ts", "1 minute")).agg(
+        F.avg("price").alias("mean"), F.count("*"), F.first("price").alias("first"), high=("price", "max")
+    )
+    found = testing.run(by_minute.writeStream.options(**closing), ROWS).rows()
+    shown = {(r["symbol"], r["mean"], r["count(1)"], r["first"], r["high"]) for r in found}
+    assert shown == {("A", 8 / 3, 3, 2.0, 5.0), ("B", 9.0, 1, 9.0, 9.0)}
+    sessions = trades.groupBy("symbol", F.session_window("ts", "10 seconds")).agg({"price": "sum"})
+    found = testing.run(sessions.writeStream.options(**closing), ROWS).rows()
+    assert sorted(r["sum(price)"] for r in found) == [1.0, 7.0, 9.0]
+
+    later = trades.alias("later")
+    on = (trades.symbol == later.symbol) & (trades.price < later.price)
+    pairs = trades.join(later, on, within="10 seconds")
+    assert [(r["trades_price"], r["later_price"]) for r in testing.run(pairs, ROWS).rows()] == [(2.0, 5.0)]
+
+
+def test_columns_that_cannot_be_taken_are_refused_by_name(spark: Any) -> None:
+    flow = Flow(spark, "columns")
+    frame = spark.readStream.format("rate").load().selectExpr("timestamp AS ts", "value AS price", "timestamp AS seen")
+    trades = flow.readStream("trades", frame, eventTime="ts", delay="0 seconds")
+    with pytest.raises(FlowError, match=r"windows are of the event time, which is 'ts' of stream 'trades'"):
+        trades.groupBy(F.window("seen", "1 minute"))
+    with pytest.raises(FlowError, match="there is no startTime"):
+        trades.groupBy(F.window("ts", "1 minute", "1 minute", "5 seconds"))
+    with pytest.raises(FlowError, match=r"Spark's column .* cannot be used here: an aggregate is of a column"):
+        trades.groupBy("price").window("1 minute").agg(F.max(F.col("price") * 2))
+    with pytest.raises(FlowError, match=r"one column, such as F\.avg"):
+        trades.groupBy("price").window("1 minute").agg(F.countDistinct("price"))
+    with pytest.raises(FlowError, match="cannot be used here"):
+        trades.filter(F.udf(lambda price: price > 1, "boolean")("price"))
+    with pytest.raises(FlowError, match="cannot be used here"):
+        trades.filter(frame["price"] > 1)
+    with pytest.raises(FlowError, match=r"select: the expression .* needs a name"):
+        trades.select(F.col("price") * 2)
