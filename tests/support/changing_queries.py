@@ -267,7 +267,7 @@ class History:
         for query in plan.queries:
             if query.name not in self.since:
                 self.since[query.name] = number
-                own, below = (tuple(born[key] for key in keys) for keys in _states_read(plan, query.origin))
+                own, below = (tuple(born[key] for key in keys) for keys in _states_read(plan, query.origins[0]))
                 self.reads[query.name] = own, below
         for name in self.since:
             if name not in names:
