@@ -24,7 +24,7 @@ def run_by_counting(root: Path) -> list[EpochStats]:
     for epoch in range(3):
         query.run(rows(epoch))
     query.close()
-    return [*(record.stats for record in query.epochs.recent), query.epochs.measured]
+    return [*(record.stats for record in query.epochs.standing.recent), query.epochs.measured]
 
 
 def test_every_second_of_an_epoch_is_of_the_clock_that_was_handed_in(tmp_path):

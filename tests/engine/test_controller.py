@@ -369,10 +369,10 @@ def test_load_moves_units_of_a_busy_site_by_itself(tmp_path):
         query.run([rows(epoch)])
         stats, owners = query.epochs.measured, query.epochs.record.routing.holders
         sites = [replace(s, busy_seconds=busy[s.site] * owners.count(s.site)) for s in stats.sites]
-        query.epochs.measured = replace(stats, sites=tuple(sites))
+        query.epochs.standing.measured = replace(stats, sites=tuple(sites))
     owners = query.epochs.record.routing.holders
     assert owners.count(0) < owners.count(1)
-    moved = [d for r in query.epochs.recent for d in r.decisions if not d.refused]
+    moved = [d for r in query.epochs.standing.recent for d in r.decisions if not d.refused]
     assert moved and all(d.reason.startswith("site 0 is 100 % busy") for d in moved)
     query.close()
 

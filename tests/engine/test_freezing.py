@@ -232,7 +232,7 @@ def test_input_that_waits_may_miss_something_too(tmp_path):
     freeze_all(query, 8)
     query.run([keyed(a, [], 2), keyed(b, [], 2)])
     slow = [replace(site, rows_done=40, busy_seconds=1.0) for site in query.epochs.measured.sites]
-    query.epochs.measured = replace(query.epochs.measured, sites=tuple(slow))
+    query.epochs.standing.measured = replace(query.epochs.measured, sites=tuple(slow))
     query.run([keyed(a, [], 3), keyed(b, range(40), 3)])
     assert query.epochs.record.lagging
     query.drain()

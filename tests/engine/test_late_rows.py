@@ -126,7 +126,7 @@ def test_the_progress_of_such_a_query_counts_late_rows(tmp_path):
 
     query.run([table(10)])
     query.run([table(3, 4, 10, 11)])
-    (recorded,) = query.epochs.recorded_plan.queries
+    (recorded,) = query.epochs.standing.recorded_plan.queries
     assert recorded.late == (0,) and recorded.says == "late rows of stream 'a'"
     assert Counter(query.results_of("late")["ts"].cast(pa.int64()).to_pylist()) == Counter([3 * SECOND, 4 * SECOND])
     query.close()

@@ -251,7 +251,7 @@ def test_the_answer_is_the_same_however_often_the_number_of_sites_changes(data, 
             found = query.epochs.record
             assert found.routing.sites == len(found.manifests) == len(found.stats.sites) == sites
         query.drain()
-        said = [d.reason for r in query.epochs.recent for d in r.decisions if d.action == "resize"]
+        said = [d.reason for r in query.epochs.standing.recent for d in r.decisions if d.action == "resize"]
         assert len(said) == sum(a != b for a, b in pairwise(sizes))
         query.close()
         assert multiset(query.results()) == undisturbed()

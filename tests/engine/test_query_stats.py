@@ -100,7 +100,7 @@ def test_an_operator_of_several_queries_is_divided_among_them(tmp_path):
     assert abs(in_all - stored) < 5
     assert (large.rows_in, large.results, large.sites, large.own_bytes) == (4, 0, (), 0)
     assert pairs.delay is not None and pairs.performance_ratio >= 1 and large.delay is None
-    total = sum(r.stats.operators.seconds.sum() for r in query.epochs.recent)
+    total = sum(r.stats.operators.seconds.sum() for r in query.epochs.standing.recent)
     assert abs(sum(one.seconds for one in (pairs, same, counts, close)) - total) < 1e-5
     query.close()
 

@@ -394,7 +394,7 @@ def test_nothing_grows_over_many_changes(tmp_path: Path, changes: int) -> None:
         directories = ("flow", "state", "journal")
         files.append({name: len(list((tmp_path / "checkpoint" / name).iterdir())) for name in directories})
         assert len(record.routing.ids.runs) <= len(query.plan.labels) <= 3
-        assert len(query.epochs._plans) <= 101 and len(query.epochs.delivery._sinks) == 1
+        assert len(query.epochs.standing._plans) <= 101 and len(query.epochs.delivery._sinks) == 1
         assert plan_files(tmp_path) == record.plans and len(record.former_plans) <= KEPT
     most = max(file["flow"] for file in files)
     assert most <= KEPT + 1 and max(file["journal"] for file in files) <= KEPT

@@ -692,7 +692,7 @@ def answer(data: st.DataObject | None, wanted: list[int]) -> Counter:
             query.follow()
             query.run([rows(epoch)])
         query.drain()
-        resizes = [d.reason for r in query.epochs.recent for d in r.decisions if d.action == "resize"]
+        resizes = [d.reason for r in query.epochs.standing.recent for d in r.decisions if d.action == "resize"]
         assert all(reason.endswith("; 0 units moved") for reason in resizes)
         query.close()
         return multiset(query.results())
@@ -761,7 +761,8 @@ def test_a_site_that_joins_reads_what_it_will_hold_and_one_that_leaves_is_gone(t
         if epoch == 12:
             assert newest.routing.sites == 3
             for site in (1, 2):
-                read = sum(r.stats.sites[site].fetched_bytes for r in query.epochs.recent if r.routing.sites == 3)
+                epochs = [r for r in query.epochs.standing.recent if r.routing.sites == 3]
+                read = sum(r.stats.sites[site].fetched_bytes for r in epochs)
                 held = sum(run.segment.length for run in newest.manifests[site])
                 assert newest.routing.holders.count(site) > 1
                 assert 0 < read <= 1.5 * held

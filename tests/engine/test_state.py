@@ -247,7 +247,7 @@ def test_what_is_kept_of_past_epochs_does_not_grow_with_units_and_runs(tmp_path)
             times = pa.array(epoch * SECOND + np.arange(500), TIME)
             query.run([pa.table([np.arange(500), times, np.arange(500)], s.schema) for s in spec.streams])
         routing = len(pickle.dumps(query.epochs.record.routing))  # one, as long as nothing moves
-        sizes[units] = len(pickle.dumps(list(query.epochs.recent))) - routing
+        sizes[units] = len(pickle.dumps(list(query.epochs.standing.recent))) - routing
         query.close()
     assert sizes[2048] < 1.5 * sizes[8], sizes
 

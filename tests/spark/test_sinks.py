@@ -135,7 +135,7 @@ class TestMemory:
         writer = joined(spark, tmp_path).writeStream.format("memory").queryName("pairs_flat")
         writer = writer.option("checkpointLocation", tmp_path / "ck")
         query = writer.options(**SPEED).trigger(availableNow=True).start()
-        sink = query._running.epochs.flow.sinks[0]
+        sink = query._running.epochs.standing.flow.sinks[0]
         made: list[bool] = []
         make = sink._show
         sink._show = lambda any_results: (made.append(any_results), make(any_results))

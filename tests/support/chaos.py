@@ -320,7 +320,7 @@ class Chaos(Disturbance):
         mine = self.query.epochs.checkpoint.run
         assert not [n for n in names - record.files() if is_left_over(n, record.number, mine)]
         assert not list(checkpoint.rglob("*.tmp"))
-        for sink in self.query.epochs.flow.sinks:
+        for sink in self.query.epochs.standing.flow.sinks:
             assert not sink.storage.files(sink.staging.directory)
         self.close_workspaces()
 

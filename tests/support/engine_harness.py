@@ -126,7 +126,7 @@ class DirectQuery(LocalQuery):
             query.sink.check_new(self.query)
             query.sink.open(self.query, Results(self.epochs.record.number))
         request = ChangeRequest(queries, tuple(drop))
-        self.epochs.changes.add(request)
+        self.epochs.standing.changes.add(request)
         return request
 
     def results_of(self, name: str) -> pa.Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -41,9 +40,10 @@ def handle(*epochs: EpochRecord, batches: tuple[int, ...] = (), draining: bool =
     running: Any = SimpleNamespace(
         feed=SimpleNamespace(id="7", run_id="9", name="pairs", is_active=not draining, progress=progress),
         epochs=SimpleNamespace(
-            plan_of=lambda record: PLAN,
-            lock=threading.Lock(),
-            recent=[replace(e, newest=(None, None)) for e in epochs],
+            standing=SimpleNamespace(
+                plan_of=lambda record: PLAN,
+                recent_records=lambda: [replace(e, newest=(None, None)) for e in epochs],
+            ),
             record=record(9),
         ),
         settings=SimpleNamespace(controller=Controller(policy("static"), 1 << 20, capabilities=PLAN.capabilities)),

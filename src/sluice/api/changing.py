@@ -23,7 +23,7 @@ def check_added(
 ) -> tuple[FlowQuery, ...]:
     """The queries that writers describe, as they can be added to a running flow; `given` are the options that it was
     started with. Their sinks are ready to take results then."""
-    flow = running.epochs.flow
+    flow = running.epochs.standing.flow
     for writer in writers:
         if writer.rows.registry is not registry:
             raise FlowError("writers that are added to a running query must be of its Flow")
@@ -41,7 +41,7 @@ def check_added(
     for sink in sinks:
         sink.check_new(running.id)
     for sink in sinks:
-        sink.open(running.id, running.epochs.no_results_yet)
+        sink.open(running.id, running.epochs.standing.no_results_yet)
     return tuple(FlowQuery(*query) for query in zip(names, relations, sinks, strict=True))
 
 

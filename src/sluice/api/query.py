@@ -119,7 +119,7 @@ class Query:
             own = without_spark(whose, record) if record.stats.catch_up else progress.get(record.batch)
             if own is None:  # its part is not known yet: what comes after it waits, too
                 break
-            recent.append((own, record, self._running.epochs.plan_of(record)))
+            recent.append((own, record, self._running.epochs.standing.plan_of(record)))
         return recent
 
     @property
@@ -242,7 +242,7 @@ class Query:
 
             max(query.queries(), key=lambda one: one.performance_ratio or 0).name
         """
-        _, recorded, record = self._running.epochs.standing
+        _, recorded, record = self._running.epochs.standing.snapshot()
         return self._progress(recorded, record)
 
     def _progress(self, recorded: RecordedPlan, record: EpochRecord) -> list[QueryProgress]:
@@ -259,7 +259,7 @@ class Query:
         what that one has: its operators and states, with whom it shares them, and where they are; and why it was set
         aside, if it was."""
         running = self._running
-        plan, recorded, record = running.epochs.standing
+        plan, recorded, record = running.epochs.standing.snapshot()
         if name is not None:
             progress = self._progress(recorded, record)
             query = find_query([one.name for one in progress], name)
@@ -326,6 +326,4 @@ class Query:
         return number
 
     def _records(self) -> list[EpochRecord]:
-        epochs = self._running.epochs
-        with epochs.lock:
-            return list(epochs.recent)
+        return self._running.epochs.standing.recent_records()

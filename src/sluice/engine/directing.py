@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from sluice.engine.level_shares import divide_by_need
 from sluice.engine.settings import QuerySettings
 from sluice.engine.site_task import SiteDirectives
 from sluice.model.epoch.stats import EpochStats, SiteStats
+from sluice.model.epoch.taken_files import TakenFiles
 from sluice.model.ids import Site
 from sluice.model.plan.plan import Plan
 from sluice.record.epoch import EpochRecord
@@ -44,6 +46,13 @@ def directives(
         result_delay=_by_site(emulation.result_delay, sites),
         disk_delay=emulation.disk_delay,
     )
+
+
+def what_all_sites_need(before: EpochRecord) -> EpochRecord:
+    """The record that an epoch goes on from, without what each site is told for itself, or none needs."""
+    shared = replace(before, manifests=(), lagging=(), frozen=(), queues=(), parts=(), taken=TakenFiles())
+    shared = replace(shared, turns=(), instructions=(), events=(), decisions=(), ended=(), under_way=())
+    return replace(shared, stats=EpochStats())
 
 
 def _work_by_level(plan: Plan, stats: EpochStats) -> list[float]:

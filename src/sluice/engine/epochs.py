@@ -5,62 +5,44 @@ Nothing here needs Spark: the exchange that runs the tasks is handed in.
 
 from __future__ import annotations
 
-import logging
 import math
 import pickle
 import threading
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from sluice.control.controller import NextEpoch
-from sluice.control.journal import name_plan
 from sluice.engine.agreement import Exchange, run_until_agreed
 from sluice.engine.checkpoint import PARTS_DIFFER, OpenCheckpoint
 from sluice.engine.clean_up_progress import CleanUpFollower
 from sluice.engine.delivery import list_results
-from sluice.engine.directing import directives, mean_cost
+from sluice.engine.directing import directives, mean_cost, what_all_sites_need
+from sluice.engine.epoch_log import log_clean_up, log_clean_up_begun, log_excess
 from sluice.engine.file_log import FileLog, NewFiles
 from sluice.engine.flow_plan import FlowPlan
-from sluice.engine.plan_changes import ChangeRequest, ChangeRequests, refuse_change
 from sluice.engine.recording import record_epoch, results_produced_before
 from sluice.engine.settings import QuerySettings
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import Reading, SplitTask
+from sluice.engine.standing import FlowStanding
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.decision import DecisionOutcome, outcomes
-from sluice.model.epoch.results import Results
-from sluice.model.epoch.stats import EpochStats, UnitColumns
-from sluice.model.epoch.taken_files import TakenFile, TakenFiles
+from sluice.model.epoch.stats import EpochStats
+from sluice.model.epoch.taken_files import TakenFile
 from sluice.model.epoch.times import ENDED, Times, watermarks
-from sluice.model.errors import CheckpointError, QueryError, SluiceError
+from sluice.model.errors import CheckpointError, QueryError
 from sluice.model.ids import SiteKey
-from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.recorded_plan import FormerPlan, RecordedPlan
-from sluice.record.attaching import assignment_after
 from sluice.record.epoch import EpochRecord, Turn, site_work
 from sluice.record.reassignment import reassign
-from sluice.record.replan import PlanChange, replan
 from sluice.record.totals import totals_after
 from sluice.verbs.freeze import CleanUpUnits
 
-_log = logging.getLogger(__name__)
-
 TIDY_EVERY = 100
 """Epochs after which the leavings of failed attempts are looked for again."""
-
-
-class Standing(NamedTuple):
-    """What a flow runs, the same as its checkpoint has it, and the newest record, laid out for it."""
-
-    plan: Plan
-    recorded: RecordedPlan
-    record: EpochRecord
 
 
 class Epochs:
@@ -79,22 +61,7 @@ class Epochs:
         self.checkpoint = checkpoint
         self.storage, self.journal, self.delivery = checkpoint.storage, checkpoint.journal, checkpoint.delivery
         self._file_log = FileLog(checkpoint.storage)
-        self.flow, self.recorded_plan = flow, flow.recorded
-        """What runs: the newest epoch went by it, or the next one will. And the same as a checkpoint has it."""
-        self.record = checkpoint.newest
-        """The newest epoch's, laid out for what runs."""
-        self.measured = self._measured_before = self.record.stats
-        """The newest record's statistics, with the times that were not known yet when it was committed. And the same,
-        before anything is laid out otherwise."""
-        self.recent: deque[EpochRecord] = deque(maxlen=100)
-        """What progress tells of the newest epochs of this run: records without state."""
-        self._plans: dict[str, Plan] = {}
-        """Those that these epochs went by, and the next one will, by their files."""
-        self.changes = ChangeRequests()
-        """Queries that are to be added and dropped."""
-        self._applied: list[ChangeRequest] = []
-        """Those that the next epoch is to commit."""
-        self.lock = threading.Lock()
+        self.standing = FlowStanding(flow, settings, checkpoint)
         self.busy = threading.Lock()
         self.closed = False
         self._cleaning_up = False
@@ -102,24 +69,21 @@ class Epochs:
         self._cost: float | None = None
         """Seconds that a row took on average in the newest epoch that had any."""
         self._tidy_due = True
-        self._committed_plan = checkpoint.recorded
-        """That which the newest epoch went by."""
-        self._go_by(flow)
 
     @property
-    def no_results_yet(self) -> Results:
-        """What an output has that is new."""
-        return Results(self.record.number)
+    def record(self) -> EpochRecord:
+        """The newest epoch's, laid out for what runs."""
+        return self.standing.record
+
+    @property
+    def measured(self) -> EpochStats:
+        """Its statistics, with the times that were not known yet when it was committed."""
+        return self.standing.measured
 
     @property
     def plan(self) -> Plan:
         """What runs."""
-        return self.flow.plan
-
-    @property
-    def ran_on(self) -> tuple[str, ...]:
-        """The executors on which the sites were in the newest epoch of this run, none before there was one."""
-        return tuple(site.executor for site in self.recent[-1].stats.sites) if self.recent else ()
+        return self.standing.plan
 
     def end(self) -> None:
         """Let no epoch run any more."""
@@ -217,10 +181,10 @@ class Epochs:
     def is_under_way(self) -> bool:
         """Whether a decision or a request needs further epochs, with or without new input, or queries are to be added
         or dropped. What an earlier driver had under way ends with the first epoch of this one."""
-        left = not self.recent and bool(self.record.under_way)
+        left = not self.standing.recent and bool(self.record.under_way)
         return (
             left
-            or self.is_changing
+            or self.standing.is_changing
             or (self.record.number >= 0 and self.settings.controller.is_under_way(self.record, self.clock.time()))
         )
 
@@ -313,15 +277,14 @@ class Epochs:
         ending: bool = False,
     ) -> None:
         begun = self.clock.monotonic()
-        self._take_changes()
+        self.standing.take_changes()
         number = self.record.number + 1
         now = self.clock.time() if ingested_at is None else ingested_at
         step, before = self._plan_next_epoch(len(site_keys), site_change_reason, now, asking)
         to_clean_up = [unit for one in step.instructions if isinstance(one, CleanUpUnits) for unit in one.units]
         cleaning = CleanUpFollower(self.plan, to_clean_up, before)
         if to_clean_up and cleaning.is_new:
-            units, rows = len(to_clean_up), cleaning.before.rows_left
-            _log.info("epoch %d: cleaning up %s units begins, of %s rows", number, f"{units:,}", f"{rows:,}")
+            log_clean_up_begun(number, len(to_clean_up), cleaning.before.rows_left)
         newest = (ENDED,) * len(before.newest) if ending else before.newest
         split, site = self._tasks(number, site_keys, newest, before, step, batch == self.record.batch, until)
         reports = run_until_agreed(exchange, split, site)
@@ -347,18 +310,18 @@ class Epochs:
         record = replace(record, stats=stats)
         measured_before = replace(self.record, stats=self.measured)
         record = replace(record, totals=totals_after(measured_before, before.routing, record))
-        record = replace(record, listings=list_results(self.flow.sinks, self.record, record))
+        record = replace(record, listings=list_results(self.standing.flow.sinks, self.record, record))
         previous = self.checkpoint.newest
         files_before = previous.files() | self.record.files()  # others if it was committed and taken for failed
         if record.plan != previous.plan:
-            self.journal.write_plan(self.recorded_plan, number, run)
+            self.journal.write_plan(self.standing.recorded_plan, number, run)
         self.journal.commit(record)
         committed = self.clock.monotonic()
-        self.record, self.measured, self.delivery.done = record, stats, False
-        self._measured_before, self._committed_plan = stats, self.recorded_plan
+        self.standing.note_commit(record)
+        self.delivery.done = False
         controller.commit(record)
-        _log_clean_up(record)
-        _log_excess(previous, record)
+        log_clean_up(record)
+        log_excess(previous, record)
         self._cleaning_up = self._cleaning_up and controller.is_cleaning_up(record)
         self.storage.delete_all(files_before - record.files())
         self.storage.delete_all(previous.file_lists() - record.file_lists())
@@ -370,87 +333,7 @@ class Epochs:
             self._tidy_due = False
         shown = self.clock.monotonic()
         seconds = replace(stats.seconds, commit=committed - exchanged, deliver=shown - committed, total=shown - begun)
-        self.measured = self._measured_before = replace(stats, seconds=seconds)
-        with self.lock:
-            self.recent.append(_without_state(replace(record, stats=self.measured)))
-            used = {one.plan for one in self.recent}
-            self._plans = {file: plan for file, plan in self._plans.items() if file in used}
-        applied, self._applied = self._applied, []
-        for request in applied:
-            request.done.set()
-
-    def plan_of(self, record: EpochRecord) -> Plan:
-        """The plan that one of the newest epochs of this run went by."""
-        return self._plans[record.plan]
-
-    def refuse_change(self, request: ChangeRequest) -> None:
-        """Refuse what does not fit the queries that there are, before it is asked for."""
-        refuse_change(self.flow, request)
-
-    def _take_changes(self) -> None:
-        """Add and drop the queries that were asked for, and drop those that were set aside. An epoch that is run again
-        has what it had."""
-        if self.settings.controller.planned is not None:
-            return
-        failed = self.delivery.failed_queries(self.flow.names, self.flow.sinks)
-        for request in (*([ChangeRequest(dropped=failed)] if failed else []), *self.changes.take()):
-            try:
-                flow = request.apply(self.flow, self.assignment)
-            except SluiceError as problem:
-                request.refuse(problem)
-                continue
-            self._go_by(flow)
-            self._applied.append(request)
-        change = self._layout_change(self.recorded_plan)
-        if change is not None:  # one step, however many changes there were
-            record = self.settings.controller.change_plan(self._newest_measured, change)
-            self._lay_out(self.flow, self.recorded_plan, record)
-
-    @property
-    def assignment(self) -> Assignment:
-        """Where operators are, and which fragments others can join."""
-        return assignment_after(self.recorded_plan, self.record, self.settings.controller.changing_units)
-
-    def _go_by(self, flow: FlowPlan) -> None:
-        """Run something else from the next epoch on. The newest record is laid out for it."""
-        recorded, newest = flow.recorded, self._newest_measured
-        change = self._layout_change(recorded)
-        self._lay_out(flow, recorded, newest if change is None else replan(newest, change))
-
-    @property
-    def _newest_measured(self) -> EpochRecord:
-        return replace(self.checkpoint.newest, stats=self._measured_before)
-
-    def _layout_change(self, plan: RecordedPlan) -> PlanChange | None:
-        """How the layout of the newest record changes if the next epoch goes by a plan; None if it does not."""
-        before, now = self._committed_plan.layout, plan.layout
-        return None if before == now else PlanChange(before, now, self.settings.partitions)
-
-    def _lay_out(self, flow: FlowPlan, recorded: RecordedPlan, record: EpochRecord) -> None:
-        """The next epoch goes on from this record, by this plan."""
-        newest = self.checkpoint.newest
-        if recorded != self._committed_plan:
-            number = newest.number + 1
-            former = (*newest.former_plans, FormerPlan(newest.plan, until=number))
-            file = name_plan(recorded, number, self.checkpoint.run)
-            record = replace(record, plan=file, former_plans=former)
-            self.delivery.use(file, flow.names, flow.sinks)
-        with self.lock:  # users' threads look at all of it together
-            self.flow, self.recorded_plan, self.record = flow, recorded, record
-            self._plans[record.plan] = flow.plan
-        self.measured = record.stats
-
-    @property
-    def standing(self) -> Standing:
-        """What runs, and where it stands, as they belong together."""
-        with self.lock:
-            return Standing(self.flow.plan, self.recorded_plan, self.record)
-
-    @property
-    def is_changing(self) -> bool:
-        """Whether queries are to be added or dropped with the next epoch."""
-        failed = self.delivery.failed_queries(self.flow.names, self.flow.sinks)
-        return bool(failed) or self.changes.any or self.record.plan != self.checkpoint.newest.plan
+        self.standing.note_end(replace(stats, seconds=seconds))
 
     def outcomes(self) -> list[DecisionOutcome]:
         """What has become of the decisions of the epochs on record, oldest first, then those that no epoch has
@@ -486,8 +369,8 @@ class Epochs:
         )
         step = controller.plan(record, turn)
         if step.before is not None:
-            self.record = record = step.before
-            self.measured = record.stats
+            record = step.before
+            self.standing.go_on_from(record)
         routing = step.routing
         same = routing == record.routing
         manifests = record.manifests if same else reassign(record.manifests, record.routing, routing)
@@ -506,15 +389,13 @@ class Epochs:
         late_below = watermarks(before.newest, tuple(s.delay for s in self.plan.sources))
         cost = mean_cost(before.stats.sites)
         self._cost = self._cost if cost is None else cost
-        run, staging = self.checkpoint.run, tuple(sink.staging for sink in self.flow.sinks)
+        run, staging = self.checkpoint.run, tuple(sink.staging for sink in self.standing.flow.sinks)
         split = SplitTask(self.plan, self.reading, before.routing, site_keys, late_below, number, run, staging)
-        shared = replace(before, manifests=(), lagging=(), frozen=(), queues=(), parts=(), taken=TakenFiles())
-        shared = replace(shared, turns=(), instructions=(), events=(), decisions=(), ended=(), under_way=())
         site = SiteTask(
             plan=self.plan,
             number=number,
             newest=newest,
-            before=replace(shared, stats=EpochStats()),
+            before=what_all_sites_need(before),
             shares=tuple(pickle.dumps(share) for share in before.shares(step.instructions)),
             site_keys=site_keys,
             checkpoint=self.storage.uri,
@@ -538,44 +419,3 @@ class Epochs:
     def _results_produced(self, before: EpochRecord) -> np.ndarray:
         """The results of each unit in its present generation, as far as they count."""
         return results_produced_before(before, self.settings.freezing.fading if self.settings.freezing else 1.0)
-
-
-def _without_state(record: EpochRecord) -> EpochRecord:
-    """A record without what there is a part of for each run, unit or file: there may be many, and progress tells none
-    of it."""
-    stats = replace(record.stats, units=UnitColumns.none(0))
-    routing = replace(record.routing, holders=record.routing.holders.without_array())
-    no_state = replace(record, routing=routing, manifests=(), lagging=(), queues=(), parts=(), listings=(), stats=stats)
-    return replace(no_state, turns=(), instructions=(), events=(), taken=TakenFiles())
-
-
-def _log_clean_up(record: EpochRecord) -> None:
-    """How far cleaning up has come, if there was any: it may take many epochs."""
-    done = record.stats.clean_up
-    if done is not None:
-        rows, left, results, rate = (
-            f"{value:,.0f}" for value in (done.rows_done, done.rows_left, done.results, done.rows_per_second)
-        )
-        _log.info(
-            "epoch %d: cleaning up: %s rows done, %s left; %s results found; %s rows a second",
-            record.number,
-            rows,
-            left,
-            results,
-            rate,
-        )
-
-
-def _log_excess(previous: EpochRecord, record: EpochRecord) -> None:
-    """Which sites have come to have more state that cannot be frozen than memory: to freeze the rest does not help."""
-    before = {site.site for site in previous.stats.sites if site.unfreezable_excess}
-    for site in record.stats.sites:
-        if site.unfreezable_excess and site.site not in before:
-            _log.warning(
-                "epoch %d: site %d has %s bytes of state beyond its memory that cannot be frozen, of group-bys or of "
-                "outer, semi and anti joins; they are used from disk, and other joins are frozen less often. More "
-                "siteMemory, or more sites, would help",
-                record.number,
-                site.site,
-                f"{site.unfreezable_excess:,}",
-            )

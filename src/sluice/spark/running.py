@@ -111,8 +111,9 @@ class RunningQuery:
 
     def _tell_epoch(self) -> None:
         """Tell Spark's listeners of the newest epoch."""
-        if self._events is not None and self.epochs.recent:
-            self._events.tell_epoch(self.epochs.recent[-1])
+        recent = self.epochs.standing.recent
+        if self._events is not None and recent:
+            self._events.tell_epoch(recent[-1])
 
     def _tell_end(self, failure: BaseException | None) -> None:
         if self._events is not None:
@@ -120,7 +121,8 @@ class RunningQuery:
 
     def _follow(self) -> str:
         """Have the sites be where executors are, and as many as they are to be; why they changed, if they did."""
-        site_change_reason = self.sites.follow(self._checkpoint.workspace, self.epochs.ran_on, self.epochs.sites_next)
+        ran_on, sites_next = self.epochs.standing.ran_on, self.epochs.sites_next
+        site_change_reason = self.sites.follow(self._checkpoint.workspace, ran_on, sites_next)
         self.settings.controller.slots = self.sites.slots
         return site_change_reason
 
@@ -215,8 +217,8 @@ class RunningQuery:
 
     def change(self, request: ChangeRequest) -> None:
         """Have queries added and dropped with the next epoch; returns when that is committed, or raises why not."""
-        self.epochs.refuse_change(request)
-        self.epochs.changes.add(request)
+        self.epochs.standing.refuse_change(request)
+        self.epochs.standing.changes.add(request)
         self._wait_while(lambda: not request.done.is_set())
         if request.refusal is not None:
             raise request.refusal
@@ -321,7 +323,7 @@ class RunningQuery:
     def _drain(self) -> None:
         """Process all input that waits, and find all results that are missing."""
         self.epochs.clean_up()
-        while (self.epochs.is_behind or self.epochs.is_changing) and self._is_going_on and self._catch_up():
+        while (self.epochs.is_behind or self.epochs.standing.is_changing) and self._is_going_on and self._catch_up():
             self.epochs.clean_up()
 
     @property
