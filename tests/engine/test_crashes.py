@@ -112,6 +112,21 @@ def assert_nothing_left(query: DirectQuery) -> None:
         assert not list((out / f"_sluice-{query.query}").iterdir())
 
 
+def test_results_are_shown_before_what_nobody_needs_is_deleted(before, fast, spill):
+    root = fast / "order"
+    shutil.copytree(before, root)
+    query = started(root, spill=spill)
+    operations: list[str] = []
+    with storage.watch(lambda name, path: operations.append(f"{name} {path}")):
+        query.run(epoch_rows(KEEP))
+    (committed,) = (n for n, done in enumerate(operations) if done.startswith("put ") and "/journal/" in done)
+    shown = [n for n, done in enumerate(operations) if done.startswith("finish ") and "/_spark_metadata/" in done]
+    deleted = [n for n, done in enumerate(operations) if done.startswith("delete ") and "/checkpoint/state/" in done]
+    assert committed < min(shown) and max(shown) < min(deleted)
+    query.close()
+    shutil.rmtree(root)
+
+
 def test_a_failing_operation_fails_the_epoch_and_the_next_try_succeeds(before, fast, answers, spill):
     """The process lives on: a full disk, a lost connection."""
     fail_at_each(before, fast, answers, spill, step=7 if spill == "probe" else 79)

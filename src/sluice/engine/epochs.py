@@ -323,10 +323,12 @@ class Epochs:
         log_clean_up(record)
         log_excess(previous, record)
         self._cleaning_up = self._cleaning_up and controller.is_cleaning_up(record)
-        self.storage.delete_all(files_before - record.files())
-        self.storage.delete_all(previous.file_lists() - record.file_lists())
         self.delivery.keep_plan_of(record)
-        self.delivery.deliver(record)
+        try:
+            self.delivery.deliver(record)
+        finally:
+            self.storage.delete_all(files_before - record.files())
+            self.storage.delete_all(previous.file_lists() - record.file_lists())
         self.storage.delete_all(previous.plans - record.plans)
         if self._tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
             self.checkpoint.tidy()
