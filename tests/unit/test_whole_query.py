@@ -27,7 +27,7 @@ def test_start_says_it_for_all():
     asked = request(writer(), writer(), wanted="placement", every="2 seconds", SITES=3, checkpointLocation="ck")
     assert asked.policy.policy == policy("placement")
     assert asked.trigger == {"processingTime": "2000000 microseconds"}
-    assert (asked.options.sites, asked.options.checkpoint, asked.given["sites"]) == (3, "ck", 3)
+    assert (asked.options.sites, asked.options.checkpoint, asked.chosen_options["sites"]) == (3, "ck", 3)
     assert request(writer(), now=True).trigger == {"availableNow": True}
     assert request(writer(), wanted=policy("load")).policy.policy == policy("load")
 

@@ -58,8 +58,8 @@ class QueryRequest:
     """Of the outputs, as queries of the flow."""
     sinks: tuple[SinkChoice, ...]
     options: QueryOptions
-    given: Mapping[str, Any]
-    """The options as they were given, for `explain`."""
+    chosen_options: Mapping[str, Any]
+    """The options as they were chosen, for `explain`."""
     trigger: Trigger
     policy: PolicyChoice
 
@@ -78,43 +78,43 @@ def read_request(writers: Sequence[WriterChoices], start: StartChoices | None = 
     names = name_queries([w.name for w in writers])
     sinks = tuple(choose_sink(w, name) for w, name in zip(writers, names, strict=True))
     refuse_shared_paths([sink.path for sink in sinks])
-    said_by: list[tuple[str, StartChoices | WriterChoices]] = [("flow.start", start)]
-    said_by += ((f"writer {name!r}", writer) for name, writer in zip(names, writers, strict=True))
-    of_query = {
-        row.name: _agree_on(row.name, [(by, said.options.get(row.name)) for by, said in said_by])
+    choices_by_author: list[tuple[str, StartChoices | WriterChoices]] = [("flow.start", start)]
+    choices_by_author += ((f"writer {name!r}", writer) for name, writer in zip(names, writers, strict=True))
+    agreed_options = {
+        row.name: _agree_on(row.name, [(author, chosen.options.get(row.name)) for author, chosen in choices_by_author])
         for row in OPTIONS
         if row.scope == QUERY
     }
-    given = {name: value for name, value in of_query.items() if value is not None}
-    trigger = _agree_on("trigger", [(by, said.trigger or None) for by, said in said_by]) or {}
-    choice = _agree_on("policy", [(by, said.policy) for by, said in said_by])
-    if choice and _scales_by_itself(choice.policy, given):
-        given = {BACKLOG.name: BACKLOG_TO_SCALE_BY, **given}
+    chosen_options = {name: value for name, value in agreed_options.items() if value is not None}
+    trigger = _agree_on("trigger", [(author, chosen.trigger or None) for author, chosen in choices_by_author]) or {}
+    policy_choice = _agree_on("policy", [(author, chosen.policy) for author, chosen in choices_by_author])
+    if policy_choice and _scales_by_itself(policy_choice.policy, chosen_options):
+        chosen_options = {BACKLOG.name: BACKLOG_TO_SCALE_BY, **chosen_options}
     return QueryRequest(
         registry=registry,
         name=writers[0].name if len(writers) == 1 else registry.flow,
         outputs=tuple(w.rows.relation for w in writers),
         names=names,
         sinks=sinks,
-        options=QueryOptions.read(given),
-        given=given,
+        options=QueryOptions.read(chosen_options),
+        chosen_options=chosen_options,
         trigger=trigger,
-        policy=choice or PolicyChoice(policy("static"), False, MINIMUM),
+        policy=policy_choice or PolicyChoice(policy("static"), False, MINIMUM),
     )
 
 
-def _scales_by_itself(policy: Policy, given: Mapping[str, Any]) -> bool:
+def _scales_by_itself(policy: Policy, chosen_options: Mapping[str, Any]) -> bool:
     """Whether a policy is to choose the number of sites, by how much input waits at them; if so, some has to be able to
     wait."""
     if not policy.scales:
         return False
-    if MIN_SITES.name not in given and MAX_SITES.name not in given:
+    if MIN_SITES.name not in chosen_options and MAX_SITES.name not in chosen_options:
         raise FlowError(
             f"policy {policy.name!r} chooses how many sites there are, and without bounds nothing is scaled: give "
             "option('maxSites', N), with option('minSites', N) if it is more than one; where the number is fixed, "
             "policy('hybrid') moves, splits and shares units"
         )
-    if EPOCH_BUDGET.name not in given:
+    if EPOCH_BUDGET.name not in chosen_options:
         raise FlowError(
             f"policy {policy.name!r} goes by the input that waits at sites, and without an epochBudget none does: give "
             "option('epochBudget', DURATION), a little less than the trigger's interval"
@@ -145,19 +145,21 @@ def choose_sink(writer: WriterChoices, name: str) -> SinkChoice:
     )
 
 
-def refuse_shared_paths(given: Sequence[str | None]) -> None:
+def refuse_shared_paths(sink_paths: Sequence[str | None]) -> None:
     """Two sinks of one query cannot share a directory."""
-    paths = [os.path.abspath(path) if "://" not in path else path.rstrip("/") for path in given if path]
+    paths = [os.path.abspath(path) if "://" not in path else path.rstrip("/") for path in sink_paths if path]
     twice = next((path for path, count in Counter(paths).items() if count > 1), None)
     if twice is not None:
         raise FlowError(f"two writers have the path {twice!r}; give each writer its own")
 
 
-def _agree_on(what: str, values: Sequence[tuple[str, T | None]]) -> T | None:
-    """The one value that is given, by whom it may be; None if none is."""
-    given = [(by, value) for by, value in values if value is not None]
-    for by, value in given[1:]:
-        first, other = given[0]
-        if value != other:
-            raise FlowError(f"{first} and {by} disagree on {what}, which holds for all: {other!r} and {value!r}")
-    return given[0][1] if given else None
+def _agree_on(what: str, values_by_author: Sequence[tuple[str, T | None]]) -> T | None:
+    """The one value that authors have chosen; None if no one has."""
+    chosen = [(author, value) for author, value in values_by_author if value is not None]
+    for author, value in chosen[1:]:
+        first_author, first_value = chosen[0]
+        if value != first_value:
+            raise FlowError(
+                f"{first_author} and {author} disagree on {what}, which holds for all: {first_value!r} and {value!r}"
+            )
+    return chosen[0][1] if chosen else None

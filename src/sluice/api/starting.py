@@ -19,6 +19,6 @@ def start_query(writers: Sequence[WriterChoices], start: StartChoices | None = N
     request = read_request(writers, start)
     while True:
         try:
-            return Query(run_checked(check_request(request)), request.given, request.registry)
+            return Query(run_checked(check_request(request)), request.chosen_options, request.registry)
         except PlanMovedOn:  # an earlier run has added or dropped queries meanwhile
             continue

@@ -43,45 +43,45 @@ class Batch:
 
 def read_batches(
     streams: Sequence[Stream],
-    given: Mapping[str, Rows | Sequence[Rows | Arrival]],
+    rows_by_stream: Mapping[str, Rows | Sequence[Rows | Arrival]],
     time_zone: str,
 ) -> list[Batch]:
     """The epochs of all streams; one that has fewer than others brings nothing in the last ones."""
     names = [stream.name for stream in streams]
-    for name in given:
+    for name in rows_by_stream:
         if name not in names:
             raise FlowError(f"there are rows for {name!r}, which no query of this test reads; it reads {_list(names)}")
-    epochs = [_epochs_of(stream, given.get(stream.name, ()), time_zone) for stream in streams]
+    epochs = [_epochs_of(stream, rows_by_stream.get(stream.name, ()), time_zone) for stream in streams]
     count = max((len(arrivals) for arrivals in epochs), default=0)
     for stream, arrivals in zip(streams, epochs, strict=True):
         arrivals += [(stream.schema.empty_table(), None)] * (count - len(arrivals))
     newest: Times = (None,) * len(streams)
     batches = []
     for number in range(count):
-        new = [arrivals[number] for arrivals in epochs]
-        rows, event_times = tuple(table for table, _ in new), tuple(time for _, time in new)
-        below = watermarks(newest, tuple(stream.delay for stream in streams))
-        late = tuple(map(_late_rows, streams, rows, below))
+        of_epoch = [arrivals[number] for arrivals in epochs]
+        rows, event_times = tuple(table for table, _ in of_epoch), tuple(time for _, time in of_epoch)
+        late_below = watermarks(newest, tuple(stream.delay for stream in streams))
+        late = tuple(map(_late_rows, streams, rows, late_below))
         batches.append(Batch(rows, event_times, late))
         newest = tuple(map(_newest, streams, newest, rows, event_times))
     return batches
 
 
-def _epochs_of(stream: Stream, given: Any, time_zone: str) -> list[tuple[pa.Table, int | None]]:
-    if isinstance(given, pa.Table | Arrival):
-        given = [given]
-    if not isinstance(given, Sequence) or isinstance(given, str):
+def _epochs_of(stream: Stream, arrivals: Any, time_zone: str) -> list[tuple[pa.Table, int | None]]:
+    if isinstance(arrivals, pa.Table | Arrival):
+        arrivals = [arrivals]
+    if not isinstance(arrivals, Sequence) or isinstance(arrivals, str):
         raise FlowError(
             f"rows of stream {stream.name!r} must be an Arrow table, a list of dictionaries, or a list with one of "
-            f"these for each epoch, not {type(given).__name__}"
+            f"these for each epoch, not {type(arrivals).__name__}"
         )
-    if given and all(isinstance(row, Mapping) for row in given):
-        given = [given]
-    return [_read_arrival(stream, arrival, time_zone) for arrival in given]
+    if arrivals and all(isinstance(row, Mapping) for row in arrivals):
+        arrivals = [arrivals]
+    return [_read_arrival(stream, arrival, time_zone) for arrival in arrivals]
 
 
-def _read_arrival(stream: Stream, given: Any, time_zone: str) -> tuple[pa.Table, int | None]:
-    arrival = given if isinstance(given, Arrival) else Arrival(given)
+def _read_arrival(stream: Stream, rows_or_arrival: Any, time_zone: str) -> tuple[pa.Table, int | None]:
+    arrival = rows_or_arrival if isinstance(rows_or_arrival, Arrival) else Arrival(rows_or_arrival)
     up_to = None if arrival.upTo is None else _event_time(stream, arrival.upTo, time_zone)
     if isinstance(arrival.rows, pa.Table):
         return _read_table(stream, arrival.rows), up_to
@@ -140,10 +140,10 @@ def _late_rows(stream: Stream, rows: pa.Table, watermark: int | None) -> pa.Tabl
 
 def _newest(stream: Stream, before: int | None, rows: pa.Table, up_to: int | None) -> int | None:
     times, in_range = _times_in_range(stream, rows)
-    seen = [time for time in (before, up_to) if time is not None]
+    event_times = [time for time in (before, up_to) if time is not None]
     if in_range.any():
-        seen.append(int(times[in_range].max()))
-    return max(seen, default=None)
+        event_times.append(int(times[in_range].max()))
+    return max(event_times, default=None)
 
 
 def _times_in_range(stream: Stream, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:

@@ -80,7 +80,7 @@ def _read_request(tested: Tested) -> QueryRequest:
         )
     request = read_request([_choices_of(one) for one in written])
     options = request.options
-    if PARTITIONS.name in request.given:
+    if PARTITIONS.name in request.chosen_options:
         return request
     units = min(options.partitions, max(UNITS, options.sites or 0, options.max_sites or 0))
     return replace(request, options=replace(options, partitions=units))
@@ -140,7 +140,7 @@ class _DisturbedFlow(Disturbance):
     def _with_limits(self, request: QueryRequest) -> QueryRequest:
         """With sites of little memory, and as many as there are to be, unless the user says otherwise."""
         options = request.options
-        if SITE_MEMORY_OPTION.name not in request.given:
+        if SITE_MEMORY_OPTION.name not in request.chosen_options:
             options = replace(options, site_memory=int(self.rng.choice(SITE_MEMORY)))
         if self.most_sites is not None and not options.scales:
             options = replace(options, sites=None, min_sites=self.least_sites, max_sites=self.most_sites)
