@@ -81,6 +81,7 @@ class Network:
         while os.readlink(f"/proc/{process.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
             time.sleep(0.01)  # it is still on its way
         link = f"host{number}"
+        subprocess.run([*self.at_first, "ip", "link", "delete", link], capture_output=True)  # of one that was there
         self._run(
             f"ip link add {link} type veth peer name eth0 netns {process.pid} && ip link set {link} master bridge up"
         )
