@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Callable
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -35,14 +36,8 @@ class ListenerEvents:
     def tell_epoch(self, record: EpochRecord) -> None:
         """An epoch is over, and its results are shown."""
         since, self._last_commit = self._last_commit, record.stats.committed_at
-        self._post(
-            lambda: self._new(
-                "QueryProgressEvent",
-                getattr(self._class("StreamingQueryProgress$"), "MODULE$").fromJson(
-                    json.dumps(self._progress(record, None if since is None else record.stats.committed_at - since))
-                ),
-            )
-        )
+        since_last = None if since is None else record.stats.committed_at - since
+        self._post(lambda: self._progress_event(json.dumps(self._progress(record, since_last))))
 
     def tell_end(self, failure: BaseException | None) -> None:
         """The query has ended, by itself or by this."""
@@ -55,11 +50,21 @@ class ListenerEvents:
     def _post(self, make_event: Callable[[], Any], even_if_unheard: bool = False) -> None:
         """Hand an event to Spark, which knows by the first and the last one which queries there are."""
         try:
-            streams = self._spark._jsparkSession.streams()
-            if even_if_unheard or len(streams.listListeners()):
-                streams.postListenerEvent(make_event())
+            if even_if_unheard or len(self._streams.listListeners()):
+                self._streams.postListenerEvent(make_event())
         except Exception as problem:  # a context that has been stopped has no listeners
             _log.debug("listeners of Spark were not told of query %s: %s", self._id, problem)
+
+    @cached_property
+    def _streams(self) -> Any:
+        return self._spark._jsparkSession.streams()
+
+    @cached_property
+    def _progress_event(self) -> Callable[[str], Any]:
+        """Makes an event of Spark's out of a progress as JSON. To find its classes takes longer than to use them."""
+        progress = getattr(self._class("StreamingQueryProgress$"), "MODULE$")
+        event = self._class("StreamingQueryListener$QueryProgressEvent")
+        return lambda text: event(progress.fromJson(text))
 
     def _progress(self, record: EpochRecord, since_last: float | None) -> dict[str, Any]:
         """What Spark would tell of a batch; each stream is a source."""
