@@ -34,6 +34,10 @@ class Watch(StreamingQueryListener):
         self.heard.append(("ended", event.exception))
 
 
+def hear_all(spark: Any) -> None:
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(120_000)
+
+
 def test_rows_are_counted_as_rows(spark: Any, tmp_path: Path) -> None:
     arrive(tmp_path / "in", *(ticks(["a", "b", "a"], [e, e + 1, e + 2], [1, e, 3]) for e in range(2)))
     trades = Flow(spark, "heard").readFiles(
@@ -45,10 +49,11 @@ def test_rows_are_counted_as_rows(spark: Any, tmp_path: Path) -> None:
         writer = trades.filter("k = 'a'").writeStream.format("noop").queryName("rows").trigger(availableNow=True)
         query = writer.start()
         query.awaitTermination()
+        hear_all(spark)  # that a query starts is heard at once, before what waits on the bus
         broken = trades.withColumn("v", "1 / (v - 1)").writeStream.format("noop").queryName("broken")
         with pytest.raises(QueryError) as failure:
             broken.trigger(availableNow=True).start().awaitTermination()
-        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(120_000)
+        hear_all(spark)
     finally:
         spark.streams.removeListener(watch)
     ended = watch.heard.index(("ended", None))

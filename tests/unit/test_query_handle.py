@@ -75,7 +75,7 @@ class TestProgress:
             "batchId id durationMs numInputRows epoch committedAt processedRowsPerSecond numOutputRows lateRows "
             "nullRows outOfRangeRows missingFiles corruptFiles units moves spills fetches backlogRows sharedUnits "
             "copiedRows copiedBytes exchangedBytes bytesBetweenSites remiss missingUnits cleanUp imbalance scaling "
-            "streams watermarks operators phaseSeconds sites"
+            "streams watermarks silentStreams operators phaseSeconds sites"
         )
         assert [set(operator) for operator in last["operators"]] == [{"operator", "rowsIn", "rowsOut"}]
         assert json.loads(json.dumps(last)) == last
