@@ -176,6 +176,8 @@ s LIKE '😀_'; s LIKE 'a!_b' ESCAPE '!'; s RLIKE '^a'; s RLIKE 'a$'; s RLIKE 'x
 s RLIKE '[^a-c]'; s RLIKE 'a|b$'; s RLIKE '\\s'; s RLIKE '\\S+$'; s RLIKE '(a|A)b?c*'; s RLIKE '\\w{2,3}'
 s RLIKE '[\\s_]'; s RLIKE '^..$'; s RLIKE '\\W'; upper(s); lower(s); length(s); trim(s); ltrim(s); rtrim(s)
 btrim(s, 'a'); trim(BOTH 'ac' FROM s); char_length(i); substring(s, 0); substring(s, 2); substring(s, -2)
+replace(s, 'a', 'bb'); replace(s, ''); split_part(s, 'a', 1); split_part(s, 'a', -1); split_part(s, 'b', 3)
+regexp_extract(s, '(a|b)+(c?)'); regexp_extract(s, '(^|a)([^b]*)b', 2); regexp_extract(s, '[bc]', 0)
 substring(s, 2, 1); substring(s, -5, 4); substr(s, 0, 2); substr(s, 2, -1); startswith(s, p); endswith(s, p)
 contains(s, p); contains(s, 'a'); s || p; s || i || d || day || b; concat(s, '-', ts); CAST(ts AS string)
 CAST(local AS string); CAST(d AS string); CAST(digits AS int); CAST(digits AS decimal(5,1))

@@ -70,6 +70,35 @@ def test_the_last_digit_is_sparks_where_the_c_library_has_another(text: str, spa
     assert values(text) == [spark_says] * 4
 
 
+@pytest.mark.parametrize(
+    ("text", "spark_says"),
+    [
+        ("replace('a.b.a', 'a', 'xy')", "xy.b.xy"),
+        ("replace('a.b.a', 'a')", ".b."),
+        ("replace('ab', '')", "ab"),
+        ("split_part('a/b/c', '/', 2)", "b"),
+        ("split_part('a/b/c', '/', -1)", "c"),
+        ("split_part('a/b/c', '/', 4)", ""),
+        ("split_part(CAST(NULL AS string), '/', 1)", None),
+        ("regexp_extract('?q=1&channel_id=17&x', '(&|^)channel_id=([^&]*)', 2)", "17"),
+        ("regexp_extract('aabcd', '(a|b)+(c?)')", "b"),
+        ("regexp_extract('aabcd', 'b.', 0)", "bc"),
+        ("regexp_extract('abc', '(z)?b', 1)", ""),
+        ("regexp_extract('abc', 'z(.)', 1)", ""),
+    ],
+)
+def test_parts_of_texts(text: str, spark_says: str | None) -> None:
+    assert values(text) == [spark_says] * 4
+
+
+@pytest.mark.parametrize(
+    "text", ["split_part(symbol, '/', 0)", "regexp_extract(symbol, '(a)', 2)", "regexp_extract(symbol, '(a)$')"]
+)
+def test_parts_that_there_are_not_are_refused(text: str) -> None:
+    with pytest.raises(FlowError):
+        compiled(text)
+
+
 class TestCompiled:
     def test_names_its_columns_in_the_order_of_use(self) -> None:
         condition = compiled("quotes.ask < trades.price AND symbol = 'b' AND trades.price > 1")

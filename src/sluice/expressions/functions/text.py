@@ -54,13 +54,45 @@ def concat(build: Builder, at: Syntax, arguments: Arguments) -> Node:
     return build.call(at, text.joined, [as_text(build, at, node) for node in arguments], STRING)
 
 
-def rlike(build: Builder, at: Syntax, arguments: Arguments) -> Node:
-    pattern = str(literal(build, at, arguments[1], "the pattern"))
+def replace(build: Builder, at: Syntax, arguments: Arguments) -> Node:
+    sought, *other = (str(literal(build, at, node, "what is replaced, and by what,")) for node in arguments[1:])
+    kernel = partial(text.replace_text, sought=sought, replacement=other[0] if other else "")
+    return build.call(at, kernel, [as_text(build, at, arguments[0])], STRING)
+
+
+def split_part(build: Builder, at: Syntax, arguments: Arguments) -> Node:
+    delimiter, number = (literal(build, at, node, "the delimiter and number of a part") for node in arguments[1:])
+    if not isinstance(number, int) or number == 0 or not isinstance(delimiter, str):
+        build.source.refuse(at, "split_part takes a text and the number of a part, from 1 on, or from -1 on backwards")
+    kernel = partial(text.part_of, delimiter=delimiter, number=number)
+    return build.call(at, kernel, [as_text(build, at, arguments[0])], STRING)
+
+
+def regexp_extract(build: Builder, at: Syntax, arguments: Arguments) -> Node:
+    regex, anchored = _read_pattern(build, at, arguments[1])
+    group = literal(build, at, arguments[2], "the number of a group") if len(arguments) == 3 else 1
+    if anchored:
+        build.source.refuse(at, "regexp_extract takes no pattern with '$' here")
+    groups = min(text.count_groups(regex), text.MAX_GROUP)
+    if not isinstance(group, int) or not 0 <= group <= groups:
+        build.source.refuse(at, f"the pattern has {groups} groups that can be asked for, and no group {group}")
+    kernel = partial(text.extract_group, regex=regex, group=group)
+    return build.call(at, kernel, [as_text(build, at, arguments[0])], STRING)
+
+
+def _read_pattern(build: Builder, at: Syntax, node: Node) -> tuple[str, bool]:
+    """A regular expression of Java as one of Arrow, and whether it ends where the text does."""
+    pattern = str(literal(build, at, node, "the pattern"))
     try:
         regex, anchored = text.java_regex(pattern)
         pc.match_substring_regex(pa.array([""]), pattern=regex)
     except (text.PatternError, pa.ArrowInvalid) as error:
         build.source.refuse(at, f"the pattern {pattern!r} cannot be used: {error}")
+    return regex, anchored
+
+
+def rlike(build: Builder, at: Syntax, arguments: Arguments) -> Node:
+    regex, anchored = _read_pattern(build, at, arguments[1])
     kernel = partial(text.matches, regex=regex, before_line_end=anchored)
     return build.call(at, kernel, [as_text(build, at, arguments[0])], BOOLEAN)
 
@@ -94,6 +126,9 @@ TEXTUAL = {
     "startswith": of_texts(partial(text.search, function="startswith"), 2, boolean=True),
     "endswith": of_texts(partial(text.search, function="endswith"), 2, boolean=True),
     "contains": of_texts(partial(text.search, function="contains"), 2, boolean=True),
+    "replace": taking(replace, 2, 3),
+    "split_part": taking(split_part, 3),
+    "regexp_extract": taking(regexp_extract, 2, 3),
     "rlike": taking(rlike, 2),
     "regexp": taking(rlike, 2),
     "regexp_like": taking(rlike, 2),

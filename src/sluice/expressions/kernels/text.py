@@ -139,6 +139,40 @@ def matches(texts: pa.Array, *, regex: str, before_line_end: bool = False) -> Da
     return pc.or_(matched, pc.match_substring_regex(shorter, pattern=regex))
 
 
+MAX_GROUP = 8
+"""The greatest number of a group that can be extracted: Arrow's replacements name one digit, and one is taken."""
+
+
+def count_groups(regex: str) -> int:
+    """The groups of a regular expression that can be asked for, which are those that begin with a plain parenthesis."""
+    plain = re.sub(r"\[[^\]]*\]", "", re.sub(r"\\.", "", regex))
+    return len(re.findall(r"\((?!\?)", plain))
+
+
+def extract_group(texts: pa.Array, *, regex: str, group: int) -> pa.Array:
+    """A group of the first place where a regular expression is found; an empty text where it is not."""
+    around = rf"\A(?s:.*?)({regex})(?s:.*)\z"
+    extracted = pc.replace_substring_regex(texts, pattern=around, replacement=rf"\{group + 1}")
+    return pc.if_else(pc.match_substring_regex(texts, pattern=regex), extracted, "")
+
+
+def replace_text(texts: pa.Array, *, sought: str, replacement: str) -> pa.Array:
+    """Every place of a text replaced by another; Spark finds an empty text nowhere."""
+    return pc.replace_substring(texts, pattern=sought, replacement=replacement) if sought else texts
+
+
+def part_of(texts: pa.Array, *, delimiter: str, number: int) -> pa.Array:
+    """A part between delimiters, counted from 1 or backwards from -1; an empty text where there are not so many."""
+    if not delimiter:  # the text is one part
+        return texts if number in (1, -1) else pc.if_else(pc.is_valid(texts), "", texts)
+    parts = pc.split_pattern(texts, pattern=delimiter)
+    offsets = parts.offsets.to_numpy()
+    places = offsets[:-1] + number - 1 if number > 0 else offsets[1:] + number
+    there = (places >= offsets[:-1]) & (places < offsets[1:])
+    taken = parts.values.take(pa.array(places, mask=~there))
+    return pc.if_else(pc.is_valid(texts), pc.fill_null(taken, ""), pa.scalar(None, pa.string()))
+
+
 def change_case(texts: pa.Array, *, upper: bool) -> pa.Array:
     """Upper or lower case with Unicode's full rules ('ß' becomes 'SS'), which Arrow knows only for ASCII."""
     plain = pc.ascii_upper(texts) if upper else pc.ascii_lower(texts)
