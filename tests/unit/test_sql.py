@@ -595,6 +595,7 @@ class TestTopRows:
              "needs a bound"),
             ("WITH t AS (SELECT *, {} AS n FROM trades) SELECT a.n FROM t a JOIN t b ON b.ts = a.ts WHERE a.n <= 3",
              "needs a bound"),
+            ("WITH t AS (SELECT size, {} AS n FROM trades) SELECT n FROM t AS u(n, m) WHERE n <= 3", "needs a bound"),
             ("SELECT * FROM (SELECT {} AS n, {} AS m FROM trades) AS t WHERE n <= 3", "no other OVER"),
             (
                 "SELECT * FROM (SELECT sum(size) AS s, {} AS n FROM trades GROUP BY window(ts, '1 day')) t WHERE n = 1",

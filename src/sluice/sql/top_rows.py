@@ -85,9 +85,11 @@ class _Reading:
 
     @staticmethod
     def of(source: Syntax) -> _Reading | None:
-        """The one that reads from this part; None if it is no part of a FROM."""
-        clause, query = source.parent, source.find_ancestor(exp.Select)
-        if query is None or not isinstance(clause, exp.From | exp.Join):
+        """The one that reads from this part; None if it is no part of a FROM, or a table there whose columns get other
+        names (those of a query have them already)."""
+        clause, query, alias = source.parent, source.find_ancestor(exp.Select), source.args.get("alias")
+        is_renamed = isinstance(source, exp.Table) and alias is not None and bool(alias.columns)
+        if query is None or is_renamed or not isinstance(clause, exp.From | exp.Join):
             return None
         is_hidden = isinstance(clause, exp.Join) and str(clause.kind).upper() in ("SEMI", "ANTI")
         return _Reading(query, source.alias_or_name.lower(), is_hidden)
