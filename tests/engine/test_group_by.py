@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from engine_harness import DirectQuery, limits
+from engine_harness import DirectQuery
 from group_by_oracle import last_of, sessions_of, source, windows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import connect_duckdb, multiset, on_time
+from random_epochs import Oracle, assert_equal, check
 from specs import KEYS, SECOND, TIME, handle, stream
-from wandering import Wanderer
 
-from sluice.api.stream import DataStream
 from sluice.model.errors import FlowError
 from sluice.model.plan.relation import plan_of
 from sluice.operators import last_rows, row_hashing, session_windows, time_windows
@@ -38,94 +35,6 @@ EVERYTHING = {
     "oldest": ("w", "first"),
     "newest": ("v", "last"),
 }
-
-
-@st.composite
-def rows(draw: st.DrawFn, origin: DataStream, values: Any, around: int, spread: int) -> pa.Table:
-    """Rows of an epoch: no two at one time, so that their order is theirs alone. Later epochs may repeat a time."""
-    times = draw(st.lists(st.integers(max(0, around - spread), around + spread), max_size=12, unique=True))
-    count = len(times)
-    some = st.lists(st.one_of(st.none(), values, values), min_size=count, max_size=count)
-    numbers = st.lists(st.one_of(st.none(), st.integers(-3, 3)), min_size=count, max_size=count)
-    floats = st.lists(st.one_of(st.none(), st.sampled_from([0.5, 1e9, -2.25])), min_size=count, max_size=count)
-    columns = [draw(some), times, draw(numbers), draw(floats)]
-    fields = origin.stream.schema
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, fields, strict=True)], schema=fields)
-
-
-Oracle = Callable[[duckdb.DuckDBPyConnection, dict[str, int]], str]
-
-
-def check(
-    data: st.DataObject, results: list[DataStream], sources: list[tuple[DataStream, Any]], oracles: list[Oracle]
-) -> None:
-    """Random epochs through the engine, restarted at will; each output equals its SQL over the rows on time.
-
-    The SQL sees the streams by name, with the number of a row's epoch, and gets the final watermarks.
-    """
-    plan = plan_of([r.relation for r in results])
-    step = data.draw(st.sampled_from([1, SECOND, 50 * 60 * SECOND]))
-    spread = data.draw(st.sampled_from([3, 2 * SECOND, 100 * 60 * SECOND]))
-    partitions, limited = data.draw(st.sampled_from([4, 7])), limits(data)
-    wander = data.draw(st.booleans())
-    seen: dict[str, list[pa.Table]] = {handle.name: [] for handle, _ in sources}
-    with tempfile.TemporaryDirectory(dir=FAST) as directory:
-
-        def start() -> DirectQuery:
-            sites = data.draw(st.integers(1, 3))
-            return DirectQuery(
-                plan,
-                Path(directory),
-                sites,
-                partitions,
-                wanted=Wanderer(sites, sites) if wander else "static",
-                **limited,
-            )
-
-        query = start()
-        for epoch in range(data.draw(st.integers(1, 6))):
-            new = {h.name: data.draw(rows(h, values, epoch * step, spread)) for h, values in sources}
-            for name, table in new.items():
-                seen[name].append(table)
-            query.run([new[s.name] for s in plan.sources])
-            if data.draw(st.integers(0, 3)) == 0:
-                query.catch_up()
-            if data.draw(st.integers(0, 3)) == 0:
-                query.close()
-                query = start()
-        query.drain()
-        with connect_duckdb() as db:
-            marks = {}
-            for handle, _ in sources:
-                numbered = [
-                    t.append_column("epoch", pa.array([i] * len(t), pa.int64()))
-                    for i, t in enumerate(seen[handle.name])
-                ]
-                good, _late = on_time(numbered, "ts", handle.stream.delay)
-                db.register(handle.name, good)
-                times = [t for e in seen[handle.name] for t in e["ts"].cast(pa.int64()).to_pylist()]
-                marks[handle.name] = max(times, default=-(10**18)) - handle.stream.delay
-            for output, oracle in enumerate(oracles):
-                expected = db.sql(oracle(db, marks)).to_arrow_table()
-                assert_equal(query.results(output), expected)
-        query.close()
-
-
-def assert_equal(found: pa.Table, expected: pa.Table) -> None:
-    """The same rows; floats, sums of few numbers in any order, to nine digits."""
-    left, right = in_order(found), in_order(expected)
-    assert len(left) == len(right)
-    for one, other in zip(left, right, strict=True):
-        assert one == tuple(pytest.approx(v, rel=1e-9) if isinstance(v, float) else v for v in other)
-
-
-def in_order(table: pa.Table) -> list[tuple]:
-    """All rows, sorted by what is no float before what is one."""
-
-    def place(row: tuple) -> tuple[list[str], list[float]]:
-        return [str(v) for v in row if not isinstance(v, float)], [v for v in row if isinstance(v, float)]
-
-    return sorted(multiset(table).elements(), key=place)
 
 
 delays = st.sampled_from([0, 2, SECOND, 60 * SECOND])

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+from duplicates_oracle import first_rows
 from group_by_oracle import last_of, sessions_of, source, windows_of
 from oracle import connect_duckdb, on_time, rounded
 from specs import REGISTRY, SECOND, TIME
@@ -466,6 +467,23 @@ def united_results(rng: np.random.Generator) -> TestedFlow:
     )
 
 
+def without_duplicates(rng: np.random.Generator) -> TestedFlow:
+    """First rows by one key, once or again after a while, and windows of them by another key."""
+    a = source("a", delay=_delay(rng))
+    within = None if rng.random() < 0.5 else int(rng.integers(0, 20)) * SECOND
+    first = a.dropDuplicates(["k", "v"], within=None if within is None else f"{within} microseconds")
+    some = {"n": ("*", "count"), "total": ("v", "sum")}
+    grouped = first.groupBy("k").window("10 seconds", "5 seconds").agg(**some)
+
+    def oracle(marks: Marks) -> str:
+        return first_rows("a", marks["a"], within, keys="k, v", others="w")
+
+    def windows(marks: Marks) -> str:
+        return windows_of(f"({oracle(marks)})", 10 * SECOND, 5 * SECOND, some, marks["a"])
+
+    return _flow("without duplicates", [first.select("k", "v", "ts", "w"), grouped], oracle, windows)
+
+
 _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
     f.__name__: f
     for f in (
@@ -491,6 +509,7 @@ _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
         united,
         united_results,
         late_rows,
+        without_duplicates,
     )
 }
 NAMES = tuple(_FLOWS)

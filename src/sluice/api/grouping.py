@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sluice.api.relation import NamedRelation
 from sluice.api.texts import column_name
@@ -32,18 +32,33 @@ _ORDER = re.compile(r"\s*(?P<column>`[^`]+`|\S+)(\s+(?P<way>ASC|DESC))?(\s+NULLS
 
 def group_keys(rows: NamedRelation, columns: tuple[object, ...]) -> tuple[str, ...]:
     """The columns to group by, of a stream that can be grouped."""
-    keys = tuple(_find_column(rows, column_name(c, "groupBy", _how_to_group(columns)), "group by") for c in columns)
+    return read_keys(rows, columns, KeyWords("groupBy", "group", "a group-by"), _how_to_group(columns))
+
+
+@dataclass(frozen=True)
+class KeyWords:
+    """What messages about keys say: the method that takes them, what is done `by` them, and the operator."""
+
+    method: str
+    verb: str
+    operator: str
+
+
+def read_keys(rows: NamedRelation, columns: tuple[object, ...], words: KeyWords, advice: str) -> tuple[str, ...]:
+    """Columns whose values tell rows apart, of a stream with an order."""
+    names = [column_name(c, words.method, advice) for c in columns]
+    keys = tuple(_find_column(rows, name, f"{words.verb} by") for name in names)
     for key in keys:
         kind = rows.stream.schema.field(key).type
         if not is_hashable(kind):
             raise FlowError(
-                f"column {key!r} of {rows.title} has type {kind}, which cannot be grouped by; use its fields"
+                f"column {key!r} of {rows.title} has type {kind}, which rows cannot be told apart by; use its fields"
             )
     if len(set(keys)) < len(keys):
-        raise FlowError(f"groupBy names {next(k for k in keys if keys.count(k) > 1)!r} twice")
+        raise FlowError(f"{words.method} names {next(k for k in keys if keys.count(k) > 1)!r} twice")
     if rows.stream.delay is None:
         raise FlowError(
-            f"{rows.title} has delay=None, so its rows are never in order: a group-by would never give a "
+            f"{rows.title} has delay=None, so its rows are never in order: {words.operator} would never give a "
             "result. Give it a delay"
         )
     return keys
@@ -175,8 +190,9 @@ def _check_window_columns(keys: tuple[str, ...]) -> None:
 
 
 def aggregate(rows: NamedRelation, windows: Windows, choices: Mapping[str, object]) -> OperatorSpec:
-    """The windows with what is computed over each: column and function by the name of the result's column."""
-    if not choices:
+    """The windows with what is computed over each: column and function by the name of the result's column. Of windows
+    of time the groups alone are a result."""
+    if not choices and isinstance(windows, LastRows):
         raise FlowError("agg needs at least one aggregate, such as n=('*', 'count')")
     taken = tuple(name.lower() for name in (*windows.keys, *windows.time_columns))
     aggregates = tuple(_aggregate(rows, name, choice, taken) for name, choice in choices.items())

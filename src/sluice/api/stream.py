@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from sluice.api.deduplicating import drop_duplicates
 from sluice.api.grouping import (
     Windows,
     aggregate,
@@ -195,6 +196,31 @@ class DataStream(NamedRelation):
             return grouped
         check_window(self, window)
         return getattr(grouped, window.function)(*window.durations)
+
+    def dropDuplicates(self, subset: list[str] | None = None, within: Duration | None = None) -> DataStream:
+        """The first row by event time of those that are equal in these columns, or in all.
+
+        A row is dropped if it is at most `within` later than a row of its key that stays. Without `within` each key
+        appears once, and is kept for good. A row appears when the watermark has passed it.
+
+            trades.dropDuplicates(["id"], within="10 minutes")
+        """
+        return self._without_duplicates(subset, within, "dropDuplicates")
+
+    drop_duplicates = dropDuplicates
+
+    def dropDuplicatesWithinWatermark(self, subset: list[str] | None = None) -> DataStream:
+        """`dropDuplicates` within the delay of the stream, as Spark calls it."""
+        delay = self.stream.delay
+        within = None if delay is None else f"{delay} microseconds"
+        return self._without_duplicates(subset, within, "dropDuplicatesWithinWatermark")
+
+    def distinct(self) -> DataStream:
+        """Each row once, of those that are equal in all columns: `trades.select("symbol").distinct()`."""
+        return self._without_duplicates(None, None, "distinct")
+
+    def _without_duplicates(self, subset: object, within: object, method: str) -> DataStream:
+        return self._with(result_of(drop_duplicates(self, subset, within, method), (self.relation,)))
 
     @property
     def writeStream(self) -> DataStreamWriter:

@@ -122,6 +122,20 @@ def hash_group_keys(columns: Sequence[pa.Array], *, rows: int | None = None) -> 
     return hashes
 
 
+def find_equal_keys(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> np.ndarray:
+    """Whether the i-th key of one list equals the i-th of another, as groups see them.
+
+    >>> find_equal_keys([pa.array([1.0, None, float("nan")])], [pa.array([2.0, None, float("nan")])]).tolist()
+    [False, True, True]
+    """
+    count = len(left[0])
+    equal = np.ones(count, dtype=bool)
+    for own, other in zip(left, right, strict=True):
+        for word in _words(pa.concat_arrays([own, other])):
+            equal &= word[:count] == word[count:]
+    return equal
+
+
 def _fill_nulls(column: pa.Array) -> pa.Array:
     """The column with one and the same value in place of each null."""
     if column.null_count == 0:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sluice.model.plan.deduplication import Deduplication
 from sluice.model.plan.group_by import LastRows, SessionWindows, TimeGroups, TimeWindows
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.plan import OperatorSpec
 from sluice.model.plan.top_rows import TopRows
+from sluice.operators.deduplication import DropDuplicates
 from sluice.operators.last_rows import LastRowsGroupBy
 from sluice.operators.outer_join import OuterJoin
 from sluice.operators.protocol import Operator
@@ -18,6 +20,7 @@ from sluice.operators.top_rows import TopRowsOfGroups
 from sluice.operators.window_join import WindowJoin
 
 _OPERATORS: dict[type, Callable[[Any], Operator]] = {
+    Deduplication: DropDuplicates,
     JoinSpec: lambda spec: WindowJoin(spec) if spec.is_inner else OuterJoin(spec),
     LastRows: LastRowsGroupBy,
     SessionWindows: SessionWindowsGroupBy,

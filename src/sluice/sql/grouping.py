@@ -1,4 +1,4 @@
-"""Group-bys: aggregates over time windows (GROUP BY window(...)) and over the newest rows (OVER ... ROWS)."""
+"""Group-bys: over time windows (GROUP BY window(...)), over the newest rows (OVER ... ROWS), or for good."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sluice.sql.computed_columns import ComputedColumns, free_name
 from sluice.sql.functions import AGGREGATES, function_name, is_aggregate
 from sluice.sql.scope import Scope
 from sluice.sql.text import column, replace_parts, write_name
-from sluice.sql.windows import RowWindow, TimeColumn, TimeWindow
+from sluice.sql.windows import NoWindow, RowWindow, TimeColumn, TimeWindow, Window
 
 WINDOW_COLUMNS = {"start": "window_start", "end": "window_end"}
 _LAST = "(window_end - INTERVAL '1' MICROSECOND)"
@@ -23,9 +23,7 @@ _KNOWN = "count, sum, avg, min, max, stddev, variance, stddev_pop, var_pop, firs
 class Grouping:
     """Collects what a group-by has to compute, while the expressions above it are written over its result."""
 
-    def __init__(
-        self, handle: Any, scope: Scope, groups: Sequence[Syntax], over: TimeWindow | TimeColumn | RowWindow
-    ) -> None:
+    def __init__(self, handle: Any, scope: Scope, groups: Sequence[Syntax], over: Window) -> None:
         self.scope, self.text, self.over = scope, scope.text, over
         self._columns = ComputedColumns(handle, scope)
         self._aggregates: dict[tuple[str, str], str] = {}  # names of aggregates by column and function
@@ -112,14 +110,15 @@ class Grouping:
         self.text.refuse(at, f"{what}; use for example last({write_name(at.name)})")
 
     def result(self, at: Syntax) -> Any:
-        """The relation of groups and aggregates, after everything above it has been written."""
-        if not self._aggregates:
-            self.text.refuse(at, "a group-by needs at least one aggregate, for example count(*)")
+        """The relation of groups and aggregates, after everything above it has been written. Groups alone that never
+        end are the distinct ones."""
         aggregates_by_name = {name: pair for pair, name in self._aggregates.items()}
         handle = self._columns.handle
         names = [name for _, name in self._groups]
         if isinstance(self.over, TimeColumn):
             names.append(handle.event_time)
         with self.text.blame_on(at):
+            if isinstance(self.over, NoWindow) and not aggregates_by_name:
+                return handle.select(*map(write_name, dict.fromkeys(names))).distinct()
             grouped = handle.groupBy(*dict.fromkeys(names))
             return self.over.apply(grouped).agg(**aggregates_by_name)

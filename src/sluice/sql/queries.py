@@ -21,7 +21,15 @@ from sluice.sql.subqueries import InnerQuery, split_subqueries
 from sluice.sql.text import Text, column, name_parts, replace_parts, write_name
 from sluice.sql.top_rows import TopRows, is_row_number
 from sluice.sql.vetting import vet_join, vet_select, vet_table, vet_union
-from sluice.sql.windows import RowWindow, TimeColumn, TimeWindow, is_time_window, is_window_name, row_windows
+from sluice.sql.windows import (
+    NoWindow,
+    RowWindow,
+    TimeColumn,
+    TimeWindow,
+    is_time_window,
+    is_window_name,
+    row_windows,
+)
 
 Known = Mapping[str, Table]
 
@@ -62,13 +70,20 @@ class Queries:
         if top is not None:
             handle = top.apply(handle, scope)
             written = [write_name(top.name) if is_row_number(item.node) else scope.write(item.node) for item in items]
-            return self._project(handle, scope, items, written, None, outermost)
-        grouping = self._grouping(select, items, handle, scope)
-        if grouping is None:
-            written = [scope.write(item.node) for item in items]
+            table = self._project(handle, scope, items, written, None, outermost)
         else:
-            handle, written = self._write_grouped(select, items, grouping)
-        return self._project(handle, scope, items, written, grouping, outermost)
+            grouping = self._grouping(select, items, handle, scope)
+            if grouping is None:
+                written = [scope.write(item.node) for item in items]
+            else:
+                handle, written = self._write_grouped(select, items, grouping)
+            table = self._project(handle, scope, items, written, grouping, outermost)
+        return self._drop_duplicates(table, select) if select.args.get("distinct") else table
+
+    def _drop_duplicates(self, table: Table, select: Syntax) -> Table:
+        """The distinct rows by the columns of the SELECT list."""
+        with self.text.blame_on(select.expressions[0]):
+            return replace(table, handle=table.handle.dropDuplicates(list(table.columns)))
 
     def _with_names(self, at: exp.Query, tables: Known) -> Known:
         """The tables that a query knows: those around it, and those of its WITH."""
@@ -100,11 +115,12 @@ class Queries:
         return Table(handle, tuple(renamed.values()), frozenset(renamed[time] for time in table.times))
 
     def _union(self, at: exp.Union, tables: Known, names: Sequence[str]) -> Table:
-        """The rows of both queries, columns by their places and under the names of the first."""
+        """The rows of both queries, columns by their places and under the names of the first; without ALL each once."""
         first = self._query(at.this, tables, outermost=True, names=names)
         second = self._query(at.expression, tables, outermost=True, names=first.columns)
         with self.text.blame_on(at.expression):
             handle = first.handle.union(second.handle)
+            handle = handle.distinct() if at.args.get("distinct") else handle
         pairs = zip(first.columns, second.columns, strict=True)
         return Table(handle, first.columns, frozenset(a for a, b in pairs if a in first.times and b in second.times))
 
@@ -234,7 +250,7 @@ class Queries:
     def _grouping(self, at: Syntax, items: Sequence[Item], handle: Any, scope: Scope) -> Grouping | None:
         nodes, group = [item.node for item in items], at.args.get("group")
         if group is not None:
-            return self._time_grouping(items, group, handle, scope)
+            return self._read_grouping(items, group, handle, scope)
         having = at.args.get("having")
         if having is not None:
             self.text.refuse(self.text.before("HAVING", having.this), "HAVING is for GROUP BY; use WHERE")
@@ -252,19 +268,18 @@ class Queries:
                 self.text.refuse(window, "all OVER clauses of a SELECT must be the same; put one into a subquery")
         return Grouping(handle, scope, groups[0], kinds[0])
 
-    def _time_grouping(self, items: Sequence[Item], group: Syntax, handle: Any, scope: Scope) -> Grouping:
+    def _read_grouping(self, items: Sequence[Item], group: Syntax, handle: Any, scope: Scope) -> Grouping:
         by = group.expressions
         if not by or any(value for name, value in group.args.items() if name != "expressions"):
             place = self.text.after("GROUP", group.parent.args["from_"] if group.parent else group)
             self.text.refuse(place, "GROUP BY takes columns and a window; ALL, ROLLUP and CUBE cannot be run")
         windows = [TimeWindow.read(scope, part) for part in by if is_time_window(part)]
         groups = [self._read_group(part, items, scope) for part in by if not is_time_window(part)]
-        if not windows and any(scope.is_event_time(at) for at in groups):
-            return Grouping(handle, scope, groups, TimeColumn())
-        if len(windows) != 1:
-            at = windows[1].call if windows else self.text.before("GROUP", by[0])
-            why = "a stream has no end, so GROUP BY needs one window over its event time"
-            self.text.refuse(at, f"{why}, for example window(ts, '1 minute')")
+        if not windows:
+            is_timed = any(scope.is_event_time(at) for at in groups)
+            return Grouping(handle, scope, groups, TimeColumn() if is_timed else NoWindow())
+        if len(windows) > 1:
+            self.text.refuse(windows[1].call, "GROUP BY takes one window over the event time")
         return Grouping(handle, scope, groups, windows[0])
 
     def _read_group(self, at: Syntax, items: Sequence[Item], scope: Scope) -> Syntax:

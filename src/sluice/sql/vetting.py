@@ -13,7 +13,6 @@ from sluice.sql.text import Text
 
 _NO_END = "a stream has no end"
 _CLAUSES = {
-    "distinct": ("DISTINCT", "DISTINCT cannot be run: it would have to remember every row; use GROUP BY with a window"),
     "order": ("ORDER", f"ORDER BY cannot be run: {_NO_END}; order what the query has written"),
     "sort": ("SORT", f"SORT BY cannot be run: {_NO_END}; order what the query has written"),
     "limit": ("LIMIT", f"LIMIT cannot be run: {_NO_END}; limit what you read of the result"),
@@ -24,7 +23,7 @@ _CLAUSES = {
     "distribute": ("DISTRIBUTE", "DISTRIBUTE BY cannot be run; rows are distributed by their keys"),
     "hint": ("/*+", "hints have no meaning here; leave them out"),
 }
-_RUN = {"from_", "joins", "where", "group", "having", "expressions", "windows", "with_"}
+_RUN = {"from_", "joins", "where", "group", "having", "expressions", "windows", "with_", "distinct"}
 _KINDS = {
     ("", ""): JoinKind.INNER,
     ("", "INNER"): JoinKind.INNER,
@@ -49,11 +48,8 @@ _SETS = {
 
 
 def vet_union(text: Text, at: exp.Union) -> None:
-    """Refuses all unions but those that keep duplicates."""
-    word = text.after("UNION", at.this)
-    if at.args.get("distinct"):
-        text.refuse(word, "UNION cannot be run: it would have to remember every row; write UNION ALL")
-    _refuse_clauses(text, at, {"this", "expression", "with_"})
+    """Refuses what cannot be run of a union."""
+    _refuse_clauses(text, at, {"this", "expression", "with_", "distinct"})
 
 
 def _refuse_clauses(text: Text, at: Syntax, run: Set[str]) -> None:
@@ -62,7 +58,7 @@ def _refuse_clauses(text: Text, at: Syntax, run: Set[str]) -> None:
         if value and name in _CLAUSES:
             word, why = _CLAUSES[name]
             first = value[0] if isinstance(value, list) else value
-            before = at.expressions[0] if name in ("distinct", "hint") else first
+            before = at.expressions[0] if name == "hint" else first
             text.refuse(text.before(word, before), why)
         if value and name not in run:
             text.refuse(at, f"this query has a part that cannot be run: {name.replace('_', ' ')}")
@@ -79,6 +75,8 @@ def vet_select(text: Text, at: Syntax) -> exp.Select:
     if not isinstance(at, exp.Select):
         text.refuse(text.beginning if at.parent is None else at, "only SELECT can be run")
     _refuse_clauses(text, at, _RUN)
+    if at.args.get("distinct") and at.args["distinct"].args.get("on"):
+        text.refuse(text.before("DISTINCT", at.expressions[0]), "DISTINCT ON cannot be run; use dropDuplicates")
     if at.args.get("from_") is None:
         text.refuse(text.before("SELECT", at.expressions[0]), "SELECT needs FROM and a stream")
     for part in at.walk():

@@ -1,5 +1,5 @@
-"""The windows of a group-by as SQL spells them: window(ts, '1 minute'), session_window(ts, '5 minutes') and
-OVER (... ROWS ...)."""
+"""The windows of a group-by as SQL spells them: window(ts, '1 minute'), session_window(ts, '5 minutes'),
+OVER (... ROWS ...), or none."""
 
 from __future__ import annotations
 
@@ -131,6 +131,17 @@ class RowWindow:
 
     def apply(self, grouped: Any) -> Any:
         return grouped.last(self.rows)
+
+
+@dataclass(frozen=True)
+class NoWindow:
+    """GROUP BY columns alone: groups that never end."""
+
+    def apply(self, grouped: Any) -> Any:
+        return grouped
+
+
+Window = TimeWindow | TimeColumn | RowWindow | NoWindow
 
 
 def _check_order(scope: Scope, at: exp.Window) -> None:

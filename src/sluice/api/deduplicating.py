@@ -1,0 +1,27 @@
+"""The arguments of `dropDuplicates` and `distinct`, checked, or an error in the user's own words."""
+
+from __future__ import annotations
+
+from sluice.api.grouping import KeyWords, read_keys
+from sluice.api.relation import NamedRelation
+from sluice.model.durations import microseconds
+from sluice.model.errors import FlowError
+from sluice.model.plan.deduplication import Deduplication
+
+_ADVICE = "an expression comes before it: withColumn('day', 'date(ts)').dropDuplicates(['day'])"
+
+
+def drop_duplicates(rows: NamedRelation, subset: object, within: object, method: str) -> Deduplication:
+    """The first rows by these columns, by all of them if there is no subset."""
+    keys = _read_columns(rows, subset, method)
+    words = KeyWords(method, "tell duplicates", method)
+    apart = None if within is None else microseconds(within, f"{method}'s within")
+    return Deduplication(rows.stream, read_keys(rows, keys, words, _ADVICE), apart)
+
+
+def _read_columns(rows: NamedRelation, subset: object, method: str) -> tuple[object, ...]:
+    if subset is None:
+        return tuple(rows.columns)
+    if not isinstance(subset, list | tuple) or not subset:
+        raise FlowError(f"{method} takes a list of columns, such as ['id'], or none for all columns, not {subset!r}")
+    return tuple(subset)
