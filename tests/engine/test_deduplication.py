@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from duplicates_oracle import first_rows
 from engine_harness import DirectQuery
-from group_by_oracle import source, windows_of
+from group_by_oracle import sessions_of, source, windows_of
 from hypothesis import given
 from hypothesis import strategies as st
 from random_epochs import check
@@ -22,6 +22,7 @@ from sluice.model.plan.relation import plan_of
 from sluice.model.plan.stream import Stream
 from sluice.operators import row_hashing
 
+COUNTED = {"n": ("*", "count")}
 delays = st.sampled_from([0, 2, SECOND, 60 * SECOND])
 
 
@@ -86,6 +87,29 @@ def test_windows_of_what_is_left(data, within, delay):
         lambda db, m: windows_of(f"({first_rows('a', m['a'], within)})", 5 * SECOND, 5 * SECOND, some, m["a"], "v, "),
     ]
     check(data, results, [(a, KEYS["long"][1])], oracles, tied_rows)
+
+
+@given(st.data(), delays, delays)
+def test_the_union_of_streams(data, first_delay, second_delay):
+    """The slower stream decides when a row is the first."""
+    a, b = source("a", delay=first_delay), source("b", delay=second_delay)
+    result = a.union(b.filter("v > 0")).dropDuplicates(["k"])
+    text = "(SELECT * FROM a UNION ALL SELECT * FROM b WHERE v > 0)"
+    values = st.integers(0, 4)
+    oracle = lambda db, m: first_rows(text, min(m.values()))  # noqa: E731
+    check(data, [result], [(a, values), (b, values)], [oracle], tied_rows)
+
+
+@given(st.data(), delays)
+def test_windows_without_an_aggregate(data, delay):
+    """The groups that a window has."""
+    a = source("a", pa.string(), delay)
+    results = [a.groupBy("k").window("5 seconds", "2 seconds").agg(), a.groupBy("k").session_window("2 seconds").agg()]
+    oracles = [
+        lambda db, m: f"SELECT * EXCLUDE (n) FROM ({windows_of('a', 5 * SECOND, 2 * SECOND, COUNTED, m['a'])})",
+        lambda db, m: f"SELECT * EXCLUDE (n) FROM ({sessions_of('a', 2 * SECOND, COUNTED, m['a'])})",
+    ]
+    check(data, results, [(a, KEYS["string"][1])], oracles, tied_rows)
 
 
 @given(st.data(), st.integers(0, 4), delays)

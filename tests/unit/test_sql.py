@@ -835,6 +835,19 @@ class TestDistinct:
         assert calls(text)[0] == (("groupBy", "symbol"), ("window", "1 minute"), {})
 
 
+class TestGroupsWithoutEnd:
+    def test_groups_that_never_end(self) -> None:
+        text = "SELECT symbol, sum(size) AS total FROM trades GROUP BY symbol HAVING count(*) > 3"
+        assert calls(text) == [
+            (("groupBy", "symbol"), ("groups",), {"total": ("size", "sum"), "count": ("*", "count")}),
+            ("filter", "count > 3"),
+            ("select", "symbol", "total"),
+        ]
+
+    def test_one_group_of_all_rows(self) -> None:
+        assert calls("SELECT count(*) AS n FROM trades") == [(("groupBy",), ("groups",), {"n": ("*", "count")})]
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("text", "says", "line", "column"),
@@ -947,7 +960,6 @@ class TestRefusals:
                 "window(ts, '2",
             ),
             ("SELECT count(*) AS n FROM trades GROUP BY 1, window(ts, '1 day')", "by name", "1,"),
-            ("SELECT count(*) AS n FROM trades", "never ends", "count"),
             (f"SELECT price, count(*) AS n {PER_MINUTE}", "'price' is neither in GROUP BY", "price"),
             (f"SELECT *, count(*) AS n {PER_MINUTE}", "name the columns", "*"),
             (f"SELECT window, count(*) AS n {PER_MINUTE}", "window.start and window.end", "window"),

@@ -31,7 +31,7 @@ def check_added(
     names = name_queries([writer.name for writer in writers], [output.name for output in flow.plan.outputs])
     choices = [choose_sink(writer, name) for writer, name in zip(writers, names, strict=True)]
     _refuse_paths(running, flow, choices)
-    relations = [writer.rows.relation for writer in writers]
+    relations = [writer.output for writer in writers]
     plan = plan_of(relations, names, None, flow.streams)
     _refuse_other_sources(plan, flow)
     sinks = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice.api.grouping import KeyWords, read_keys
+from sluice.api.grouping import KeyWords, check_order, read_keys
 from sluice.api.relation import NamedRelation
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
@@ -13,10 +13,10 @@ _ADVICE = "an expression comes before it: withColumn('day', 'date(ts)').dropDupl
 
 def drop_duplicates(rows: NamedRelation, subset: object, within: object, method: str) -> Deduplication:
     """The first rows by these columns, by all of them if there is no subset."""
-    keys = _read_columns(rows, subset, method)
-    words = KeyWords(method, "tell duplicates", method)
-    apart = None if within is None else microseconds(within, f"{method}'s within")
-    return Deduplication(rows.stream, read_keys(rows, keys, words, _ADVICE), apart)
+    columns = _read_columns(rows, subset, method)
+    keys = read_keys(rows, columns, KeyWords(method, "tell duplicates"), _ADVICE)
+    check_order(rows, method)
+    return Deduplication(rows.stream, keys, None if within is None else microseconds(within, f"{method}'s within"))
 
 
 def _read_columns(rows: NamedRelation, subset: object, method: str) -> tuple[object, ...]:

@@ -23,29 +23,29 @@ from sluice.model.plan.group_by import (
 )
 from sluice.model.plan.plan import OperatorSpec
 from sluice.model.plan.relation import Applied, Relation
+from sluice.model.plan.running_groups import RunningGroups
 from sluice.model.plan.sort_order import SortOrder
 from sluice.model.plan.top_rows import TopRows
 
-Windows = LastRows | TimeWindows | SessionWindows
+Windows = LastRows | TimeWindows | SessionWindows | RunningGroups
 _ORDER = re.compile(r"\s*(?P<column>`[^`]+`|\S+)(\s+(?P<way>ASC|DESC))?(\s+NULLS\s+(?P<nulls>FIRST|LAST))?\s*", re.I)
 
 
 def group_keys(rows: NamedRelation, columns: tuple[object, ...]) -> tuple[str, ...]:
     """The columns to group by, of a stream that can be grouped."""
-    return read_keys(rows, columns, KeyWords("groupBy", "group", "a group-by"), _how_to_group(columns))
+    return read_keys(rows, columns, KeyWords("groupBy", "group"), _how_to_group(columns))
 
 
 @dataclass(frozen=True)
 class KeyWords:
-    """What messages about keys say: the method that takes them, what is done `by` them, and the operator."""
+    """What messages about keys say: the method that takes them, and what is done `by` them."""
 
     method: str
     verb: str
-    operator: str
 
 
 def read_keys(rows: NamedRelation, columns: tuple[object, ...], words: KeyWords, advice: str) -> tuple[str, ...]:
-    """Columns whose values tell rows apart, of a stream with an order."""
+    """Columns whose values tell rows apart."""
     names = [column_name(c, words.method, advice) for c in columns]
     keys = tuple(_find_column(rows, name, f"{words.verb} by") for name in names)
     for key in keys:
@@ -56,12 +56,16 @@ def read_keys(rows: NamedRelation, columns: tuple[object, ...], words: KeyWords,
             )
     if len(set(keys)) < len(keys):
         raise FlowError(f"{words.method} names {next(k for k in keys if keys.count(k) > 1)!r} twice")
+    return keys
+
+
+def check_order(rows: NamedRelation, operator: str) -> None:
+    """Refuses a stream whose rows are never in order to an operator that waits for that."""
     if rows.stream.delay is None:
         raise FlowError(
-            f"{rows.title} has delay=None, so its rows are never in order: {words.operator} would never give a "
-            "result. Give it a delay"
+            f"{rows.title} has delay=None, so its rows are never in order: {operator} would never give a result. Give "
+            "it a delay"
         )
-    return keys
 
 
 def _how_to_group(columns: tuple[object, ...]) -> str:
@@ -126,14 +130,11 @@ def session_windows(rows: NamedRelation, keys: tuple[str, ...], gap: object) -> 
     return SessionWindows(rows.stream, keys, (), between)
 
 
-def time_groups(rows: NamedRelation, keys: tuple[str, ...]) -> TimeGroups:
-    """Groups that have the event time among their keys, without their aggregates."""
-    if rows.event_time not in keys:
-        raise FlowError(
-            f"a group-by of a stream needs a window: groupBy(...).last(100) or .window('1 minute')"
-            f"{_or_the_event_time(rows)}"
-        )
-    return TimeGroups(rows.stream, keys, (), is_past=_comes_after_watermark(rows))
+def groups_alone(rows: NamedRelation, keys: tuple[str, ...]) -> TimeGroups | RunningGroups:
+    """Groups without a window, without their aggregates: with the event time among their keys they end, else never."""
+    if rows.event_time in keys:
+        return TimeGroups(rows.stream, keys, (), is_past=_comes_after_watermark(rows))
+    return RunningGroups(rows.stream, keys, ())
 
 
 def top_rows(
@@ -144,6 +145,7 @@ def top_rows(
         raise FlowError(f"top takes a whole number of rows, at least 1, not {count!r}")
     if not order:
         raise FlowError("top needs an order: top(3, 'price DESC')")
+    check_order(rows, "top")
     if rows.event_time not in keys:
         raise FlowError(
             "the first rows of a group are final when the group has ended, and a stream has no end: group by a window "
@@ -192,8 +194,11 @@ def _check_window_columns(keys: tuple[str, ...]) -> None:
 def aggregate(rows: NamedRelation, windows: Windows, choices: Mapping[str, object]) -> OperatorSpec:
     """The windows with what is computed over each: column and function by the name of the result's column. Of windows
     of time the groups alone are a result."""
-    if not choices and isinstance(windows, LastRows):
-        raise FlowError("agg needs at least one aggregate, such as n=('*', 'count')")
+    if not choices and isinstance(windows, LastRows | RunningGroups):
+        advice = "; select(...).distinct() gives the groups alone" if isinstance(windows, RunningGroups) else ""
+        raise FlowError(f"agg needs at least one aggregate, such as n=('*', 'count'){advice}")
+    if not isinstance(windows, RunningGroups):
+        check_order(rows, "a group-by")
     taken = tuple(name.lower() for name in (*windows.keys, *windows.time_columns))
     aggregates = tuple(_aggregate(rows, name, choice, taken) for name, choice in choices.items())
     return replace(windows, aggregates=aggregates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 from sluice.model.errors import FlowError
 from sluice.model.plan.plan import OperatorSpec
 from sluice.model.plan.relation import Applied, LateRows, Relation
+from sluice.model.plan.running_groups import RunningGroups
 from sluice.model.plan.stream import TIME_COLUMN, Step, Stream
 from sluice.spark.sources import Source
 
@@ -104,9 +106,20 @@ def result_of(spec: OperatorSpec, feeds: tuple[Relation, ...]) -> Relation:
                 f"the late rows of stream {late.name!r} can be filtered, selected and written, and no "
                 "operator takes them in: none of them is in time for it. Write them, and read what was written"
             )
+    refuse_changing(feeds)
     schema = spec.output_schema()
     if spec.event_time == TIME_COLUMN and TIME_COLUMN not in schema.names:
         times = spec.streams[0]
         schema = pa.schema([pa.field(TIME_COLUMN, times.schema.field(times.event_time).type), *schema])
     of_several = len(spec.streams) > 1
     return Relation(Applied(spec, feeds), (), Stream("result", schema, spec.event_time, spec.delay, of_several))
+
+
+def refuse_changing(relations: Iterable[Relation]) -> None:
+    """Refuses results that later ones replace, where each row counts."""
+    for relation in relations:
+        if isinstance(relation.origin, Applied) and isinstance(relation.origin.spec, RunningGroups):
+            raise FlowError(
+                "the results of a group-by without a window change, so no operator can follow it: filter and select "
+                "can. Give it a window, groupBy(...).window('1 minute').agg(...), or do the rest where it is written"
+            )

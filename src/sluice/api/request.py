@@ -19,6 +19,7 @@ from sluice.api.options import (
     QueryOptions,
     SinkOptions,
 )
+from sluice.api.output_mode import OutputMode, in_mode
 from sluice.api.relation import NamedRelation, Registry
 from sluice.api.whole_query import PolicyChoice, StartChoices
 from sluice.control.controller import MINIMUM
@@ -31,6 +32,8 @@ from sluice.spark.sink_choice import SinkChoice
 from sluice.spark.sinks import SinkKind
 
 T = TypeVar("T")
+_TAKE_CHANGES = frozenset([SinkKind.MEMORY, SinkKind.CONSOLE, SinkKind.NOOP, SinkKind.FOREACH_BATCH])
+"""The sinks that take results which later ones replace."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,12 @@ class WriterChoices:
     options: Mapping[str, Any]
     trigger: Trigger
     policy: PolicyChoice | None
+    mode: OutputMode = OutputMode.APPEND
+
+    @property
+    def output(self) -> Relation:
+        """What is written."""
+        return in_mode(self.rows.relation, self.mode)
 
 
 @dataclass(frozen=True)
@@ -93,7 +102,7 @@ def read_request(writers: Sequence[WriterChoices], start: StartChoices | None = 
     return QueryRequest(
         registry=registry,
         name=writers[0].name if len(writers) == 1 else registry.flow,
-        outputs=tuple(w.rows.relation for w in writers),
+        outputs=tuple(w.output for w in writers),
         names=names,
         sinks=sinks,
         options=QueryOptions.read(chosen_options),
@@ -132,6 +141,11 @@ def choose_sink(writer: WriterChoices, name: str) -> SinkChoice:
         )
     if kind is SinkKind.PARQUET and not options.path:
         raise FlowError("the parquet sink needs option('path', DIRECTORY)")
+    if writer.mode is not OutputMode.APPEND and kind not in _TAKE_CHANGES:
+        raise FlowError(
+            f"the {kind.value} sink appends, so it takes no outputMode({writer.mode.value!r}): write groups that "
+            "change to format('memory') or 'console', or with foreachBatch(f) to where rows can be replaced"
+        )
     if kind is SinkKind.MEMORY and not writer.name:
         raise FlowError("the memory sink needs queryName(NAME), the name of the view with its results")
     return SinkChoice(
@@ -142,6 +156,7 @@ def choose_sink(writer: WriterChoices, name: str) -> SinkChoice:
         function=writer.function,
         rows=options.rows,
         truncate=options.truncate,
+        complete=writer.mode is OutputMode.COMPLETE,
     )
 
 

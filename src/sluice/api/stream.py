@@ -15,9 +15,9 @@ from sluice.api.grouping import (
     Windows,
     aggregate,
     group_keys,
+    groups_alone,
     last_rows,
     session_windows,
-    time_groups,
     time_windows,
     top_rows,
 )
@@ -246,7 +246,8 @@ class DataStream(NamedRelation):
 
 
 class GroupedStream:
-    """A stream's rows by group; `last`, `window` or `session_window` says over which of them to aggregate."""
+    """A stream's rows by group; `last`, `window` or `session_window` says over which of them to aggregate; without any
+    of these `agg` is over all."""
 
     def __init__(self, rows: DataStream, keys: tuple[str, ...]) -> None:
         self._rows, self._keys = rows, keys
@@ -288,13 +289,14 @@ class GroupedStream:
         spec = top_rows(self._rows, self._keys, count, order, number)
         return DataStream(self._rows.registry, "", result_of(spec, (self._rows.relation,)))
 
-    def agg(self, *unnamed: Any, **aggregates: Any) -> DataStream:
-        """Aggregate over groups that have the event time as one of their columns, as the end of windows is of their
-        results. Else a group of a stream has no end, so a window has to come first.
+    def agg(self, *unnamed: Any, **aggregates: tuple[str, str]) -> DataStream:
+        """Aggregate over all rows of a group so far, kept for good: results change, so they are not appended. Groups
+        that have the event time as one of their columns, as the end of windows is of their results, come once.
 
+        trades.groupBy("symbol").agg(n=("*", "count")).writeStream.outputMode("update")
         bars.groupBy("window_start", "window_end").agg(most=("volume", "max"))
         """
-        return WindowedStream(self._rows, time_groups(self._rows, self._keys)).agg(*unnamed, **aggregates)
+        return WindowedStream(self._rows, groups_alone(self._rows, self._keys)).agg(*unnamed, **aggregates)
 
 
 class WindowedStream:

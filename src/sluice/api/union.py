@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sluice.api.relation import NamedRelation
+from sluice.api.relation import NamedRelation, refuse_changing
 from sluice.api.steps import expression
 from sluice.expressions.types import common_type, spark_name, spark_type
 from sluice.model.errors import FlowError
@@ -53,6 +53,7 @@ def _check_side(first: NamedRelation, other: object, method: str) -> NamedRelati
         raise FlowError(f"{method} takes a stream of the flow, not {type(other).__name__}; register it with readStream")
     if other.registry is not first.registry:
         raise FlowError(f"{other.title} belongs to another Flow; register it in this one")
+    refuse_changing((first.relation, other.relation))
     own, theirs = _time_type(first), _time_type(other)
     if (own.tz is None) != (theirs.tz is None):
         kinds = [spark_name(type_).upper() for type_ in (own, theirs)]

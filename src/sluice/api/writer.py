@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from pyspark.sql.streaming.readwriter import DataStreamWriter as SparkWriter
 
 from sluice.api.options import OPTIONS
+from sluice.api.output_mode import OutputMode, read_mode
 from sluice.api.query import Query
 from sluice.api.relation import NamedRelation
 from sluice.api.request import WriterChoices
@@ -48,6 +49,7 @@ class DataStreamWriter:
         self._trigger: Trigger = {}
         self._function: Callable[..., Any] | None = None
         self._policy: PolicyChoice | None = None
+        self._mode = OutputMode.APPEND
 
     def __getattr__(self, name: str) -> NoReturn:
         advice = "foreachBatch(f) hands each epoch's results to a function of yours, as a DataFrame"
@@ -83,9 +85,9 @@ class DataStreamWriter:
         return self
 
     def outputMode(self, mode: str) -> DataStreamWriter:
-        """Only "append" is there, and need not be said."""
-        if mode.lower() != "append":
-            raise FlowError(f"results are appended; there is no output mode {mode!r} here")
+        """What an epoch shows: "append", which need not be said, or of a group-by without a window "update", the groups
+        that have changed, or "complete", all of them."""
+        self._mode = read_mode(mode)
         return self
 
     def queryName(self, name: str) -> DataStreamWriter:
@@ -128,5 +130,12 @@ class DataStreamWriter:
     def choices(self) -> WriterChoices:
         """All that this writer was told so far, for `Flow.start`."""
         return WriterChoices(
-            self._rows, self._format, self._function, self._name, dict(self._options), self._trigger, self._policy
+            self._rows,
+            self._format,
+            self._function,
+            self._name,
+            dict(self._options),
+            self._trigger,
+            self._policy,
+            self._mode,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -34,7 +34,7 @@ from sluice.model.epoch.stats import SiteStats, TaskSeconds, UnitColumns
 from sluice.model.epoch.times import Lagging, Times, slowest
 from sluice.model.ids import InputNumber, Level, Site, SiteKey
 from sluice.model.routing.unit_ranges import Ranges, holds, intersect, numbers, subtract, to_ranges, unite_all
-from sluice.operators.protocol import ShareableOperator
+from sluice.operators.protocol import ResultBatch, ShareableOperator, TableOperator
 from sluice.record.epoch import SiteShare
 from sluice.record.reports import LevelWatermark, SiteReport
 from sluice.state.durable import DurableSegments
@@ -95,6 +95,8 @@ class _SiteEpoch:
         schedule = self._schedule(cohorts, new, transaction, cleaning)
         for units, newest in schedule:
             yield from self._turn(units, newest, new, transaction)
+        for node in self.level.tables:
+            yield from self._show_table(node, transaction)
         lagging = schedule.units_left()
         self._postpone(lagging, new, transaction)
         parts = self.results.close()
@@ -282,9 +284,26 @@ class _SiteEpoch:
             results = operator.shared_epoch(stored_here, probing, state)
         else:
             results = operator.epoch(self.task.number, stored_here, state, before, after)
-        row_count, result_count = sum(len(run) for run in (*stored_here, *probing) if run is not None), 0
+        row_count = sum(len(run) for run in (*stored_here, *probing) if run is not None)
         meter = self.meters[node]
         meter.rows_in += row_count
+        result_count = yield from self._send_results(node, results)
+        meter.seconds += self._emulate(row_count, result_count)
+        meter.end_turn()
+
+    def _show_table(self, node: int, transaction: Transaction) -> Iterator[Blob]:
+        """All that an operator keeps here, also of units whose turn did not come: of these, what they had before."""
+        operator = self.level.operators[node]
+        assert isinstance(operator, TableOperator), "only tables are shown as a whole"
+        (input_,) = self.plan.inputs_of(node)
+        for runs in transaction.all_runs(input_):
+            self.probed += len(runs)
+            yield from self._send_results(node, operator.show_all(runs))
+        self.meters[node].end_turn()
+
+    def _send_results(self, node: int, results: Iterator[ResultBatch]) -> Generator[Blob, None, int]:
+        """Results of an operator go to sinks and to the operators above; how many they were."""
+        meter, result_count = self.meters[node], 0
         while True:
             with self.stopwatch.measure("kernel"), meter.measure():
                 batch = next(results, None)
@@ -296,8 +315,7 @@ class _SiteEpoch:
                 blobs = self.results.send(node, batch)
             yield from blobs
         meter.rows_out += result_count
-        meter.seconds += self._emulate(row_count, result_count)
-        meter.end_turn()
+        return result_count
 
     def _clean_up(self, transaction: Transaction, retention: Mapping[InputNumber, Retention]) -> Iterator[Blob]:
         """Finds results that are missing, of the units that it is time for."""

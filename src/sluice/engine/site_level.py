@@ -17,7 +17,7 @@ from sluice.model.plan.plan import Plan
 from sluice.model.routing.directory import Directory
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, single_unit
-from sluice.operators.protocol import FreezableOperator, Operator
+from sluice.operators.protocol import FreezableOperator, Operator, TableOperator
 from sluice.state.inputs import KEEPS_ALL, Holdings, Retention
 from sluice.state.scheduling import Cohort
 from sluice.state.segment import counts
@@ -37,6 +37,8 @@ class SiteLevel:
         self.operators: Mapping[int, Operator] = LazyMapping(self.nodes, self.compiled.operator)
         self.by_time = [node for node in self.nodes if self.operators[node].by_time]
         """The operators that may have results without new rows."""
+        self.tables = [node for node in self.nodes if _shows_table(self.operators[node])]
+        """The operators of which all is shown after each epoch."""
         shared = tuple(single_unit(routing.index_of(unit.unit))[0] for unit in routing.shared if site in unit.holders)
         self.shared = intersect(shared, self.holdings.units)
         """The units held here that others share."""
@@ -159,6 +161,10 @@ class SiteLevel:
         """The fragments that these units are of."""
         ends = np.array([directory.range[1] for directory in self.routing.directories])
         return set(np.unique(np.searchsorted(ends, numbers(units), side="right")).tolist())
+
+
+def _shows_table(operator: Operator) -> bool:
+    return isinstance(operator, TableOperator) and operator.shows_all
 
 
 def _cohort_of(cohorts: Sequence[Cohort], units: int) -> np.ndarray:

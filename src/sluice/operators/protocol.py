@@ -121,3 +121,14 @@ class ShareableOperator(Operator, Protocol):
     ) -> Iterator[ResultBatch]:
         """The epoch's results. Rows of `new` are stored here and staged. Rows of `probing` are stored elsewhere; they
         only meet state. A pair of new rows is a result where the row of the later leg is stored."""
+
+
+@runtime_checkable
+class TableOperator(Operator, Protocol):
+    """One whose state is a table, which can be shown as a whole."""
+
+    shows_all: bool
+    """Whether all of it is shown after each epoch; else what has changed comes as the epoch's results."""
+
+    def show_all(self, runs: Sequence[Run]) -> Iterator[ResultBatch]:
+        """All that there is of some units, given all runs of their state, in the order of their age."""

@@ -20,6 +20,7 @@ from sluice.spark.sinks import (
     NoopSink,
     ParquetSink,
     SinkKind,
+    TableSink,
     console,
 )
 
@@ -36,6 +37,8 @@ class SinkChoice:
     function: Callable[..., Any] | None
     rows: int
     truncate: bool
+    complete: bool = False
+    """Whether the results of an epoch take the place of those before."""
 
     def build(self, spark: SparkSession, checkpoint: str, schema: pa.Schema) -> Sink:
         """The sink of one output of a query on a checkpoint; nothing is touched yet."""
@@ -43,7 +46,8 @@ class SinkChoice:
             case SinkKind.PARQUET:
                 return ParquetSink(absolute(str(self.path)), self.compression)
             case SinkKind.MEMORY:
-                return MemorySink(spark, checkpoint, schema, self.name)
+                kind = TableSink if self.complete else MemorySink
+                return kind(spark, checkpoint, schema, self.name)
             case SinkKind.CONSOLE:
                 return BatchSink(spark, checkpoint, schema, self.name, console(self.rows, self.truncate))
             case SinkKind.FOREACH_BATCH:

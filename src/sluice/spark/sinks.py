@@ -278,6 +278,26 @@ class MemorySink(BatchSink):
         ]
 
 
+class TableSink(MemorySink):
+    """The results of the newest epoch as a temporary view: each epoch has all of them. Those of the epoch before stay
+    as long, for those who read the view meanwhile."""
+
+    def open(self, query: str, newest: Results) -> None:
+        self.storage.make_dir(self.view)
+        shown = {entry.name for entry in self.storage.files(self.view)}
+        self._show_parts([part.name for part in newest.parts if part.name in shown])
+
+    def deliver(self, results: Results) -> None:
+        _check_parts(self.storage, self.directory, results.parts)
+        self.storage.move_all([(f"{self.directory}/{part.name}", f"{self.view}/{part.name}") for part in results.parts])
+        self._show_parts([part.name for part in results.parts])
+        outdated = (e.name for e in self.storage.files(self.view) if epoch_of(e.name) < results.epoch - 1)
+        self.storage.delete_all(f"{self.view}/{name}" for name in outdated)
+
+    def _show_parts(self, names: list[str]) -> None:
+        self._frame(names, self.view).createOrReplaceTempView(self.name)
+
+
 class FormerMemorySink(MemorySink):
     """That of a query that nobody writes any more: there is no view, but all results are where one would look."""
 

@@ -256,10 +256,8 @@ class Queries:
             self.text.refuse(self.text.before("HAVING", having.this), "HAVING is for GROUP BY; use WHERE")
         windows = row_windows(self.text, nodes, at.args.get("windows") or [])
         if not windows:
-            for part in (part for node in nodes for part in node.walk() if is_aggregate(part)):
-                advice = "add GROUP BY window(ts, '1 minute'), or OVER (... ROWS BETWEEN 99 PRECEDING AND CURRENT ROW)"
-                self.text.refuse(part, f"an aggregate over a whole stream never ends; {advice}")
-            return None
+            is_one_group = any(is_aggregate(part) for node in nodes for part in node.walk())
+            return Grouping(handle, scope, [], NoWindow()) if is_one_group else None
         groups = [window.args.get("partition_by") or [] for window in windows]
         kinds = [RowWindow.read(scope, window) for window in windows]
         for window, kind, columns in zip(windows, kinds, groups, strict=True):

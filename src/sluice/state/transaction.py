@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -16,7 +16,7 @@ from sluice.model.epoch.segments import Manifest, PlacedBlock, RunRef, SegmentRe
 from sluice.model.epoch.times import Queues
 from sluice.model.errors import ProtocolError
 from sluice.model.ids import InputNumber, Unit, UnitIndex
-from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, subtract
+from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, single_unit, subtract
 from sluice.state.dividing import UnitPiece, look_at_units
 from sluice.state.durable import DurableSegments
 from sluice.state.epoch_runs import EpochRuns
@@ -221,6 +221,17 @@ class Transaction:
         if len(run):
             self._added.setdefault(input_, []).append(run)
             self._turn_bytes += run.rows.nbytes + 8 * len(run) + PAGE_BYTES
+
+    def all_runs(self, input_: InputNumber) -> Iterator[list[Run]]:
+        """All of an input's state with what this epoch has added, the oldest first: of all units at once, or of one
+        after the other where memory is short."""
+        self._expect(_Phase.BETWEEN_TURNS, "all of a state is read")
+        held, directory = self.holdings.units_of(input_), self.holdings.directories[input_]
+        each = [single_unit(UnitIndex(unit)) for unit in numbers(held).tolist()] if self.pages.active else [held]
+        for units in each:
+            state = (replace(run, units=intersect(run.units, units)) for run in self._runs.state_of(input_))
+            old = [part for run in state for part in self._open_runs.open(run)]
+            yield [*old, *(part for run in self._added.get(input_, ()) for part in parts(run, units, directory))]
 
     def end_turn(self) -> None:
         """The units have had their turn: their state is larger by what that has added."""

@@ -14,6 +14,7 @@ import numpy as np
 from sluice.api.flow import Flow
 from sluice.api.options import PARTITIONS
 from sluice.api.options import SITE_MEMORY as SITE_MEMORY_OPTION
+from sluice.api.output_mode import OutputMode, changes
 from sluice.api.request import QueryRequest, WriterChoices, read_request
 from sluice.api.stream import DataStream
 from sluice.api.writer import DataStreamWriter
@@ -91,7 +92,8 @@ def _choices_of(written: Written) -> WriterChoices:
     writer = written.writeStream if isinstance(written, DataStream) else written
     choices = writer.choices()
     name = choices.name or (written.name if isinstance(written, DataStream) else "") or None
-    return replace(choices, format=SinkKind.NOOP, function=None, name=name)
+    mode = OutputMode.UPDATE if isinstance(written, DataStream) and changes(written.relation) else choices.mode
+    return replace(choices, format=SinkKind.NOOP, function=None, name=name, mode=mode)
 
 
 def _run_calmly(bench: Bench, batches: Sequence[Batch], pause: float) -> Outcome:

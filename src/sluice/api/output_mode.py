@@ -1,0 +1,51 @@
+"""Output modes: whether results are appended, or are groups that change, and which of these are shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+
+from sluice.model.errors import FlowError
+from sluice.model.plan.relation import Applied, Relation
+from sluice.model.plan.running_groups import RunningGroups
+
+
+class OutputMode(Enum):
+    """What an epoch shows, by the names that Spark gives."""
+
+    APPEND = "append"
+    UPDATE = "update"
+    COMPLETE = "complete"
+
+
+def read_mode(mode: object) -> OutputMode:
+    """The output mode of this name."""
+    names = [known.value for known in OutputMode]
+    if not isinstance(mode, str) or mode.lower() not in names:
+        raise FlowError(f"there is no output mode {mode!r}; known: {', '.join(names)}")
+    return OutputMode(mode.lower())
+
+
+def changes(relation: Relation) -> bool:
+    """Whether results are groups that later ones replace."""
+    return isinstance(relation.origin, Applied) and isinstance(relation.origin.spec, RunningGroups)
+
+
+def in_mode(relation: Relation, mode: OutputMode) -> Relation:
+    """What is shown of a relation in an output mode."""
+    origin = relation.origin
+    if not isinstance(origin, Applied) or not isinstance(origin.spec, RunningGroups):
+        if mode is not OutputMode.APPEND:
+            raise FlowError(
+                f"these results are final, and appended: leave outputMode({mode.value!r}) out. It is for a group-by "
+                "without a window, groupBy(...).agg(...), whose results change"
+            )
+        return relation
+    if mode is OutputMode.APPEND:
+        raise FlowError(
+            "a group-by without a window cannot be appended: its groups have no end, and change with every row. Say "
+            "outputMode('update') for the groups that an epoch has changed, outputMode('complete') for all groups "
+            "after each epoch, or give it a window: groupBy(...).window('1 minute').agg(...)"
+        )
+    spec = replace(origin.spec, complete=mode is OutputMode.COMPLETE)
+    return replace(relation, origin=replace(origin, spec=spec))
