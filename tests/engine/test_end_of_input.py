@@ -80,6 +80,17 @@ def test_rows_wait_no_longer_for_partners_or_their_turn_and_levels_close_in_orde
             assert multiset(disturbed.results(name)) == multiset(outcome.results(name)), disturbed.disturbances
 
 
+def test_a_join_without_bounds_shows_rows_without_a_partner_at_the_end():
+    trades, quotes = desk()
+    left = trades.join(quotes, on="symbol", within="unbounded", how="left")
+    rows = {"trades": [row(1, price=1.0), row(2, price=2.0, symbol="B")], "quotes": [row(59, ask=9.0)]}
+    with pytest.raises(FlowError, match=r"may come at any time.*closeAtEnd"):
+        testing.run(left, rows)
+    for seed in (None, 1, 2):
+        found = testing.run(closing(left), rows, disturb=seed).rows()
+        assert sorted((r["trades_price"], r["quotes_ask"]) for r in found) == [(1.0, 9.0), (2.0, None)]
+
+
 def test_a_stream_that_nothing_came_of_ends_too():
     trades, quotes = desk()
     left = trades.join(quotes, on="symbol", within="5 seconds", how="left")

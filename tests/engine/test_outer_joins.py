@@ -71,6 +71,14 @@ def test_partners_of_any_time_before(data, kind, after, delay):
     check_join(data, of_kind(spec, kind), [values, values])
 
 
+@given(st.data(), kinds, st.sampled_from([None, 0, 5 * SECOND]))
+def test_partners_of_any_time_at_all(data, kind, delay):
+    """Rows without a partner appear when all input has ended."""
+    values = KEYS["long"][1]
+    spec = join([stream("a", delay=delay), stream("b", delay=delay)], LONGEST)
+    check_join(data, of_kind(spec, kind), [values, values])
+
+
 @given(st.data(), st.sampled_from([None, 0, 5 * SECOND]))
 def test_a_semi_join_without_a_window(data, delay):
     values = KEYS["long"][1]

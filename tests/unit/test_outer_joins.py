@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from specs import SECOND, handle, stream
 
+from sluice.api.settling import check_that_rows_settle
+from sluice.api.stream import DataStream
 from sluice.kernels.existence import find_candidates, find_matched
 from sluice.kernels.probe import Run
 from sluice.model.errors import FlowError
@@ -19,6 +21,10 @@ from sluice.state.segment import run_of
 
 A, B = handle(stream("a")), handle(stream("b"))
 FOREVER = handle(stream("f", delay=None))
+
+
+def check(joined: DataStream, closes_at_end: bool = False) -> None:
+    check_that_rows_settle(plan_of([joined.relation]), closes_at_end)
 
 
 def spec_of(how: str, within: object = "10 seconds", **options: str) -> JoinSpec:
@@ -57,31 +63,40 @@ def test_a_semi_join_shows_its_left_side_alone(how: str, columns: list[str]) -> 
 @pytest.mark.parametrize(
     ("how", "within", "says"),
     [
-        ("cross", "1 second", "how='cross' is no kind of join; there are inner, left, right, full, semi, anti"),
-        (None, "1 second", "how=None is no kind of join"),
         ("left", "unbounded", "one of 'b' may come at any time; bound how much later than 'a'"),
         ("anti", ("1 second", "unbounded"), "one of 'b' may come at any time"),
         ("right", ("unbounded", "1 second"), "one of 'a' may come at any time; bound how much later than 'b'"),
         ("full", ("unbounded", "1 second"), "one of 'a' may come at any time"),
     ],
 )
-def test_what_could_never_be_answered_is_refused(how: str, within: object, says: str) -> None:
-    with pytest.raises(FlowError, match=says):
-        A.join(B, on="k", within=within, how=how)
+def test_what_could_never_be_answered_is_refused_unless_all_input_ends(how: str, within: object, says: str) -> None:
+    joined = A.join(B, on="k", within=within, how=how)
+    with pytest.raises(FlowError, match=f"{says}.*closeAtEnd"):
+        check(joined)
+    check(joined, closes_at_end=True)
+
+
+@pytest.mark.parametrize("how", ["cross", None])
+def test_what_is_no_kind_of_join(how: str | None) -> None:
+    with pytest.raises(FlowError, match=f"how={how!r} is no kind of join; there are inner, left, right, full, semi, a"):
+        A.join(B, on="k", within="1 second", how=how)
 
 
 def test_a_partner_that_is_never_late_is_refused_where_rows_wait_for_it() -> None:
-    with pytest.raises(FlowError, match="nothing of 'f' is ever late; give 'f' a delay"):
-        A.join(FOREVER, on="k", within="1 second", how="left")
-    FOREVER.join(A, on="k", within="1 second", how="left")
-    A.join(FOREVER, on="k", within="unbounded", how="semi")
-    A.join(B, on="k", within=("unbounded", "1 second"), how="left")
+    with pytest.raises(FlowError, match=r"nothing of 'f' is ever late; give 'f' a delay.*closeAtEnd"):
+        check(A.join(FOREVER, on="k", within="1 second", how="left"))
+    check(FOREVER.join(A, on="k", within="1 second", how="left"))
+    check(A.join(FOREVER, on="k", within="unbounded", how="semi"))
+    check(A.join(B, on="k", within=("unbounded", "1 second"), how="left"))
+    pairs = A.join(B, on="k", within="unbounded", how="left").alias("p")
+    with pytest.raises(FlowError, match="may come at any time"):  # below another operator, too
+        check(pairs.join(A, on={"p": "a_k", "a": "k"}, within="1 second"))
 
 
 def test_what_comes_out_of_an_unbounded_semi_join_has_no_watermark() -> None:
     ever = A.join(B, on="k", within="unbounded", how="semi").alias("ever")
     with pytest.raises(FlowError, match="nothing of 'ever' is ever late"):
-        B.join(ever, on={"b": "k", "ever": "a_k"}, within="1 second", how="left")
+        check(B.join(ever, on={"b": "k", "ever": "a_k"}, within="1 second", how="left"))
 
 
 def test_partners_are_kept_until_rows_are_settled() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from sluice.api.options import OPTIONS, QUERY
 from sluice.api.relation import Registry
 from sluice.api.request import WriterChoices, choose_sink, refuse_shared_paths
+from sluice.api.settling import check_that_rows_settle
 from sluice.engine.flow_plan import FlowPlan, FlowQuery
 from sluice.model.errors import FlowError
 from sluice.model.plan.plan import Plan
@@ -33,6 +34,7 @@ def check_added(
     _refuse_paths(running, flow, choices)
     relations = [writer.output for writer in writers]
     plan = plan_of(relations, names, None, flow.streams)
+    check_that_rows_settle(plan, running.closes_at_end)
     _refuse_other_sources(plan, flow)
     sinks = [
         choice.build(running.sites.session, running.location, output.schema)

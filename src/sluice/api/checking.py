@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sluice.api.request import QueryRequest
+from sluice.api.settling import check_that_rows_settle
 from sluice.control.controller import Controller
 from sluice.control.identity import identify
 from sluice.control.journal import Journal
@@ -37,6 +38,7 @@ def check_request(request: QueryRequest) -> CheckedQuery:
     streams, assigned = _streams_on_record(request, on_record), on_record.assignment if on_record else None
 
     plan = plan_of(request.outputs, request.names, assigned, streams)
+    check_that_rows_settle(plan, options.close_at_end)
     streams = plan.sources
     by_spark = [plan.by_spark(number) for number in range(len(plan.sources))]
     sources = read_as_planned(spark, [registry.sources[stream.name] for stream in plan.sources], by_spark)

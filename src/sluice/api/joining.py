@@ -131,28 +131,7 @@ def build_join(
         kind=kind,
     )
     _result_columns(sides)
-    _check_that_rows_settle(spec)
     return spec, tuple(relations)
-
-
-def _check_that_rows_settle(spec: JoinSpec) -> None:
-    """Refuses joins of which rows without a partner could never appear."""
-    for leg in spec.kind.kept_legs if spec.kind.waits else ():
-        own, other = spec.legs[leg].name, spec.legs[1 - leg].name
-        kind = spec.kind.value
-        if spec.reach[leg][1 - leg] >= LONGEST:
-            example = "within=('unbounded', '1 hour')" if leg == 0 else "within=('1 hour', 'unbounded')"
-            raise FlowError(
-                f"how={kind!r}: a row of {own!r} appears without a partner when none can come any more, and one of "
-                f"{other!r} may come at any time; bound how much later than {own!r} a row of {other!r} may be, such as "
-                f"{example}"
-            )
-        if spec.stream_of(1 - leg).delay is None:
-            otherwise = "; how='inner' and how='semi' need none" if leg == 0 else ""
-            raise FlowError(
-                f"how={kind!r}: a row of {own!r} appears without a partner when none can come any more, and nothing of "
-                f"{other!r} is ever late; give {other!r} a delay, which says when rows are late{otherwise}"
-            )
 
 
 def _result_columns(sides: Sequence[NamedRelation]) -> pa.Schema:

@@ -86,6 +86,11 @@ class RunningQuery:
         return self._query.spark
 
     @property
+    def closes_at_end(self) -> bool:
+        """Whether all streams end with this run."""
+        return self._query.closes_at_end
+
+    @property
     def plan(self) -> Plan:
         """What runs."""
         return self.epochs.plan
@@ -304,7 +309,7 @@ class RunningQuery:
             if "availableNow" in self.trigger:  # nothing more is taken in, but what has arrived is to be processed
                 self.draining = True
                 self._drain()
-                if self._query.closes_at_end and self._is_going_on and self._catch_up(ending=True):
+                if self.closes_at_end and self._is_going_on and self._catch_up(ending=True):
                     self._drain()
         try:
             self.feed.release()

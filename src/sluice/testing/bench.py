@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from sluice.api.checking import query_settings, record_before_all
 from sluice.api.request import QueryRequest
+from sluice.api.settling import check_that_rows_settle
 from sluice.control.identity import identify
 from sluice.control.journal import Journal
 from sluice.engine.checkpoint import PlanOnRecord, open_checkpoint
@@ -36,6 +37,7 @@ AnyLocalQuery = TypeVar("AnyLocalQuery", bound=LocalQuery)
 def plan_request(request: QueryRequest, on_record: PlanOnRecord | None = None) -> Plan:
     """The plan of what was asked for; what only Spark can compute is refused."""
     plan = plan_of(request.outputs, request.names, on_record.assignment if on_record else None)
+    check_that_rows_settle(plan, request.options.close_at_end)
     for number, source in enumerate(plan.sources):
         for expression in plan.by_spark(number):
             raise FlowError(
