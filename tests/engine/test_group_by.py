@@ -442,7 +442,6 @@ def test_the_event_time_stays_a_column_under_any_spelling():
         ),
         (lambda a: a.groupBy("ts").top(0, "v"), "top takes a whole number of rows, at least 1, not 0"),
         (lambda a: a.groupBy("ts").top(3), r"top needs an order: top\(3, 'price DESC'\)"),
-        (lambda a: a.groupBy("k").top(3, "v"), "final when the group has ended, .* or by the event time, 'ts'"),
         (lambda a: a.groupBy("ts").top(3, "v upwards"), "top is by columns, such as 'price DESC'"),
         (lambda a: a.groupBy("ts").top(3, "x DESC"), "stream 'a' has no column 'x' to order by"),
         (lambda a: a.groupBy("ts").top(3, "v", number="K"), "cannot be named 'K'"),

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from engine_harness import DirectQuery, limits
+from engine_harness import limits
+from epoch_results import EpochByEpoch
 from group_by_oracle import source, sql
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,16 +66,6 @@ def groups_of(epochs: list[pa.Table], keys: int) -> Counter:
         assert not groups or max(groups.values()) == 1
         newest.update({row[:keys]: row for row in results})
     return Counter(newest.values())
-
-
-class EpochByEpoch(DirectQuery):
-    """A query of which the results of each epoch are looked at."""
-
-    def results_of_epoch(self, output: int) -> pa.Table:
-        storage = self.sinks[output].storage
-        parts = [storage.read(part.name) for part in self.epochs.record.results_of(output).parts]
-        tables = [pq.read_table(pa.BufferReader(part)) for part in parts]
-        return pa.concat_tables([self.plan.outputs[output].schema.empty_table(), *tables])
 
 
 def check(data: st.DataObject, a: DataStream, results: list[DataStream], keys: int, values: Any) -> None:

@@ -145,22 +145,13 @@ def top_rows(
         raise FlowError(f"top takes a whole number of rows, at least 1, not {count!r}")
     if not order:
         raise FlowError("top needs an order: top(3, 'price DESC')")
-    check_order(rows, "top")
-    if rows.event_time not in keys:
-        raise FlowError(
-            "the first rows of a group are final when the group has ended, and a stream has no end: group by a window "
-            f"first{_or_the_event_time(rows)}"
-        )
+    if rows.event_time in keys:
+        check_order(rows, "top")
     if not isinstance(number, str) or not number or number.startswith("__") or rows.find_column(number) is not None:
         raise FlowError(f"the places of the first rows cannot be named {number!r}: give number= a name that is free")
     return TopRows(
         rows.stream, keys, tuple(_sort_order(rows, by) for by in order), count, number, _comes_after_watermark(rows)
     )
-
-
-def _or_the_event_time(rows: NamedRelation) -> str:
-    """Advice to group by the event time, where it is a column."""
-    return f", or by the event time, {rows.event_time!r}" if rows.event_time in rows.columns else ""
 
 
 def _comes_after_watermark(rows: NamedRelation) -> bool:

@@ -8,6 +8,7 @@ from enum import Enum
 from sluice.model.errors import FlowError
 from sluice.model.plan.relation import Applied, Relation
 from sluice.model.plan.running_groups import RunningGroups
+from sluice.model.plan.top_rows import TopRows
 
 
 class OutputMode(Enum):
@@ -27,20 +28,27 @@ def read_mode(mode: object) -> OutputMode:
 
 
 def changes(relation: Relation) -> bool:
-    """Whether results are groups that later ones replace."""
-    return isinstance(relation.origin, Applied) and isinstance(relation.origin.spec, RunningGroups)
+    """Whether results are of groups that never end, so that later ones replace them."""
+    spec = relation.origin.spec if isinstance(relation.origin, Applied) else None
+    return isinstance(spec, RunningGroups) or (isinstance(spec, TopRows) and not spec.ends)
 
 
 def in_mode(relation: Relation, mode: OutputMode) -> Relation:
     """What is shown of a relation in an output mode."""
     origin = relation.origin
-    if not isinstance(origin, Applied) or not isinstance(origin.spec, RunningGroups):
+    if not changes(relation) or not isinstance(origin, Applied) or not isinstance(origin.spec, RunningGroups | TopRows):
         if mode is not OutputMode.APPEND:
             raise FlowError(
                 f"these results are final, and appended: leave outputMode({mode.value!r}) out. It is for a group-by "
-                "without a window, groupBy(...).agg(...), whose results change"
+                "without a window, groupBy(...).agg(...) or groupBy(...).top(...), whose results change"
             )
         return relation
+    if mode is OutputMode.APPEND and isinstance(origin.spec, TopRows):
+        raise FlowError(
+            "the first rows of groups without an end cannot be appended: any row may take a place from another. Say "
+            "outputMode('update') for the places that another row has after an epoch, outputMode('complete') for all "
+            "places after each epoch; or group by a window's end, so that groups end: groupBy('window_end').top(...)"
+        )
     if mode is OutputMode.APPEND:
         raise FlowError(
             "a group-by without a window cannot be appended: its groups have no end, and change with every row. Say "

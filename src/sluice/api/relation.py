@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from sluice.api.output_mode import changes
 from sluice.model.errors import FlowError
 from sluice.model.plan.plan import OperatorSpec
 from sluice.model.plan.relation import Applied, LateRows, Relation
-from sluice.model.plan.running_groups import RunningGroups
 from sluice.model.plan.stream import TIME_COLUMN, Step, Stream
 from sluice.spark.sources import Source
 
@@ -118,7 +118,7 @@ def result_of(spec: OperatorSpec, feeds: tuple[Relation, ...]) -> Relation:
 def refuse_changing(relations: Iterable[Relation]) -> None:
     """Refuses results that later ones replace, where each row counts."""
     for relation in relations:
-        if isinstance(relation.origin, Applied) and isinstance(relation.origin.spec, RunningGroups):
+        if changes(relation):
             raise FlowError(
                 "the results of a group-by without a window change, so no operator can follow it: filter and select "
                 "can. Give it a window, groupBy(...).window('1 minute').agg(...), or do the rest where it is written"

@@ -281,10 +281,13 @@ class GroupedStream:
         return WindowedStream(self._rows, session_windows(self._rows, self._keys, gap))
 
     def top(self, count: int, *order: str, number: str = "row_number") -> DataStream:
-        """The first `count` rows of each group in an order, with their places in the column `number`. The event time
-        has to be one of the group's columns, as the end of windows is of their results.
+        """The first `count` rows of each group in an order, with their places in the column `number`.
 
-        bars.groupBy("window_end").top(3, "volume DESC", "symbol")
+        Groups that have the event time as one of their columns, as the end of windows is of their results, come once.
+        Others never end: results change, so they are not appended.
+
+            bars.groupBy("window_end").top(3, "volume DESC", "symbol")
+            bids.groupBy("auction").top(10, "price DESC").writeStream.outputMode("update")
         """
         spec = top_rows(self._rows, self._keys, count, order, number)
         return DataStream(self._rows.registry, "", result_of(spec, (self._rows.relation,)))

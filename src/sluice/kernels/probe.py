@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -81,6 +81,17 @@ class Run:
         by_time, times = self.by_time, self.times
         first, last = (bisect_left(by_time, time, key=lambda place: times[place]) for time in (low, high))
         return np.sort(by_time[first:last]).astype(np.int64)
+
+
+def cut_by_hash(runs: Sequence[Run], rows_at_once: int) -> Iterator[list[Run]]:
+    """The rows of some runs range by range of their hashes, about so many at a time."""
+    pieces = max(1, -(-sum(map(len, runs)) // rows_at_once))
+    begins = np.array([(piece << 32) // pieces << 32 for piece in range(pieces)], dtype=np.uint64)
+    edges = [[*np.searchsorted(run.order, begins).tolist(), len(run)] for run in runs]
+    for piece in range(pieces):
+        parts = [run.part(own[piece], own[piece + 1]) for run, own in zip(runs, edges, strict=True)]
+        if any(len(part) for part in parts):
+            yield [part for part in parts if len(part)]
 
 
 def pairs(

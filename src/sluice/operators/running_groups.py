@@ -14,7 +14,7 @@ import pyarrow as pa
 from sluice.kernels.aggregation import Aggregation
 from sluice.kernels.existence import find_candidates
 from sluice.kernels.grouping import Groups, group_rows, hash_group_keys
-from sluice.kernels.probe import Run
+from sluice.kernels.probe import Run, cut_by_hash
 from sluice.model.epoch.times import Times
 from sluice.model.plan.running_groups import RunningGroups
 from sluice.model.plan.stream import TIME_COLUMN
@@ -83,17 +83,11 @@ class RunningGroupBy:
 
     def show_all(self, runs: Sequence[Run]) -> Iterator[ResultBatch]:
         """All groups of some runs, which are all that there is of them; as many at a time as bound the work."""
-        pieces = max(1, -(-sum(map(len, runs)) // ROWS_AT_ONCE))
-        begins = np.array([(piece << 32) // pieces << 32 for piece in range(pieces)], dtype=np.uint64)
-        edges = [[*np.searchsorted(run.order, begins).tolist(), len(run)] for run in runs]
-        for piece in range(pieces):
-            parts = [run.part(own[piece], own[piece + 1]) for run, own in zip(runs, edges, strict=True)]
-            parts = [part for part in parts if len(part)]
-            if parts:
-                hashes = np.concatenate([part.hashes for part in parts])
-                rows = pa.concat_batches([part.rows for part in parts])
-                groups = self._group(hashes, rows)
-                yield self._finish(hashes[groups.first], self._merge(rows, groups))
+        for parts in cut_by_hash(runs, ROWS_AT_ONCE):
+            hashes = np.concatenate([part.hashes for part in parts])
+            rows = pa.concat_batches([part.rows for part in parts])
+            groups = self._group(hashes, rows)
+            yield self._finish(hashes[groups.first], self._merge(rows, groups))
 
     def _show_changed(self, fresh: Run, state: State) -> Iterator[ResultBatch]:
         """The groups of new rows, with all that came before of them."""
