@@ -28,6 +28,8 @@ class Shape:
 
     text: str
     expected: Callable[[int], str]
+    mode: str = "append"
+    """Where it is complete, the answer is the table of the last epoch."""
 
 
 def _hot(mark: int) -> str:
@@ -62,6 +64,39 @@ SHAPES = {
             """SELECT a.id, a.seller, b.price, b.bidder FROM auction a
             JOIN bid b ON a.id = b.auction AND b.ts BETWEEN a.ts AND a.expires"""
         ),
+    ),
+    "9: winning bids": Shape(
+        """SELECT id, seller, price, bidder FROM (
+              SELECT a.id, a.seller, b.price, b.bidder,
+                     row_number() OVER (PARTITION BY a.id, a.ts ORDER BY b.price DESC, b.ts) AS place
+              FROM auction a JOIN bid b ON a.id = b.auction AND b.ts BETWEEN a.ts AND a.expires
+            ) AS ranked WHERE place = 1""",
+        lambda mark: (
+            """SELECT id, seller, price, bidder FROM (
+              SELECT a.id, a.seller, b.price, b.bidder,
+                     row_number() OVER (PARTITION BY a.id, a.ts ORDER BY b.price DESC, b.ts) AS place
+              FROM auction a JOIN bid b ON a.id = b.auction AND b.ts BETWEEN a.ts AND a.expires)
+            WHERE place = 1"""
+        ),
+        "complete",
+    ),
+    "18: the last bid of each bidder": Shape(
+        """SELECT bidder, auction, price FROM (
+              SELECT *, row_number() OVER (PARTITION BY bidder, auction ORDER BY ts DESC) AS place FROM bid
+            ) AS ranked WHERE place <= 1""",
+        lambda mark: "SELECT bidder, auction, arg_max(price, ts) FROM bid GROUP BY bidder, auction",
+        "complete",
+    ),
+    "19: the ten highest bids": Shape(
+        """SELECT auction, place, price FROM (
+              SELECT *, row_number() OVER (PARTITION BY auction ORDER BY price DESC, ts) AS place FROM bid
+            ) AS ranked WHERE place <= 10""",
+        lambda mark: (
+            """SELECT auction, place, price FROM (
+              SELECT *, row_number() OVER (PARTITION BY auction ORDER BY price DESC, ts)::INT AS place FROM bid)
+            WHERE place <= 10"""
+        ),
+        "complete",
     ),
     "11: sessions of bidders": Shape(
         """SELECT bidder, count(*) AS bids, session_window.start AS since, session_window.end AS till
@@ -111,12 +146,15 @@ def test_the_answer_is_that_of_the_batch_query(shape, disturb, ends):
     streams = ("bid", "auction") if "auction a" in SHAPES[shape].text else ("bid",)
     bids, auctions = ([tables[place] for tables in epochs] for place in (0, 1))
     given = {name: tables for name, tables in (("bid", bids), ("auction", auctions)) if name in streams}
-    outcome = testing.run(result.writeStream.option("closeAtEnd", ends), given, disturb=disturb)
+    writer = result.writeStream.outputMode(SHAPES[shape].mode).option("closeAtEnd", ends)
+    outcome = testing.run(writer, given, disturb=disturb)
+    is_table = SHAPES[shape].mode == "complete"
+    (answer,) = outcome.epochs[-1].results.values() if is_table else (outcome.results(),)
     with connect_duckdb() as db:
         for name, tables in (("bid", bids), ("auction", auctions)):
             db.register(name, pa.concat_tables(tables).append_column("epoch", pa.array([0] * sum(map(len, tables)))))
         mark = max(int(table["ts"].cast(pa.int64()).to_numpy().max()) for table in bids) - DELAY * SECOND
         mark += 3600 * SECOND if ends else 0  # all windows close
         expected: Counter = multiset(db.sql(SHAPES[shape].expected(mark)).to_arrow_table())
-    assert multiset(outcome.results()) == expected, outcome.disturbances
+    assert multiset(answer) == expected, outcome.disturbances
     assert sum(expected.values()) > 2
