@@ -80,8 +80,8 @@ def test_what_has_no_meaning_is_refused():
         pairs.late()
     with pytest.raises(FlowError, match="late rows of stream 'trades' can be filtered, selected and written"):
         trades.late().join(quotes, on="symbol", within="unbounded")
-    with pytest.raises(FlowError, match="delay=None"):
-        trades.late().groupBy("symbol")
+    with pytest.raises(FlowError, match="late rows of stream 'trades' can be filtered, selected and written"):
+        trades.late().groupBy("symbol").agg(n=("*", "count"))
     patient = Flow().readStream("trades", TRADES, eventTime="ts", delay=None)
     with pytest.raises(FlowError, match="none of its rows is ever late"):
         patient.late()
