@@ -58,6 +58,16 @@ def test_they_pass_the_steps_before_and_after():
     assert prices(testing.run(dear, {"trades": EPOCHS}).rows()) == [8.0]
 
 
+def test_in_sql_they_have_a_name():
+    flow = Flow(name="desk")
+    flow.readStream("trades", TRADES, eventTime="ts", delay="5 seconds")
+    dear = flow.sql("SELECT symbol, price * 2 AS price FROM late_trades WHERE price > 2")
+    assert prices(testing.run(dear, {"trades": EPOCHS}).rows()) == [8.0]
+    flow.readStream("late_trades", TRADES, eventTime="ts", delay="5 seconds")
+    own = flow.sql("SELECT price FROM late_trades")
+    assert prices(testing.run(own, {"late_trades": EPOCHS}).rows()) == [1.0, 1.0, 1.0, 3.0, 5.0]
+
+
 def test_a_union_may_have_them():
     trades, _ = desk()
     everything = trades.union(trades.late())

@@ -172,7 +172,9 @@ class Flow:
             flow.sql("SELECT symbol, price FROM trades WHERE size > 10")
             flow.sql("SELECT t.price, q.ask FROM trades t JOIN quotes q ON t.symbol = q.symbol", within="unbounded")
         """
-        streams = {name: self._stream_of(source) for name, source in self._registry.sources.items()}
+        registered = {name: self._stream_of(source) for name, source in self._registry.sources.items()}
+        late = (stream.late() for stream in registered.values() if stream.stream.delay is not None)
+        streams = {**{stream.name: stream for stream in late}, **registered}
         return translate(text, streams, self.join, within)
 
     def start(
