@@ -4,6 +4,7 @@
     python -m benchmarks.run --only uniform,sliding --peers spark-heap,duckdb --json figures.json
     python -m benchmarks.run --only units
     python -m benchmarks.run --only many
+    python -m benchmarks.run --only nexmark --peers spark-heap
     python -m benchmarks.run --only latency,first --peers spark-heap,bytewax
 
 Ends with an error when a contender failed or found other results than DuckDB.
@@ -22,13 +23,14 @@ from benchmarks.bars import verdicts
 from benchmarks.contenders import EXTRA_PEERS, PEERS, Result
 from benchmarks.latency import bench as latency
 from benchmarks.many import bench as many
+from benchmarks.nexmark import bench as nexmark
 from benchmarks.workloads import WORKLOADS, Workload, quick
 
 # Workloads on which Flink runs once more to count its results; on the others that would take long and show no more.
 COUNTED_ONCE = ("uniform", "sliding", "last", "joined-groups")
 
 # What is measured in another way than by rows a second, each by a module of its own.
-APART = ("units", "many", "latency", "first")
+APART = ("units", "many", "latency", "first", "nexmark")
 
 
 def chosen(text: str, allowed: tuple[str, ...]) -> list[str]:
@@ -108,11 +110,14 @@ def main() -> int:
     workloads = [name for name in args.only if name in WORKLOADS]
     timed = {"latency": latency.run_latency, "first": latency.run_first}
     asked = [name for name in timed if name in args.only]
-    peers = taking_part(args.peers) if workloads or asked else []
+    peers = taking_part(args.peers) if workloads or asked or "nexmark" in args.only else []
     data.open_cache(args.cache)
     for name in asked:
         scale = latency.QUICK if args.quick else latency.Scale()
         head[name] = timed[name](scale, args.cache, peers, sluice=not args.no_sluice)
+    if "nexmark" in args.only:
+        chosen_scale = nexmark.QUICK if args.quick else nexmark.Scale()
+        head["nexmark"] = nexmark.run_nexmark(chosen_scale, args.cache, peers, sluice=not args.no_sluice)
     results = []
     for name in workloads:
         w = quick(WORKLOADS[name]) if args.quick else WORKLOADS[name]
@@ -123,7 +128,7 @@ def main() -> int:
     if args.json:
         figures_file.add_figures(args.json, head, results)
     wrong = any(r.failure or "WRONG" in r.check for r in results)
-    return int(wrong or any(head.get(name, {}).get("wrong") for name in ("many", *timed)))
+    return int(wrong or any(head.get(name, {}).get("wrong") for name in ("many", "nexmark", *timed)))
 
 
 def show(results: list[Result]) -> None:

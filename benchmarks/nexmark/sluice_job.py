@@ -1,0 +1,50 @@
+"""A query of Nexmark on Sluice, over a prepared directory; prints one JSON line.
+
+python -m benchmarks.nexmark.sluice_job DIRECTORY q3
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from pathlib import Path
+
+from benchmarks.measure import MEMORY, batches, report, streamed
+from benchmarks.nexmark.generator import SCHEMAS
+from benchmarks.nexmark.queries import BY_NAME
+from benchmarks.session import scratch, session
+from sluice import Flow
+
+SITES = 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("home", type=Path)
+    parser.add_argument("query", choices=list(BY_NAME))
+    args = parser.parse_args()
+    query = BY_NAME[args.query]
+    begin = time.monotonic()
+    with session("local[2]", {}) as spark, scratch(args.home) as work:
+        flow = Flow(spark, name="nexmark")
+        for stream, columns in SCHEMAS.items():
+            path = str(args.home / stream)
+            flow.readFiles(stream, path, eventTime="dateTime", schema=columns, maxFilesPerTrigger=1)
+        writer = flow.sql(query.sql, within=query.within).writeStream.format("noop").option("closeAtEnd", True)
+        writer = writer.outputMode("update" if query.changes else "append")
+        writer = writer.option("checkpointLocation", str(work / "checkpoint")).option("sites", SITES)
+        running = writer.trigger(availableNow=True).start()
+        running.awaitTermination()
+        seconds = time.monotonic() - begin
+        progress = list(running.recentProgress)
+        given: Counter[int] = Counter()
+        for p in progress:  # several epochs have one batch where input had to wait
+            given[p["batchId"]] += p["numOutputRows"]
+        run = batches(progress, dict(given))
+        figures = streamed(run, 0, seconds) | {"rows_out": sum(p["numOutputRows"] for p in progress)}
+        report(settings=f"local[2], {MEMORY} driver heap, {SITES} sites, files source, noop sink", **figures)
+
+
+if __name__ == "__main__":
+    main()

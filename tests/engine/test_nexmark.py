@@ -1,0 +1,89 @@
+"""Nexmark without Spark: rows by the published proportions, and every query's answer that of DuckDB."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from oracle import connect_duckdb, rounded
+
+from benchmarks.nexmark.generator import LONGEST_AUCTION_SECONDS, SCHEMAS, SECOND, STREAMS, Events
+from benchmarks.nexmark.queries import QUERIES, NexmarkQuery
+from sluice import Flow, testing
+from sluice.api.stream import DataStream
+
+EVENTS = Events(count=2_000, files=4, per_second=50)
+RUN = [query for query in QUERIES if not query.missing]
+
+
+def name(query: NexmarkQuery) -> str:
+    return query.name
+
+
+def define(query: NexmarkQuery) -> DataStream:
+    flow = Flow(name="nexmark")
+    for stream, columns in SCHEMAS.items():
+        flow.readStream(stream, columns, eventTime="dateTime")
+    return flow.sql(query.sql, within=query.within)
+
+
+def epochs(events: Events) -> dict[str, list[pa.Table]]:
+    tables = [events.tables(file) for file in range(events.files)]
+    return {stream: [own[stream] for own in tables] for stream in STREAMS}
+
+
+def answer(query: NexmarkQuery, rows: dict[str, list[pa.Table]]) -> pa.Table:
+    with connect_duckdb() as db:
+        for stream, tables in rows.items():
+            db.register(stream, pa.concat_tables(tables))
+        return db.sql(query.batch_sql).to_arrow_table()
+
+
+@pytest.mark.parametrize("disturb", [None, 5])
+@pytest.mark.parametrize("query", RUN, ids=name)
+def test_the_answer_is_that_of_duckdb(query: NexmarkQuery, disturb: int | None) -> None:
+    rows = epochs(EVENTS)
+    given = {stream: rows[stream] for stream in query.streams}
+    writer = define(query).writeStream.option("closeAtEnd", True).outputMode("complete" if query.changes else "append")
+    outcome = testing.run(writer.queryName("results"), given, disturb=disturb)
+    found = outcome.epochs[-1].results["results"] if query.changes else outcome.results()
+    expected = answer(query, rows)
+    assert found.schema.names == expected.schema.names
+    assert rounded(found) == rounded(expected.cast(found.schema)), outcome.disturbances
+    assert expected.num_rows
+
+
+def test_all_queries_of_the_suite_are_there() -> None:
+    assert [query.name for query in QUERIES] == [f"q{number}" for number in range(23)]
+
+
+class TestEvents:
+    def test_proportions(self) -> None:
+        tables = Events(count=50_000).tables(0)
+        assert [tables[stream].num_rows for stream in STREAMS] == [1_000, 3_000, 46_000]
+        shares = {column: pc.value_counts(tables["bid"][column]) for column in ("auction", "bidder")}
+        most = {column: max(c.as_py() for c in counts.field("counts")) for column, counts in shares.items()}
+        assert most["auction"] > 5 * 46_000 / 3_000 and most["bidder"] > 50 * 46_000 / 1_000
+
+    def test_rows_refer_to_what_was_there_before_them(self) -> None:
+        tables = Events(count=20_000).tables(0)
+        for stream, column, other in (
+            ("auction", "seller", "person"),
+            ("bid", "bidder", "person"),
+            ("bid", "auction", "auction"),
+        ):
+            began = dict(zip(tables[other]["id"].to_pylist(), tables[other]["dateTime"].to_pylist(), strict=True))
+            rows = zip(tables[stream][column].to_pylist(), tables[stream]["dateTime"].to_pylist(), strict=True)
+            assert all(began[id_] <= at for id_, at in rows)
+
+    def test_auctions_end(self) -> None:
+        auctions = Events(count=5_000, per_second=10).tables(0)["auction"]
+        times, ends = (auctions[c].cast(pa.int64()).to_numpy() for c in ("dateTime", "expires"))
+        assert (ends > times).all() and (ends - times).max() == LONGEST_AUCTION_SECONDS * SECOND
+
+    def test_a_seed_means_the_same_rows_and_files_are_parts_of_one_stream(self) -> None:
+        events = Events(count=1_000, files=4, seed=7)
+        assert events.tables(2)["bid"].equals(events.tables(2)["bid"])
+        times = np.concatenate([events.tables(f)["bid"]["dateTime"].cast(pa.int64()).to_numpy() for f in range(4)])
+        assert (np.diff(times) > 0).all() and len(times) == 920
