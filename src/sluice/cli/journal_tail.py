@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from sluice.control.journal import Journal
+from sluice.dashboard.journal_follower import JournalFollower
+from sluice.model.identity import CheckpointIdentity
 from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
 
@@ -13,24 +15,26 @@ class JournalTail:
     """What is on record of a flow so far: its identity, its last epochs, oldest first, and the plan of the newest."""
 
     def __init__(self, journal: Journal) -> None:
-        self.journal = journal
-        self.identity = journal.recognised()
+        self._follower = JournalFollower(journal, KEPT)
+        self._beginnings = 0
         self.records: list[EpochRecord] = []
-        self.index = -1
         self.plan = RecordedPlan()
-        self._plan_file = ""
+
+    @property
+    def identity(self) -> CheckpointIdentity:
+        return self._follower.identity
 
     def look(self) -> None:
         """Read what was committed since the last look."""
-        indexes = self.journal.indexes()
-        newest = indexes[-1] if indexes else -1
-        if newest < self.index:  # the checkpoint was removed: there may be a new one in its place
-            self.identity, self.records, self.index = self.journal.recognised(), [], -1
-        for entry in self.journal.entries([i for i in indexes if i > self.index][-KEPT:]):
-            if entry.record.number > (self.records[-1].number if self.records else -1):  # else only its owner is new
-                self.records.append(entry.record)
-        self.records, self.index = self.records[-KEPT:], newest
-        file = self.records[-1].plan if self.records else ""
-        if file != self._plan_file:
-            self.plan = self.journal.read_plan(file) if file else RecordedPlan()
-            self._plan_file = file
+        try:
+            for record in self._follower.look():
+                self._drop_former()
+                self.records = [*self.records, record][-KEPT:]
+        finally:
+            self._drop_former()
+        self.plan = self._follower.plan_of(self.records[-1]) if self.records else RecordedPlan()
+
+    def _drop_former(self) -> None:
+        """Forget the epochs of a checkpoint that another one has taken the place of."""
+        if self._follower.beginnings > self._beginnings:
+            self._beginnings, self.records = self._follower.beginnings, []

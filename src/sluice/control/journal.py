@@ -207,7 +207,8 @@ class Journal:
             raise CheckpointError(f"{self.storage.path(DIRECTORY)} holds {foreign[0]}, which no epoch has written")
         return sorted(int(n.removesuffix(".json")) for n in ours)
 
-    def read(self, index: int) -> Entry:
+    def read(self, index: int, with_state: bool = True) -> Entry:
+        """An entry; without its state, it has neither the manifests nor the listings of results."""
         name = _name(index)
         content, its_checksum = self._unwrap(name)
         if its_checksum is None:
@@ -218,7 +219,9 @@ class Journal:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: {problem}") from problem
         if entry.index != index:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: it is entry {entry.index}")
-        record = replace(entry.record, manifests=entry.state.unpack(), listings=entry.listings.unpack())
+        record = entry.record
+        if with_state:
+            record = replace(record, manifests=entry.state.unpack(), listings=entry.listings.unpack())
         return Entry(entry.index, entry.owner, entry.before, record, its_checksum)
 
     def entries(self, indexes: Iterable[int]) -> Iterable[Entry]:

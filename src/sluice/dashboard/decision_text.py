@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sluice.model.epoch.decision import DecisionOutcome, Fate, Verb, name_units
@@ -59,15 +59,21 @@ def summarize(outcomes: Iterable[DecisionOutcome]) -> list[DecisionSummary]:
     >>> summarize([DecisionOutcome(4, "you", Verb.SPLIT, 3, 1, "to see", ended=6, new_units=(8, 9))])[0].outcome
     'done in epoch 6: now units 8 and 9'
     """
+    return [summarize_group(group) for group in group_decisions(outcomes)]
+
+
+def group_decisions(outcomes: Iterable[DecisionOutcome]) -> list[list[DecisionOutcome]]:
+    """Decisions one by one, but those together of what a site did to many units in an epoch."""
     groups: dict[tuple[object, ...], list[DecisionOutcome]] = {}
     for number, one in enumerate(outcomes):
         alone = None if one.action in _MANY_AT_ONCE else number
         fate = one.ended, one.abandoned, one.refused
         groups.setdefault((one.epoch, one.policy, one.action, one.site, *fate, alone), []).append(one)
-    return [_summary(group) for group in groups.values()]
+    return list(groups.values())
 
 
-def _summary(group: list[DecisionOutcome]) -> DecisionSummary:
+def summarize_group(group: Sequence[DecisionOutcome]) -> DecisionSummary:
+    """Decisions of one group in words."""
     first = group[0]
     action, reason = str(first.action), first.reason
     if first.unit is not None:  # else it is not about units

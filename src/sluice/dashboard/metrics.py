@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from sluice.control.journal import Journal
+from sluice.dashboard.watermarks import watermark_seconds
 from sluice.model.epoch.stats import phases
-from sluice.model.epoch.times import ENDED, watermarks
 from sluice.model.identity import CheckpointIdentity
 from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
@@ -115,10 +115,7 @@ def _sums(identity: CheckpointIdentity, record: EpochRecord) -> Iterator[Metric]
 
 def _newest_epoch(identity: CheckpointIdentity, plan: RecordedPlan, record: EpochRecord) -> Iterator[Metric]:
     stats = record.stats
-    delays = {stream.name: stream.delay for stream in identity.streams}
-    marks = watermarks(record.newest, tuple(delays[name] for name in plan.sources))
-    named = zip(plan.sources, marks, strict=True)
-    known = [(name, mark / 1e6) for name, mark in named if mark is not None and mark != ENDED]
+    marks = watermark_seconds(identity, plan, record).items()
     gauges: list[tuple[str, str, tuple[str, ...], list[Sample]]] = [
         (
             "sluice_last_commit_timestamp_seconds",
@@ -136,13 +133,13 @@ def _newest_epoch(identity: CheckpointIdentity, plan: RecordedPlan, record: Epoc
             "sluice_watermark_timestamp_seconds",
             "The event time below which rows are late.",
             ("stream",),
-            [((name,), mark) for name, mark in known],
+            [((name,), mark) for name, mark in marks],
         ),
         (
             "sluice_watermark_lag_seconds",
             "By how much the watermark was behind the clock at the newest commit.",
             ("stream",),
-            [((name,), stats.committed_at - mark) for name, mark in known],
+            [((name,), stats.committed_at - mark) for name, mark in marks],
         ),
         ("sluice_imbalance_ratio", "Work of the busiest site by that of the average one.", (), [((), stats.imbalance)]),
         ("sluice_sites", "Sites that take part.", (), [((), record.routing.sites)]),
