@@ -132,7 +132,7 @@ class ControlLoop:
             return decisions
         if not asking or self._is_changing or not self.collector.is_complete(now, self.rounds.collect):
             return ()
-        actions = self._ask_policy(now)
+        actions = self.ask_policy(now)
         if not actions:
             self.rounds = self.rounds.after(None)
         decisions = self.decide(self.policy.name, actions, now)
@@ -248,7 +248,7 @@ class ControlLoop:
         """Whether something is in flight for which the policy waits."""
         return any(protocol.delays_policy for protocol in self.in_flight)
 
-    def _ask_policy(self, now: float) -> tuple[Action, ...]:
+    def ask_policy(self, now: float) -> tuple[Action, ...]:
         """What the policy wants. Where it only advises, sites freeze nothing by themselves: that is advice, too."""
         view, scaling = self.collector.view(), self.scaling
         most = view.scaling.most_sites if self.backoff.allows(now) else len(view.sites)
