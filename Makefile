@@ -17,6 +17,7 @@ demo: setup ## two minutes: a join beside Spark's own, then a site that turns sl
 	@$(RUN) python -m examples.demo $(ARGS)
 
 test: setup ## all tests but the slow ones, in two processes; ARGS="-k join" narrows them
+	@scripts/browser.sh
 	@$(RUN) python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 chaos: setup ## random runs under all policies, one a seed: SEEDS=2000:2500

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from sluice.api.changing import check_added
 from sluice.api.options import describe_options
+from sluice.api.page_process import PageProcess
 from sluice.api.progress import epoch_progress, progress_dictionary, without_spark
 from sluice.api.query_text import begin_description, describe_query, find_query, first_lines
 from sluice.api.relation import Registry
@@ -57,6 +58,7 @@ class Query:
 
     def __init__(self, running: RunningQuery, options: Mapping[str, Any], registry: Registry | None = None) -> None:
         self._running, self._options, self._registry = running, options, registry
+        self._pages: dict[tuple[str, int, bool], PageProcess] = {}
 
     @property
     def id(self) -> str:
@@ -293,6 +295,22 @@ class Query:
         for stream, source in zip(plan.sources, running.sources, strict=True):
             print(f"Source {stream.name!r}: {source.how}")
         print(f"Last epoch: {record.number if record.number >= 0 else 'none yet'}")
+
+    def ui(self, host: str = "127.0.0.1", port: int = 0, control: bool = False) -> str:
+        """Serve a page about this query, in a process of its own that ends with this one; returns its link. It reads
+        the checkpoint and costs the query nothing. With `control`, units can be moved, split, shared and frozen, and
+        sites be scaled from it; its link has a token then, as on every address that is not loopback. Asked the
+        same again, it answers with the link of the page that there is."""
+        page = self._pages.get((host, port, control))
+        if page is None or not page.is_served:
+            checkpoint = self._running.epochs.storage.uri
+            page = PageProcess(checkpoint, host, port, self._ask_for_page if control else None)
+            self._pages[host, port, control] = page
+        return page.link
+
+    def _ask_for_page(self, action: Action) -> None:
+        what = f"{action.verb} unit {action.subject}" if action.subject is not None else str(action.verb)
+        self._ask(what, action)
 
     def _ask(self, what: str, action: Action) -> None:
         record, controller = self._running.epochs.record, self._running.settings.controller

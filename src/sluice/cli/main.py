@@ -58,6 +58,11 @@ def _carry_out(chosen: argparse.Namespace, passed_on: list[str]) -> int:
             from sluice.cli.top import top
 
             return top(chosen.checkpoint, chosen.interval, chosen.once)
+        case "ui":
+            from sluice.cli.ui import ui
+
+            watched = chosen.checkpoint, chosen.host, chosen.port, chosen.interval
+            return ui(*watched, chosen.with_parent, chosen.control)
         case "metrics":
             from sluice.cli import metrics
 
@@ -117,6 +122,8 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--checkpoint", metavar="DIR", help="checkpointLocation; several queries get a directory each")
     running.add_argument("--available-now", action="store_true", help="process what is there, then end")
     running.add_argument("--report", metavar="FILE", help="write an HTML report when the queries have ended")
+    running.add_argument("--ui", action="store_true", help="serve a page about each query, and print its link")
+    running.add_argument("--control", action="store_true", help="with --ui: units and sites can be acted on from it")
     running.add_argument(
         "--conf", type=setting, action="append", default=[], metavar="KEY=VALUE", help="a Spark setting; repeatable"
     )
@@ -140,6 +147,18 @@ def _parser() -> argparse.ArgumentParser:
     watching.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")
     watching.add_argument("--interval", default="1s", help="how often to look for a new epoch (1s)")
     watching.add_argument("--once", action="store_true", help="show it once, then end")
+
+    showing = commands.add_parser(
+        "ui",
+        help="show a query in a browser, from its checkpoint",
+        description="Serve a page that shows a query: where its state is, how it moves and why, and what it costs.",
+    )
+    showing.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")
+    showing.add_argument("--port", type=_not_negative, default=0, metavar="N", help="the port (any that is free)")
+    showing.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1); others get a token")
+    showing.add_argument("--interval", default="1s", help="how often to look for a new epoch (1s)")
+    showing.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
+    showing.add_argument("--control", action="store_true", help=argparse.SUPPRESS)
 
     measuring = commands.add_parser(
         "metrics",

@@ -38,6 +38,8 @@ class Run:
     conf: Sequence[tuple[str, str]] = ()
     available_now: bool = False
     report: str | None = None
+    ui: bool = False
+    control: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ def run(wanted: Run, session: Session | None = None) -> int:
     """Run the file; 0 when all queries ended well or were stopped by Ctrl-C, 1 if one failed."""
     if wanted.policy is not None:
         policy(wanted.policy)
+    if wanted.control and not wanted.ui:
+        raise FlowError("--control is about the page: give --ui, too")
     if wanted.report and not os.path.isdir(os.path.dirname(os.path.abspath(wanted.report))):
         raise FlowError(f"there is no directory for the report {wanted.report}")
     with (
@@ -99,6 +103,8 @@ def _run(planned: Sequence[Planned], wanted: Run, pressed: Callable[[], bool]) -
     failed: Exception | None = None
     queries = _started(planned)
     try:
+        if wanted.ui:
+            _open_pages(planned, queries, wanted.control)
         watch_all(queries, interrupted=pressed)
     except Exception as problem:  # the query's own error, whatever it is
         failed = problem
@@ -121,6 +127,15 @@ def _report(planned: Sequence[Planned], path: str) -> None:
             target = path if len(planned) == 1 else f"{stem}-{one.label}{ending}"
             report_checkpoint(one.checkpoint, target)
             print(f"wrote {target}", file=sys.stderr)
+
+
+def _open_pages(planned: Sequence[Planned], queries: Sequence[Any], control: bool) -> None:
+    """Print the link of a page for each query. They go with this process."""
+    for one, query in zip(planned, queries, strict=True):
+        try:
+            print(printable(f"{one.label}: {query.ui(control=control)}"), file=sys.stderr, flush=True)
+        except SluiceError as problem:
+            print(printable(f"sluice: there is no page: {problem}"), file=sys.stderr)
 
 
 def _started(planned: Sequence[Planned]) -> list[Any]:

@@ -123,8 +123,8 @@ class UnitIds:
         return lows[order].tolist(), highs[order].tolist(), begins[order].tolist()
 
 
-def list_units(units: Iterable[Unit], most: int) -> str:
-    """Units by their ids, as at most so many runs.
+def list_units(units: Iterable[int], most: int) -> str:
+    """Units by their ids, or sites by their numbers, as at most so many runs.
 
     >>> list_units([9, 7, 2, 8], most=3), list_units([9, 7, 2, 8], most=1)
     ('2, 7-9', '2, …')

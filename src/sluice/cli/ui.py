@@ -1,0 +1,34 @@
+"""`sluice ui`: a query in a browser, from its checkpoint alone."""
+
+from __future__ import annotations
+
+from sluice.control.journal import Journal
+from sluice.model.durations import seconds
+from sluice.model.errors import FlowError
+from sluice.state.files.storage import Storage
+
+SHORTEST, LONGEST = 0.05, 3600.0
+
+
+def ui(checkpoint: str, host: str, port: int, interval: str, with_parent: bool = False, control: bool = False) -> int:
+    """Serve the page of a checkpoint until Ctrl-C."""
+    pause = seconds(interval, "interval")
+    if not SHORTEST <= pause <= LONGEST:
+        raise FlowError(f"interval must be between 50 milliseconds and 1 hour, not {interval!r}")
+    if control and not with_parent:
+        raise FlowError(
+            "only the process that runs a query can act on it: open the page there, with query.ui(control=True) or "
+            "sluice run FILE --ui --control"
+        )
+    journal = Journal(Storage(checkpoint))
+    journal.recognised()
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise FlowError(
+            "sluice ui needs the packages starlette and uvicorn: pip install 'sluice-streaming[ui]'"
+        ) from None
+    from sluice.dashboard.page.serving import serve_page
+
+    return serve_page(journal, host, port, pause, with_parent, control)

@@ -1,0 +1,1 @@
+"""The live page: a query in a browser, from its journal alone."""

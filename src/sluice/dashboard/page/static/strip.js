@@ -1,0 +1,149 @@
+/** The map over time: a line a site, a column an epoch, and marks of what was decided. */
+
+import { colour, fit, heatShades, hideTip, shadeOf, showTip } from "./dom.js";
+import { clock, count } from "./format.js";
+import { epochOf, markText } from "./marks.js";
+import { choose, current, store } from "./store.js";
+
+const LEFT = 46;
+const BOTTOM = 20;
+const MOST_MARKS = 600;
+const GLYPHS = { split: "◆", merge: "◇", share: "●", release: "○", freeze: "■", "clean up": "□", scale: "▲", spill: "▼", fetch: "△" };
+
+export class Strip {
+  constructor(canvas, metric) {
+    this.canvas = canvas;
+    this.metric = metric;
+    this.marks = [];
+    this.spots = [];
+    canvas.addEventListener("pointermove", (event) => this.point(event));
+    canvas.addEventListener("pointerleave", hideTip);
+    canvas.addEventListener("click", (event) => {
+      const strip = this.columnAt(event.offsetX);
+      if (strip !== undefined) choose(strip.epoch);
+    });
+  }
+
+  get sites() {
+    return Math.max(1, ...store.strips.map((strip) => strip.sites));
+  }
+
+  most() {
+    if (this.metric.key === "memory") return 1;
+    return Math.max(0, ...store.strips.map((strip) => Math.max(0, ...strip[this.metric.key])));
+  }
+
+  draw() {
+    const strips = store.strips;
+    const sites = this.sites;
+    const height = Math.round(Math.min(300, Math.max(84, sites * 16)));
+    const context = fit(this.canvas, height + BOTTOM);
+    const width = this.canvas.clientWidth;
+    this.across = (width - LEFT) / Math.max(strips.length, 30);
+    this.down = height / sites;
+    context.clearRect(0, 0, width, height + BOTTOM);
+    const shades = heatShades();
+    const most = this.most();
+    const gap = this.across > 5 ? 1 : 0;
+    const lineGap = this.down > 5 ? 1 : 0;
+    strips.forEach((strip, column) => {
+      const left = LEFT + column * this.across;
+      strip[this.metric.key].forEach((value, line) => {
+        const top = line * strip.group * this.down;
+        const tall = Math.min(strip.group, strip.sites - line * strip.group) * this.down;
+        context.fillStyle = shades[shadeOf(value, most)];
+        context.fillRect(left, top, this.across - gap, Math.max(0.6, tall - lineGap));
+      });
+    });
+    this.drawAxes(context, height);
+    this.drawMarks(context, height);
+    this.drawChoice(context, height);
+  }
+
+  drawAxes(context, height) {
+    context.fillStyle = colour("soft");
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    context.textAlign = "right";
+    const every = Math.ceil(this.sites / Math.max(1, Math.floor(height / 14)));
+    for (let site = 0; site < this.sites; site += every) {
+      context.fillText(`site ${site}`, LEFT - 5, (site + 0.5) * this.down);
+    }
+    context.textAlign = "left";
+    const each = Math.ceil(60 / this.across);
+    store.strips.forEach((strip, column) => {
+      if (column % each === 0) context.fillText(String(strip.epoch), LEFT + column * this.across, height + 12);
+    });
+  }
+
+  drawMarks(context, height) {
+    this.spots = [];
+    const columns = new Map(store.strips.map((strip, column) => [strip.epoch, column]));
+    const ink = colour("ink");
+    for (const mark of this.marks.slice(-MOST_MARKS)) {
+      const column = columns.get(epochOf(mark));
+      if (column === undefined) continue;
+      const x = LEFT + (column + 0.5) * this.across;
+      const line = mark.site === null ? 0 : Math.min(mark.site, this.sites - 1);
+      const y = Math.min(height - 4, Math.max(4, (line + 0.5) * this.down));
+      const refused = mark.fate === "refused" || mark.fate === "abandoned";
+      context.strokeStyle = context.fillStyle = refused ? colour("bad") : ink;
+      context.lineWidth = 1.3;
+      if (mark.verb === "move" && mark.came_from !== null && mark.came_from !== mark.site) {
+        this.drawMove(context, x, (mark.came_from + 0.5) * this.down, y, refused);
+      } else {
+        context.font = "10px system-ui, sans-serif";
+        context.textAlign = "center";
+        context.textBaseline = "middle";
+        const glyph = GLYPHS[mark.verb] ?? "●";
+        if (refused) context.strokeText(glyph, x, y);
+        else context.fillText(glyph, x, y);
+      }
+      this.spots.push({ x, y, mark });
+    }
+  }
+
+  /** From the site that held the unit to the one that it went to; hollow if it did not go. */
+  drawMove(context, x, from, to, refused) {
+    const bulge = Math.min(26, 4 + Math.abs(to - from) / 5);
+    context.globalAlpha = refused ? 0.6 : 0.85;
+    context.setLineDash(refused ? [3, 3] : []);
+    context.beginPath();
+    context.moveTo(x, from);
+    context.quadraticCurveTo(x + bulge, (from + to) / 2, x, to);
+    context.stroke();
+    context.setLineDash([]);
+    context.beginPath();
+    context.arc(x, to, 3.2, 0, 7);
+    if (refused) context.stroke();
+    else context.fill();
+    context.globalAlpha = 1;
+  }
+
+  drawChoice(context, height) {
+    const at = store.strips.findIndex((strip) => strip.epoch === current()?.epoch);
+    if (at < 0) return;
+    context.strokeStyle = colour("accent");
+    context.lineWidth = 2;
+    context.strokeRect(LEFT + at * this.across - 1, 1, Math.max(3, this.across + 1), height - 2);
+  }
+
+  columnAt(x) {
+    return store.strips[Math.floor((x - LEFT) / this.across)];
+  }
+
+  point(event) {
+    const { offsetX: x, offsetY: y } = event;
+    const near = this.spots.filter((spot) => Math.hypot(spot.x - x, spot.y - y) < 9).at(-1);
+    if (near) return showTip(markText(near.mark), event.clientX, event.clientY);
+    const strip = this.columnAt(x);
+    const site = Math.floor(y / this.down);
+    if (x < LEFT || strip === undefined || site < 0 || site >= strip.sites) return hideTip();
+    const line = Math.floor(site / strip.group);
+    const last = Math.min(strip.sites, (line + 1) * strip.group) - 1;
+    const which = strip.group === 1 ? `site ${site}` : `sites ${line * strip.group} to ${last}, the highest`;
+    const time = store.points.find((point) => point.epoch === strip.epoch)?.committed_at;
+    const value = this.metric.text(strip[this.metric.key][line]);
+    return showTip(`epoch ${count(strip.epoch)}, ${clock(time)}\n${which}: ${value}`, event.clientX, event.clientY);
+  }
+}
