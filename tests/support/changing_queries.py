@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 from chaos_flows import NOTHING_YET, Marks, joined
-from group_by_oracle import last_of, source, windows_of
+from group_by_oracle import last_of, sessions_of, source, windows_of
 from oracle import connect_duckdb, on_time, rounded
 from specs import SECOND
 
@@ -77,7 +77,7 @@ def draw_query(
 
     before, after = (int(n) for n in rng.choice([3, 8, 12], 2))
     within = f"{before} seconds", f"{after} seconds"
-    match int(rng.choice(11)):
+    match int(rng.choice(12)):
         case 0 | 1:
             where = "a.v >= b.v" if rng.random() < 0.3 else None
             pairs = a.join(b, on="k", within=within, where=where)
@@ -113,6 +113,10 @@ def draw_query(
         case 8:
             semi = a.join(b, on="k", within=within, how="semi")
             return ChangingQuery(semi, lambda life: _semi(before, after, life), adds_up=True)
+        case 9:
+            gap = int(rng.choice([1, 4])) * SECOND
+            sessions = a.groupBy("k").session_window(f"{gap} microseconds").agg(**SOME)
+            return ChangingQuery(sessions, lambda life: _sessions(gap, life), adds_up=True)
         case _:
             key = str(rng.choice(["a_k", "b_v"]))
             pairs = a.join(b, on="k", within=within)
@@ -197,6 +201,12 @@ def _semi(before: int, after: int, life: Lifetime) -> str:
 def _windows_of_rows(length: int, life: Lifetime) -> str:
     rows = f"(FROM all_a WHERE came >= {life.states[0]} AND came < {life.until})"
     return _closed(windows_of(rows, length, 5 * SECOND, SOME, life.after["a"]), life.before["a"])
+
+
+def _sessions(gap: int, life: Lifetime) -> str:
+    rows = f"(FROM all_a WHERE came >= {life.states[0]} AND came < {life.until})"
+    ended = sessions_of(rows, gap, SOME, life.after["a"])
+    return f"SELECT * FROM ({ended}) WHERE epoch_us(window_end) >= {life.before['a']}"
 
 
 def _windows_of_pairs(key: str, before: int, after: int, life: Lifetime) -> str:
