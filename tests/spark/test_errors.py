@@ -322,7 +322,7 @@ class TestStreams:
     def test_what_can_be_joined(self, spark: Any, flow: Flow, trades: Any) -> None:
         with pytest.raises(FlowError, match=r"at least two streams"):
             flow.join([trades], on="symbol", within="1 second")
-        with pytest.raises(FlowError, match=r"only streams of a flow can be joined, not DataFrame"):
+        with pytest.raises(FlowError, match=r"only streams and tables of a flow can be joined, not DataFrame"):
             trades.join(spark.range(1), on="symbol", within="1 second")
 
     def test_result_columns_of_one_name(self, spark: Any, flow: Flow, nothing: Path) -> None:

@@ -19,6 +19,7 @@ from sluice.engine.flow_plan import FlowPlan, FlowQuery
 from sluice.engine.plan_changes import ChangeRequest
 from sluice.engine.settings import QuerySettings
 from sluice.engine.site_task import Spill
+from sluice.engine.static_tables import TableSource
 from sluice.model.clock import Clock, SystemClock
 from sluice.model.epoch.results import Results
 from sluice.model.identity import BATCHES
@@ -71,6 +72,7 @@ class DirectQuery(LocalQuery):
         streams: Sequence[Stream] = (),
         confirmed: bool = False,
         input: str = BATCHES,
+        tables: Mapping[str, TableSource] | None = None,
     ) -> None:
         """Queries that are given by name, over these `streams`, can be added and dropped; whether another list of them
         than the checkpoint has is `confirmed`. `place` tells where the checkpoint and the outputs lie, if not below the
@@ -82,13 +84,16 @@ class DirectQuery(LocalQuery):
         on_record = PlanOnRecord.read(Journal(storage))
         if isinstance(plan, Mapping):
             queries = [self.query_of(name, relation) for name, relation in plan.items()]
-            empty = FlowPlan(plan_of((), (), None, streams), (), (), tuple(streams))
+            empty = FlowPlan(
+                plan_of((), (), None, streams), (), (), tuple(streams), tables={} if tables is None else tables
+            )
             flow = empty.with_changes(queries, (), on_record.assignment if on_record else Assignment())
             self.outs = [root / f"out-{name}" for name in plan]
         else:
             whole = plan if isinstance(plan, Plan) else single(plan)
             self.outs = [root / ("out" if i == 0 else f"out{i}") for i in range(len(whole.outputs))]
-            flow = FlowPlan(whole, tuple(ParquetSink(place(out.name), "snappy") for out in self.outs))
+            sinks = tuple(ParquetSink(place(out.name), "snappy") for out in self.outs)
+            flow = FlowPlan(whole, sinks, tables={} if tables is None else tables)
         self.sinks = flow.sinks
         capabilities = flow.plan.capabilities
         if most_sites:

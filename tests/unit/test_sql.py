@@ -115,6 +115,8 @@ STREAMS = {
     "bank3": Handle("bank3", BANK, "timestamp"),
 }
 
+TABLES = {"symbols": Handle("symbols", ("symbol", "sector"), "")}
+
 
 def calls(text: str, within: str | None = None) -> list[Any]:
     return list(translate(text, STREAMS, join_many, within).calls)
@@ -806,7 +808,7 @@ def sql_blocks() -> list[str]:
 
 @pytest.mark.parametrize("text", sql_blocks())
 def test_every_example_of_the_page_is_understood(text: str) -> None:
-    assert translate(text, STREAMS, join_many).columns
+    assert translate(text, STREAMS, join_many, tables=TABLES).columns
 
 
 class TestDistinct:
@@ -893,7 +895,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("text", "says", "line", "column"),
         [
-            ("SELECT symbol\nFROM tradez", "no stream 'tradez' in this flow; it has bank1, bank2", 2, 6),
+            ("SELECT symbol\nFROM tradez", "no stream or table 'tradez' in this flow; it has bank1, bank2", 2, 6),
             ("SELECT\n  prise FROM trades", "no column 'prise'; trades has symbol, price, size, ts", 2, 3),
             ("SELECT t.prise FROM trades t", "'t' has no column 'prise'; it has symbol, price, size, ts", 1, 8),
             ("SELECT x.price FROM trades t", "neither a relation nor a column 'x'", 1, 8),

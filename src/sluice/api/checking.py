@@ -62,6 +62,7 @@ def check_request(request: QueryRequest) -> CheckedQuery:
         relations=request.outputs,
         streams=streams,
         time_zone=registry.time_zone,
+        tables=registry.tables,
         settings=settings,
         sinks=request.sinks,
         trigger=request.trigger,

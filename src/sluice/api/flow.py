@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -14,9 +14,11 @@ from pyspark.sql.types import StructType
 
 from sluice.api.joining import Duration, Keys, Within, build_join
 from sluice.api.query import Query
-from sluice.api.relation import Registry, result_of
+from sluice.api.relation import NamedRelation, Registry, result_of
 from sluice.api.starting import start_query
 from sluice.api.stream import DataStream
+from sluice.api.table import Table, table_of
+from sluice.api.table_source import build_table, read_rows, read_table_files
 from sluice.api.texts import column_name
 from sluice.api.whole_query import StartChoices
 from sluice.api.writer import DataStreamWriter
@@ -29,12 +31,15 @@ from sluice.policies import Policy
 from sluice.sources.files import FORMATS, FileOptions, infer_schema, is_there
 from sluice.sources.listing_options import SPARK_FILE_OPTIONS, ListingOptions
 from sluice.spark.sources import Source, can_be_rows
+from sluice.spark.tables import TableRows
 from sluice.spark.types import arrow_schema, given_schema
 from sluice.spark.watermarks import delay_by_column, watermarked_columns
 from sluice.sql import translate
 from sluice.sql.ddl import read_ddl
 
 NO_DELAY = "0 seconds"
+MAX_SIZE = "256m"
+"""How large a table may be, unless it is said."""
 
 
 class Unsaid(Enum):
@@ -83,14 +88,18 @@ class Flow:
         eventTime = _read_event_time(name, eventTime)
         if self.spark is None and not isinstance(df, DataFrame):
             no_delay = NO_DELAY if isinstance(delay, Unsaid) else delay
-            return self._register(Source(_describe_stream(name, self._given_schema(name, df), eventTime, no_delay)))
+            return self._register(
+                Source(_describe_stream(name, self._given_schema(f"stream {name!r}", df), eventTime, no_delay))
+            )
         if not isinstance(df, DataFrame):
             raise FlowError(f"stream {name!r} must be given a streaming DataFrame, not {type(df).__name__}")
         if not df.isStreaming:
             raise FlowError(
                 f"stream {name!r} was given a batch DataFrame; use spark.readStream, or flow.readFiles for files"
             )
-        stream = _describe_stream(name, arrow_schema(name, df.schema), eventTime, _delay_of(name, df, eventTime, delay))
+        stream = _describe_stream(
+            name, arrow_schema(f"stream {name!r}", df.schema), eventTime, _delay_of(name, df, eventTime, delay)
+        )
         return self._register(Source(stream, frame=df))
 
     def readFiles(
@@ -121,9 +130,7 @@ class Flow:
         if not eventTime:
             raise FlowError(f"stream {name!r} needs eventTime=, the column with the time of each row")
         tracking = {k: v for k, v in options.items() if k in SPARK_FILE_OPTIONS}
-        reading = {k: _option_text(v) for k, v in options.items() if k not in SPARK_FILE_OPTIONS}
-        if format in ("csv", "json") and "timezone" not in {option.lower() for option in reading}:
-            reading["timeZone"] = self._registry.time_zone
+        reading = self._reading_options(format, {k: v for k, v in options.items() if k not in SPARK_FILE_OPTIONS})
         try:
             how = FileOptions.of(format, reading)
         except FlowError as problem:
@@ -140,7 +147,7 @@ class Flow:
         if schema is None:
             columns = infer_schema(name, path, format, reading, str(options.get("pathGlobFilter", "*")))
         else:
-            columns = self._given_schema(name, schema)
+            columns = self._given_schema(f"stream {name!r}", schema)
         stream, how = _describe_stream(name, columns, eventTime, delay), how.for_columns(format, columns)
         source = Source(stream, None, path, FileFormat(format, reading), tracking, how)
         if how.why_spark and not can_be_rows(source):
@@ -149,6 +156,40 @@ class Flow:
                 "must then be one of Spark's patterns"
             )
         return self._register(source)
+
+    def table(
+        self,
+        name: str,
+        rows: str | TableRows | Callable[[], TableRows],
+        format: str = "parquet",
+        schema: Any = None,
+        refresh: Duration | None = None,
+        maxSize: str | int = MAX_SIZE,
+        **options: Any,
+    ) -> Table:
+        """Register a table to join streams with: an Arrow table, a batch DataFrame, the path of files, or a function
+        that returns one of the first two.
+
+        It is read when a query starts, and, with `refresh`, every so often while it runs; `refresh="onChange"` looks
+        before every epoch whether files have changed. An epoch has one content of it from beginning to end. The driver
+        and every Python worker keep it in memory, so it may have at most `maxSize`.
+
+            symbols = flow.table("symbols", "ref/symbols", refresh="10 minutes")
+            trades.join(symbols, on="symbol", how="left")
+        """
+        self._check_name(name, "table")
+        if isinstance(rows, str):
+            name_filter = str(options.pop("pathGlobFilter", "*"))
+            reading = self._reading_options(format, options)
+            given = None if schema is None else self._given_schema(f"table {name!r}", schema)
+            content, columns = read_table_files(name, rows, format, given, reading, name_filter)
+        else:
+            if schema is not None or options:
+                given_name = next(iter(options), "schema")
+                raise FlowError(f"table {name!r}: {given_name}= is for files; rows have their columns and types")
+            content, columns = read_rows(name, rows)
+        source = self._registry.tables[name] = build_table(name, content, columns, refresh, maxSize)
+        return table_of(self._registry, source.table)
 
     def join(
         self,
@@ -161,6 +202,13 @@ class Flow:
 
         flow.join([bank1, bank2, bank3], on="currency", within="1 minute")
         """
+        sides: Sequence[NamedRelation] = streams
+        table = next((side for side in sides if isinstance(side, Table)), None)
+        if table is not None:
+            raise FlowError(
+                f"flow.join takes streams, and {table.name!r} is a table; join it with the result, under a name: "
+                f"result.alias('pairs').join({table.name}, on=…)"
+            )
         return DataStream(self._registry, "", result_of(*build_join(list(streams), on, within, where)))
 
     def sql(self, text: str, within: str | None = None) -> DataStream:
@@ -175,7 +223,8 @@ class Flow:
         registered = {name: self._stream_of(source) for name, source in self._registry.sources.items()}
         late = (stream.late() for stream in registered.values() if stream.stream.delay is not None)
         streams = {**{stream.name: stream for stream in late}, **registered}
-        return translate(text, streams, self.join, within)
+        tables = {name: table_of(self._registry, source.table) for name, source in self._registry.tables.items()}
+        return translate(text, streams, self.join, within, tables)
 
     def start(
         self,
@@ -197,15 +246,24 @@ class Flow:
         start = StartChoices.read(policy, processingTime, availableNow, options)
         return start_query([w.choices() for w in writers], start)
 
-    def _check_name(self, name: str) -> None:
+    def _check_name(self, name: str, what: str = "stream") -> None:
         if not isinstance(name, str) or not name.isidentifier():
-            raise FlowError(f"a stream's name must be a plain word such as 'trades', not {name!r}")
-        if name in self._registry.sources:
-            raise FlowError(f"there is a stream {name!r} in this flow already; give each its own name")
+            raise FlowError(f"a {what}'s name must be a plain word such as 'trades', not {name!r}")
+        for other, names in (("stream", self._registry.sources), ("table", self._registry.tables)):
+            if name in names:
+                raise FlowError(f"there is a {other} {name!r} in this flow already; give each its own name")
 
-    def _given_schema(self, name: str, schema: Any) -> pa.Schema:
+    def _given_schema(self, whose: str, schema: Any) -> pa.Schema:
         """Columns as they are given; Spark reads DDL only where there is a session."""
-        return given_schema(name, read_ddl(name, schema) if self.spark is None and isinstance(schema, str) else schema)
+        text = self.spark is None and isinstance(schema, str)
+        return given_schema(whose, read_ddl(whose, schema) if text else schema)
+
+    def _reading_options(self, format: str, options: Mapping[str, Any]) -> dict[str, str]:
+        """How files are read, as texts; times without an offset were taken in the session's zone."""
+        reading = {name: _option_text(value) for name, value in options.items()}
+        if format in ("csv", "json") and "timezone" not in {option.lower() for option in reading}:
+            reading["timeZone"] = self._registry.time_zone
+        return reading
 
     def _register(self, source: Source) -> DataStream:
         self._registry.sources[source.stream.name] = source

@@ -69,22 +69,10 @@ def build_join(
     kind: JoinKind = JoinKind.INNER,
 ) -> tuple[JoinSpec, tuple[Relation, ...]]:
     """The join of these streams, checked, and the relations it takes in."""
-    if isinstance(on, Column) and name_in(on) is None:
-        where = _both(sql_of(on), where)
-        on = None
+    on, where = read_condition(on, where)
     if len(sides) < 2:
         raise FlowError("a join needs at least two streams")
-    for side in sides:
-        if not isinstance(side, NamedRelation):
-            raise FlowError(f"only streams of a flow can be joined, not {type(side).__name__}")
-        if not side.name:
-            raise FlowError("a result needs a name before it can be joined: result.alias('name')")
-        if side.registry is not sides[0].registry:
-            raise FlowError(f"stream {side.name!r} belongs to another Flow; register it in this one")
-    names = [s.name for s in sides]
-    for name in names:
-        if names.count(name) > 1:
-            raise FlowError(f"{name!r} stands twice in this join; name one side: {name}.alias('other')")
+    names = check_sides(sides)
     if on is None and where is None:
         raise FlowError(
             "a join needs on=, the key column or columns with equal values on every side, or where=, a condition like "
@@ -101,11 +89,10 @@ def build_join(
         )
     _refuse_kind_as_bound(within)
     _check_event_times(sides)
-    condition = None if where is None else _condition(where, sides)
+    condition = None if where is None else compile_where(where, sides)
     if on is None and condition is not None:
-        on, condition = _keys_in(condition, sides)
-    keys = {s.name: () if on is None else _keys_of(s, on, names) for s in sides}
-    kinds = _key_types(sides, keys)
+        on, condition = keys_in(condition, sides)
+    keys, kinds = check_keys(sides, on)
     relations = list(dict.fromkeys(s.relation for s in sides))
     streams = [_named(r, sides) for r in relations]
     inputs: list[Input] = []
@@ -130,11 +117,48 @@ def build_join(
         narrowing=narrowed,
         kind=kind,
     )
-    _result_columns(sides)
+    result_columns(sides)
     return spec, tuple(relations)
 
 
-def _result_columns(sides: Sequence[NamedRelation]) -> pa.Schema:
+def read_condition(
+    on: Keys | Column | None, where: str | Column | None
+) -> tuple[Keys | Column | None, str | Column | None]:
+    """The key and the condition of a join, where PySpark's `on` may be a condition."""
+    if isinstance(on, Column) and name_in(on) is None:
+        return None, _both(sql_of(on), where)
+    return on, where
+
+
+def check_sides(sides: Sequence[NamedRelation]) -> list[str]:
+    """The names of the sides of a join, which are of one flow and all different."""
+    for side in sides:
+        if not isinstance(side, NamedRelation):
+            raise FlowError(
+                f"only streams and tables of a flow can be joined, not {type(side).__name__}; a DataFrame or an Arrow "
+                "table becomes a table of the flow by flow.table('name', rows)"
+            )
+        if not side.name:
+            raise FlowError("a result needs a name before it can be joined: result.alias('name')")
+        if side.registry is not sides[0].registry:
+            raise FlowError(f"{side.title} belongs to another Flow; register it in this one")
+    names = [s.name for s in sides]
+    for name in names:
+        if names.count(name) > 1:
+            raise FlowError(f"{name!r} stands twice in this join; name one side: {name}.alias('other')")
+    return names
+
+
+def check_keys(
+    sides: Sequence[NamedRelation], on: Keys | Column | None
+) -> tuple[dict[str, tuple[str, ...]], tuple[pa.DataType, ...]]:
+    """The key columns of each side by its name, none if there is no key, and the types in which they are compared."""
+    names = [side.name for side in sides]
+    keys = {side.name: () if on is None else _keys_of(side, on, names) for side in sides}
+    return keys, _key_types(sides, keys)
+
+
+def result_columns(sides: Sequence[NamedRelation]) -> pa.Schema:
     """The columns that users see of the result, which conditions read."""
     columns = [pa.field(f"{s.name}_{c.name}", c.type) for s in sides for c in s.stream.shown]
     names = [column.name for column in columns]
@@ -158,10 +182,11 @@ def _refuse_kind_as_bound(within: Within) -> None:
         )
 
 
-def _condition(where: str | Column, sides: Sequence[NamedRelation]) -> Expression:
+def compile_where(where: str | Column, sides: Sequence[NamedRelation]) -> Expression:
+    """The condition of a join, over the columns of its result."""
     zone = sides[0].registry.time_zone
     text = sql_text(where, "where", f"{sides[0].name}.price > {sides[1].name}.ask")
-    return compile_condition(text, _resolver(sides), _result_columns(sides), time_zone=zone)
+    return compile_condition(text, _resolver(sides), result_columns(sides), time_zone=zone)
 
 
 def _sides_of_columns(sides: Sequence[NamedRelation]) -> Sides:
@@ -173,7 +198,7 @@ def _narrowing(condition: Expression, sides: Sequence[NamedRelation]) -> Narrowi
     return narrowing(condition, _sides_of_columns(sides), times, MOST_ORDERINGS)
 
 
-def _keys_in(condition: Expression, sides: Sequence[NamedRelation]) -> tuple[Keys | None, Expression | None]:
+def keys_in(condition: Expression, sides: Sequence[NamedRelation]) -> tuple[Keys | None, Expression | None]:
     """The equalities of a condition as `on=`, where they can be, and what is left of it."""
     left, right = sides
     usable = []
@@ -200,18 +225,18 @@ def _keys_of(side: NamedRelation, on: Keys | Column, names: list[str]) -> tuple[
         if unknown:
             raise FlowError(f"on= names {unknown[0]!r}, which is not in this join; it joins {', '.join(names)}")
         if side.name not in on:
-            raise FlowError(f"on= says nothing of stream {side.name!r}; give its key column too")
+            raise FlowError(f"on= says nothing of {side.title}; give its key column too")
         columns: object = on[side.name]
     else:
         columns = on
     keys = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, list | tuple) else None
     if keys is None or not all(isinstance(k, str) for k in keys):
-        raise FlowError(f"on= takes names of columns, one or a list, for stream {side.name!r}; not {columns!r}")
+        raise FlowError(f"on= takes names of columns, one or a list, for {side.title}; not {columns!r}")
     if not keys:
         raise FlowError("on= is empty; give at least one key column")
     for key in keys:
         if key not in side.columns:
-            raise FlowError(f"stream {side.name!r} has no column {key!r} to join on; it has {', '.join(side.columns)}")
+            raise FlowError(f"{side.title} has no column {key!r} to join on; it has {', '.join(side.columns)}")
     return keys
 
 
@@ -231,7 +256,7 @@ def _key_types(sides: Sequence[NamedRelation], keys: Mapping[str, tuple[str, ...
             kind = side.stream.schema.field(column).type
             if not is_hashable(kind):
                 raise FlowError(
-                    f"column {column!r} of stream {side.name!r} has type {kind}, which cannot be a key; use its "
+                    f"column {column!r} of {side.title} has type {kind}, which cannot be a key; use its "
                     "fields as several key columns"
                 )
             merged = common_key_type(common, kind)
@@ -372,5 +397,5 @@ def _result_column(side: NamedRelation, column: str) -> str:
     name = side.find_column(column)
     if name is None:
         columns = ", ".join(side.columns)
-        raise FlowError(f"where= names {side.name}.{column}, but stream {side.name!r} has only {columns}")
+        raise FlowError(f"where= names {side.name}.{column}, but {side.title} has only {columns}")
     return f"{side.name}_{name}"

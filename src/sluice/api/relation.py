@@ -9,10 +9,12 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sluice.api.output_mode import changes
+from sluice.engine.static_tables import TableSource
 from sluice.model.errors import FlowError
 from sluice.model.plan.plan import OperatorSpec
 from sluice.model.plan.relation import Applied, LateRows, Relation
-from sluice.model.plan.stream import TIME_COLUMN, Step, Stream
+from sluice.model.plan.steps import Step
+from sluice.model.plan.stream import TIME_COLUMN, Stream
 from sluice.spark.sources import Source
 
 ZONE_WITHOUT_SPARK = "UTC"
@@ -21,11 +23,12 @@ ZONE_WITHOUT_SPARK = "UTC"
 @dataclass(frozen=True, eq=False)
 class Registry:
     """What all streams of a flow share: the Spark session, if there is one, the flow's name, and the registered sources
-    by theirs."""
+    and tables by theirs."""
 
     spark: SparkSession | None
     flow: str
     sources: dict[str, Source] = field(default_factory=dict)
+    tables: dict[str, TableSource] = field(default_factory=dict)
 
     @property
     def session(self) -> SparkSession:

@@ -12,6 +12,7 @@ from sluice.api.texts import sql_text
 from sluice.expressions import ELSEWHERE, compile_condition, compile_expression, split_alias
 from sluice.model.errors import FlowError
 from sluice.model.plan.relation import Relation
+from sluice.model.plan.steps import TableJoin
 from sluice.model.plan.stream import TIME_COLUMN, BySpark, Expression, Project, Stream
 from sluice.spark.sources import analyse_type, can_be_rows, quote_column
 
@@ -49,6 +50,8 @@ def _by_spark(rows: NamedRelation, text: str) -> BySpark | None:
         return None
     names, passed = {f.name for f in origin.shown}, []
     for step in rows.relation.steps:
+        if isinstance(step, TableJoin):
+            return None
         if isinstance(step, Project):
             names &= {name for name, e in step.columns if e.columns == (name,) and is_plain(e.text, name)}
         else:

@@ -26,6 +26,7 @@ from sluice.api.relation import NamedRelation, add_step, late_rows, result_of
 from sluice.api.spark_grouping import check_window, read_aggregates, split_windows
 from sluice.api.spark_names import refuse_name
 from sluice.api.steps import condition, expression, project, selection
+from sluice.api.table import Table, join_table
 from sluice.api.union import unite, unite_by_name
 from sluice.api.writer import DataStreamWriter
 from sluice.model.errors import FlowError
@@ -132,7 +133,7 @@ class DataStream(NamedRelation):
 
     def join(
         self,
-        other: DataStream,
+        other: DataStream | Table,
         on: Keys | Column | None = None,
         within: Within | None = None,
         where: str | Column | None = None,
@@ -147,7 +148,14 @@ class DataStream(NamedRelation):
             trades.join(quotes, on="symbol", within="30 seconds", where="trades.price > quotes.ask")
             trades.join(quotes, where="trades.price > quotes.ask", within="5 seconds")
             trades.join(quotes, on="symbol", within="30 seconds", how="left")
+
+        The other side may be a table of the flow, which has no event time: `within` is left out, and `how` is `inner`,
+        `left`, `semi` or `anti`.
+
+            trades.join(symbols, on="symbol", how="left")
         """
+        if isinstance(other, Table):
+            return DataStream(self.registry, "", join_table(self, other, on, within, where, read_kind(how)))
         return DataStream(self.registry, "", result_of(*build_join([self, other], on, within, where, read_kind(how))))
 
     def union(self, other: DataStream) -> DataStream:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sluice.control.journal import Entry, Journal
+from sluice.engine.epoch_tables import read_version
 from sluice.engine.file_log import FileLog
 from sluice.model.codec import checksum
 from sluice.model.epoch.results import Part
@@ -59,6 +60,7 @@ class _Verification:
             for output in range(len(self.shown)):
                 self._look_at_results(output, entries)
             self._look_at_file_lists(newest)
+            self._look_at_tables(newest)
             self._look_at_sparks_part()
         return Verified(self.segments, self.parts, tuple(self.problems))
 
@@ -156,6 +158,15 @@ class _Verification:
             except SluiceError as problem:
                 if one.file in self._newest(newest).file_lists():
                     self.problems.append(f"input: {problem}")
+
+    def _look_at_tables(self, newest: EpochRecord) -> None:
+        """The contents of tables that streams are joined with."""
+        for version in newest.tables:
+            try:
+                read_version(self.storage, version)
+            except SluiceError as problem:
+                if version.file in self._newest(newest).table_files():
+                    self.problems.append(f"table: {problem}")
 
     def _look_at_sparks_part(self) -> None:
         try:

@@ -13,6 +13,7 @@ from sluice.control.ownership import take_ownership
 from sluice.engine.delivery import Delivery, Sink
 from sluice.engine.file_log import FILE_LISTS
 from sluice.engine.flow_plan import FlowPlan
+from sluice.engine.static_tables import TABLES
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import is_left_over
 from sluice.model.epoch.results import Results
@@ -73,6 +74,7 @@ class OpenCheckpoint:
         self.storage.delete_all(name for name in self.storage.files_in(STATE) - newest.files() if over(name))
         self.storage.delete_all(name for name in self.storage.files_in(PLANS) - newest.plans if over(name))
         self.storage.delete_all(name for name in self.storage.files_in(FILE_LISTS) - newest.file_lists() if over(name))
+        self.storage.delete_all(name for name in self.storage.files_in(TABLES) - newest.table_files() if over(name))
         self.delivery.tidy(newest, over)
 
     def close(self) -> None:

@@ -12,7 +12,8 @@ import pyarrow as pa
 from sluice.engine.filtered_rows import StepPath
 from sluice.model.ids import Fragment, InputNumber, Level
 from sluice.model.plan.plan import Plan, Reader
-from sluice.model.plan.stream import BY_SPARK, HASH_COLUMN, TIME_COLUMN, Project, Step, plain_column
+from sluice.model.plan.steps import Step, TableJoin
+from sluice.model.plan.stream import BY_SPARK, HASH_COLUMN, TIME_COLUMN, Project, plain_column
 from sluice.operators import operator
 from sluice.operators.protocol import FreezableOperator, Operator
 from sluice.operators.row_hashing import RowHashing
@@ -184,6 +185,15 @@ class CompiledPlan:
                     sinks.setdefault(feed.origin, []).append((number, StepPath.of(feed.steps)))
         return {origin: tuple(outputs) for origin, outputs in sinks.items()}
 
+    def paths_with_tables(self, origin: int, late: bool = False) -> tuple[StepPath, ...]:
+        """The paths of an origin's rows, or of its late ones, on which they are joined with tables."""
+        if late:
+            paths = [path for _, path in self.late_sinks.get(origin, ())]
+        else:
+            paths = [way.path for way in self.ways.get(origin, ())]
+            paths += [path for _, path in self.sinks.get(origin, ())]
+        return tuple(path for path in paths if path.has_tables)
+
     @cached_property
     def joint_ways(self) -> dict[int, tuple[JointWay, ...]]:
         """The states that get rows of each origin together, where there are several on a level."""
@@ -235,9 +245,12 @@ def _member(way: Way, origin: pa.Schema) -> Member | None:
 
 
 def _origin_columns(steps: Sequence[Step], columns: Sequence[str]) -> dict[str, str] | None:
-    """The origin's column that each column is after stateless steps; None if one of them computes any."""
+    """The origin's column that each column is after stateless steps; None if one of them computes any, or
+    makes other rows."""
     names = {column: column for column in columns}
     for step in steps:
+        if isinstance(step, TableJoin):
+            return None
         if isinstance(step, Project):
             made = [(name, plain_column(expression)) for name, expression in step.columns]
             if any(column not in names for _, column in made):

@@ -20,6 +20,7 @@ from sluice.engine.clean_up_progress import CleanUpFollower
 from sluice.engine.delivery import list_results
 from sluice.engine.directing import directives, mean_cost, what_all_sites_need
 from sluice.engine.epoch_log import log_clean_up, log_clean_up_begun, log_excess
+from sluice.engine.epoch_tables import EpochTables
 from sluice.engine.file_log import FileLog, NewFiles
 from sluice.engine.flow_plan import FlowPlan
 from sluice.engine.recording import record_epoch, results_produced_before
@@ -27,6 +28,7 @@ from sluice.engine.settings import QuerySettings
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.engine.standing import FlowStanding
+from sluice.engine.static_tables import StaticTables
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.decision import DecisionOutcome, outcomes
@@ -61,7 +63,8 @@ class Epochs:
         self.checkpoint = checkpoint
         self.storage, self.journal, self.delivery = checkpoint.storage, checkpoint.journal, checkpoint.delivery
         self._file_log = FileLog(checkpoint.storage)
-        self.standing = FlowStanding(flow, settings, checkpoint)
+        self._tables = StaticTables(flow.tables, checkpoint.storage, checkpoint.run, clock)
+        self.standing = FlowStanding(flow, settings, checkpoint, self._tables)
         self.busy = threading.Lock()
         self.closed = False
         self._cleaning_up = False
@@ -286,6 +289,7 @@ class Epochs:
         if to_clean_up and cleaning.is_new:
             log_clean_up_begun(number, len(to_clean_up), cleaning.before.rows_left)
         newest = (ENDED,) * len(before.newest) if ending else before.newest
+        before = replace(before, tables=self._tables.choose(self.plan.tables, self.checkpoint.newest.tables, number))
         split, site = self._tasks(number, site_keys, newest, before, step, batch == self.record.batch, until)
         reports = run_until_agreed(exchange, split, site)
         exchanged = self.clock.monotonic()
@@ -320,6 +324,7 @@ class Epochs:
         self.standing.note_commit(record)
         self.delivery.done = False
         controller.commit(record)
+        self._tables.note_commit()
         log_clean_up(record)
         log_excess(previous, record)
         self._cleaning_up = self._cleaning_up and controller.is_cleaning_up(record)
@@ -329,6 +334,7 @@ class Epochs:
         finally:
             self.storage.delete_all(files_before - record.files())
             self.storage.delete_all(previous.file_lists() - record.file_lists())
+            self.storage.delete_all(previous.table_files() - record.table_files())
         self.storage.delete_all(previous.plans - record.plans)
         if self._tidy_due or number % TIDY_EVERY == 0:  # the commit has shut out whoever was at this epoch before us
             self.checkpoint.tidy()
@@ -336,6 +342,11 @@ class Epochs:
         shown = self.clock.monotonic()
         seconds = replace(stats.seconds, commit=committed - exchanged, deliver=shown - committed, total=shown - begun)
         self.standing.note_end(replace(stats, seconds=seconds))
+
+    def read_tables(self) -> None:
+        """Read the tables that rows are joined with, so that what is wrong with one is known before any epoch."""
+        with self.busy:
+            self.standing.read_tables(self.standing.flow)
 
     def outcomes(self) -> list[DecisionOutcome]:
         """What has become of the decisions of the epochs on record, oldest first, then those that no epoch has
@@ -392,7 +403,8 @@ class Epochs:
         cost = mean_cost(before.stats.sites)
         self._cost = self._cost if cost is None else cost
         run, staging = self.checkpoint.run, tuple(sink.staging for sink in self.standing.flow.sinks)
-        split = SplitTask(self.plan, self.reading, before.routing, site_keys, late_below, number, run, staging)
+        tables = EpochTables(self.storage.uri, before.tables)
+        split = SplitTask(self.plan, self.reading, before.routing, site_keys, late_below, number, run, staging, tables)
         site = SiteTask(
             plan=self.plan,
             number=number,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluice.engine.epoch_tables import NO_TABLES, EpochTables, TooManyPairs
+from sluice.kernels.probe import PAIRS_AT_ONCE
 from sluice.model.errors import EvaluationError
-from sluice.model.plan.stream import Filter, Step
+from sluice.model.plan.steps import Step, TableJoin
+from sluice.model.plan.stream import Filter
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,11 @@ class StepPath:
     def of(steps: tuple[Step, ...]) -> StepPath:
         structures = tuple(step.structure() for step in steps)
         return StepPath(steps, tuple(structures[: place + 1] for place in range(len(steps))))
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether rows are joined with tables on it."""
+        return any(isinstance(step, TableJoin) for step in self.steps)
 
 
 class Selection:
@@ -62,8 +71,11 @@ class Selection:
             return self.rows
         return self.base.select(list(columns)).filter(self._kept, null_selection_behavior="drop")
 
-    def after(self, step: Step) -> Selection:
-        """What a step leaves of it. Expressions are evaluated on no other rows: they might fail there."""
+    def after(self, step: Step, tables: EpochTables, most_pairs: float = inf) -> Selection:
+        """What a step leaves of it. Expressions are evaluated on no other rows: they might fail there. `TooManyPairs`
+        if a join with a table would make more."""
+        if isinstance(step, TableJoin):
+            return Selection(tables.join(step, self.rows, most_pairs), None, is_of_origin=False)
         if not isinstance(step, Filter):
             if step.is_plain:
                 return Selection(step.apply(self.base), self._kept, self.is_of_origin)
@@ -77,10 +89,11 @@ class Selection:
 
 
 class FilteredRows:
-    """A batch of rows of one origin, and what paths leave of it."""
+    """A batch of rows of one origin, and what paths leave of it in an epoch with these tables."""
 
-    def __init__(self, rows: pa.RecordBatch) -> None:
-        self._whole = Selection(rows)
+    def __init__(self, rows: pa.RecordBatch, tables: EpochTables = NO_TABLES) -> None:
+        self._whole, self._tables = Selection(rows), tables
+        self._most_pairs = PAIRS_AT_ONCE if rows.num_rows > 1 else inf
         self._after: dict[Hashable, Selection] = {}
 
     @property
@@ -97,8 +110,25 @@ class FilteredRows:
             known = self._after.get(key)
             if known is None:
                 try:
-                    known = self._after[key] = selection.after(step)
+                    known = self._after[key] = selection.after(step, self._tables, self._most_pairs)
                 except EvaluationError as error:
                     raise EvaluationError(f"{whose}, {error}") from error
             selection = known
         return None if selection.is_empty else selection
+
+
+def join_tables(
+    rows: pa.RecordBatch, tables: EpochTables, paths: Sequence[StepPath], whose: str
+) -> Iterator[FilteredRows]:
+    """Rows on their way along paths with joins with tables, which are done here: as many rows at a time as make a
+    bounded number of pairs, or one. Without such paths all rows at once."""
+    filtered = FilteredRows(rows, tables)
+    try:
+        for path in paths:
+            filtered.after(path, whose)
+    except TooManyPairs:
+        half = rows.num_rows // 2
+        yield from join_tables(rows.slice(0, half), tables, paths, whose)
+        yield from join_tables(rows.slice(half), tables, paths, whose)
+    else:
+        yield filtered

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from sluice.engine.compiled_plan import compiled
 from sluice.engine.delivery import Sink
+from sluice.engine.static_tables import TableSource
 from sluice.model.ids import InputNumber
 from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.layout import PlanLayout
@@ -38,6 +39,8 @@ class FlowPlan:
     relations: tuple[Relation, ...] = ()
     streams: tuple[Stream, ...] = ()
     time_zone: str = ""
+    tables: Mapping[str, TableSource] = field(default_factory=dict)
+    """Those of the flow, by name: what is in the plan's."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -66,6 +66,7 @@ def record_epoch(
         batch=batch,
         batch_input=batch_input,
         taken=taken,
+        tables=before.tables,
         newest=newest_of(newest, splits),
         reached=tuple(slowest([r.reached for r in reports if r.level == level]) for level in levels[1:]),
         lagging=unite_cohorts(cohort for report in reports for cohort in report.lagging),

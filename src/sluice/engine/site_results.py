@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sluice.engine.blobs import Blob, SentBytes
-from sluice.engine.filtered_rows import FilteredRows
+from sluice.engine.filtered_rows import join_tables
 from sluice.engine.joint_delivery import JointSender
 from sluice.engine.part_writer import PartWriter
 from sluice.engine.senders import Sender, senders
@@ -67,15 +67,22 @@ class SiteResults:
 
     def send(self, node: int, results: ResultBatch) -> list[Blob]:
         """Some results of an operator: those for sinks are written, those for operators above returned as blobs."""
-        filtered, plan = FilteredRows(results[1]), self._level.plan
-        with self._stopwatch.measure("sink"):
-            for output, path in self._level.compiled.sinks.get(plan.origin_of(node), ()):
-                whose = f"results of operator {node + 1} ({plan.nodes[node].spec.describe().split(chr(10))[0]})"
-                selection = filtered.after(path, whose)
-                if selection is not None:
-                    self._writer(output).add(selection.rows.select(plan.outputs[output].schema.names))
-        with self._stopwatch.measure("split"):
-            return list(self.sent.count(blob for way in self._senders_of(node) for blob in way.blobs(filtered)))
+        plan, compiled = self._level.plan, self._level.compiled
+        paths = compiled.paths_with_tables(plan.origin_of(node))
+        blobs: list[Blob] = []
+        for filtered in join_tables(results[1], self._task.tables, paths, self._whose(node) if paths else ""):
+            with self._stopwatch.measure("sink"):
+                for output, path in compiled.sinks.get(plan.origin_of(node), ()):
+                    selection = filtered.after(path, self._whose(node))
+                    if selection is not None:
+                        self._writer(output).add(selection.rows.select(plan.outputs[output].schema.names))
+            with self._stopwatch.measure("split"):
+                blobs += self.sent.count(blob for way in self._senders_of(node) for blob in way.blobs(filtered))
+        return blobs
+
+    def _whose(self, node: int) -> str:
+        """What errors call an operator's results."""
+        return f"results of operator {node + 1} ({self._level.plan.nodes[node].spec.describe().split(chr(10))[0]})"
 
     def close(self) -> tuple[Part, ...]:
         """What was written for the sinks."""

@@ -7,6 +7,7 @@ from enum import Enum
 
 import numpy as np
 
+from sluice.engine.epoch_tables import EpochTables
 from sluice.engine.part_writer import Staging
 from sluice.model.epoch.times import Times
 from sluice.model.ids import SiteKey
@@ -57,7 +58,8 @@ class SiteDirectives:
 
 @dataclass(frozen=True)
 class SiteTask:
-    """What the sites need to know for one epoch: `before` is the record of the last one, under this one's routing.
+    """What the sites need to know for one epoch: `before` is the record of the last one, under this one's
+    routing and with its tables.
 
     What one site alone needs of it is in `shares`, and there only. Spark hands the whole task to each site: so they are
     bytes, of which a site decodes its own.
@@ -81,3 +83,8 @@ class SiteTask:
     @property
     def routing(self) -> Routing:
         return self.before.routing
+
+    @property
+    def tables(self) -> EpochTables:
+        """Those that results are joined with."""
+        return EpochTables(self.checkpoint, self.before.tables)

@@ -17,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.engine.blobs import SPLIT_REPORT, Blob, SentBytes, message
+from sluice.engine.compiled_plan import compiled
 from sluice.engine.ended_streams import refuse_input
-from sluice.engine.filtered_rows import FilteredRows
+from sluice.engine.epoch_tables import NO_TABLES, EpochTables
+from sluice.engine.filtered_rows import join_tables
 from sluice.engine.joint_delivery import JointSender
 from sluice.engine.part_writer import Staging
 from sluice.engine.senders import Sender, senders
@@ -67,6 +69,7 @@ class SplitTask:
     run: str
     staging: tuple[Staging, ...]
     """Where the results of each output wait for their epoch to commit."""
+    tables: EpochTables = NO_TABLES
 
     def __call__(self, batches: Iterable[pa.RecordBatch], clock: Clock) -> Iterator[Blob]:
         """The blobs of batches in which rows, or the paths of files, come from Spark."""
@@ -113,6 +116,10 @@ class _Split:
         self.waiting_rows = self.waiting_bytes = 0
         self.attempt = uuid.uuid4().hex[:16]
         name = Attempt(task.number, Site(0), task.run, self.attempt)
+        self.whose = f"stream {self.stream.name!r}"
+        self.paths_with_tables, self.late_paths_with_tables = (
+            compiled(task.plan).paths_with_tables(stream, late) for late in (False, True)
+        )
         self.results, self.late_results = (
             SplitResults(task.plan, stream, task.staging, name, clock, late) for late in (False, True)
         )
@@ -207,16 +214,15 @@ class _Split:
         self.senders = self.senders or senders(self.task.plan, self.number, self.task.routing, self.task.site_keys)
         each = -(-rows.num_rows // pieces)
         for start in range(0, rows.num_rows, max(each, 1)):
-            piece = rows.slice(start, each)
-            filtered = FilteredRows(piece)
-            blobs = (blob for sender in self.senders for blob in sender.blobs(filtered))
-            out = list(self.sent.count(blobs))
-            sent = self.clock.monotonic()
-            self.results.add(filtered)
-            self.seconds["split"] += sent - started
-            self.seconds["sink"] += self.clock.monotonic() - sent
-            yield from out
-            started = self.clock.monotonic()
+            for filtered in join_tables(rows.slice(start, each), self.task.tables, self.paths_with_tables, self.whose):
+                blobs = (blob for sender in self.senders for blob in sender.blobs(filtered))
+                out = list(self.sent.count(blobs))
+                sent = self.clock.monotonic()
+                self.results.add(filtered)
+                self.seconds["split"] += sent - started
+                self.seconds["sink"] += self.clock.monotonic() - sent
+                yield from out
+                started = self.clock.monotonic()
 
     def _in_time(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that have an event time, one of the years 1 to 9999, and are not late; all are counted."""
@@ -251,7 +257,10 @@ class _Split:
         """Late rows on their way to sinks, if any takes them. That is no time of the split's."""
         if self.late_results.is_wanted:
             started = self.clock.monotonic()
-            self.late_results.add(FilteredRows(rows.filter(pa.array(late))))
+            for filtered in join_tables(
+                rows.filter(pa.array(late)), self.task.tables, self.late_paths_with_tables, self.whose
+            ):
+                self.late_results.add(filtered)
             spent = self.clock.monotonic() - started
             self.seconds["sink"] += spent
             self.seconds["split"] -= spent

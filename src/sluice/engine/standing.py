@@ -16,6 +16,7 @@ from sluice.engine.checkpoint import OpenCheckpoint
 from sluice.engine.flow_plan import FlowPlan
 from sluice.engine.plan_changes import ChangeRequest, ChangeRequests, refuse_change
 from sluice.engine.settings import QuerySettings
+from sluice.engine.static_tables import StaticTables
 from sluice.model.epoch.results import Results
 from sluice.model.epoch.stats import EpochStats, UnitColumns
 from sluice.model.epoch.taken_files import TakenFiles
@@ -42,9 +43,13 @@ class Snapshot(NamedTuple):
 class FlowStanding:
     """What a flow runs, and where it stands. Whoever runs an epoch changes it; others may look at any time."""
 
-    def __init__(self, flow: FlowPlan, settings: QuerySettings, checkpoint: OpenCheckpoint) -> None:
-        """`flow` is what runs from the first epoch on, whatever plan the newest one of the checkpoint went by."""
+    def __init__(
+        self, flow: FlowPlan, settings: QuerySettings, checkpoint: OpenCheckpoint, tables: StaticTables
+    ) -> None:
+        """`flow` is what runs from the first epoch on, whatever plan the newest one of the checkpoint went by. `tables`
+        are those that its streams are joined with."""
         self._settings, self._checkpoint, self._delivery = settings, checkpoint, checkpoint.delivery
+        self._tables = tables
         self.flow, self.recorded_plan = flow, flow.recorded
         """What runs: the newest epoch went by it, or the next one will. And the same as a checkpoint has it."""
         self.record = checkpoint.newest
@@ -114,6 +119,7 @@ class FlowStanding:
         for request in (*([ChangeRequest(dropped=failed)] if failed else []), *self.changes.take()):
             try:
                 flow = request.apply(self.flow, self._assignment)
+                self.read_tables(flow)
             except SluiceError as problem:
                 request.refuse(problem)
                 continue
@@ -123,6 +129,11 @@ class FlowStanding:
         if change is not None:  # one step, however many changes there were
             record = controller.change_plan(self._newest_measured, change)
             self._lay_out(self.flow, self.recorded_plan, record)
+
+    def read_tables(self, flow: FlowPlan) -> None:
+        """Read the tables of a flow that this run has not read yet."""
+        newest = self._checkpoint.newest
+        self._tables.read_new(flow.plan.tables, newest.tables, newest.number + 1)
 
     def go_on_from(self, record: EpochRecord) -> None:
         """The next epoch goes on from the newest record as it is laid out here."""

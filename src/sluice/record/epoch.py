@@ -12,6 +12,7 @@ from sluice.model.epoch.decision import Decision, Ended, UnderWay
 from sluice.model.epoch.results import Listing, Part, Results
 from sluice.model.epoch.segments import Manifest, SegmentRef
 from sluice.model.epoch.stats import EpochSeconds, EpochStats
+from sluice.model.epoch.table_version import TableVersion
 from sluice.model.epoch.taken_files import TakenFiles
 from sluice.model.epoch.times import Frozen, Lagging, Queues, Times, UnitCohort
 from sluice.model.epoch.totals import Totals
@@ -72,6 +73,8 @@ class EpochRecord:
     batch: int = -1
     batch_input: str = ""
     taken: TakenFiles = field(default_factory=TakenFiles)
+    tables: tuple[TableVersion, ...] = ()
+    """What was in the tables that rows were joined with."""
     reached: tuple[Times, ...] = ()
     lagging: tuple[Lagging, ...] = ()
     frozen: tuple[Frozen, ...] = ()
@@ -136,6 +139,10 @@ class EpochRecord:
     def file_lists(self) -> set[str]:
         """The durable files with the names of files that were taken in."""
         return {one.file for one in self.taken.lists}
+
+    def table_files(self) -> set[str]:
+        """The durable files with the contents of tables."""
+        return {version.file for version in self.tables}
 
     def reached_at(self, level: Level) -> Times:
         """How far a level has come."""

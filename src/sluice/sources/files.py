@@ -27,8 +27,16 @@ _TEXT = ("csv", "json")
 _READ_BYTES = 16 << 20
 
 
-def infer_schema(stream: str, path: str, format: str, options: Mapping[str, str], name_filter: str = "*") -> pa.Schema:
+def infer_schema(
+    name: str,
+    path: str,
+    format: str,
+    options: Mapping[str, str],
+    name_filter: str = "*",
+    what: str = "stream",
+) -> pa.Schema:
     """The normal schema of the first file under a directory, file or glob; `name_filter` is Spark's pathGlobFilter.
+    `what` it is that has this name, a stream or a table, is for errors.
 
     While a column has shown nothing but nulls, the next files are looked at too, and add the columns they have.
     """
@@ -45,9 +53,9 @@ def infer_schema(stream: str, path: str, format: str, options: Mapping[str, str]
             if not any(kind.is_null(t) for t in schema.types):
                 break
     except (FlowError, StorageError, pa.ArrowException) as e:
-        raise FlowError(f"stream {stream!r}: {e}") from e
+        raise FlowError(f"{what} {name!r}: {e}") from e
     if schema is None:
-        raise FlowError(f"stream {stream!r}: no {format} file with columns under {path!r}; give schema=")
+        raise FlowError(f"{what} {name!r}: no {format} file with columns under {path!r}; give schema=")
     return schema
 
 

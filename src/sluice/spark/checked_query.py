@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.engine.settings import QuerySettings
 from sluice.engine.split import Reading
+from sluice.engine.static_tables import TableSource
 from sluice.model.durations import seconds
 from sluice.model.identity import FlowIdentity
 from sluice.model.plan.plan import Plan
@@ -41,6 +43,8 @@ class CheckedQuery:
     """Its sources, as users hold them."""
     time_zone: str
     """The session's."""
+    tables: Mapping[str, TableSource]
+    """Those of the flow, by name."""
     settings: QuerySettings
     sinks: tuple[SinkChoice, ...]
     trigger: Trigger

@@ -63,7 +63,7 @@ def take_checkpoint(query: CheckedQuery, clock: Clock) -> QueryCheckpoint:
             choice.build(query.spark, location, output.schema)
             for choice, output in zip(query.sinks, query.plan.outputs, strict=True)
         ]
-        flow = FlowPlan(query.plan, tuple(sinks), query.relations, query.streams, query.time_zone)
+        flow = FlowPlan(query.plan, tuple(sinks), query.relations, query.streams, query.time_zone, query.tables)
         opened = open_checkpoint(
             storage,
             uuid.uuid4().hex[:16],

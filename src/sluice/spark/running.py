@@ -73,6 +73,7 @@ class RunningQuery:
         if self._events is not None:
             self._events.tell_start(self.epochs.clock.time())
         try:
+            self.epochs.read_tables()
             self.feed.start()
         except BaseException as failure:
             self._tell_end(failure)

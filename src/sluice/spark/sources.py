@@ -81,7 +81,7 @@ def analyse_type(spark: SparkSession, name: str, schema: pa.Schema, text: str) -
         # inside a struct and beside the others, where neither an aggregate nor explode() is taken for a value
         empty = spark.createDataFrame([], spark_schema(schema)).alias(name)
         analysed = empty.withColumn("x", F.struct(F.expr(text).alias("y"))).select("x.y")
-        return arrow_schema(name, analysed.schema).field("y").type
+        return arrow_schema(f"stream {name!r}", analysed.schema).field("y").type
     except (PySparkException, FlowError):
         return None
 

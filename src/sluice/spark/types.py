@@ -10,12 +10,12 @@ from sluice.model.errors import FlowError
 from sluice.sources.files import normal_schema
 
 
-def arrow_schema(stream: str, schema: StructType) -> pa.Schema:
-    """A streaming DataFrame's columns as Arrow types."""
+def arrow_schema(whose: str, schema: StructType) -> pa.Schema:
+    """A DataFrame's columns as Arrow types; `whose` they are is for errors."""
     try:
         return normal_schema(to_arrow_schema(schema, timezone="UTC"))
     except Exception as problem:
-        raise FlowError(f"stream {stream!r} has a column that Arrow cannot carry: {problem}") from problem
+        raise FlowError(f"{whose} has a column that Arrow cannot carry: {problem}") from problem
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -28,15 +28,15 @@ def spark_schema(schema: pa.Schema) -> StructType:
         ) from problem
 
 
-def given_schema(stream: str, schema: object) -> pa.Schema:
-    """A schema as users give it: Spark DDL, a StructType or an Arrow schema."""
+def given_schema(whose: str, schema: object) -> pa.Schema:
+    """A schema as users give it: Spark DDL, a StructType or an Arrow schema; `whose` it is is for errors."""
     if isinstance(schema, pa.Schema):
         return normal_schema(schema)
     if isinstance(schema, str):
         try:
             schema = StructType.fromDDL(schema)
         except Exception as problem:
-            raise FlowError(f"schema of stream {stream!r} cannot be read: {schema!r}: {problem}") from problem
+            raise FlowError(f"schema of {whose} cannot be read: {schema!r}: {problem}") from problem
     if not isinstance(schema, StructType):
-        raise FlowError(f"schema of stream {stream!r} must be a DDL text, a StructType or an Arrow schema")
-    return arrow_schema(stream, schema)
+        raise FlowError(f"schema of {whose} must be a DDL text, a StructType or an Arrow schema")
+    return arrow_schema(whose, schema)

@@ -20,11 +20,18 @@ S = TypeVar("S")
 """The streams of whoever calls: what is asked of them is `columns`, `event_time` and the calls of a user."""
 
 
-def translate(text: str, relations: Mapping[str, S], join_many: Callable[..., S], within: str | None = None) -> S:
+def translate(
+    text: str,
+    relations: Mapping[str, S],
+    join_many: Callable[..., S],
+    within: str | None = None,
+    tables: Mapping[str, object] | None = None,
+) -> S:
     """The relation that a SELECT over registered streams stands for.
 
     `relations` are the streams by name, of any case; `join_many` joins more than two at once, as `Flow.join` does.
-    With `within="unbounded"` joins need no bounds on event times.
+    With `within="unbounded"` joins need no bounds on event times. `tables` are what streams can be joined with besides,
+    by name.
     """
     if not isinstance(text, str) or not text.strip():
         raise FlowError('sql takes the text of a query, for example "SELECT symbol, price FROM trades"')
@@ -35,6 +42,6 @@ def translate(text: str, relations: Mapping[str, S], join_many: Callable[..., S]
         )
     source = Text(text)
     try:
-        return cast(S, Queries(source, relations, join_many, is_unbounded(within)).result(source.parse()))
+        return cast(S, Queries(source, relations, join_many, is_unbounded(within), tables or {}).result(source.parse()))
     except RecursionError:
         raise FlowError("the query is nested too deeply; split it up into several calls of sql") from None

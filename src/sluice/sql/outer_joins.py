@@ -20,6 +20,7 @@ from sluice.sql.conditions import Conditions, conjuncts
 from sluice.sql.joins import Join, Partial, write_all, write_parenthesised
 from sluice.sql.keys import Equality
 from sluice.sql.scope import Reference, Scope, Side
+from sluice.sql.table_joins import join_table
 from sluice.sql.text import Text
 
 
@@ -55,9 +56,10 @@ class _OuterJoins:
     def result(self) -> tuple[Any, Scope]:
         """The joined relation and what the names of the query mean on it."""
         everyone = range(len(self._sides))
+        tables = frozenset(number for number in everyone if self._sides[number].table.is_static)
         apart = distances(len(self._sides), self._bounds)
         newest = tuple(
-            frozenset([i]) if i in self._nullable else frozenset(k for k in everyone if apart[i][k] <= 0)
+            tables | (frozenset([i]) if i in self._nullable else frozenset(k for k in everyone if apart[i][k] <= 0))
             for i in everyone
         )
         return self._result.handle, Scope(self._text, self._sides, self._result.columns, newest)
@@ -66,6 +68,9 @@ class _OuterJoins:
         """Joins the next side of the text."""
         sides, new = (*self._sides, joined.side), len(self._sides)
         step = Join(self._text, sides, [], self._unbounded)
+        if joined.side.table.is_static:
+            self._add_table(step, joined)
+            return
         conditions = Conditions.of(step.scope, conjuncts(joined.on))
         if any(row[i] < 0 for i, row in enumerate(distances(len(sides), conditions.bounds))):
             self._text.refuse(conditions.bounds[-1].at, "the time bounds contradict each other: no row has a partner")
@@ -76,7 +81,7 @@ class _OuterJoins:
         reach = self._reach(conditions.bounds, bounds, new)
         if reach.open_ends and not self._unbounded:
             step.apart = distances(len(sides), bounds)
-            step.refuse_unbounded(range(new), new)
+            step.refuse_unbounded(self._streams(new), new)
         keys = _choose_keys(conditions.equalities, new)
 
         def naming(reference: Reference) -> Sequence[str]:
@@ -89,7 +94,7 @@ class _OuterJoins:
             for bound in conditions.bounds
             if {bound.of, bound.over} & self._nullable
             or new not in (bound.of, bound.over)
-            or not reach.implies(bound, gaps, range(new), new)
+            or not reach.implies(bound, gaps, self._streams(new), new)
         ]
         checked += [step.scope.write(e.at, naming) for e in conditions.equalities if e not in keys]
         others = [at for of, at in conditions.others if (of, at) not in step.conditions.others]
@@ -114,13 +119,29 @@ class _OuterJoins:
             columns = step.name_columns([before])
         self._result = Partial(handle, "", tuple(range(len(self._sides))), columns)
 
+    def _add_table(self, step: Join, joined: JoinedSide) -> None:
+        """Joins a table, which may be null from here on."""
+        new, conditions = len(self._sides), conjuncts(joined.on)
+        for at in conditions:
+            step.scope.vet(at)
+        result = join_table(step, self._result, new, joined.kind, conditions)
+        if joined.kind.shows_pairs:
+            self._sides = step.sides
+            self._nullable |= frozenset([new]) if joined.kind is JoinKind.LEFT else frozenset()
+        self._result = result
+
+    def _streams(self, new: int) -> list[int]:
+        """Those among the sides before this one, which have event times."""
+        return [side for side in range(new) if not self._sides[side].table.is_static]
+
     def _reach(self, own: Sequence[Bound], bounds: Sequence[Bound], new: int) -> Reach:
         """How far from the event time of what was joined so far, the newest of its sides that are there, the new side's
         rows may be. A pair satisfies all bounds of its ON, so the sides that these name are there."""
         apart = distances(new + 1, bounds)
         named = {side for bound in own for side in (bound.of, bound.over)}
-        there = [s for s in range(new) if s not in self._nullable or s in named]
-        earlier = max(apart[new][s] for s in range(new))
+        streams = self._streams(new)
+        there = [s for s in streams if s not in self._nullable or s in named]
+        earlier = max(apart[new][s] for s in streams)
         later = min((apart[s][new] for s in there), default=math.inf)
         return Reach(*(int(min(max(bound, 0), LONGEST)) for bound in (earlier, later)))
 

@@ -18,6 +18,7 @@ from sluice.sql.joins import Join
 from sluice.sql.outer_joins import JoinedSide, join_in_order
 from sluice.sql.scope import Reference, Scope, Side, Table
 from sluice.sql.subqueries import InnerQuery, split_subqueries
+from sluice.sql.table_joins import join_inner_tables, refuse_alone
 from sluice.sql.text import Text, column, name_parts, replace_parts, write_name
 from sluice.sql.top_rows import TopRows, is_row_number
 from sluice.sql.vetting import vet_join, vet_select, vet_table, vet_union
@@ -47,10 +48,19 @@ class Queries:
     """Translates the queries of one text, each into calls on the relations it reads."""
 
     def __init__(
-        self, text: Text, relations: Mapping[str, Any], join_many: Callable[..., Any], unbounded: bool = False
+        self,
+        text: Text,
+        relations: Mapping[str, Any],
+        join_many: Callable[..., Any],
+        unbounded: bool,
+        tables: Mapping[str, Any],
     ) -> None:
         self.text, self._join_many, self._unbounded = text, join_many, unbounded
-        self._streams = {name.lower(): _table_of(name, handle) for name, handle in relations.items()}
+        static = {
+            name.lower(): Table(handle, tuple(handle.columns), frozenset(), name, is_static=True)
+            for name, handle in tables.items()
+        }
+        self._streams = static | {name.lower(): _table_of(name, handle) for name, handle in relations.items()}
 
     def result(self, tree: Syntax) -> Any:
         """What the whole text stands for."""
@@ -108,6 +118,8 @@ class Queries:
     def _rename(self, table: Table, names: Sequence[Syntax]) -> Table:
         """A stream whose columns have other names."""
         self._check_names(names, table)
+        if table.is_static:
+            self.text.refuse(names[0], "the columns of a table keep their names; name them with AS in the SELECT list")
         renamed = dict(zip(table.columns, (name.name for name in names), strict=True))
         columns = [f"{write_name(column)} AS {write_name(name)}" for column, name in renamed.items()]
         with self.text.blame_on(names[0]):
@@ -140,6 +152,8 @@ class Queries:
                     side.at, f"{side.name!r} stands twice in this FROM; give one an alias: {side.name} AS other"
                 )
         where = at.args.get("where")
+        if sides[0].table.is_static and (len(sides) == 1 or any(join.kind is not JoinKind.INNER for join in joined)):
+            refuse_alone(self.text, sides[0])
         inner, others = split_subqueries(conjuncts(where and where.this))
         if inner:
             return self._semi_join(sides, inner, others, tables)
@@ -148,6 +162,8 @@ class Queries:
             return self._filter(handle, scope, where), scope
         if len(sides) > 1:
             conditions += conjuncts(where and where.this)
+            if any(side.table.is_static for side in sides):
+                return join_inner_tables(self.text, sides, conditions, self._unbounded, self._join_many)
             return Join(self.text, sides, conditions, self._unbounded).run(self._join_many)
         table = sides[0].table
         scope = Scope(self.text, tuple(sides), {(0, c): c for c in table.columns}, (frozenset([0]),))
@@ -197,7 +213,7 @@ class Queries:
         table = tables.get(at.name.lower())
         if table is None:
             there = ", ".join(sorted(tables)) or "none"
-            self.text.refuse(at, f"there is no stream {at.name!r} in this flow; it has {there}")
+            self.text.refuse(at, f"there is no stream or table {at.name!r} in this flow; it has {there}")
         names = _names_behind(at)
         return Side(at.alias or table.name or at.name, self._rename(table, names) if names else table, at)
 

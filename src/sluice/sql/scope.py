@@ -15,7 +15,8 @@ from sluice.sql.text import Text, column, essence, replace_parts
 
 @dataclass(frozen=True)
 class Table:
-    """A stream as a table of SQL: its columns, and those among them that always hold its event time.
+    """A stream as a table of SQL: its columns, and those among them that always hold its event time. Or, if it
+    `is_static`, a table that streams are joined with.
 
     Where its rows are of windows, `window_times` has the columns with other times of these, and which they are."""
 
@@ -24,6 +25,7 @@ class Table:
     times: frozenset[str]
     name: str | None = None  # under which joins know it already
     window_times: Mapping[str, str] = field(default_factory=dict)
+    is_static: bool = False
 
 
 @dataclass(frozen=True)

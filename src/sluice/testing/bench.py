@@ -61,7 +61,8 @@ class Bench:
         on_record = PlanOnRecord.read(Journal(storage))
         plan = plan_request(request, on_record)
         sinks = tuple(ParquetSink(str(self._output(number)), "none") for number in range(len(plan.outputs)))
-        flow = FlowPlan(plan, sinks, request.outputs, plan.sources, request.registry.time_zone)
+        registry = request.registry
+        flow = FlowPlan(plan, sinks, request.outputs, plan.sources, registry.time_zone, registry.tables)
         policy = copy(request.policy.policy)  # what a policy has learned ends with its driver
         request = replace(request, policy=replace(request.policy, policy=policy))
         places = Places(str(self.root / "memory"), str(self.root / "disk"))
@@ -69,7 +70,7 @@ class Bench:
         checkpoint = open_checkpoint(
             storage,
             "0" * 16,
-            identify(request.registry.flow, plan.sources, settings.partitions),
+            identify(registry.flow, plan.sources, settings.partitions),
             record_before_all(request, plan, sites),
             flow,
             self.clock,

@@ -21,7 +21,8 @@ from sluice.model.ids import Fragment, InputNumber, Level
 from sluice.model.plan.assignment import Assignment, Digest, Label, StateKey, digest
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.plan import Inflow, OperatorNode, OperatorSpec
-from sluice.model.plan.stream import Project, Step, Stream
+from sluice.model.plan.steps import Step, TableJoin
+from sluice.model.plan.stream import Project, Stream
 
 
 @dataclass(frozen=True)
@@ -192,4 +193,7 @@ def _rename_columns(columns: tuple[str, ...], steps: Sequence[Step]) -> tuple[st
         if isinstance(step, Project):
             made = {expression.text.strip("`"): name for name, expression in step.columns}
             names = tuple(None if name is None else made.get(name) for name in names)
+        elif isinstance(step, TableJoin):
+            renamed = {before: name for name, before in step.columns}
+            names = tuple(None if name is None else renamed.get(name) for name in names)
     return names

@@ -21,7 +21,8 @@ from sluice.model.ids import Fragment, InputNumber, Level
 from sluice.model.plan.assignment import Assignment, Digest, Label, StateKey, digest
 from sluice.model.plan.data_flow import DataFlow
 from sluice.model.plan.join import JoinSpec
-from sluice.model.plan.stream import BySpark, Filter, Input, Step, Stream, columns_of
+from sluice.model.plan.steps import StaticTable, Step, TableJoin
+from sluice.model.plan.stream import BySpark, Expression, Filter, Input, Project, Stream, columns_of
 from sluice.model.routing.routing import Routing, spread_homes
 
 PLANS_KEPT = 4
@@ -305,8 +306,15 @@ class Plan:
     def by_spark(self, source: int) -> list[BySpark]:
         """The expressions that Spark has to compute for what is taken from a source."""
         steps = [step for feed in self._feeds if feed.origin == source for step in feed.steps]
-        used = [e for s in steps for e in ([s.condition] if isinstance(s, Filter) else [e for _, e in s.columns])]
+        used = [expression for step in steps for expression in _expressions_of(step)]
         return list(dict.fromkeys(e for e in used if isinstance(e, BySpark)))
+
+    @cached_property
+    def tables(self) -> tuple[StaticTable, ...]:
+        """The tables that rows are joined with, each once, in the order of their names."""
+        steps = (step for feed in self._feeds for step in feed.steps)
+        by_name = {step.table.name: step.table for step in steps if isinstance(step, TableJoin)}
+        return tuple(by_name[name] for name in sorted(by_name))
 
     def structure_of(self, output: int) -> Digest:
         """What an output gets: the same for the same query, whatever else the plan has."""
@@ -362,6 +370,17 @@ class Plan:
         nodes = [node for node in range(len(self.nodes)) if self.origin_of(node) in needed]
         lines = [line.strip() for node in nodes for text in self.describe_node(node) for line in text.split("\n")]
         return "; ".join([*lines, *self.describe_inflow(inflow)])
+
+
+def _expressions_of(step: Step) -> list[Expression]:
+    """Those of a step that Spark may have to compute."""
+    match step:
+        case Filter():
+            return [step.condition]
+        case Project():
+            return [expression for _, expression in step.columns]
+        case TableJoin():
+            return []
 
 
 def is_inner_join(spec: OperatorSpec) -> TypeGuard[JoinSpec]:

@@ -12,7 +12,8 @@ from sluice.model.plan.fragments import UnplacedOperator, place_operators
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.plan import Feed, Inflow, OperatorSpec, Output, Plan
 from sluice.model.plan.query_names import name_queries
-from sluice.model.plan.stream import Step, Stream, columns_of
+from sluice.model.plan.steps import Step
+from sluice.model.plan.stream import Stream, columns_of
 
 
 @dataclass(frozen=True, eq=False)

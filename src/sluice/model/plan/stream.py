@@ -176,9 +176,6 @@ class Project:
         return "select", made, self.time, *(() if self.time_type is None else (str(self.time_type),))
 
 
-Step = Filter | Project
-
-
 def _meaning(expression: Expression) -> tuple[object, ...]:
     """What tells an expression from others over the same columns, as a value that JSON can hold."""
     if isinstance(expression, BySpark):

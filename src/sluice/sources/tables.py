@@ -1,0 +1,63 @@
+"""Where the rows of tables come from, as far as Spark is not needed: files, and Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from sluice.model.errors import StorageError
+from sluice.sources.directory_tree import ListedFile
+from sluice.sources.file_search import FileSearch
+from sluice.sources.file_types import fit
+from sluice.sources.files import read_file
+
+
+@dataclass(frozen=True, eq=False)
+class ArrowRows:
+    """The rows of an Arrow table, which never change."""
+
+    rows: pa.Table
+
+    def read(self) -> pa.Table:
+        return self.rows
+
+    def fingerprint(self) -> Hashable | None:
+        return id(self.rows)
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """The rows of all files at a path, a directory, a file or a pattern, found as a stream's files are."""
+
+    name: str
+    path: str
+    format: str
+    schema: pa.Schema
+    options: Mapping[str, str] = field(default_factory=dict)
+    name_filter: str = "*"
+
+    def read(self) -> pa.Table:
+        batches = [
+            batch for file in self._list() for batch in read_file(file.path, self.format, self.schema, self.options)
+        ]
+        return pa.Table.from_batches(batches, self.schema)
+
+    def fingerprint(self) -> Hashable | None:
+        return tuple(self._list())
+
+    def _list(self) -> list[ListedFile]:
+        files = FileSearch(self.path, self.name_filter).new_files(lambda _: True)
+        if not files:
+            raise StorageError(f"table {self.name!r}: there is no {self.format} file at {self.path!r}")
+        return sorted(files)
+
+
+def fit_rows(name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows with normal types, whatever form they have."""
+    columns = [
+        pa.chunked_array([fit(chunk, one.type, f"table {name}", one.name) for chunk in rows[one.name].chunks], one.type)
+        for one in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
