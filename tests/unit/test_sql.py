@@ -528,6 +528,20 @@ class TestWindowsOverWindows:
             ("select", "till", "most"),
         ]
 
+    @pytest.mark.parametrize("column", ["window.start", "window_time(window)"])
+    def test_any_time_of_a_window_will_do(self, column: str) -> None:
+        bars = f"(SELECT {column} AS t, sum(size) AS volume {PER_MINUTE}) AS bars"
+        grouped = calls(f"SELECT t, max(volume) AS most FROM {bars} GROUP BY t")[-2]
+        assert grouped == (("groupBy", "t", "window_end"), ("groups",), {"most": ("volume", "max")})
+
+    def test_the_event_time_of_a_join_is_no_column(self) -> None:
+        text = f"SELECT t.ts, count(*) AS n {NEAR} GROUP BY t.ts"
+        message, _, column = refused(text)
+        assert "GROUP BY window(t.ts, '1 microsecond') instead" in message
+        assert column == text.rindex("t.ts") + 1
+        made = calls(text.replace("GROUP BY t.ts", "GROUP BY t.ts, window(t.ts, '1 microsecond')"))
+        assert made[-2][1] == ("window", "1 microsecond")
+
     def test_the_result_can_be_grouped_again(self) -> None:
         inner = f"(SELECT till AS done, max(volume) AS most FROM {BARS} GROUP BY since, till) AS x"
         made = calls(f"SELECT count(*) AS n FROM {inner} GROUP BY done HAVING n > 1")

@@ -290,8 +290,11 @@ class Queries:
         windows = [TimeWindow.read(scope, part) for part in by if is_time_window(part)]
         groups = [self._read_group(part, items, scope) for part in by if not is_time_window(part)]
         if not windows:
-            is_timed = any(scope.is_event_time(at) for at in groups)
-            return Grouping(handle, scope, groups, TimeColumn() if is_timed else NoWindow())
+            timed = [at for at in groups if scope.fixes_event_time(at)]
+            if timed and handle.event_time not in handle.columns:
+                time = f"window({self.text.write(timed[0])}, '1 microsecond')"
+                self.text.refuse(timed[0], f"the event time of a join is no column of it; GROUP BY {time} instead")
+            return Grouping(handle, scope, groups, TimeColumn() if timed else NoWindow())
         if len(windows) > 1:
             self.text.refuse(windows[1].call, "GROUP BY takes one window over the event time")
         return Grouping(handle, scope, groups, windows[0])

@@ -148,6 +148,11 @@ class Scope:
         reference = self.resolve(node)
         return None if reference.fields else self.sides[0].table.window_times.get(reference.column)
 
+    def fixes_event_time(self, node: Syntax) -> bool:
+        """Whether rows that are equal in an expression have the same event time: it is that, or another time of the
+        windows that they are of."""
+        return self.is_event_time(node) or self.window_time_of(node) is not None
+
     def time_of(self, node: Syntax) -> int | None:
         """The side whose event time a column is, None if it is none."""
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):

@@ -57,7 +57,7 @@ class TopRows:
         keys = [computed.name_of(at, "group") for at in groups]
         order = [self._write_order(at, computed) for at in self.window.args["order"].expressions]
         handle = computed.handle
-        if handle.event_time in handle.columns and any(scope.is_event_time(at) for at in groups):
+        if handle.event_time in handle.columns and any(scope.fixes_event_time(at) for at in groups):
             keys.append(handle.event_time)
         with scope.text.blame_on(self.window):
             return handle.groupBy(*dict.fromkeys(keys)).top(self.most, *order, number=self.name)
