@@ -93,7 +93,7 @@ def test_a_temporary_checkpoint_that_cannot_be_opened_goes(failing, monkeypatch,
     monkeypatch.setattr(query_checkpoint, failing, refuse)
     plan = SimpleNamespace(outputs=())
     unused = {"frame": "sources", "identity": {}, "first": None, "relations": (), "streams": (), "time_zone": ""}
-    chosen = {"sinks": (), "made_for": "", "change_queries": False, "fails_fast": False}
+    chosen = {"sinks": (), "tables": {}, "made_for": "", "change_queries": False, "fails_fast": False}
     query: CheckedQuery = query_at(None, plan=plan, **chosen, **unused)
     with pytest.raises(Refused, match=failing):
         take_checkpoint(query, clock=SimpleNamespace())
