@@ -62,6 +62,7 @@ def run_policy(spark: SparkSession, source: Path, home: Path, policy: str, files
     for number in range(AT_ONCE):
         _arrive(source, home, number, arrivals)
     query = _start(spark, home, policy)
+    print(f"  in a browser while it runs: {query.ui()}", flush=True)
     for site in range(SITES):
         slowDown(query, site, f"{SERVICE_MICROSECONDS} microseconds")
     feeder = threading.Thread(target=_feed, args=(query, source, home, files, arrivals), daemon=True)
