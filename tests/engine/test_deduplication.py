@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from random_epochs import check
 from specs import KEYS, SECOND, TIME, handle
 
+from sluice import testing
 from sluice.api.stream import DataStream
 from sluice.kernels.spacing import find_spaced
 from sluice.model.errors import FlowError
@@ -206,6 +207,16 @@ def test_rows_come_when_the_watermark_has_passed_them(tmp_path):
     query.run([table_of(a, [3], [40 * SECOND])])
     assert query.results()["ts"].cast(pa.int64()).to_pylist() == [20 * SECOND, 22 * SECOND]
     query.close()
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2])
+def test_the_end_of_input_shows_the_last_rows(seed):
+    a = source("a", delay=60 * SECOND)
+    rows = [{"k": k, "ts": f"2026-01-02 09:30:{second:02}", "v": 0, "w": 0.0} for k, second in ((1, 5), (1, 3), (2, 9))]
+    for result, seconds in ((a.dropDuplicates(["k"]), [3, 9]), (a.dropDuplicates(["k"], within="1 second"), [3, 5, 9])):
+        writer = result.writeStream.option("closeAtEnd", True).trigger(availableNow=True)
+        outcome = testing.run(writer, {"a": [rows[:1], rows[1:]]}, disturb=seed)
+        assert sorted(row["ts"].second for row in outcome.rows()) == seconds
 
 
 def test_what_is_refused():
