@@ -21,7 +21,7 @@ from benchmarks.bars import Verdict
 from benchmarks.contenders import Result, awaited, launch, missing, peer_python, reason
 from benchmarks.footprint import Footprint
 from benchmarks.nexmark import flink_queries
-from benchmarks.nexmark.generator import STREAMS, Events
+from benchmarks.nexmark.generator import SIDE_TABLE, STREAMS, Events, make_side_table
 from benchmarks.nexmark.queries import QUERIES, NexmarkQuery
 from benchmarks.nexmark.rows import load, prepare, prepare_csv
 
@@ -93,6 +93,7 @@ def count_results(query: NexmarkQuery, home: Path) -> int:
         db.execute("SET TimeZone = 'UTC'")
         for stream in STREAMS:
             db.execute(f"CREATE VIEW {stream} AS SELECT * FROM read_parquet('{home / stream}/*.parquet')")
+        db.register(SIDE_TABLE, make_side_table())
         (count,) = db.execute(f"SELECT count(*) FROM ({query.batch_sql})").fetchall()[0]
     return int(count)
 

@@ -49,6 +49,14 @@ SCHEMAS = {
     "bid": "auction bigint, bidder bigint, price bigint, channel string, url string, dateTime timestamp, extra string",
 }
 STREAMS = tuple(SCHEMAS)
+SIDE_TABLE, SIDE_ROWS = "side_input", 10_000
+"""The table of query 13: a value for each remainder of an auction's number."""
+
+
+def make_side_table() -> pa.Table:
+    """The rows of the table."""
+    keys = np.arange(SIDE_ROWS)
+    return pa.table({"key": keys, "value": _texts("value ", keys.astype(str))})
 
 
 @dataclass(frozen=True)

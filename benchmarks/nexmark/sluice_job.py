@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.measure import MEMORY, batches, report, streamed
-from benchmarks.nexmark.generator import SCHEMAS
+from benchmarks.nexmark.generator import SCHEMAS, SIDE_TABLE, make_side_table
 from benchmarks.nexmark.queries import BY_NAME
 from benchmarks.session import scratch, session
 from sluice import Flow
@@ -31,6 +31,7 @@ def main() -> None:
         for stream, columns in SCHEMAS.items():
             path = str(args.home / stream)
             flow.readFiles(stream, path, eventTime="dateTime", schema=columns, maxFilesPerTrigger=1)
+        flow.table(SIDE_TABLE, make_side_table())
         writer = flow.sql(query.sql, within=query.within).writeStream.format("noop").option("closeAtEnd", True)
         writer = writer.outputMode("update" if query.changes else "append")
         writer = writer.option("checkpointLocation", str(work / "checkpoint")).option("sites", SITES)

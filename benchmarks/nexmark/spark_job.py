@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import functions as F
 
 from benchmarks.measure import MEMORY, batches, report, streamed
-from benchmarks.nexmark.generator import SCHEMAS
+from benchmarks.nexmark.generator import SCHEMAS, SIDE_TABLE, make_side_table
 from benchmarks.nexmark.queries import BY_NAME
 from benchmarks.session import scratch, session
 from benchmarks.spark_peer import NO_DATA, PROVIDERS
@@ -35,6 +35,7 @@ def main() -> None:
             reader = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1)
             source = reader.parquet(str(args.home / stream)).withWatermark("dateTime", "0 seconds")
             source.createOrReplaceTempView(stream)
+        spark.createDataFrame(make_side_table()).createOrReplaceTempView(SIDE_TABLE)
         results = spark.sql(query.sql).observe("check", F.count(F.lit(1)).alias("rows"))
         writer = results.writeStream.format("noop").option("checkpointLocation", str(work / "checkpoint"))
         writer = writer.outputMode("update" if query.changes else "append")

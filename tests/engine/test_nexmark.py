@@ -8,7 +8,15 @@ import pyarrow.compute as pc
 import pytest
 from oracle import connect_duckdb, rounded
 
-from benchmarks.nexmark.generator import LONGEST_AUCTION_SECONDS, SCHEMAS, SECOND, STREAMS, Events
+from benchmarks.nexmark.generator import (
+    LONGEST_AUCTION_SECONDS,
+    SCHEMAS,
+    SECOND,
+    SIDE_TABLE,
+    STREAMS,
+    Events,
+    make_side_table,
+)
 from benchmarks.nexmark.queries import QUERIES, NexmarkQuery
 from sluice import Flow, testing
 from sluice.api.stream import DataStream
@@ -25,6 +33,7 @@ def define(query: NexmarkQuery) -> DataStream:
     flow = Flow(name="nexmark")
     for stream, columns in SCHEMAS.items():
         flow.readStream(stream, columns, eventTime="dateTime")
+    flow.table(SIDE_TABLE, make_side_table())
     return flow.sql(query.sql, within=query.within)
 
 
@@ -37,6 +46,7 @@ def answer(query: NexmarkQuery, rows: dict[str, list[pa.Table]]) -> pa.Table:
     with connect_duckdb() as db:
         for stream, tables in rows.items():
             db.register(stream, pa.concat_tables(tables))
+        db.register(SIDE_TABLE, make_side_table())
         return db.sql(query.batch_sql).to_arrow_table()
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from oracle import connect_duckdb, rounded
 
-from benchmarks.nexmark.generator import SCHEMAS, Events
+from benchmarks.nexmark.generator import SCHEMAS, SIDE_TABLE, Events, make_side_table
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.rows import prepare
 from sluice import Flow
@@ -23,6 +23,7 @@ def test_all_queries_in_one_flow(spark: Any, tmp_path: Path) -> None:
     flow = Flow(spark, name="nexmark")
     for stream, columns in SCHEMAS.items():
         flow.readFiles(stream, str(home / stream), eventTime="dateTime", schema=columns, maxFilesPerTrigger=1)
+    flow.table(SIDE_TABLE, make_side_table())
     run = [query for query in QUERIES if not query.missing and not query.changes]
     writers = [
         flow.sql(query.sql, within=query.within)
@@ -36,6 +37,7 @@ def test_all_queries_in_one_flow(spark: Any, tmp_path: Path) -> None:
     with connect_duckdb() as db:
         for stream in SCHEMAS:
             db.register(stream, pq.read_table(home / stream))
+        db.register(SIDE_TABLE, make_side_table())
         for query in run:
             expected = db.sql(query.batch_sql).to_arrow_table()
             parts = [pq.read_table(path) for path in (tmp_path / query.name).glob("*.parquet")]
