@@ -123,7 +123,7 @@ def few_partners(epoch: int) -> list[pa.Table]:
 
 
 def start(root: Path) -> DirectQuery:
-    return DirectQuery(PLAN, root, sites=2, partitions=4, memory=4_000)
+    return DirectQuery(PLAN, root, sites=1, partitions=2, memory=8_000)
 
 
 def end(root: Path) -> DirectQuery:
@@ -149,7 +149,7 @@ def answers(before: Path) -> list[Counter[Any]]:
     return ended
 
 
-@pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [37, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_crash_in_the_closing_epoch_is_made_good_by_the_next_run(before, answers, step):
     operation, crashed = 0, True
     while crashed:
