@@ -91,6 +91,17 @@ def test_a_join_without_bounds_shows_rows_without_a_partner_at_the_end():
         assert sorted((r["trades_price"], r["quotes_ask"]) for r in found) == [(1.0, 9.0), (2.0, None)]
 
 
+def test_windows_over_windows_end_too_whichever_time_they_go_by():
+    """What waits for partners among their results, however much later these are, waits no longer."""
+    trades, quotes = desk()
+    bars = quotes.groupBy("symbol").window("5 seconds").agg(high=("ask", "max"))
+    rows = {"trades": [row(1, price=1.0), row(2, price=2.0, symbol="B")], "quotes": [row(59, ask=9.0)]}
+    for by in ("window_time", "window_start", "window_end"):
+        longer = bars.groupBy("symbol").window("10 seconds", by=by).agg(high=("high", "max")).alias("longer")
+        found = testing.run(closing(trades.join(longer, on="symbol", within="unbounded", how="left")), rows).rows()
+        assert sorted((r["trades_price"], r["longer_high"]) for r in found) == [(1.0, 9.0), (2.0, None)], by
+
+
 def test_a_stream_that_nothing_came_of_ends_too():
     trades, quotes = desk()
     left = trades.join(quotes, on="symbol", within="5 seconds", how="left")

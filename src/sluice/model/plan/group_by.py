@@ -9,7 +9,7 @@ from math import gcd
 import pyarrow as pa
 
 from sluice.model.durations import in_words
-from sluice.model.epoch.times import Times
+from sluice.model.epoch.times import ENDED, Times
 from sluice.model.plan.aggregate import Aggregate, result_type
 from sluice.model.plan.stream import TIME_COLUMN, Input, Stream, columns_of
 
@@ -146,9 +146,11 @@ class TimeWindows(GroupBy):
         return None if watermark is None else watermark - self.shift + self.is_past
 
     def watermark(self, watermarks: tuple[int | None, ...]) -> int | None:
-        """Results to come end later than all rows are there."""
+        """Results to come end later than all rows are there; none comes once the stream has ended."""
         reached = self.reached(watermarks[0])
-        return watermarks[0] if reached is None or watermarks[0] is None else min(watermarks[0], reached + 1)
+        if reached is None or watermarks[0] is None or watermarks[0] == ENDED:
+            return watermarks[0]
+        return min(watermarks[0], reached + 1)
 
     @property
     def event_time(self) -> str:
