@@ -425,6 +425,7 @@ def refusals() -> dict[str, tuple[Callable[[Flow, Any, Any], Any], str]]:
         "same name": (lambda f, a, t: a.join(t.alias("a"), on="k"), "'a' stands twice in this join"),
         "Arrow": (lambda f, a, t: a.join(some, on="k"), "not Table; a DataFrame or an Arrow table becomes a table"),
         "flow.join": (lambda f, a, t: f.join([a, t], on="k", within="1 minute"), "takes streams, and 't' is a table"),
+        "union": (lambda f, a, t: a.unionByName(t), "unionByName takes a stream, and 't' is a table, of which no rows"),
         "other flow": (lambda f, a, t: a.join(Flow().table("x", some), on="k"), "table 'x' belongs to another Flow"),
         "taken": (lambda f, a, t: f.table("a", some), "there is a stream 'a' in this flow already"),
         "taken too": (lambda f, a, t: f.table("t", some), "there is a table 't' in this flow already"),

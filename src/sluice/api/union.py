@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from sluice.api.relation import NamedRelation, refuse_changing
 from sluice.api.steps import expression
+from sluice.api.table import Table
 from sluice.expressions.types import common_type, spark_name, spark_type
 from sluice.model.errors import FlowError
 from sluice.model.plan.relation import Relation, Union
@@ -51,6 +52,8 @@ def unite_by_name(first: NamedRelation, other: object, allow_missing: bool) -> R
 def _check_side(first: NamedRelation, other: object, method: str) -> NamedRelation:
     if not isinstance(other, NamedRelation):
         raise FlowError(f"{method} takes a stream of the flow, not {type(other).__name__}; register it with readStream")
+    if isinstance(other, Table):
+        raise FlowError(f"{method} takes a stream, and {other.name!r} is a table, of which no rows come; join it")
     if other.registry is not first.registry:
         raise FlowError(f"{other.title} belongs to another Flow; register it in this one")
     refuse_changing((first.relation, other.relation))
