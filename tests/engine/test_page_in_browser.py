@@ -27,6 +27,7 @@ DESK = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
 PATIENCE = 60_000
 """Milliseconds that a slow machine may take."""
+expect.set_options(timeout=PATIENCE)
 DRAWN = {
     "map": "canvas#units[data-epoch]",
     "charts": ".uplot canvas >> nth=11",
@@ -169,7 +170,7 @@ def test_a_damaged_journal_is_told_of(browser: Browser, tmp_path: Path) -> None:
         query.commit()
         damaged.write_bytes(b"{}")
         (tmp_path / "ck" / "journal" / "notes.json").write_text("{}")
-        expect(page.get_by_role("alert")).to_contain_text("notes.json", timeout=PATIENCE)
+        expect(page.get_by_role("alert")).to_contain_text("notes.json")
         page.context.close()
 
 
@@ -177,10 +178,11 @@ def test_before_the_first_epoch(browser: Browser, tmp_path: Path) -> None:
     query = MovingQuery(str(tmp_path / "ck"), 2, 8)
     with served_page(str(tmp_path / "ck")) as at:
         page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
         page.goto(at.link)
-        expect(page.get_by_text("No epoch has committed yet")).to_be_visible(timeout=PATIENCE)
+        expect(page.get_by_text("No epoch has committed yet")).to_be_visible()
         query.commit()
-        page.wait_for_selector(DRAWN["map"], timeout=PATIENCE)
+        page.wait_for_selector(DRAWN["map"])
         page.close()
 
 
