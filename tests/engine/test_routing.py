@@ -192,7 +192,7 @@ def test_bytes_between_sites_are_told_by_sender_and_receiver(tmp_path):
     pairs = handle(a).join(handle(b), on="k", within="2 seconds")
     plan = plan_of([pairs.groupBy("b_v").last(2).agg(n=("*", "count")).relation])
     query = DirectQuery(plan, tmp_path, sites=2, partitions=1)
-    query.epochs.record = replace(
+    query.epochs.standing.record = replace(
         query.epochs.record, routing=replace(query.epochs.record.routing, holders=IntColumn([1, 1]))
     )
     rows = pa.table([[1, 1], pa.array([0, SECOND], TIME), [3, 4]], schema=a.schema)

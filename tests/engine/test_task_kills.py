@@ -142,7 +142,8 @@ def test_a_driver_that_dies_before_any_file_operation_leaves_nothing_that_the_ne
             query.run_all()
             assert found_by(query) == answers, when
             assert not query.blobs_left(), when
-            assert all(f"-{os.getpid()}-" in path.name for path in query.workspaces()), when
+            if query.jobs:  # sites look for what dead processes left when they have something to do
+                assert all(f"-{os.getpid()}-" in path.name for path in query.workspaces()), when
             record, checkpoint = query.epochs.checkpoint.newest, root / "checkpoint"
             assert {f"state/{path.name}" for path in (checkpoint / "state").iterdir()} == record.files(), when
             assert {f"input/{path.name}" for path in (checkpoint / "input").iterdir()} == record.file_lists(), when
@@ -151,7 +152,7 @@ def test_a_driver_that_dies_before_any_file_operation_leaves_nothing_that_the_ne
             assert taken == sorted(2 * [str(number) for number in range(FILES)]), when
         finally:
             query.close()
-        assert not query.workspaces(), when
+        assert not query.workspaces() or not query.jobs, when
         shutil.rmtree(root)
         operation += stride
     assert operation > 100

@@ -202,7 +202,7 @@ def other_flow() -> DataStream:
             lambda: A.union(of_types("c", k=pa.int64(), ts=pa.timestamp("us"), v=pa.int64(), w=pa.float64())),
             "event time of stream 'a' is TIMESTAMP, that of stream 'c' TIMESTAMP_NTZ",
         ),
-        (lambda: A.union(source("c", delay=None)).groupBy("k"), "delay=None"),
+        (lambda: A.union(source("c", delay=None)).groupBy("k").window("1 second").agg(), "delay=None"),
     ],
 )
 def test_what_cannot_be_united_is_refused(unite, message):

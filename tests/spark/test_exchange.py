@@ -144,8 +144,8 @@ def test_an_epoch_that_has_lost_blobs_is_run_again_without_references(spark, tmp
     query.run(rows(0))
     deliver = query.sites._deliver
 
-    def lose(site: Any) -> HostDelivery:
-        delivery = deliver(site)
+    def lose(site: Any, by_reference: bool) -> HostDelivery:
+        delivery = deliver(site, by_reference)
         return LosesBlobs(*(getattr(delivery, field.name) for field in fields(delivery)))
 
     monkeypatch.setattr(query.sites, "_deliver", lose)
