@@ -66,7 +66,8 @@ def test_a_table_meets_state_windows_and_sql(spark: Any, tmp_path: Path) -> None
               GROUP BY window(a.ts, '1 second'), t.p"""
     for _ in range(8):
         arrive(tmp_path, "z")
-    query = flow.sql(text).writeStream.format("memory").queryName("counted").trigger(availableNow=True).start()
+    writer = flow.sql(text).writeStream.format("memory").queryName("counted").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     query.awaitTermination()
     assert sorted((r.p, r.n) for r in spark.table("counted").collect()) == [("one", 2), ("two", 1)]
 
