@@ -136,6 +136,7 @@ def cluster(root: Path, **workers: int) -> Iterator[Standalone]:
     assert not [p for place in ("mem", "disk", "tmp") for p in (root / place).glob("sluice-*")]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_executors_that_join_and_leave_and_die(tmp_path):
     """Three flows of one application: on a cluster that costs the fewest starts of Java."""
