@@ -13,7 +13,7 @@ help: ## list the targets
 setup: ## prepare .venv, and a Java for Spark if there is none (again: only what changed)
 	@scripts/setup.sh
 
-demo: setup ## two minutes: a join beside Spark's own, then a site that turns slow; checked against batch queries
+demo: setup ## three minutes: a join beside Spark's own, then a site that turns slow; checked against batch queries
 	@$(RUN) python -m examples.demo $(ARGS)
 
 test: setup ## all tests but the slow ones, in two processes; ARGS="-k join" narrows them

@@ -1,1 +1,1 @@
-"""What Sluice does, in about two minutes: `make demo`."""
+"""What Sluice does, in about three minutes: `make demo`."""

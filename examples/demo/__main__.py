@@ -1,4 +1,4 @@
-"""What Sluice does, in about two minutes: a join beside Spark's own, then one whose state leaves a slow site.
+"""What Sluice does, in about three minutes: a join beside Spark's own, then one whose state leaves a slow site.
 
     make demo                                  # or: python -m examples.demo --help
 
