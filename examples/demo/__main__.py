@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
 import sys
-import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from examples.demo import beside_spark, rows, slow_site
 from examples.demo.check import is_exact
+from sluice.state.files.workspace import temporary_directory
 
 LEAST_FILES = 12
 
@@ -34,22 +34,16 @@ def main() -> int:
     if args.files < LEAST_FILES or args.rows < rows.LATE_PER_FILE:
         parser.error(f"needs at least {LEAST_FILES} files and {rows.LATE_PER_FILE} rows in each")
 
-    home, spark = scratch(), None
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("demo: told to end"))  # so that it cleans up
-    try:
+    with temporary_directory() as home, ExitStack() as ending:
         print(f"Making {args.files} files each of trades and quotes, {args.rows:,} rows a file ...", flush=True)
         planted = rows.generate(home, args.files, args.rows)
         print("Starting Spark ...", flush=True)
         spark = session()
+        ending.callback(spark.stop)
         right = show_race(spark, home, args.files // 2, args.rows)
         right &= show_slow_site(spark, home, args.files, args.rows, planted, args.report)
         return 0 if right else 1
-    finally:
-        try:
-            if spark is not None:
-                spark.stop()
-        finally:  # in the midst of a call, Spark may not be able to
-            shutil.rmtree(home, ignore_errors=True)
 
 
 def show_race(spark: SparkSession, home: Path, files: int, rows_a_file: int) -> bool:
@@ -86,25 +80,6 @@ def show_slow_site(
     slow_site.write_page(outcomes, report)
     print(f"Both as a page: {os.path.abspath(report)}")
     return right
-
-
-def scratch() -> Path:
-    """A directory of its own. Those of demos that were killed are removed: their names have the process's number."""
-    for left in Path(tempfile.gettempdir()).glob("sluice-demo-*-*"):
-        process = left.name.split("-")[2]
-        if process.isdecimal() and not is_alive(int(process)):
-            shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"sluice-demo-{os.getpid()}-"))
-
-
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # it is somebody else's
-    return True
 
 
 def session() -> SparkSession:

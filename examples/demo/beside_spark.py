@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from examples.demo.check import count_pairs
-from examples.demo.rows import COLUMNS, DELAY, WITHIN, let_in
+from examples.demo.rows import COLUMNS, DELAY, WITHIN, let_in, read_streams
 from sluice import Flow
 
 FILES_A_TRIGGER = 4
@@ -91,17 +91,7 @@ def _start_spark(spark: SparkSession, home: Path, checkpoint: Path) -> Any:
 
 def _start_sluice(spark: SparkSession, home: Path, checkpoint: Path) -> Any:
     flow = Flow(spark, name="race")
-    trades, quotes = (
-        flow.readFiles(
-            stream,
-            str(home / stream),
-            format="parquet",
-            eventTime="ts",
-            delay=f"{DELAY} seconds",
-            maxFilesPerTrigger=FILES_A_TRIGGER,
-        )
-        for stream in COLUMNS
-    )
+    trades, quotes = read_streams(flow, home, FILES_A_TRIGGER)
     pairs = trades.join(quotes, on="symbol", within=f"{WITHIN} seconds")
     writer = pairs.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     return writer.trigger(availableNow=True).start()

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sluice import DataStream, Flow
+
 SYMBOLS, HOT = 1_000_000, 200_000
 SECONDS_PER_FILE = 10  # of event time
 DELAY, WITHIN = 5, 10  # seconds
@@ -76,3 +78,18 @@ def let_in(source: Path, home: Path, numbers: range) -> None:
         for number in numbers:
             name = f"{number:04d}.parquet"
             os.link(source / stream / name, home / stream / name)
+
+
+def read_streams(flow: Flow, home: Path, files_a_trigger: int) -> list[DataStream]:
+    """Trades and quotes as streams of a flow."""
+    return [
+        flow.readFiles(
+            stream,
+            str(home / stream),
+            format="parquet",
+            eventTime="ts",
+            delay=f"{DELAY} seconds",
+            maxFilesPerTrigger=files_a_trigger,
+        )
+        for stream in COLUMNS
+    ]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from examples.demo.rows import COLUMNS, DELAY, WITHIN, let_in
+from examples.demo.rows import COLUMNS, WITHIN, let_in, read_streams
 from sluice import Flow, Query
 from sluice.dashboard.chart import Axis, Line, Mark, chart
 from sluice.dashboard.progress_view import Seen
@@ -76,17 +76,7 @@ def run_policy(spark: SparkSession, source: Path, home: Path, policy: str, files
 def _start(spark: SparkSession, home: Path, policy: str) -> Query:
     """The join and a group-by of its results, as one query."""
     flow = Flow(spark, name="demo")
-    trades, quotes = (
-        flow.readFiles(
-            stream,
-            str(home / stream),
-            format="parquet",
-            eventTime="ts",
-            delay=f"{DELAY} seconds",
-            maxFilesPerTrigger=1,
-        )
-        for stream in COLUMNS
-    )
+    trades, quotes = read_streams(flow, home, 1)
     pairs = trades.join(quotes, on="symbol", within=f"{WITHIN} seconds")
     bars = (
         pairs.withColumn("spread", "quotes_ask - quotes_bid")

@@ -12,7 +12,7 @@ import pytest
 
 from sluice.model.errors import StorageError
 from sluice.state.files import workspace
-from sluice.state.files.workspace import Places, Workspace, identify_memory, scratch, sweep
+from sluice.state.files.workspace import Places, Workspace, identify_memory, scratch, sweep, temporary_directory
 
 OPEN = """
 import sys, time
@@ -176,6 +176,20 @@ def test_directories_are_for_this_user_alone(tmp_path, places, monkeypatch):
     with pytest.raises(FileExistsError):
         scratch("1234")
     Workspace(places, "123", "0a").close()
+
+
+def test_a_temporary_directory_goes_at_its_end_and_that_of_a_killed_process_with_the_next_one(tmp_path):
+    program = (
+        "import os, pathlib, sys\n"
+        "from sluice.state.files.workspace import temporary_directory\n"
+        "with temporary_directory(pathlib.Path(sys.argv[1])):\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(tmp_path)]).returncode == -9
+    (left,) = tmp_path.iterdir()
+    with temporary_directory(tmp_path) as directory:
+        assert list(tmp_path.iterdir()) == [directory] != [left]
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("tier", [0, 1])

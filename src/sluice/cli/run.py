@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from sluice.dashboard.terminal import watch_all
 from sluice.dashboard.terminal_style import printable
 from sluice.model.errors import FlowError, SluiceError
 from sluice.policies import policy
+from sluice.state.files.workspace import temporary_directory
 
 LOCAL = "local[*]"
 
@@ -65,11 +65,12 @@ def run(wanted: Run, session: Session | None = None) -> int:
         raise FlowError(f"there is no directory for the report {wanted.report}")
     with (
         flow_file(wanted.file, wanted.arguments) as (module, define),
-        tempfile.TemporaryDirectory(prefix="sluice-run-", ignore_cleanup_errors=True) as scratch,
+        temporary_directory() as directory,
         _terminated_as_interrupted(),
     ):
         spark = None
         try:
+            scratch = str(directory)
             spark = (session or _session)(wanted, scratch)
             pressed = _take_ctrl_c_back()
             _send_by_value(module)

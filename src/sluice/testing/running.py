@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +19,7 @@ from sluice.api.writer import DataStreamWriter
 from sluice.model.durations import seconds
 from sluice.model.errors import FlowError
 from sluice.spark.sinks import SinkKind
+from sluice.state.files.workspace import ANYWHERE, temporary_directory
 from sluice.testing.arrivals import Arrival, Batch, Rows, read_batches
 from sluice.testing.bench import Bench, plan_request
 from sluice.testing.clocks import CountingClock
@@ -55,12 +54,11 @@ def run(
     request = _read_request(tested)
     batches = read_batches(plan_request(request).sources, rows, request.registry.time_zone)
     clock, pause = CountingClock(START_TIME), seconds(interval, "interval")
-    fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="sluice-testing-", dir=fast) as directory:
+    with temporary_directory(ANYWHERE.roots()[0]) as directory:
         if disturb is None:
-            return _run_calmly(Bench(request, Path(directory), clock), batches, pause)
+            return _run_calmly(Bench(request, directory, clock), batches, pause)
         rng = np.random.default_rng(disturb)
-        return _DisturbedFlow(request, Path(directory), clock, rng, batches).run(pause)
+        return _DisturbedFlow(request, directory, clock, rng, batches).run(pause)
 
 
 def _read_request(tested: Tested) -> QueryRequest:

@@ -14,8 +14,10 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import uuid
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -145,13 +147,25 @@ def identify_memory(places: Places) -> str:
     return f"{_boot()}:{status.st_dev:x}:{status.st_ino:x}:{memory}"
 
 
-def scratch(name: str) -> str:
-    """A directory for this process on the local disk; one left by a process that died is swept with the others."""
-    root = Path(tempfile.gettempdir())
+def scratch(name: str, root: Path | None = None) -> str:
+    """A directory for this process, on the local disk unless a root is given; one left by a process that died is swept
+    with the others."""
+    root = Path(tempfile.gettempdir()) if root is None else root
     sweep(root)
     directory = root / f"{_prefix(os.getpid())}-{name}"
     directory.mkdir(mode=0o700)
     return str(directory)
+
+
+@contextmanager
+def temporary_directory(root: Path | None = None) -> Iterator[Path]:
+    """A directory of its own for as long as it is needed; if the process is killed before, the next one that needs one
+    removes it."""
+    directory = scratch(uuid.uuid4().hex[:16], root)
+    try:
+        yield Path(directory)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def sweep(root: Path) -> None:
