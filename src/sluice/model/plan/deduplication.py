@@ -8,14 +8,15 @@ import pyarrow as pa
 
 from sluice.model.durations import in_words
 from sluice.model.epoch.times import Times
-from sluice.model.plan.stream import TIME_COLUMN, Input, Stream, columns_of
+from sluice.model.plan.keyed_stream import KeyedStream
+from sluice.model.plan.stream import Input, columns_of
 
 WAITING, SHOWN = 0, 1
 """Its states: rows that an earlier one may still push out, and the keys of those that were shown."""
 
 
 @dataclass(frozen=True)
-class Deduplication:
+class Deduplication(KeyedStream):
     """The first row of each key by event time, and the first one that is more than `within` (microseconds) later than
     the last that was shown; None is never again.
 
@@ -23,29 +24,11 @@ class Deduplication:
     earlier one, and none of its time, can come any more; at once where all rows that could take its place are equal.
     """
 
-    stream: Stream
-    keys: tuple[str, ...]
     within: int | None
-
-    @property
-    def streams(self) -> tuple[Stream, ...]:
-        return (self.stream,)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
         return Input(0, self.keys), Input(0, self.keys)
-
-    @property
-    def output_keys(self) -> tuple[tuple[str, ...], ...]:
-        return (self.keys,)
-
-    @property
-    def event_time(self) -> str:
-        return self.stream.event_time
-
-    @property
-    def delay(self) -> int | None:
-        return self.stream.delay
 
     @property
     def is_timed(self) -> bool:
@@ -72,10 +55,6 @@ class Deduplication:
         """Rows as they are."""
         return self.stream.schema
 
-    def watermark(self, watermarks: Times) -> int | None:
-        """Rows that wait are not earlier than the watermark."""
-        return watermarks[0]
-
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         """Rows that wait have had their turn when the watermark has passed them. A key is forgotten when no duplicate
         of it can come any more."""
@@ -87,20 +66,12 @@ class Deduplication:
         """No other operator keeps the same rows: what waits depends on what was shown."""
         return "waiting" if input_ == WAITING else "shown", self.identity(), columns_of(self.stream.schema)
 
-    def structure(self) -> dict[str, object]:
-        return self.identity()
-
     def identity(self) -> dict[str, object]:
         return {"dropDuplicates": list(self.keys), "within": self.within}
 
     def describe(self) -> str:
-        hidden = self.event_time == TIME_COLUMN
-        time = "that of the newest row" if hidden else repr(self.event_time)
         if self.is_timed:
             kept = "keys are kept until the watermark has passed them"
         else:
             kept = "keys are kept for good" if self.within is None else f"within {in_words(self.within)}"
-        return (
-            f"First rows by ({', '.join(self.keys)}) of {self.stream.name!r}, event time {time}, delay "
-            f"{in_words(self.stream.delay)}\n  {kept}"
-        )
+        return f"First rows by ({', '.join(self.keys)}) of {self.describe_stream()}\n  {kept}"

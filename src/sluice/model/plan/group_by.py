@@ -11,7 +11,8 @@ import pyarrow as pa
 from sluice.model.durations import in_words
 from sluice.model.epoch.times import ENDED, Times
 from sluice.model.plan.aggregate import Aggregate, result_type
-from sluice.model.plan.stream import TIME_COLUMN, Input, Stream, columns_of
+from sluice.model.plan.keyed_stream import KeyedStream
+from sluice.model.plan.stream import columns_of
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 WINDOW_TIME = "window_time"
@@ -20,32 +21,10 @@ whole."""
 
 
 @dataclass(frozen=True)
-class GroupBy:
+class GroupBy(KeyedStream):
     """What all kinds share: one stream, its group columns and the aggregates."""
 
-    stream: Stream
-    keys: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
-
-    @property
-    def streams(self) -> tuple[Stream, ...]:
-        return (self.stream,)
-
-    @property
-    def inputs(self) -> tuple[Input, ...]:
-        return (Input(0, self.keys),)
-
-    @property
-    def output_keys(self) -> tuple[tuple[str, ...], ...]:
-        return (self.keys,)
-
-    @property
-    def time_type(self) -> pa.DataType:
-        return self.stream.schema.field(self.stream.event_time).type
-
-    def watermark(self, watermarks: tuple[int | None, ...]) -> int | None:
-        """Results come in the order of event time, up to the watermark."""
-        return watermarks[0]
 
     def identity(self) -> dict[str, object]:
         """What must be the same for a checkpoint to be continued."""
@@ -53,9 +32,6 @@ class GroupBy:
             "groupBy": list(self.keys),
             "aggregates": [[a.name, a.function, a.column] for a in self.aggregates],
         }
-
-    def structure(self) -> dict[str, object]:
-        return self.identity()
 
     @property
     def time_columns(self) -> tuple[str, ...]:
@@ -74,13 +50,8 @@ class GroupBy:
 
     def _describe(self, over: str) -> str:
         groups = f"({', '.join(self.keys)})" if self.keys else "(everything)"
-        hidden = self.stream.event_time == TIME_COLUMN
-        time = "that of the newest row" if hidden else repr(self.stream.event_time)
         shown = ", ".join(f"{a.function}({a.column or '*'}) as {a.name}" for a in self.aggregates)
-        return (
-            f"Group-by {groups} of {self.stream.name!r}, event time {time}, delay "
-            f"{in_words(self.stream.delay)}\n  over {over}\n  {shown}"
-        )
+        return f"Group-by {groups} of {self.describe_stream()}\n  over {over}\n  {shown}"
 
 
 @dataclass(frozen=True)
@@ -92,14 +63,6 @@ class LastRows(GroupBy):
     """
 
     count: int
-
-    @property
-    def event_time(self) -> str:
-        return self.stream.event_time
-
-    @property
-    def delay(self) -> int | None:
-        return self.stream.delay
 
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         """Rows are replaced by newer ones; none expires."""

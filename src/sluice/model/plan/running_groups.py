@@ -25,10 +25,6 @@ class RunningGroups(GroupBy):
         """That of the newest row of the group."""
         return TIME_COLUMN
 
-    @property
-    def delay(self) -> int | None:
-        return self.stream.delay
-
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
         """Groups are kept for good."""
         return None

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sluice.model.durations import in_words
 from sluice.model.epoch.times import Times
+from sluice.model.plan.keyed_stream import KeyedStream
 from sluice.model.plan.sort_order import SortOrder
-from sluice.model.plan.stream import Input, Stream, columns_of
+from sluice.model.plan.stream import columns_of
 
 
 @dataclass(frozen=True)
-class TopRows:
+class TopRows(KeyedStream):
     """The first `count` rows of each group in an order, with their places in it, from 1 on, in the column `number`.
 
     Where the event time is one of the keys, a group ends: its rows come when no others of their time can come any more.
@@ -22,8 +22,6 @@ class TopRows:
     is `complete`, of every one.
     """
 
-    stream: Stream
-    keys: tuple[str, ...]
     order: tuple[SortOrder, ...]
     count: int
     number: str
@@ -35,33 +33,9 @@ class TopRows:
         """Whether groups have an end."""
         return self.stream.event_time in self.keys
 
-    @property
-    def streams(self) -> tuple[Stream, ...]:
-        return (self.stream,)
-
-    @property
-    def inputs(self) -> tuple[Input, ...]:
-        return (Input(0, self.keys),)
-
-    @property
-    def output_keys(self) -> tuple[tuple[str, ...], ...]:
-        return (self.keys,)
-
-    @property
-    def event_time(self) -> str:
-        return self.stream.event_time
-
-    @property
-    def delay(self) -> int | None:
-        return self.stream.delay
-
     def output_schema(self) -> pa.Schema:
         """Rows as they are, and their places."""
         return self.stream.schema.append(pa.field(self.number, pa.int32()))
-
-    def watermark(self, watermarks: Times) -> int | None:
-        """Rows that wait are not earlier than the watermark."""
-        return watermarks[0]
 
     def ended_before(self, watermark: int | None) -> int | None:
         """The event time below which groups have ended."""
@@ -75,11 +49,7 @@ class TopRows:
         same ones."""
         return "first rows", self.count, self.keys, self._order(), columns_of(self.stream.schema)
 
-    def structure(self) -> dict[str, object]:
-        return self.identity()
-
     def identity(self) -> dict[str, object]:
-        """What must be the same for a checkpoint to be continued."""
         mode = {} if self.ends else {"complete": self.complete}
         return {
             "top": self.count,
@@ -95,8 +65,7 @@ class TopRows:
     def describe(self) -> str:
         order = ", ".join(by.describe() for by in self.order)
         return (
-            f"First {self.count:,} rows of each ({', '.join(self.keys)}) of {self.stream.name!r}, event time "
-            f"{self.event_time!r}, delay {in_words(self.stream.delay)}\n"
+            f"First {self.count:,} rows of each ({', '.join(self.keys)}) of {self.describe_stream()}\n"
             f"  by {order}, their places as {self.number}{self._describe_mode()}"
         )
 
