@@ -39,6 +39,11 @@ class Aggregation:
         self._measures: list[Measure] = list(dict.fromkeys(m for a in self.aggregates for m in self._measures_of(a)))
         self.partial_schema = pa.schema([field for measure in self._measures for field in measure.fields])
 
+    def stored_schema(self, keys: Sequence[str], numbers: Sequence[str]) -> pa.Schema:
+        """How partial states are stored: the columns of their group, some with times or numbers, the states."""
+        groups = [pa.field(f"key{i}", self.schema.field(key).type) for i, key in enumerate(keys)]
+        return pa.schema([*groups, *(pa.field(name, pa.int64()) for name in numbers), *self.partial_schema])
+
     def partial(self, rows: pa.RecordBatch, times: np.ndarray, groups: Groups) -> pa.RecordBatch:
         """The partial state of each group of rows, given the rows' event times in microseconds."""
         return self._state(lambda measure: measure.partial(rows, times, groups))

@@ -91,9 +91,7 @@ class SessionWindowsGroupBy:
         self.by_time = True
         self.shrinks = False
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
-        keys = [pa.field(f"key{i}", spec.stream.schema.field(k).type) for i, k in enumerate(spec.keys)]
-        own = [pa.field(name, pa.int64()) for name in (START, TIME_COLUMN, ROWS)]
-        self.stored = pa.schema([*keys, *own, *self.aggregation.partial_schema])
+        self.stored = self.aggregation.stored_schema(spec.keys, [START, TIME_COLUMN, ROWS])
 
     def exchange_schema(self, input_: int) -> pa.Schema:
         return self.stored
@@ -156,10 +154,10 @@ class SessionWindowsGroupBy:
     ) -> Iterator[tuple[_Sessions, np.ndarray]]:
         """All sessions of the state that are near fresh ones or `ending`, merged with the fresh ones, and which of them
         have got rows; as many at a time as bound the work. What ended before `needed_from` has been given."""
-        wanted = [*([fresh.at] if fresh is not None else []), *(s for s in ending if len(s))]
-        if not wanted:
+        sought = [*([fresh.at] if fresh is not None else []), *(s for s in ending if len(s))]
+        if not sought:
             return
-        probes = _Stretches.concatenate(wanted)
+        probes = _Stretches.concatenate(sought)
         by_hash = np.argsort(probes.hashes, kind="stable")
         probes = probes.take(by_hash)
         begins = np.flatnonzero(changes(probes.hashes))
@@ -172,15 +170,15 @@ class SessionWindowsGroupBy:
         for a, b in pairwise([0, *(np.flatnonzero(np.diff(batch_number)) + 1).tolist(), len(hashes)]):
             part = slice(int(begins[a]), int(begins[b]) if b < len(begins) else len(probes))
             bounds = [(first[a:b], count[a:b]) for first, count in ranges]
-            near = self._find_near(probes.take(part), runs, bounds, needed_from)
-            sessions = [near.take(self._find_current(near))] if near is not None else []
-            known = sum(len(s) for s in sessions)
+            there = self._find_near(probes.take(part), runs, bounds, needed_from)
+            sessions = [there.take(self._find_current(there))] if there is not None else []
+            stored = sum(len(s) for s in sessions)
             if fresh is not None:
                 of_fresh = by_hash[part]
                 sessions.append(fresh.take(of_fresh[of_fresh < fresh_count]))
             together = _Sessions.concatenate(sessions)
             groups = self._group(together)
-            is_new = groups.gather(np.arange(len(together)) >= known)
+            is_new = groups.gather(np.arange(len(together)) >= stored)
             yield self._merge(together, groups), groups.reduce(np.logical_or, is_new)
 
     def _find_near(
@@ -204,13 +202,13 @@ class SessionWindowsGroupBy:
         sessions = group_sessions(numbered, everything.starts, everything.lasts, self.spec.gap)
         is_probe = sessions.gather(np.arange(len(everything)) < len(probes))
         is_near = sessions.reduce(np.logical_or, is_probe)[sessions.ids]
-        found, place = [], len(probes)
+        parts, place = [], len(probes)
         for run, at in zip(runs, places, strict=True):
             near = at[is_near[place : place + len(at)]]
             place += len(at)
             if len(near):
-                found.append(_Sessions(_Stretches.of(run, near), run.rows.take(pa.array(near))))
-        return _Sessions.concatenate(found) if found else None
+                parts.append(_Sessions(_Stretches.of(run, near), run.rows.take(pa.array(near))))
+        return _Sessions.concatenate(parts) if parts else None
 
     def _group(self, sessions: _Sessions) -> Groups:
         """Which of some sessions, or pieces of them, are one."""

@@ -36,8 +36,7 @@ class TimeWindowsGroupBy:
         self.by_time = True
         self.shrinks = False
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
-        keys = [pa.field(f"key{i}", spec.stream.schema.field(k).type) for i, k in enumerate(spec.keys)]
-        self.partials = pa.schema([*keys, pa.field(TIME_COLUMN, pa.int64()), *self.aggregation.partial_schema])
+        self.partials = self.aggregation.stored_schema(spec.keys, [TIME_COLUMN])
 
     def exchange_schema(self, input_: int) -> pa.Schema:
         return self.partials
