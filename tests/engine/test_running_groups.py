@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import Counter
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine_harness import limits
 from epoch_results import EpochByEpoch
 from group_by_oracle import source, sql
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import connect_duckdb, on_time, rounded
-from random_epochs import rows
+from random_epochs import rows, run_and_look
 from specs import KEYS, SECOND, TIME
-from wandering import Wanderer
 
 from sluice import testing
 from sluice.api.output_mode import OutputMode, in_mode
@@ -72,36 +68,17 @@ def check(data: st.DataObject, a: DataStream, results: list[DataStream], keys: i
     """Random epochs, moves, restarts; in little memory and time. After each epoch the table is that of the rows that
     were taken in, and in the end both are those of the batch query."""
     plan = plan_of([relation for result in results for relation in (in_update_mode(result), in_complete_mode(result))])
-    limited, seen = limits(data), []
     changes: list[list[pa.Table]] = [[] for _ in results]
-    with tempfile.TemporaryDirectory(dir=FAST) as directory:
 
-        def start() -> EpochByEpoch:
-            sites = data.draw(st.integers(1, 3))
-            wanted = Wanderer(sites, sites) if data.draw(st.booleans()) else "static"
-            return EpochByEpoch(plan, Path(directory), sites, 4, wanted=wanted, **limited)
+    def look(query: EpochByEpoch) -> None:
+        for number in range(len(results)):
+            changes[number].append(query.results_of_epoch(2 * number))
+            table = query.results_of_epoch(2 * number + 1)
+            assert rounded(table) == groups_of(changes[number], keys)
 
-        def look(query: EpochByEpoch) -> None:
-            for number in range(len(results)):
-                changes[number].append(query.results_of_epoch(2 * number))
-                table = query.results_of_epoch(2 * number + 1)
-                assert rounded(table) == groups_of(changes[number], keys)
-
-        query = start()
-        for epoch in range(data.draw(st.integers(1, 6))):
-            seen.append(data.draw(rows(a, values, epoch * SECOND, 2 * SECOND)))
-            query.run([seen[-1]])
-            look(query)
-            if data.draw(st.integers(0, 3)) == 0 and query.catch_up():
-                look(query)
-            if data.draw(st.integers(0, 3)) == 0:
-                query.close()
-                query = start()
-        while query.catch_up():
-            look(query)
-        for own in changes:
-            assert groups_of(own, keys) == batch_groups(seen, a.stream.delay, "k" if keys else "")
-        query.close()
+    tables = run_and_look(data, plan, lambda epoch: rows(a, values, epoch * SECOND, 2 * SECOND), look)
+    for own in changes:
+        assert groups_of(own, keys) == batch_groups(tables, a.stream.delay, "k" if keys else "")
 
 
 @given(st.data(), st.sampled_from(sorted(KEYS)), delays)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from engine_harness import DirectQuery, limits
+from engine_harness import DirectQuery
 from epoch_results import EpochByEpoch
 from group_by_oracle import source
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import connect_duckdb, multiset, on_time
-from random_epochs import rows
+from random_epochs import rows, run_and_look
 from specs import KEYS, SECOND, TIME
-from wandering import Wanderer
 
 from sluice import Flow, testing
 from sluice.api.output_mode import OutputMode, in_mode
@@ -61,32 +58,14 @@ def check(data: st.DataObject, a: DataStream, by: str, values: Any) -> None:
     count, keys = data.draw(st.integers(1, 4)), 1 if by else 0
     top = (a.groupBy(by) if by else a.groupBy()).top(count, *order)
     plan = plan_of([in_mode(top.relation, mode) for mode in (OutputMode.UPDATE, OutputMode.COMPLETE)])
-    limited, seen, changes = limits(data), [], []
-    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+    changes: list[pa.Table] = []
 
-        def start() -> EpochByEpoch:
-            sites = data.draw(st.integers(1, 3))
-            wanted = Wanderer(sites, sites) if data.draw(st.booleans()) else "static"
-            return EpochByEpoch(plan, Path(directory), sites, 4, wanted=wanted, **limited)
+    def look(query: EpochByEpoch) -> None:
+        changes.append(query.results_of_epoch(0))
+        assert multiset(query.results_of_epoch(1)) == replace_places(changes, keys)
 
-        def look(query: EpochByEpoch) -> None:
-            changes.append(query.results_of_epoch(0))
-            assert multiset(query.results_of_epoch(1)) == replace_places(changes, keys)
-
-        query = start()
-        for epoch in range(data.draw(st.integers(1, 6))):
-            seen.append(data.draw(rows(a, values, epoch * SECOND, 2 * SECOND)))
-            query.run([seen[-1]])
-            look(query)
-            if data.draw(st.integers(0, 3)) == 0 and query.catch_up():
-                look(query)
-            if data.draw(st.integers(0, 3)) == 0:
-                query.close()
-                query = start()
-        while query.catch_up():
-            look(query)
-        assert replace_places(changes, keys) == first_rows(seen, a.stream.delay, by, text, count)
-        query.close()
+    tables = run_and_look(data, plan, lambda epoch: rows(a, values, epoch * SECOND, 2 * SECOND), look)
+    assert replace_places(changes, keys) == first_rows(tables, a.stream.delay, by, text, count)
 
 
 @given(st.data(), st.sampled_from(sorted(KEYS)), st.sampled_from([None, 0, SECOND, 60 * SECOND]))

@@ -12,12 +12,14 @@ import duckdb
 import pyarrow as pa
 import pytest
 from engine_harness import DirectQuery, limits
+from epoch_results import EpochByEpoch
 from hypothesis import strategies as st
 from oracle import connect_duckdb, multiset, on_time
 from specs import SECOND
 from wandering import Wanderer
 
 from sluice.api.stream import DataStream
+from sluice.model.plan.plan import Plan
 from sluice.model.plan.relation import plan_of
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -114,3 +116,35 @@ def in_order(table: pa.Table) -> list[tuple]:
         return [str(v) for v in row if not isinstance(v, float)], [v for v in row if isinstance(v, float)]
 
     return sorted(multiset(table).elements(), key=place)
+
+
+def run_and_look(
+    data: st.DataObject,
+    plan: Plan,
+    make_rows: Callable[[int], st.SearchStrategy[pa.Table]],
+    look: Callable[[EpochByEpoch], None],
+) -> list[pa.Table]:
+    """Random epochs of one stream, moves and restarts, in little memory and time, with a look at the query after each;
+    the rows of the stream."""
+    limited, tables = limits(data), []
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+
+        def start() -> EpochByEpoch:
+            sites = data.draw(st.integers(1, 3))
+            policy = Wanderer(sites, sites) if data.draw(st.booleans()) else "static"
+            return EpochByEpoch(plan, Path(directory), sites, 4, wanted=policy, **limited)
+
+        query = start()
+        for epoch in range(data.draw(st.integers(1, 6))):
+            tables.append(data.draw(make_rows(epoch)))
+            query.run([tables[-1]])
+            look(query)
+            if data.draw(st.integers(0, 3)) == 0 and query.catch_up():
+                look(query)
+            if data.draw(st.integers(0, 3)) == 0:
+                query.close()
+                query = start()
+        while query.catch_up():
+            look(query)
+        query.close()
+    return tables
