@@ -1,6 +1,6 @@
 # Every target prepares what it needs; `make help` lists them. ARGS goes to the command behind a target.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos test-slow bench bench-adapt figures lint clean
+.PHONY: help setup demo test chaos test-slow bench bench-adapt figures docs lint clean
 SHELL := bash
 
 ARGS ?=
@@ -36,13 +36,16 @@ bench-adapt: setup ## policies side by side while sites slow down, keys drift an
 figures: setup ## the experiments of all papers in the simulator, into figures/; half an hour, nearly all of it for Flux; fails on what differs from docs/figures
 	@$(RUN) sluice figures all --out figures --against docs/figures $(ARGS)
 
+docs: setup ## the documentation site, into site/; a warning, or a link that leads nowhere, is an error
+	@export NO_MKDOCS_2_WARNING=1 && $(RUN) mkdocs build --strict --quiet $(ARGS)
+
 lint: setup ## ruff, mypy and the import contracts
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy
 	@$(RUN) lint-imports --no-logo
 
-clean: ## remove environments, caches and benchmark rows
-	rm -rf .venv .venv-flink .venv-pathway .venv-bytewax .jdk .azurite .bench build dist spark-warehouse metastore_db artifacts derby.log
+clean: ## remove environments, caches, the site and benchmark rows
+	rm -rf .venv .venv-flink .venv-pathway .venv-bytewax .jdk .azurite .bench build dist site spark-warehouse metastore_db artifacts derby.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Writes what was measured into docs/benchmarks.md and README.md anew, from docs/figures/benchmarks.json.
+"""Writes what was measured into docs/research/benchmarks.md and README.md anew, from docs/figures/benchmarks.json.
 
 make bench ARGS="--json docs/figures/benchmarks.json" && python scripts/benchmark_page.py
 make bench ARGS="--only wide --json docs/figures/benchmarks.json" && python scripts/benchmark_page.py
@@ -321,7 +321,7 @@ IN_SHORT = {
 }
 PAGES: dict[Path, dict[str, Section]] = {
     ROOT / "README.md": {"summary": summary_section},
-    ROOT / "docs" / "benchmarks.md": {
+    ROOT / "docs" / "research" / "benchmarks.md": {
         "machine": machine_section,
         "throughput": throughput_section,
         "units": units_section,

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/options.md anew from the tables of options in the code."""
+"""Writes the tables of docs/reference/options.md anew from the tables of options in the code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sluice.api.options import OPTIONS, QUERY
 from sluice.model.option import Option
 from sluice.sources.file_options import FILE_OPTIONS
 
-PAGE = Path(__file__).parents[1] / "docs" / "options.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "options.md"
 TABLES = {
     "Of a query": [row for row in OPTIONS if row.scope == QUERY],
     "Of a sink": [row for row in OPTIONS if row.scope != QUERY],

@@ -1,4 +1,4 @@
-"""Judges what docs/figures has on file by the claims of now, and writes the tables of docs/reproduction anew.
+"""Judges what docs/figures has on file by the claims of now, and writes the tables of docs/research/reproduction anew.
 
 Nothing is simulated or run. A claim for which nothing was measured yet needs `sluice figures NAME --out docs/figures`
 first; one on Spark, `python -m benchmarks.adapt --only SCENARIO --out DIR` and DIR/SCENARIO.json as
@@ -96,10 +96,10 @@ def _replace_once(page: str, pattern: str, text: str) -> str:
 
 
 if __name__ == "__main__":
-    index = DOCS / "reproduction.md"
+    index = DOCS / "research" / "reproduction.md"
     for experiment in ALL:
         file_of(experiment).write_text(judge_again(experiment), encoding="utf-8")
     for paper in PAPERS:
-        path = DOCS / "reproduction" / f"{paper}.md"
+        path = DOCS / "research" / "reproduction" / f"{paper}.md"
         path.write_text(write_page(path.read_text(encoding="utf-8"), paper), encoding="utf-8")
         index.write_text(write_counts(index.read_text(encoding="utf-8"), paper), encoding="utf-8")

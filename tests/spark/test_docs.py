@@ -246,7 +246,7 @@ def test_every_page_is_in_the_index() -> None:
 
 def test_the_options_are_those_of_the_code() -> None:
     written = options_page.PAGE.read_text(encoding="utf-8")
-    assert written == options_page.write_tables(written), "docs/options.md is old; run python scripts/options_page.py"
+    assert written == options_page.write_tables(written), "the page is old; run python scripts/options_page.py"
     for name in SPARK_FILE_OPTIONS:
         assert f"`{name}`" in written
 
@@ -272,7 +272,7 @@ def _prose(page: Path) -> str:
 def test_quoted_messages_are_those_of_the_code() -> None:
     """In the page on troubleshooting, quotations are messages, with … for what differs from case to case."""
     known = {text for file in (ROOT / "src").rglob("*.py") for text in messages(file)}
-    for quoted in re.findall(r"^> (.*)$", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE):
+    for quoted in re.findall(r"^> (.*)$", (ROOT / "docs" / "how-to" / "troubleshooting.md").read_text(), re.MULTILINE):
         parts = [part.strip() for part in quoted.split("…")]
         assert any(follow_each_other(parts, text) for text in known), f"no such message in the code: {quoted}"
 

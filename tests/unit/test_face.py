@@ -62,7 +62,7 @@ def test_every_error_is_public_and_explained() -> None:
     own = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
     own.add("QueryFailed")
     assert own <= set(sluice.__all__)
-    page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text()
     assert own == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     for name in own:
         error = getattr(sluice, name)

@@ -262,7 +262,8 @@ def test_the_command_lists_figures_and_names_what_it_does_not_know(capsys, tmp_p
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_page_of_a_paper_shows_what_was_measured(paper):
-    path, index = DOCS / "reproduction" / f"{paper}.md", (DOCS / "reproduction.md").read_text(encoding="utf-8")
+    research = DOCS / "research"
+    path, index = research / "reproduction" / f"{paper}.md", (research / "reproduction.md").read_text(encoding="utf-8")
     page = path.read_text(encoding="utf-8")
     assert reproduction_pages.write_page(page, paper) == page, "run scripts/reproduction_pages.py"
     assert reproduction_pages.write_counts(index, paper) == index, "run scripts/reproduction_pages.py"

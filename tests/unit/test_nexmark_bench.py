@@ -14,7 +14,7 @@ from benchmarks.nexmark.generator import STREAMS, Events
 from benchmarks.nexmark.queries import BY_NAME, QUERIES
 from benchmarks.nexmark.rows import load, prepare, prepare_csv
 
-PAGE = Path(__file__).parents[2] / "docs" / "nexmark.md"
+PAGE = Path(__file__).parents[2] / "docs" / "research" / "nexmark.md"
 EVENTS = Events(count=500, files=2)
 
 

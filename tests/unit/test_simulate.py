@@ -28,7 +28,7 @@ from sluice.sim.worlds import WORLDS
 from sluice.sim.worlds.flux.scenario import FluxScenario, Load, Pressure, merged
 from sluice.sim.worlds.flux.workload import Skew
 
-PAGE = Path(__file__).parents[2] / "docs" / "simulator.md"
+PAGE = Path(__file__).parents[2] / "docs" / "research" / "simulator.md"
 READY = ("memory-short", "mixed", "rotating-load", "skew-drift", "slow-site")
 FILES = ("outcome.json", "throughput.svg", "latency.svg", "decisions.csv")
 TINY = """

@@ -16,7 +16,7 @@ from sluice.model.durations import LONGEST, UNBOUNDED, microseconds
 from sluice.model.errors import FlowError
 from sluice.sql import translate
 
-DOCS = Path(__file__).parents[2] / "docs" / "sql.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "sql.md"
 BANK = ("offerCurrency", "offer", "timestamp")
 
 

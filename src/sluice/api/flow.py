@@ -212,7 +212,7 @@ class Flow:
         return DataStream(self._registry, "", result_of(*build_join(list(streams), on, within, where)))
 
     def sql(self, text: str, within: str | None = None) -> DataStream:
-        """What a SQL query over the flow's streams describes: joins and windowed group-bys, see docs/sql.md.
+        """What a SQL query over the flow's streams describes: joins and windowed group-bys, see docs/reference/sql.md.
 
         A join needs conditions that bound how far apart its event times are. `within="unbounded"` says that those
         which the text does not bound may be any: state is kept for good.

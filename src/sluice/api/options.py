@@ -1,4 +1,4 @@
-"""The options of `writeStream`, one row each: the writer, its errors, `explain()` and docs/options.md go by these rows.
+"""The options of `writeStream`, one row each: the writer, its errors, `explain()` and their page go by these rows.
 
 `QueryOptions` and `SinkOptions` are what a user gave, read and checked.
 """
@@ -29,7 +29,7 @@ CHANGE_QUERIES = Option(
     "changeQueries",
     FLAG,
     QUERY,
-    "at a restart: [exchange the checkpoint's queries](many-queries.md#restart) for those of the writers",
+    "at a restart: [exchange the checkpoint's queries](../how-to/many-queries.md#restart) for those of the writers",
     default="false",
 )
 FAIL_FAST = Option(
@@ -37,7 +37,7 @@ FAIL_FAST = Option(
     FLAG,
     QUERY,
     "whether a sink that raises ends all queries; else, if there are others, its query is "
-    "[set aside](many-queries.md#a-sink-that-raises)",
+    "[set aside](../how-to/many-queries.md#a-sink-that-raises)",
     default="false",
 )
 CLOSE_AT_END = Option(
@@ -59,7 +59,7 @@ MIN_SITES = Option(
     "minSites",
     WHOLE_NUMBER,
     QUERY,
-    "how many sites there are at least where their number [may change while the query runs](scaling.md)",
+    "how many sites there are at least where their number [may change while the query runs](../how-to/scaling.md)",
     unless_given="1 with `maxSites`, else nothing is scaled",
 )
 MAX_SITES = Option(

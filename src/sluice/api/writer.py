@@ -74,7 +74,7 @@ class DataStreamWriter:
         return self
 
     def option(self, key: str, value: Any) -> DataStreamWriter:
-        """One option by name, such as `option("siteMemory", "2g")`; docs/options.md lists them."""
+        """One option by name, such as `option("siteMemory", "2g")`; docs/reference/options.md lists them."""
         self._options[find_option(OPTIONS, key).name] = value
         return self
 

@@ -1,6 +1,6 @@
 """A scenario as a TOML file: its world, the cluster, the workload, and which policies are compared.
 
-`docs/simulator.md` has every key. What a file does not say is as in the paper of its world.
+`docs/research/simulator.md` has every key. What a file does not say is as in the paper of its world.
 """
 
 from __future__ import annotations

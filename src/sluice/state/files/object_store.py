@@ -115,7 +115,7 @@ class ObjectStoreFiles:
             problem = str(refusal)
         raise StorageError(
             f"{self.root} cannot create an object only if it is absent ({problem}), so two drivers could both commit. "
-            "Sluice needs a store with conditional writes: docs/object-stores.md lists some"
+            "Sluice needs a store with conditional writes: docs/how-to/object-stores.md lists some"
         )
 
     def put_if_absent(self, name: str, data: bytes, finish: Finish) -> bool:

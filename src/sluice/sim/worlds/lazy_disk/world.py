@@ -1,7 +1,7 @@
 """An m-way join until its streams end: the compiled core for tuples, sites that freeze and relocate, then cleanup.
 
-There is a split for each input, which holds back the tuples of units that move (section 4.1; `docs/relocation.md` has
-the steps); sites send one unit after the other.
+There is a split for each input, which holds back the tuples of units that move (section 4.1;
+`docs/research/relocation.md` has the steps); sites send one unit after the other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is simulated of many queries: sites at which streams are native, random queries, and rates that change.
 
-Values are those of section 4 of the paper. What it leaves open is listed in docs/reproduction/placement.md.
+Values are those of section 4 of the paper. What it leaves open is listed in docs/research/reproduction/placement.md.
 """
 
 from __future__ import annotations
