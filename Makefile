@@ -1,6 +1,6 @@
 # Every target prepares what it needs; `make help` lists them. ARGS goes to the command behind a target.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos test-slow bench bench-adapt figures docs lint clean
+.PHONY: help setup demo test chaos test-slow bench bench-adapt figures docs dist lint clean
 SHELL := bash
 
 ARGS ?=
@@ -38,6 +38,11 @@ figures: setup ## the experiments of all papers in the simulator, into figures/;
 
 docs: setup ## the documentation site, into site/; a warning, or a link that leads nowhere, is an error
 	@export NO_MKDOCS_2_WARNING=1 && $(RUN) mkdocs build --strict --quiet $(ARGS)
+
+dist: setup ## wheel and sdist into dist/, tried in an empty environment
+	@rm -rf dist
+	@$(RUN) python -m build --outdir dist
+	@$(RUN) SLUICE_DIST=dist python -m pytest tests/spark/test_release.py
 
 lint: setup ## ruff, mypy and the import contracts
 	@$(RUN) ruff check .

@@ -23,7 +23,7 @@ from sluice.model.errors import (
     SqlError,
     StorageError,
 )
-from sluice.model.identity import VERSION
+from sluice.version import VERSION
 
 if TYPE_CHECKING:
     from sluice import testing

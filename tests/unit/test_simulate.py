@@ -473,7 +473,10 @@ def test_without_numba_it_says_what_to_install(
         monkeypatch.delitem(sys.modules, f"sluice.sim.worlds.flux.{name}", raising=False)
         monkeypatch.delattr(sluice.sim.worlds.flux, name, raising=False)
     assert main(["simulate", "tiny.toml"]) == 2
-    assert "sluice: the simulator needs Numba: pip install 'sluice-streaming[sim]'" in capsys.readouterr().err
+    assert (
+        "sluice: sluice simulate needs the package numba: pip install 'sluice-streaming[sim]'"
+        in capsys.readouterr().err
+    )
     assert main(["simulate", "--list"]) == 0
     assert not Path("simulated-tiny-one").exists()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 import threading
@@ -11,7 +10,8 @@ from typing import IO
 
 from sluice.control.asking import Answer, Question, as_line
 from sluice.model.codec import decode
-from sluice.model.errors import FlowError, QueryError, SluiceError
+from sluice.model.errors import QueryError, SluiceError
+from sluice.model.extras import Extra, require
 from sluice.verbs import Action
 
 Ask = Callable[[Action], None]
@@ -23,9 +23,7 @@ class PageProcess:
 
     def __init__(self, checkpoint: str, host: str, port: int, ask: Ask | None = None) -> None:
         """With `ask`, what people ask for on the page is handed to it."""
-        for package in ("starlette", "uvicorn"):
-            if importlib.util.find_spec(package) is None:
-                raise FlowError(f"query.ui() needs the package {package}: pip install 'sluice-streaming[ui]'")
+        require(Extra.UI, "query.ui()")
         options = ["--host", host, "--port", str(port), "--with-parent", *(["--control"] if ask else [])]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "sluice.cli.main", "ui", checkpoint, *options],

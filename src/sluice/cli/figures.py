@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sluice.model.errors import SluiceError
+from sluice.model.extras import Extra, require
 
 
 def list_files() -> str:
@@ -25,7 +26,7 @@ def figures(names: Sequence[str], out: Path, workers: int | None, against: Path 
 
     With `against`, a directory of JSON files: 0 if all is as it is there, misses included, 1 if anything differs.
     """
-    _require_numba()
+    require(Extra.SIM, "sluice figures")
     from sluice.figures.catalogue import chosen
     from sluice.figures.comparison import changes
     from sluice.figures.experiment import Trial, run_all
@@ -63,10 +64,3 @@ def figures(names: Sequence[str], out: Path, workers: int | None, against: Path 
         return 1 if counts.missed else 0
     print("\n".join([f"{len(changed)} changes against {against}{':' if changed else ''}", *changed]))
     return 1 if changed else 0
-
-
-def _require_numba() -> None:
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        raise SluiceError("the simulator needs Numba: pip install 'sluice-streaming[sim]'") from None

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from sluice.control.journal import Journal
 from sluice.model.errors import FlowError
+from sluice.model.extras import Extra, require
 from sluice.state.files.storage import Storage
 
 LOOPBACK = "127.0.0.1"
@@ -14,7 +15,7 @@ LOOPBACK = "127.0.0.1"
 
 def print_metrics(checkpoint: str) -> str:
     """All metrics after the newest epoch, in the text format of Prometheus."""
-    _require_package()
+    require(Extra.METRICS, "sluice metrics")
     from sluice.dashboard.metrics import metrics_text
 
     return metrics_text(Journal(Storage(checkpoint)))
@@ -22,7 +23,7 @@ def print_metrics(checkpoint: str) -> str:
 
 def serve_metrics(checkpoint: str, port: int, host: str = LOOPBACK) -> int:
     """Answer scrapes until Ctrl-C; each reads the newest epoch."""
-    _require_package()
+    require(Extra.METRICS, "sluice metrics")
     from prometheus_client import start_http_server
 
     from sluice.dashboard.metrics import registry_of
@@ -42,12 +43,3 @@ def serve_metrics(checkpoint: str, port: int, host: str = LOOPBACK) -> int:
 def grafana_dashboard() -> str:
     """A dashboard of these metrics, to import into Grafana."""
     return files("sluice.dashboard").joinpath("grafana.json").read_text(encoding="utf-8")
-
-
-def _require_package() -> None:
-    try:
-        import prometheus_client  # noqa: F401
-    except ImportError:
-        raise FlowError(
-            "sluice metrics needs the package prometheus-client: pip install 'sluice-streaming[metrics]'"
-        ) from None

@@ -36,5 +36,7 @@ def new(directory: str) -> str:
     return (
         f"{directory} has a flow. Next:\n{change}"
         "  python make_data.py\n"
-        "  sluice run flow.py --available-now --report report.html"
+        "  sluice run flow.py --available-now\n"
+        "  sluice ui checkpoint\n"
+        "README.md tells the rest."
     )

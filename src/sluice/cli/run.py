@@ -19,6 +19,7 @@ from sluice.dashboard.report import report_checkpoint
 from sluice.dashboard.terminal import watch_all
 from sluice.dashboard.terminal_style import printable
 from sluice.model.errors import FlowError, SluiceError
+from sluice.model.extras import Extra, require
 from sluice.policies import policy
 from sluice.state.files.workspace import temporary_directory
 
@@ -63,6 +64,10 @@ def run(wanted: Run, session: Session | None = None) -> int:
         raise FlowError("--control is about the page: give --ui, too")
     if wanted.report and not os.path.isdir(os.path.dirname(os.path.abspath(wanted.report))):
         raise FlowError(f"there is no directory for the report {wanted.report}")
+    if wanted.report:
+        require(Extra.CHARTS, "a report")
+    if wanted.ui:
+        require(Extra.UI, "the page")
     with (
         flow_file(wanted.file, wanted.arguments) as (module, define),
         temporary_directory() as directory,

@@ -21,6 +21,7 @@ from sluice.cli.outcome_files import Results
 from sluice.cli.outcome_text import decisions_text, heading, table
 from sluice.dashboard.terminal_style import printable
 from sluice.model.errors import ScenarioError
+from sluice.model.extras import Extra, require
 from sluice.policies import policy
 from sluice.sim.outcome import Outcome
 from sluice.sim.scenario_file import Comparison, Trial, read_scenarios
@@ -51,6 +52,7 @@ def simulate(wanted: Wanted, progress: TextIO | None = None) -> int:
     if wanted.scenario is None:
         raise ScenarioError(f"say what to simulate: a TOML file, or one of {', '.join(_ready())} (--list tells more)")
     comparison = read(wanted.scenario, wanted.policies, wanted.seed)
+    require(Extra.SIM, "sluice simulate")
     results = Results(wanted.out, comparison.scenario.name)
     try:
         outcomes = _run(comparison, progress or sys.stderr)
@@ -121,10 +123,6 @@ def _simulator(comparison: Comparison, progress: TextIO) -> Callable[[Trial, str
         scenario = type(comparison.scenario)
         if scenario.smallest is not None:
             Simulation(scenario(**scenario.smallest), policy("static")).run()
-    except ModuleNotFoundError as problem:
-        if (problem.name or "").partition(".")[0] not in ("numba", "llvmlite"):
-            raise
-        raise ScenarioError("the simulator needs Numba: pip install 'sluice-streaming[sim]'") from None
     finally:
         patience.cancel()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sluice.control.journal import Journal
 from sluice.model.durations import seconds
 from sluice.model.errors import FlowError
+from sluice.model.extras import Extra, require
 from sluice.state.files.storage import Storage
 
 SHORTEST, LONGEST = 0.05, 3600.0
@@ -22,13 +23,7 @@ def ui(checkpoint: str, host: str, port: int, interval: str, with_parent: bool =
         )
     journal = Journal(Storage(checkpoint))
     journal.recognised()
-    try:
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError:
-        raise FlowError(
-            "sluice ui needs the packages starlette and uvicorn: pip install 'sluice-streaming[ui]'"
-        ) from None
+    require(Extra.UI, "sluice ui")
     from sluice.dashboard.page.serving import serve_page
 
     return serve_page(journal, host, port, pause, with_parent, control)

@@ -10,6 +10,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any, TypeAlias
 
+from sluice.model.extras import Extra, require
+
 Spec: TypeAlias = dict[str, Any]
 """A part of what Vega-Lite draws, in its own words."""
 
@@ -62,6 +64,7 @@ def dark_style() -> str:
 
 def draw(spec: Mapping[str, Any], title: str, description: str, alone: bool = True) -> str:
     """The picture as an SVG file, or as a part of a page that has the `dark_style`."""
+    require(Extra.CHARTS, "a chart")
     import vl_convert  # 84 MB that few commands need
 
     paper = PAPER if alone else None

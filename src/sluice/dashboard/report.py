@@ -18,6 +18,7 @@ from sluice.dashboard.query_table import OVER, columns_of, rank_queries
 from sluice.model.durations import in_words
 from sluice.model.epoch.decision import DecisionOutcome, outcomes
 from sluice.model.errors import StorageError
+from sluice.model.extras import Extra, require
 from sluice.model.identity import CheckpointIdentity
 from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
@@ -31,6 +32,7 @@ _LINES = 60
 
 def report_checkpoint(uri: str, path: str) -> None:
     """Write the report of the checkpoint at `uri`; the checkpoint is only read, its query may be running."""
+    require(Extra.CHARTS, "a report")
     identity, plan, records = read_checkpoint(uri)
     write_report(records, identity, plan, path)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from sluice.figures.claim import ClaimKind, Verdict, verdict_word
 from sluice.figures.experiment import AnyExperiment, Reading
-from sluice.model.identity import VERSION
+from sluice.version import VERSION
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,6 @@ import socket
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-VERSION = "0.1.0"
-"""The version of this package."""
-
-
 FILES, BATCHES = "files", "batches"
 """Who plans what an epoch takes in: Sluice, file by file, or Structured Streaming, by its micro-batches."""
 
