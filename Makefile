@@ -21,10 +21,10 @@ test: setup ## all tests but the slow ones, in two processes; ARGS="-k join" nar
 	@$(RUN) python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 chaos: setup ## random runs under all policies, one a seed: SEEDS=2000:2500
-	@CHAOS_SEEDS=$(or $(SEEDS),0:100) $(RUN) python -m pytest tests/engine/test_chaos.py -k test_exact_under_chaos -n 2 $(ARGS)
+	@$(RUN) CHAOS_SEEDS=$(or $(SEEDS),0:100) python -m pytest tests/engine/test_chaos.py -k test_exact_under_chaos -n 2 $(ARGS)
 
 test-slow: setup ## the long tests: kills, suspensions, damage, chaos, a month of epochs, and more examples of properties
-	@HYPOTHESIS_PROFILE=long $(RUN) python -m pytest -m "slow or hypothesis" $(ARGS)
+	@$(RUN) HYPOTHESIS_PROFILE=long python -m pytest -m "slow or hypothesis" $(ARGS)
 
 bench: setup ## Sluice beside Spark's own join, Flink, DuckDB and others; ARGS="--help" lists the choices
 	@scripts/peers.sh $(ARGS)
