@@ -12,7 +12,7 @@ from engine_harness import DirectQuery, single
 from epoch_factory import PLAN_FILE, owned_journal, record
 from specs import SECOND, join, stream
 
-from sluice.control.journal import FORMAT, KEPT, Journal, _wrap
+from sluice.control.journal import FORMAT, KEPT, Journal, wrap
 from sluice.model.codec import encode
 from sluice.model.errors import CheckpointError, FlowError, SluiceError
 from sluice.model.identity import BATCHES, FILES, CheckpointIdentity
@@ -150,7 +150,7 @@ class TestIdentity:
     def test_what_is_none_is_refused(self, tmp_path: Path, lost: str) -> None:
         document = json.loads(encode(owned_journal(str(tmp_path)).identity())) | {"format": FORMAT}
         del document[lost]
-        (tmp_path / "flow.json").write_bytes(_wrap(json.dumps(document).encode())[0])
+        (tmp_path / "flow.json").write_bytes(wrap(json.dumps(document).encode())[0])
         with pytest.raises(CheckpointError, match=f"flow.json is damaged: .*`{lost}`"):
             Journal(Storage(str(tmp_path))).identity()
 
@@ -165,7 +165,7 @@ class TestIdentity:
     def test_of_another_format_is_refused_by_that(self, tmp_path: Path) -> None:
         """Whatever else has changed in it."""
         owned_journal(str(tmp_path))
-        (tmp_path / "flow.json").write_bytes(_wrap(json.dumps({"format": 999}).encode())[0])
+        (tmp_path / "flow.json").write_bytes(wrap(json.dumps({"format": 999}).encode())[0])
         journal = Journal(Storage(str(tmp_path)))
         assert journal.format == 999
         for read in (journal.identity, journal.recognised):

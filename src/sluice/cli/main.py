@@ -49,6 +49,10 @@ def _carry_out(chosen: argparse.Namespace, passed_on: list[str]) -> int:
                 verified = verify(chosen.checkpoint)
                 print(printable(f"\n{verified}"))
                 return 1 if verified.problems else 0
+        case "migrate":
+            from sluice.cli.migrate import migrate_checkpoint
+
+            print(printable(migrate_checkpoint(chosen.checkpoint, chosen.take_over)))
         case "report":
             from sluice.dashboard.report import report_checkpoint
 
@@ -171,6 +175,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     measuring.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
     measuring.add_argument("--dashboard", action="store_true", help="print a dashboard to import into Grafana")
+
+    migrating = commands.add_parser(
+        "migrate",
+        help="bring a checkpoint of an older version to this one's format",
+        description="Bring a checkpoint to the format of this version. What it was stays beside it.",
+    )
+    migrating.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")
+    migrating.add_argument(
+        "--take-over", action="store_true", help="also if the process that owns it is alive; its query stops"
+    )
 
     reporting = commands.add_parser("report", help="write a checkpoint's epochs as an HTML file with plots")
     reporting.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")

@@ -25,6 +25,8 @@ from sluice.record.epoch import EpochRecord
 from sluice.state.files.storage import Storage
 
 FORMAT = 18
+MIGRATING = 0
+"""In place of the format, while a checkpoint is brought from one to another."""
 IDENTITY = "flow.json"
 PLANS = "flow"
 """The directory with the plans that epochs on record went by."""
@@ -34,7 +36,7 @@ _CHECKED = re.compile(rb'\{"checksum":"([0-9a-f]{16})","content":(.*)\}', re.DOT
 
 
 @dataclass(frozen=True)
-class _Content:
+class EntryContent:
     """An entry as it is written: the record's manifests and listings are packed, beside it."""
 
     index: int
@@ -80,10 +82,7 @@ class Journal:
         """Whose checkpoint this is, for those who only read it; what is none, or of another version, is refused."""
         if self.storage.size(IDENTITY) is None:
             raise CheckpointError(f"{self.storage.uri} holds no Sluice checkpoint (there is no {IDENTITY} in it)")
-        its_format, content = self._read_format_and_identity()
-        if its_format != FORMAT:
-            raise CheckpointError(f"{self.storage.uri} has format {its_format}; this version of Sluice reads {FORMAT}")
-        return self._decoded(content, CheckpointIdentity)
+        return self._read_identity()
 
     def claim(self, identity: CheckpointIdentity) -> CheckpointIdentity:
         """Make this checkpoint the flow's, or see that it is; another flow's or version's is refused, untouched."""
@@ -96,7 +95,7 @@ class Journal:
                     "not written by Sluice; give an empty or new directory"
                 )
             self.storage.make_dir(DIRECTORY)
-            self.storage.put_if_absent(IDENTITY, _wrap(encode({"format": FORMAT, **vars(identity)}))[0])
+            self.storage.put_if_absent(IDENTITY, wrap(encode({"format": FORMAT, **vars(identity)}))[0])
             recorded = self._read_identity()
         differences = differing_flows(identity, recorded)
         if differences:
@@ -108,14 +107,14 @@ class Journal:
 
     def write_plan(self, plan: RecordedPlan, epoch: int, run: str) -> str:
         """Write the plan that an epoch is to go by; nobody reads it before a record names its file. Returns that."""
-        data, file = _wrap(encode(plan))[0], name_plan(plan, epoch, run)
+        data, file = wrap(encode(plan))[0], name_plan(plan, epoch, run)
         self.storage.make_dir(PLANS)
         self.storage.put_if_absent(file, data)
         return file
 
     def read_plan(self, file: str) -> RecordedPlan:
         """The plan that an epoch on record went by."""
-        content, its_checksum = self._unwrap(file)
+        content, its_checksum = self.read_content(file)
         if its_checksum is None:
             raise CheckpointError(f"{self.storage.path(file)} is damaged: it has no checksum")
         try:
@@ -167,15 +166,15 @@ class Journal:
             self.refuse_if_taken_over()
         indexes = self.indexes()
         if indexes[-1] > index:  # entries as old as this one are deleted, so that there was room for it
-            self.storage.delete(_name(index))
+            self.storage.delete(name_entry(index))
             self.refuse_if_taken_over()
-        self.storage.delete_all(_name(i) for i in indexes if i <= index - KEPT)
+        self.storage.delete_all(name_entry(i) for i in indexes if i <= index - KEPT)
 
     def remove_drafts(self) -> None:
         """Remove what killed drivers left half put; later owners' drafts are of later entries."""
         assert self.head is not None
         drafts = [f"{DIRECTORY}/{e.name}" for e in self.storage.files(DIRECTORY) if e.name.endswith(".tmp")]
-        self.storage.delete_all(name for name in drafts if name < _name(self.head.index + 1))
+        self.storage.delete_all(name for name in drafts if name < name_entry(self.head.index + 1))
         root = [e.name for e in self.storage.files()]
         self.storage.delete_all(n for n in root if n.startswith(IDENTITY) and n.endswith(".tmp"))
 
@@ -209,12 +208,12 @@ class Journal:
 
     def read(self, index: int, with_state: bool = True) -> Entry:
         """An entry; without its state, it has neither the manifests nor the listings of results."""
-        name = _name(index)
-        content, its_checksum = self._unwrap(name)
+        name = name_entry(index)
+        content, its_checksum = self.read_content(name)
         if its_checksum is None:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: it has no checksum")
         try:
-            entry = decode(content, _Content)
+            entry = decode(content, EntryContent)
         except (DecodeError, ProtocolError) as problem:
             raise CheckpointError(f"{self.storage.path(name)} is damaged: {problem}") from problem
         if entry.index != index:
@@ -252,21 +251,21 @@ class Journal:
             for before in self.entries(indexes[-2:-1]):
                 if before.checksum != newest.before:
                     raise CheckpointError(
-                        f"{self.storage.path(_name(newest.index))} does not continue {_name(before.index)}: one of "
-                        "them is of another checkpoint, or damaged"
+                        f"{self.storage.path(name_entry(newest.index))} does not continue {name_entry(before.index)}: "
+                        "one of them is of another checkpoint, or damaged"
                     )
         return newest
 
     def _put(self, index: int, owner: Owner, before: int, record: EpochRecord) -> bool:
         state, listings = PackedManifests.of(record.manifests), PackedListings.of(record.listings)
         bare = replace(record, manifests=(), listings=())
-        data, its_checksum = _wrap(encode(_Content(index, owner, before, state, listings, bare)))
-        put = self.storage.put_if_absent(_name(index), data)
+        data, its_checksum = wrap(encode(EntryContent(index, owner, before, state, listings, bare)))
+        put = self.storage.put_if_absent(name_entry(index), data)
         if put:
             self.head = Entry(index, owner, before, record, its_checksum)
         return put
 
-    def _unwrap(self, name: str) -> tuple[bytes, int | None]:
+    def read_content(self, name: str) -> tuple[bytes, int | None]:
         """A file's content and its checksum, None where there is none around it."""
         data = self.storage.read(name).to_pybytes()
         checked = _CHECKED.fullmatch(data)
@@ -278,16 +277,24 @@ class Journal:
 
     def _read_identity(self) -> CheckpointIdentity:
         its_format, content = self._read_format_and_identity()
-        if its_format != FORMAT:
+        if its_format == MIGRATING:
             raise CheckpointError(
-                f"checkpoint {self.storage.uri} has format {its_format}, this version of Sluice reads format {FORMAT}; "
-                "nothing was touched. Use the version that wrote it, or a new checkpointLocation and path"
+                f"a migration of checkpoint {self.storage.uri} was cut off: sluice migrate {self.storage.uri} goes on"
+            )
+        if its_format != FORMAT:
+            is_older = its_format is not None and its_format < FORMAT
+            advice = (
+                f"sluice migrate {self.storage.uri} brings it over" if is_older else "Use the version that wrote it"
+            )
+            raise CheckpointError(
+                f"checkpoint {self.storage.uri} has format {its_format}; this version of Sluice reads format {FORMAT}. "
+                f"Nothing was touched. {advice}, or begin anew with a new checkpointLocation and path"
             )
         return self._decoded(content, CheckpointIdentity)
 
     def _read_format_and_identity(self) -> tuple[int | None, bytes]:
         """What older formats wrote had another checksum or none: its format is read, to be refused by it."""
-        content, its_checksum = self._unwrap(IDENTITY)
+        content, its_checksum = self.read_content(IDENTITY)
         doc = self._decoded(content, dict[str, Any])
         if its_checksum is None:
             where = self.storage.path(IDENTITY)
@@ -310,11 +317,11 @@ def name_plan(plan: RecordedPlan, epoch: int, run: str) -> str:
     return f"{PLANS}/{Attempt(epoch, Site(0), run, f'{checksum(encode(plan)):016x}')}.json"
 
 
-def _name(index: int) -> str:
+def name_entry(index: int) -> str:
     return f"{DIRECTORY}/{index:012d}.json"
 
 
-def _wrap(content: bytes) -> tuple[bytes, int]:
+def wrap(content: bytes) -> tuple[bytes, int]:
     """A file's bytes: the content with its checksum before it; and the checksum."""
     its_checksum = checksum(content)
     return b'{"checksum":"%016x","content":%b}' % (its_checksum, content), its_checksum
