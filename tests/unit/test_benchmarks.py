@@ -50,7 +50,7 @@ from benchmarks.many.bench import ManyRun, verdicts, wrong
 from benchmarks.many.queries import KINDS, STREAMS, draw_queries, sharing_queries
 from benchmarks.run import taking_part
 from benchmarks.workloads import FIRST_EVENT, Workload
-from scripts import benchmark_page
+from scripts import adaptive_page, benchmark_page
 from sluice.figures.claim import ANY, ClaimKind
 from sluice.figures.lazy_disk_relocation import LAZY_9
 from sluice.figures.publish import as_text
@@ -206,6 +206,26 @@ def test_pages_have_what_was_measured(path: Path) -> None:
     assert not benchmark_page.disturbed(figures)
     for name in sections:
         assert f"<!-- {name}: scripts/benchmark_page.py -->" in page and f"<!-- end of {name} -->" in page
+
+
+def test_the_page_of_adaptive_benchmarks_has_what_is_on_file() -> None:
+    page, documents = adaptive_page.PAGE.read_text(encoding="utf-8"), adaptive_page.recorded_documents()
+    assert adaptive_page.write_bars(page, documents) == page, "run python -m scripts.adaptive_page"
+    for document in documents:
+        assert f"| `{document['scenario']}` | 2026" not in page, "what is on file is not told from memory as well"
+
+
+def test_a_missed_bar_of_an_adaptive_benchmark_is_shown() -> None:
+    document = {
+        "scenario": "quiet",
+        "head": ["policy", "others"],
+        "rows": [["static", "3%"], ["hybrid", "12%"]],
+        "bars": [["epoch", "1.05", "at most 1.03", "MISSED"], ["rows", "7", "at least 6", "met"]],
+        "facts": {},
+    }
+    page = adaptive_page.write_bars(f"a\n{adaptive_page.BEGIN}old\n{adaptive_page.END}\nb", [document])
+    assert "| [`quiet`](../figures/spark-quiet.json) | epoch | 1.05 | at most 1.03 | **missed** | 12% |" in page
+    assert "|  | rows | 7 | at least 6 | met | 12% |" in page and "old" not in page
 
 
 def test_latency_is_written_as_tables() -> None:
