@@ -43,16 +43,22 @@ def refusal(path: Path, head: dict[str, Any]) -> str:
     return f"{path} has figures taken with other {', '.join(differing)}: name another file, or remove it"
 
 
+def read(path: Path | None) -> dict[str, Any]:
+    """What a file has; nothing if it is not there."""
+    return json.loads(path.read_text(encoding="utf-8")) if path and path.exists() else {}
+
+
 def add_figures(path: Path, head: dict[str, Any], results: list[Result]) -> None:
     """Writes what was measured, with what the file has of other runs."""
-    there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    by_name = {(r.workload, r.contender): r for r in [*map(_result, there.get("results", ())), *results]}
+    there = read(path)
+    by_name = {(r.workload, r.contender): r for r in [*map(restore_result, there.get("results", ())), *results]}
     bars = [asdict(v) | {"ratio": v.ratio, "met": v.met} for v in verdicts(by_name)]
     rows = [asdict(r) | {"check": r.check} for r in by_name.values()]
     path.write_text(json.dumps(there | head | {"results": rows, "bars": bars}, indent=1), encoding="utf-8")
 
 
-def _result(values: dict[str, Any]) -> Result:
+def restore_result(values: dict[str, Any]) -> Result:
+    """A result as it was measured."""
     fields = {name: value for name, value in values.items() if name != "check"}
     expected = tuple(fields["expected"]) if fields["expected"] else None
     return replace(Result(**fields), peak=Sample(**fields["peak"]), expected=expected)

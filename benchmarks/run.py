@@ -4,7 +4,7 @@
     python -m benchmarks.run --only uniform,sliding --peers spark-heap,duckdb --json figures.json
     python -m benchmarks.run --only units
     python -m benchmarks.run --only many
-    python -m benchmarks.run --only nexmark --peers spark-heap
+    python -m benchmarks.run --only nexmark --queries q9,q20 --peers spark-heap
     python -m benchmarks.run --only latency,first --peers spark-heap,bytewax
 
 Ends with an error when a contender failed or found other results than DuckDB.
@@ -48,6 +48,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows and of the state")
     parser.add_argument("--only", type=lambda t: chosen(t, names), default=list(names), metavar=",".join(names))
     parser.add_argument("--peers", type=lambda t: chosen(t, peers), metavar=",".join(peers))
+    queries = tuple(query.name for query in nexmark.QUERIES)
+    parser.add_argument(
+        "--queries", type=lambda t: chosen(t, queries), metavar="q0,q1,...", help="of nexmark, these alone"
+    )
     parser.add_argument("--no-sluice", action="store_true", help="the peers alone")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write every figure there too, beside those of the same code"
@@ -116,8 +120,7 @@ def main() -> int:
         scale = latency.QUICK if args.quick else latency.Scale()
         head[name] = timed[name](scale, args.cache, peers, sluice=not args.no_sluice)
     if "nexmark" in args.only:
-        chosen_scale = nexmark.QUICK if args.quick else nexmark.Scale()
-        head["nexmark"] = nexmark.run_nexmark(chosen_scale, args.cache, peers, sluice=not args.no_sluice)
+        head["nexmark"] = measure_nexmark(args, head, peers)
     results = []
     for name in workloads:
         w = quick(WORKLOADS[name]) if args.quick else WORKLOADS[name]
@@ -129,6 +132,20 @@ def main() -> int:
         figures_file.add_figures(args.json, head, results)
     wrong = any(r.failure or "WRONG" in r.check for r in results)
     return int(wrong or any(head.get(name, {}).get("wrong") for name in ("many", "nexmark", *timed)))
+
+
+def measure_nexmark(args: argparse.Namespace, head: dict[str, Any], peers: list[str]) -> dict[str, Any]:
+    """The queries that were asked for; the file of figures has each as soon as it is through."""
+
+    def keep(figures: dict[str, Any]) -> None:
+        if args.json:
+            figures_file.add_figures(args.json, head | {"nexmark": figures}, [])
+
+    scale = nexmark.QUICK if args.quick else nexmark.Scale()
+    scale = replace(scale, queries=tuple(args.queries or scale.queries))
+    usual = peers if args.peers else [peer for peer in peers if peer in nexmark.USUAL_PEERS]
+    earlier = figures_file.read(args.json).get("nexmark")
+    return nexmark.run_nexmark(scale, args.cache, usual, not args.no_sluice, earlier, keep)
 
 
 def show(results: list[Result]) -> None:

@@ -1,9 +1,10 @@
-"""Writes what was measured into docs/research/benchmarks.md and README.md anew, from docs/figures/benchmarks.json.
+"""Writes what was measured into the pages of `PAGES` anew, from docs/figures/benchmarks.json and nexmark.json.
 
 make bench ARGS="--json docs/figures/benchmarks.json" && python scripts/benchmark_page.py
 make bench ARGS="--only wide --json docs/figures/benchmarks.json" && python scripts/benchmark_page.py
+make bench ARGS="--only nexmark --json docs/figures/nexmark.json" && python scripts/benchmark_page.py
 
-The file has figures of one state of the code alone. A run beside which others took much of the machine is refused:
+A file has figures of one state of the code alone. A run beside which others took much of the machine is refused:
 it has to be taken again.
 """
 
@@ -24,6 +25,8 @@ from benchmarks.report import BUSY  # noqa: E402
 from benchmarks.workloads import WORKLOADS  # noqa: E402
 
 FIGURES = ROOT / "docs" / "figures" / "benchmarks.json"
+NEXMARK_FIGURES = FIGURES.with_name("nexmark.json")
+NEXMARK_PAGE = ROOT / "docs" / "research" / "nexmark.md"
 NOT_MEASURED = "Not measured yet."
 NAMES = {
     "sluice": "Sluice, `readFiles`",
@@ -59,6 +62,8 @@ def disturbed(document: Document) -> list[str]:
         runs += [
             (f"{part} {run.get('name') or run['contender']}", run) for run in document.get(part, {}).get("runs", ())
         ]
+    nexmark = document.get("nexmark", {}).get("runs", ())
+    runs += [(f"nexmark {run['workload']} {run['contender']}", run) for run in nexmark]
     return [f"{name} ({run['others']:.0%})" for name, run in runs if run["others"] > BUSY]
 
 
@@ -204,6 +209,47 @@ def latency_section(document: Document) -> str:
     )
 
 
+def nexmark_section(document: Document) -> str:
+    """Rows a second of every query of Nexmark by all who ran it, and what others refused."""
+    if "nexmark" not in document:
+        return ""
+    nexmark = document["nexmark"]
+    events, runs = nexmark["scale"]["events"], {(run["workload"], run["contender"]): run for run in nexmark["runs"]}
+    queries = list(dict.fromkeys(run["workload"] for run in nexmark["runs"]))
+    peers = list(dict.fromkeys(run["contender"] for run in nexmark["runs"] if run["contender"] != "sluice"))
+    head = ["query", "Sluice", "results", *(cell for peer in peers for cell in (NAMES[peer], "Sluice is")), "bar", ""]
+    refused = [[run["workload"], NAMES[run["contender"]], run["failure"]] for run in nexmark["runs"] if run["failure"]]
+    files = f"{events['count']:,} events in {events['files']} files of each stream, seed {events['seed']}"
+    return "\n\n".join(
+        [
+            machine_section(document),
+            f"Rows a second, both cores, of {files}:",
+            _table(head, [_nexmark_query(query, peers, runs, nexmark["bars"]) for query in queries]),
+            *(["What was not run, and why:", _table(["query", "contender", "reason"], refused)] if refused else []),
+        ]
+    )
+
+
+def _nexmark_query(
+    query: str, peers: list[str], runs: dict[tuple[str, str], dict[str, Any]], bars: list[dict[str, Any]]
+) -> list[str]:
+    rates = {peer: runs.get((query, peer), {}).get("figures", {}).get("warm_rate") for peer in ("sluice", *peers)}
+    ours = rates["sluice"]
+    beside = [
+        cell
+        for peer in peers
+        for cell in (_rate(rates[peer]), _ratio(ours / rates[peer]) if ours and rates[peer] else "")
+    ]
+    own_bars = [bar for bar in bars if bar["what"].startswith(f"{query},") and bar["bar"] is not None]
+    limit = f"{own_bars[0]['bar']:g} times" if own_bars else ""
+    met = ("met" if all(bar["met"] for bar in own_bars) else "**missed**") if own_bars else ""
+    return [query, _rate(ours), runs.get((query, "sluice"), {}).get("check", ""), *beside, limit, met]
+
+
+def _rate(rate: float | None) -> str:
+    return f"{rate:,.0f}" if rate else "not run"
+
+
 def _latencies(run: dict[str, Any]) -> list[str]:
     figures, name = run["figures"], NAMES[run["contender"]]
     if "p50" not in figures:
@@ -329,17 +375,19 @@ PAGES: dict[Path, dict[str, Section]] = {
         "latency": latency_section,
         "phases": phases_section,
     },
+    NEXMARK_PAGE: {"nexmark": nexmark_section},
 }
 
 
-def read_figures() -> Document:
-    """All that was measured; nothing if nothing was."""
-    return json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
+def read_figures(page: Path) -> Document:
+    """All that was measured for a page; nothing if nothing was."""
+    path = NEXMARK_FIGURES if page == NEXMARK_PAGE else FIGURES
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 if __name__ == "__main__":
-    figures = read_figures()
-    if again := disturbed(figures):
+    figures = {path: read_figures(path) for path in PAGES}
+    if again := sorted({run for measured in figures.values() for run in disturbed(measured)}):
         sys.exit(f"take these again on a quiet machine: {', '.join(again)}")
     for path, sections in PAGES.items():
-        path.write_text(write_page(path.read_text(encoding="utf-8"), sections, figures), encoding="utf-8")
+        path.write_text(write_page(path.read_text(encoding="utf-8"), sections, figures[path]), encoding="utf-8")

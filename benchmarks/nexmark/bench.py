@@ -1,6 +1,7 @@
 """The queries of Nexmark on Sluice, Spark and Flink, one after the other, over the same rows.
 
     python -m benchmarks.run --only nexmark --json nexmark.json
+    python -m benchmarks.run --only nexmark --queries q9,q20 --peers flink --quick
 
 A contender that refuses a query is shown with its reason. Rows a second count the rows of the streams that a query
 reads. The number of results is compared with DuckDB's, where all of them are there at the end.
@@ -8,9 +9,11 @@ reads. The number of results is compared with DuckDB's, where all of them are th
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,66 +22,100 @@ import duckdb
 from benchmarks import report
 from benchmarks.bars import Verdict
 from benchmarks.contenders import Result, awaited, launch, missing, peer_python, reason
+from benchmarks.figures_file import restore_result
 from benchmarks.footprint import Footprint
 from benchmarks.nexmark import flink_queries
 from benchmarks.nexmark.generator import SIDE_TABLE, STREAMS, Events, make_side_table
 from benchmarks.nexmark.queries import QUERIES, NexmarkQuery
-from benchmarks.nexmark.rows import load, prepare, prepare_csv
+from benchmarks.nexmark.rows import first, load, prepare, prepare_csv
 
 PEERS = ("spark-heap", "spark-rocksdb", "flink", "flink-rocksdb")
+USUAL_PEERS = ("spark-heap", "flink")
+"""Who takes part unless named: of each peer's two kinds of state the faster one."""
 RATIO = 5.0
 RATIOS = {"q9": 10.0, "q20": 10.0}
 """How many times as fast as a peer Sluice has to be on queries with state, where it is another than `RATIO`."""
+PEER_TRIGGERS = 2
+"""What a peer gets, in triggers of everybody's size: the first one of Spark's never counts, Flink runs all of it twice.
+Sluice gets every file."""
+_REFUSAL = re.compile(r"^(?:pyspark\.\S+|(?:Caused by: )?(?:\w+\.)+\w*(?:Exception|Error)): (.+)")
 
 
 @dataclass(frozen=True)
 class Scale:
     """How many events, and which queries."""
 
-    events: Events = field(default_factory=lambda: Events(count=2_000_000, files=10))
+    events: Events = field(default_factory=lambda: Events(count=6_000_000, files=6))
     queries: tuple[str, ...] = tuple(query.name for query in QUERIES)
-    seconds: float = 900.0
-    """How long one run may take."""
+    trigger_rows: int = 200_000
+    """A trigger takes in as many files as have so many rows of the streams that a query reads."""
+    seconds: float = 120.0
+    """How long one run may take; then it is cut off."""
+
+    def files_per_trigger(self, query: NexmarkQuery) -> int:
+        """How many files of each stream; two triggers at least are left to everybody."""
+        in_a_file = sum(self.events.rows_by_stream[stream] for stream in query.streams) / self.events.files
+        return max(1, min(round(self.trigger_rows / in_a_file), self.events.files // 2)) if in_a_file else 1
+
+    def files_given(self, contender: str, query: NexmarkQuery) -> int:
+        """How many files of each stream a contender reads."""
+        return self.events.files if contender == "sluice" else PEER_TRIGGERS * self.files_per_trigger(query)
 
 
-QUICK = Scale(Events(count=100_000, files=4), seconds=300.0)
+QUICK = Scale(Events(count=100_000, files=4), trigger_rows=5_000)
 
 
-def run_nexmark(scale: Scale, cache: Path, peers: list[str], sluice: bool = True) -> dict[str, Any]:
-    """All queries by all contenders, shown and as values."""
-    home = prepare(scale.events, cache)
+def run_nexmark(
+    scale: Scale,
+    cache: Path,
+    peers: Sequence[str],
+    sluice: bool = True,
+    earlier: dict[str, Any] | None = None,
+    keep: Callable[[dict[str, Any]], None] = lambda figures: None,
+) -> dict[str, Any]:
+    """All queries by all contenders, shown and as values, which are kept after every query.
+
+    Runs of an earlier call over the same rows stay, unless they are taken again.
+    """
+    whole = prepare(scale.events, cache)
     print(
         f"\nnexmark: {scale.events.count:,} events in {scale.events.files} files, seed {scale.events.seed}", flush=True
     )
-    runs = []
+    runs = _earlier_runs(earlier, scale)
     for query in (query for query in QUERIES if query.name in scale.queries):
         print(f"  {query.name:<4} {query.asks}", flush=True)
         if query.missing:
             print(f"       sluice: not there, {query.missing}", flush=True)
         for name in line_up(query, peers, sluice):
-            run = _run(name, query, home, cache / "logs", scale)
-            runs.append(replace(run, expected=(count_results(query, home), None) if is_counted(name, query) else None))
-            _show(runs[-1])
-    found = verdicts(runs)
-    report.closing(found, {})
+            run = _run(name, query, first(whole, scale.files_given(name, query)), cache / "logs", scale)
+            runs[query.name, name] = run
+            _show(run)
+        keep(as_values(scale, list(runs.values())))
+    report.closing(verdicts(list(runs.values())), {})
+    return as_values(scale, list(runs.values()))
+
+
+def as_values(scale: Scale, runs: list[Result]) -> dict[str, Any]:
+    """All that was measured, for a file of figures."""
     return {
         "scale": asdict(scale),
-        "results": [asdict(run) | {"check": run.check} for run in runs],
-        "bars": [asdict(v) | {"ratio": v.ratio, "met": v.met} for v in found],
-        "missing": {query.name: query.missing for query in QUERIES if query.missing},
-        "otherwise": {query.name: query.otherwise for query in QUERIES if query.otherwise},
+        "runs": [asdict(run) | {"check": run.check} for run in runs],
+        "bars": [asdict(v) | {"ratio": v.ratio, "met": v.met} for v in verdicts(runs)],
         "wrong": wrong(runs),
     }
 
 
-def line_up(query: NexmarkQuery, peers: list[str], sluice: bool) -> list[str]:
+def _earlier_runs(earlier: dict[str, Any] | None, scale: Scale) -> dict[tuple[str, str], Result]:
+    if not earlier or earlier["scale"]["events"] != asdict(scale.events):
+        return {}
+    return {(run.workload, run.contender): run for run in map(restore_result, earlier["runs"])}
+
+
+def line_up(query: NexmarkQuery, peers: Sequence[str], sluice: bool) -> list[str]:
     """Who runs a query, in this order."""
-    taking_part = [peer for peer in PEERS if peer in peers and not missing(peer)]
-    if query.name not in flink_queries.QUERIES:
-        taking_part = [peer for peer in taking_part if not peer.startswith("flink")]
-    if not query.sql:
-        taking_part = [peer for peer in taking_part if not peer.startswith("spark")]
-    return [*(["sluice"] if sluice and not query.missing else []), *taking_part]
+    if query.missing:
+        return []
+    return [*(["sluice"] if sluice else []), *(peer for peer in PEERS if peer in peers and not missing(peer))]
 
 
 def is_counted(name: str, query: NexmarkQuery) -> bool:
@@ -120,34 +157,40 @@ def verdicts(runs: list[Result]) -> list[Verdict]:
 
 
 def _run(name: str, query: NexmarkQuery, home: Path, logs: Path, scale: Scale) -> Result:
+    files = load(home).files
+    if name.startswith("flink") and query.name in flink_queries.MISSING:
+        return Result(name, query.name, files, {}, failure=flink_queries.MISSING[query.name])
     log = logs / f"nexmark-{query.name}-{name}.log"
-    process = launch(_command(name, query, home), log)
+    process = launch(_command(name, query, home, scale), log)
     with Footprint(process.pid) as footprint:
         figures = awaited(process, scale.seconds)
     for left in (*home.glob("run-*"), *home.glob("csv/run-*")):
         shutil.rmtree(left, ignore_errors=True)  # what a killed process could not clear away
-    failure = "" if figures else reason(process.returncode, log, scale.seconds)
+    failure = "" if figures else said_reason(log) or reason(process.returncode, log, scale.seconds)
     return Result(
-        name, query.name, scale.events.files, figures, footprint.peak, footprint.cpu_seconds, footprint.others,
-        failure=failure,
+        name, query.name, files, figures, footprint.peak, footprint.cpu_seconds, footprint.others,
+        (count_results(query, home), None) if is_counted(name, query) else None, failure,
     )  # fmt: skip
 
 
-def _command(name: str, query: NexmarkQuery, home: Path) -> list[str]:
+def said_reason(log: Path) -> str:
+    """Why Spark or Flink has refused a query, in its own words; of several causes the last."""
+    matches = [match for line in log.read_text().splitlines() if (match := _REFUSAL.match(line))]
+    return matches[-1].group(1)[:200] if matches else ""
+
+
+def _command(name: str, query: NexmarkQuery, home: Path, scale: Scale) -> list[str]:
     kind, _, variant = name.partition("-")
     module = f"benchmarks.nexmark.{kind}_job"
+    trigger = ["--files-per-trigger", str(scale.files_per_trigger(query))]
     if kind == "sluice":
-        return [sys.executable, "-m", module, str(home), query.name]
+        return [sys.executable, "-m", module, str(home), query.name, *trigger]
     if kind == "spark":
-        return [sys.executable, "-m", module, str(home), query.name, variant]
-    read = f"{sum(_rows_of(home)[stream] for stream in query.streams)}"
+        return [sys.executable, "-m", module, str(home), query.name, variant, *trigger]
+    rows = load(home).rows_by_stream
+    read = str(sum(rows[stream] for stream in query.streams))
     csv = str(prepare_csv(home))
     return [str(peer_python("flink")), "-m", module, csv, query.name, variant or "heap", "--rows", read]
-
-
-def _rows_of(home: Path) -> dict[str, int]:
-    """How many rows each stream has."""
-    return load(home).rows_by_stream
 
 
 def _show(run: Result) -> None:

@@ -7,7 +7,7 @@ Others are for one of the newest 100 auctions, by one of the newest 1,000 people
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -76,10 +76,13 @@ class Events:
         bids = max(rest - PEOPLE - AUCTIONS, 0)
         return {"person": whole * PEOPLE + people, "auction": whole * AUCTIONS + auctions, "bid": whole * BIDS + bids}
 
+    def first(self, files: int) -> Events:
+        """The events of the first files."""
+        return replace(self, count=self._edge(files), files=files)
+
     def tables(self, file: int) -> dict[str, pa.Table]:
         """The rows of one file of each stream."""
-        first, end = (self.count * edge // self.files for edge in (file, file + 1))
-        numbers = np.arange(first, end)
+        numbers = np.arange(self._edge(file), self._edge(file + 1))
         rng = np.random.default_rng([self.seed, file])
         offsets = numbers % CYCLE
         is_person, is_auction = offsets < PEOPLE, (offsets >= PEOPLE) & (offsets < PEOPLE + AUCTIONS)
@@ -88,6 +91,10 @@ class Events:
             "auction": self._auctions(rng, numbers[is_auction]),
             "bid": self._bids(rng, numbers[~is_person & ~is_auction]),
         }
+
+    def _edge(self, file: int) -> int:
+        """The number of the first event of a file."""
+        return self.count * file // self.files
 
     def _times(self, numbers: np.ndarray) -> np.ndarray:
         times: np.ndarray = FIRST_EVENT + numbers * SECOND // self.per_second

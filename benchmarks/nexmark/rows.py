@@ -16,7 +16,7 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from benchmarks.data import CSV_PARTS, FIRST_ARRIVAL, clock
-from benchmarks.nexmark.generator import STREAMS, Events
+from benchmarks.nexmark.generator import SIDE_TABLE, STREAMS, Events, make_side_table
 
 _MARK = "events.json"
 
@@ -43,8 +43,24 @@ def load(home: Path) -> Events:
     return Events(**json.loads((home / _MARK).read_text()))
 
 
+def first(home: Path, files: int) -> Path:
+    """The first files of each stream as a directory of their own (hard links, same arrival times)."""
+    events = load(home)
+    if files >= events.files:
+        return home
+    part = home / f"first-{files}"
+    if not (part / _MARK).exists():
+        shutil.rmtree(part, ignore_errors=True)
+        for stream in STREAMS:
+            (part / stream).mkdir(parents=True)
+            for path in sorted((home / stream).glob("*.parquet"))[:files]:
+                os.link(path, part / stream / path.name)
+        (part / _MARK).write_text(json.dumps(asdict(events.first(files))))
+    return part
+
+
 def prepare_csv(home: Path) -> Path:
-    """The same rows as CSV, each stream dealt row by row onto the files of Flink's readers."""
+    """The same rows as CSV, each stream dealt row by row onto the files of Flink's readers, and the table."""
     target = home / "csv"
     if (target / _MARK).exists():
         return target
@@ -58,6 +74,8 @@ def prepare_csv(home: Path) -> Path:
                 table = _times_as_text(pq.read_table(path).combine_chunks())
                 for i, out in enumerate(parts):
                     pcsv.write_csv(table.take(np.arange(i, len(table), CSV_PARTS)), out, plain)
+    (target / SIDE_TABLE).mkdir()
+    pcsv.write_csv(make_side_table(), target / SIDE_TABLE / "0.csv", plain)
     shutil.copy(home / _MARK, target / _MARK)
     return target
 

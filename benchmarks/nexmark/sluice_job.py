@@ -23,6 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("home", type=Path)
     parser.add_argument("query", choices=list(BY_NAME))
+    parser.add_argument("--files-per-trigger", type=int, default=1, help="of each stream")
     args = parser.parse_args()
     query = BY_NAME[args.query]
     begin = time.monotonic()
@@ -30,7 +31,9 @@ def main() -> None:
         flow = Flow(spark, name="nexmark")
         for stream, columns in SCHEMAS.items():
             path = str(args.home / stream)
-            flow.readFiles(stream, path, eventTime="dateTime", schema=columns, maxFilesPerTrigger=1)
+            flow.readFiles(
+                stream, path, eventTime="dateTime", schema=columns, maxFilesPerTrigger=args.files_per_trigger
+            )
         flow.table(SIDE_TABLE, make_side_table())
         writer = flow.sql(query.sql, within=query.within).writeStream.format("noop").option("closeAtEnd", True)
         writer = writer.outputMode("update" if query.changes else "append")

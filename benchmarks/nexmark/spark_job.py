@@ -26,13 +26,14 @@ def main() -> None:
     parser.add_argument("home", type=Path)
     parser.add_argument("query", choices=list(BY_NAME))
     parser.add_argument("provider", choices=["heap", "rocksdb"])
+    parser.add_argument("--files-per-trigger", type=int, default=1, help="of each stream")
     args = parser.parse_args()
     query = BY_NAME[args.query]
     conf = PROVIDERS[args.provider] | {NO_DATA: "true"}
     begin = time.monotonic()
     with session("local[2]", conf) as spark, scratch(args.home) as work:
         for stream, columns in SCHEMAS.items():
-            reader = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1)
+            reader = spark.readStream.schema(columns).option("maxFilesPerTrigger", args.files_per_trigger)
             source = reader.parquet(str(args.home / stream)).withWatermark("dateTime", "0 seconds")
             source.createOrReplaceTempView(stream)
         spark.createDataFrame(make_side_table()).createOrReplaceTempView(SIDE_TABLE)

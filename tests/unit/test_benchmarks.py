@@ -201,7 +201,7 @@ class TestFiguresFile:
 
 @pytest.mark.parametrize("path", benchmark_page.PAGES, ids=lambda path: path.name)
 def test_pages_have_what_was_measured(path: Path) -> None:
-    page, figures, sections = path.read_text(), benchmark_page.read_figures(), benchmark_page.PAGES[path]
+    page, figures, sections = path.read_text(), benchmark_page.read_figures(path), benchmark_page.PAGES[path]
     assert benchmark_page.write_page(page, sections, figures) == page, "run scripts/benchmark_page.py"
     assert not benchmark_page.disturbed(figures)
     for name in sections:

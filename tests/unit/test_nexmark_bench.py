@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.contenders import Result
 from benchmarks.nexmark import bench
+from benchmarks.nexmark.flink_queries import MISSING as NOT_IN_FLINK
 from benchmarks.nexmark.flink_queries import QUERIES as IN_FLINK
-from benchmarks.nexmark.generator import STREAMS, Events
-from benchmarks.nexmark.queries import BY_NAME, QUERIES
-from benchmarks.nexmark.rows import load, prepare, prepare_csv
+from benchmarks.nexmark.flink_queries import SIDE_ROWS as SIDE_ROWS_IN_FLINK
+from benchmarks.nexmark.generator import SIDE_ROWS, STREAMS, Events
+from benchmarks.nexmark.queries import BY_NAME, QUERIES, NexmarkQuery
+from benchmarks.nexmark.rows import first, load, prepare, prepare_csv
+from scripts import benchmark_page
 
-PAGE = Path(__file__).parents[2] / "docs" / "research" / "nexmark.md"
 EVENTS = Events(count=500, files=2)
 
 
@@ -39,14 +43,93 @@ def test_the_rows_of_streams_are_known_beforehand(count: int) -> None:
     assert events.rows_by_stream == {stream: table.num_rows for stream, table in events.tables(0).items()}
 
 
-def test_a_query_that_cannot_be_run_is_left_to_those_who_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_runs_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "missing", lambda peer: "")
     everybody = list(bench.PEERS)
     assert bench.line_up(BY_NAME["q3"], everybody, True) == ["sluice", *everybody]
+    assert bench.line_up(BY_NAME["q3"], ["flink", "duckdb"], False) == ["flink"]
     assert bench.line_up(BY_NAME["q12"], everybody, True) == []
-    flink_alone = [query.name for query in QUERIES if query.missing and query.name in IN_FLINK]
-    assert all("sluice" not in bench.line_up(BY_NAME[name], everybody, True) for name in flink_alone)
-    assert "flink" not in bench.line_up(BY_NAME["q6"], everybody, True), "which Flink cannot run"
+
+
+def test_flink_has_a_text_or_a_reason_for_every_query() -> None:
+    assert {*IN_FLINK, *NOT_IN_FLINK} == {query.name for query in QUERIES if not query.missing}
+    assert not {*IN_FLINK} & {*NOT_IN_FLINK} and SIDE_ROWS == SIDE_ROWS_IN_FLINK
+
+
+def test_what_flink_has_no_text_for_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "missing", lambda peer: "")
+    scale = bench.Scale(EVENTS, ("q6",))
+    (run,) = bench.run_nexmark(scale, tmp_path, ["flink"], sluice=False)["runs"]
+    assert run["failure"] == NOT_IN_FLINK["q6"] and not run["figures"]
+
+
+def test_triggers_have_as_many_rows_whichever_streams_are_read() -> None:
+    scale = bench.Scale(Events(count=6_000_000, files=6), trigger_rows=240_000)
+    assert [scale.files_per_trigger(BY_NAME[name]) for name in ("q0", "q3", "q9")] == [1, 3, 1]
+    assert [scale.files_given(name, BY_NAME["q9"]) for name in ("sluice", "spark-heap", "flink")] == [6, 2, 2]
+    assert scale.files_given("spark-heap", BY_NAME["q3"]) == 6
+
+
+def test_a_peer_reads_the_first_files(tmp_path: Path) -> None:
+    events = Events(count=1_000, files=4)
+    home = prepare(events, tmp_path)
+    part = first(home, 2)
+    assert load(part) == Events(count=500, files=2) and first(home, 4) == home
+    assert pq.read_table(part / "bid").equals(pq.read_table([home / f"bid/000{file}.parquet" for file in range(2)]))
+    assert sum(len(path.read_text().splitlines()) for path in (prepare_csv(part) / "bid").iterdir()) == 460
+
+
+def test_figures_are_kept_after_every_query_and_beside_earlier_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(name: str, query: NexmarkQuery, *ignored: object) -> Result:
+        return result(name, query.name, 10.0) if query.name != "q1" else Result(name, "q1", 1, {}, failure="killed")
+
+    monkeypatch.setattr(bench, "_run", run)
+    kept: list[dict[str, Any]] = []
+    scale = bench.Scale(EVENTS, ("q0", "q1", "q2"))
+    bench.run_nexmark(scale, tmp_path, [], keep=lambda figures: kept.append(json.loads(json.dumps(figures))))
+    assert [[run["workload"] for run in figures["runs"]] for figures in kept] == [
+        ["q0"],
+        ["q0", "q1"],
+        [*scale.queries],
+    ]
+    monkeypatch.setattr(bench, "_run", lambda name, query, *ignored: result(name, query.name, 20.0))
+    again = bench.run_nexmark(bench.Scale(EVENTS, ("q1",)), tmp_path, [], earlier=kept[-1])
+    assert [(run["workload"], run["figures"]["warm_rate"]) for run in again["runs"]] == [
+        ("q0", 10.0),
+        ("q1", 20.0),
+        ("q2", 10.0),
+    ]
+    other_rows = bench.Scale(Events(count=600, files=2), ("q1",))
+    assert len(bench.run_nexmark(other_rows, tmp_path, [], earlier=kept[-1])["runs"]) == 1
+
+
+def test_the_reason_of_a_refusal_is_the_peers_own(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o8.executeSql.\n"
+        "Caused by: org.apache.flink.table.api.ValidationException: No such function\n\tat org.apache.flink.Some\n"
+    )
+    assert bench.said_reason(log) == "No such function"
+    log.write_text("pyspark.errors.exceptions.captured.AnalysisException: [NON_TIME] Window is not there;\nProject\n")
+    assert bench.said_reason(log) == "[NON_TIME] Window is not there;"
+    log.write_text("nothing of the kind\n")
+    assert bench.said_reason(log) == ""
+
+
+def test_the_page_has_rates_ratios_and_reasons() -> None:
+    runs = [result("sluice", "q3", 600.0), result("spark-heap", "q3", 100.0), result("flink", "q3", 150.0)]
+    runs += [result("sluice", "q6", 50.0), result("spark-heap", "q6", 5.0)]
+    runs.append(Result("flink", "q6", 1, {}, failure="it cannot"))
+    head = {"versions": {"python": "3", "java": "17"}, "machine": {"cores": "2", "processor": "x", "memory": "8 GB"}}
+    document = head | {"nexmark": bench.as_values(bench.Scale(), runs)}
+    text = benchmark_page.nexmark_section(json.loads(json.dumps(document)))
+    assert "| q3 | 600 | agrees | 100 | 6.0 times | 150 | 4.0 times | 5 times | **missed** |" in text
+    assert "| q6 | 50 | agrees | 5 | 10.0 times | not run |  | 5 times | met |" in text
+    assert "| q6 | Flink SQL, heap state | it cannot |" in text
+    busy = [{"workload": "q3", "contender": "flink", "others": 0.3}]
+    assert benchmark_page.disturbed({"nexmark": {"runs": busy}}) == ["nexmark q3 flink (30%)"]
 
 
 def result(contender: str, query: str, rate: float, rows_out: int = 5) -> Result:
@@ -79,6 +162,6 @@ def test_last_windows_stay_open_in_spark() -> None:
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.name)
 def test_the_page_lists_every_query(query) -> None:
-    rows = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| {query.name} |")]
     said = f"not there: {query.missing}" if query.missing else query.otherwise
-    assert rows == [f"| {query.name} | {query.asks} | {said} |"]
+    lines = benchmark_page.NEXMARK_PAGE.read_text().splitlines()
+    assert f"| {query.name} | {query.asks} | {said} |" in lines
