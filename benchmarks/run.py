@@ -24,6 +24,7 @@ from benchmarks.contenders import EXTRA_PEERS, PEERS, Result
 from benchmarks.latency import bench as latency
 from benchmarks.many import bench as many
 from benchmarks.nexmark import bench as nexmark
+from benchmarks.nexmark.queries import BY_NAME
 from benchmarks.workloads import WORKLOADS, Workload, quick
 
 # Workloads on which Flink runs once more to count its results; on the others that would take long and show no more.
@@ -48,7 +49,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows and of the state")
     parser.add_argument("--only", type=lambda t: chosen(t, names), default=list(names), metavar=",".join(names))
     parser.add_argument("--peers", type=lambda t: chosen(t, peers), metavar=",".join(peers))
-    queries = tuple(query.name for query in nexmark.QUERIES)
+    queries = tuple(BY_NAME)
     parser.add_argument(
         "--queries", type=lambda t: chosen(t, queries), metavar="q0,q1,...", help="of nexmark, these alone"
     )
