@@ -20,6 +20,7 @@ from sluice.model.ids import Level, SiteKey
 from sluice.sources.input_files import InputFile
 from sluice.spark.frames import Frame, frame_of, in_batches, read_frames, with_keys
 from sluice.spark.shipping import Shipment
+from sluice.spark.worker_process import begin_task
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class RowSplit:
     delivery: HostDelivery | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task(RowSplit)
         return in_batches(with_keys(_send(self.delivery, self.split.unpack()(batches, SystemClock()))))
 
 
@@ -41,6 +43,7 @@ class FileSplit:
     delivery: HostDelivery | None
 
     def __call__(self, number: int, frames: Iterable[bytes]) -> Iterator[Frame]:
+        begin_task(FileSplit)
         files = [file for frame in frames for file in pickle.loads(frame)]
         return with_keys(_send(self.delivery, self.split.unpack().read_files(files, SystemClock())))
 
@@ -55,6 +58,7 @@ class SiteWork:
     is_last: bool
 
     def __call__(self, number: int, frames: Iterable[bytes]) -> Iterator[Frame]:
+        begin_task(SiteWork)
         received = deque(frames)  # Spark ends a Python worker that leaves any unread
         sent = self._run(SiteKey(number), read_frames(received.popleft() for _ in range(len(received))))
         return (frame_of(kind, payload) for _, kind, payload in sent) if self.is_last else with_keys(sent)
@@ -81,6 +85,7 @@ class SmallEpoch:
     files: tuple[InputFile, ...]
 
     def __call__(self, number: int, frames: Iterable[bytes]) -> Iterator[Frame]:
+        begin_task(SmallEpoch)
         deque(frames, maxlen=0)
         site, clock, site_key = self.site.unpack(), SystemClock(), SiteKey(number)
         blobs = self.split.unpack().read_files(self.files, clock)
