@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from sluice.kernels.order import TimeScale, hash_part, order_key
+from sluice.kernels.order import TimeScale, hash_part, upper_half
 from sluice.kernels.value_order import ValueOrder
 from sluice.model.plan.inequalities import Ordering
 from sluice.model.routing.directory import HASH_SPACE
@@ -138,10 +138,13 @@ def candidate_ranges(
         if len(probes) == 0:
             return None
         hashes, low, high = hashes[probes], low[probes], high[probes]
-    from_ = order_key(hashes, np.maximum(low, run.earliest), run.scale)
-    to = order_key(hashes, np.minimum(high, run.latest), run.scale)
+    upper = upper_half(hashes)
+    from_ = run.scale.ticks(np.maximum(low, run.earliest))
+    from_ |= upper
+    to = run.scale.ticks(np.minimum(high, run.latest))
+    to |= upper
     first = np.searchsorted(run.order, from_)
-    hit = np.flatnonzero(run.order[np.minimum(first, len(run) - 1)] <= to)
+    hit = np.flatnonzero(run.order.take(first, mode="clip") <= to)
     hit = hit[(first[hit] < len(run)) & (from_[hit] <= to[hit])]
     if len(hit) == 0:
         return None

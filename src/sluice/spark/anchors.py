@@ -15,11 +15,11 @@ from pyspark.serializers import pack_long
 
 from sluice.control.site_assignment import Executor
 from sluice.model.errors import QueryError
-from sluice.model.identity import VERSION
 from sluice.model.ids import Site, SiteKey
 from sluice.spark.executors import do_at
 from sluice.spark.frames import FRAMES, as_pairs, parallelize
 from sluice.state.files.workspace import Places, Workspace
+from sluice.version import VERSION
 
 _MAX_PLACEMENTS = 2
 Arrangement = Callable[[Sequence[str | None], Sequence[Executor]], tuple[str | None, ...]]
@@ -106,8 +106,8 @@ def _cache_anchors(
     def settle() -> list[tuple[str, str, str]]:
         try:
             import sluice.spark.epoch_tasks  # noqa: F401  # with all that tasks need
-            from sluice.model.identity import VERSION as THERE
             from sluice.state.files.workspace import executor, identify_memory
+            from sluice.version import VERSION as THERE
 
             return [(THERE, executor(), identify_memory(places))]
         except ImportError as problem:

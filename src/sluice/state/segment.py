@@ -9,8 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from sluice.kernels.order import TimeScale, hash_part, order_key, sorting
+from sluice.kernels.order import TimeScale, hash_part, order_key, sort_by_hash
 from sluice.kernels.probe import Run
 from sluice.kernels.value_order import ValueOrder
 from sluice.model.codec import checksum
@@ -59,16 +60,15 @@ class Layout:
 
 def sort_run(layout: Layout, hashes: np.ndarray, rows: pa.RecordBatch) -> Run:
     """Rows of one epoch as a run."""
-    times = layout.times(rows)
-    order = sorting(hashes, times)
-    times = times[order]
-    return run_of(hashes[order], times, rows.take(pa.array(order)))
+    order, hashes = sort_by_hash(hashes, layout.times(rows))
+    rows = pc.take(rows, pa.array(order), boundscheck=False)
+    return run_of(hashes, layout.times(rows), rows)
 
 
 def run_of(hashes: np.ndarray, times: np.ndarray, rows: pa.RecordBatch) -> Run:
     """Rows that are in order already, by hash and time, as a run."""
-    scale = _scale(times)
     earliest, latest = _span(times)
+    scale = TimeScale.for_span(earliest, latest)
     return Run(order_key(hashes, times, scale), times, rows, scale, earliest, latest)
 
 
