@@ -31,8 +31,10 @@ from sluice.dashboard.page.history import History
 from sluice.dashboard.page.hot_units import MOST_UNITS
 from sluice.dashboard.page.marks import MOST_MARKS
 from sluice.dashboard.page.news import NewsFeed
+from sluice.dashboard.page.plan_graph import MOST_DRAWN, plan_graph
 from sluice.model.codec import decode, encode
 from sluice.model.epoch.decision import Decision, Verb
+from sluice.model.plan.recorded_plan import RecordedPlan, RecordedQuery
 from sluice.policies import policy
 from sluice.state.files.storage import Storage, watch
 from sluice.verbs import Action
@@ -212,14 +214,26 @@ class TestViews:
         assert [nodes[name].level for name in ("s0", "o0", "o1", "q0")] == [0, 1, 2, 3]
         assert nodes["o0"].busy == pytest.approx(0.8, abs=0.01) and nodes["q0"].rows == 3 * stats.rows_in
 
-    def test_of_many_queries_the_busiest_are_drawn_and_all_listed(self, tmp_path: Path) -> None:
+    def test_of_many_queries_those_that_read_the_same_are_one_node(self, tmp_path: Path) -> None:
         history = history_of(moving_journal(str(tmp_path / "ck"), epochs=3, queries=300))
         graph, table = history.plan(), history.queries()
-        assert graph is not None and graph.left_out == 240
+        assert graph is not None and graph.left_out == 0
+        queries = [node for node in graph.nodes if node.kind == "queries"]
+        assert [(node.id, node.name) for node in queries] == [(f"q{n}", "100 queries") for n in range(3)]
+        assert queries[0].says.startswith("query-0, query-3, ") and queries[0].says.endswith(" and 88 more")
+        rows = {edge.target: edge.rows for edge in graph.edges}
+        assert all(rows[node.id] == node.rows > 0 for node in queries)
         assert table is not None and len(table.queries) == 300 and len(table.pieces) == 2
         assert table.queries[0].pieces == (0, 1) and table.queries[2].pieces == ()
         assert table.pieces[0].queries == 200 and table.pieces[0].sites == "0-3"
         assert len(encode(table)) < 300 * 400
+
+    def test_of_many_that_read_different_things_those_with_most_results_are_drawn(self, query: MovingQuery) -> None:
+        each = tuple(RecordedQuery(f"q{n}", f"q{n}", origins=(n,)) for n in range(MOST_DRAWN + 40))
+        plan = RecordedPlan(each, sources=tuple(f"stream {n}" for n in range(len(each))))
+        graph = plan_graph(plan, query.journal.epochs(1)[-1])
+        assert graph.left_out == 40
+        assert {"q0", "q1", "q2"} <= {node.id for node in graph.nodes} and len(graph.edges) == MOST_DRAWN
 
 
 class TestAdvice:

@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
 
-MOST_QUERIES = 60
-"""Queries that are drawn, those that did most; the table has all."""
+MOST_APART = 8
+"""Queries that are drawn each by itself. If there are more, those that read the same are one node."""
+MOST_DRAWN = 60
+"""Nodes of queries that are drawn, those that did most; the table has all."""
+NAMED = 12
+"""Queries of a node that are named."""
 
 
 @dataclass(frozen=True)
@@ -59,26 +63,44 @@ class _StateSize:
 def plan_graph(plan: RecordedPlan, record: EpochRecord) -> PlanGraph:
     """The graph of the plan that an epoch went by."""
     written = dict(zip(record.stats.outputs.output.tolist(), record.stats.outputs.rows.tolist(), strict=True))
-    ranked = sorted(range(len(plan.queries)), key=lambda query: -written.get(query, 0))
-    drawn = sorted(ranked[:MOST_QUERIES])
-    operators = sorted({operator for query in drawn for operator in plan.operators_of(query)})
-    used = {origin for query in drawn for origin in plan.queries[query].origins}
+    every = _group_queries(plan)
+    results = {queries: sum(written.get(query, 0) for query in queries) for queries in every}
+    drawn = sorted(sorted(every, key=lambda queries: -results[queries])[:MOST_DRAWN])
+    operators = sorted({operator for first, *_ in drawn for operator in plan.operators_of(first)})
+    used = {origin for first, *_ in drawn for origin in plan.queries[first].origins}
     used |= {origin for operator in operators for origin in plan.operators[operator].origins}
     sizes = _state_sizes(record)
     nodes = [*_streams(plan, record, used), *_operators(plan, record, operators, sizes)]
     above = max((node.level for node in nodes), default=0) + 1
-    nodes += (
-        GraphNode(f"q{n}", "query", query.name, query.says, above, written.get(n, 0))
-        for n, query in ((n, plan.queries[n]) for n in drawn)
-    )
+    nodes += (_query_node(plan, queries, above, results[queries]) for queries in drawn)
     rows = {node.id: node.rows for node in nodes}
     edges = [
         GraphEdge(_name(plan, origin), f"o{n}", rows[_name(plan, origin)], _edge_bytes(plan, n, origin, rows, sizes))
         for n in operators
         for origin in plan.operators[n].origins
     ]
-    edges += (edge for n in drawn for edge in _edges_to_query(plan, record, n, written.get(n, 0), rows))
-    return PlanGraph(record.number, tuple(nodes), tuple(edges), len(plan.queries) - len(drawn))
+    edges += (edge for queries in drawn for edge in _edges_to_query(plan, record, queries[0], results[queries], rows))
+    return PlanGraph(record.number, tuple(nodes), tuple(edges), len(plan.queries) - sum(map(len, drawn)))
+
+
+def _group_queries(plan: RecordedPlan) -> list[tuple[int, ...]]:
+    """Each query, or, if they are many, those that read the same together."""
+    if len(plan.queries) <= MOST_APART:
+        return [(query,) for query in range(len(plan.queries))]
+    groups: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+    for number, query in enumerate(plan.queries):
+        groups.setdefault((query.origins, query.late), []).append(number)
+    return [tuple(numbers) for numbers in groups.values()]
+
+
+def _query_node(plan: RecordedPlan, queries: tuple[int, ...], level: int, rows: int) -> GraphNode:
+    """The node of a query, or of several, which has the number of the first."""
+    first = plan.queries[queries[0]]
+    if len(queries) == 1:
+        return GraphNode(f"q{queries[0]}", "query", first.name, first.says, level, rows)
+    names = [plan.queries[query].name for query in queries[:NAMED]]
+    says = ", ".join(names) + (f" and {len(queries) - NAMED} more" if len(queries) > NAMED else "")
+    return GraphNode(f"q{queries[0]}", "queries", f"{len(queries)} queries", says, level, rows)
 
 
 def _streams(plan: RecordedPlan, record: EpochRecord, used: set[int]) -> list[GraphNode]:

@@ -4,7 +4,7 @@ import { colour, element, heatShades, hideTip, shadeOf, showTip } from "./dom.js
 import { bytes, count, rows, seconds, share } from "./format.js";
 import { ask } from "./store.js";
 
-const [WIDE, HIGH, ACROSS, DOWN] = [190, 58, 150, 18];
+const [WIDE, HIGH, ACROSS, DOWN] = [180, 58, 134, 18];
 const IN_SIGHT = 7; // boxes that a screen has one below the other: columns of fewer are centred in them
 
 function svg(name, attributes, ...children) {
@@ -49,8 +49,9 @@ export class PlanView {
     const height = Math.max(...[...places.values()].map(({ y }) => y)) + HIGH + 8;
     const shades = heatShades();
     const most = Math.max(1, ...graph.edges.map((edge) => edge.rows));
+    const arrivals = arrive(graph, places);
     this.holder.replaceChildren(svg("svg", { class: "plan", width, height, viewBox: `0 0 ${width} ${height}`, role: "img" },
-      ...graph.edges.map((edge) => drawEdge(edge, places, most)),
+      ...graph.edges.map((edge) => drawEdge(edge, places, arrivals.get(edge), most)),
       ...graph.nodes.map((node) => drawNode(node, places.get(node.id), shades))));
   }
 }
@@ -76,6 +77,18 @@ function place(graph) {
   return places;
 }
 
+/** How far down its target's side each edge arrives: in the order of their sources, so that none crosses another. */
+function arrive(graph, places) {
+  const into = new Map();
+  for (const edge of graph.edges) into.set(edge.target, [...(into.get(edge.target) ?? []), edge]);
+  const arrivals = new Map();
+  for (const edges of into.values()) {
+    edges.sort((a, b) => places.get(a.source).y - places.get(b.source).y);
+    edges.forEach((edge, n) => arrivals.set(edge, (HIGH * (n + 1)) / (edges.length + 1)));
+  }
+  return arrivals;
+}
+
 function drawNode(node, { x, y }, shades) {
   const details = node.kind === "operator"
     ? [`${seconds(node.seconds)} · ${share(node.busy)} busy`, `${bytes(node.state_bytes)} of state`]
@@ -92,14 +105,14 @@ function drawNode(node, { x, y }, shades) {
   return box;
 }
 
-function drawEdge(edge, places, most) {
+function drawEdge(edge, places, arrival, most) {
   const [from, to] = [places.get(edge.source), places.get(edge.target)];
-  const [x1, y1, x2, y2] = [from.x + WIDE, from.y + HIGH / 2, to.x, to.y + HIGH / 2];
+  const [x1, y1, x2, y2] = [from.x + WIDE, from.y + HIGH / 2, to.x, to.y + arrival];
   const middle = (x1 + x2) / 2;
   const wide = 1 + 5 * Math.sqrt(edge.rows / most);
   const label = edge.bytes === null ? `${rows(edge.rows)} rows` : `${rows(edge.rows)} rows, ≈ ${bytes(edge.bytes)}`;
   const line = svg("g", {},
     svg("path", { class: "edge", d: `M${x1},${y1} C${middle},${y1} ${middle},${y2} ${x2},${y2}`, "stroke-width": wide }),
-    svg("text", { class: "edge-text", x: x2 - 8, y: y2 - 6 - 4 * (y1 > y2), "text-anchor": "end" }, label));
+    svg("text", { class: "edge-text", x: x2 - 8, y: y2 - 5 - wide / 2, "text-anchor": "end" }, label));
   return line;
 }

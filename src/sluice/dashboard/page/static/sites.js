@@ -53,7 +53,7 @@ export class SitesView {
     ], { sortBy: 2, label: "Hottest units" });
     this.over = element("span", { class: "note" });
     root.append(
-      element("section", { class: "card" }, element("h3", {}, "Sites"), this.sites.root),
+      element("section", { class: "card" }, element("div", { class: "bar" }, element("h3", {}, "Sites")), this.sites.root),
       element("section", { class: "card" }, element("div", { class: "bar" }, element("h3", {}, "Hottest units"), this.over), this.hot.root));
   }
 
