@@ -1,4 +1,4 @@
-"""Judges what docs/figures has on file by the claims of now, and writes the tables of docs/research/reproduction anew.
+"""Judges what docs/figures has on file by the claims of now, and counts the verdicts in docs/research anew.
 
 Nothing is simulated or run. A claim for which nothing was measured yet needs `sluice figures NAME --out docs/figures`
 first; one on Spark, `python -m benchmarks.adapt --only SCENARIO --out DIR` and DIR/SCENARIO.json as
@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks.adapt import tell
 from benchmarks.adapt.papers import LIVE, LiveExperiment
 from sluice.figures.catalogue import EXPERIMENTS, PAPERS
 from sluice.figures.claim import Verdict
 from sluice.figures.experiment import AnyExperiment
-from sluice.figures.publish import Summary, as_text, summary, table
+from sluice.figures.publish import Summary, as_text, summary
 
 DOCS = Path(__file__).parents[1] / "docs"
 ON_SPARK = "## On Spark executors, scaled down\n"
@@ -51,21 +50,10 @@ def judge_again(experiment: Judged) -> str:
 
 
 def write_page(page: str, paper: str) -> str:
-    """The page of a paper with the tables of its experiments, simulated and on Spark."""
+    """The page of a paper with how many claims held, simulated and on Spark. Tables come in as the site is built."""
     simulated, heading, on_spark = page.partition(ON_SPARK)
-    simulated = write_tables(simulated, PAPERS[paper])
-    return simulated + heading + (write_tables(on_spark, LIVE[paper]) if paper in LIVE else on_spark)
-
-
-def write_tables(section: str, experiments: Sequence[Judged]) -> str:
-    """A part of a page with the tables under the heading of each experiment, and the sentence that counts verdicts."""
-    for experiment in experiments:
-        section = _write_table(section, experiment, "the paper says", table(recorded_verdicts(experiment)))
-        if isinstance(experiment, LiveExperiment):
-            document = recorded_document(experiment)
-            contenders = tell.piped(document["head"], document["rows"]).split("\n")
-            section = _write_table(section, experiment, document["head"][0], contenders)
-    return _replace_once(section, r"()\*\*\d+ of \d+ claims held, [^*]*\*\*", f"**{_counts(experiments).sentence}**")
+    simulated = _write_sentence(simulated, PAPERS[paper])
+    return simulated + heading + (_write_sentence(on_spark, LIVE[paper]) if paper in LIVE else on_spark)
 
 
 def write_counts(index: str, paper: str) -> str:
@@ -81,11 +69,8 @@ def _counts(experiments: Sequence[Judged]) -> Summary:
     return summary([verdict for experiment in experiments for verdict in recorded_verdicts(experiment)])
 
 
-def _write_table(section: str, experiment: Judged, first_cell: str, lines: Sequence[str]) -> str:
-    """The first table under the heading of an experiment that begins with this cell, replaced."""
-    heading = f"### {experiment.scenario} " if isinstance(experiment, LiveExperiment) else f"## {experiment.name}: "
-    pattern = rf"(^{heading}[^\n]*\n(?:(?!^##).)*?^)\| {first_cell} \|.*?(?=^[^|]|\Z)"
-    return _replace_once(section, pattern, "".join(f"{line}\n" for line in lines))
+def _write_sentence(section: str, experiments: Sequence[Judged]) -> str:
+    return _replace_once(section, r"()\*\*\d+ of \d+ claims held, [^*]*\*\*", f"**{_counts(experiments).sentence}**")
 
 
 def _replace_once(page: str, pattern: str, text: str) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from scripts import reproduction_pages
+from benchmarks.adapt.papers import LIVE
+from scripts import docs_site, reproduction_pages
 from sluice.cli.main import main
 from sluice.dashboard.chart import Axis, Line, chart
 from sluice.figures.catalogue import EXPERIMENTS, PAPERS, UnknownFigure, chosen
@@ -261,12 +263,23 @@ def test_the_command_lists_figures_and_names_what_it_does_not_know(capsys, tmp_p
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_the_page_of_a_paper_shows_what_was_measured(paper):
+def test_the_page_of_a_paper_counts_what_was_measured(paper):
     research = DOCS / "research"
-    path, index = research / "reproduction" / f"{paper}.md", (research / "reproduction.md").read_text(encoding="utf-8")
-    page = path.read_text(encoding="utf-8")
-    assert reproduction_pages.write_page(page, paper) == page, "run scripts/reproduction_pages.py"
-    assert reproduction_pages.write_counts(index, paper) == index, "run scripts/reproduction_pages.py"
+    page, index = (research / "reproduction" / f"{paper}.md").read_text(), (research / "reproduction.md").read_text()
+    assert reproduction_pages.write_page(page, paper) == page, "run python -m scripts.reproduction_pages"
+    assert reproduction_pages.write_counts(index, paper) == index, "run python -m scripts.reproduction_pages"
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_site_shows_every_verdict_under_the_heading_of_its_experiment(paper):
+    page = docs_site.on_page_markdown((DOCS / "research" / "reproduction" / f"{paper}.md").read_text(encoding="utf-8"))
+    sections = {part.split()[0].rstrip(":"): part for part in re.split(r"^##+ ", page, flags=re.MULTILINE)[1:]}
+    for experiment in (*PAPERS[paper], *LIVE.get(paper, ())):
+        section = sections[experiment.name.removeprefix("spark-")]
+        for verdict in reproduction_pages.recorded_verdicts(experiment):
+            assert row(verdict) in section
+        for contender in reproduction_pages.recorded_document(experiment).get("rows", ()):
+            assert f"| {' | '.join(contender)} |" in section
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
