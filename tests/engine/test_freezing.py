@@ -126,7 +126,7 @@ def check_flow(data: st.DataObject, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["compared", "joined_then_windows", "joined_then_by_another_key", "two_outputs", "three_levels"]
 )
-@settings(max_examples=settings().max_examples // 5)
+@settings(max_examples=settings().max_examples // 4)
 @given(st.data())
 def test_operators_above_wait(name, data):
     check_flow(data, name)

@@ -703,7 +703,7 @@ def undisturbed() -> Counter:
     return answer(None, [])
 
 
-@settings(max_examples=8)
+@settings(max_examples=settings().max_examples // 2)
 @given(st.data(), st.lists(st.integers(1, 6), min_size=EPOCHS // 3 + 1, max_size=EPOCHS // 3 + 1))
 def test_the_answer_is_the_same_however_many_sites_are_asked_for(data, wanted):
     """Also while input waits, units lie on disk and a policy moves others."""

@@ -68,7 +68,7 @@ def test_all_steps_are_among_those_where_a_driver_is_suspended(bench):
 
 
 def test_a_driver_suspended_at_some_steps_and_woken_two_epochs_later(bench):
-    bench.assert_right((at, 2) for at in bench.changes()[::8])
+    bench.assert_right((at, 2) for at in bench.changes()[::12])
 
 
 def test_a_driver_suspended_at_its_commit_and_woken_when_the_journal_has_forgotten_the_epoch(bench):

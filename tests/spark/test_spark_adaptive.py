@@ -147,7 +147,7 @@ def test_input_that_waits_has_epochs_between_a_triggers_batches_and_these_come_i
     spark: Any, tmp_path: Path
 ) -> None:
     arrive(tmp_path / "trades", TRADES[0])
-    writer = sums(spark, tmp_path).options(epochBudget="200 milliseconds").trigger(processingTime="2 seconds")
+    writer = sums(spark, tmp_path).options(epochBudget="200 milliseconds").trigger(processingTime="1 second")
     query = writer.start()
     slowDown(query, 0, "20 milliseconds")  # so that what a batch brings takes the site some epochs
     for number, table in enumerate(TRADES[1:4], start=2):
