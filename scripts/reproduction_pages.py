@@ -50,10 +50,11 @@ def judge_again(experiment: Judged) -> str:
 
 
 def write_page(page: str, paper: str) -> str:
-    """The page of a paper with how many claims held, simulated and on Spark. Tables come in as the site is built."""
+    """The page of a paper with how many claims held, in all and by experiment, simulated and on Spark. Tables come in
+    as the site is built."""
     simulated, heading, on_spark = page.partition(ON_SPARK)
-    simulated = _write_sentence(simulated, PAPERS[paper])
-    return simulated + heading + (_write_sentence(on_spark, LIVE[paper]) if paper in LIVE else on_spark)
+    simulated = _write_section(simulated, PAPERS[paper])
+    return simulated + heading + (_write_section(on_spark, LIVE[paper]) if paper in LIVE else on_spark)
 
 
 def write_counts(index: str, paper: str) -> str:
@@ -69,7 +70,10 @@ def _counts(experiments: Sequence[Judged]) -> Summary:
     return summary([verdict for experiment in experiments for verdict in recorded_verdicts(experiment)])
 
 
-def _write_sentence(section: str, experiments: Sequence[Judged]) -> str:
+def _write_section(section: str, experiments: Sequence[Judged]) -> str:
+    for experiment in experiments:
+        link = rf"(^)\[verdicts[^\]]*\](?=\(\S*/{experiment.name}\.json\)$)"
+        section = _replace_once(section, link, f"[verdicts: {_counts([experiment]).brief}]")
     return _replace_once(section, r"()\*\*\d+ of \d+ claims held, [^*]*\*\*", f"**{_counts(experiments).sentence}**")
 
 

@@ -32,6 +32,16 @@ class Summary:
         return f"{self.held} of {self.of} claims held, {self.missed} were missed, {self.fitted} more were fitted."
 
     @property
+    def brief(self) -> str:
+        """What there is of each.
+
+        >>> Summary(3, 1, 0).brief
+        '3 held, 1 missed'
+        """
+        counts = {"held": self.held, "missed": self.missed, "fitted": self.fitted}
+        return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+
+    @property
     def row(self) -> str:
         """The end of a row in the list of papers."""
         return f"| {self.held} of {self.of} | {self.missed} | {self.fitted} |"
