@@ -46,6 +46,14 @@ def limits(data: st.DataObject) -> dict[str, Any]:
     }
 
 
+MakeSink = Callable[[str, pa.Schema], Any]
+"""The sink of results with these columns, at a path."""
+
+
+def _parquet_sink(path: str, schema: pa.Schema) -> ParquetSink:
+    return ParquetSink(path, "snappy")
+
+
 class DirectQuery(LocalQuery):
     """A query on a checkpoint. A new one on the same checkpoint is a restarted driver."""
 
@@ -73,6 +81,8 @@ class DirectQuery(LocalQuery):
         confirmed: bool = False,
         input: str = BATCHES,
         tables: Mapping[str, TableSource] | None = None,
+        make_sink: MakeSink = _parquet_sink,
+        new_id: str = "0" * 16,
     ) -> None:
         """Queries that are given by name, over these `streams`, can be added and dropped; whether another list of them
         than the checkpoint has is `confirmed`. `place` tells where the checkpoint and the outputs lie, if not below the
@@ -92,7 +102,8 @@ class DirectQuery(LocalQuery):
         else:
             whole = plan if isinstance(plan, Plan) else single(plan)
             self.outs = [root / ("out" if i == 0 else f"out{i}") for i in range(len(whole.outputs))]
-            sinks = tuple(ParquetSink(place(out.name), "snappy") for out in self.outs)
+            outputs = zip(self.outs, whole.outputs, strict=True)
+            sinks = tuple(make_sink(place(out.name), output.schema) for out, output in outputs)
             flow = FlowPlan(whole, sinks, tables={} if tables is None else tables)
         self.sinks = flow.sinks
         capabilities = flow.plan.capabilities
@@ -116,7 +127,7 @@ class DirectQuery(LocalQuery):
         first = EpochRecord.before_all(flow.plan.first_routing(partitions, sites), len(flow.plan.sources))
         restore = (lambda query: ParquetSink(str(query.shown), "snappy")) if confirmed else None
         made_for = on_record.file if on_record else ""
-        checkpoint = open_checkpoint(storage, "0" * 16, identity, first, flow, clock, made_for, restore)
+        checkpoint = open_checkpoint(storage, new_id, identity, first, flow, clock, made_for, restore)
         super().__init__(flow, settings, checkpoint, clock, map_tasks)
         self.query = checkpoint.query
 

@@ -124,13 +124,18 @@ class _Verification:
         storage = Storage(f"{self.storage.uri.rstrip('/')}/{place}" if inside else place)
         waiting = self.storage.files(place.rpartition("/")[0]) if inside else storage.files(f"{MARK}{self.query}")
         unshown = {part.name for part in newest.parts} & {entry.name for entry in waiting}
-        recorded = {part.name: part for entry in entries for part in entry.record.results_of(output).parts}
+        recorded = {part.place: part for entry in entries for part in entry.record.results_of(output).parts}
         listed = self._listed(storage, output, entries[-1].record)
         sizes = {name: part.bytes for name, part in recorded.items()} | listed
-        here = {entry.name: entry.size for entry in storage.files()}
+        directories = {name.rpartition("/")[0] for name in sizes}
+        here = {
+            f"{directory}/{entry.name}".lstrip("/"): entry.size
+            for directory in directories
+            for entry in storage.files(directory)
+        }
         for name, size in sorted(sizes.items()):
             self.parts += 1
-            if name in unshown:
+            if name.rpartition("/")[2] in unshown:
                 continue
             if name not in here:
                 self.problems.append(f"results: {storage.path(name)} is gone")
@@ -177,4 +182,4 @@ class _Verification:
 
 
 def _is_whole(storage: Storage, part: Part) -> bool:
-    return bool(checksum(storage.read(part.name)) == part.checksum)
+    return bool(checksum(storage.read(part.place)) == part.checksum)

@@ -72,10 +72,15 @@ class SinkLog:
             pass  # its last step is the error
 
     def list_files(self, listing: Listing) -> dict[str, int]:
-        """The files of a listing, with their sizes."""
+        """The files of a listing by their places in the output, with their sizes."""
         lines = b"".join(self._lines_of(listing)).split(b"\n")
         entries = [json.loads(line) for line in lines if line]
-        return {unquote(str(entry["path"]).rsplit("/", 1)[-1]): int(entry["size"]) for entry in entries}
+        return {self._place(str(entry["path"])): int(entry["size"]) for entry in entries}
+
+    def _place(self, uri: str) -> str:
+        """Where in the output a file is; one that was listed when the output lay elsewhere is known by its name."""
+        output = self._uri("")
+        return unquote(uri.removeprefix(output) if uri.startswith(output) else uri.rsplit("/", 1)[-1]).lstrip("/")
 
     def tidy(self, newest: int) -> None:
         """Remove drafts that a killed driver left of lists up to the newest."""
@@ -127,7 +132,7 @@ class SinkLog:
 
     def _entry(self, part: Part, committed_at: float) -> dict[str, object]:
         return {
-            "path": self._uri(part.name),
+            "path": self._uri(part.place),
             "size": part.bytes,
             "isDir": False,
             "modificationTime": int(committed_at * 1000),

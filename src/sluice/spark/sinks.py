@@ -7,7 +7,7 @@ count, with their sizes and checksums. Only then are they shown, and showing the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -16,13 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.engine.delivery import SinkRaised
 from sluice.engine.part_writer import Staging
-from sluice.model.codec import checksum
 from sluice.model.epoch.attempt import epoch_of
 from sluice.model.epoch.results import Listing, Part, Results
 from sluice.model.errors import CheckpointError, FlowError, StorageError
 from sluice.model.plan.query_names import directory_of
 from sluice.spark.failures import is_interruption
-from sluice.spark.sink_log import MARK, OLDER_COPY, SinkLog
+from sluice.spark.shown_parts import check_parts, refuse_gone, refuse_later, remove_waiting
+from sluice.spark.sink_log import MARK, SinkLog
 from sluice.spark.sources import quote_column
 from sluice.spark.types import spark_schema
 from sluice.state.files.storage import Storage
@@ -42,7 +42,14 @@ class SinkKind(str, Enum):
     MEMORY = "memory"
     CONSOLE = "console"
     NOOP = "noop"
+    DELTA = "delta"
+    FOREACH = "foreach"
     FOREACH_BATCH = "foreachBatch"
+
+    @property
+    def has_path(self) -> bool:
+        """Whether results go to a directory of the user's, and stay there."""
+        return self in (SinkKind.PARQUET, SinkKind.DELTA)
 
 
 class NoopSink:
@@ -82,8 +89,8 @@ class ParquetSink:
 
     kind = SinkKind.PARQUET.value
 
-    def __init__(self, path: str, compression: str) -> None:
-        self.path, self.compression = path, compression
+    def __init__(self, path: str, compression: str, partition_by: tuple[str, ...] = ()) -> None:
+        self.path, self.compression, self.partition_by = path, compression, partition_by
         self.shown: str | None = path
         self.storage = Storage(path)
         self.log = SinkLog(self.storage)
@@ -101,11 +108,12 @@ class ParquetSink:
                 "than before, or its content was removed. Give the path as it was, or start anew with a new "
                 "checkpointLocation"
             )
-        _refuse_later(self.path, names, newest.epoch)
-        _check_parts(self.storage, f"{MARK}{query}", newest.parts, thoroughly=True)
+        refuse_later(self.path, names, newest.epoch)
+        check_parts(self.storage, f"{MARK}{query}", newest.parts, thoroughly=True)
         if not self.log.has(newest):  # some may have been renamed before their driver died
-            _check_parts(self.storage, "", newest.parts, thoroughly=True)
-            _refuse_gone(self.storage, (f"{MARK}{query}", ""), newest)
+            for directory in newest.directories:
+                check_parts(self.storage, directory, newest.parts, thoroughly=True)
+            refuse_gone(self.storage, (f"{MARK}{query}", *newest.directories), newest)
         self.log.check(newest)
 
     def check_new(self, query: str | None) -> None:
@@ -119,14 +127,14 @@ class ParquetSink:
             )
 
     def open(self, query: str, newest: Results) -> None:
-        self.staging = Staging(self.path, f"{MARK}{query}", self.compression)
+        self.staging = Staging(self.path, f"{MARK}{query}", self.compression, self.partition_by)
         self.storage.make_dir(self.staging.directory)
         self.log.tidy(newest.listing.number)
         if not self.log.has(newest):  # the driver died before, or the list was deleted: the next one would leave a gap
             self.deliver(newest)
 
     def tidy(self, parts: tuple[Part, ...], is_left_over: Callable[[str], bool]) -> None:
-        _remove_waiting(self.storage, self.staging.directory, parts, is_left_over)
+        remove_waiting(self.storage, self.staging.directory, parts, is_left_over)
 
     def leave(self) -> None:
         """The directory in which parts waited stays, and tells whose output it is."""
@@ -137,12 +145,15 @@ class ParquetSink:
 
     def deliver(self, results: Results) -> None:
         if results.parts:
-            _check_parts(self.storage, self.staging.directory, results.parts)
+            check_parts(self.storage, self.staging.directory, results.parts)
+            for directory in results.directories:
+                if directory:
+                    self.storage.make_dir(directory)
             try:
-                self.storage.move_all([(f"{self.staging.directory}/{part.name}", part.name) for part in results.parts])
+                self.storage.move_all([(f"{self.staging.directory}/{part.name}", part.place) for part in results.parts])
             except StorageError:
                 if not self.log.has(results):  # else all were renamed before, and some have been deleted since
-                    _refuse_gone(self.storage, (self.staging.directory, ""), results)
+                    refuse_gone(self.storage, (self.staging.directory, *results.directories), results)
                     raise
             self.log.add(results)
 
@@ -169,7 +180,7 @@ class BatchSink:
         self.shown: str | None = None
 
     def check(self, query: str | None, newest: Results) -> None:
-        _check_parts(self.storage, self.directory, newest.parts, thoroughly=True)
+        check_parts(self.storage, self.directory, newest.parts, thoroughly=True)
 
     def open(self, query: str, newest: Results) -> None:
         self.storage.make_dir(self.directory)
@@ -178,7 +189,7 @@ class BatchSink:
         pass
 
     def tidy(self, parts: tuple[Part, ...], is_left_over: Callable[[str], bool]) -> None:
-        _remove_waiting(self.storage, self.directory, parts, is_left_over)
+        remove_waiting(self.storage, self.directory, parts, is_left_over)
 
     def leave(self) -> None:
         self.storage.delete_tree(self.directory)
@@ -187,8 +198,8 @@ class BatchSink:
         return before
 
     def deliver(self, results: Results) -> None:
-        _check_parts(self.storage, self.directory, results.parts)
-        _refuse_gone(self.storage, (self.directory,), results)
+        check_parts(self.storage, self.directory, results.parts)
+        refuse_gone(self.storage, (self.directory,), results)
         frame = self._frame([p.name for p in results.parts], self.directory)
         try:
             self.function(frame, results.epoch)
@@ -228,9 +239,9 @@ class MemorySink(BatchSink):
 
     def check(self, query: str | None, newest: Results) -> None:
         super().check(query, newest)
-        _check_parts(self.storage, self.view, newest.parts, thoroughly=True)
-        _refuse_gone(self.storage, (self.directory, self.view), newest)
-        _refuse_later(f"view {self.name}", (e.name for e in self.storage.files(self.view)), newest.epoch)
+        check_parts(self.storage, self.view, newest.parts, thoroughly=True)
+        refuse_gone(self.storage, (self.directory, self.view), newest)
+        refuse_later(f"view {self.name}", (e.name for e in self.storage.files(self.view)), newest.epoch)
 
     def check_new(self, query: str | None) -> None:
         if self.storage.files(self.view):
@@ -250,7 +261,7 @@ class MemorySink(BatchSink):
     def deliver(self, results: Results) -> None:
         """Only parts of committed epochs are ever moved to where the view looks."""
         if results.parts:
-            _check_parts(self.storage, self.directory, results.parts)
+            check_parts(self.storage, self.directory, results.parts)
             moves = [(f"{self.directory}/{part.name}", f"{self.view}/{part.name}") for part in results.parts]
             self.storage.move_all(moves)
             if not self.looks_by_itself:
@@ -288,7 +299,7 @@ class TableSink(MemorySink):
         self._show_parts([part.name for part in newest.parts if part.name in shown])
 
     def deliver(self, results: Results) -> None:
-        _check_parts(self.storage, self.directory, results.parts)
+        check_parts(self.storage, self.directory, results.parts)
         self.storage.move_all([(f"{self.directory}/{part.name}", f"{self.view}/{part.name}") for part in results.parts])
         self._show_parts([part.name for part in results.parts])
         outdated = (e.name for e in self.storage.files(self.view) if epoch_of(e.name) < results.epoch - 1)
@@ -327,57 +338,6 @@ class FormerBatchSink(BatchSink):
     def leave(self) -> None:
         if not self.lost:
             super().leave()
-
-
-def _check_parts(storage: Storage, directory: str, parts: tuple[Part, ...], thoroughly: bool = False) -> None:
-    """See that those parts of an epoch that lie in a directory are as their site wrote them: by their size, or
-    thoroughly."""
-    if not parts:
-        return
-    here = {entry.name: entry.size for entry in storage.files(directory)}
-    for part in parts:
-        name = f"{directory}/{part.name}".lstrip("/")
-        if part.name not in here:
-            continue  # it is elsewhere, or gone
-        is_whole = here[part.name] == part.bytes
-        if not is_whole or (thoroughly and checksum(storage.read(name)) != part.checksum):
-            raise StorageError(
-                f"{storage.path(name)} is damaged ({here[part.name]:,} bytes, {part.bytes:,} were written): these "
-                "are results of a committed epoch that were not shown yet, and they are not shown. Restore the file, "
-                "or start anew with a new checkpointLocation and path"
-            )
-
-
-def _refuse_gone(storage: Storage, directories: Sequence[str], results: Results) -> None:
-    """Refuse to go on where results of an epoch, which are still to be shown, are in none of the directories they can
-    be in."""
-    if not results.parts:
-        return
-    here = {entry.name for directory in directories for entry in storage.files(directory)}
-    for part in results.parts:
-        if part.name not in here:
-            raise StorageError(
-                f"{storage.path(f'{directories[0]}/{part.name}')} is gone: these are results of epoch {results.epoch}, "
-                "which is committed, and they were not shown yet. Restore the file, or start anew with a new "
-                "checkpointLocation and path"
-            )
-
-
-def _refuse_later(where: str, names: Iterable[str], newest: int) -> None:
-    """Refuse to go on where results of later epochs than the checkpoint has are shown already."""
-    shown = max((epoch_of(name) for name in names if name.startswith("part-")), default=-1)
-    if shown > newest:
-        raise CheckpointError(
-            f"{where!r} shows results of epoch {shown}, the checkpoint only goes to epoch {newest}: {OLDER_COPY}"
-        )
-
-
-def _remove_waiting(
-    storage: Storage, directory: str, parts: tuple[Part, ...], is_left_over: Callable[[str], bool]
-) -> None:
-    committed = {p.name for p in parts}
-    waiting = [entry.name for entry in storage.files(directory)]
-    storage.delete_all(f"{directory}/{name}" for name in waiting if name not in committed and is_left_over(name))
 
 
 def console(rows: int, truncate: bool) -> Callable[[DataFrame, int], None]:

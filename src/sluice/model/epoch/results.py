@@ -11,13 +11,20 @@ FILES_A_LIST = 1024
 
 @dataclass(frozen=True)
 class Part:
-    """A file with results of one epoch for one output, written by one site or by one map task."""
+    """A file with results of one epoch for one output, written by one site or by one map task. In a partitioned output
+    it is shown in the `directory` of its partition."""
 
     name: str
     rows: int
     bytes: int
     checksum: int
     output: int = 0
+    directory: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where it is shown, seen from the output."""
+        return f"{self.directory}/{self.name}" if self.directory else self.name
 
 
 @dataclass(frozen=True)
@@ -112,3 +119,8 @@ class Results:
     before: Listing = _NOTHING_LISTED
     listing: Listing = _NOTHING_LISTED
     committed_at: float = 0.0
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """Where in the output its parts are shown."""
+        return tuple(sorted({part.directory for part in self.parts}))
