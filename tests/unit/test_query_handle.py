@@ -119,7 +119,9 @@ def test_what_a_writer_is_told_last_is_its_sink() -> None:
     writer = DataStreamWriter(rows).foreachBatch(print)
     assert writer.choices().format is SinkKind.FOREACH_BATCH
     assert writer.format("noop").choices().format is SinkKind.NOOP
-    with pytest.raises(FlowError, match="there is no sink 'foreachBatch'; known: parquet, memory, console, noop, for"):
+    with pytest.raises(
+        FlowError, match="there is no sink 'foreachBatch'; known: parquet, memory, console, noop, delta, "
+    ):
         writer.format("foreachBatch")
 
 

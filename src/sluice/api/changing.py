@@ -62,12 +62,13 @@ def _refuse_what_holds_for_all(writer: WriterChoices, running: RunningQuery, giv
 
 
 def _refuse_paths(running: RunningQuery, flow: FlowPlan, choices: Sequence[SinkChoice]) -> None:
-    shown = [sink.shown for sink in flow.sinks if sink.kind == SinkKind.PARQUET]
+    shown = [sink.shown for sink in flow.sinks if SinkKind(sink.kind).has_path]
     refuse_shared_paths([*(choice.path for choice in choices), *shown])
-    if running.is_temporary and any(choice.kind is SinkKind.PARQUET for choice in choices):
+    durable = next((choice.kind for choice in choices if choice.kind.has_path), None)
+    if running.is_temporary and durable is not None:
         raise FlowError(
-            "the parquet sink needs a query that was started with option('checkpointLocation', DIRECTORY), to show no "
-            "result twice"
+            f"the {durable.value} sink needs a query that was started with option('checkpointLocation', DIRECTORY), to "
+            "show no result twice"
         )
 
 

@@ -22,7 +22,6 @@ from sluice.record.epoch import EpochRecord
 from sluice.spark.checked_query import CheckedQuery
 from sluice.spark.executors import await_executors
 from sluice.spark.locations import absolute
-from sluice.spark.sinks import SinkKind
 from sluice.spark.sources import combine_sources, read_as_planned, ways_to_read
 from sluice.spark.starting import names_in_use
 from sluice.state.files.storage import Storage
@@ -140,8 +139,11 @@ def _locate_checkpoint(request: QueryRequest) -> str | None:
     """Where the checkpoint is; None if the query may have one that goes with it."""
     if request.options.checkpoint:
         return absolute(request.options.checkpoint)
-    if any(sink.kind is SinkKind.PARQUET for sink in request.sinks):
-        raise FlowError("the parquet sink needs option('checkpointLocation', DIRECTORY) to show no result twice")
+    durable = next((sink.kind for sink in request.sinks if sink.kind.has_path), None)
+    if durable is not None:
+        raise FlowError(
+            f"the {durable.value} sink needs option('checkpointLocation', DIRECTORY) to show no result twice"
+        )
     if not str(request.registry.session.sparkContext.master).startswith("local"):
         raise FlowError(
             "on a cluster a query needs option('checkpointLocation', DIRECTORY) that every executor can reach"

@@ -112,11 +112,11 @@ DISK_DIR = Option(
     "where the disk tier is",
     unless_given="Spark's local directory, else the system's temporary one",
 )
-PATH = Option("path", DIRECTORY, "parquet", "where the results go", unless_given="required")
+PATH = Option("path", DIRECTORY, "parquet, delta", "where the results go", unless_given="required")
 COMPRESSION = Option(
     "compression",
     one_of("none", "snappy", "gzip", "brotli", "zstd", "lz4"),
-    "parquet",
+    "parquet, delta",
     "how the files of results are compressed",
     default="snappy",
 )

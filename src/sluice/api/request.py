@@ -24,6 +24,7 @@ from sluice.api.relation import NamedRelation, Registry
 from sluice.api.whole_query import PolicyChoice, StartChoices
 from sluice.control.controller import MINIMUM
 from sluice.model.errors import FlowError
+from sluice.model.partitions import can_name_partition
 from sluice.model.plan.query_names import name_queries
 from sluice.model.plan.relation import Relation
 from sluice.policies import Policy, policy
@@ -32,7 +33,7 @@ from sluice.spark.sink_choice import SinkChoice
 from sluice.spark.sinks import SinkKind
 
 T = TypeVar("T")
-_TAKE_CHANGES = frozenset([SinkKind.MEMORY, SinkKind.CONSOLE, SinkKind.NOOP, SinkKind.FOREACH_BATCH])
+_TAKE_CHANGES = frozenset(SinkKind) - {SinkKind.PARQUET, SinkKind.DELTA}
 """The sinks that take results which later ones replace."""
 
 
@@ -48,6 +49,8 @@ class WriterChoices:
     trigger: Trigger
     policy: PolicyChoice | None
     mode: OutputMode = OutputMode.APPEND
+    partition_by: tuple[str, ...] = ()
+    table: str | None = None
 
     @property
     def output(self) -> Relation:
@@ -136,11 +139,12 @@ def choose_sink(writer: WriterChoices, name: str) -> SinkChoice:
     kind, options = writer.format, SinkOptions.read(writer.options)
     if kind is None:
         raise FlowError(
-            "say where the results go: writeStream.format('parquet'), 'memory', 'console' or 'noop', "
+            "say where the results go: writeStream.format('parquet'), 'delta', 'memory', 'console' or 'noop', "
             "or writeStream.foreachBatch(f)"
         )
-    if kind is SinkKind.PARQUET and not options.path:
-        raise FlowError("the parquet sink needs option('path', DIRECTORY)")
+    if kind.has_path and not options.path and writer.table is None:
+        raise FlowError(f"the {kind.value} sink needs option('path', DIRECTORY)")
+    _check_partitions(writer, kind)
     if writer.mode is not OutputMode.APPEND and kind not in _TAKE_CHANGES:
         raise FlowError(
             f"the {kind.value} sink appends, so it takes no outputMode({writer.mode.value!r}): write groups that "
@@ -150,14 +154,35 @@ def choose_sink(writer: WriterChoices, name: str) -> SinkChoice:
         raise FlowError("the memory sink needs queryName(NAME), the name of the view with its results")
     return SinkChoice(
         kind=kind,
-        path=options.path if kind is SinkKind.PARQUET else None,
+        path=options.path if kind.has_path else None,
         compression=options.compression,
         name=name,
         function=writer.function,
         rows=options.rows,
         truncate=options.truncate,
         complete=writer.mode is OutputMode.COMPLETE,
+        partition_by=writer.partition_by,
+        table=writer.table,
     )
+
+
+def _check_partitions(writer: WriterChoices, kind: SinkKind) -> None:
+    """Refuse columns that directories cannot be named after."""
+    columns, given = {field.name: field.type for field in writer.rows.stream.shown}, writer.partition_by
+    if given and not kind.has_path:
+        raise FlowError(f"partitionBy is for the parquet and delta sinks, and the {kind.value} sink has no directories")
+    for column in given:
+        if column not in columns:
+            raise FlowError(f"partitionBy: the results have no column {column!r}; they have {', '.join(columns)}")
+        if not can_name_partition(columns[column]):
+            raise FlowError(
+                f"partitionBy: column {column!r} is {columns[column]}, and directories can be named after texts, whole "
+                "numbers, decimals, dates and booleans; make such a column with withColumn"
+            )
+        if given.count(column) > 1:
+            raise FlowError(f"partitionBy names {column!r} twice")
+    if given and len(given) == len(columns):
+        raise FlowError("partitionBy leaves no column for the files; leave one out")
 
 
 def refuse_shared_paths(sink_paths: Sequence[str | None]) -> None:

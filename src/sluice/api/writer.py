@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+import pyarrow as pa
 from pyspark.sql.streaming.readwriter import DataStreamWriter as SparkWriter
 
 from sluice.api.options import OPTIONS
 from sluice.api.output_mode import OutputMode, read_mode
 from sluice.api.query import Query
 from sluice.api.relation import NamedRelation
-from sluice.api.request import WriterChoices
+from sluice.api.request import WriterChoices, choose_sink
 from sluice.api.spark_names import refuse_name
 from sluice.api.starting import start_query
+from sluice.api.texts import column_name
 from sluice.api.whole_query import PolicyChoice, choose_policy, choose_trigger
 from sluice.model.errors import FlowError
 from sluice.model.option import find_option
 from sluice.policies import Policy
+from sluice.spark.catalog_tables import locate_table
 from sluice.spark.checked_query import Trigger
+from sluice.spark.foreach import write_each
 from sluice.spark.sinks import SinkKind
+from sluice.spark.types import spark_schema
 
 _TRIGGERS_INSTEAD = {
     "once": "availableNow=True takes in all that is there, in as many epochs as the limits of the sources ask for, and "
@@ -50,16 +55,20 @@ class DataStreamWriter:
         self._function: Callable[..., Any] | None = None
         self._policy: PolicyChoice | None = None
         self._mode = OutputMode.APPEND
+        self._partition_by: tuple[str, ...] = ()
+        self._table: str | None = None
 
     def __getattr__(self, name: str) -> NoReturn:
         advice = "foreachBatch(f) hands each epoch's results to a function of yours, as a DataFrame"
         refuse_name(self, name, SparkWriter, advice)
 
     def format(self, source: str) -> DataStreamWriter:
-        """The sink: "parquet", "memory" (with `queryName`), "console" or "noop"."""
-        names = [kind.value for kind in SinkKind]
-        if source not in names or source == SinkKind.FOREACH_BATCH:
-            raise FlowError(f"there is no sink {source!r}; known: {', '.join(names)} (the last as a method)")
+        """The sink: "parquet", "delta", "memory" (with `queryName`), "console" or "noop"."""
+        methods = (SinkKind.FOREACH, SinkKind.FOREACH_BATCH)
+        names = [kind.value for kind in SinkKind if kind not in methods]
+        if source not in names:
+            known = f"{', '.join(names)}, and as methods {' and '.join(kind.value for kind in methods)}"
+            raise FlowError(f"there is no sink {source!r}; known: {known}")
         self._format = SinkKind(source)
         return self
 
@@ -71,6 +80,26 @@ class DataStreamWriter:
         if not callable(func):
             raise FlowError("foreachBatch takes a function of a DataFrame and the epoch's number")
         self._format, self._function = SinkKind.FOREACH_BATCH, func
+        return self
+
+    def foreach(self, f: Any) -> DataStreamWriter:
+        """Hand every row to a function, or to an object with `process(row)`, on the executors; an object may have
+        `open(partition, epoch)`, which says whether it wants the rows, and `close(error)`. After a crash the last epoch
+        may be handed over again. `foreachBatch` takes all rows of an epoch at once, and is many times as fast.
+
+            writer.foreach(print)
+        """
+        write_each(f)
+        self._format, self._function = SinkKind.FOREACH, f
+        return self
+
+    def partitionBy(self, *columns: str | Sequence[str]) -> DataStreamWriter:
+        """Columns by whose values files lie in directories, such as `day=2026-01-01`, for "parquet" and "delta".
+
+        writer.format("parquet").partitionBy("day").start("out")
+        """
+        names = [name for given in columns for name in ([given] if isinstance(given, str) else given)]
+        self._partition_by = tuple(column_name(name, "partitionBy", "make the column first") for name in names)
         return self
 
     def option(self, key: str, value: Any) -> DataStreamWriter:
@@ -127,6 +156,38 @@ class DataStreamWriter:
             self.option("path", path)
         return start_query([self.choices()])
 
+    def toTable(
+        self,
+        tableName: str,
+        format: str | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | Sequence[str] | None = None,
+        queryName: str | None = None,
+        **options: Any,
+    ) -> Query:
+        """Start the query, with a table of Spark's catalog for its results, which is made if it is not there. Its files
+        are Parquet, exactly once, as those of the parquet sink.
+
+            pairs.writeStream.option("checkpointLocation", "ck").toTable("desk.pairs")
+        """
+        if format is not None:
+            self.format(format)
+        if self._format not in (None, SinkKind.PARQUET):
+            raise FlowError(
+                f"toTable writes tables of parquet files, not of {self._format.value!r}; for others give start a path"
+            )
+        if outputMode is not None:
+            self.outputMode(outputMode)
+        if partitionBy is not None:
+            self.partitionBy(partitionBy)
+        if queryName is not None:
+            self.queryName(queryName)
+        self.options(**options)
+        self._format, self._table = SinkKind.PARQUET, tableName
+        choose_sink(self.choices(), tableName)  # what is wrong with it is said before a table is made
+        schema = spark_schema(pa.schema(self._rows.stream.shown))
+        return self.start(locate_table(self._rows.registry.session, tableName, schema, self._partition_by))
+
     def choices(self) -> WriterChoices:
         """All that this writer was told so far, for `Flow.start`."""
         return WriterChoices(
@@ -138,4 +199,6 @@ class DataStreamWriter:
             self._trigger,
             self._policy,
             self._mode,
+            self._partition_by,
+            self._table,
         )

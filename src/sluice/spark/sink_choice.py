@@ -11,6 +11,9 @@ from pyspark.sql import SparkSession
 
 from sluice.engine.delivery import Sink
 from sluice.model.plan.recorded_plan import RecordedQuery
+from sluice.spark.catalog_tables import CatalogSink
+from sluice.spark.delta_sink import DeltaSink
+from sluice.spark.foreach import write_each
 from sluice.spark.locations import absolute
 from sluice.spark.sinks import (
     BatchSink,
@@ -39,17 +42,27 @@ class SinkChoice:
     truncate: bool
     complete: bool = False
     """Whether the results of an epoch take the place of those before."""
+    partition_by: tuple[str, ...] = ()
+    table: str | None = None
+    """That of Spark's catalog whose directory the path is, if it is one's."""
 
     def build(self, spark: SparkSession, checkpoint: str, schema: pa.Schema) -> Sink:
         """The sink of one output of a query on a checkpoint; nothing is touched yet."""
         match self.kind:
             case SinkKind.PARQUET:
-                return ParquetSink(absolute(str(self.path)), self.compression)
+                path = absolute(str(self.path))
+                if self.table is not None:
+                    return CatalogSink(spark, self.table, path, self.compression, self.partition_by)
+                return ParquetSink(path, self.compression, self.partition_by)
+            case SinkKind.DELTA:
+                return DeltaSink(absolute(str(self.path)), self.compression, self.partition_by, schema)
             case SinkKind.MEMORY:
                 kind = TableSink if self.complete else MemorySink
                 return kind(spark, checkpoint, schema, self.name)
             case SinkKind.CONSOLE:
                 return BatchSink(spark, checkpoint, schema, self.name, console(self.rows, self.truncate))
+            case SinkKind.FOREACH:
+                return BatchSink(spark, checkpoint, schema, self.name, write_each(self.function))
             case SinkKind.FOREACH_BATCH:
                 assert self.function is not None, "foreachBatch comes with its function"
                 return BatchSink(spark, checkpoint, schema, self.name, self.function)
@@ -62,6 +75,8 @@ def restore_sink(spark: SparkSession, checkpoint: str, query: RecordedQuery) -> 
     match SinkKind(query.sink):
         case SinkKind.PARQUET:
             return ParquetSink(str(query.shown), "none")
+        case SinkKind.DELTA:
+            return DeltaSink(str(query.shown), "none", (), None)
         case SinkKind.MEMORY:
             return FormerMemorySink(spark, checkpoint, pa.schema([]), query.name)
         case SinkKind.NOOP:

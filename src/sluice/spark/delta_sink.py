@@ -1,0 +1,231 @@
+"""Results as a Delta table: sites write its files, the driver commits them, an epoch in one transaction of the table.
+
+The transaction bears the query's id and the epoch's number, as an application transaction of Delta's, so that an epoch
+which is shown again after a crash is known to be there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sluice.engine.part_writer import Staging
+from sluice.model.epoch.results import Listing, Part, Results
+from sluice.model.errors import CheckpointError, FlowError, StorageError
+from sluice.model.partitions import read_partition
+from sluice.spark.shown_parts import check_parts, refuse_gone, remove_waiting
+from sluice.spark.sink_log import DIRECTORY as SPARKS_LISTS
+from sluice.spark.sink_log import MARK, OLDER_COPY
+from sluice.state.files.storage import Storage
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_CONSTRAINT = "delta.constraints."
+_COLUMN_RULES = ("delta.generationExpression", "delta.identity", "delta.invariants")
+
+
+class DeltaSink:
+    """Parts wait in a hidden directory of the table. They are renamed into it, and then added to it as one version."""
+
+    kind = "delta"
+
+    def __init__(self, path: str, compression: str, partition_by: tuple[str, ...], schema: pa.Schema | None) -> None:
+        """A sink without a schema is one of a query that nobody writes any more; it shows what was not shown yet."""
+        self.path, self.compression, self.partition_by, self.schema = path, compression, partition_by, schema
+        self.shown: str | None = path
+        self.storage = Storage(path)
+        self._application = ""
+
+    def check(self, query: str | None, newest: Results) -> None:
+        _import_deltalake(self.path)
+        if query is not None:
+            self._name_application(query)
+        self._refuse_other_content()
+        table = self._table()
+        shown = -1 if table is None or query is None else self._epoch_of(table)
+        if shown > newest.epoch:
+            raise CheckpointError(
+                f"{self.path!r} shows results of epoch {shown}, the checkpoint only goes to epoch {newest.epoch}: "
+                f"{OLDER_COPY}"
+            )
+        if newest.before.files and shown < 0:
+            raise CheckpointError(
+                f"Delta table {self.path!r} has none of the results that this checkpoint has shown so far: it is "
+                "another path than before, or its content was removed. Give the path as it was, or start anew with a "
+                "new checkpointLocation"
+            )
+        if table is not None:
+            self._refuse_other_columns(table)
+        if shown < newest.epoch:
+            self._check_parts(f"{MARK}{query}", newest, thoroughly=True)
+
+    def check_new(self, query: str | None) -> None:
+        _import_deltalake(self.path)
+        self._refuse_other_content()
+        table = self._table()
+        if table is not None:
+            self._refuse_other_columns(table)
+
+    def open(self, query: str, newest: Results) -> None:
+        from deltalake import DeltaTable
+
+        self._name_application(query)
+        self.staging = Staging(self.path, f"{MARK}{query}", self.compression, self.partition_by)
+        self.storage.make_dir(self.staging.directory)
+        if self._table() is None and self.schema is not None:
+            DeltaTable.create(
+                self.path, schema=self._delta_schema(), mode="ignore", partition_by=list(self.partition_by) or None
+            )
+        self.deliver(newest)  # its driver may have died before
+
+    def tidy(self, parts: tuple[Part, ...], is_left_over: Callable[[str], bool]) -> None:
+        remove_waiting(self.storage, self.staging.directory, parts, is_left_over)
+
+    def leave(self) -> None:
+        self.storage.delete_all(self.storage.files_in(self.staging.directory))
+
+    def listing_with(self, before: Listing, parts: tuple[Part, ...], committed_at: float) -> Listing:
+        """Only how many files there are: the table lists them itself."""
+        return Listing(files=before.files + len(parts))
+
+    def deliver(self, results: Results) -> None:
+        if not results.parts:
+            return
+        table = self._table()
+        if table is None:
+            raise StorageError(f"{self.path!r} is no Delta table any more, though results went there before")
+        if self._epoch_of(table) >= results.epoch:
+            return
+        self._check_parts(self.staging.directory, results)
+        for directory in results.directories:
+            if directory:
+                self.storage.make_dir(directory)
+        waiting = self.staging.directory
+        self.storage.move_all([(f"{waiting}/{part.name}", part.place) for part in results.parts])
+        self._commit(table, results)
+
+    def _check_parts(self, waiting: str, results: Results, thoroughly: bool = False) -> None:
+        """See that all parts of an epoch are there, whole: they wait, or were renamed before their driver died."""
+        directories = (waiting, *results.directories)
+        for directory in directories:
+            check_parts(self.storage, directory, results.parts, thoroughly)
+        refuse_gone(self.storage, directories, results)
+
+    def _commit(self, table: DeltaTable, results: Results) -> None:
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import DeltaError
+        from deltalake.transaction import AddAction
+
+        added_at = int(results.committed_at * 1000)
+        actions: list[Any] = [
+            AddAction(
+                path=part.place,
+                size=part.bytes,
+                partition_values=read_partition(part.directory),
+                modification_time=added_at,
+                data_change=True,
+                stats=json.dumps({"numRecords": part.rows}),
+            )
+            for part in results.parts
+        ]
+        transaction = Transaction(self._application, results.epoch)
+        try:
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                table.metadata().partition_columns,
+                commit_properties=CommitProperties(app_transactions=[transaction]),
+            )
+        except DeltaError as problem:
+            raise StorageError(
+                f"Delta table {self.path!r} did not take the results of epoch {results.epoch}: {problem}"
+            ) from problem
+
+    def _name_application(self, query: str) -> None:
+        """What the table knows this query's results by."""
+        self._application = f"sluice-{query}"
+
+    def _epoch_of(self, table: DeltaTable) -> int:
+        """The newest epoch whose results are in the table, -1 if none is."""
+        epoch = table.transaction_version(self._application)
+        return -1 if epoch is None else epoch
+
+    def _table(self) -> DeltaTable | None:
+        """The table as it is now, None if there is none yet."""
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.path) if DeltaTable.is_deltatable(self.path) else None
+
+    def _delta_schema(self) -> Any:
+        from deltalake import Schema
+
+        try:
+            return Schema.from_arrow(pa.schema(self.schema))
+        except Exception as problem:
+            raise FlowError(
+                f"a Delta table has no type for a result column ({problem}); cast it, or leave it out"
+            ) from problem
+
+    def _refuse_other_content(self) -> None:
+        if SPARKS_LISTS in self.storage.names():
+            raise FlowError(
+                f"path {self.path!r} holds the results of a parquet sink, and cannot be a Delta table as well. Give a "
+                "new path"
+            )
+
+    def _refuse_other_columns(self, table: DeltaTable) -> None:
+        if self.schema is None:
+            return
+        _refuse_rules(self.path, table)
+        own, theirs = (_columns_of(schema) for schema in (self._delta_schema(), table.schema()))
+        if own != theirs:
+            raise FlowError(
+                f"Delta table {self.path!r} has other columns than these results: it has {_in_words(theirs)}, they "
+                f"have {_in_words(own)}. Select its columns, or give a new path"
+            )
+        partition_by = tuple(table.metadata().partition_columns)
+        if partition_by != self.partition_by:
+            written = ", ".join(map(repr, partition_by))
+            raise FlowError(
+                f"Delta table {self.path!r} is partitioned otherwise than these results: write partitionBy({written})"
+            )
+
+
+def _refuse_rules(path: str, table: DeltaTable) -> None:
+    """Refuse a table that wants more of its rows than names and types: nobody would see to it."""
+    settings = table.metadata().configuration
+    rules = [f"constraint {name.removeprefix(_CONSTRAINT)!r}" for name in settings if name.startswith(_CONSTRAINT)]
+    if settings.get("delta.columnMapping.mode", "none") != "none":
+        rules.append("column mapping")
+    for field in table.schema().fields:
+        if not field.nullable:
+            rules.append(f"column {field.name!r} that takes no nulls")
+        if any(name.startswith(_COLUMN_RULES) for name in field.metadata):
+            rules.append(f"column {field.name!r} with values of its own rule")
+    if rules:
+        raise FlowError(
+            f"Delta table {path!r} has rules that the delta sink does not follow: {', '.join(rules)}. Write the "
+            "results by foreachBatch with a package that does, or give a new path"
+        )
+
+
+def _columns_of(schema: Any) -> list[tuple[str, str]]:
+    return [(field.name, json.dumps(json.loads(field.type.to_json()))) for field in schema.fields]
+
+
+def _in_words(columns: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} {json.loads(kind)}" for name, kind in columns)
+
+
+def _import_deltalake(path: str) -> None:
+    try:
+        import deltalake  # noqa: F401
+    except ImportError as problem:
+        raise FlowError(
+            f"the delta sink (path {path!r}) needs the package deltalake: pip install 'sluice-streaming[delta]'"
+        ) from problem
