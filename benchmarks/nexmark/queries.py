@@ -15,12 +15,14 @@ from benchmarks.nexmark.generator import LONGEST_AUCTION_SECONDS, SIDE_ROWS, SID
 
 @dataclass(frozen=True)
 class NexmarkQuery:
-    """One query: what it asks for, its text, and DuckDB's where that differs. `within` goes to `flow.sql`."""
+    """One query: what it asks for, its text, and those of DuckDB and of Spark's own streams where they differ. `within`
+    goes to `flow.sql`."""
 
     name: str
     asks: str
     sql: str = ""
     oracle: str = ""
+    own_spark_sql: str = ""
     within: str | None = None
     otherwise: str = ""
     missing: str = ""
@@ -31,6 +33,11 @@ class NexmarkQuery:
     def batch_sql(self) -> str:
         """The text for DuckDB."""
         return self.oracle or self.sql
+
+    @property
+    def spark_sql(self) -> str:
+        """The text for Spark's own streams."""
+        return self.own_spark_sql or self.sql
 
     @property
     def is_stateful(self) -> bool:
@@ -55,11 +62,10 @@ def _bucket(column: str, seconds: int) -> str:
 
 
 _BETTER = "c.price > w.price OR (c.price = w.price AND c.dateTime < w.dateTime)"
+_VALID = """SELECT a.id, a.seller, a.category, a.dateTime AS opened, a.expires, b.bidder, b.price, b.dateTime
+      FROM auction a JOIN bid b ON a.id = b.auction AND b.dateTime BETWEEN a.dateTime AND a.expires"""
 _WINNERS = f"""
-    WITH valid AS (
-      SELECT a.id, a.seller, a.category, a.dateTime AS opened, a.expires, b.bidder, b.price, b.dateTime
-      FROM auction a JOIN bid b ON a.id = b.auction AND b.dateTime BETWEEN a.dateTime AND a.expires
-    ),
+    WITH valid AS ({_VALID}),
     winner AS (
       SELECT id, seller, category, bidder, price, dateTime
       FROM valid w
@@ -70,19 +76,25 @@ _WINNERS = f"""
                              AND w.dateTime + INTERVAL {LONGEST_AUCTION_SECONDS} SECONDS
       )
     )"""
-_LONGEST = f"no auction lasts longer than {LONGEST_AUCTION_SECONDS} s, which bounds how long bids are kept"
+_LONGEST = (
+    "the winning bid is the one for which no better one exists; no auction lasts longer than "
+    f"{LONGEST_AUCTION_SECONDS} s, which bounds how long bids are kept"
+)
 _RANKS = {"rank1": "price < 10000", "rank2": "price >= 10000 AND price < 1000000", "rank3": "price >= 1000000"}
 
 
-def _counted_by(thing: str, groups: str = "") -> str:
+def _counted_by(thing: str, groups: str, day: str) -> str:
     """Bids of each day by bidder or auction, how many of each rank."""
     ranks = ", ".join(f"sum(CASE WHEN {condition} THEN 1 ELSE 0 END) AS {name}" for name, condition in _RANKS.items())
-    return f"""SELECT {groups}{thing}, window.end AS till, count(*) AS n, {ranks}
+    return f"""SELECT {groups}{thing}, {"window.end AS till" if day == "till" else day}, count(*) AS n, {ranks}
       FROM bid GROUP BY {groups}{thing}, window(dateTime, '1 day')"""
 
 
-def _day_statistics(groups: str = "") -> str:
-    """Bids, bidders and auctions of a day, of all and of each rank: distinct ones are groups of groups."""
+def _day_statistics(groups: str = "", day: str = "till") -> str:
+    """Bids, bidders and auctions of a day, of all and of each rank: distinct ones are groups of groups.
+
+    A day is told by its end, or for Spark by the whole `window`, without which it does not know that days end.
+    """
     bids = ", ".join(f"sum({rank}) AS {rank}_bids" for rank in _RANKS)
     distinct = {
         things: ", ".join(f"sum(CASE WHEN {rank} > 0 THEN 1 ELSE 0 END) AS {rank}_{things}" for rank in _RANKS)
@@ -92,17 +104,18 @@ def _day_statistics(groups: str = "") -> str:
     columns += ["a.total_auctions", *(f"a.{rank}_auctions" for rank in _RANKS)]
     own = f"b.{groups[:-2]}, " if groups else ""
     same = f" AND a.{groups[:-2]} = b.{groups[:-2]}" if groups else ""
+    till = "b.till" if day == "till" else "b.window.end AS till"
     return f"""
     WITH bidders AS (
-      SELECT {groups}till, sum(n) AS total_bids, {bids}, count(*) AS total_bidders, {distinct["bidders"]}
-      FROM ({_counted_by("bidder", groups)}) GROUP BY {groups}till
+      SELECT {groups}{day}, sum(n) AS total_bids, {bids}, count(*) AS total_bidders, {distinct["bidders"]}
+      FROM ({_counted_by("bidder", groups, day)}) GROUP BY {groups}{day}
     ),
     auctions AS (
-      SELECT {groups}till, count(*) AS total_auctions, {distinct["auctions"]}
-      FROM ({_counted_by("auction", groups)}) GROUP BY {groups}till
+      SELECT {groups}{day}, count(*) AS total_auctions, {distinct["auctions"]}
+      FROM ({_counted_by("auction", groups, day)}) GROUP BY {groups}{day}
     )
-    SELECT {own}b.till, b.total_bids, {", ".join(columns)}
-    FROM bidders b JOIN auctions a ON a.till = b.till{same}"""
+    SELECT {own}{till}, b.total_bids, {", ".join(columns)}
+    FROM bidders b JOIN auctions a ON a.{day} = b.{day}{same}"""
 
 
 def _day_statistics_oracle(groups: str = "") -> str:
@@ -165,6 +178,13 @@ QUERIES = (
            )
            SELECT auction, num, make_timestamptz(till) AS till FROM counts
            QUALIFY num = max(num) OVER (PARTITION BY till)""",
+        """WITH counts AS (
+             SELECT auction, window, count(*) AS num
+             FROM bid GROUP BY auction, window(dateTime, '10 seconds', '2 seconds')
+           ),
+           most AS (SELECT window, max(num) AS num FROM counts GROUP BY window)
+           SELECT c.auction, c.num, c.window.end AS till
+           FROM counts c JOIN most m ON c.window = m.window AND c.num = m.num""",
         otherwise="counts and their maxima are compared by the windows' ends, which are event times",
     ),
     NexmarkQuery(
@@ -207,9 +227,13 @@ QUERIES = (
     NexmarkQuery(
         "q9",
         "the winning bid of each auction",
-        f"{_WINNERS} SELECT id, seller, category, bidder, price, dateTime FROM winner",
+        f"""SELECT id, seller, category, bidder, price, dateTime
+            FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY price DESC, dateTime) AS place
+                  FROM ({_VALID}))
+            WHERE place <= 1""",
         _WINNING_ROWS,
-        otherwise=f"the winning bid is the one for which no better one exists; {_LONGEST}",
+        otherwise=_CHANGES,
+        changes=True,
     ),
     NexmarkQuery(
         "q10",
@@ -259,6 +283,7 @@ QUERIES = (
         "bids, bidders and auctions of a day, in all and by price",
         _day_statistics(),
         _day_statistics_oracle(),
+        _day_statistics(day="window"),
         otherwise=_DISTINCT,
     ),
     NexmarkQuery(
@@ -266,6 +291,7 @@ QUERIES = (
         "bids, bidders and auctions of a day and channel, in all and by price",
         _day_statistics("channel, "),
         _day_statistics_oracle("channel, "),
+        _day_statistics("channel, ", day="window"),
         otherwise=_DISTINCT,
     ),
     NexmarkQuery(

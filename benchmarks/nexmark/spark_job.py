@@ -2,7 +2,7 @@
 
     python -m benchmarks.nexmark.spark_job DIRECTORY q3 heap|rocksdb
 
-The text is Sluice's. What Spark refuses, it refuses here: the log has its reason.
+The text is Sluice's but for windows of windows. What Spark refuses, it refuses here: the log has its reason.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
             source = reader.parquet(str(args.home / stream)).withWatermark("dateTime", "0 seconds")
             source.createOrReplaceTempView(stream)
         spark.createDataFrame(make_side_table()).createOrReplaceTempView(SIDE_TABLE)
-        results = spark.sql(query.sql).observe("check", F.count(F.lit(1)).alias("rows"))
+        results = spark.sql(query.spark_sql).observe("check", F.count(F.lit(1)).alias("rows"))
         writer = results.writeStream.format("noop").option("checkpointLocation", str(work / "checkpoint"))
         writer = writer.outputMode("update" if query.changes else "append")
         running = writer.trigger(availableNow=True).start()

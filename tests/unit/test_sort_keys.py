@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sluice.kernels.grouping import group_rows
-from sluice.kernels.sort_keys import rank_in_groups, sort_keys
+from sluice.kernels.sort_keys import rank_in_groups, sort_by_keys, sort_keys
 from sluice.model.plan.sort_order import SortOrder
 
 VALUES = {
@@ -40,3 +40,20 @@ def test_the_order_is_that_of_sql(kind, descending, nulls):
 def test_nulls_go_where_spark_puts_them():
     assert SortOrder("v").nulls_first
     assert not SortOrder("v", descending=True).nulls_first
+
+
+_KINDS = {
+    "few values": lambda rng, count: rng.integers(0, 3, count),
+    "all bits": lambda rng, count: rng.integers(-(2**63), 2**63 - 1, count),
+    "bounds": lambda rng, count: rng.choice(np.array([-(2**63), 2**63 - 1, 0, 1]), count),
+    "bools": lambda rng, count: rng.random(count) < 0.5,
+    "unsigned": lambda rng, count: rng.integers(0, 2**64 - 1, count, dtype=np.uint64),
+}
+
+
+@pytest.mark.parametrize("kinds", list(product(_KINDS, repeat=2)), ids=" ".join)
+@pytest.mark.parametrize("count", [0, 1, 2, 50])
+def test_rows_are_sorted_key_by_key_and_equal_ones_stay_whichever_bits_are_packed(kinds, count):
+    rng = np.random.default_rng(count)
+    keys = [_KINDS[kind](rng, count) for kind in ("few values", *kinds)]
+    assert sort_by_keys(keys).tolist() == np.lexsort(tuple(reversed(keys))).tolist()
