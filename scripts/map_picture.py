@@ -1,0 +1,63 @@
+"""A picture of state that moves: the map of a checkpoint's live page, light and dark, for the README.
+
+    python -m scripts.map_picture CHECKPOINT docs/images/map
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+from tests.support.browser import chromium
+from tests.support.page_server import served_page
+
+SIZE = {"width": 980, "height": 900}
+SCHEMES = ("light", "dark")
+DRAWN_MS = 1500
+"""How long units may fly until they are where they belong."""
+
+
+def take_pictures(checkpoint: str, stem: Path, epoch: int | None) -> list[Path]:
+    """The map at an epoch, the newest unless given, once for each scheme; returns the files."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    with served_page(checkpoint) as served, chromium() as browser:
+        pictures = []
+        for scheme in SCHEMES:
+            context = browser.new_context(color_scheme=scheme, viewport=SIZE)  # type: ignore[arg-type]
+            page = context.new_page()
+            page.goto(f"{served.link}#map")
+            page.wait_for_selector("canvas#units[data-epoch]")
+            if epoch is not None:
+                page.locator("#epoch").fill(str(epoch))
+            page.wait_for_timeout(DRAWN_MS)
+            path = stem.with_name(f"{stem.name}-{scheme}.png")
+            _take(page, path)
+            pictures.append(path)
+            context.close()
+        return pictures
+
+
+def _take(page: Page, path: Path) -> None:
+    """The two cards of the map, one below the other."""
+    cards = [card.bounding_box() for card in page.locator("#view section.card").all()[:2]]
+    boxes = [box for box in cards if box is not None]
+    top, left = min(box["y"] for box in boxes), min(box["x"] for box in boxes)
+    bottom, right = (max(box[at] + box[by] for box in boxes) for at, by in (("y", "height"), ("x", "width")))
+    page.add_style_tag(content="footer { display: none !important }")
+    page.screenshot(path=path, clip={"x": left - 8, "y": top - 8, "width": right - left + 16, "height": bottom - top + 16})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkpoint")
+    parser.add_argument("stem", type=Path, help="the pictures' path without -light.png and -dark.png")
+    parser.add_argument("--epoch", type=int)
+    args = parser.parse_args()
+    for picture in take_pictures(args.checkpoint, args.stem, args.epoch):
+        print(f"{picture}: {picture.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
