@@ -15,7 +15,7 @@ from benchmarks.adapt.papers import LIVE
 from scripts import docs_site, reproduction_pages
 from sluice.cli.main import main
 from sluice.dashboard.chart import Axis, Line, chart
-from sluice.figures.catalogue import EXPERIMENTS, PAPERS, UnknownFigure, chosen
+from sluice.figures.catalogue import EXPERIMENTS, PAPERS, UnknownFigure, find_experiments
 from sluice.figures.claim import Claim, ClaimKind, at_least, at_most
 from sluice.figures.comparison import changes
 from sluice.figures.experiment import Experiment, Reading, Trial, effort, run_all, steady_from
@@ -158,14 +158,14 @@ def flat_outcome(run: Trial) -> Outcome:
 
 
 def test_figures_are_chosen_by_paper_or_by_name():
-    assert [e.name for paper in PAPERS for e in chosen([paper])] == [e.name for e in EXPERIMENTS]
+    assert [e.name for paper in PAPERS for e in find_experiments([paper])] == [e.name for e in EXPERIMENTS]
     assert all(e.name.startswith(f"{paper}-") for paper in PAPERS for e in PAPERS[paper])
-    assert [e.name for e in chosen(["flux-7", "flux-3"])] == ["flux-7", "flux-3"]
+    assert [e.name for e in find_experiments(["flux-7", "flux-3"])] == ["flux-7", "flux-3"]
     with pytest.raises(
         UnknownFigure,
         match="no figure 'flux-99'; known: all, flux, lazy-disk, placement, d-cape, window-joins, flux-baseline",
     ):
-        chosen(["flux-99"])
+        find_experiments(["flux-99"])
 
 
 def test_steady_is_when_the_rate_stays_up():
@@ -246,7 +246,7 @@ def test_help_and_make_leave_no_paper_out(capsys):
         main(["figures", "-h"])
     shown = " ".join(capsys.readouterr().out.split())
     assert ", ".join(PAPERS) in shown
-    assert chosen(["all"]) == list(EXPERIMENTS)
+    assert find_experiments(["all"]) == list(EXPERIMENTS)
     rule = (DOCS.parent / "Makefile").read_text(encoding="utf-8").split("\nfigures:")[1].split("\n\n")[0]
     assert "sluice figures all --out figures --against docs/figures" in rule
 

@@ -27,12 +27,12 @@ def figures(names: Sequence[str], out: Path, workers: int | None, against: Path 
     With `against`, a directory of JSON files: 0 if all is as it is there, misses included, 1 if anything differs.
     """
     require(Extra.SIM, "sluice figures")
-    from sluice.figures.catalogue import chosen
+    from sluice.figures.catalogue import find_experiments
     from sluice.figures.comparison import changes
     from sluice.figures.experiment import Trial, run_all
     from sluice.figures.publish import cells, publish, summary
 
-    experiments = chosen(names)
+    experiments = find_experiments(names)
     if against is not None and not against.is_dir():
         raise SluiceError(f"there is no directory {against}; --against names one with the JSON files of figures")
     if out.exists() and not out.is_dir():
@@ -45,20 +45,20 @@ def figures(names: Sequence[str], out: Path, workers: int | None, against: Path 
 
     runs = [run for experiment in experiments for run in experiment.runs.values()]
     outcomes = run_all(runs, workers or os.cpu_count() or 1, tell)
-    found = []
+    readings = []
     changed: list[str] = []
     for experiment in experiments:
-        found.append((experiment, experiment.judge(outcomes)))
+        readings.append((experiment, experiment.judge(outcomes)))
         if against is not None:
-            changed += changes(found[-1:], against)  # before anything is written: it may be the same directory
-        written = publish(found, out)  # at once: should the next one fail, this one is not lost
-    for experiment, reading in found:
+            changed += changes(readings[-1:], against)  # before anything is written: it may be the same directory
+        written = publish(readings, out)  # at once: should the next one fail, this one is not lost
+    for experiment, reading in readings:
         print(f"\n{experiment.name}: {experiment.title}")
         for verdict in experiment.verdicts(reading):
             says, value, measured, accepted, _ = cells(verdict)
             published = f", published {value}" if value else ""
             print(f"  {verdict.word:<6} {says}: measured {measured}{published}, accepted {accepted}")
-    counts = summary([verdict for experiment, reading in found for verdict in experiment.verdicts(reading)])
+    counts = summary([verdict for experiment, reading in readings for verdict in experiment.verdicts(reading)])
     print(f"\n{counts.sentence} {len(written)} files in {out}, see {written[-1]}")
     if against is None:
         return 1 if counts.missed else 0

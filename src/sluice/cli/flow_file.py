@@ -39,7 +39,7 @@ class Writer(Protocol):
 
     def option(self, key: str, value: Any) -> Any: ...
 
-    def policy(self, wanted: str) -> Any: ...
+    def policy(self, name: str) -> Any: ...
 
     def trigger(self, *, availableNow: bool | None = None) -> Any: ...
 
@@ -123,13 +123,13 @@ def _parameters(define: Callable[..., Any]) -> int:
 
 
 def _writers(returned: Any) -> list[Writer]:
-    found = list(returned) if isinstance(returned, (list, tuple)) else [returned]
-    if not found:
+    writers = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+    if not writers:
         raise FlowError(f"define() returned an empty list; {_EXAMPLE}")
-    for one in found:
+    for one in writers:
         if not isinstance(one, Writer):
             raise FlowError(_not_a_writer(one))
-    return found
+    return writers
 
 
 def _not_a_writer(one: Any) -> str:
@@ -157,11 +157,11 @@ def _blamed(file: str, doing: str) -> Iterator[None]:
 def _explained(problem: Exception, file: str, doing: str) -> str:
     """The user's own lines down to the error, and the error; inner lines of Sluice and Spark are left out."""
     linecache.checkcache(file)
-    frames = [f for f in traceback.extract_tb(problem.__traceback__) if _is_users(f.filename)]
-    lines = [f"  {_short(f.filename)}, line {f.lineno}, in {f.name}\n    {f.line}" for f in frames]
-    told = last_words(problem)
+    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if _is_users(frame.filename)]
+    lines = [f"  {_short(at.filename)}, line {at.lineno}, in {at.name}\n    {at.line}" for at in frames]
+    message = last_words(problem)
     name = os.path.basename(file)
-    return "\n".join([f"{name} fails when it {doing}:", *lines, told]) if lines else f"{name}: {told}"
+    return "\n".join([f"{name} fails when it {doing}:", *lines, message]) if lines else f"{name}: {message}"
 
 
 def _is_users(filename: str) -> bool:

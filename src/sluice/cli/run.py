@@ -56,31 +56,31 @@ Session = Callable[[Run, str], Any]
 """Starts Spark for a run, with a directory for what Spark would else leave in the working directory."""
 
 
-def run(wanted: Run, session: Session | None = None) -> int:
+def run(options: Run, session: Session | None = None) -> int:
     """Run the file; 0 when all queries ended well or were stopped by Ctrl-C, 1 if one failed."""
-    if wanted.policy is not None:
-        policy(wanted.policy)
-    if wanted.control and not wanted.ui:
+    if options.policy is not None:
+        policy(options.policy)
+    if options.control and not options.ui:
         raise FlowError("--control is about the page: give --ui, too")
-    if wanted.report and not os.path.isdir(os.path.dirname(os.path.abspath(wanted.report))):
-        raise FlowError(f"there is no directory for the report {wanted.report}")
-    if wanted.report:
+    if options.report and not os.path.isdir(os.path.dirname(os.path.abspath(options.report))):
+        raise FlowError(f"there is no directory for the report {options.report}")
+    if options.report:
         require(Extra.CHARTS, "a report")
-    if wanted.ui:
+    if options.ui:
         require(Extra.UI, "the page")
     with (
-        flow_file(wanted.file, wanted.arguments) as (module, define),
+        flow_file(options.file, options.arguments) as (module, define),
         temporary_directory() as directory,
         _terminated_as_interrupted(),
     ):
         spark = None
         try:
             scratch = str(directory)
-            spark = (session or _session)(wanted, scratch)
+            spark = (session or _session)(options, scratch)
             pressed = _take_ctrl_c_back()
             _send_by_value(module)
-            planned = _planned(define(spark), wanted, scratch, _is_local(spark))
-            return _run(planned, wanted, pressed)
+            planned = _planned(define(spark), options, scratch, _is_local(spark))
+            return _run(planned, options, pressed)
         except KeyboardInterrupt:  # before there was a query to stop, or while it was being stopped
             print("sluice: interrupted", file=sys.stderr)
             return 1
@@ -105,19 +105,19 @@ def _take_ctrl_c_back() -> Callable[[], bool]:
     return pressed.is_set
 
 
-def _run(planned: Sequence[Planned], wanted: Run, pressed: Callable[[], bool]) -> int:
+def _run(planned: Sequence[Planned], options: Run, pressed: Callable[[], bool]) -> int:
     failed: Exception | None = None
     queries = _started(planned)
     try:
-        if wanted.ui:
-            _open_pages(planned, queries, wanted.control)
+        if options.ui:
+            _open_pages(planned, queries, options.control)
         watch_all(queries, interrupted=pressed)
     except Exception as problem:  # the query's own error, whatever it is
         failed = problem
         print(printable(f"sluice: a query failed: {last_words(problem)}"), file=sys.stderr)
-    if wanted.report:
+    if options.report:
         try:
-            _report(planned, wanted.report)
+            _report(planned, options.report)
         except SluiceError as problem:
             if not failed:
                 raise
@@ -160,7 +160,7 @@ def _started(planned: Sequence[Planned]) -> list[Any]:
     return queries
 
 
-def _planned(writers: Sequence[Writer], wanted: Run, scratch: str, local: bool) -> list[Planned]:
+def _planned(writers: Sequence[Writer], options: Run, scratch: str, local: bool) -> list[Planned]:
     """Apply the command line to what the file says; the command line wins."""
     labels = [_label(w, n) for n, w in enumerate(writers, 1)]
     for label in labels:
@@ -168,14 +168,14 @@ def _planned(writers: Sequence[Writer], wanted: Run, scratch: str, local: bool) 
             raise FlowError(f"two queries are called {label!r}; give each its own queryName")
     planned = []
     for writer, label in zip(writers, labels, strict=True):
-        if wanted.policy is not None:
-            writer.policy(wanted.policy)
-        if wanted.available_now:
+        if options.policy is not None:
+            writer.policy(options.policy)
+        if options.available_now:
             writer.trigger(availableNow=True)
         checkpoint = writer.choices().options.get("checkpointLocation")
-        if wanted.checkpoint:
-            checkpoint = f"{wanted.checkpoint.rstrip('/')}/{label}" if len(writers) > 1 else wanted.checkpoint
-        elif not checkpoint and wanted.report and local:
+        if options.checkpoint:
+            checkpoint = f"{options.checkpoint.rstrip('/')}/{label}" if len(writers) > 1 else options.checkpoint
+        elif not checkpoint and options.report and local:
             checkpoint = os.path.join(scratch, "checkpoints", label)  # the report is made of it, then it goes
         if checkpoint:
             writer.option("checkpointLocation", checkpoint)
@@ -189,24 +189,24 @@ def _label(writer: Writer, number: int) -> str:
     return re.sub(r"[^\w.-]+", "_", str(name)).lstrip(".") or f"query-{number}" if name else f"query-{number}"
 
 
-def _session(wanted: Run, scratch: str) -> Any:
+def _session(options: Run, scratch: str) -> Any:
     """A Spark session as the command line asks for it, quiet enough to read the progress beside it."""
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", dict(wanted.conf).get("spark.pyspark.python", sys.executable))
-    master = wanted.master or dict(wanted.conf).get("spark.master", LOCAL)
+    os.environ.setdefault("PYSPARK_PYTHON", dict(options.conf).get("spark.pyspark.python", sys.executable))
+    master = options.master or dict(options.conf).get("spark.master", LOCAL)
     settings = {
         "spark.master": master,
-        "spark.app.name": wanted.name or os.path.splitext(os.path.basename(wanted.file))[0],
+        "spark.app.name": options.name or os.path.splitext(os.path.basename(options.file))[0],
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }
     if master.startswith("local"):
         settings["spark.sql.warehouse.dir"] = os.path.join(scratch, "warehouse")
-    given = {k: v for k, v in wanted.conf if not (wanted.master and k == "spark.master")}
+    chosen = {key: value for key, value in options.conf if not (options.master and key == "spark.master")}
     builder = SparkSession.builder
-    for key, value in {**settings, **given}.items():
+    for key, value in {**settings, **chosen}.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()

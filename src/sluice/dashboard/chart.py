@@ -59,8 +59,8 @@ class Mark:
     y: float | None = None
 
     def __post_init__(self) -> None:
-        given = [value for value in (self.x, self.y) if value is not None]
-        if not given or not all(map(math.isfinite, given)):
+        coordinates = [value for value in (self.x, self.y) if value is not None]
+        if not coordinates or not all(map(math.isfinite, coordinates)):
             raise ValueError(f"mark {self.text!r} lies nowhere: x is {self.x}, y is {self.y}; give one of them or both")
 
 
@@ -150,8 +150,8 @@ def _lines(runs: Sequence[_Run], lines: Sequence[Line], across: Scale, up: Scale
         line, places = lines[run.series], np.column_stack([across.drawn(run.values[:, 0]), up.drawn(run.values[:, 1])])
         rows += [{"x": a, "y": b, "series": run.series, "run": number} for a, b in places.tolist()]
         if len(run.values) == 1 or (line.points and len(line.x) <= _MOST_POINTS):
-            told = [f"{line.name}: {across.axis.text(a)}, {up.axis.text(b)}" for a, b in run.values.tolist()]
-            points += [{**row, "told": text} for row, text in zip(rows[-len(told) :], told, strict=True)]
+            texts = [f"{line.name}: {across.axis.text(a)}, {up.axis.text(b)}" for a, b in run.values.tolist()]
+            points += [{**row, "tip": text} for row, text in zip(rows[-len(texts) :], texts, strict=True)]
     drawn, dotted = {run.series for run in runs}, {point["series"] for point in points}
     names = [line.name + ("" if number in drawn else " (no values)") for number, line in enumerate(lines)]
     key = legend(names, WIDTH, above) | {"symbolSize": 80 if dotted else 300}
@@ -167,7 +167,7 @@ def _lines(runs: Sequence[_Run], lines: Sequence[Line], across: Scale, up: Scale
         {
             "data": {"values": points},
             "mark": {"type": "point", "filled": True, "opacity": 1, "size": 36, "aria": True, "clip": True},
-            "encoding": {**coded, "shape": by_series(key, shapes), "description": {"field": "told"}},
+            "encoding": {**coded, "shape": by_series(key, shapes), "description": {"field": "tip"}},
         },
     ]
 
@@ -180,8 +180,8 @@ def _bars(runs: Sequence[_Run], lines: Sequence[Line], across: Scale, up: Scale,
     for run in runs:
         for at, value in run.values.tolist():
             left, text = at + (run.series - len(lines) / 2) * thick, up.axis.text(value)
-            told = f"{lines[run.series].name}: {across.axis.text(at)}, {text}"
-            drawn = {"y": float(up.drawn(value)), "y2": float(up.drawn(base)), "text": text, "told": told}
+            tip = f"{lines[run.series].name}: {across.axis.text(at)}, {text}"
+            drawn = {"y": float(up.drawn(value)), "y2": float(up.drawn(base)), "text": text, "tip": tip}
             rows.append({"x": left, "x2": left + thick, "middle": left + thick / 2, "series": run.series, **drawn})
     key = legend([line.name for line in lines], WIDTH, above)
     coded = {
@@ -192,7 +192,7 @@ def _bars(runs: Sequence[_Run], lines: Sequence[Line], across: Scale, up: Scale,
     }
     shape = {"type": "rect", "aria": True, "clip": True, "stroke": PAPER, "strokeWidth": 1}
     layers: list[Spec] = [
-        {"data": {"values": rows}, "mark": shape, "encoding": {**coded, "description": {"field": "told"}}}
+        {"data": {"values": rows}, "mark": shape, "encoding": {**coded, "description": {"field": "tip"}}}
     ]
     if all(text_width(row["text"], TEXT) <= thick * WIDTH / len(across.axis.names) for row in rows):
         middles = {"x": {"field": "middle", "type": "quantitative"}, "y": PLACES["y"]}

@@ -44,8 +44,8 @@ class DecisionSummary:
         'abandoned in epoch 9: nobody came'
         """
         later = "" if self.ended in (None, self.epoch) or self.fate == "refused" else f" in epoch {self.ended}"
-        told = self.why or self.new_units
-        return f"{self.fate}{later}" + (f": {told}" if told else "")
+        outcome = self.why or self.new_units
+        return f"{self.fate}{later}" + (f": {outcome}" if outcome else "")
 
 
 def summarize(outcomes: Iterable[DecisionOutcome]) -> list[DecisionSummary]:

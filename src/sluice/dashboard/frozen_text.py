@@ -11,8 +11,8 @@ def frozen_text(units: int, rows: int, size: float, missing: int) -> str:
     >>> frozen_text(1, 1200, 34 << 20, 0), frozen_text(12, 1_200_000, 34 << 20, 8)
     ('1 unit, 1.2 k rows, 34 MiB; no unit misses results', '12 units, 1.2 M rows, 34 MiB; 8 units miss results')
     """
-    told = {0: "no unit misses results", 1: "1 unit misses results"}.get(missing, f"{missing:,} units miss results")
-    return f"{units:,} unit{'' if units == 1 else 's'}, {ROWS.text(rows)} rows, {BYTES.text(size)}; {told}"
+    missed = {0: "no unit misses results", 1: "1 unit misses results"}.get(missing, f"{missing:,} units miss results")
+    return f"{units:,} unit{'' if units == 1 else 's'}, {ROWS.text(rows)} rows, {BYTES.text(size)}; {missed}"
 
 
 def clean_up_text(done: int, left: int, results: int, rate: float) -> str:

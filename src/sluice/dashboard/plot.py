@@ -127,10 +127,10 @@ def _figure(
     across = Scale.over(Axis("epoch", low=first - 0.5, high=last + 0.5), [])
     frame = {"x": across.encoding("x", upright=False), "y": up}
     pointed = [
-        {"x": epoch - 0.5, "x2": epoch + 0.5, "told": _values_at(index, epoch, series, quantity)}
+        {"x": epoch - 0.5, "x2": epoch + 0.5, "tip": _values_at(index, epoch, series, quantity)}
         for index, epoch in enumerate(epochs)
     ]
-    whole = {"x2": {"field": "x2"}, "y": {"value": 0}, "y2": {"value": _HEIGHT}, "description": {"field": "told"}}
+    whole = {"x2": {"field": "x2"}, "y": {"value": 0}, "y2": {"value": _HEIGHT}, "description": {"field": "tip"}}
     area = {"type": "rect", "color": INK, "fillOpacity": 0, "aria": True}
     spec = {
         "width": _WIDTH,

@@ -83,14 +83,14 @@ def _page(records: list[EpochRecord], identity: CheckpointIdentity, plan: Record
 
 def _header(name: str, records: list[EpochRecord]) -> str:
     if not records:
-        told = "no epoch has committed yet"
+        standing = "no epoch has committed yet"
     else:
         first, last = records[0], records[-1]
-        told = f"epochs {first.number:,} to {last.number:,}" if len(records) > 1 else f"epoch {last.number:,}"
+        standing = f"epochs {first.number:,} to {last.number:,}" if len(records) > 1 else f"epoch {last.number:,}"
         if first.number > 0:
-            told += " (the journal keeps the last ones)"
-        told += f", committed {_when(first)}" + (f" to {_when(last)}" if len(records) > 1 else "")
-    return f"<header><h1>{written(name)}</h1><p>{written(told)}</p></header>"
+            standing += " (the journal keeps the last ones)"
+        standing += f", committed {_when(first)}" + (f" to {_when(last)}" if len(records) > 1 else "")
+    return f"<header><h1>{written(name)}</h1><p>{written(standing)}</p></header>"
 
 
 def _tiles(records: list[EpochRecord]) -> str:

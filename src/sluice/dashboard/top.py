@@ -62,27 +62,27 @@ def screen(
         (len(hottest), lambda room: _units(lately, hottest[:room], console)),
         (min(_DECISIONS, len(decisions)), lambda room: _decisions(decisions[:room], console)),
     ]
-    rooms = shared(rows - len(lines), [wanted + _ABOVE if wanted else 0 for wanted, _ in parts])
+    rooms = share_lines(rows - len(lines), [entries + _ABOVE if entries else 0 for entries, _ in parts])
     for room, (_, draw) in zip(rooms, parts, strict=True):
         lines += ["", *draw(room - _ABOVE)] if room else []
     return Group(*lines)
 
 
-def shared(room: int, wanted: Sequence[int]) -> list[int]:
+def share_lines(room: int, needs: Sequence[int]) -> list[int]:
     """Lines for each part: first the least that makes sense of one after the other, then the rest in turn.
 
-    >>> shared(20, [5, 30, 4]), shared(9, [5, 30, 4]), shared(3, [5, 30, 4])
+    >>> share_lines(20, [5, 30, 4]), share_lines(9, [5, 30, 4]), share_lines(3, [5, 30, 4])
     ([5, 11, 4], [5, 4, 0], [0, 0, 0])
     """
-    out = []
-    for lines in wanted:
-        out.append(least if (least := min(lines, _LEAST)) <= room else 0)
-        room -= out[-1]
-    while room > 0 and (short := [i for i, given in enumerate(out) if 0 < given < wanted[i]]):
-        for i in short[:room]:
-            out[i] += 1
+    shares = []
+    for lines in needs:
+        shares.append(least if (least := min(lines, _LEAST)) <= room else 0)
+        room -= shares[-1]
+    while room > 0 and (short := [part for part, share in enumerate(shares) if 0 < share < needs[part]]):
+        for part in short[:room]:
+            shares[part] += 1
             room -= 1
-    return out
+    return shares
 
 
 def _head(name: str, records: Sequence[EpochRecord], now: float, console: Console) -> list[Text]:
@@ -126,8 +126,8 @@ def _frozen(record: EpochRecord) -> list[str]:
     frozen, done = record.stats.frozen, record.stats.clean_up
     lines = [f"  frozen: {frozen_text(*frozen)}"] if frozen.units else []
     if done is not None:
-        told = clean_up_text(done.rows_done, done.rows_left, done.results, done.rows_per_second)
-        lines.append(f"  cleaning up: {told}")
+        progress = clean_up_text(done.rows_done, done.rows_left, done.results, done.rows_per_second)
+        lines.append(f"  cleaning up: {progress}")
     return lines
 
 
@@ -270,8 +270,8 @@ def _done(one: DecisionSummary) -> str:
 
 def _why(one: DecisionSummary) -> str:
     """Why it came to nothing, or what came of units, before why it was wanted."""
-    told = one.why or one.new_units
-    return f"{told}; {one.reason}" if told else one.reason
+    outcome = one.why or one.new_units
+    return f"{outcome}; {one.reason}" if outcome else one.reason
 
 
 def _line(text: str, console: Console) -> Text:
@@ -285,13 +285,14 @@ def _words(text: str, console: Console) -> str:
 
 def _times(records: Sequence[EpochRecord]) -> list[float]:
     """Seconds that went by for each epoch: since the one before it, or what it took itself."""
-    ends = [r.stats.committed_at for r in records]
-    own = [r.stats.seconds.elapsed for r in records]
-    return [own[0], *(max(b - a, mine) for (a, b), mine in zip(pairwise(ends), own[1:], strict=True))]
+    ends = [record.stats.committed_at for record in records]
+    elapsed = [record.stats.seconds.elapsed for record in records]
+    gaps = [end - before for before, end in pairwise(ends)]
+    return [elapsed[0], *map(max, gaps, elapsed[1:])]
 
 
 def _column(records: Sequence[EpochRecord], column: str) -> list[float]:
-    return [float(getattr(r.stats, column)) for r in records]
+    return [float(getattr(record.stats, column)) for record in records]
 
 
 def _by_unit(records: Sequence[EpochRecord], column: str) -> np.ndarray:
@@ -300,16 +301,18 @@ def _by_unit(records: Sequence[EpochRecord], column: str) -> np.ndarray:
     weights = np.asarray(getattr(last.stats.units, column), dtype=float)
     total = np.zeros(last.routing.units)
     for record in records:
-        found = getattr(record.stats.units, column)
+        values = getattr(record.stats.units, column)
         if record.routing.directories != last.routing.directories:
-            found = spread_column(found, record.routing, last.routing, weights)
-        total += found
+            values = spread_column(values, record.routing, last.routing, weights)
+        total += values
     return total
 
 
 def _frozen_bytes(record: EpochRecord) -> np.ndarray:
     """What of each unit's state is frozen."""
-    return unit_bytes((r for m in record.manifests for r in m if r.generation), record.routing.units)
+    return unit_bytes(
+        (run for manifest in record.manifests for run in manifest if run.generation), record.routing.units
+    )
 
 
 def _productivity(number: float) -> str:

@@ -153,9 +153,9 @@ class CheckpointState:
         for site, manifest in enumerate(self.record.manifests):
             own = subtract(units, copies.get(Site(site), ()))
             for run in manifest:
-                held = intersect(run.units, own) if run.segment.input == number else ()
-                if held:
-                    yield site, replace(run, units=held)
+                read = intersect(run.units, own) if run.segment.input == number else ()
+                if read:
+                    yield site, replace(run, units=read)
 
     def _copies_of(self, number: InputNumber) -> dict[Site, Ranges]:
         """The units of which each site has what another one has too: on a grid all of a line have the same rows."""
@@ -177,8 +177,8 @@ class CheckpointState:
             for count, data in self._durable.fetch(run):
                 hashes, rows = decode_rows(schema, replace(segment, rows=count), data)
                 places = directory.unit_of(hashes)
-                held = np.isin(places, numbers(run.units))
-                rows, places = rows.filter(pa.array(held)), places[held]
+                of_run = np.isin(places, numbers(run.units))
+                rows, places = rows.filter(pa.array(of_run)), places[of_run]
                 about = (name, ids[places], site, run.generation, segment.pending)
                 columns = [_column(value, field, len(places)) for value, field in zip(about, _ABOUT_ROWS, strict=True)]
                 names = [*_ABOUT_ROWS.names, *rows.schema.names]

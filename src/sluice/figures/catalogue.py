@@ -35,17 +35,17 @@ class UnknownFigure(SluiceError):
     """There is no experiment of this name."""
 
 
-def chosen(names: Sequence[str]) -> list[AnyExperiment]:
+def find_experiments(names: Sequence[str]) -> list[AnyExperiment]:
     """The experiments of these names; that of a paper stands for all of its own, and `all` for those of every paper.
 
-    >>> [e.name for e in chosen(["flux-7", "flux-7"])], len(chosen(["lazy-disk"]))
+    >>> [e.name for e in find_experiments(["flux-7", "flux-7"])], len(find_experiments(["lazy-disk"]))
     (['flux-7'], 7)
     """
-    found: list[AnyExperiment] = []
+    experiments: list[AnyExperiment] = []
     for name in names:
         named = [e for e in EXPERIMENTS if name in (ALL, e.name) or e in PAPERS.get(name, ())]
         if not named:
-            known = ", ".join((ALL, *PAPERS, *(e.name for e in EXPERIMENTS)))
-            raise UnknownFigure(f"there is no figure {name!r}; known: {known}")
-        found += [e for e in named if e not in found]
-    return found
+            every_name = ", ".join((ALL, *PAPERS, *(e.name for e in EXPERIMENTS)))
+            raise UnknownFigure(f"there is no figure {name!r}; known: {every_name}")
+        experiments += [e for e in named if e not in experiments]
+    return experiments

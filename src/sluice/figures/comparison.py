@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sluice.figures.publish import Found, as_text, document
+from sluice.figures.publish import ExperimentReading, as_text, document
 
 IGNORED = frozenset({"sluice"})
 """Keys of a document that say nothing about what was measured: the version that measured it."""
 
 
-def changes(found: Sequence[Found], directory: Path) -> list[str]:
+def changes(readings: Sequence[ExperimentReading], directory: Path) -> list[str]:
     """A line for everything in which these experiments differ from their JSON files in a directory."""
     lines: list[str] = []
-    for experiment, reading in found:
+    for experiment, reading in readings:
         path = directory / f"{experiment.name}.json"
         if not path.exists():
             lines.append(f"{experiment.name}: there is no {path}")

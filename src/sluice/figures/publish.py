@@ -56,23 +56,24 @@ def summary(verdicts: Sequence[Verdict]) -> Summary:
     return Summary(*(words.count(word) for word in ("held", "missed", "fitted")))
 
 
-Found = tuple[AnyExperiment, Reading]
+ExperimentReading = tuple[AnyExperiment, Reading]
+"""An experiment, and what was read off its runs."""
 HEAD = ("the paper says", "published", "measured", "accepted", "")
 """Above the cells of verdicts."""
 
 
-def publish(found: Sequence[Found], directory: Path) -> list[Path]:
+def publish(readings: Sequence[ExperimentReading], directory: Path) -> list[Path]:
     """The files that were written, the page of verdicts last."""
     directory.mkdir(parents=True, exist_ok=True)
     written = []
-    for experiment, reading in found:
+    for experiment, reading in readings:
         for suffix, drawing in reading.charts.items():
             written.append(directory / f"{experiment.name}{suffix}.svg")
             written[-1].write_text(drawing, encoding="utf-8")
         written.append(directory / f"{experiment.name}.json")
         written[-1].write_text(as_text(document(experiment, reading)), encoding="utf-8")
     written.append(directory / "verdicts.md")
-    written[-1].write_text("\n".join(page(found)) + "\n", encoding="utf-8")
+    written[-1].write_text("\n".join(page(readings)) + "\n", encoding="utf-8")
     return written
 
 
@@ -93,13 +94,13 @@ def as_text(published: Mapping[str, Any]) -> str:
     return json.dumps(published, indent=1, default=_plain, ensure_ascii=False) + "\n"
 
 
-def page(found: Sequence[Found]) -> list[str]:
+def page(readings: Sequence[ExperimentReading]) -> list[str]:
     """A table of verdicts for every experiment, as Markdown."""
     lines = []
-    for experiment, reading in found:
+    for experiment, reading in readings:
         lines += [f"### {experiment.name}: {experiment.title}", ""]
         lines += table(experiment.verdicts(reading))
-        lines += ["", *(f"![{experiment.title}]({experiment.name}{s}.svg)" for s in reading.charts), ""]
+        lines += ["", *(f"![{experiment.title}]({experiment.name}{suffix}.svg)" for suffix in reading.charts), ""]
     return lines
 
 
