@@ -1,6 +1,6 @@
 """A picture of state that moves: the map of a checkpoint's live page, light and dark, for the README.
 
-    python -m scripts.map_picture CHECKPOINT docs/images/map
+python -m scripts.map_picture CHECKPOINT docs/images/map
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def _take(page: Page, path: Path) -> None:
     top, left = min(box["y"] for box in boxes), min(box["x"] for box in boxes)
     bottom, right = (max(box[at] + box[by] for box in boxes) for at, by in (("y", "height"), ("x", "width")))
     page.add_style_tag(content="footer { display: none !important }")
-    page.screenshot(path=path, clip={"x": left - 8, "y": top - 8, "width": right - left + 16, "height": bottom - top + 16})
+    page.screenshot(
+        path=path, clip={"x": left - 8, "y": top - 8, "width": right - left + 16, "height": bottom - top + 16}
+    )
 
 
 def main() -> None:
