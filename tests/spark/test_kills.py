@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +16,7 @@ import pytest
 from changing_flow import assert_each_exact
 from kill_leftovers import assert_nothing_left, durable_leftovers, local_leftovers, records, rows_on_record
 from kill_rows import OUTPUTS, ROWS, answers
-from kills import ChangingJob, Kill, ending, job, killed, plan
+from kills import ChangingJob, Job, Kill, ending, job, killed, plan
 from oracle import multiset
 from spark_listing import by_metadata
 
@@ -37,7 +39,8 @@ def assert_exact(root: Path, files: int) -> None:
         assert sorted(by_metadata(root / output)) == parts
 
 
-FAULTS = [
+Fault = tuple[str, str, str, int]
+FAULTS: list[Fault] = [
     ("fail", "write", r"/exchange/(\d{12})-", 0),
     ("kill", "map", r"/exchange/(\d{12})-", 0),
     ("fail", "map", r"/(\d{12})-[^/]*\.arrow", -100),
@@ -73,6 +76,9 @@ if os.environ.get("FAULTS"):
                     continue
                 if kind == "kill":
                     os.kill(int(workspace.executor().rpartition("/")[2]), signal.SIGKILL)
+                if kind == "kill all":
+                    os.killpg(os.getpgrp(), signal.SIGKILL)
+                if kind != "fail":
                     os._exit(1)
                 raise OSError(5, f"fault {number} at {operation} {path}")
 
@@ -90,35 +96,65 @@ def put_blobs_in_files(root: Path) -> dict[str, str]:
     return {"BLOBS_IN_FILES": "1", "PYTHONPATH": path}
 
 
-def make_tasks_fail(root: Path, epoch: int) -> dict[str, str]:
+def make_tasks_fail(root: Path, epoch: int, faults: Sequence[Fault] = FAULTS) -> dict[str, str]:
     """The environment in which tasks of this epoch, or the ones after it, fail; a file of `root`/seen for each that
     has."""
     seen = root / "seen"
     seen.mkdir()
-    faults = [(*what, epoch + later) for *what, later in FAULTS]
-    return {"FAULTS": json.dumps(faults), "FAULTS_SEEN": str(seen)}
+    from_epoch = [(*what, epoch + later) for *what, later in faults]
+    return {"FAULTS": json.dumps(from_epoch), "FAULTS_SEEN": str(seen)}
+
+
+DRIVER_DIES = ("kill all", "put", r"/journal/(\d{12})", -1)
+"""Before it commits the epoch before the first in which tasks fail."""
+
+
+def await_death(running: Job) -> None:
+    """Of a driver that a fault kills."""
+    running.wait_for("the death of a driver", lambda: not running.running, ending=True)
+    assert running.process.returncode == -signal.SIGKILL, running.tail()
+    killed["driver"] += 1
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("drivers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_killed_executors_and_drivers_and_tasks_that_fail_change_nothing(tmp_path, drivers):
-    """A start of Spark for each killed driver, and one more. There, tasks fail, and executors are killed, inside sites
-    and between map tasks and sites; Spark's next attempt at each succeeds, or the epoch's next job."""
-    later = 2 * drivers + 2  # an epoch after those that the last killed driver can have come to
-    files = later + 3  # after a kill, an epoch may have two of a stream
+def test_a_killed_driver_killed_executors_and_tasks_that_fail_change_nothing(tmp_path):
+    """Two starts of Spark, the first one without executors, which take long to start. In the second one tasks fail, and
+    executors are killed, inside sites and between map tasks and sites; Spark's next attempt at each succeeds, or the
+    epoch's next job."""
+    faults = [*FAULTS, DRIVER_DIES]
+    files = (later := 3) + 3
+    env = put_blobs_in_files(tmp_path) | make_tasks_fail(tmp_path, later, faults)
+    with job(tmp_path, files, env=env) as running:
+        running.options = ("--master", "local[2,20]")  # a task may fail twenty times
+        running.start()
+        await_death(running)
+        running.options = ()
+        running.finish()
+        assert running.starts == 2
+        assert_right_after(faults, tmp_path, files)
+
+
+@pytest.mark.slow
+def test_killed_executors_and_drivers_and_tasks_that_fail_change_nothing(tmp_path):
+    """A start of Spark for each killed driver, and one more, in which tasks fail."""
+    files = (later := 6) + 3  # after a kill, an epoch may have two of a stream
     with job(tmp_path, files, env=put_blobs_in_files(tmp_path)) as running:
         running.carry_out(Kill("executor", 1, 0.3))
-        if drivers > 1:
-            running.carry_out(Kill("driver and executors", 2, 0.2))
-            assert_nothing_left(tmp_path, local_leftovers)
-        running.carry_out(Kill("driver", 2 * drivers, 0.4))
+        running.carry_out(Kill("driver and executors", 2, 0.2))
+        assert_nothing_left(tmp_path, local_leftovers)
+        running.carry_out(Kill("driver", 4, 0.4))
         running.env |= make_tasks_fail(tmp_path, later)
         running.finish()
-        assert running.starts == 1 + drivers
-        assert len(list((tmp_path / "seen").iterdir())) == len(FAULTS)
-        assert_right(tmp_path, files)
-        assert_nothing_left(tmp_path, local_leftovers)
-        assert_nothing_left(tmp_path, durable_leftovers)
+        assert running.starts == 3
+        assert_right_after(FAULTS, tmp_path, files)
+
+
+def assert_right_after(faults: Sequence[Fault], root: Path, files: int) -> None:
+    """All of these have happened, the results are exact, and nothing is left of a run that has ended."""
+    assert len(list((root / "seen").iterdir())) == len(faults)
+    assert_right(root, files)
+    assert_nothing_left(root, local_leftovers)
+    assert_nothing_left(root, durable_leftovers)
 
 
 @pytest.mark.slow

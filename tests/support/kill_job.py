@@ -105,6 +105,7 @@ def start_spark(root: Path, master: str) -> Any:
         "spark.deploy.maxExecutorRetries": "-1",  # executors that keep dying are no reason to give the application up
         "spark.task.maxFailures": "20",
         "spark.network.timeout": "1h",  # however long it was suspended
+        "spark.shuffle.io.retryWait": "1s",  # before Spark asks whether an executor that does not answer is dead
         "spark.driver.extraClassPath": CLASS_PATH,  # not by way of SPARK_HOME, which is one of links
         "spark.executor.extraClassPath": CLASS_PATH,
         **INTERPRETED,
