@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 from tests.support.browser import chromium
 from tests.support.page_server import served_page
 
-SIZE = {"width": 980, "height": 900}
+SIZE = {"width": 800, "height": 1000}
 SCHEMES = ("light", "dark")
 DRAWN_MS = 1500
 """How long units may fly until they are where they belong."""
@@ -25,7 +25,7 @@ def take_pictures(checkpoint: str, stem: Path, epoch: int | None) -> list[Path]:
     with served_page(checkpoint) as served, chromium() as browser:
         pictures = []
         for scheme in SCHEMES:
-            context = browser.new_context(color_scheme=scheme, viewport=SIZE)  # type: ignore[arg-type]
+            context = browser.new_context(color_scheme=scheme, viewport=SIZE, device_scale_factor=2)  # type: ignore[arg-type]
             page = context.new_page()
             page.goto(f"{served.link}#map")
             page.wait_for_selector("canvas#units[data-epoch]")

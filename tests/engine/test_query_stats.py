@@ -15,7 +15,9 @@ from specs import SECOND
 from sluice.api.query import Query
 from sluice.api.stream import DataStream
 from sluice.control.journal import Journal
+from sluice.model.clock import SystemClock
 from sluice.model.errors import QueryError, StorageError
+from sluice.model.ids import Site
 from sluice.model.plan.plan import Plan
 from sluice.model.plan.relation import plan_of
 from sluice.state.files.storage import Storage
@@ -64,6 +66,23 @@ def test_a_delay_goes_to_the_moment_the_site_was_through_with_the_rows(tmp_path)
     assert 0 < record.stats.outputs.delay[-1] < delays[0]  # the map task was through before any site began
     assert delays[-1] < record.stats.committed_at - record.turns[-1].now
     assert all(0 < s <= d for s, d in zip(record.stats.operators.longest.tolist(), delays, strict=True))
+    query.close()
+
+
+def test_units_take_the_time_that_an_experiment_has_their_rows_take(tmp_path):
+    """As their site and their operators do."""
+
+    class Sleepless(SystemClock):
+        def sleep(self, seconds: float) -> None:
+            """At once."""
+
+    plan = plan_of([A.groupBy("k").last(2).agg(n=("*", "count")).relation])
+    query = DirectQuery(plan, tmp_path, sites=1, map_tasks=1, clock=Sleepless())
+    query.epochs.settings.emulation.row_delay[Site(0)] = 10.0
+    query.run([rows(1, 2, 3)])
+    stats = query.epochs.record.stats
+    assert stats.units.seconds.sum() == pytest.approx(30, abs=5)
+    assert stats.operators.seconds.sum() == pytest.approx(30, abs=5)
     query.close()
 
 

@@ -70,6 +70,7 @@ class _SiteEpoch:
         self.attempt = Attempt(task.number, site, task.run, f"{level}{uuid.uuid4().hex[:8]}")
         self.results = SiteResults(task, self.level, self.attempt, self.stopwatch)
         self.probed = 0
+        self.emulated_seconds = 0.0
         self.meters = OperatorMeters(clock)
         self.by_unit = UnitStats(self.holdings.unit_numbers)
         self.orders = SiteOrders.of(task.instructions, task.routing)
@@ -194,7 +195,7 @@ class _SiteEpoch:
         transaction: Transaction,
     ) -> Iterator[Blob]:
         """These units take in their input, what waited and what is new, and come to where the streams are now."""
-        started, before = self.clock.process_time(), self.by_unit.work
+        started, before, emulated = self.clock.process_time(), self.by_unit.work, self.emulated_seconds
         transaction.begin_turn(units)
         with self.stopwatch.measure("sort"):
             coming = sorted(new.keys() | transaction.waiting_inputs)
@@ -208,7 +209,8 @@ class _SiteEpoch:
         for node in self._nodes_with_work(units, newest, rows_by_input.keys() | probing.keys(), transaction):
             yield from self._operate(node, rows_by_input, probing, newest, transaction, staged)
         transaction.end_turn()
-        self.by_unit.spend(self.clock.process_time() - started, before, numbers(units))
+        seconds = self.clock.process_time() - started + self.emulated_seconds - emulated
+        self.by_unit.spend(seconds, before, numbers(units))
 
     def _nodes_with_work(
         self, units: Ranges, newest: Times, coming: Iterable[InputNumber], transaction: Transaction
@@ -231,6 +233,7 @@ class _SiteEpoch:
             longer += results * directives.result_delay[self.site]
         if longer:
             self.clock.sleep(longer)
+        self.emulated_seconds += longer
         return longer
 
     def _input(self, input_: InputNumber, units: Ranges, fresh: Run | None, transaction: Transaction) -> Run | None:

@@ -84,7 +84,8 @@ function arrive(graph, places) {
   const arrivals = new Map();
   for (const edges of into.values()) {
     edges.sort((a, b) => places.get(a.source).y - places.get(b.source).y);
-    edges.forEach((edge, n) => arrivals.set(edge, (HIGH * (n + 1)) / (edges.length + 1)));
+    const sides = edges.length === 2 ? [0.15, 0.85] : edges.map((_, n) => (n + 1) / (edges.length + 1));
+    edges.forEach((edge, n) => arrivals.set(edge, HIGH * sides[n]));
   }
   return arrivals;
 }
@@ -97,7 +98,7 @@ function drawNode(node, { x, y }, shades) {
   const box = svg("g", { class: "node", transform: `translate(${x},${y})` },
     svg("rect", { width: WIDE, height: HIGH, rx: 8, fill: colour("paper") }),
     svg("rect", { width: 8, height: HIGH, rx: 3, fill: stripe }),
-    svg("text", { x: 16, y: 19, "font-weight": 600 }, cut(node.name, 26)),
+    svg("text", { x: 16, y: 19, "font-weight": 600 }, cut(node.name, 22)),
     svg("text", { x: 16, y: 36, class: "soft" }, details[0]),
     svg("text", { x: 16, y: 50, class: "soft" }, details[1]));
   box.addEventListener("pointermove", (event) => showTip(`${node.name}\n${node.says}\n${rows(node.rows)} rows out`, event.clientX, event.clientY));
@@ -111,8 +112,9 @@ function drawEdge(edge, places, arrival, most) {
   const middle = (x1 + x2) / 2;
   const wide = 1 + 5 * Math.sqrt(edge.rows / most);
   const label = edge.bytes === null ? `${rows(edge.rows)} rows` : `${rows(edge.rows)} rows, ≈ ${bytes(edge.bytes)}`;
+  const below = y1 < y2 - 1; // the line comes from above: there is room below it
   const line = svg("g", {},
     svg("path", { class: "edge", d: `M${x1},${y1} C${middle},${y1} ${middle},${y2} ${x2},${y2}`, "stroke-width": wide }),
-    svg("text", { class: "edge-text", x: x2 - 8, y: y2 - 5 - wide / 2, "text-anchor": "end" }, label));
+    svg("text", { class: "edge-text", x: x2 - 8, y: below ? y2 + 11 + wide / 2 : y2 - 4 - wide / 2, "text-anchor": "end" }, label));
   return line;
 }
