@@ -85,7 +85,7 @@ _RANKS = {"rank1": "price < 10000", "rank2": "price >= 10000 AND price < 1000000
 
 def _counted_by(thing: str, groups: str, day: str) -> str:
     """Bids of each day by bidder or auction, how many of each rank."""
-    ranks = ", ".join(f"sum(CASE WHEN {condition} THEN 1 ELSE 0 END) AS {name}" for name, condition in _RANKS.items())
+    ranks = ", ".join(f"count(CASE WHEN {condition} THEN 1 END) AS {name}" for name, condition in _RANKS.items())
     return f"""SELECT {groups}{thing}, {"window.end AS till" if day == "till" else day}, count(*) AS n, {ranks}
       FROM bid GROUP BY {groups}{thing}, window(dateTime, '1 day')"""
 
@@ -97,7 +97,7 @@ def _day_statistics(groups: str = "", day: str = "till") -> str:
     """
     bids = ", ".join(f"sum({rank}) AS {rank}_bids" for rank in _RANKS)
     distinct = {
-        things: ", ".join(f"sum(CASE WHEN {rank} > 0 THEN 1 ELSE 0 END) AS {rank}_{things}" for rank in _RANKS)
+        things: ", ".join(f"count(CASE WHEN {rank} > 0 THEN 1 END) AS {rank}_{things}" for rank in _RANKS)
         for things in ("bidders", "auctions")
     }
     columns = [f"b.{rank}_bids" for rank in _RANKS] + ["b.total_bidders"] + [f"b.{rank}_bidders" for rank in _RANKS]
@@ -298,9 +298,9 @@ QUERIES = (
         "q17",
         "bids of a day and auction: how many, and their prices",
         """SELECT auction, window.end AS till, count(*) AS total_bids,
-                  sum(CASE WHEN price < 10000 THEN 1 ELSE 0 END) AS rank1_bids,
-                  sum(CASE WHEN price >= 10000 AND price < 1000000 THEN 1 ELSE 0 END) AS rank2_bids,
-                  sum(CASE WHEN price >= 1000000 THEN 1 ELSE 0 END) AS rank3_bids,
+                  count(CASE WHEN price < 10000 THEN 1 END) AS rank1_bids,
+                  count(CASE WHEN price >= 10000 AND price < 1000000 THEN 1 END) AS rank2_bids,
+                  count(CASE WHEN price >= 1000000 THEN 1 END) AS rank3_bids,
                   min(price) AS min_price, max(price) AS max_price, avg(price) AS avg_price, sum(price) AS sum_price
            FROM bid GROUP BY auction, window(dateTime, '1 day')""",
         f"""SELECT auction, {_bucket("dateTime", 86400)} + INTERVAL 1 DAY AS till, count(*) AS total_bids,
