@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -166,17 +167,19 @@ def _run(name: str, query: NexmarkQuery, home: Path, logs: Path, scale: Scale) -
         figures = awaited(process, scale.seconds)
     for left in (*home.glob("run-*"), *home.glob("csv/run-*")):
         shutil.rmtree(left, ignore_errors=True)  # what a killed process could not clear away
-    failure = "" if figures else said_reason(log) or reason(process.returncode, log, scale.seconds)
+    failure = "" if figures else explain_failure(process.returncode, log, scale.seconds)
     return Result(
         name, query.name, files, figures, footprint.peak, footprint.cpu_seconds, footprint.others,
         (count_results(query, home), None) if is_counted(name, query) else None, failure,
     )  # fmt: skip
 
 
-def said_reason(log: Path) -> str:
-    """Why Spark or Flink has refused a query, in its own words; of several causes the last."""
-    matches = [match for line in log.read_text().splitlines() if (match := _REFUSAL.match(line))]
-    return matches[-1].group(1)[:200] if matches else ""
+def explain_failure(code: int, log: Path, seconds: float) -> str:
+    """Why there are no figures: the run was cut off, or Spark or Flink has refused the query, in its own words; of
+    several causes the last."""
+    lines = [] if code == -signal.SIGKILL else log.read_text().splitlines()
+    causes = [match.group(1)[:200] for line in lines if (match := _REFUSAL.match(line))]
+    return causes[-1] if causes else reason(code, log, seconds)
 
 
 def _command(name: str, query: NexmarkQuery, home: Path, scale: Scale) -> list[str]:

@@ -111,11 +111,12 @@ def test_the_reason_of_a_refusal_is_the_peers_own(tmp_path: Path) -> None:
         "py4j.protocol.Py4JJavaError: An error occurred while calling o8.executeSql.\n"
         "Caused by: org.apache.flink.table.api.ValidationException: No such function\n\tat org.apache.flink.Some\n"
     )
-    assert bench.said_reason(log) == "No such function"
+    assert bench.explain_failure(1, log, 120.0) == "No such function"
+    assert bench.explain_failure(-9, log, 120.0) == "killed: no figures within 120 s, or no memory left"
     log.write_text("pyspark.errors.exceptions.captured.AnalysisException: [NON_TIME] Window is not there;\nProject\n")
-    assert bench.said_reason(log) == "[NON_TIME] Window is not there;"
+    assert bench.explain_failure(1, log, 120.0) == "[NON_TIME] Window is not there;"
     log.write_text("nothing of the kind\n")
-    assert bench.said_reason(log) == ""
+    assert bench.explain_failure(1, log, 120.0).startswith("nothing of the kind (all of it in ")
 
 
 def test_the_page_has_rates_ratios_and_reasons() -> None:
