@@ -218,7 +218,11 @@ def nexmark_section(document: Document) -> str:
     queries = list(dict.fromkeys(run["workload"] for run in nexmark["runs"]))
     peers = list(dict.fromkeys(run["contender"] for run in nexmark["runs"] if run["contender"] != "sluice"))
     head = ["query", "Sluice", "results", *(cell for peer in peers for cell in (NAMES[peer], "Sluice is")), "bar", ""]
-    refused = [[run["workload"], NAMES[run["contender"]], run["failure"]] for run in nexmark["runs"] if run["failure"]]
+    refused = [
+        [run["workload"], NAMES[run["contender"]], run["failure"].replace("|", "\\|")]
+        for run in nexmark["runs"]
+        if run["failure"]
+    ]
     files = f"{events['count']:,} events in {events['files']} files of each stream, seed {events['seed']}"
     return "\n\n".join(
         [
