@@ -7,6 +7,7 @@ far too late, so that Sluice has to drop and count them.
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,6 @@ SECONDS_PER_FILE = 10  # of event time
 DELAY, WITHIN = 5, 10  # seconds
 LATE_PER_FILE = 10
 SECOND = 1_000_000  # event times are microseconds
-OPENING = 1_767_348_000 * SECOND
 
 COLUMNS = {"trades": ("symbol", "ts", "trade_id", "price", "size"), "quotes": ("symbol", "ts", "bid", "ask")}
 
@@ -40,21 +40,28 @@ def generate(home: Path, files: int, rows: int) -> Planted:
     """Write both streams as files whose modification times say in which order they arrived."""
     rng = np.random.default_rng(11)
     late: list[int] = []
+    opening = _open_at(files)
     for stream in COLUMNS:
         (home / stream).mkdir()
         for number in range(files):
             ids = np.arange(number * rows, (number + 1) * rows)
             jitter = rng.integers(0, (DELAY - 1) * SECOND, rows)
-            at = OPENING + ids * SECONDS_PER_FILE * SECOND // rows - jitter
+            at = opening + ids * SECONDS_PER_FILE * SECOND // rows - jitter
             # At the opening, where quotes would match them, and only in files that arrive long after it.
             if stream == "trades" and number >= files // 2:
                 chosen = rng.choice(rows, LATE_PER_FILE, replace=False)
-                at[chosen] = OPENING + rng.integers(0, SECONDS_PER_FILE * SECOND, LATE_PER_FILE)
+                at[chosen] = opening + rng.integers(0, SECONDS_PER_FILE * SECOND, LATE_PER_FILE)
                 late += ids[chosen].tolist()
             path = home / stream / f"{number:04d}.parquet"
             pq.write_table(_rows(stream, ids, at, rng), path)
             os.utime(path, (1_700_000_000 + number,) * 2)
     return Planted(len(COLUMNS) * files * rows, tuple(late))
+
+
+def _open_at(files: int) -> int:
+    """So that the last rows are of about now, and watermarks near the clock. It is a whole minute: so windows have the
+    same rows whenever the demo runs."""
+    return (int(time.time()) - files * SECONDS_PER_FILE) // 60 * 60 * SECOND
 
 
 def _rows(stream: str, ids: np.ndarray, at: np.ndarray, rng: np.random.Generator) -> pa.Table:
