@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from arrivals import arrive
+from namespaces import Network, can_make_networks, can_mount
 from oracle import batch_join, multiset
 from specs import SECOND, TIME, join, stream
 from standalone import Standalone, wait_for
@@ -127,8 +127,8 @@ def evenly(there: Standalone, workers: dict[str, int], sites: int) -> Callable[[
 
 
 @contextmanager
-def cluster(root: Path, **workers: int) -> Iterator[Standalone]:
-    with Standalone(root) as made:
+def cluster(root: Path, network: Network | None = None, **workers: int) -> Iterator[Standalone]:
+    with Standalone(root, network) as made:
         for name, cores in workers.items():
             made.add_worker(name, cores)
         yield made
@@ -240,8 +240,13 @@ if os.environ.get("BLOBS_READ"):
 """
 
 
-def can_mount() -> bool:
-    return subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+def put_blobs_in_files(there: Standalone) -> Path:
+    """Have the smallest blobs, too, go by reference; the file is there when one was read."""
+    hook, read = there.root / "hook", there.root / "read"
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(SMALL_BLOBS_IN_FILES)  # every Python worker imports it
+    there.env |= {"BLOBS_READ": str(read), "PYTHONPATH": f"{hook}{os.pathsep}{there.env['PYTHONPATH']}"}
+    return read
 
 
 @pytest.mark.slow
@@ -249,12 +254,10 @@ def can_mount() -> bool:
 def test_two_hosts_with_a_memory_tier_each(tmp_path):
     """Both have a tmpfs at the same path: what goes from one to the other goes through Spark, what stays by reference.
     One of them dies, and another one comes."""
-    memory, hook, read = tmp_path / "mem", tmp_path / "hook", tmp_path / "read"
-    for directory in (memory, hook):
-        directory.mkdir()
-    (hook / "sitecustomize.py").write_text(SMALL_BLOBS_IN_FILES)  # every Python worker imports it
+    memory = tmp_path / "mem"
+    memory.mkdir()
     with cluster(tmp_path) as there:
-        there.env |= {"BLOBS_READ": str(read), "PYTHONPATH": f"{hook}{os.pathsep}{there.env['PYTHONPATH']}"}
+        read = put_blobs_in_files(there)
         for name in ("first", "second"):
             there.add_worker(name, 1, tmpfs=memory)
         job = Job(there, "flow", options=["--sites", "2"])
@@ -267,6 +270,46 @@ def test_two_hosts_with_a_memory_tier_each(tmp_path):
         running.until("use of two executors", lambda r: len(set(on(r))) == 2)
         assert read.exists() and not list(memory.iterdir())
         running.finish()
+        job.finish()
+        assert_exact(running)
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    made = Network()
+    yield made
+    made.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (can_mount() and can_make_networks()), reason="no hosts can be made here")
+def test_two_hosts_of_a_network_one_of_which_is_cut_off_and_comes_back_and_dies_and_comes_back(tmp_path, network):
+    """Each has an address and a tmpfs of its own. While one is cut off its executor lives on, and does not know that
+    others do its work."""
+    memory = tmp_path / "mem"
+    memory.mkdir()
+    with cluster(tmp_path, network) as there:
+        read = put_blobs_in_files(there)
+        for host, name in ((2, "first"), (3, "second")):
+            there.add_worker(name, 1, tmpfs=memory, host=host)
+        job = Job(there, "flow", options=["--sites", "2", "--timeout", "30s"])
+        (running,) = job.flows
+        running.until("use of two executors", lambda r: len(set(on(r))) == 2)
+        (first,) = there.executors("first")
+        network.cut_off(3)
+        running.until("move to the first worker", lambda r: on(r) == [first] * 2)
+        network.bring_back(3)
+        running.until("use of two executors", lambda r: len(set(on(r))) == 2)
+        there.kill_worker("second")
+        running.until("move to the first worker", lambda r: on(r) == [first] * 2)
+        there.add_worker("third", 1, tmpfs=memory, host=3)
+        running.until("use of two executors", lambda r: len(set(on(r))) == 2)
+        assert read.exists() and not list(memory.iterdir())
+        running.finish()
+        for name in ("first", "third"):
+            its_memory = Path(f"/proc/{there.processes[name].pid}/root{memory}")
+            assert os.path.ismount(its_memory)
+            wait_for("end of its local tiers", lambda place=its_memory: not list(place.iterdir()), seconds=30)
         job.finish()
         assert_exact(running)
 

@@ -6,6 +6,7 @@ at most: a file `scale-2` asks for two of them, and `executors` has Spark's own 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,8 +38,9 @@ def main() -> None:
     arguments.add_argument("--sites", type=int)
     arguments.add_argument("--grace", type=float, help="seconds for which cores may be missing before sites are fewer")
     arguments.add_argument("--executors", type=int, help="how many to wait for")
+    arguments.add_argument("--timeout", help="after which Spark takes an executor for lost of which it hears nothing")
     chosen = arguments.parse_args()
-    spark = start_spark(chosen.root, chosen.master, chosen.executors)
+    spark = start_spark(chosen.root, chosen.master, chosen.executors, chosen.timeout)
     for flow in chosen.flows:
         name, _, most = flow.partition("=")
         patient = most or not chosen.grace
@@ -47,13 +49,13 @@ def main() -> None:
     spark.stop()
 
 
-def start_spark(root: Path, master: str, executors: int | None) -> SparkSession:
+def start_spark(root: Path, master: str, executors: int | None, timeout: str | None) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("sites")
     for key, value in {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.driver.host": "127.0.0.1",
+        "spark.driver.host": os.environ["SPARK_LOCAL_IP"],
         "spark.driver.extraJavaOptions": quick_to_start(),
         "spark.executor.extraJavaOptions": quick_to_start(),
         "spark.executor.memory": "512m",
@@ -64,6 +66,9 @@ def start_spark(root: Path, master: str, executors: int | None) -> SparkSession:
         builder = builder.config(key, value)
     if executors:
         builder = builder.config("spark.executor.cores", 1).config("spark.executor.instances", executors)
+    if timeout:
+        builder = builder.config("spark.network.timeout", timeout).config("spark.network.timeoutInterval", "5s")
+        builder = builder.config("spark.executor.heartbeatInterval", "2s")
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     return spark

@@ -1,4 +1,5 @@
-"""A standalone Spark cluster on the loopback interface, whose workers can be added and killed; nothing of it stays."""
+"""A standalone Spark cluster on the loopback interface, or on hosts of a network of its own, whose workers can be added
+and killed; nothing of it stays."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pyspark
+from namespaces import Network, with_tmpfs
 from quick_jvm import quick_to_start
 
 import sluice
@@ -22,17 +24,19 @@ PATIENCE = 300
 
 
 class Standalone:
-    """A master, and workers as they are added. Everything it writes lies below `root`."""
+    """A master, and workers as they are added. Everything it writes lies below `root`. With a `network` the master and
+    programs are at its first host."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, network: Network | None = None) -> None:
+        self.root, self.network = root, network
+        self.address = "127.0.0.1" if network is None else network.first
         (root / "tmp").mkdir()
         path = [str(Path(sluice.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         self.env = {
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": os.pathsep.join(path),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": self.address,
             "SPARK_LOCAL_DIRS": str(root / "tmp"),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": quick_to_start(),
@@ -69,12 +73,20 @@ class Standalone:
                 pass
         return found
 
-    def add_worker(self, name: str, cores: int, memory: str = "1g", tmpfs: Path | None = None) -> None:
-        """Another worker; with a `tmpfs` of its own at a path, as another host has, if that is given."""
+    def add_worker(
+        self, name: str, cores: int, memory: str = "1g", tmpfs: Path | None = None, host: int | None = None
+    ) -> None:
+        """Another worker; with a `tmpfs` of its own at a path, as another host has, if that is given. With the number
+        of a `host` it is at that one of the network."""
         options = ["--cores", str(cores), "--memory", memory, "--work-dir", str(self.root / name)]
-        mount = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(tmpfs)]
         kind = "org.apache.spark.deploy.worker.Worker"
-        self._daemon(name, kind, *options, self.url, within=mount if tmpfs else ())
+        if host is None:
+            self._daemon(name, kind, *options, self.url, within=with_tmpfs(tmpfs) if tmpfs else ())
+        else:
+            assert self.network is not None and tmpfs is not None
+            within, address = self.network.at_new_host(tmpfs), self.network.address(host)
+            self._daemon(name, kind, *options, self.url, within=within, address=address)
+            self.network.connect(self.processes[name], host)
         wait_for(name, lambda: bool(self._found(name, "Successfully registered (with) master")))
 
     def kill_worker(self, name: str) -> None:
@@ -87,14 +99,23 @@ class Standalone:
 
     def run(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         """A program in the cluster's environment; it ends with the cluster."""
+        return self._start(name, [*self._at_first, *command], self.env)
+
+    @property
+    def _at_first(self) -> list[str]:
+        return [] if self.network is None else self.network.at_first
+
+    def _start(
+        self, name: str, command: Sequence[str], env: dict[str, str], stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[bytes]:
         with (self.root / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=log,
                 stderr=log,
                 cwd=self.root,
-                env=self.env,
+                env=env,
                 start_new_session=True,
             )
         self.started.append(process)
@@ -103,10 +124,22 @@ class Standalone:
     def tail(self, name: str) -> str:
         return (self.root / f"{name}.log").read_text()[-6_000:]
 
-    def _daemon(self, name: str, kind: str, *options: str, within: Sequence[str] = ()) -> None:
-        home = Path(pyspark.__file__).parent
-        common = ["--host", "127.0.0.1", "--webui-port", "0"]
-        self.processes[name] = self.run(name, *within, str(home / "bin" / "spark-class"), kind, *common, *options)
+    def _daemon(
+        self, name: str, kind: str, *options: str, within: Sequence[str] = (), address: str | None = None
+    ) -> None:
+        """A program of Spark's, at an address of another host, which it has when that is connected, or here."""
+        home, here = Path(pyspark.__file__).parent, address is None
+        common = ["--host", address or self.address, "--webui-port", "0"]
+        command = [
+            *(self._at_first if here else ()),
+            *within,
+            str(home / "bin" / "spark-class"),
+            kind,
+            *common,
+            *options,
+        ]
+        env = self.env | {"SPARK_LOCAL_IP": address or self.address}
+        self.processes[name] = self._start(name, command, env, subprocess.DEVNULL if here else subprocess.PIPE)
 
     def _found(self, name: str, pattern: str) -> str:
         found = re.search(pattern, (self.root / f"{name}.log").read_text())
