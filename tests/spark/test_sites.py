@@ -260,7 +260,7 @@ def test_two_hosts_with_a_memory_tier_each(tmp_path):
         read = put_blobs_in_files(there)
         for name in ("first", "second"):
             there.add_worker(name, 1, tmpfs=memory)
-        job = Job(there, "flow", options=["--sites", "2"])
+        job = Job(there, "flow", options=["--sites", "2", "--exchange"])
         (running,) = job.flows
         running.until("use of two executors", lambda r: len(set(on(r))) == 2)
         there.kill_worker("second")
@@ -292,7 +292,7 @@ def test_two_hosts_of_a_network_one_of_which_is_cut_off_and_comes_back_and_dies_
         read = put_blobs_in_files(there)
         for host, name in ((2, "first"), (3, "second")):
             there.add_worker(name, 1, tmpfs=memory, host=host)
-        job = Job(there, "flow", options=["--sites", "2", "--timeout", "30s"])
+        job = Job(there, "flow", options=["--sites", "2", "--exchange", "--timeout", "30s"])
         (running,) = job.flows
         running.until("use of two executors", lambda r: len(set(on(r))) == 2)
         (first,) = there.executors("first")

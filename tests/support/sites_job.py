@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from quick_jvm import INTERPRETED, quick_to_start
 
 from sluice import Flow, QueryError
-from sluice.spark import exchange
+from sluice.spark import epoch_job, exchange
 
 SITE_COUNT = exchange.SiteCount
 
@@ -39,7 +39,10 @@ def main() -> None:
     arguments.add_argument("--grace", type=float, help="seconds for which cores may be missing before sites are fewer")
     arguments.add_argument("--executors", type=int, help="how many to wait for")
     arguments.add_argument("--timeout", help="after which Spark takes an executor for lost of which it hears nothing")
+    arguments.add_argument("--exchange", action="store_true", help="of small epochs, too: a map task for each file")
     chosen = arguments.parse_args()
+    if chosen.exchange:
+        epoch_job.MAP_TASK_BYTES = 1
     spark = start_spark(chosen.root, chosen.master, chosen.executors, chosen.timeout)
     for flow in chosen.flows:
         name, _, most = flow.partition("=")
