@@ -20,38 +20,13 @@ from hypothesis import strategies as st
 from month import MonthlyQuery
 from oracle import connect_duckdb, multiset, on_time
 from specs import KEYS, SECOND, TIME, rows, stream
+from table_joins import FAST, Killed, describe, die, expected, kinds, table, table_rows
 
 from sluice import CheckpointError, Flow, FlowError, SqlError, StorageError, testing
 from sluice.cli.verification import verify
 from sluice.engine import epoch_tables, filtered_rows
 from sluice.kernels.key_index import KeyIndex
 from sluice.model.plan.relation import plan_of
-from sluice.model.plan.stream import Stream
-
-FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-KINDS = ["inner", "left", "semi", "anti"]
-kinds = st.sampled_from(KINDS)
-
-
-@st.composite
-def table_rows(draw: st.DrawFn, key: pa.DataType, values: st.SearchStrategy) -> pa.Table:
-    """A table with nulls among its keys, and keys that several rows have."""
-    keys = draw(st.lists(st.one_of(st.none(), values, values), max_size=8))
-    payload = draw(st.lists(st.integers(0, 3), min_size=len(keys), max_size=len(keys)))
-    return pa.table({"k": pa.array(keys, key), "p": pa.array(payload, pa.int64())})
-
-
-def describe(flow: Flow, s: Stream) -> Any:
-    return flow.readStream(s.name, s.schema, eventTime=s.event_time, delay="5 seconds")
-
-
-def expected(kind: str, rows_: pa.Table, table: pa.Table, where: str = "true") -> Counter:
-    """The batch join of rows with a table, in DuckDB."""
-    shown = "a.k AS a_k, a.ts AS a_ts, a.v AS a_v" + (", t.k AS t_k, t.p AS t_p" if kind in ("inner", "left") else "")
-    with connect_duckdb() as db:
-        db.register("a", rows_)
-        db.register("t", table)
-        return multiset(db.sql(f"SELECT {shown} FROM a {kind} JOIN t ON a.k = t.k AND {where}").to_arrow_table())
 
 
 @given(st.data(), kinds, st.sampled_from(sorted(KEYS)), st.sampled_from([None, "a.v > t.p"]), st.integers(0, 1000))
@@ -111,19 +86,6 @@ class Lookups:
     @property
     def files(self) -> list[str]:
         return sorted(os.listdir(self.root / "checkpoint" / "tables"))
-
-
-def table(**partners: int) -> pa.Table:
-    """Keys are written k1=..., as names of arguments."""
-    return pa.table({"k": pa.array([int(k[1:]) for k in partners], pa.int64()), "p": pa.array(partners.values())})
-
-
-class Killed(Exception):
-    """The driver dies here."""
-
-
-def die() -> None:
-    raise Killed
 
 
 @settings(max_examples=settings().max_examples // 2)

@@ -38,8 +38,6 @@ from sluice.sql import translate
 from sluice.sql.ddl import read_ddl
 
 NO_DELAY = "0 seconds"
-MAX_SIZE = "256m"
-"""How large a table may be, unless it is said."""
 
 
 class Unsaid(Enum):
@@ -164,7 +162,8 @@ class Flow:
         format: str = "parquet",
         schema: Any = None,
         refresh: Duration | None = None,
-        maxSize: str | int = MAX_SIZE,
+        maxSize: str | int | None = None,
+        divided: bool = False,
         **options: Any,
     ) -> Table:
         """Register a table to join streams with: an Arrow table, a batch DataFrame, the path of files, or a function
@@ -172,10 +171,14 @@ class Flow:
 
         It is read when a query starts, and, with `refresh`, every so often while it runs; `refresh="onChange"` looks
         before every epoch whether files have changed. An epoch has one content of it from beginning to end. The driver
-        and every Python worker keep it in memory, so it may have at most `maxSize`.
+        and every Python worker keep it in memory, so it may have at most `maxSize`, 256m unless it is said.
+
+        With `divided=True` it may have any size: its rows are divided among the sites by the key of the join, and are
+        state. It is read once, by the tasks of the first epoch.
 
             symbols = flow.table("symbols", "ref/symbols", refresh="10 minutes")
             trades.join(symbols, on="symbol", how="left")
+            accounts = flow.table("accounts", "ref/accounts", divided=True)
         """
         self._check_name(name, "table")
         if isinstance(rows, str):
@@ -188,7 +191,7 @@ class Flow:
                 given_name = next(iter(options), "schema")
                 raise FlowError(f"table {name!r}: {given_name}= is for files; rows have their columns and types")
             content, columns = read_rows(name, rows)
-        source = self._registry.tables[name] = build_table(name, content, columns, refresh, maxSize)
+        source = self._registry.tables[name] = build_table(name, content, columns, refresh, maxSize, divided)
         return table_of(self._registry, source.table)
 
     def join(

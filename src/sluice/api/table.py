@@ -8,12 +8,13 @@ import pyarrow as pa
 from pyspark.sql import Column
 
 from sluice.api.joining import Keys, check_keys, check_sides, compile_where, keys_in, read_condition, result_columns
-from sluice.api.relation import NamedRelation, Registry, refuse_changing
+from sluice.api.relation import NamedRelation, Registry, refuse_changing, result_of
 from sluice.model.errors import FlowError
 from sluice.model.plan.join_kind import JoinKind
 from sluice.model.plan.relation import Relation
 from sluice.model.plan.steps import StaticTable, TableJoin
 from sluice.model.plan.stream import TIME_COLUMN, Stream
+from sluice.model.plan.table_lookup import TableLookup, table_stream
 
 KINDS = (JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
 """The kinds of joins in which a table can stand, on the right."""
@@ -75,10 +76,18 @@ def join_table(
             "where= is a further condition"
         )
     keys, types = check_keys(sides, on)
+    static = StaticTable(table.stream.name, table.stream.schema)
+    if table.registry.tables[static.name].divided:
+        result_columns(sides)
+        own, other = keys[rows.name], keys[table.name]
+        stream = replace(rows.stream, name=rows.name)
+        spec = TableLookup(stream, rows.name, static, table.name, kind, own, other, types, condition)
+        result = result_of(spec, (rows.relation, Relation(static, (), table_stream(static))))
+        return replace(result, stream=replace(result.stream, of_several=stream.of_several))
     columns = tuple((f"{rows.name}_{column}", column) for column in rows.columns)
     table_columns = tuple((f"{table.name}_{column}", column) for column in table.columns)
     step = TableJoin(
-        StaticTable(table.stream.name, table.stream.schema),
+        static,
         kind,
         keys[rows.name],
         keys[table.name],

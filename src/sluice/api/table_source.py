@@ -18,20 +18,38 @@ from sluice.sources.files import FORMATS, FileOptions, infer_schema, is_there
 from sluice.sources.tables import ArrowRows, TableFiles
 from sluice.spark.tables import ComputedRows, to_arrow
 
+MAX_SIZE = "256m"
+"""How large a table may be that every Python worker keeps, unless it is said."""
 ON_CHANGE = "onChange"
 """What `refresh` says if files are looked at before every epoch."""
 
 
-def build_table(name: str, content: TableContent, schema: pa.Schema, refresh: object, most: object) -> TableSource:
-    """A table with this content, checked."""
+def build_table(
+    name: str, content: TableContent, schema: pa.Schema, refresh: object, most: object, divided: bool
+) -> TableSource:
+    """A table with this content, checked; `most` is None where nothing is said of its size."""
     for column in schema.names:
         if schema.names.count(column) > 1:
             raise FlowError(f"table {name!r} has two columns {column!r}; rename one")
         if is_hidden(column):
             raise FlowError(f"table {name!r}: the column name {column!r} is taken by Sluice; rename it")
-    return TableSource(
-        StaticTable(name, schema), content, _read_refresh(name, content, refresh), _read_size(name, most)
-    )
+    if divided:
+        _refuse_with_divided(name, refresh, most)
+    size = _read_size(name, MAX_SIZE if most is None else most)
+    return TableSource(StaticTable(name, schema), content, _read_refresh(name, content, refresh), size, divided)
+
+
+def _refuse_with_divided(name: str, refresh: object, most: object) -> None:
+    if refresh is not None:
+        raise FlowError(
+            f"table {name!r} is divided among the sites, as state, and read once: leave refresh out. Without "
+            "divided=True every Python worker keeps the table, and it can be read again"
+        )
+    if most is not None:
+        raise FlowError(
+            f"table {name!r} is divided among the sites, as state, and may have any size: leave maxSize out. It bounds "
+            "tables that every Python worker keeps in memory"
+        )
 
 
 def read_rows(name: str, rows: Any) -> tuple[TableContent, pa.Schema]:

@@ -13,7 +13,6 @@ from sluice.control.ownership import take_ownership
 from sluice.engine.delivery import Delivery, Sink
 from sluice.engine.file_log import FILE_LISTS
 from sluice.engine.flow_plan import FlowPlan
-from sluice.engine.static_tables import TABLES
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import is_left_over
 from sluice.model.epoch.results import Results
@@ -23,6 +22,7 @@ from sluice.model.plan.assignment import Assignment
 from sluice.model.plan.recorded_plan import RecordedPlan, RecordedQuery
 from sluice.record.attaching import assignment_after
 from sluice.record.epoch import EpochRecord
+from sluice.sources.table_files import TABLES
 from sluice.state.durable import STATE
 from sluice.state.files.storage import Storage
 

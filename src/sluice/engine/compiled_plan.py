@@ -132,7 +132,7 @@ class CompiledPlan:
 
     @cached_property
     def _ways_by_number(self) -> dict[InputNumber, Way]:
-        return {way.number: way for ways in self.ways.values() for way in ways}
+        return {way.number: way for ways in self.ways.values() for way in ways} | self.table_ways
 
     def time_kept(self, input_: InputNumber) -> int | None:
         """For how long, in its own time, rows of a state may be needed by any of its readers; None is for good."""
@@ -147,25 +147,34 @@ class CompiledPlan:
         ways: dict[int, list[Way]] = {}
         for number, state in enumerate(self.plan.inputs):
             reader = state.readers[0]
-            node, own = self.plan.nodes[reader.node], self.operator(reader.node)
-            stream = node.spec.inputs[reader.input].stream
-            described = node.spec.streams[stream]
-            for feed in node.inflows[stream]:
-                ways.setdefault(feed.origin, []).append(
-                    Way(
-                        InputNumber(number),
-                        state.level,
-                        state.fragment,
-                        own,
-                        reader.input,
-                        StepPath.of(feed.steps),
-                        f"stream {described.name!r}",
-                        tuple(described.schema.names),
-                        described.event_time,
-                        pa.schema([pa.field(HASH_COLUMN, pa.uint32()), *own.exchange_schema(reader.input)]),
-                    )
-                )
+            node = self.plan.nodes[reader.node]
+            for feed in node.inflows[node.spec.inputs[reader.input].stream]:
+                ways.setdefault(feed.origin, []).append(self._way(InputNumber(number), feed.steps, "stream"))
         return {origin: tuple(own) for origin, own in ways.items()}
+
+    @cached_property
+    def table_ways(self) -> dict[InputNumber, Way]:
+        """The ways of the rows of tables to the states that they are, by the numbers of these."""
+        return {number: self._way(number, (), "table") for number in self.plan.divided_tables}
+
+    def _way(self, number: InputNumber, steps: tuple[Step, ...], what: str) -> Way:
+        """The way of rows to a state; `what` they are of is for errors."""
+        state = self.plan.inputs[number]
+        reader = state.readers[0]
+        spec, own = self.plan.nodes[reader.node].spec, self.operator(reader.node)
+        described = spec.streams[spec.inputs[reader.input].stream]
+        return Way(
+            number,
+            state.level,
+            state.fragment,
+            own,
+            reader.input,
+            StepPath.of(steps),
+            f"{what} {described.name!r}",
+            tuple(described.schema.names),
+            described.event_time,
+            pa.schema([pa.field(HASH_COLUMN, pa.uint32()), *own.exchange_schema(reader.input)]),
+        )
 
     @cached_property
     def sinks(self) -> dict[int, tuple[tuple[int, StepPath], ...]]:

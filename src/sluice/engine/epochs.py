@@ -19,6 +19,7 @@ from sluice.engine.checkpoint import PARTS_DIFFER, OpenCheckpoint
 from sluice.engine.clean_up_progress import CleanUpFollower
 from sluice.engine.delivery import list_results
 from sluice.engine.directing import directives, mean_cost, what_all_sites_need
+from sluice.engine.divided_tables import DividedTables, EpochLoads
 from sluice.engine.epoch_log import log_clean_up, log_clean_up_begun, log_excess
 from sluice.engine.epoch_tables import EpochTables
 from sluice.engine.file_log import FileLog, NewFiles
@@ -28,18 +29,19 @@ from sluice.engine.settings import QuerySettings
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import Reading, SplitTask
 from sluice.engine.standing import FlowStanding
-from sluice.engine.static_tables import StaticTables
+from sluice.engine.static_tables import ATTEMPTS_TO_READ, StaticTables
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.decision import DecisionOutcome, outcomes
 from sluice.model.epoch.stats import EpochStats
 from sluice.model.epoch.taken_files import TakenFile
 from sluice.model.epoch.times import ENDED, Times, watermarks
-from sluice.model.errors import CheckpointError, QueryError
+from sluice.model.errors import CheckpointError, QueryError, StorageError
 from sluice.model.ids import SiteKey
 from sluice.model.plan.plan import Plan
 from sluice.record.epoch import EpochRecord, Turn, site_work
 from sluice.record.reassignment import reassign
+from sluice.record.reports import SiteReport
 from sluice.record.totals import totals_after
 from sluice.verbs.freeze import CleanUpUnits
 
@@ -64,7 +66,8 @@ class Epochs:
         self.storage, self.journal, self.delivery = checkpoint.storage, checkpoint.journal, checkpoint.delivery
         self._file_log = FileLog(checkpoint.storage)
         self._tables = StaticTables(flow.tables, checkpoint.storage, checkpoint.run, clock)
-        self.standing = FlowStanding(flow, settings, checkpoint, self._tables)
+        self._divided_tables = DividedTables(flow.tables, checkpoint.storage, checkpoint.run)
+        self.standing = FlowStanding(flow, settings, checkpoint, self._tables, self._divided_tables)
         self.busy = threading.Lock()
         self.closed = False
         self._cleaning_up = False
@@ -289,9 +292,12 @@ class Epochs:
         if to_clean_up and cleaning.is_new:
             log_clean_up_begun(number, len(to_clean_up), cleaning.before.rows_left)
         newest = (ENDED,) * len(before.newest) if ending else before.newest
-        before = replace(before, tables=self._tables.choose(self.plan.tables, self.checkpoint.newest.tables, number))
+        tables_before = self.checkpoint.newest.tables
+        before = replace(before, tables=self._tables.choose(self.plan.tables, tables_before, number))
         split, site = self._tasks(number, site_keys, newest, before, step, batch == self.record.batch, until)
-        reports = run_until_agreed(exchange, split, site)
+        loads, reports = self._run_tasks(exchange, split, site)
+        divided = loads.with_rows(reports)
+        before = replace(before, tables=(*before.tables, *divided))
         exchanged = self.clock.monotonic()
         took = exchanged - begun
         controller, events = self.settings.controller, [event for report in reports for event in report.events]
@@ -325,6 +331,7 @@ class Epochs:
         self.delivery.done = False
         controller.commit(record)
         self._tables.note_commit()
+        self._divided_tables.note_commit(loads.loads, divided)
         log_clean_up(record)
         log_excess(previous, record)
         self._cleaning_up = self._cleaning_up and controller.is_cleaning_up(record)
@@ -342,6 +349,17 @@ class Epochs:
         shown = self.clock.monotonic()
         seconds = replace(stats.seconds, commit=committed - exchanged, deliver=shown - committed, total=shown - begun)
         self.standing.note_end(replace(stats, seconds=seconds))
+
+    def _run_tasks(self, exchange: Exchange, split: SplitTask, site: SiteTask) -> tuple[EpochLoads, list[SiteReport]]:
+        """Run the tasks of an epoch, and read the tables that become state with it. If their files change meanwhile,
+        all is done again."""
+        for _ in range(ATTEMPTS_TO_READ):
+            loads = self._divided_tables.plan(self.plan, self.checkpoint.newest.tables, site.number)
+            reports = run_until_agreed(exchange, replace(split, loads=loads.loads), site)
+            if not self._divided_tables.have_changed(loads.loads):
+                return loads, reports
+        names = ", ".join(f"table {load.table!r}" for load in loads.loads)
+        raise StorageError(f"epoch {site.number}: files of {names} change each time while they are read")
 
     def read_tables(self) -> None:
         """Read the tables that rows are joined with, so that what is wrong with one is known before any epoch."""

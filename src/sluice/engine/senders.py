@@ -102,8 +102,7 @@ class Sender:
 def senders(plan: Plan, origin: int, routing: Routing, site_keys: tuple[SiteKey, ...]) -> list[Sender | JointSender]:
     """The ways of an origin's rows to all states that keep them. Rows of units that several sites hold are dealt out in
     a way of their own, so states of theirs get them by themselves."""
-    of_plan = compiled(plan)
-    holders = np.array(routing.holders, dtype=np.uint8 if len(site_keys) <= 256 else np.uint16)  # sorted faster so
+    of_plan, holders = compiled(plan), _holders(routing, site_keys)
     apart = {routing.fragment_of(sharing.unit) for sharing in routing.shared}
     joint: list[Sender | JointSender] = []
     together: set[InputNumber] = set()
@@ -114,3 +113,13 @@ def senders(plan: Plan, origin: int, routing: Routing, site_keys: tuple[SiteKey,
             together.update(member.way.number for member in members)
     alone = [way for way in of_plan.ways.get(origin, ()) if way.number not in together]
     return [*joint, *(Sender(way, plan, routing, holders, site_keys) for way in alone)]
+
+
+def table_sender(plan: Plan, state: InputNumber, routing: Routing, site_keys: tuple[SiteKey, ...]) -> Sender:
+    """The way of a table's rows to a state."""
+    return Sender(compiled(plan).table_ways[state], plan, routing, _holders(routing, site_keys), site_keys)
+
+
+def _holders(routing: Routing, site_keys: tuple[SiteKey, ...]) -> np.ndarray:
+    """The site of each unit, in a form that is sorted fast."""
+    return np.array(routing.holders, dtype=np.uint8 if len(site_keys) <= 256 else np.uint16)

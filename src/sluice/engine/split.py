@@ -25,6 +25,7 @@ from sluice.engine.joint_delivery import JointSender
 from sluice.engine.part_writer import Staging
 from sluice.engine.senders import Sender, senders
 from sluice.engine.split_results import SplitResults
+from sluice.engine.table_loading import TableLoad, TableReader
 from sluice.model.clock import Clock
 from sluice.model.epoch.attempt import Attempt
 from sluice.model.epoch.results import Part
@@ -70,6 +71,8 @@ class SplitTask:
     staging: tuple[Staging, ...]
     """Where the results of each output wait for their epoch to commit."""
     tables: EpochTables = NO_TABLES
+    loads: tuple[TableLoad, ...] = ()
+    """The tables that become state in this epoch. Whoever runs it has `load_tables` read each of their files once."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch], clock: Clock) -> Iterator[Blob]:
         """The blobs of batches in which rows, or the paths of files, come from Spark."""
@@ -91,6 +94,12 @@ class SplitTask:
             yield from splits[file.source].take_in_files([file.path])
         for split in splits:
             yield from split.finish()
+
+    def load_tables(self, files: Iterable[InputFile], clock: Clock) -> Iterator[Blob]:
+        """The blobs of some of the files of `loads`."""
+        pa.set_cpu_count(1)
+        reader = TableReader(self.plan, self.routing, self.site_keys, self.tables.checkpoint, self.loads)
+        return reader.read(files, clock)
 
     def _splits(self, clock: Clock) -> list[_Split]:
         pa.set_cpu_count(1)

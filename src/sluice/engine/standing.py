@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from sluice.control.journal import name_plan
 from sluice.engine.checkpoint import OpenCheckpoint
+from sluice.engine.divided_tables import DividedTables
 from sluice.engine.flow_plan import FlowPlan
 from sluice.engine.plan_changes import ChangeRequest, ChangeRequests, refuse_change
 from sluice.engine.settings import QuerySettings
@@ -44,12 +45,17 @@ class FlowStanding:
     """What a flow runs, and where it stands. Whoever runs an epoch changes it; others may look at any time."""
 
     def __init__(
-        self, flow: FlowPlan, settings: QuerySettings, checkpoint: OpenCheckpoint, tables: StaticTables
+        self,
+        flow: FlowPlan,
+        settings: QuerySettings,
+        checkpoint: OpenCheckpoint,
+        tables: StaticTables,
+        divided_tables: DividedTables,
     ) -> None:
         """`flow` is what runs from the first epoch on, whatever plan the newest one of the checkpoint went by. `tables`
-        are those that its streams are joined with."""
+        and `divided_tables` are those that its streams are joined with."""
         self._settings, self._checkpoint, self._delivery = settings, checkpoint, checkpoint.delivery
-        self._tables = tables
+        self._tables, self._divided_tables = tables, divided_tables
         self.flow, self.recorded_plan = flow, flow.recorded
         """What runs: the newest epoch went by it, or the next one will. And the same as a checkpoint has it."""
         self.record = checkpoint.newest
@@ -134,6 +140,7 @@ class FlowStanding:
         """Read the tables of a flow that this run has not read yet."""
         newest = self._checkpoint.newest
         self._tables.read_new(flow.plan.tables, newest.tables, newest.number + 1)
+        self._divided_tables.check(flow.plan, newest.tables)
 
     def go_on_from(self, record: EpochRecord) -> None:
         """The next epoch goes on from the newest record as it is laid out here."""

@@ -17,12 +17,12 @@ from sluice.model.epoch.table_version import TableVersion
 from sluice.model.errors import FlowError, SluiceError, StorageError
 from sluice.model.ids import Site
 from sluice.model.plan.steps import StaticTable
+from sluice.sources.table_files import TABLES, StagingArea, TableListing
+from sluice.sources.tables import refuse_missing
 from sluice.state.files.storage import Storage
 
 _log = logging.getLogger(__name__)
 
-TABLES = "tables"
-"""The directory of a checkpoint with the contents of tables."""
 MOST_BYTES = (1 << 31) - 1
 """What a table may have at most: one array of Arrow holds no more text."""
 ATTEMPTS_TO_READ = 3
@@ -38,16 +38,20 @@ class TableContent(Protocol):
     def fingerprint(self) -> Hashable | None:
         """Something that differs if the rows do, and costs less than to read them; None if there is nothing."""
 
+    def list_files(self, schema: pa.Schema, staging: StagingArea) -> TableListing:
+        """Files with all rows, as they are now, for map tasks to read: rows that are no files are staged."""
+
 
 @dataclass(frozen=True)
 class TableSource:
     """A registered table: `refresh` is after how many seconds it is read again, None if never. What has more than
-    `most_bytes` is refused."""
+    `most_bytes` is refused, unless the table is `divided` among units, whose state its rows are."""
 
     table: StaticTable
     content: TableContent
     refresh: float | None
     most_bytes: int
+    divided: bool = False
 
     def read(self) -> tuple[pa.RecordBatch, Hashable | None]:
         """The rows, and what tells whether there are others later. What changes while it is read is read again."""
@@ -60,11 +64,7 @@ class TableSource:
 
     def _as_one_batch(self, rows: pa.Table) -> pa.RecordBatch:
         name, schema = self.table.name, self.table.schema
-        missing = [column for column in schema.names if column not in rows.schema.names]
-        if missing:
-            raise FlowError(
-                f"table {name!r} has no column {missing[0]!r} any more; it has {', '.join(rows.schema.names)}"
-            )
+        refuse_missing(name, schema, rows.schema.names)
         try:
             rows = rows.select(schema.names).cast(schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as problem:
@@ -73,8 +73,8 @@ class TableSource:
             raise FlowError(
                 f"table {name!r} has {_in_mebibytes(rows.nbytes)}, and every Python worker keeps it in memory: more "
                 f"than maxSize, {_in_mebibytes(self.most_bytes)}. Leave out rows and columns that are not needed, give "
-                "flow.table a larger maxSize if the executors have room for it, or read it as a stream, whose rows are "
-                "state that is spread over the sites: join(..., within='unbounded')"
+                "flow.table a larger maxSize if the executors have room for it, or have its rows divided among the "
+                "sites, as state: flow.table(..., divided=True)"
             )
         batches = rows.combine_chunks().to_batches()
         return batches[0] if batches else pa.RecordBatch.from_pylist([], schema)

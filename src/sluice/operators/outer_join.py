@@ -107,23 +107,24 @@ class OuterJoin:
         old = state.runs(input_, span) if low <= high else []
         due = [(run, run.places_between(low, high + 1)) for run in old]
         due += [(run, np.flatnonzero(run.times <= high)) for run in new[input_]]
-        for run, places in _in_pieces(due):
+        for run, places in in_pieces(due):
             matched = self._find_matched(leg, run, places, state, new)
-            yield from self._show_alone(leg, run, places[~matched])
+            yield from show_alone(self.spec, self.schema, leg, run, places[~matched])
 
     def _with_first_partner(self, leg: int, new: NewRuns, state: State) -> Iterator[ResultBatch]:
         """The rows of a leg with a partner that came now, or that came now themselves, and none before."""
         own, others = (self.spec.legs[side].input for side in (leg, 1 - leg))
-        for run, places in _in_pieces([(run, np.arange(len(run))) for run in new[own]]):
-            yield from self._show_alone(leg, run, places[self._find_matched(leg, run, places, state, new)])
+        for run, places in in_pieces([(run, np.arange(len(run))) for run in new[own]]):
+            matched = self._find_matched(leg, run, places, state, new)
+            yield from show_alone(self.spec, self.schema, leg, run, places[matched])
         for partners in new[others]:
             span = self._partners.partner_span(1 - leg, partners.times)
             touched = [(run, self._partners.find_candidates(leg, run, partners)) for run in state.runs(own, span)]
-            for run, places in _in_pieces(touched):
+            for run, places in in_pieces(touched):
                 places = places[~self._find_matched(leg, run, places, state, None)]
                 if len(places):
                     matched = self._partners.find_matched(leg, self._take(leg, run, places), [partners])
-                    yield from self._show_alone(leg, run, places[matched])
+                    yield from show_alone(self.spec, self.schema, leg, run, places[matched])
 
     def _find_matched(self, leg: int, run: Run, places: np.ndarray, state: State, new: NewRuns | None) -> np.ndarray:
         """Whether rows of a leg have a partner in the state, or among the new rows where these count."""
@@ -137,23 +138,23 @@ class OuterJoin:
         rows = run.rows.select(self._read[leg]).take(pa.array(places))
         return Run(run.order[places], run.times[places], rows, run.scale, run.earliest, run.latest)
 
-    def _show_alone(self, leg: int, run: Run, places: np.ndarray) -> Iterator[ResultBatch]:
-        """Rows of a leg by themselves: what is shown of the other one is null, and their own event time counts."""
-        if not len(places):
-            return
-        rows = run.rows.take(pa.array(places))
-        names = [name for name in rows.schema.names if name != TIME_COLUMN]
-        columns = {f"{self.spec.legs[leg].name}_{name}": rows.column(name) for name in names}
-        if self.spec.timed:
-            times = rows.column(self.spec.stream_of(leg).event_time)
-            columns[TIME_COLUMN] = times.cast(self.schema.field(TIME_COLUMN).type)
-        shown = [
-            columns[field.name] if field.name in columns else pa.nulls(len(places), field.type) for field in self.schema
-        ]
-        yield run.hashes[places], pa.RecordBatch.from_arrays(shown, schema=self.schema)
+
+def show_alone(spec: JoinSpec, schema: pa.Schema, leg: int, run: Run, places: np.ndarray) -> Iterator[ResultBatch]:
+    """Rows of a leg by themselves, as results with this schema: what is shown of the other one is null, and their own
+    event time counts."""
+    if not len(places):
+        return
+    rows = run.rows.take(pa.array(places))
+    names = [name for name in rows.schema.names if name != TIME_COLUMN]
+    columns = {f"{spec.legs[leg].name}_{name}": rows.column(name) for name in names}
+    if spec.timed:
+        times = rows.column(spec.stream_of(leg).event_time)
+        columns[TIME_COLUMN] = times.cast(schema.field(TIME_COLUMN).type)
+    shown = [columns[field.name] if field.name in columns else pa.nulls(len(places), field.type) for field in schema]
+    yield run.hashes[places], pa.RecordBatch.from_arrays(shown, schema=schema)
 
 
-def _in_pieces(due: Sequence[tuple[Run, np.ndarray]]) -> Iterator[tuple[Run, np.ndarray]]:
+def in_pieces(due: Sequence[tuple[Run, np.ndarray]]) -> Iterator[tuple[Run, np.ndarray]]:
     """Some rows of runs, a bounded number at a time."""
     for run, places in due:
         for start in range(0, len(places), ROWS_AT_ONCE):

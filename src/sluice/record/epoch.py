@@ -142,7 +142,7 @@ class EpochRecord:
 
     def table_files(self) -> set[str]:
         """The durable files with the contents of tables."""
-        return {version.file for version in self.tables}
+        return {version.file for version in self.tables if not version.is_divided}
 
     def reached_at(self, level: Level) -> Times:
         """How far a level has come."""

@@ -17,8 +17,17 @@ from sluice.verbs import SiteEvent
 
 
 @dataclass(frozen=True)
+class LoadedRows:
+    """How many rows of a table a map task has read into state."""
+
+    table: str
+    rows: int
+
+
+@dataclass(frozen=True)
 class SplitReport:
-    """What one map task saw of one stream, said to every site. `newest` is the newest event time.
+    """What one map task saw of one stream, said to every site. `newest` is the newest event time. A task that reads
+    tables saw nothing of the first one.
 
     The first site alone is told of the `parts` that it wrote for sinks and of its work on each output (`outputs`): it
     passes that on to the driver.
@@ -41,6 +50,7 @@ class SplitReport:
     seconds: TaskSeconds = field(default_factory=TaskSeconds)
     parts: tuple[Part, ...] = ()
     outputs: tuple[OutputWork, ...] = ()
+    loaded: tuple[LoadedRows, ...] = ()
 
     def for_level_above(self) -> SplitReport:
         """The same for the sites of a higher level, without what the first level has passed on to the driver."""

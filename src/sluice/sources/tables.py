@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sluice.model.errors import StorageError
+from sluice.model.errors import FlowError, StorageError
 from sluice.sources.directory_tree import ListedFile
 from sluice.sources.file_search import FileSearch
 from sluice.sources.file_types import fit
 from sluice.sources.files import read_file
+from sluice.sources.table_files import StagingArea, TableFile, TableListing
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,9 @@ class ArrowRows:
 
     def fingerprint(self) -> Hashable | None:
         return id(self.rows)
+
+    def list_files(self, schema: pa.Schema, staging: StagingArea) -> TableListing:
+        return stage_rows(self.rows, schema, staging)
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,10 @@ class TableFiles:
     def fingerprint(self) -> Hashable | None:
         return tuple(self._list())
 
+    def list_files(self, schema: pa.Schema, staging: StagingArea) -> TableListing:
+        files = tuple(TableFile(file.path, file.size) for file in self._list())
+        return TableListing(files, self.format, self.options)
+
     def _list(self) -> list[ListedFile]:
         files = FileSearch(self.path, self.name_filter).new_files(lambda _: True)
         if not files:
@@ -61,3 +69,15 @@ def fit_rows(name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         for one in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def stage_rows(rows: pa.Table, schema: pa.Schema, staging: StagingArea) -> TableListing:
+    """Rows of the driver as files for map tasks to read."""
+    return TableListing(tuple(staging.write(rows.select(schema.names).cast(schema).to_batches(), schema)))
+
+
+def refuse_missing(name: str, schema: pa.Schema, columns: Sequence[str]) -> None:
+    """Refuse rows that lack one of the columns that a table had when it was registered."""
+    missing = [column for column in schema.names if column not in columns]
+    if missing:
+        raise FlowError(f"table {name!r} has no column {missing[0]!r} any more; it has {', '.join(columns)}")

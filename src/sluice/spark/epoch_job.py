@@ -28,7 +28,7 @@ from sluice.model.plan.plan import Plan
 from sluice.record.reports import SiteReport
 from sluice.sources.input_files import InputFile
 from sluice.spark.anchors import Anchors
-from sluice.spark.epoch_tasks import FileSplit, RowSplit, SiteWork, SmallEpoch
+from sluice.spark.epoch_tasks import FileSplit, RowSplit, SiteWork, SmallEpoch, TableSplit
 from sluice.spark.frames import (
     COLUMN,
     as_pairs,
@@ -68,15 +68,17 @@ class EpochJob:
     plan: Plan
     empty: DataFrame
 
-    def run(self, epoch_input: EpochInput) -> list[SiteReport]:
-        """The reports of all sites, of each level; `BlobsLost` if a site could not read what it was sent."""
-        if self._is_small(epoch_input):
+    def run(self, epoch_input: EpochInput, table_files: Sequence[InputFile] = ()) -> list[SiteReport]:
+        """The reports of all sites, of each level; `BlobsLost` if a site could not read what it was sent. With the
+        input the files of tables are read that become state."""
+        if not table_files and self._is_small(epoch_input):
             return self._run_in_one_stage(epoch_input)
         with _local_property(self.context, _BATCH_BYTES, _NO_LIMIT):
-            return self._run_in_stages(epoch_input)
+            return self._run_in_stages(epoch_input, table_files)
 
-    def _run_in_stages(self, epoch_input: EpochInput) -> list[SiteReport]:
-        blobs = self._split(epoch_input)
+    def _run_in_stages(self, epoch_input: EpochInput, table_files: Sequence[InputFile]) -> list[SiteReport]:
+        sent = [pairs for pairs in (self._split(epoch_input), self._load(table_files)) if pairs is not None]
+        blobs = sent[0].union(sent[1]) if len(sent) > 1 else next(iter(sent), None)
         levels = self.plan.levels
         for level in range(levels):
             last = level == levels - 1
@@ -112,9 +114,21 @@ class EpochJob:
                 return as_pairs(self.context, self._split_rows(epoch_input))
             if not epoch_input:
                 return None
-            lists = divide_by_bytes(epoch_input, self.context.defaultParallelism)
-            files = parallelize(self.context, map(pickle.dumps, lists), len(lists))
-            return as_pairs(self.context, run_tasks(self.context, files, FileSplit(self.split, self.delivery), name))
+            return self._read(epoch_input, FileSplit(self.split, self.delivery), name)
+
+    def _load(self, table_files: Sequence[InputFile]) -> Any | None:
+        """The pairs that map tasks send of tables; None where none is read."""
+        if not table_files:
+            return None
+        name = f"epoch {self.number}: tables"
+        with _named(self.context, name):
+            return self._read(table_files, TableSplit(self.split, self.delivery), name)
+
+    def _read(self, files: Sequence[InputFile], work: FileSplit | TableSplit, name: str) -> Any:
+        """The pairs that map tasks send which are given these files."""
+        lists = divide_by_bytes(files, self.context.defaultParallelism)
+        frames = parallelize(self.context, map(pickle.dumps, lists), len(lists))
+        return as_pairs(self.context, run_tasks(self.context, frames, work, name))
 
     def _split_rows(self, batch: DataFrame) -> Any:
         split, jvm = RowSplit(self.split, self.delivery), self.context._jvm

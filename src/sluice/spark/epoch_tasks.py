@@ -49,6 +49,18 @@ class FileSplit:
 
 
 @dataclass(frozen=True)
+class TableSplit:
+    """A map task over files of tables that become state."""
+
+    split: Shipment[SplitTask]
+    delivery: HostDelivery | None
+
+    def __call__(self, number: int, frames: Iterable[bytes]) -> Iterator[Frame]:
+        files = [file for frame in frames for file in pickle.loads(frame)]
+        return with_keys(_send(self.delivery, self.split.unpack().load_tables(files, SystemClock())))
+
+
+@dataclass(frozen=True)
 class SiteWork:
     """A site's task at one level."""
 

@@ -18,6 +18,7 @@ from sluice.engine.agreement import Exchange
 from sluice.engine.host_delivery import BlobsLost, HostDelivery
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import SplitTask
+from sluice.engine.table_loading import files_to_load
 from sluice.model.errors import QueryError
 from sluice.model.ids import SiteKey
 from sluice.record.reports import SiteReport
@@ -196,7 +197,7 @@ class Sites:
                 job = EpochJob(self.context, self.anchors, *shipped, delivery, site.number, site.plan, self._empty)
                 try:
                     with self.pool.running(self.name):
-                        reports = job.run(epoch_input)
+                        reports = job.run(epoch_input, files_to_load(split.loads))
                     break
                 except BlobsLost as problem:  # once at most
                     log.info("epoch %d is run again, all blobs through Spark: %s", site.number, problem)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -12,7 +13,9 @@ from pyspark.sql import DataFrame
 
 from sluice.model.errors import SPARKS_ACCOUNT, FlowError, QueryError
 from sluice.sources.file_types import normal_schema
-from sluice.sources.tables import fit_rows
+from sluice.sources.table_files import StagingArea, TableFile, TableListing
+from sluice.sources.tables import fit_rows, refuse_missing, stage_rows
+from sluice.spark.sources import quote_column
 from sluice.spark.types import arrow_schema
 
 TableRows: TypeAlias = pa.Table | pa.RecordBatch | DataFrame
@@ -27,13 +30,44 @@ class ComputedRows:
     compute: Callable[[], TableRows]
 
     def read(self) -> pa.Table:
-        try:
+        with self._told_in_words():
             return to_arrow(self.name, self.compute())
-        except PySparkException as problem:
-            raise QueryError(f"table {self.name!r} cannot be read. {SPARKS_ACCOUNT}\n{problem}") from problem
 
     def fingerprint(self) -> Hashable | None:
         """Only reading tells."""
+
+    def list_files(self, schema: pa.Schema, staging: StagingArea) -> TableListing:
+        """Rows of a DataFrame are staged by the tasks that compute them: the driver has none of them."""
+        with self._told_in_words():
+            rows = self.compute()
+            if isinstance(rows, DataFrame):
+                refuse_missing(self.name, schema, rows.columns)
+                chosen = rows.select(*map(quote_column, schema.names))
+                return TableListing(stage_partitions(self.name, chosen, schema, staging))
+            table = to_arrow(self.name, rows)
+            refuse_missing(self.name, schema, table.column_names)
+            return stage_rows(table, schema, staging)
+
+    @contextmanager
+    def _told_in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except PySparkException as problem:
+            raise QueryError(f"table {self.name!r} cannot be read. {SPARKS_ACCOUNT}\n{problem}") from problem
+
+
+def stage_partitions(name: str, rows: DataFrame, schema: pa.Schema, staging: StagingArea) -> tuple[TableFile, ...]:
+    """The rows of a batch DataFrame as files, written by the tasks of its partitions."""
+
+    def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        fitted = (
+            batch for rows_ in batches for batch in fit_rows(name, pa.Table.from_batches([rows_]), schema).to_batches()
+        )
+        for file in staging.write(fitted, schema):
+            yield pa.RecordBatch.from_pylist([{"path": file.path, "size": file.size, "checksum": str(file.checksum)}])
+
+    written = rows.mapInArrow(stage, "path string, size bigint, checksum string").collect()
+    return tuple(TableFile(row["path"], row["size"], int(row["checksum"])) for row in written)
 
 
 def to_arrow(name: str, rows: object) -> pa.Table:

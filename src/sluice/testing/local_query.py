@@ -19,6 +19,7 @@ from sluice.engine.settings import QuerySettings
 from sluice.engine.site import run_site
 from sluice.engine.site_task import SiteTask
 from sluice.engine.split import STREAM_COLUMN, Slots, SplitTask
+from sluice.engine.table_loading import files_to_load
 from sluice.model.clock import Clock
 from sluice.model.codec import decode
 from sluice.model.epoch.times import Times
@@ -138,6 +139,7 @@ class LocalQuery:
                 share = table.slice(cuts[task], cuts[task + 1] - cuts[task])
                 batches += [_for_split(stream, batch) for batch in share.to_batches()]
             blobs += self.send(split(batches, self.clock))
+            blobs += self.send(split.load_tables(files_to_load(split.loads)[task :: self.map_tasks], self.clock))
         return blobs
 
     def _heartbeats(self, event_times: Times) -> list[Blob]:

@@ -77,13 +77,13 @@ def slowest(times: Sequence[Times]) -> Times:
 
 
 def least_time(times: Iterable[int | None]) -> int | None:
-    """The earliest of some times, None if any is not there.
+    """The earliest of some times, None if any is not there, or there is none.
 
-    >>> least_time([7, 5]), least_time([7, None])
-    (5, None)
+    >>> least_time([7, 5]), least_time([7, None]), least_time([])
+    (5, None, None)
     """
     least = list(times)
-    return None if None in least else min(time for time in least if time is not None)
+    return None if None in least else min((time for time in least if time is not None), default=None)
 
 
 def watermarks(newest: Times, delays: tuple[int | None, ...]) -> Times:

@@ -23,6 +23,7 @@ from sluice.model.plan.data_flow import DataFlow
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.steps import StaticTable, Step, TableJoin
 from sluice.model.plan.stream import BySpark, Expression, Filter, Input, Project, Stream, columns_of
+from sluice.model.plan.table_lookup import TABLE, TableLookup
 from sluice.model.routing.routing import Routing, spread_homes
 
 PLANS_KEPT = 4
@@ -90,7 +91,7 @@ class Feed:
 
 
 Inflow = tuple[Feed, ...]
-"""What comes in as one stream: one feed, or those of a union."""
+"""What comes in as one stream: one feed, or those of a union; none where rows of a table are read into state."""
 
 
 @dataclass(frozen=True)
@@ -295,7 +296,7 @@ class Plan:
 
     @property
     def has_expressions(self) -> bool:
-        conditions = (node.spec.where for node in self.nodes if isinstance(node.spec, JoinSpec))
+        conditions = (node.spec.where for node in self.nodes if isinstance(node.spec, JoinSpec | TableLookup))
         return any(feed.steps for feed in self._feeds) or any(conditions)
 
     @property
@@ -315,6 +316,12 @@ class Plan:
         steps = (step for feed in self._feeds for step in feed.steps)
         by_name = {step.table.name: step.table for step in steps if isinstance(step, TableJoin)}
         return tuple(by_name[name] for name in sorted(by_name))
+
+    @cached_property
+    def divided_tables(self) -> dict[InputNumber, StaticTable]:
+        """The states that are rows of tables, with these."""
+        lookups = [(node.inputs[TABLE], node.spec) for node in self.nodes if isinstance(node.spec, TableLookup)]
+        return {number: spec.table for number, spec in lookups}
 
     def structure_of(self, output: int) -> Digest:
         """What an output gets: the same for the same query, whatever else the plan has."""
@@ -343,7 +350,7 @@ class Plan:
         for stream, inflow in zip(spec.streams, self.nodes[node].inflows, strict=True):
             if len(inflow) == 1:
                 lines += [f"  {stream.name}: {step.describe()}" for step in inflow[0].steps]
-            else:
+            elif inflow:
                 lines += [f"  {stream.name}: {line}" for line in self.describe_inflow(inflow)]
         return lines
 

@@ -12,16 +12,16 @@ from sluice.model.plan.fragments import UnplacedOperator, place_operators
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.plan import Feed, Inflow, OperatorSpec, Output, Plan
 from sluice.model.plan.query_names import name_queries
-from sluice.model.plan.steps import Step
+from sluice.model.plan.steps import StaticTable, Step
 from sluice.model.plan.stream import Stream, columns_of
 
 
 @dataclass(frozen=True, eq=False)
 class Relation:
     """Rows as users hold them: those of a source, of an operator or of several relations, after stateless steps;
-    `stream` describes them."""
+    `stream` describes them. Those of a table are read when it is time, and come from no origin of a plan."""
 
-    origin: Stream | LateRows | Applied | Union
+    origin: Stream | LateRows | Applied | Union | StaticTable
     steps: tuple[Step, ...]
     stream: Stream
 
@@ -91,6 +91,8 @@ class _Origins:
         if isinstance(relation.origin, Union):
             feeds = (feed for each in relation.origin.relations for feed in self.inflow_of(each))
             return tuple(replace(feed, steps=(*feed.steps, *relation.steps)) for feed in feeds)
+        if isinstance(relation.origin, StaticTable):
+            return ()
         if isinstance(relation.origin, LateRows):
             return (Feed(self._number(relation.origin.stream), relation.steps, late=True),)
         return (Feed(self._number(relation.origin), relation.steps),)
@@ -121,13 +123,19 @@ class _Origins:
         if id(origin) not in self._by_object:
             inflows = tuple(self.inflow_of(relation) for relation in origin.feeds)
             assert not any(feed.late for inflow in inflows for feed in inflow), "late rows go to sinks alone"
-            rows = tuple(self._structure_of_rows(inflow) for inflow in inflows)
+            rows = tuple(map(self._structure_of_feed, origin.feeds, inflows))
             structure = _digest_operator(origin.spec, rows)
             if structure not in self._by_structure:
                 self._operators.append(UnplacedOperator(origin.spec, inflows, rows, structure))
                 self._by_structure[structure] = ~(len(self._operators) - 1)
             self._by_object[id(origin)] = self._by_structure[structure]
         return self._by_object[id(origin)]
+
+    def _structure_of_feed(self, relation: Relation, inflow: Inflow) -> object:
+        """What tells the rows that an operator takes in as one stream from others."""
+        if isinstance(relation.origin, StaticTable):
+            return "table", relation.origin.name
+        return self._structure_of_rows(inflow)
 
     def _structure_of_rows(self, inflow: Inflow) -> object:
         """What tells rows from others: where they are from, and the steps they have passed."""
