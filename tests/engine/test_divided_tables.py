@@ -46,9 +46,11 @@ def test_any_kind_and_key_on_any_day(data, kind, key, where, seed):
 class Lookups:
     """A stream joined with a divided table, and drivers one after the other."""
 
-    def __init__(self, root: Path, content: Any, kind: str = "left", **options: Any) -> None:
+    def __init__(
+        self, root: Path, content: Any, kind: str = "left", refresh: str | None = None, **options: Any
+    ) -> None:
         self.root, self.flow, self.a, self.options = root, Flow(name="flow"), stream("a"), options
-        self.table = self.flow.table("t", content, divided=True)
+        self.table = self.flow.table("t", content, divided=True, refresh=refresh)
         self.rows = describe(self.flow, self.a)
         self.relation = self.rows.join(self.table, on="k", how=kind).relation
         self.query = self.start()
@@ -103,6 +105,57 @@ def test_units_that_are_behind_meet_the_whole_table(data, kind):
         lookups.query.close()
 
 
+class ChangingTable:
+    """A table that somebody changes while queries run; `read` is what was last read of it."""
+
+    def __init__(self, content: pa.Table) -> None:
+        self.rows = self.read = content
+
+    def __call__(self) -> pa.Table:
+        self.read = self.rows
+        return self.read
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(st.data(), kinds)
+def test_a_table_that_changes_is_joined_as_each_epoch_had_it(data, kind):
+    """Also by rows that wait meanwhile, and whatever becomes of drivers."""
+    type_, values = KEYS["long"]
+    content = ChangingTable(data.draw(table_rows(type_, values)))
+    contents: dict[int, pa.Table] = {}
+    wanted: Counter = Counter()
+    seen: list[pa.Table] = []
+    with tempfile.TemporaryDirectory(dir=FAST) as directory:
+        lookups = Lookups(Path(directory), content, kind, "0 seconds", **limits(data))
+        for epoch in range(data.draw(st.integers(1, 6))):
+            new = data.draw(rows(lookups.a, values, epoch * 20 * SECOND, 5 * SECOND))
+            before = on_time(seen, "ts", 5 * SECOND)[0].num_rows if seen else 0
+            seen.append(new)
+            if data.draw(st.integers(0, 2)) == 0:
+                with pytest.raises(Killed):
+                    lookups.query.run([new], before_commit=die)
+                content.rows = data.draw(table_rows(type_, values))
+                if data.draw(st.booleans()):
+                    lookups.restart(sites=data.draw(st.integers(1, 3)))
+            lookups.query.run([new])
+            (version,) = lookups.record.tables
+            if version.since == lookups.record.number:
+                contents[version.since] = content.read
+            assert version.rows == contents[version.since].num_rows
+            good, _ = on_time(seen, "ts", 5 * SECOND)
+            wanted += expected(kind, good.slice(before), contents[version.since])
+            if data.draw(st.booleans()):
+                content.rows = data.draw(table_rows(type_, values))
+            if data.draw(st.integers(0, 3)) == 0:
+                lookups.restart()
+            if data.draw(st.integers(0, 3)) == 0:
+                lookups.query.drain()
+        lookups.query.drain()
+        assert multiset(lookups.query.results()) == wanted
+        assert sum(site.rows for site in lookups.record.stats.sites) <= version.rows
+        lookups.query.close()
+
+
 def test_a_table_is_read_once_and_kept_over_restarts(tmp_path):
     path = tmp_path / "ref"
     path.mkdir()
@@ -121,6 +174,54 @@ def test_a_table_is_read_once_and_kept_over_restarts(tmp_path):
     assert lookups.partners() == [(0, 1, 1), (0, 1, 2), (1, 2, 3), (2, 2, 3), (2, 3, None)]
     problems = verify(str(tmp_path / "checkpoint")).problems
     assert not any(problem.startswith(("table", "state")) for problem in problems)
+
+
+def test_files_are_read_again_when_they_have_changed(tmp_path):
+    path = tmp_path / "ref"
+    path.mkdir()
+    pq.write_table(table(k1=1), path / "a.parquet")
+    lookups = Lookups(tmp_path, str(path), refresh="onChange")
+    lookups.run(1, 2)
+    lookups.run(1, 2)
+    assert lookups.record.tables[0].since == 0
+    lookups.restart()
+    lookups.run(1)
+    assert lookups.record.tables[0].since == 0, "the files are those that were read"
+    pq.write_table(table(k2=2), path / "b.parquet")
+    lookups.restart()
+    lookups.run(1, 2)
+    assert lookups.record.tables[0].since == 3
+    (path / "a.parquet").unlink()
+    lookups.run(1, 2)
+    assert lookups.partners() == [
+        (0, 1, 1), (0, 2, None), (1, 1, 1), (1, 2, None), (2, 1, 1), (3, 1, 1), (3, 2, 2), (4, 1, None), (4, 2, 2),
+    ]  # fmt: skip
+
+
+def test_files_that_vanish_leave_the_table_as_it_was(tmp_path, caplog):
+    path = tmp_path / "ref.parquet"
+    pq.write_table(table(k1=1), path)
+    lookups = Lookups(tmp_path, str(path), refresh="onChange")
+    lookups.run(1)
+    path.unlink()
+    lookups.run(1)
+    lookups.restart()
+    lookups.run(1)
+    assert lookups.partners() == [(0, 1, 1), (1, 1, 1), (2, 1, 1)]
+    assert "epoch 1: table 't' cannot be read again, and stays as it was: table 't': there is no" in caplog.text
+
+
+def test_what_is_kept_of_a_changing_table_does_not_grow(tmp_path):
+    content = ChangingTable(table(k1=0, k2=0))
+    lookups = Lookups(tmp_path, content, refresh="0 seconds")
+    for epoch in range(20):
+        content.rows = table(k1=epoch, k2=epoch)
+        lookups.run(1)
+        sites = lookups.record.stats.sites
+        assert sum(site.rows for site in sites) == 2 and sum(site.segments for site in sites) <= 2
+        assert len(lookups.record.files()) <= 2 and not lookups.staged
+    assert len(lookups.record.tables) == 1
+    assert lookups.partners() == sorted(((epoch, 1, epoch) for epoch in range(20)), key=str)
 
 
 def test_an_epoch_writes_what_its_rows_bring_and_no_more(tmp_path):
@@ -325,10 +426,6 @@ def test_sql_takes_a_divided_table_as_any_other():
 def refusals() -> dict[str, tuple[Callable[[Flow, Any], Any], str]]:
     some = table(k1=1)
     return {
-        "refresh": (
-            lambda f, a: f.table("u", lambda: some, refresh="1 hour", divided=True),
-            "table 'u' is divided among the sites, as state, and read once: leave refresh out",
-        ),
         "size": (lambda f, a: f.table("u", some, maxSize="1g", divided=True), "may have any size: leave maxSize out"),
         "late": (
             lambda f, a: a.late().join(f.table("u", some, divided=True), on="k"),

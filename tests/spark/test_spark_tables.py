@@ -87,3 +87,36 @@ def test_what_is_wrong_with_a_table_is_told_at_the_start(spark: Any, tmp_path: P
     large = flow.table("l", spark.range(10_000).selectExpr("CAST(id AS string) AS k", "id AS p"), maxSize="1k")
     with pytest.raises(FlowError, match=r"table 'l' has 0\.\d MiB, .*more than maxSize"):
         rows.join(large, on="k").writeStream.format("noop").start()
+
+
+@pytest.mark.parametrize("by_spark", [False, True])
+def test_a_divided_table_is_state(spark: Any, tmp_path: Path, by_spark: bool) -> None:
+    """A DataFrame and files, by both feeds: read once, and there for the next run."""
+    pq.write_table(pa.table({"k": ["x", "y"], "q": [5, 6]}), tmp_path / "ref.parquet")
+
+    def run() -> None:
+        flow = Flow(spark, name="lookups")
+        frame = spark.range(2_000).selectExpr("CASE WHEN id < 2 THEN 'x' ELSE CAST(id AS string) END AS k", "id AS p")
+        table = flow.table("t", frame, divided=True)
+        names = flow.table("u", str(tmp_path / "ref.parquet"), divided=True)
+        rows = stream_of(spark, flow, tmp_path, by_spark)
+        known = rows.join(names, on="k", how="semi").alias("known").join(names, on={"known": "a_k", "u": "k"})
+        joined = rows.join(table, on="k", how="left")
+        writers = [
+            joined.writeStream.format("parquet").queryName("joined").option("path", str(tmp_path / "out")),
+            known.writeStream.format("parquet").queryName("known").option("path", str(tmp_path / "known")),
+        ]
+        flow.start(*writers, availableNow=True, checkpointLocation=str(tmp_path / "ck"), sites=2).awaitTermination()
+
+    arrive(tmp_path, "x", "7", "z", None)
+    run()
+    (tmp_path / "ref.parquet").rename(tmp_path / "gone.parquet")
+    arrive(tmp_path, "1999", "y")
+    pq.write_table(pa.table({"k": ["y"], "q": [0]}), tmp_path / "ref.parquet")
+    run()
+    assert shown(spark, tmp_path) == [
+        (0, "7", 7), (0, "x", 0), (0, "x", 1), (0, "z", None), (0, None, None), (1, "1999", 1999), (1, "y", None),
+    ]  # fmt: skip
+    known = spark.read.parquet(str(tmp_path / "known")).collect()
+    assert sorted((r.known_a_k, r.u_q) for r in known) == [("x", 5), ("y", 6)]
+    assert not list((tmp_path / "ck" / "tables").glob("*"))

@@ -174,7 +174,7 @@ class Flow:
         and every Python worker keep it in memory, so it may have at most `maxSize`, 256m unless it is said.
 
         With `divided=True` it may have any size: its rows are divided among the sites by the key of the join, and are
-        state. It is read once, by the tasks of the first epoch.
+        state. The tasks of the first epoch read it, and those of later ones as `refresh` says.
 
             symbols = flow.table("symbols", "ref/symbols", refresh="10 minutes")
             trades.join(symbols, on="symbol", how="left")

@@ -33,23 +33,13 @@ def build_table(
             raise FlowError(f"table {name!r} has two columns {column!r}; rename one")
         if is_hidden(column):
             raise FlowError(f"table {name!r}: the column name {column!r} is taken by Sluice; rename it")
-    if divided:
-        _refuse_with_divided(name, refresh, most)
-    size = _read_size(name, MAX_SIZE if most is None else most)
-    return TableSource(StaticTable(name, schema), content, _read_refresh(name, content, refresh), size, divided)
-
-
-def _refuse_with_divided(name: str, refresh: object, most: object) -> None:
-    if refresh is not None:
-        raise FlowError(
-            f"table {name!r} is divided among the sites, as state, and read once: leave refresh out. Without "
-            "divided=True every Python worker keeps the table, and it can be read again"
-        )
-    if most is not None:
+    if divided and most is not None:
         raise FlowError(
             f"table {name!r} is divided among the sites, as state, and may have any size: leave maxSize out. It bounds "
             "tables that every Python worker keeps in memory"
         )
+    size = _read_size(name, MAX_SIZE if most is None else most)
+    return TableSource(StaticTable(name, schema), content, _read_refresh(name, content, refresh), size, divided)
 
 
 def read_rows(name: str, rows: Any) -> tuple[TableContent, pa.Schema]:

@@ -1,7 +1,9 @@
 """Tables that are divided among units, as the driver has them: which epoch reads which of them into state.
 
-The driver lists files and holds no rows. A state that is new gets the whole table in the epoch that begins it, and
-keeps it: the record names the states that have theirs.
+The driver lists files and holds no rows. A state that is new gets the whole table in the epoch that begins it. Where a
+table is read again, an epoch brings all its rows anew, to every state of it; those of before expire with that epoch.
+Rows of streams that wait are to meet what their epoch had: so no table is read again while any do. The record names the
+states that have rows, and since when.
 """
 
 from __future__ import annotations
@@ -12,9 +14,13 @@ from dataclasses import dataclass, replace
 
 from sluice.engine.static_tables import TableSource
 from sluice.engine.table_loading import TableLoad
+from sluice.model.clock import Clock
+from sluice.model.codec import checksum
 from sluice.model.epoch.table_version import TableVersion
+from sluice.model.errors import SluiceError
 from sluice.model.ids import InputNumber
 from sluice.model.plan.plan import Plan
+from sluice.record.epoch import EpochRecord
 from sluice.record.reports import SiteReport
 from sluice.sources.table_files import StagingArea, TableListing
 from sluice.state.files.storage import Storage
@@ -29,67 +35,75 @@ class EpochLoads:
     versions: tuple[TableVersion, ...] = ()
     loads: tuple[TableLoad, ...] = ()
 
-    def with_rows(self, reports: Sequence[SiteReport]) -> tuple[TableVersion, ...]:
-        """What the epoch has, now that it is known how many rows were read."""
+    def with_rows(self, reports: Sequence[SiteReport]) -> EpochLoads:
+        """The same, now that it is known how many rows were read."""
         rows = dict.fromkeys((load.table for load in self.loads), 0)
         for loaded in (one for report in reports for split in report.splits for one in split.loaded):
             rows[loaded.table] += loaded.rows
-        new = {state for load in self.loads for state in load.names}
-        return tuple(
-            replace(version, rows=rows[version.name]) if version.state in new else version for version in self.versions
-        )
+        new = {name for load in self.loads for name in load.names}
+        versions = (replace(one, rows=rows[one.name]) if one.state in new else one for one in self.versions)
+        return replace(self, versions=tuple(versions))
 
 
 class DividedTables:
     """The tables of a running flow that are divided among units."""
 
-    def __init__(self, sources: Mapping[str, TableSource], storage: Storage, run: str) -> None:
-        self._sources, self._storage, self._run = sources, storage, run
+    def __init__(self, sources: Mapping[str, TableSource], storage: Storage, run: str, clock: Clock) -> None:
+        self._sources, self._storage, self._run, self._clock = sources, storage, run, clock
         self._staged: dict[str, TableListing] = {}
         """What waits in the checkpoint to be read, until the epoch that reads it is committed."""
         self._fingerprints: dict[str, Hashable | None] = {}
         """What tables looked like when they were listed."""
+        self._looked_at: dict[str, float] = {}
+        """When this run has looked whether a table is another one."""
+        self._refreshed: set[str] = set()
+        """The tables that the next epoch reads again."""
 
     def check(self, plan: Plan, recorded: Sequence[TableVersion]) -> None:
         """Refuse a table that is to be read and of which nothing is there."""
-        for name in self._states_to_load(plan, recorded):
+        for name in _states_without_rows(plan, recorded):
             self._sources[name].content.fingerprint()
 
-    def plan(self, plan: Plan, recorded: Sequence[TableVersion], epoch: int) -> EpochLoads:
-        """What an epoch has of these tables, given what the one before had, and what it has to read."""
-        names = {number: _name_state(plan, number) for number in plan.divided_tables}
-        in_use = set(names.values())
-        versions = [version for version in recorded if version.state in in_use]
-        loads = []
-        for table, states in self._states_to_load(plan, recorded).items():
-            listing = self._list(table, epoch)
-            own = tuple(names[state] for state in states)
-            loads.append(TableLoad(table, self._sources[table].table.schema, states, own, epoch, listing))
-            versions += [TableVersion(table, "", 0, 0, epoch, name) for name in own]
-        return EpochLoads(tuple(versions), tuple(loads))
+    def plan(self, plan: Plan, before: EpochRecord, epoch: int) -> EpochLoads:
+        """What an epoch has of these tables, given the record of the one before, and what it has to read."""
+        to_load = _states_without_rows(plan, before.tables)
+        by_table = _states_by_table(plan)
+        listings = {name: self._list(name, epoch) for name in to_load}
+        for name in by_table.keys() - to_load.keys() if not before.lagging else ():
+            listing = self._list_again(name, before.tables, epoch)
+            if listing is not None:
+                to_load[name], listings[name] = by_table[name], listing
+        names = {number: plan.name_state(number) for number in plan.divided_tables}
+        loads = [
+            TableLoad(
+                name, self._sources[name].table.schema, states, tuple(names[s] for s in states), epoch, listings[name]
+            )
+            for name, states in sorted(to_load.items())
+        ]
+        new = [
+            TableVersion(load.table, "", _digest(self._fingerprints[load.table]), 0, epoch, name)
+            for load in loads
+            for name in load.names
+        ]
+        replaced = {version.state for version in new}
+        kept = [one for one in before.tables if one.state in names.values() and one.state not in replaced]
+        return EpochLoads((*kept, *new), tuple(loads))
 
     def have_changed(self, loads: Sequence[TableLoad]) -> bool:
         """Whether files are others than those that an epoch has just read."""
         read = [load for load in loads if not load.listing.is_staged]
         return any(self._sources[one.table].content.fingerprint() != self._fingerprints[one.table] for one in read)
 
-    def note_commit(self, loads: Sequence[TableLoad], versions: Sequence[TableVersion]) -> None:
+    def note_commit(self, loads: EpochLoads) -> None:
         """The epoch is committed: what it read is state."""
-        for version in versions:
-            if any(version.state in load.names for load in loads):
-                rows = f"{version.rows:,}"
-                _log.info("epoch %d: table %r has %s rows, divided among units", version.since, version.name, rows)
+        now = self._clock.time()
+        for load in loads.loads:
+            rows = next(version.rows for version in loads.versions if version.state in load.names)
+            _log.info("epoch %d: table %r has %s rows, divided among units", load.since, load.table, f"{rows:,}")
+            self._looked_at[load.table] = now
+        self._refreshed.clear()
         staged, self._staged = self._staged, {}
         self._storage.delete_all(file.path for listing in staged.values() for file in listing.files)
-
-    def _states_to_load(self, plan: Plan, recorded: Sequence[TableVersion]) -> dict[str, tuple[InputNumber, ...]]:
-        """The states that lack the rows of a table, by its name."""
-        filled = {version.state for version in recorded}
-        lacking: dict[str, tuple[InputNumber, ...]] = {}
-        for number, table in sorted(plan.divided_tables.items()):
-            if _name_state(plan, number) not in filled:
-                lacking[table.name] = (*lacking.get(table.name, ()), number)
-        return lacking
 
     def _list(self, name: str, epoch: int) -> TableListing:
         """The files of a table. What was staged for an epoch that came to nothing is read by the next try."""
@@ -102,8 +116,48 @@ class DividedTables:
             self._staged[name] = listing
         return self._staged[name]
 
+    def _list_again(self, name: str, recorded: Sequence[TableVersion], epoch: int) -> TableListing | None:
+        """The files of a table for which it is time, None if it is as it was. One that cannot be read again stays as it
+        is."""
+        if name not in self._refreshed and not self._is_due(name):
+            return None
+        try:
+            fingerprint = self._sources[name].content.fingerprint()
+            digests = {version.checksum for version in recorded if version.name == name}
+            if fingerprint is not None and digests == {_digest(fingerprint)}:
+                self._looked_at[name] = self._clock.time()
+                return None
+            listing = self._list(name, epoch)
+        except SluiceError as problem:
+            self._looked_at[name] = self._clock.time()
+            _log.warning("epoch %d: table %r cannot be read again, and stays as it was: %s", epoch, name, problem)
+            return None
+        self._refreshed.add(name)
+        return listing
 
-def _name_state(plan: Plan, number: InputNumber) -> str:
-    """What a state goes by in every plan of the checkpoint."""
-    key = plan.state_key(number)
-    return f"{key.label}-{key.digest}"
+    def _is_due(self, name: str) -> bool:
+        """Whether it is time to look at a table again: with the first epoch of a run, and every so often."""
+        refresh, looked_at = self._sources[name].refresh, self._looked_at.get(name)
+        return refresh is not None and (looked_at is None or self._clock.time() >= looked_at + refresh)
+
+
+def _states_by_table(plan: Plan) -> dict[str, tuple[InputNumber, ...]]:
+    by_table: dict[str, tuple[InputNumber, ...]] = {}
+    for number, table in sorted(plan.divided_tables.items()):
+        by_table[table.name] = (*by_table.get(table.name, ()), number)
+    return by_table
+
+
+def _states_without_rows(plan: Plan, recorded: Sequence[TableVersion]) -> dict[str, tuple[InputNumber, ...]]:
+    """The states that have no rows of their table yet, by its name."""
+    filled = {version.state for version in recorded}
+    lacking = {
+        name: tuple(number for number in states if plan.name_state(number) not in filled)
+        for name, states in _states_by_table(plan).items()
+    }
+    return {name: states for name, states in lacking.items() if states}
+
+
+def _digest(fingerprint: Hashable | None) -> int:
+    """The same for the same fingerprint, in every process; 0 for none."""
+    return 0 if fingerprint is None else checksum(repr(fingerprint).encode())

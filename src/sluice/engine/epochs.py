@@ -66,7 +66,7 @@ class Epochs:
         self.storage, self.journal, self.delivery = checkpoint.storage, checkpoint.journal, checkpoint.delivery
         self._file_log = FileLog(checkpoint.storage)
         self._tables = StaticTables(flow.tables, checkpoint.storage, checkpoint.run, clock)
-        self._divided_tables = DividedTables(flow.tables, checkpoint.storage, checkpoint.run)
+        self._divided_tables = DividedTables(flow.tables, checkpoint.storage, checkpoint.run, clock)
         self.standing = FlowStanding(flow, settings, checkpoint, self._tables, self._divided_tables)
         self.busy = threading.Lock()
         self.closed = False
@@ -292,12 +292,10 @@ class Epochs:
         if to_clean_up and cleaning.is_new:
             log_clean_up_begun(number, len(to_clean_up), cleaning.before.rows_left)
         newest = (ENDED,) * len(before.newest) if ending else before.newest
-        tables_before = self.checkpoint.newest.tables
-        before = replace(before, tables=self._tables.choose(self.plan.tables, tables_before, number))
+        before = replace(before, tables=self._tables.choose(self.plan.tables, self.checkpoint.newest.tables, number))
         split, site = self._tasks(number, site_keys, newest, before, step, batch == self.record.batch, until)
         loads, reports = self._run_tasks(exchange, split, site)
-        divided = loads.with_rows(reports)
-        before = replace(before, tables=(*before.tables, *divided))
+        before = replace(before, tables=(*before.tables, *loads.versions))
         exchanged = self.clock.monotonic()
         took = exchanged - begun
         controller, events = self.settings.controller, [event for report in reports for event in report.events]
@@ -331,7 +329,7 @@ class Epochs:
         self.delivery.done = False
         controller.commit(record)
         self._tables.note_commit()
-        self._divided_tables.note_commit(loads.loads, divided)
+        self._divided_tables.note_commit(loads)
         log_clean_up(record)
         log_excess(previous, record)
         self._cleaning_up = self._cleaning_up and controller.is_cleaning_up(record)
@@ -354,10 +352,10 @@ class Epochs:
         """Run the tasks of an epoch, and read the tables that become state with it. If their files change meanwhile,
         all is done again."""
         for _ in range(ATTEMPTS_TO_READ):
-            loads = self._divided_tables.plan(self.plan, self.checkpoint.newest.tables, site.number)
-            reports = run_until_agreed(exchange, replace(split, loads=loads.loads), site)
+            loads = self._divided_tables.plan(self.plan, self.checkpoint.newest, site.number)
+            reports = run_until_agreed(exchange, replace(split, loads=loads.loads), site.with_tables(loads.versions))
             if not self._divided_tables.have_changed(loads.loads):
-                return loads, reports
+                return loads.with_rows(reports), reports
         names = ", ".join(f"table {load.table!r}" for load in loads.loads)
         raise StorageError(f"epoch {site.number}: files of {names} change each time while they are read")
 

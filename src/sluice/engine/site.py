@@ -65,7 +65,7 @@ class _SiteEpoch:
         self.site_key = task.site_keys[site]
         self.share: SiteShare = pickle.loads(task.shares[site])
         self.clock, self.stopwatch = clock, Stopwatch(clock)
-        self.level = SiteLevel(task.plan, task.routing, site, level)
+        self.level = SiteLevel(task.plan, task.routing, site, level, task.before.tables)
         self.holdings, self.held = self.level.holdings, self.level.holdings.units
         self.attempt = Attempt(task.number, site, task.run, f"{level}{uuid.uuid4().hex[:8]}")
         self.results = SiteResults(task, self.level, self.attempt, self.stopwatch)

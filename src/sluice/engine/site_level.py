@@ -9,11 +9,13 @@ import numpy as np
 
 from sluice.engine.compiled_plan import compiled
 from sluice.kernels.probe import Run
+from sluice.model.epoch.table_version import TableVersion
 from sluice.model.epoch.times import Times, slowest, watermarks
 from sluice.model.ids import Fragment, InputNumber, Level, Site
 from sluice.model.lazy_mapping import LazyMapping
 from sluice.model.plan.origin_watermarks import OriginWatermarks
 from sluice.model.plan.plan import Plan
+from sluice.model.plan.table_lookup import version_time
 from sluice.model.routing.directory import Directory
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, single_unit
@@ -28,7 +30,11 @@ class SiteLevel:
     each state of the level (`readers`). Most of many operators have nothing to do in an epoch: what is only needed for
     those that have is worked out when it is asked for."""
 
-    def __init__(self, plan: Plan, routing: Routing, site: Site, level: Level) -> None:
+    def __init__(
+        self, plan: Plan, routing: Routing, site: Site, level: Level, tables: Sequence[TableVersion] = ()
+    ) -> None:
+        """`tables` says which content those have that are state."""
+        self._contents = {version.state: version_time(version.since) for version in tables}
         self.plan, self.routing, self.site, self.number = plan, routing, site, level
         self.compiled = compiled(plan)
         self.readers = self.compiled.readers[level]
@@ -133,7 +139,9 @@ class SiteLevel:
 
     def _bound(self, input_: InputNumber, begun: Times, frozen: Times | None) -> int:
         """From which time on rows of an input are needed by units that had begun there, and were frozen there: the
-        earliest that any of its readers needs."""
+        earliest that any of its readers needs. Of a table it is the content that the epoch has."""
+        if input_ in self.plan.divided_tables:
+            return self._contents[self.plan.name_state(input_)]
         bounds = []
         for node, i in self.readers[input_]:
             before = self.watermarks(node, begun if frozen is None else slowest([begun, frozen]))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 
 from sluice.engine.epoch_tables import EpochTables
 from sluice.engine.part_writer import Staging
+from sluice.model.epoch.table_version import TableVersion
 from sluice.model.epoch.times import Times
 from sluice.model.ids import SiteKey
 from sluice.model.plan.plan import Plan
@@ -83,6 +85,10 @@ class SiteTask:
     @property
     def routing(self) -> Routing:
         return self.before.routing
+
+    def with_tables(self, versions: Sequence[TableVersion]) -> SiteTask:
+        """With some tables more."""
+        return replace(self, before=replace(self.before, tables=(*self.before.tables, *versions)))
 
     @property
     def tables(self) -> EpochTables:

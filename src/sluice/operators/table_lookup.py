@@ -1,7 +1,8 @@
 """The join with a table whose rows are state: rows of the stream meet those of their key, and leave.
 
 All rows of a table come in the same epoch, before or with the first rows of the stream that a unit takes in. So a row
-meets the whole of what the table has for its key, and is settled at once.
+meets the whole of what the table has for its key, and is settled at once. Where a table is read again, its rows have a
+later time, and those of before have expired when the epoch begins that brings them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from sluice.state.segment import Layout
 
 
 class LookupInTable:
-    """A join with a table as an operator. Of its inputs that of the table alone has state, which is kept for good."""
+    """A join with a table as an operator. Of its inputs that of the table alone has state, which is kept until the
+    table is read again."""
 
     def __init__(self, spec: TableLookup) -> None:
         self.spec, self.kind = spec, spec.kind

@@ -194,6 +194,11 @@ class Plan:
         """What a state is known by in other plans of the checkpoint."""
         return self.states[input_]
 
+    def name_state(self, input_: InputNumber) -> str:
+        """The same as a text."""
+        key = self.states[input_]
+        return f"{key.label}-{key.digest}"
+
     @property
     def assignment(self) -> Assignment:
         """Where its operators are: for the next plan, which has them in the same fragments."""

@@ -92,7 +92,7 @@ class TableLookup:
         return watermarks[PASSING]
 
     def keep_from(self, input_: int, watermarks: Times) -> int | None:
-        """Rows of the table are kept for good."""
+        """Rows of the table are kept until it is read again, whatever the watermarks are."""
         return None
 
     def state_structure(self, input_: int) -> object:
