@@ -20,7 +20,7 @@ from oracle import connect_duckdb, multiset, on_time
 from specs import KEYS, SECOND, TIME, rows, stream
 from table_joins import FAST, Killed, describe, die, expected, kinds, table, table_rows
 
-from sluice import CheckpointError, Flow, FlowError, StorageError, testing
+from sluice import CheckpointError, Flow, FlowError, StorageError, readState, testing
 from sluice.cli.verification import verify
 from sluice.model.plan.relation import plan_of
 from sluice.record.epoch import EpochRecord
@@ -171,9 +171,34 @@ def test_a_table_is_read_once_and_kept_over_restarts(tmp_path):
     lookups.restart(sites=3)
     lookups.run(2, 3)
     assert lookups.record.tables == (version,)
+    kept = readState(str(tmp_path / "checkpoint"), input="t").select(["k", "p"])
+    assert sorted(kept.to_pylist(), key=str) == [{"k": 1, "p": 1}, {"k": 1, "p": 2}, {"k": 2, "p": 3}]
     assert lookups.partners() == [(0, 1, 1), (0, 1, 2), (1, 2, 3), (2, 2, 3), (2, 3, None)]
     problems = verify(str(tmp_path / "checkpoint")).problems
     assert not any(problem.startswith(("table", "state")) for problem in problems)
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(st.integers(0, 100_000))
+def test_rows_of_an_epoch_meet_one_content_on_any_day(seed):
+    """Each time it is read the table has another number for every key; all rows of a batch meet the same one."""
+    numbers = iter(range(1_000_000))
+
+    def content() -> pa.Table:
+        return pa.table({"k": pa.array(range(12), pa.int64()), "p": pa.array([next(numbers)] * 12, pa.int64())})
+
+    flow, a = Flow(name="flow"), stream("a")
+    joined = describe(flow, a).join(flow.table("t", content, refresh="0 seconds", divided=True), on="k", how="left")
+    batches = [
+        pa.table([pa.array(range(13)), pa.array([b * SECOND] * 13, TIME), pa.array([b] * 13)], schema=a.schema)
+        for b in range(6)
+    ]
+    shown = testing.run(joined, {"a": batches}, disturb=seed).results().to_pylist()
+    assert sorted((r["a_v"], r["a_k"]) for r in shown) == [(batch, key) for batch in range(6) for key in range(13)]
+    met = [{r["t_p"] for r in shown if r["a_v"] == batch and r["a_k"] != 12} for batch in range(6)]
+    assert all(len(numbers_met) == 1 for numbers_met in met), met
+    assert [r["t_p"] for r in shown if r["a_k"] == 12] == [None] * 6
+    assert sorted(met, key=min) == met
 
 
 def test_files_are_read_again_when_they_have_changed(tmp_path):

@@ -116,5 +116,6 @@ def _record_states(plan: Plan) -> tuple[tuple[RecordedState, ...], tuple[str, ..
         read = reader.spec.inputs[input_]
         stored, pending = (place_of(layout.stored_schema) for layout in (layouts.state, layouts.pending))
         origins = tuple(feed.origin for feed in reader.inflows[read.stream])
-        states.append(RecordedState(origins, read.keys, stored, pending))
+        table = plan.divided_tables.get(InputNumber(number))
+        states.append(RecordedState(origins, read.keys, stored, pending, "" if table is None else table.name))
     return tuple(states), tuple(b64encode(schema.serialize()).decode() for schema in places)

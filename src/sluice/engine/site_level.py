@@ -15,7 +15,7 @@ from sluice.model.ids import Fragment, InputNumber, Level, Site
 from sluice.model.lazy_mapping import LazyMapping
 from sluice.model.plan.origin_watermarks import OriginWatermarks
 from sluice.model.plan.plan import Plan
-from sluice.model.plan.table_lookup import version_time
+from sluice.model.plan.table_lookup import version_bound
 from sluice.model.routing.directory import Directory
 from sluice.model.routing.routing import Routing
 from sluice.model.routing.unit_ranges import Ranges, intersect, numbers, single_unit
@@ -34,7 +34,7 @@ class SiteLevel:
         self, plan: Plan, routing: Routing, site: Site, level: Level, tables: Sequence[TableVersion] = ()
     ) -> None:
         """`tables` says which content those have that are state."""
-        self._contents = {version.state: version_time(version.since) for version in tables}
+        self._contents = {version.state: version_bound(version.since) for version in tables}
         self.plan, self.routing, self.site, self.number = plan, routing, site, level
         self.compiled = compiled(plan)
         self.readers = self.compiled.readers[level]

@@ -107,8 +107,10 @@ class CheckpointState:
             ) from problem
 
     def name_of(self, state: RecordedState) -> str:
-        """Whose rows a state is of: the name of a stream, or the operator that they are results of, or those of all
-        that a union has."""
+        """Whose rows a state is of: the name of a stream or a table, or the operator that they are results of, or those
+        of all that a union has."""
+        if state.table:
+            return state.table
         sources = self.plan.sources
         names = [sources[o] if o < len(sources) else f"operator {o - len(sources)}" for o in state.origins]
         return names[0] if len(names) == 1 else f"union of {', '.join(names)}"

@@ -87,7 +87,7 @@ def read_staged(storage: Storage, file: TableFile, table: str) -> list[pa.Record
     try:
         data = pa.py_buffer(storage.read(file.path))
     except (StorageError, OSError) as problem:
-        raise CheckpointError(f"the checkpoint lacks rows of table {table!r}: {problem}") from problem
+        raise StorageError(f"rows of table {table!r} that were staged are gone: {problem}") from problem
     if checksum(data) != file.checksum:
         raise CheckpointError(f"{storage.path(file.path)} is damaged: its checksum differs")
     reader = pa.ipc.open_file(data)

@@ -46,12 +46,13 @@ class RecordedOperator:
 @dataclass(frozen=True)
 class RecordedState:
     """What operators keep of some rows: where these come from, the columns that they are partitioned by, and which of
-    `RecordedPlan.schemas` segments have of it, and of input that waits."""
+    `RecordedPlan.schemas` segments have of it, and of input that waits. Rows of a `table` come from no origin."""
 
     origins: tuple[int, ...]
     keys: tuple[str, ...]
     stored: int
     pending: int
+    table: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,14 @@ VERSION_TYPE = pa.timestamp("us")
 
 
 def version_time(since: int) -> int:
-    """The time that all rows have of a content that is in the table from this epoch on: before that of any row of a
-    stream, so that results have the time of their own."""
-    return EARLIEST + since
+    """The time that all rows have of a content that is in the table from this epoch on. It lies before that of the rows
+    of streams, so that results have their time."""
+    return EARLIEST + 2 * since
+
+
+def version_bound(since: int) -> int:
+    """A time between that of a content and that of any before it."""
+    return version_time(since) - 1
 
 
 def table_stream(table: StaticTable) -> Stream:
