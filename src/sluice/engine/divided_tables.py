@@ -17,7 +17,7 @@ from sluice.engine.table_loading import TableLoad
 from sluice.model.clock import Clock
 from sluice.model.codec import checksum
 from sluice.model.epoch.table_version import TableVersion
-from sluice.model.errors import SluiceError
+from sluice.model.errors import QueryError, SluiceError
 from sluice.model.ids import InputNumber
 from sluice.model.plan.plan import Plan
 from sluice.record.epoch import EpochRecord
@@ -36,10 +36,13 @@ class EpochLoads:
     loads: tuple[TableLoad, ...] = ()
 
     def with_rows(self, reports: Sequence[SiteReport]) -> EpochLoads:
-        """The same, now that it is known how many rows were read."""
-        rows = dict.fromkeys((load.table for load in self.loads), 0)
-        for loaded in (one for report in reports for split in report.splits for one in split.loaded):
-            rows[loaded.table] += loaded.rows
+        """The same, now that it is known how many rows were read. All files have to have been."""
+        loaded = [one for report in reports for split in report.splits for one in split.loaded]
+        rows = {load.table: sum(one.rows for one in loaded if one.table == load.table) for load in self.loads}
+        for load in self.loads:
+            files, read = len(load.listing.files), sum(one.files for one in loaded if one.table == load.table)
+            if read != files:
+                raise QueryError(f"{read} of {files} files of table {load.table!r} were read")
         new = {name for load in self.loads for name in load.names}
         versions = (replace(one, rows=rows[one.name]) if one.state in new else one for one in self.versions)
         return replace(self, versions=tuple(versions))

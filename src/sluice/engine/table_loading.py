@@ -62,9 +62,10 @@ class TableReader:
     def read(self, files: Iterable[InputFile], clock: Clock) -> Iterator[Blob]:
         """The blobs of some of the files, and a report to every site."""
         seconds = {"read": 0.0, "split": 0.0}
-        loaded, dropped = [], 0
-        for number, own in groupby(sorted(files, key=lambda file: file.source), key=lambda file: file.source):
-            load = self.loads[number]
+        loaded = []
+        in_order = sorted(files, key=lambda file: file.source)
+        for number, group in groupby(in_order, key=lambda file: file.source):
+            load, own = self.loads[number], list(group)
             senders = [table_sender(self.plan, state, self.routing, self.site_keys) for state in load.states]
             rows = 0
             started = clock.monotonic()
@@ -75,8 +76,7 @@ class TableReader:
                 yield from _send(batch, load, senders)
                 started = clock.monotonic()
                 seconds["split"] += started - read
-            loaded.append(LoadedRows(load.table, rows))
-            dropped += sum(sender.dropped for sender in senders)
+            loaded.append(LoadedRows(load.table, len(own), rows))
         if loaded:
             attempt, spent = uuid.uuid4().hex[:16], TaskSeconds(**seconds)
             report = SplitReport(0, attempt, loaded=tuple(loaded), seconds=spent)

@@ -18,9 +18,10 @@ from sluice.verbs import SiteEvent
 
 @dataclass(frozen=True)
 class LoadedRows:
-    """How many rows of a table a map task has read into state."""
+    """How many files of a table, and rows in them, a map task has read into state."""
 
     table: str
+    files: int
     rows: int
 
 
