@@ -26,6 +26,7 @@ from sluice.model.plan.relation import plan_of
 from sluice.record.epoch import EpochRecord
 from sluice.sources import table_files
 from sluice.sources.tables import TableFiles
+from sluice.testing.clocks import CountingClock
 
 
 @settings(max_examples=settings().max_examples // 2)
@@ -199,6 +200,25 @@ def test_rows_of_an_epoch_meet_one_content_on_any_day(seed):
     assert all(len(numbers_met) == 1 for numbers_met in met), met
     assert [r["t_p"] for r in shown if r["a_k"] == 12] == [None] * 6
     assert sorted(met, key=min) == met
+
+
+def test_no_table_is_read_again_while_input_waits(tmp_path):
+    """Rows that wait meet the content of their epoch, though the table has changed meanwhile."""
+    content = ChangingTable(pa.table({"k": pa.array(range(40), pa.int64()), "p": pa.array([0] * 40, pa.int64())}))
+    lookups = Lookups(tmp_path, content, refresh="0 seconds", seconds=1e-6, clock=CountingClock(1e9))
+    for _ in range(2):  # the first one tells what a row costs
+        lookups.run(*range(40))
+    assert lookups.record.lagging, "else nothing waits"
+    (version,) = lookups.record.tables
+    content.rows = pa.table({"k": pa.array(range(40), pa.int64()), "p": pa.array([1] * 40, pa.int64())})
+    lookups.run(*range(40))
+    assert lookups.record.tables == (version,)
+    lookups.query.drain()
+    assert lookups.partners() == sorted(((epoch, key, 0) for epoch in range(3) for key in range(40)), key=str)
+    lookups.run(7)
+    assert lookups.record.tables[0].since == lookups.record.number
+    lookups.query.drain()
+    assert (3, 7, 1) in lookups.partners()
 
 
 def test_files_are_read_again_when_they_have_changed(tmp_path):
