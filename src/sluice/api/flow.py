@@ -49,15 +49,14 @@ class Unsaid(Enum):
 class Flow:
     """Streams to join and the queries over them.
 
-    `flow.readStream` takes any streaming DataFrame, `flow.readFiles` files as they arrive; both give a stream that can
-    be joined with others.
+    Args:
+        spark: a classic session. Without one a flow cannot be started, but described and tested: see `sluice.testing`.
+        name: of the flow, in messages and on Spark's pages.
 
-        flow = Flow(spark, name="desk")
-        trades = flow.readFiles("trades", "in/trades", eventTime="ts", delay="5 seconds")
-        quotes = flow.readFiles("quotes", "in/quotes", eventTime="ts", delay="5 seconds")
-        pairs = trades.join(quotes, on="symbol", within="30 seconds")
-
-    Without a session a flow cannot be started, but described and tested: see `sluice.testing`.
+    >>> flow = Flow(spark, name="desk")
+    >>> trades = flow.readFiles("trades", "in/trades", eventTime="ts", delay="5 seconds")
+    >>> quotes = flow.readFiles("quotes", "in/quotes", eventTime="ts", delay="5 seconds")
+    >>> pairs = trades.join(quotes, on="symbol", within="30 seconds")
     """
 
     def __init__(self, spark: SparkSession | None = None, name: str = "flow") -> None:
@@ -73,14 +72,21 @@ class Flow:
         eventTime: str,
         delay: Duration | Unsaid | None = Unsaid.DELAY,
     ) -> DataStream:
-        """Register a streaming DataFrame; in a flow without a session, in its place, its schema: Spark DDL, a
-        StructType or an Arrow schema.
+        """Register a streaming DataFrame.
 
-        A row is late when its event time lies below the greatest event time that earlier epochs saw in the stream,
-        minus `delay`; late rows are dropped and counted. `delay=None` drops nothing and keeps state for good. Unless
-        it is given, it is what `df.withWatermark` says of the event time, or else no time at all.
+        A row is late when its event time lies below the greatest event time that earlier epochs saw in the stream, minus
+        `delay`; late rows are dropped and counted.
 
-            trades = flow.readStream("trades", spark.readStream.schema(columns).parquet("in"), eventTime="ts")
+        Args:
+            name: of the stream, a plain word.
+            df: a streaming DataFrame; in a flow without a session its schema: Spark DDL, a StructType or an Arrow schema.
+            eventTime: the column with the time of each row.
+            delay: how late rows may be. Unless given it is what `df.withWatermark` says of the event time, or else no time at
+                all. None drops nothing and keeps state for good.
+
+        >>> rates = spark.readStream.format("rate").load()
+        >>> flow.readStream("ticks", rates, eventTime="timestamp", delay="5 seconds")
+        DataStream(ticks: timestamp, value)
         """
         self._check_name(name)
         eventTime = _read_event_time(name, eventTime)
@@ -112,12 +118,19 @@ class Flow:
     ) -> DataStream:
         """Register files that arrive in a directory; they are read as Arrow and never become rows of Spark.
 
-        The options of Spark's file source (maxFilesPerTrigger, pathGlobFilter, …) mean what they mean there. Others,
-        such as `header` for CSV, belong to the format and mean what they mean in Spark; what only Spark can read in
-        their way, it reads as rows. Without `schema` the columns are those of a file already there. In a flow without a
-        session nothing need be there if `schema` is given.
+        Args:
+            name: of the stream, a plain word.
+            path: the directory, local or on an object store.
+            format: `parquet`, `csv`, `json` or `arrow`.
+            eventTime: the column with the time of each row.
+            delay: how late rows may be; None drops nothing and keeps state for good.
+            schema: Spark DDL, a StructType or an Arrow schema; else the columns are those of a file already there. In a flow
+                without a session nothing need be there if it is given.
+            options: those of Spark's file source (maxFilesPerTrigger, pathGlobFilter, …) and of the format (`header` for
+                CSV, …), which mean what they mean in Spark. What only Spark can read in their way, it reads as rows.
 
-            flow.readFiles("trades", "in/trades", format="csv", eventTime="ts", schema="symbol string, ts timestamp")
+        >>> flow.readFiles("fills", "in/trades", eventTime="ts", delay="5 seconds", maxFilesPerTrigger=100)
+        DataStream(fills: id, symbol, ts, price, size)
         """
         self._check_name(name)
         eventTime = _read_event_time(name, eventTime)
@@ -166,19 +179,27 @@ class Flow:
         divided: bool = False,
         **options: Any,
     ) -> Table:
-        """Register a table to join streams with: an Arrow table, a batch DataFrame, the path of files, or a function
-        that returns one of the first two.
+        """Register a table to join streams with.
 
-        It is read when a query starts, and, with `refresh`, every so often while it runs; `refresh="onChange"` looks
-        before every epoch whether files have changed. An epoch has one content of it from beginning to end. The driver
-        and every Python worker keep it in memory, so it may have at most `maxSize`, 256m unless it is said.
+        It is read when a query starts. An epoch has one content of it from beginning to end. The driver and every Python worker
+        keep it in memory, unless it is divided.
 
-        With `divided=True` it may have any size: its rows are divided among the sites by the key of the join, and are
-        state. The tasks of the first epoch read it, and those of later ones as `refresh` says.
+        Args:
+            name: of the table, a plain word.
+            rows: an Arrow table, a batch DataFrame, the path of files, or a function that returns one of the first two.
+            format: of files.
+            schema: of files; else it is that of a file already there.
+            refresh: how often it is read again while a query runs, such as "10 minutes"; "onChange" looks before every epoch
+                whether files have changed.
+            maxSize: how large it may be in memory; 256m unless given.
+            divided: whether its rows are divided among the sites by the key of the join, and are state: then it may have any
+                size. The tasks of the first epoch read it, and those of later ones as `refresh` says.
+            options: of files, as `readFiles` has them.
 
-            symbols = flow.table("symbols", "ref/symbols", refresh="10 minutes")
-            trades.join(symbols, on="symbol", how="left")
-            accounts = flow.table("accounts", "ref/accounts", divided=True)
+        >>> listed = flow.table("listed", "ref/symbols", refresh="10 minutes")
+        >>> trades.join(listed, on="symbol", how="left").columns[-1]
+        'listed_sector'
+        >>> accounts = flow.table("accounts", "ref/symbols", divided=True)
         """
         self._check_name(name, "table")
         if isinstance(rows, str):
@@ -203,7 +224,14 @@ class Flow:
     ) -> DataStream:
         """Join several streams: combinations of one row each with equal keys, all within `within` of the newest.
 
-        flow.join([bank1, bank2, bank3], on="currency", within="1 minute")
+        Args:
+            streams: two or more streams of this flow.
+            on: the key: a column of all, a list of columns, or a column for each stream by its name.
+            within: how far apart the event times are at most.
+            where: a further condition in Spark SQL.
+
+        >>> flow.join([trades, quotes, news], on="symbol", within="1 minute").columns[-1]
+        'news_text'
         """
         sides: Sequence[NamedRelation] = streams
         table = next((side for side in sides if isinstance(side, Table)), None)
@@ -215,13 +243,17 @@ class Flow:
         return DataStream(self._registry, "", result_of(*build_join(list(streams), on, within, where)))
 
     def sql(self, text: str, within: str | None = None) -> DataStream:
-        """What a SQL query over the flow's streams describes: joins and windowed group-bys, see docs/reference/sql.md.
+        """What a SQL query over the flow's streams describes: joins, group-bys, unions and more, see the page on SQL.
 
-        A join needs conditions that bound how far apart its event times are. `within="unbounded"` says that those
-        which the text does not bound may be any: state is kept for good.
+        Args:
+            text: the query. A join needs conditions that bound how far apart its event times are.
+            within: "unbounded" says that those which the text does not bound may be any: state is kept for good.
 
-            flow.sql("SELECT symbol, price FROM trades WHERE size > 10")
-            flow.sql("SELECT t.price, q.ask FROM trades t JOIN quotes q ON t.symbol = q.symbol", within="unbounded")
+        >>> flow.sql("SELECT symbol, price FROM trades WHERE size > 10").columns
+        ['symbol', 'price']
+        >>> joined = "SELECT t.price, q.ask FROM trades t JOIN quotes q ON t.symbol = q.symbol"
+        >>> flow.sql(joined, within="unbounded").columns
+        ['price', 'ask']
         """
         registered = {name: self._stream_of(source) for name, source in self._registry.sources.items()}
         late = (stream.late() for stream in registered.values() if stream.stream.delay is not None)
@@ -239,10 +271,20 @@ class Flow:
     ) -> Query:
         """Start several writers as one query: every source is read once, what they share is computed once.
 
-        What concerns the whole query is said here, or by any of the writers: its policy, how often there is an epoch,
-        and options such as checkpointLocation, sites and siteMemory.
+        What concerns the whole query is said here, or by any of the writers.
 
-            flow.start(*writers, policy="placement", processingTime="1 second", checkpointLocation="ck")
+        Args:
+            writers: not started yet.
+            policy: by name or as an object.
+            processingTime: how often there is an epoch, such as "1 second".
+            availableNow: whether to take in what is there now and end.
+            options: such as checkpointLocation, sites and siteMemory.
+
+        >>> sinks = [stream.writeStream.format("noop").queryName(stream.name) for stream in (trades, quotes)]
+        >>> query = flow.start(*sinks, policy="placement", availableNow=True)
+        >>> query.awaitTermination()
+        >>> [one.name for one in query.queries()]
+        ['trades', 'quotes']
         """
         if not writers or not all(isinstance(w, DataStreamWriter) for w in writers):
             raise FlowError("flow.start takes writers that are not started: flow.start(pairs.writeStream.format(…), …)")

@@ -49,11 +49,9 @@ _LISTED = 8
 class Query:
     """A continuous query. Its names and their meaning are those of PySpark's StreamingQuery.
 
-    query = pairs.writeStream.format("noop").start()
-    query.processAllAvailable()
-    print(query.lastProgress["numOutputRows"], query.routing()[17])
-    query.move(unit=17, site=2)
-    query.stop()
+    >>> query.processAllAvailable()
+    >>> query.lastProgress["numOutputRows"]
+    2
     """
 
     def __init__(self, running: RunningQuery, options: Mapping[str, Any], registry: Registry | None = None) -> None:
@@ -62,54 +60,101 @@ class Query:
 
     @property
     def id(self) -> str:
-        """Stays the same when the query is started again on its checkpoint."""
+        """Stays the same when the query is started again on its checkpoint.
+
+        >>> len(query.id)
+        36
+        """
         return self._running.feed.id
 
     @property
     def runId(self) -> str:
-        """Of this run alone."""
+        """Of this run alone.
+
+        >>> query.runId == query.id
+        False
+        """
         return self._running.feed.run_id
 
     @property
     def name(self) -> str | None:
-        """What `queryName` said."""
+        """What `queryName` said.
+
+        >>> query.name
+        'pairs'
+        """
         return self._running.feed.name
 
     @property
     def isActive(self) -> bool:
-        """Whether it runs, or has yet to process input that waits."""
+        """Whether it runs, or has yet to process input that waits.
+
+        >>> query.isActive
+        True
+        """
         return self._running.feed.is_active or self._running.draining
 
     @property
     def status(self) -> dict[str, Any]:
-        """What is done for it right now, under Spark's names."""
+        """What is done for it right now, under Spark's names.
+
+        >>> sorted(query.status)
+        ['isDataAvailable', 'isTriggerActive', 'message']
+        """
         return self._running.feed.status
 
     def exception(self) -> Exception | None:
-        """Why it failed; None if it did not. Its first line says what went wrong."""
+        """Why it failed; None if it did not. Its first line says what went wrong.
+
+        >>> query.exception()
+        """
         return self._running.exception
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
-        """Wait for the end; raises the query's error if it failed. With a timeout (seconds): whether it has ended."""
+        """Wait for the end; raises the query's error if it failed.
+
+        Args:
+            timeout: in seconds; with it, returns whether the query has ended.
+
+        >>> query.awaitTermination(timeout=0.1)
+        False
+        """
         ended = self._running.wait(timeout)
         return None if timeout is None else ended
 
     def processAllAvailable(self) -> None:
-        """Wait until everything that is there now has been processed (for tests)."""
+        """Wait until everything that is there now has been processed (for tests).
+
+        >>> query.processAllAvailable()
+        """
         self._running.process_all()
 
     def stop(self) -> None:
-        """End the query; the checkpoint and the results stay, everything else is removed."""
+        """End the query; the checkpoint and the results stay, everything else is removed.
+
+        >>> other = bars.writeStream.format("noop").start()
+        >>> other.stop()
+        >>> other.isActive
+        False
+        """
         self._running.stop()
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
-        """The progress of the last epochs, oldest first."""
+        """The progress of the last epochs, oldest first; see the page on progress.
+
+        >>> query.recentProgress[0]["batchId"]
+        0
+        """
         return [progress_dictionary(*ended) for ended in self._ended_epochs()]
 
     @property
     def recentEpochs(self) -> list[EpochProgress]:
-        """The same as values, for programs that show them."""
+        """The same as values, for programs that show them.
+
+        >>> query.recentEpochs[0].epoch
+        0
+        """
         return [epoch_progress(*ended) for ended in self._ended_epochs()]
 
     def _ended_epochs(self) -> list[tuple[Mapping[str, Any], EpochRecord, Plan]]:
@@ -126,19 +171,36 @@ class Query:
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
-        """The newest epoch's progress under Spark's names, and its late rows, watermarks, phases, and sites by tier."""
+        """The newest epoch's progress under Spark's names, and its late rows, watermarks, phases, and sites by tier.
+
+        >>> query.lastProgress["lateRows"]
+        0
+        """
         recent = self.recentProgress
         return recent[-1] if recent else None
 
     def routing(self) -> dict[int, int]:
-        """Unit → site, in the order of the hashes of their keys. A unit has its id until it is split or merged, and no
-        other gets that ever. Operators that are not chained on one key have units of their own: `explain` says which
-        are whose. Of units that are shared it is the first holder; `holders` has all."""
+        """Unit → site, in the order of the hashes of their keys.
+
+        A unit has its id until it is split or merged, and no other gets that ever. Operators that are not chained on one key
+        have units of their own: `explain` says which are whose. Of units that are shared it is the first holder; `holders` has
+        all.
+
+        >>> query.routing()[0]
+        0
+        """
         routing = self._running.epochs.record.routing
         return dict(zip(routing.ids.array.tolist(), routing.holders, strict=True))
 
     def holders(self, unit: int) -> tuple[int, ...]:
-        """The sites that hold a unit: one, unless it is shared."""
+        """The sites that hold a unit: one, unless it is shared.
+
+        Args:
+            unit: its id.
+
+        >>> query.holders(0)
+        (0,)
+        """
         routing, id_ = self._running.epochs.record.routing, Unit(whole_number("unit", unit))
         missing = self._why_missing(id_, routing)
         if missing is not None:
@@ -148,45 +210,102 @@ class Query:
     def decisions(self) -> list[DecisionOutcome]:
         """What was decided in the epochs on record, oldest first: when, by whom, why, and what has become of it.
 
-        `outcome` is "refused", "waiting", "done" or "abandoned"; `done` is the epoch with which it was done, `refused`
-        and `abandoned` say why it was not. `new_units` are those that a split or a merge has begun. What you ask for is
-        there at once, and waits. `as_dict()` has a decision as a dictionary.
+        `outcome` is "refused", "waiting", "done" or "abandoned"; `done` is the epoch with which it was done, `refused` and
+        `abandoned` say why it was not. `new_units` are those that a split or a merge has begun. What you ask for is there at
+        once, and waits. `as_dict()` has a decision as a dictionary.
+
+        >>> query.move(unit=1, site=0 if query.routing()[1] else 1)
+        >>> query.decisions()[-1].reason
+        'asked for with move()'
         """
         return self._running.epochs.outcomes()
 
     def move(self, unit: int, site: int) -> None:
-        """Have a unit go to another site: its state is prepared in the next epoch and is there in the one after it."""
+        """Have a unit go to another site: its state is prepared in the next epoch and is there in the one after it.
+
+        Args:
+            unit: its id.
+            site: its number, from 0.
+
+        >>> query.move(unit=2, site=0 if query.routing()[2] else 1)
+        """
         self._ask(f"move unit {unit} to site {site}", Move(Unit(unit), Site(site), "asked for with move()"))
 
     def freeze(self, unit: int) -> None:
-        """Have a join's state of one unit go out of memory: its rows so far meet no new ones until it is cleaned up."""
+        """Have a join's state of one unit go out of memory: its rows so far meet no new ones until it is cleaned up.
+
+        Args:
+            unit: its id.
+
+        >>> query.freeze(3)
+        """
         self._ask(f"freeze unit {unit}", Freeze(Unit(unit), "asked for with freeze()"))
 
     def share(self, unit: int, site: int) -> None:
-        """Have one more site hold a unit of a join, from the next epoch on, or when it has copied its part of a large
-        state: the holders stand on a grid, and each has a part of the work and of the state. Not while the unit's input
-        waits, or it is frozen or on its way."""
+        """Have one more site hold a unit of a join, from the next epoch on, or when it has copied its part of a large state.
+
+        The holders stand on a grid, and each has a part of the work and of the state. Not while the unit's input waits, or it
+        is frozen or on its way.
+
+        Args:
+            unit: its id.
+            site: that becomes a holder.
+
+        >>> query.share(unit=4, site=0 if query.routing()[4] else 1)
+        """
         sharing = Share(Unit(unit), Site(site), "asked for with share()", evenly=True)
         self._ask(f"share unit {unit} with site {site}", sharing)
 
     def release(self, unit: int, site: int) -> None:
-        """Have a site hold a shared unit no longer: what it stored goes to the others."""
+        """Have a site hold a shared unit no longer: what it stored goes to the others.
+
+        Args:
+            unit: its id.
+            site: one of its holders.
+
+        >>> query.release(unit=5, site=0)
+        Traceback (most recent call last):
+        sluice.model.errors.QueryError: cannot release unit 5 from site 0: ...
+        """
         self._ask(f"release unit {unit} from site {site}", Release(Unit(unit), Site(site), "asked for with release()"))
 
     def split(self, unit: int, bits: int = 1) -> None:
-        """Have two new units in place of one, by one more bit of the hash of their keys, or four, eight, ... by more of
-        them; `decisions()` tells their ids. If one key has most of the unit's rows, it is split so often that this key
-        is alone; if one has all of them it stays as it is, and `decisions()` says so. No row is written anew."""
+        """Have two new units in place of one, by one more bit of the hash of their keys; `decisions()` tells their ids.
+
+        If one key has most of the unit's rows, it is split so often that this key is alone; if one has all of them it stays as
+        it is, and `decisions()` says so. No row is written anew.
+
+        Args:
+            unit: its id.
+            bits: by how many; two give four units, three eight.
+
+        >>> query.split(6)
+        """
         self._ask(f"split unit {unit}", Split(Unit(unit), "asked for with split()", bits))
 
     def merge(self, unit: int) -> None:
-        """Have one new unit in place of a unit and its buddy, from which it was split; `decisions()` tells its id. Both
-        have to be at the same site."""
+        """Have one new unit in place of a unit and its buddy, from which it was split; `decisions()` tells its id.
+
+        Args:
+            unit: its id. Its buddy has to be at the same site.
+
+        >>> query.merge(7)
+        Traceback (most recent call last):
+        sluice.model.errors.QueryError: cannot merge unit 7: ...
+        """
         self._ask(f"merge unit {unit}", Merge(Unit(unit), "asked for with merge()"))
 
     def scale(self, sites: int) -> None:
-        """Have so many sites take part. The last ones leave, when their units have moved to the others; some join when
-        there are executors for them, and get their share of the units. Needs option `minSites` or `maxSites`."""
+        """Have so many sites take part. Needs option `minSites` or `maxSites`.
+
+        The last ones leave, when their units have moved to the others; some join when there are executors for them, and get
+        their share of the units.
+
+        Args:
+            sites: how many.
+
+        >>> query.scale(1)
+        """
         if not self._running.settings.controller.loop.capabilities.scalable:
             raise QueryError(
                 f"cannot scale to {sites} sites: give option minSites or maxSites when the query is started"
@@ -196,10 +315,13 @@ class Query:
     def add(self, *writers: Writer) -> None:
         """Have more writers' queries run in this flow, from the next epoch on; returns when that is committed.
 
-        Each begins with the rows that are processed from then on, and where another query keeps the same rows, joins
-        them with all that are there. What cannot be is refused, and nothing is touched.
+        Each begins with the rows that are processed from then on, and where another query keeps the same rows, joins them with
+        all that are there. What cannot be is refused, and nothing is touched.
 
-            query.add(flow.sql(text).writeStream.format("noop").queryName("alerts"))
+        Args:
+            writers: not started yet.
+
+        >>> query.add(trades.filter("price > 3").writeStream.format("noop").queryName("alerts"))
         """
         self._refuse_if_over("add a query")
         if not writers:
@@ -208,10 +330,15 @@ class Query:
         self._running.change(ChangeRequest(check_added(self._running, self._registry, self._options, choices)))
 
     def drop(self, *names: str) -> None:
-        """End some of the flow's queries, by name; returns when the epoch is committed from which on they are gone.
+        """End some of the flow's queries; returns when the epoch is committed from which on they are gone.
+
         Their results so far stay, and so does all that others share with them.
 
-            query.drop("alerts")
+        Args:
+            names: as `queries()` has them.
+
+        >>> query.add(trades.filter("price > 4").writeStream.format("noop").queryName("high"))
+        >>> query.drop("high")
         """
         self._refuse_if_over("drop a query")
         if not names:
@@ -224,8 +351,11 @@ class Query:
             raise QueryError(f"cannot {what}: {over}")
 
     def cleanUp(self) -> None:
-        """Find all results that are missing by now because units were frozen, those of input that waits too; returns
-        when they are there. New input is taken in meanwhile."""
+        """Find all results that are missing by now because units were frozen, those of input that waits too; returns when they are
+        there. New input is taken in meanwhile.
+
+        >>> query.cleanUp()
+        """
         over = self._over()
         if over is not None:
             raise QueryError(f"cannot clean up: {over}")
@@ -234,15 +364,23 @@ class Query:
             raise QueryError("the query ended before all was cleaned up; start it again, and clean up then")
 
     def setSiteMemory(self, site: int, size: str | int) -> None:
-        """How much state a site may keep in memory from the next epoch on, until the query ends ("512m")."""
+        """How much state a site may keep in memory from the next epoch on, until the query ends.
+
+        Args:
+            site: its number.
+            size: such as "512m".
+
+        >>> query.setSiteMemory(0, "512m")
+        """
         self._running.settings.controller.memory.set(self._site(site), size_in_bytes(size, "size"))
 
     def queries(self) -> list[QueryProgress]:
-        """How each of the flow's queries does, in the order of their writers: its rows, results, delay, performance
-        ratio and state, over the last ten epochs or since the last one that was added or dropped. Those that were set
-        aside come last, with their error.
+        """How each of the flow's queries does, in the order of their writers: its rows, results, delay, performance ratio and
+        state, over the last ten epochs or since the last one that was added or dropped. Those that were set aside come last,
+        with their error.
 
-            max(query.queries(), key=lambda one: one.performance_ratio or 0).name
+        >>> query.queries()[0].name
+        'pairs'
         """
         _, recorded, record = self._running.epochs.standing.snapshot()
         return self._progress(recorded, record)
@@ -257,9 +395,15 @@ class Query:
         return [*running, *(one for one in dropped if one.name not in names)]
 
     def explain(self, name: str | None = None) -> None:
-        """Print what the query computes, where it stands and how it runs; with the name of one of the flow's queries,
-        what that one has: its operators and states, with whom it shares them, and where they are; and why it was set
-        aside, if it was."""
+        """Print what the query computes, where it stands and how it runs.
+
+        Args:
+            name: of one of the flow's queries: then what that one has: its operators and states, with whom it shares them, and
+                where they are; and why it was set aside, if it was.
+
+        >>> query.explain()
+        Window join...
+        """
         running = self._running
         plan, recorded, record = running.epochs.standing.snapshot()
         if name is not None:
@@ -297,10 +441,20 @@ class Query:
         print(f"Last epoch: {record.number if record.number >= 0 else 'none yet'}")
 
     def ui(self, host: str = "127.0.0.1", port: int = 0, control: bool = False) -> str:
-        """Serve a page about this query, in a process of its own that ends with this one; returns its link. It reads
-        the checkpoint and costs the query nothing. With `control`, units can be moved, split, shared and frozen, and
-        sites be scaled from it; its link has a token then, as on every address that is not loopback. Asked the
-        same again, it answers with the link of the page that there is."""
+        """Serve a page about this query, in a process of its own that ends with this one; returns its link.
+
+        It reads the checkpoint and costs the query nothing. Asked the same again, it answers with the link of the page that
+        there is.
+
+        Args:
+            host: the address. On one that is not loopback the link has a token.
+            port: a free one unless given.
+            control: whether units can be moved, split, shared and frozen, and sites be scaled from the page; its link has a
+                token then.
+
+        >>> query.ui()
+        'http://127.0.0.1:...'
+        """
         page = self._pages.get((host, port, control))
         if page is None or not page.is_served:
             checkpoint = self._running.epochs.storage.uri

@@ -39,13 +39,24 @@ def readState(
 ) -> pa.Table | DataFrame:
     """The rows that an operator keeps after the newest epoch, out of the checkpoint alone: its query may run meanwhile.
 
-    `operator` is a number, as `sluice inspect --state` lists them, or the name of a query: then it is the operator that
-    makes its results. `input` is one of the streams that it keeps rows of, `unit` the id of a unit. The columns
-    `_input`, `_unit`, `_site`, `_generation` (0 but for frozen state) and `_waiting` (input whose turn has not come)
-    say of each row where it is; its own follow. With `spark` it is a DataFrame.
+    The columns `_input`, `_unit`, `_site`, `_generation` (0 but for frozen state) and `_waiting` (input whose turn has not
+    come) say of each row where it is; its own follow.
 
-        rows = readState("ck", operator="pairs")
-        rows.group_by("_unit").aggregate([("_unit", "count")])
+    Args:
+        checkpoint: its directory.
+        operator: a number, as `sluice inspect --state` lists them, or the name of a query: then it is the operator that
+            makes its results.
+        input: one of the streams that it keeps rows of.
+        unit: the id of a unit.
+        spark: a session, to have a DataFrame.
+
+    Returns:
+        an Arrow table; with `spark`, a DataFrame.
+
+    >>> from sluice import readState
+    >>> query.processAllAvailable()
+    >>> readState("ck", operator="pairs", input="quotes").num_rows
+    2
     """
     for name, value in (("input", input), ("operator", operator)):
         if value is not None and not isinstance(value, str) and (name == "input" or not isinstance(value, int)):

@@ -21,13 +21,20 @@ KINDS = (JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
 
 
 class Table(NamedRelation):
-    """A table of a flow, under its own name or an alias: `stream.join(table, on=...)`."""
+    """A table of a flow, under its own name or an alias: `stream.join(table, on=...)`.
+
+    >>> symbols
+    Table(symbols: symbol, sector)
+    """
 
     def alias(self, name: str) -> Table:
         """The same table under another name, to join it twice. It is kept once.
 
-        trades.join(banks, on={"trades": "buyer", "banks": "id"}).alias("bought").join(
-            banks.alias("sellers"), on={"bought": "trades_seller", "sellers": "id"})
+        Args:
+            name: a plain word; columns of joins begin with it.
+
+        >>> trades.join(symbols.alias("listed"), on="symbol").columns[-1]
+        'listed_sector'
         """
         if not isinstance(name, str) or not name.isidentifier():
             raise FlowError(f"an alias must be a plain word such as 'sellers', not {name!r}")
@@ -35,6 +42,12 @@ class Table(NamedRelation):
 
     @property
     def title(self) -> str:
+        """As messages name it.
+
+        >>> symbols.title
+        "table 'symbols'"
+        """
+
         return f"table {self.name!r}"
 
     def __repr__(self) -> str:

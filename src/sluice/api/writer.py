@@ -38,12 +38,8 @@ _TRIGGERS_INSTEAD = {
 class DataStreamWriter:
     """Describes a continuous query; nothing runs before `start`. Every method gives the writer back.
 
-    query = (
-        pairs.writeStream.format("parquet")
-        .options(path="out", checkpointLocation="ck")
-        .trigger(processingTime="1 second")
-        .start()
-    )
+    >>> query = pairs.writeStream.format("noop").trigger(availableNow=True).start()
+    >>> query.awaitTermination()
     """
 
     def __init__(self, rows: NamedRelation) -> None:
@@ -63,7 +59,13 @@ class DataStreamWriter:
         refuse_name(self, name, SparkWriter, advice)
 
     def format(self, source: str) -> DataStreamWriter:
-        """The sink: "parquet", "delta", "memory" (with `queryName`), "console" or "noop"."""
+        """The sink.
+
+        Args:
+            source: "parquet", "delta", "memory" (with `queryName`), "console" or "noop".
+
+        >>> writer = bars.writeStream.format("console")
+        """
         methods = (SinkKind.FOREACH, SinkKind.FOREACH_BATCH)
         names = [kind.value for kind in SinkKind if kind not in methods]
         if source not in names:
@@ -73,9 +75,12 @@ class DataStreamWriter:
         return self
 
     def foreachBatch(self, func: Callable[..., Any]) -> DataStreamWriter:
-        """Call `func(df, epoch)` with every epoch's results; after a crash the last epoch may be handed over again.
+        """Call a function with every epoch's results; after a crash the last epoch may be handed over again.
 
-        writer.foreachBatch(lambda df, epoch: df.write.mode("append").saveAsTable("bars"))
+        Args:
+            func: takes a DataFrame and the epoch's number.
+
+        >>> writer = bars.writeStream.foreachBatch(lambda df, epoch: df.write.mode("append").saveAsTable("bars"))
         """
         if not callable(func):
             raise FlowError("foreachBatch takes a function of a DataFrame and the epoch's number")
@@ -83,11 +88,16 @@ class DataStreamWriter:
         return self
 
     def foreach(self, f: Any) -> DataStreamWriter:
-        """Hand every row to a function, or to an object with `process(row)`, on the executors; an object may have
-        `open(partition, epoch)`, which says whether it wants the rows, and `close(error)`. After a crash the last epoch
-        may be handed over again. `foreachBatch` takes all rows of an epoch at once, and is many times as fast.
+        """Hand every row to a function or an object, on the executors.
 
-            writer.foreach(print)
+        After a crash the last epoch may be handed over again. `foreachBatch` takes all rows of an epoch at once, and is many
+        times as fast.
+
+        Args:
+            f: a function of a row, or an object with `process(row)`. It may have `open(partition, epoch)`, which says whether
+                it wants the rows, and `close(error)`.
+
+        >>> writer = bars.writeStream.foreach(print)
         """
         write_each(f)
         self._format, self._function = SinkKind.FOREACH, f
@@ -96,32 +106,60 @@ class DataStreamWriter:
     def partitionBy(self, *columns: str | Sequence[str]) -> DataStreamWriter:
         """Columns by whose values files lie in directories, such as `day=2026-01-01`, for "parquet" and "delta".
 
-        writer.format("parquet").partitionBy("day").start("out")
+        Args:
+            columns: names.
+
+        >>> writer = bars.writeStream.format("parquet").partitionBy("symbol")
         """
         names = [name for given in columns for name in ([given] if isinstance(given, str) else given)]
         self._partition_by = tuple(column_name(name, "partitionBy", "make the column first") for name in names)
         return self
 
     def option(self, key: str, value: Any) -> DataStreamWriter:
-        """One option by name, such as `option("siteMemory", "2g")`; docs/reference/options.md lists them."""
+        """One option.
+
+        Args:
+            key: its name; the page on options lists them all.
+            value: text, or a number.
+
+        >>> writer = bars.writeStream.option("siteMemory", "2g")
+        """
         self._options[find_option(OPTIONS, key).name] = value
         return self
 
     def options(self, **options: Any) -> DataStreamWriter:
-        """Several options at once: `options(path="out", checkpointLocation="ck")`."""
+        """Several options at once.
+
+        Args:
+            options: by name.
+
+        >>> writer = bars.writeStream.format("parquet").options(path="out", checkpointLocation="ck")
+        """
         for key, value in options.items():
             self.option(key, value)
         return self
 
     def outputMode(self, mode: str) -> DataStreamWriter:
-        """What an epoch shows: "append", which need not be said, or of a group-by without a window "update", the groups
-        that have changed, or "complete", all of them."""
+        """What an epoch shows.
+
+        Args:
+            mode: "append", which need not be said; of a group-by without a window "update", the groups that have changed, or
+                "complete", all of them.
+
+        >>> writer = trades.groupBy("symbol").agg(n=("*", "count")).writeStream.outputMode("complete")
+        """
         self._mode = read_mode(mode)
         return self
 
     def queryName(self, name: str) -> DataStreamWriter:
-        """The query's name in its flow, and what Spark calls it if it is started by itself; for the memory sink, the
-        name of the view with its results. Without one it is called `query-1`, `query-2`, ... by its place."""
+        """The query's name in its flow, and what Spark calls it if it is started by itself.
+
+        Args:
+            name: for the memory sink also the name of the view with its results. Without one it is called `query-1`,
+                `query-2`, ... by its place.
+
+        >>> writer = bars.writeStream.format("memory").queryName("bars")
+        """
         if not isinstance(name, str) or not name.strip():
             raise FlowError("queryName must be a name that is not empty")
         self._name = name
@@ -130,7 +168,15 @@ class DataStreamWriter:
     def trigger(
         self, *, processingTime: str | None = None, availableNow: bool | None = None, **others: Any
     ) -> DataStreamWriter:
-        """How often: `trigger(processingTime="1 second")`, or `trigger(availableNow=True)` for what is there now."""
+        """How often there is an epoch; without a trigger one follows the other.
+
+        Args:
+            processingTime: such as "1 second".
+            availableNow: take in what is there now, and end.
+            others: Spark's other triggers are refused.
+
+        >>> writer = bars.writeStream.trigger(processingTime="1 second")
+        """
         for other in others:
             instead = _TRIGGERS_INSTEAD.get(other, "use processingTime='1 second' or availableNow=True")
             raise FlowError(f"there is no trigger {other!r} here; {instead}")
@@ -140,18 +186,30 @@ class DataStreamWriter:
     def policy(
         self, wanted: str | Policy, advise: bool = False, collect: str = "5 seconds", **settings: object
     ) -> DataStreamWriter:
-        """How state is placed while the query runs, by name or as an object; `static` moves nothing.
+        """How state is placed while the query runs.
 
-        `collect` is for how long statistics are gathered at least before the policy is asked. With `advise` its
-        decisions are reported, as refused, and nothing moves.
+        Args:
+            wanted: a name or an object; `static`, which holds unless given, moves nothing.
+            advise: report decisions, as refused, and move nothing.
+            collect: for how long statistics are gathered at least before the policy is asked.
+            settings: of a policy given by name.
 
-            writer.policy("hybrid", collect="10 seconds")
+        >>> writer = bars.writeStream.policy("hybrid", collect="10 seconds", share=False)
         """
         self._policy = choose_policy(wanted, advise, collect, **settings)
         return self
 
     def start(self, path: str | None = None) -> Query:
-        """Check everything, claim the checkpoint, and start the query. `path` is the option of that name."""
+        """Check everything, claim the checkpoint, and start the query.
+
+        Args:
+            path: the option of that name.
+
+        >>> query = bars.writeStream.format("memory").queryName("minutes").trigger(availableNow=True).start()
+        >>> query.awaitTermination()
+        >>> spark.table("minutes").columns
+        ['symbol', 'window_start', 'window_end', 'high', 'volume']
+        """
         if path is not None:
             self.option("path", path)
         return start_query([self.choices()])
@@ -165,10 +223,21 @@ class DataStreamWriter:
         queryName: str | None = None,
         **options: Any,
     ) -> Query:
-        """Start the query, with a table of Spark's catalog for its results, which is made if it is not there. Its files
-        are Parquet, exactly once, as those of the parquet sink.
+        """Start the query, with a table of Spark's catalog for its results, which is made if it is not there.
 
-            pairs.writeStream.option("checkpointLocation", "ck").toTable("desk.pairs")
+        Its files are Parquet, exactly once, as those of the parquet sink.
+
+        Args:
+            tableName: of the catalog.
+            format: "parquet", which need not be said.
+            outputMode: as the method.
+            partitionBy: as the method.
+            queryName: as the method.
+            options: by name.
+
+        >>> bars.writeStream.toTable("bars", format="console")
+        Traceback (most recent call last):
+        sluice.model.errors.FlowError: toTable writes tables of parquet files, not of 'console'; for others give start a path
         """
         if format is not None:
             self.format(format)
@@ -189,7 +258,11 @@ class DataStreamWriter:
         return self.start(locate_table(self._rows.registry.session, tableName, schema, self._partition_by))
 
     def choices(self) -> WriterChoices:
-        """All that this writer was told so far, for `Flow.start`."""
+        """All that this writer was told so far, for `Flow.start`.
+
+        >>> bars.writeStream.queryName("bars").choices().name
+        'bars'
+        """
         return WriterChoices(
             self._rows,
             self._format,

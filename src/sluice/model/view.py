@@ -209,7 +209,21 @@ class Scaling:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterView:
-    """The cluster over the time its statistics were collected."""
+    """The cluster over the time its statistics were collected: what a policy decides by.
+
+    Args:
+        units: a row a unit.
+        sites: a row a site.
+        period: over which time.
+        shared: units with several holders.
+        neighbours: sites whose units take in a unit's results, or give it theirs.
+        scaling: how many sites there may be.
+        unit_size: units are to have between one and two times so many bytes.
+
+    >>> view = ClusterView.at_rest(unit_site=[0, 0, 1], site_memory=[1 << 20, 1 << 20])
+    >>> view.with_units(rows=np.array([70, 20, 10])).rows_by_site
+    array([90., 10.])
+    """
 
     units: UnitTable
     sites: SiteTable

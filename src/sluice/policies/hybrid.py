@@ -25,9 +25,15 @@ from sluice.verbs import Action
 
 @dataclass(frozen=True)
 class Hybrid(Policy):
-    """Balance memory while any unit of any site is on disk, and load while none is; with `share`, units that are more
-    than a site's part of the work are shared before others are moved. With `divide` units that are too large or too hot
-    are split first, as far as their keys allow, and those that are neither any more are merged.
+    """Balance memory while any unit of any site is on disk, and load while none is.
+
+    Args:
+        load: how load is balanced.
+        memory: how memory is balanced.
+        hot: which units are shared: those that are more than a site's part of the work.
+        share: whether they are, before others are moved.
+        sizes: which units are too large or too hot.
+        divide: whether these are split first, as far as their keys allow, and merged when they are neither any more.
 
     >>> view = (
     ...     ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 << 20, 8 << 20])

@@ -72,7 +72,12 @@ class LazyDisk(Policy):
 
 @dataclass(frozen=True)
 class NoRelocation(LazyDisk):
-    """The same without relocation, to compare with."""
+    """The same without relocation, to compare with.
+
+    >>> view = ClusterView.at_rest(unit_site=[0, 0, 0, 1], site_memory=[8 << 20, 8 << 20])
+    >>> NoRelocation().decide(view.with_units(memory=np.array([2, 3, 1, 2]) << 20))
+    ()
+    """
 
     name = "no-relocation"
 

@@ -11,7 +11,11 @@ from sluice.verbs import Action
 
 @dataclass(frozen=True)
 class Static(Policy):
-    """Units stay where the first routing puts them."""
+    """Units stay where the first routing puts them.
+
+    >>> Static().decide(ClusterView.at_rest(unit_site=[0, 0, 1], site_memory=[1 << 20, 1 << 20]))
+    ()
+    """
 
     name = "static"
 

@@ -45,7 +45,11 @@ def is_cancellation(failure: BaseException) -> bool:
 
 
 class QueryFailed(QueryError, StreamingQueryException):
-    """A query that failed while it ran. It is a StreamingQueryException, as from Spark's own queries, too."""
+    """A query that failed while it ran. It is a StreamingQueryException, as from Spark's own queries, too.
+
+    >>> issubclass(QueryFailed, QueryError), issubclass(QueryFailed, StreamingQueryException)
+    (True, True)
+    """
 
 
 def in_words(whose: str, epoch: int, cause: BaseException, failure: BaseException) -> QueryFailed:

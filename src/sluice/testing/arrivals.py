@@ -25,7 +25,12 @@ class Arrival:
 
     Windows close and rows become late as if a row of that time had come.
 
-        Arrival(upTo="2026-01-01 09:31:00")
+    Args:
+        rows: an Arrow table or dictionaries.
+        upTo: a datetime, or text.
+
+    >>> Arrival(upTo="2026-01-01 09:31:00").rows
+    ()
     """
 
     rows: Rows = ()

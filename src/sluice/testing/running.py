@@ -44,12 +44,20 @@ def run(
 ) -> Outcome:
     """Run streams or writers on rows, without Spark, and wait for all that comes of it.
 
-    `rows` has for each stream, by its name, an Arrow table or a list of dictionaries; or a list of these, one for each
-    epoch. The clock goes on by `interval` between two epochs. With `disturb`, a number, units move, split and freeze,
-    sites come and go, and tasks and drivers are killed, as that number has it: the results have to be the same.
+    Args:
+        tested: a stream or a writer, several of them, streams by the names of their queries, or a function that returns
+            them.
+        rows: for each stream, by its name, an Arrow table or a list of dictionaries; or a list of these, one for each
+            epoch.
+        disturb: a number: units move, split and freeze, sites come and go, and tasks and drivers are killed, as that
+            number has it. The results have to be the same.
+        interval: by how much the clock goes on between two epochs.
 
-        outcome = run(pairs, {"trades": [{"symbol": "A", "ts": "2026-01-01 09:30:00", "price": 3.0}], "quotes": quotes})
-        assert outcome.rows() == []
+    >>> from sluice import Flow
+    >>> trades = Flow().readStream("trades", "symbol string, ts timestamp, price double", eventTime="ts")
+    >>> row = {"symbol": "A", "ts": "2026-01-01 09:30:00", "price": 3.0}
+    >>> run(trades.filter("price > 2").select("symbol"), {"trades": [row]}, disturb=7).rows()
+    [{'symbol': 'A'}]
     """
     request = _read_request(tested)
     batches = read_batches(plan_request(request).sources, rows, request.registry.time_zone)

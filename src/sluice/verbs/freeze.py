@@ -59,6 +59,10 @@ def _why_not_a_join(unit: Unit, situation: Situation) -> str | None:
 class Freeze(UnitAction, frozen=True, tag=True):
     """Have a unit begin anew: its state goes out of memory, and what it would still have found comes later.
 
+    Args:
+        unit: its id.
+        reason: why, as users read it.
+
     >>> Freeze(3, "to see")
     Freeze(unit=3, reason='to see')
     """
@@ -104,7 +108,15 @@ class FreezeProtocol(VerbProtocol):
 
 
 class CleanUp(UnitAction, frozen=True, tag=True):
-    """Find what a frozen unit has missed; its state is one again then, in memory if there is room."""
+    """Find what a frozen unit has missed; its state is one again then, in memory if there is room.
+
+    Args:
+        unit: its id.
+        reason: why, as users read it.
+
+    >>> CleanUp(3, "to see")
+    CleanUp(unit=3, reason='to see')
+    """
 
     verb: ClassVar[Verb] = Verb.CLEAN_UP
     impossible: ClassVar[str] = "frozen units are cleaned up at the end alone here"

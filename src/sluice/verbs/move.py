@@ -107,6 +107,11 @@ class Released(Event, frozen=True, tag=True):
 class Move(UnitAction, frozen=True, tag=True):
     """Hold a unit at another site. Numbers may be numpy's.
 
+    Args:
+        unit: its id.
+        site: that holds it then.
+        reason: why, as users read it.
+
     >>> Move(3, 1, "to see")
     Move(unit=3, site=1, reason='to see')
     """

@@ -35,8 +35,12 @@ class ChangeSites(Instruction, frozen=True, tag=True):
 
 
 class Scale(VerbAction, frozen=True, tag=True):
-    """Have so many sites take part. Those that are to leave are the last ones: their units move to the others first,
-    as any unit does; those that join have none until some move there.
+    """Have so many sites take part. Those that are to leave are the last ones: their units move to the others first, as any
+    unit does; those that join have none until some move there.
+
+    Args:
+        sites: how many.
+        reason: why, as users read it.
 
     >>> Scale(3, "to see")
     Scale(sites=3, reason='to see')

@@ -91,8 +91,13 @@ class SharingPrepared(Event, frozen=True, tag=True):
 
 
 class Share(SharingAction, frozen=True, tag=True):
-    """Have a unit at one more site, which gets its part of the rows to come; no state moves. `evenly`: its holders
-    stand on the grid for inputs of as many rows, and state is dealt out to them.
+    """Have a unit at one more site, which gets its part of the rows to come; no state moves.
+
+    Args:
+        unit: its id.
+        site: that becomes a holder.
+        reason: why, as users read it.
+        evenly: whether its holders stand on the grid for inputs of as many rows, and state is dealt out to them.
 
     >>> Share(3, 1, "to see")
     Share(unit=3, site=1, reason='to see', evenly=False)
@@ -121,7 +126,16 @@ class Share(SharingAction, frozen=True, tag=True):
 
 
 class Release(SharingAction, frozen=True, tag=True):
-    """Have a shared unit at one site less; what that one stored goes to the first of the others."""
+    """Have a shared unit at one site less; what that one stored goes to the first of the others.
+
+    Args:
+        unit: its id.
+        site: that is a holder no longer.
+        reason: why, as users read it.
+
+    >>> Release(3, 1, "to see")
+    Release(unit=3, site=1, reason='to see')
+    """
 
     verb: ClassVar[Verb] = Verb.RELEASE
 
@@ -144,7 +158,17 @@ class Release(SharingAction, frozen=True, tag=True):
 
 
 class PassToken(SharingAction, frozen=True, tag=True):
-    """Have another holder of a shared unit store the new rows of one input, given by its place in the join."""
+    """Have another holder of a shared unit store the new rows of one input.
+
+    Args:
+        unit: its id.
+        input: its place in the join.
+        site: the holder that stores them.
+        reason: why, as users read it.
+
+    >>> PassToken(3, 0, 1, "to see")
+    PassToken(unit=3, input=0, site=1, reason='to see')
+    """
 
     verb: ClassVar[Verb] = Verb.PASS_TOKEN
 
@@ -168,8 +192,12 @@ class PassToken(SharingAction, frozen=True, tag=True):
 
 
 class LayOut(SharingAction, frozen=True, tag=True):
-    """Have the holders of a shared unit stand on a grid, with so many lines for the rows of each input; with no lines
-    they all get every row and store in turn.
+    """Have the holders of a shared unit stand on a grid.
+
+    Args:
+        unit: its id.
+        lines: how many for the rows of each input; with none all holders get every row and store in turn.
+        reason: why, as users read it.
 
     >>> LayOut(3, (2, 4), "to see")
     LayOut(unit=3, lines=(2, 4), reason='to see')

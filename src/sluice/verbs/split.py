@@ -104,8 +104,13 @@ class Unmergeable(Event, frozen=True, tag=True):
 
 
 class Split(UnitAction, frozen=True, tag=True):
-    """Have two units in place of one, by one more bit of the hash; with more `bits`, four, eight, ... If one key has
-    most of its rows, it is split so often that this key is alone. No row is rewritten.
+    """Have two units in place of one, by one more bit of the hash. If one key has most of its rows, it is split so often that
+    this key is alone. No row is rewritten.
+
+    Args:
+        unit: its id.
+        reason: why, as users read it.
+        bits: by how many; two give four units, three eight.
 
     >>> Split(3, "to see")
     Split(unit=3, reason='to see', bits=1)
@@ -146,7 +151,15 @@ class Split(UnitAction, frozen=True, tag=True):
 
 
 class Merge(UnitAction, frozen=True, tag=True):
-    """Have one unit in place of a unit and its buddy. No row is rewritten."""
+    """Have one unit in place of a unit and its buddy. No row is rewritten.
+
+    Args:
+        unit: its id.
+        reason: why, as users read it.
+
+    >>> Merge(3, "to see")
+    Merge(unit=3, reason='to see')
+    """
 
     verb: ClassVar[Verb] = Verb.MERGE
     impossible: ClassVar[str] = Split.impossible

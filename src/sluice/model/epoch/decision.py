@@ -51,8 +51,15 @@ class Verb(str, Enum):
 class Decision:
     """Who wanted what from which epoch on, why, and why not if it was refused.
 
-    `policy` is the policy's name, "you" for what a user asked for, "sites" where executors came or went, "rotation"
-    for what a site spilled and fetched. `unit` and `site` are None where it is not about one.
+    Args:
+        epoch: from which on.
+        policy: the policy's name, "you" for what a user asked for, "sites" where executors came or went, "rotation" for
+            what a site spilled and fetched.
+        action: the verb.
+        unit: None where it is not about one.
+        site: None where it is not about one.
+        reason: why.
+        refused: why it was refused, if it was.
 
     >>> Decision(7, "sites", Verb.RESIZE, None, None, "executors joined: 1").as_dict()["unit"]
     -1
@@ -94,8 +101,19 @@ class Ended:
 
 @dataclass(frozen=True)
 class DecisionOutcome(Decision):
-    """A decision and what has become of it: the epoch that ended it, None while it is under way, why it was abandoned,
-    if it was, and the units that there are since, if units were split or merged by it.
+    """A decision and what has become of it.
+
+    Args:
+        epoch: from which on.
+        policy: who wanted it.
+        action: the verb.
+        unit: None where it is not about one.
+        site: None where it is not about one.
+        reason: why.
+        refused: why it was refused, if it was.
+        ended: the epoch that ended it, None while it is under way.
+        abandoned: why it was abandoned, if it was.
+        new_units: the units that there are since, if units were split or merged by it.
 
     >>> move = DecisionOutcome(7, "you", Verb.MOVE, 3, 1, "to see", ended=9)
     >>> move.outcome, move.done, move.as_dict()["done"]
