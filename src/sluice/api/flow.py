@@ -74,15 +74,16 @@ class Flow:
     ) -> DataStream:
         """Register a streaming DataFrame.
 
-        A row is late when its event time lies below the greatest event time that earlier epochs saw in the stream, minus
-        `delay`; late rows are dropped and counted.
+        A row is late when its event time lies below the greatest event time that earlier epochs saw in the stream,
+        minus `delay`; late rows are dropped and counted.
 
         Args:
             name: of the stream, a plain word.
-            df: a streaming DataFrame; in a flow without a session its schema: Spark DDL, a StructType or an Arrow schema.
+            df: a streaming DataFrame; in a flow without a session its schema: Spark DDL, a StructType or an Arrow
+                schema.
             eventTime: the column with the time of each row.
-            delay: how late rows may be. Unless given it is what `df.withWatermark` says of the event time, or else no time at
-                all. None drops nothing and keeps state for good.
+            delay: how late rows may be. Unless given it is what `df.withWatermark` says of the event time, or else no
+                time at all. None drops nothing and keeps state for good.
 
         >>> rates = spark.readStream.format("rate").load()
         >>> flow.readStream("ticks", rates, eventTime="timestamp", delay="5 seconds")
@@ -124,10 +125,11 @@ class Flow:
             format: `parquet`, `csv`, `json` or `arrow`.
             eventTime: the column with the time of each row.
             delay: how late rows may be; None drops nothing and keeps state for good.
-            schema: Spark DDL, a StructType or an Arrow schema; else the columns are those of a file already there. In a flow
-                without a session nothing need be there if it is given.
-            options: those of Spark's file source (maxFilesPerTrigger, pathGlobFilter, …) and of the format (`header` for
-                CSV, …), which mean what they mean in Spark. What only Spark can read in their way, it reads as rows.
+            schema: Spark DDL, a StructType or an Arrow schema; else the columns are those of a file already there. In a
+                flow without a session nothing need be there if it is given.
+            options: those of Spark's file source (maxFilesPerTrigger, pathGlobFilter, …) and of the format (`header`
+                for CSV, …), which mean what they mean in Spark. What only Spark can read in their way, it reads as
+                rows.
 
         >>> flow.readFiles("fills", "in/trades", eventTime="ts", delay="5 seconds", maxFilesPerTrigger=100)
         DataStream(fills: id, symbol, ts, price, size)
@@ -181,19 +183,19 @@ class Flow:
     ) -> Table:
         """Register a table to join streams with.
 
-        It is read when a query starts. An epoch has one content of it from beginning to end. The driver and every Python worker
-        keep it in memory, unless it is divided.
+        It is read when a query starts. An epoch has one content of it from beginning to end. The driver and every
+        Python worker keep it in memory, unless it is divided.
 
         Args:
             name: of the table, a plain word.
             rows: an Arrow table, a batch DataFrame, the path of files, or a function that returns one of the first two.
             format: of files.
             schema: of files; else it is that of a file already there.
-            refresh: how often it is read again while a query runs, such as "10 minutes"; "onChange" looks before every epoch
-                whether files have changed.
+            refresh: how often it is read again while a query runs, such as "10 minutes"; "onChange" looks before every
+                epoch whether files have changed.
             maxSize: how large it may be in memory; 256m unless given.
-            divided: whether its rows are divided among the sites by the key of the join, and are state: then it may have any
-                size. The tasks of the first epoch read it, and those of later ones as `refresh` says.
+            divided: whether its rows are divided among the sites by the key of the join, and are state: then it may
+                have any size. The tasks of the first epoch read it, and those of later ones as `refresh` says.
             options: of files, as `readFiles` has them.
 
         >>> listed = flow.table("listed", "ref/symbols", refresh="10 minutes")

@@ -182,9 +182,9 @@ class Query:
     def routing(self) -> dict[int, int]:
         """Unit → site, in the order of the hashes of their keys.
 
-        A unit has its id until it is split or merged, and no other gets that ever. Operators that are not chained on one key
-        have units of their own: `explain` says which are whose. Of units that are shared it is the first holder; `holders` has
-        all.
+        A unit has its id until it is split or merged, and no other gets that ever. Operators that are not chained on
+        one key have units of their own: `explain` says which are whose. Of units that are shared it is the first
+        holder; `holders` has all.
 
         >>> query.routing()[0]
         0
@@ -210,9 +210,9 @@ class Query:
     def decisions(self) -> list[DecisionOutcome]:
         """What was decided in the epochs on record, oldest first: when, by whom, why, and what has become of it.
 
-        `outcome` is "refused", "waiting", "done" or "abandoned"; `done` is the epoch with which it was done, `refused` and
-        `abandoned` say why it was not. `new_units` are those that a split or a merge has begun. What you ask for is there at
-        once, and waits. `as_dict()` has a decision as a dictionary.
+        `outcome` is "refused", "waiting", "done" or "abandoned"; `done` is the epoch with which it was done, `refused`
+        and `abandoned` say why it was not. `new_units` are those that a split or a merge has begun. What you ask for is
+        there at once, and waits. `as_dict()` has a decision as a dictionary.
 
         >>> query.move(unit=1, site=0 if query.routing()[1] else 1)
         >>> query.decisions()[-1].reason
@@ -242,10 +242,11 @@ class Query:
         self._ask(f"freeze unit {unit}", Freeze(Unit(unit), "asked for with freeze()"))
 
     def share(self, unit: int, site: int) -> None:
-        """Have one more site hold a unit of a join, from the next epoch on, or when it has copied its part of a large state.
+        """Have one more site hold a unit of a join, from the next epoch on, or when it has copied its part of a large
+        state.
 
-        The holders stand on a grid, and each has a part of the work and of the state. Not while the unit's input waits, or it
-        is frozen or on its way.
+        The holders stand on a grid, and each has a part of the work and of the state. Not while the unit's input waits,
+        or it is frozen or on its way.
 
         Args:
             unit: its id.
@@ -272,8 +273,8 @@ class Query:
     def split(self, unit: int, bits: int = 1) -> None:
         """Have two new units in place of one, by one more bit of the hash of their keys; `decisions()` tells their ids.
 
-        If one key has most of the unit's rows, it is split so often that this key is alone; if one has all of them it stays as
-        it is, and `decisions()` says so. No row is written anew.
+        If one key has most of the unit's rows, it is split so often that this key is alone; if one has all of them it
+        stays as it is, and `decisions()` says so. No row is written anew.
 
         Args:
             unit: its id.
@@ -298,8 +299,8 @@ class Query:
     def scale(self, sites: int) -> None:
         """Have so many sites take part. Needs option `minSites` or `maxSites`.
 
-        The last ones leave, when their units have moved to the others; some join when there are executors for them, and get
-        their share of the units.
+        The last ones leave, when their units have moved to the others; some join when there are executors for them, and
+        get their share of the units.
 
         Args:
             sites: how many.
@@ -315,8 +316,8 @@ class Query:
     def add(self, *writers: Writer) -> None:
         """Have more writers' queries run in this flow, from the next epoch on; returns when that is committed.
 
-        Each begins with the rows that are processed from then on, and where another query keeps the same rows, joins them with
-        all that are there. What cannot be is refused, and nothing is touched.
+        Each begins with the rows that are processed from then on, and where another query keeps the same rows, joins
+        them with all that are there. What cannot be is refused, and nothing is touched.
 
         Args:
             writers: not started yet.
@@ -351,8 +352,8 @@ class Query:
             raise QueryError(f"cannot {what}: {over}")
 
     def cleanUp(self) -> None:
-        """Find all results that are missing by now because units were frozen, those of input that waits too; returns when they are
-        there. New input is taken in meanwhile.
+        """Find all results that are missing by now because units were frozen, those of input that waits too; returns
+        when they are there. New input is taken in meanwhile.
 
         >>> query.cleanUp()
         """
@@ -375,9 +376,9 @@ class Query:
         self._running.settings.controller.memory.set(self._site(site), size_in_bytes(size, "size"))
 
     def queries(self) -> list[QueryProgress]:
-        """How each of the flow's queries does, in the order of their writers: its rows, results, delay, performance ratio and
-        state, over the last ten epochs or since the last one that was added or dropped. Those that were set aside come last,
-        with their error.
+        """How each of the flow's queries does, in the order of their writers: its rows, results, delay, performance
+        ratio and state, over the last ten epochs or since the last one that was added or dropped. Those that were set
+        aside come last, with their error.
 
         >>> query.queries()[0].name
         'pairs'
@@ -398,8 +399,8 @@ class Query:
         """Print what the query computes, where it stands and how it runs.
 
         Args:
-            name: of one of the flow's queries: then what that one has: its operators and states, with whom it shares them, and
-                where they are; and why it was set aside, if it was.
+            name: of one of the flow's queries: then what that one has: its operators and states, with whom it shares
+                them, and where they are; and why it was set aside, if it was.
 
         >>> query.explain()
         Window join...
@@ -443,14 +444,14 @@ class Query:
     def ui(self, host: str = "127.0.0.1", port: int = 0, control: bool = False) -> str:
         """Serve a page about this query, in a process of its own that ends with this one; returns its link.
 
-        It reads the checkpoint and costs the query nothing. Asked the same again, it answers with the link of the page that
-        there is.
+        It reads the checkpoint and costs the query nothing. Asked the same again, it answers with the link of the page
+        that there is.
 
         Args:
             host: the address. On one that is not loopback the link has a token.
             port: a free one unless given.
-            control: whether units can be moved, split, shared and frozen, and sites be scaled from the page; its link has a
-                token then.
+            control: whether units can be moved, split, shared and frozen, and sites be scaled from the page; its link
+                has a token then.
 
         >>> query.ui()
         'http://127.0.0.1:...'

@@ -39,8 +39,8 @@ def readState(
 ) -> pa.Table | DataFrame:
     """The rows that an operator keeps after the newest epoch, out of the checkpoint alone: its query may run meanwhile.
 
-    The columns `_input`, `_unit`, `_site`, `_generation` (0 but for frozen state) and `_waiting` (input whose turn has not
-    come) say of each row where it is; its own follow.
+    The columns `_input`, `_unit`, `_site`, `_generation` (0 but for frozen state) and `_waiting` (input whose turn has
+    not come) say of each row where it is; its own follow.
 
     Args:
         checkpoint: its directory.

@@ -196,13 +196,13 @@ class DataStream(NamedRelation):
         """Rows of both streams with equal keys whose event times differ by at most `within`.
 
         Args:
-            other: a stream of the same flow, or a table of it. A table has no event time: `within` is left out, and `how` is
-                `inner`, `left`, `semi` or `anti`.
-            on: the key: a column of both sides, a list of columns, or a column for each side by its name. Without it `where`
-                is the only condition.
+            other: a stream of the same flow, or a table of it. A table has no event time: `within` is left out, and
+                `how` is `inner`, `left`, `semi` or `anti`.
+            on: the key: a column of both sides, a list of columns, or a column for each side by its name. Without it
+                `where` is the only condition.
             within: how far apart the event times are at most. A pair bounds each direction: with `("10 seconds", "30
-                seconds")` the other stream's row is at most 10 s earlier and at most 30 s later. `"unbounded"` keeps state
-                for good.
+                seconds")` the other stream's row is at most 10 s earlier and at most 30 s later. `"unbounded"` keeps
+                state for good.
             where: a further condition: Spark SQL with columns such as `trades.price`, or a column of PySpark.
             how: what becomes of rows without a partner, as in Spark: `inner`, `left`, `right`, `full`, `semi`, `anti`.
 
@@ -218,7 +218,8 @@ class DataStream(NamedRelation):
         return DataStream(self.registry, "", result_of(*build_join([self, other], on, within, where, read_kind(how))))
 
     def union(self, other: DataStream) -> DataStream:
-        """The rows of both streams, duplicates too; columns go by their places, types as in Spark. `unionAll` is the same.
+        """The rows of both streams, duplicates too; columns go by their places, types as in Spark. `unionAll` is the
+        same.
 
         Each stream keeps its own event times and its own delay. The watermark is that of the slowest.
 
@@ -283,8 +284,8 @@ class DataStream(NamedRelation):
 
         Args:
             subset: names of columns; all unless given.
-            within: a row is dropped if it is at most this much later than a row of its key that stays. Without it each key
-                appears once, and is kept for good.
+            within: a row is dropped if it is at most this much later than a row of its key that stays. Without it each
+                key appears once, and is kept for good.
 
         >>> trades.dropDuplicates(["id"], within="10 minutes").columns
         ['id', 'symbol', 'ts', 'price', 'size']
@@ -348,8 +349,8 @@ class DataStream(NamedRelation):
 
 
 class GroupedStream:
-    """A stream's rows by group; `last`, `window` or `session_window` says over which of them to aggregate; without any of
-    these `agg` is over all.
+    """A stream's rows by group; `last`, `window` or `session_window` says over which of them to aggregate; without any
+    of these `agg` is over all.
 
     >>> trades.groupBy("symbol").window("1 minute").agg(n=("*", "count")).columns
     ['symbol', 'window_start', 'window_end', 'n']
@@ -402,8 +403,8 @@ class GroupedStream:
     def top(self, count: int, *order: str, number: str = "row_number") -> DataStream:
         """The first rows of each group in an order, with their places.
 
-        Groups that have the event time as one of their columns, as the end of windows is of their results, come once. Others
-        never end: results change, so they are not appended.
+        Groups that have the event time as one of their columns, as the end of windows is of their results, come once.
+        Others never end: results change, so they are not appended.
 
         Args:
             count: how many rows of each group.
@@ -451,8 +452,8 @@ class WindowedStream:
 
         Args:
             unnamed: aggregates as PySpark has them: `F.avg("price").alias("mean")`, `{"price": "avg"}`.
-            aggregates: by the name of the result's column, each a column and a function: `mean=("price", "avg")`; `*` for
-                `count`.
+            aggregates: by the name of the result's column, each a column and a function: `mean=("price", "avg")`; `*`
+                for `count`.
 
         >>> trades.groupBy("symbol").last(10).agg(mean=("price", "avg"), n=("*", "count")).columns[-2:]
         ['mean', 'n']

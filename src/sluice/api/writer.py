@@ -90,12 +90,12 @@ class DataStreamWriter:
     def foreach(self, f: Any) -> DataStreamWriter:
         """Hand every row to a function or an object, on the executors.
 
-        After a crash the last epoch may be handed over again. `foreachBatch` takes all rows of an epoch at once, and is many
-        times as fast.
+        After a crash the last epoch may be handed over again. `foreachBatch` takes all rows of an epoch at once, and is
+        many times as fast.
 
         Args:
-            f: a function of a row, or an object with `process(row)`. It may have `open(partition, epoch)`, which says whether
-                it wants the rows, and `close(error)`.
+            f: a function of a row, or an object with `process(row)`. It may have `open(partition, epoch)`, which says
+                whether it wants the rows, and `close(error)`.
 
         >>> writer = bars.writeStream.foreach(print)
         """
@@ -143,8 +143,8 @@ class DataStreamWriter:
         """What an epoch shows.
 
         Args:
-            mode: "append", which need not be said; of a group-by without a window "update", the groups that have changed, or
-                "complete", all of them.
+            mode: "append", which need not be said; of a group-by without a window "update", the groups that have
+                changed, or "complete", all of them.
 
         >>> writer = trades.groupBy("symbol").agg(n=("*", "count")).writeStream.outputMode("complete")
         """
@@ -237,7 +237,7 @@ class DataStreamWriter:
 
         >>> bars.writeStream.toTable("bars", format="console")
         Traceback (most recent call last):
-        sluice.model.errors.FlowError: toTable writes tables of parquet files, not of 'console'; for others give start a path
+        sluice.model.errors.FlowError: toTable writes tables of parquet files, not of 'console'; ...
         """
         if format is not None:
             self.format(format)

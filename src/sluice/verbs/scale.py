@@ -35,8 +35,8 @@ class ChangeSites(Instruction, frozen=True, tag=True):
 
 
 class Scale(VerbAction, frozen=True, tag=True):
-    """Have so many sites take part. Those that are to leave are the last ones: their units move to the others first, as any
-    unit does; those that join have none until some move there.
+    """Have so many sites take part. Those that are to leave are the last ones: their units move to the others first, as
+    any unit does; those that join have none until some move there.
 
     Args:
         sites: how many.

@@ -104,8 +104,8 @@ class Unmergeable(Event, frozen=True, tag=True):
 
 
 class Split(UnitAction, frozen=True, tag=True):
-    """Have two units in place of one, by one more bit of the hash. If one key has most of its rows, it is split so often that
-    this key is alone. No row is rewritten.
+    """Have two units in place of one, by one more bit of the hash. If one key has most of its rows, it is split so
+    often that this key is alone. No row is rewritten.
 
     Args:
         unit: its id.
