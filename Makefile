@@ -37,7 +37,7 @@ figures: setup ## the experiments of all papers in the simulator, into figures/;
 	@$(RUN) sluice figures all --out figures --against docs/figures $(ARGS)
 
 docs: setup ## the documentation site, into site/; a warning, or a link that leads nowhere, is an error
-	@export NO_MKDOCS_2_WARNING=1 && $(RUN) mkdocs build --strict --quiet $(ARGS)
+	@export NO_MKDOCS_2_WARNING=1 && $(RUN) mkdocs build --strict $(ARGS)
 
 dist: setup ## wheel and sdist into dist/, tried in an empty environment
 	@rm -rf dist
