@@ -94,7 +94,7 @@ def main() -> None:
     w = Workload.load(args.home)
     buffers = BUFFERS if w.operation in ("sliding", "joined-groups") and args.backend == "heap" else {}
     settings = SETTINGS | BACKENDS[args.backend] | buffers | dict(c.split("=", 1) for c in args.conf)
-    checkpoints = tempfile.mkdtemp(prefix="run-", dir=args.home)
+    checkpoints = tempfile.mkdtemp(prefix="run-", dir=args.home.resolve())
     try:
         begin = time.monotonic()
         env = environment(w, args.home.resolve(), settings | {"execution.checkpointing.dir": f"file://{checkpoints}"})

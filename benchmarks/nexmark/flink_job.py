@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2)
     args = parser.parse_args()
     settings = SETTINGS | BACKENDS[args.backend] | (BUFFERS if args.backend == "heap" else {})
-    checkpoints = tempfile.mkdtemp(prefix="run-", dir=args.home)
+    checkpoints = tempfile.mkdtemp(prefix="run-", dir=args.home.resolve())
     try:
         begin = time.monotonic()
         env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
