@@ -60,9 +60,10 @@ import re
 import signal
 
 if os.environ.get("BLOBS_IN_FILES"):
-    from sluice.engine import host_delivery
+    from sluice.engine import file_log, host_delivery
 
     host_delivery.LEAST_BYTES = 1
+    file_log.NAMED_AT_MOST = int(os.environ.get("NAMED_AT_MOST", file_log.NAMED_AT_MOST))
 if os.environ.get("FAULTS"):
     from sluice.state.files import storage, workspace
 
@@ -155,6 +156,42 @@ def assert_right_after(faults: Sequence[Fault], root: Path, files: int) -> None:
     assert_right(root, files)
     assert_nothing_left(root, local_leftovers)
     assert_nothing_left(root, durable_leftovers)
+
+
+OF_BLOBS = [(kind, step) for step in ("write", "finish", "map", "delete") for kind in ("fail", "die", "kill")]
+"""What happens to a task, its worker or its executor, and before which step on a blob's way."""
+OF_DRIVERS = [
+    ("put", r"/input/(\d{12})-"),
+    ("finish", r"/input/(\d{12})-"),
+    ("put", r"/journal/(\d{12})"),
+    ("finish", r"/journal/(\d{12})"),
+    ("move", r"/part-(\d{12})-"),
+    ("delete", r"/input/(\d{12})-"),
+    ("delete", r"/state/(\d{12})-"),
+]
+"""Steps of an epoch before which its driver is killed, with all executors: the log of the files is written, the epoch
+is committed, its results are shown, lists that were merged and state that was are removed."""
+
+
+@pytest.mark.slow
+def test_deaths_at_every_step_of_the_exchange_and_of_the_file_loop(tmp_path):
+    """One after the other; the first ones with so many epochs between them that blobs go by reference again."""
+    tasks: list[Fault] = [(kind, step, r"/exchange/(\d{12})-", 4 * n) for n, (kind, step) in enumerate(OF_BLOBS)]
+    first = 4 * len(tasks)
+    drivers: list[Fault] = [("kill all", *step, first + 2 * n) for n, step in enumerate(OF_DRIVERS)]
+    files = first + 2 * len(drivers) + 12  # until state is removed that the last epochs have written
+    env = put_blobs_in_files(tmp_path) | make_tasks_fail(tmp_path, 1, [*tasks, *drivers]) | {"NAMED_AT_MOST": "3"}
+    seen = tmp_path / "seen"
+    with job(tmp_path, files, env=env) as running:
+        running.start()
+        for number, fault in enumerate(tasks):
+            running.wait_for(f"fault {fault}", lambda n=number: (seen / f"{n}").exists())
+        for _ in drivers:
+            await_death(running)
+            assert_nothing_left(tmp_path, local_leftovers, seconds=30)
+            running.start()
+        running.finish()
+        assert_right_after([*tasks, *drivers], tmp_path, files)
 
 
 @pytest.mark.slow
