@@ -42,7 +42,8 @@ COLUMNS: dict[str, dict[str, Any]] = {
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the files of all streams, and of the table."""
     directory = tmp_path_factory.mktemp("examples")
-    times = [datetime(2026, 1, 2, 9, 30, second, tzinfo=timezone.utc) for second in (1, 50)]
+    seconds = (1, 35)  # too far apart to be partners, and near enough to be kept
+    times = [datetime(2026, 1, 2, 9, 30, second, tzinfo=timezone.utc) for second in seconds]
     for stream, row in COLUMNS.items():
         (directory / "in" / stream).mkdir(parents=True)
         rows = [{**row, "ts": pa.scalar(time, pa.timestamp("us", "UTC")).as_py()} for time in times]

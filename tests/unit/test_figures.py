@@ -229,7 +229,7 @@ def test_claims_that_come_or_go_and_ranges_that_move_are_changes(tmp_path):
 
 def test_the_command_fails_on_what_changed_and_not_on_a_recorded_miss(tmp_path, monkeypatch, capsys):
     experiment, reading = write_tiny(tmp_path / "recorded")
-    monkeypatch.setattr("sluice.figures.catalogue.chosen", lambda names: [experiment])
+    monkeypatch.setattr("sluice.figures.catalogue.find_experiments", lambda names: [experiment])
     command = ["figures", "tiny-1", "--workers", "1", "--out", str(tmp_path / "out")]
     against = [*command, "--against", str(tmp_path / "recorded")]
     assert main(command) == 1  # a claim is missed
