@@ -23,6 +23,9 @@ SCHEMA = pa.schema([("k", pa.int64()), ("ts", TIME), ("v", pa.int64())])
 LAST_EPOCH: Epoch = ([(8, 1000, 98)], [(9, 1000, 99)])
 """Without partners, and no later row tells that none can come: whether these appear is not looked at."""
 
+BEGIN = 1_000_000
+"""Second 0, in seconds since 1970: before any row has come, Spark's watermark is there, and what is older is late."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -53,14 +56,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Case:
-    """What `spark` answers, and `sluice` where that is something else. `bounds` are how many seconds the right row may
-    be earlier and later than the left one, `delays` those of the two streams, and `restarts` the epochs before which a
-    query is stopped and started again."""
+    """What `spark` answers, `spark_full` where its full join answers something else, and `sluice` where that does.
+    `bounds` are how many seconds the right row may be earlier and later than the left one, `delays` those of the two
+    streams, and `restarts` the epochs before which a query is stopped and started again."""
 
     name: str
     epochs: tuple[Epoch, ...]
     spark: Answer
     sluice: Answer | None = None
+    spark_full: Answer | None = None
     bounds: tuple[int, int] = (5, 5)
     delays: tuple[int, int] = (0, 0)
     restarts: tuple[int, ...] = ()
@@ -81,7 +85,7 @@ def count_results(results: Iterable[Result]) -> Counter[Result]:
 
 def table_of(rows: list[Row]) -> pa.Table:
     keys, times, values = zip(*rows, strict=True) if rows else ((), (), ())
-    seconds = pa.array([round(second * SECOND) for second in times], TIME)
+    seconds = pa.array([round((BEGIN + second) * SECOND) for second in times], TIME)
     return pa.table([pa.array(keys, pa.int64()), seconds, pa.array(values, pa.int64())], schema=SCHEMA)
 
 
@@ -108,6 +112,22 @@ CASES = [
         ),
         answer("10-50 11-51 12-51", "", "52"),
         bounds=(0, 0),
+    ),
+    Case(
+        "a matched row never comes with nulls, though its partner's state has gone long before",
+        (
+            ([(1, 0, 10)], [(1, 0, 50)]),
+            ([(2, 4, 11)], [(3, 4, 51)]),
+            ([(2, 30, 12)], [(3, 30, 52)]),
+        ),
+        answer("10-50", "11 12", "51 52"),
+        bounds=(0, 5),
+    ),
+    Case(
+        "null keys meet nobody",
+        (([(None, 0, 10), (1, 0, 11)], [(None, 0, 50), (1, 0, 51)]), ([(None, 20, 12)], [(None, 20, 52)])),
+        answer("11-51", "10 12", "50 52"),
+        spark_full=answer("10-50 11-51 12-52"),
     ),
     Case(
         "many partners, before and after",
@@ -194,6 +214,26 @@ CASES = [
         spark=answer("10-50 11-51 12-52"),
         sluice=answer("10-50 11-51", "", "52"),
         delays=(10, 20),
+    ),
+    Case(
+        "one stream is ahead, and its rows go back",
+        (
+            ([(1, 100, 10)], [(1, 0, 50)]),
+            ([(2, 50, 11)], [(2, 50, 51)]),
+            ([(3, 51, 12)], [(3, 51, 52)]),
+        ),
+        spark=answer("11-51 12-52", "10", "50"),
+        sluice=answer("", "10", "50 51 52"),
+    ),
+    Case(
+        "one stream falls silent",
+        (
+            ([(1, 0, 10)], [(1, 0, 50)]),
+            ([(2, 100, 11)], []),
+            ([(3, 200, 12)], []),
+            ([], [(2, 100, 51), (3, 196, 52)]),
+        ),
+        answer("10-50 11-51 12-52"),
     ),
     Case(
         "epochs without rows in between",
