@@ -20,6 +20,7 @@ from sluice.cli.verification import verify
 from sluice.model.partitions import read_partition
 from sluice.model.plan.relation import plan_of
 from sluice.spark.delta_sink import DeltaSink
+from sluice.state.files.storage import Storage
 
 deltalake = pytest.importorskip("deltalake")
 
@@ -118,7 +119,7 @@ def test_a_driver_that_dies_shows_each_epoch_once(tmp_path, monkeypatch, when, p
     commit = DeltaSink._commit
     with monkeypatch.context() as patch:
         if when == "before the files are moved":
-            patch.setattr(DeltaSink, "_check_parts", die)
+            patch.setattr("sluice.spark.delta_sink.check_unshown", die)
         else:
             patch.setattr(DeltaSink, "_commit", lambda *given: (when == "after the commit" and commit(*given), die()))
         with pytest.raises(Killed):
@@ -215,3 +216,15 @@ def test_a_checkpoint_and_a_table_that_do_not_belong_together(tmp_path):
 
 def test_partition_values_are_those_of_directories():
     assert read_partition("day=tue%2Fwed") == {"day": "tue/wed"}
+
+
+def test_an_epoch_does_not_list_what_was_shown_before(tmp_path, monkeypatch):
+    query = start(tmp_path)
+    query.run([rows(0)])
+    listed = []
+    files = Storage.files
+    monkeypatch.setattr(Storage, "files", lambda self, directory="": listed.append(directory) or files(self, directory))
+    query.run([rows(1)])
+    assert any(directory.startswith("_sluice-") for directory in listed)
+    assert "" not in listed
+    query.close()

@@ -69,8 +69,8 @@ class DataStreamWriter:
         methods = (SinkKind.FOREACH, SinkKind.FOREACH_BATCH)
         names = [kind.value for kind in SinkKind if kind not in methods]
         if source not in names:
-            known = f"{', '.join(names)}, and as methods {' and '.join(kind.value for kind in methods)}"
-            raise FlowError(f"there is no sink {source!r}; known: {known}")
+            sinks = f"{', '.join(names)}, and as methods {' and '.join(kind.value for kind in methods)}"
+            raise FlowError(f"there is no sink {source!r}; known: {sinks}")
         self._format = SinkKind(source)
         return self
 
@@ -111,7 +111,7 @@ class DataStreamWriter:
 
         >>> writer = bars.writeStream.format("parquet").partitionBy("symbol")
         """
-        names = [name for given in columns for name in ([given] if isinstance(given, str) else given)]
+        names = [name for listed in columns for name in ([listed] if isinstance(listed, str) else listed)]
         self._partition_by = tuple(column_name(name, "partitionBy", "make the column first") for name in names)
         return self
 

@@ -15,8 +15,9 @@ import pyarrow as pa
 from sluice.engine.part_writer import Staging
 from sluice.model.epoch.results import Listing, Part, Results
 from sluice.model.errors import CheckpointError, FlowError, StorageError
+from sluice.model.extras import Extra, require
 from sluice.model.partitions import read_partition
-from sluice.spark.shown_parts import check_parts, refuse_gone, remove_waiting
+from sluice.spark.shown_parts import check_unshown, remove_waiting
 from sluice.spark.sink_log import DIRECTORY as SPARKS_LISTS
 from sluice.spark.sink_log import MARK, OLDER_COPY
 from sluice.state.files.storage import Storage
@@ -41,7 +42,7 @@ class DeltaSink:
         self._application = ""
 
     def check(self, query: str | None, newest: Results) -> None:
-        _import_deltalake(self.path)
+        require(Extra.DELTA, f"the delta sink (path {self.path!r})")
         if query is not None:
             self._name_application(query)
         self._refuse_other_content()
@@ -61,10 +62,10 @@ class DeltaSink:
         if table is not None:
             self._refuse_other_columns(table)
         if shown < newest.epoch:
-            self._check_parts(f"{MARK}{query}", newest, thoroughly=True)
+            check_unshown(self.storage, f"{MARK}{query}", newest.directories, newest, thoroughly=True)
 
     def check_new(self, query: str | None) -> None:
-        _import_deltalake(self.path)
+        require(Extra.DELTA, f"the delta sink (path {self.path!r})")
         self._refuse_other_content()
         table = self._table()
         if table is not None:
@@ -100,20 +101,13 @@ class DeltaSink:
             raise StorageError(f"{self.path!r} is no Delta table any more, though results went there before")
         if self._epoch_of(table) >= results.epoch:
             return
-        self._check_parts(self.staging.directory, results)
+        check_unshown(self.storage, self.staging.directory, results.directories, results)
         for directory in results.directories:
             if directory:
                 self.storage.make_dir(directory)
         waiting = self.staging.directory
         self.storage.move_all([(f"{waiting}/{part.name}", part.place) for part in results.parts])
         self._commit(table, results)
-
-    def _check_parts(self, waiting: str, results: Results, thoroughly: bool = False) -> None:
-        """See that all parts of an epoch are there, whole: they wait, or were renamed before their driver died."""
-        directories = (waiting, *results.directories)
-        for directory in directories:
-            check_parts(self.storage, directory, results.parts, thoroughly)
-        refuse_gone(self.storage, directories, results)
 
     def _commit(self, table: DeltaTable, results: Results) -> None:
         from deltalake import CommitProperties, Transaction
@@ -220,12 +214,3 @@ def _columns_of(schema: Any) -> list[tuple[str, str]]:
 
 def _in_words(columns: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{name} {json.loads(kind)}" for name, kind in columns)
-
-
-def _import_deltalake(path: str) -> None:
-    try:
-        import deltalake  # noqa: F401
-    except ImportError as problem:
-        raise FlowError(
-            f"the delta sink (path {path!r}) needs the package deltalake: pip install 'sluice-streaming[delta]'"
-        ) from problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from sluice.model.codec import checksum
 from sluice.model.epoch.attempt import epoch_of
@@ -12,11 +12,11 @@ from sluice.spark.sink_log import OLDER_COPY
 from sluice.state.files.storage import Storage
 
 
-def check_parts(storage: Storage, directory: str, parts: tuple[Part, ...], thoroughly: bool = False) -> None:
+def check_parts(storage: Storage, directory: str, parts: tuple[Part, ...], thoroughly: bool = False) -> set[str]:
     """See that those parts of an epoch that lie in a directory are as their site wrote them: by their size, or
-    thoroughly."""
+    thoroughly. Returns their names."""
     if not parts:
-        return
+        return set()
     here = {entry.name: entry.size for entry in storage.files(directory)}
     for part in parts:
         name = f"{directory}/{part.name}".lstrip("/")
@@ -29,18 +29,22 @@ def check_parts(storage: Storage, directory: str, parts: tuple[Part, ...], thoro
                 "are results of a committed epoch that were not shown yet, and they are not shown. Restore the file, "
                 "or start anew with a new checkpointLocation and path"
             )
+    return here.keys() & {part.name for part in parts}
 
 
-def refuse_gone(storage: Storage, directories: Sequence[str], results: Results) -> None:
-    """Refuse to go on where results of an epoch, which are still to be shown, are in none of the directories they can
-    be in."""
-    if not results.parts:
-        return
-    here = {entry.name for directory in directories for entry in storage.files(directory)}
+def check_unshown(
+    storage: Storage, waiting: str, shown_in: Iterable[str], results: Results, thoroughly: bool = False
+) -> None:
+    """See that all parts of an epoch are there, whole: they wait, or some were renamed before their driver died. Only
+    then the directories are listed in which all results lie that were ever shown."""
+    here = check_parts(storage, waiting, results.parts, thoroughly)
+    if len(here) < len(results.parts):
+        for directory in shown_in:
+            here |= check_parts(storage, directory, results.parts, thoroughly)
     for part in results.parts:
         if part.name not in here:
             raise StorageError(
-                f"{storage.path(f'{directories[0]}/{part.name}')} is gone: these are results of epoch {results.epoch}, "
+                f"{storage.path(f'{waiting}/{part.name}')} is gone: these are results of epoch {results.epoch}, "
                 "which is committed, and they were not shown yet. Restore the file, or start anew with a new "
                 "checkpointLocation and path"
             )

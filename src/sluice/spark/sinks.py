@@ -21,7 +21,7 @@ from sluice.model.epoch.results import Listing, Part, Results
 from sluice.model.errors import CheckpointError, FlowError, StorageError
 from sluice.model.plan.query_names import directory_of
 from sluice.spark.failures import is_interruption
-from sluice.spark.shown_parts import check_parts, refuse_gone, refuse_later, remove_waiting
+from sluice.spark.shown_parts import check_parts, check_unshown, refuse_later, remove_waiting
 from sluice.spark.sink_log import MARK, SinkLog
 from sluice.spark.sources import quote_column
 from sluice.spark.types import spark_schema
@@ -109,11 +109,10 @@ class ParquetSink:
                 "checkpointLocation"
             )
         refuse_later(self.path, names, newest.epoch)
-        check_parts(self.storage, f"{MARK}{query}", newest.parts, thoroughly=True)
-        if not self.log.has(newest):  # some may have been renamed before their driver died
-            for directory in newest.directories:
-                check_parts(self.storage, directory, newest.parts, thoroughly=True)
-            refuse_gone(self.storage, (f"{MARK}{query}", *newest.directories), newest)
+        if self.log.has(newest):
+            check_parts(self.storage, f"{MARK}{query}", newest.parts, thoroughly=True)
+        else:
+            check_unshown(self.storage, f"{MARK}{query}", newest.directories, newest, thoroughly=True)
         self.log.check(newest)
 
     def check_new(self, query: str | None) -> None:
@@ -153,7 +152,7 @@ class ParquetSink:
                 self.storage.move_all([(f"{self.staging.directory}/{part.name}", part.place) for part in results.parts])
             except StorageError:
                 if not self.log.has(results):  # else all were renamed before, and some have been deleted since
-                    refuse_gone(self.storage, (self.staging.directory, *results.directories), results)
+                    check_unshown(self.storage, self.staging.directory, results.directories, results)
                     raise
             self.log.add(results)
 
@@ -198,8 +197,7 @@ class BatchSink:
         return before
 
     def deliver(self, results: Results) -> None:
-        check_parts(self.storage, self.directory, results.parts)
-        refuse_gone(self.storage, (self.directory,), results)
+        check_unshown(self.storage, self.directory, (), results)
         frame = self._frame([p.name for p in results.parts], self.directory)
         try:
             self.function(frame, results.epoch)
@@ -239,8 +237,7 @@ class MemorySink(BatchSink):
 
     def check(self, query: str | None, newest: Results) -> None:
         super().check(query, newest)
-        check_parts(self.storage, self.view, newest.parts, thoroughly=True)
-        refuse_gone(self.storage, (self.directory, self.view), newest)
+        check_unshown(self.storage, self.directory, (self.view,), newest, thoroughly=True)
         refuse_later(f"view {self.name}", (e.name for e in self.storage.files(self.view)), newest.epoch)
 
     def check_new(self, query: str | None) -> None:
