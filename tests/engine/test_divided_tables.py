@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import connect_duckdb, multiset, on_time
 from specs import KEYS, SECOND, TIME, rows, stream
-from table_joins import FAST, Killed, describe, die, expected, kinds, table, table_rows
+from table_joins import FAST, Killed, TableLookups, describe, die, expected, kinds, table, table_rows
 
 from sluice import CheckpointError, Flow, FlowError, StorageError, readState, testing
 from sluice.cli.verification import verify
@@ -44,7 +44,7 @@ def test_any_kind_and_key_on_any_day(data, kind, key, where, seed):
     assert outcome.late("a").num_rows == late
 
 
-class Lookups:
+class Lookups(TableLookups):
     """A stream joined with a divided table, and drivers one after the other."""
 
     def __init__(
@@ -63,18 +63,6 @@ class Lookups:
         self.query.close()
         self.options |= options
         self.query = self.start()
-
-    def run(self, *keys: int | None, **hooks: Any) -> None:
-        """An epoch over rows with these keys, the number of the epoch in v."""
-        epoch = self.query.next
-        times = pa.array([epoch * SECOND] * len(keys), TIME)
-        columns = [pa.array(keys, pa.int64()), times, pa.array([epoch] * len(keys), pa.int64())]
-        self.query.run([pa.table(columns, schema=self.a.schema)], **hooks)
-
-    def partners(self) -> list[tuple]:
-        """Of all results so far: the epoch, the key, and what stood beside it in the table."""
-        results = self.query.results().to_pylist()
-        return sorted(((r["a_v"], r["a_k"], r.get("t_p")) for r in results), key=str)
 
     @property
     def record(self) -> EpochRecord:

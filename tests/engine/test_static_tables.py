@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from month import MonthlyQuery
 from oracle import connect_duckdb, multiset, on_time
 from specs import KEYS, SECOND, TIME, rows, stream
-from table_joins import FAST, Killed, describe, die, expected, kinds, table, table_rows
+from table_joins import FAST, Killed, TableLookups, describe, die, expected, kinds, table, table_rows
 
 from sluice import CheckpointError, Flow, FlowError, SqlError, StorageError, testing
 from sluice.cli.verification import verify
@@ -54,7 +54,7 @@ class ChangingTable:
         return self.rows
 
 
-class Lookups:
+class Lookups(TableLookups):
     """A stream joined with a table that changes, and drivers one after the other."""
 
     def __init__(self, root: Path, content: Any, kind: str = "left", refresh: str | None = "0 seconds", **given: Any):
@@ -70,18 +70,6 @@ class Lookups:
         self.query.close()
         epoch_tables._open_tables.clear()
         self.query = self.start()
-
-    def run(self, *keys: int | None, **hooks: Any) -> None:
-        """An epoch over rows with these keys, the number of the epoch in v."""
-        epoch = self.query.next
-        times = pa.array([epoch * SECOND] * len(keys), TIME)
-        columns = [pa.array(keys, pa.int64()), times, pa.array([epoch] * len(keys), pa.int64())]
-        self.query.run([pa.table(columns, schema=self.a.schema)], **hooks)
-
-    def partners(self) -> list[tuple]:
-        """Of all results so far: the epoch, the key, and what stood beside it in the table."""
-        found = self.query.results().to_pylist()
-        return sorted(((r["a_v"], r["a_k"], r.get("t_p")) for r in found), key=str)
 
     @property
     def files(self) -> list[str]:

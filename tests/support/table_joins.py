@@ -7,8 +7,10 @@ from collections import Counter
 from typing import Any
 
 import pyarrow as pa
+from engine_harness import DirectQuery
 from hypothesis import strategies as st
 from oracle import connect_duckdb, multiset
+from specs import SECOND, TIME
 
 from sluice import Flow
 from sluice.model.plan.stream import Stream
@@ -42,6 +44,25 @@ def expected(kind: str, rows_: pa.Table, table: pa.Table, where: str = "true") -
 def table(**partners: int) -> pa.Table:
     """Keys are written k1=..., as names of arguments."""
     return pa.table({"k": pa.array([int(k[1:]) for k in partners], pa.int64()), "p": pa.array(partners.values())})
+
+
+class TableLookups:
+    """A stream `a` joined with a table `t`, epoch by epoch."""
+
+    a: Stream
+    query: DirectQuery
+
+    def run(self, *keys: int | None, **hooks: Any) -> None:
+        """An epoch over rows with these keys, the number of the epoch in v."""
+        epoch = self.query.next
+        times = pa.array([epoch * SECOND] * len(keys), TIME)
+        columns = [pa.array(keys, pa.int64()), times, pa.array([epoch] * len(keys), pa.int64())]
+        self.query.run([pa.table(columns, schema=self.a.schema)], **hooks)
+
+    def partners(self) -> list[tuple]:
+        """Of all results so far: the epoch, the key, and what stood beside it in the table."""
+        results = self.query.results().to_pylist()
+        return sorted(((r["a_v"], r["a_k"], r.get("t_p")) for r in results), key=str)
 
 
 class Killed(Exception):
