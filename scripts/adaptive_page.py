@@ -16,7 +16,8 @@ from benchmarks.adapt import tell
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "research" / "adaptive-benchmarks.md"
 BEGIN, END = "<!-- figures: scripts/adaptive_page.py -->\n", "<!-- end of figures -->"
-HEAD = ["scenario", "bar", "measured", "asked for", "", "others"]
+HEAD = ["scenario", "bar", "measured", "others"]
+SIGNS = {("least", True): "≥", ("least", False): "<", ("most", True): "≤", ("most", False): ">"}
 
 
 def recorded_documents() -> list[dict[str, Any]]:
@@ -35,11 +36,19 @@ def write_bars(page: str, documents: list[dict[str, Any]]) -> str:
 def bar_rows(document: dict[str, Any]) -> list[list[str]]:
     """A row for each bar of a scenario; the first one leads to its file."""
     name = document["scenario"]
-    places = [f"[`{name}`](../figures/spark-{name}.json)", *[""] * (len(document["bars"]) - 1)]
-    return [
-        [place, *bar[:3], "**missed**" if bar[3] == "MISSED" else bar[3], most_others(document)]
-        for place, bar in zip(places, document["bars"], strict=True)
-    ]
+    rows = [["", what, judged(measured, bar, met), ""] for what, measured, bar, met in document["bars"]]
+    rows[0][0], rows[0][-1] = f"[`{name}`](../figures/spark-{name}.json)", most_others(document)
+    return rows
+
+
+def judged(measured: str, bar: str, met: str) -> str:
+    """What was measured, beside its bar.
+
+    >>> judged("1.29", "at most 1.35", "met"), judged("0.8", "at least 1", "MISSED")
+    ('1.29 ≤ 1.35', '0.8 < 1 **missed**')
+    """
+    _, kind, limit = bar.split(maxsplit=2)
+    return f"{measured} {SIGNS[kind, met != 'MISSED']} {limit}" + " **missed**" * (met == "MISSED")
 
 
 def most_others(document: dict[str, Any]) -> str:

@@ -42,7 +42,25 @@ NAMES = {
     "pathway": "Pathway",
     "bytewax": "Bytewax",
 }
+COLUMNS = {
+    "Sluice": ("sluice",),
+    "Spark, heap": ("spark-heap",),
+    "Spark, RocksDB": ("spark-rocksdb", "spark-pandas"),
+    "Flink SQL": ("flink",),
+    "DuckDB": ("duckdb",),
+}
+"""Contenders side by side; where a workload needs another one of the same kind, it takes the place."""
+PHASED = {
+    ("uniform", "sluice"): "`uniform`, `readFiles`",
+    ("uniform", "sluice-stream"): "`uniform`, `readStream`",
+    ("trickle", "sluice"): "`trickle`",
+    ("sliding", "sluice"): "`sliding`",
+    ("last", "sluice"): "`last`",
+}
+"""Runs whose epochs are shown by phases."""
 Document = dict[str, Any]
+Run = dict[str, Any]
+Runs = dict[str, Run]
 Section = Callable[[Document], str]
 
 
@@ -110,22 +128,92 @@ def machine_section(document: Document) -> str:
 
 
 def throughput_section(document: Document) -> str:
-    """Rows a second of every contender, workload by workload, and the bars."""
-    return "\n\n".join([*_workloads(document), *([_bars(document["bars"])] if document.get("results") else [])])
+    """Rows a second and memory of every contender, a row a workload, and the bars that concern Sluice alone."""
+    runs = {(run["workload"], run["contender"]): run for run in document.get("results", ())}
+    if not runs:
+        return ""
+    measured = [name for name in WORKLOADS if name != "trickle" and (name, "sluice") in runs]
+    bars = {(bar["workload"], bar["what"]): bar for bar in document["bars"]}
+    beside_peers = {(name, _beside(peer)) for name, peer in runs}
+    rates = [[f"`{name}`", *_cells(name, runs, lambda run: _peer_rate(run, bars))] for name in measured]
+    return "\n\n".join(
+        [
+            "Rows a second. In brackets: how many times that Sluice takes in, beside the least asked for.",
+            _table(["workload", *COLUMNS], rates),
+            _agreement(list(runs.values())),
+            *_peaks(runs),
+            "Sluice beside itself, and nearly empty epochs:",
+            _bars([bar for key, bar in bars.items() if key not in beside_peers]),
+        ]
+    )
+
+
+def _cells(workload: str, runs: Mapping[tuple[str, str], Run], write: Callable[[Run], str]) -> Iterator[str]:
+    """What is written of the first contender of each column that took part in a workload."""
+    for contenders in COLUMNS.values():
+        present = (runs[workload, name] for name in contenders if (workload, name) in runs)
+        yield next((write(run) for run in present), "")
+
+
+def _peer_rate(run: Run, bars: Mapping[tuple[str, str], Run]) -> str:
+    if not run["figures"]:
+        return "failed"
+    bar = bars.get((run["workload"], _beside(run["contender"])))
+    return f"{run['figures']['warm_rate']:,.0f}" + (f" ({_judged(bar)})" if bar else "")
+
+
+def _peaks(runs: Mapping[tuple[str, str], Run]) -> Iterator[str]:
+    """The memory of all on the first workload, and the most that Sluice took."""
+    peaks = {name: sum(run["peak"].values()) for name, run in runs.items() if run["figures"]}
+    first = [f"{column} {cell}" for column, cell in zip(COLUMNS, _cells("uniform", runs, _peak), strict=True) if cell]
+    if first:
+        workload, contender = max((name for name in peaks if name[1].startswith("sluice")), key=peaks.__getitem__)
+        yield (
+            f"Peak memory of `uniform` in MB: {'; '.join(first)}. The most that Sluice took: "
+            f"{peaks[workload, contender]:,.0f} (`{workload}`, {NAMES[contender].removeprefix('Sluice, ')})."
+        )
+
+
+def _peak(run: Run) -> str:
+    return f"{sum(run['peak'].values()):,.0f}" if run["figures"] else ""
+
+
+def _beside(peer: str) -> str:
+    """How bars name Sluice's rate beside that of a peer."""
+    return f"sluice / {peer}"
+
+
+def _agreement(runs: Sequence[Run]) -> str:
+    """Whose results are DuckDB's; those that are not, and runs that failed, by name."""
+    agreeing = sum(run["check"].startswith("agrees") for run in runs)
+    sentences = [f"The results of {agreeing} of {len(runs)} runs were compared with DuckDB's and agree."]
+    sentences += [f"{run['workload']}, {NAMES[run['contender']]}: {why}." for run in runs if (why := _problem(run))]
+    return " ".join(sentences)
+
+
+def _problem(run: Run) -> str:
+    wrong = run["check"] if run["check"].startswith("WRONG") else ""
+    return run["failure"] or wrong
+
+
+def _judged(bar: Run) -> str:
+    """A ratio beside the bar it is held to."""
+    ratio = f"{bar['ratio']:.1f}" if bar["ratio"] >= 10 else f"{bar['ratio']:.2f}"
+    if bar["bar"] is None:
+        return ratio
+    signs = ("≤", ">") if bar["at_most"] else ("≥", "<")
+    return f"{ratio} {signs[not bar['met']]} {bar['bar']:g}" + ("" if bar["met"] else " **missed**")
 
 
 def phases_section(document: Document) -> str:
-    """Where a warm epoch of Sluice goes."""
-    runs = [run for run in document.get("results", ()) if "phases" in run["figures"]]
-    if not runs:
-        return ""
-    phases = list(runs[0]["figures"]["phases"])
+    """Where a warm epoch of Sluice goes, of a few kinds of epochs."""
+    figures = {(run["workload"], run["contender"]): run["figures"] for run in document.get("results", ())}
+    shown = {title: figures[run] for run, title in PHASED.items() if "phases" in figures.get(run, ())}
     rows = [
-        [f"`{run['workload']}`", NAMES[run["contender"]], f"{run['figures']['batch_seconds']:.3f}"]
-        + [f"{run['figures']['phases'][phase]:.3f}" for phase in phases]
-        for run in runs
+        [title, *(f"{1000 * seconds:,.0f}" for seconds in (run["batch_seconds"], *run["phases"].values()))]
+        for title, run in shown.items()
     ]
-    return _table(["workload", "contender", "epoch", *phases], rows)
+    return _table(["workload", "epoch", *next(iter(shown.values()))["phases"]], rows) if rows else ""
 
 
 def units_section(document: Document) -> str:
@@ -140,33 +228,6 @@ def units_section(document: Document) -> str:
     return _table(head, rows) if rows else ""
 
 
-def _workloads(document: Document) -> Iterator[str]:
-    results = document.get("results", ())
-    for name, workload in WORKLOADS.items():
-        runs = [run for run in results if run["workload"] == name]
-        if runs:
-            nearly_empty = name == "trickle"
-            figures = ["an epoch, s"] if nearly_empty else ["rows/s warm", "with start-up"]
-            head = ["contender", *figures, "Sluice is", "results", "peak memory, MB"]
-            ours = next((run["figures"] for run in runs if run["contender"] == "sluice"), {})
-            yield f"`{name}`: {workload.about}"
-            yield _table(head, [_throughput(run, ours, nearly_empty) for run in runs])
-
-
-def _throughput(run: dict[str, Any], ours: dict[str, Any], nearly_empty: bool) -> list[str]:
-    figures, name = run["figures"], NAMES[run["contender"]]
-    if not figures:
-        return [name, run["failure"], *[""] * (3 if nearly_empty else 4)]
-    key = "batch_seconds" if nearly_empty else "warm_rate"
-    rates = [f"{figures[key]:.3f}"] if nearly_empty else [f"{figures[rate]:,.0f}" for rate in (key, "startup_rate")]
-    beside = "" if run["contender"].startswith("sluice") or not ours else _ratio(ours[key] / figures[key])
-    return [name, *rates, beside, run["check"], f"{sum(run['peak'].values()):,.0f}"]
-
-
-def _ratio(ratio: float) -> str:
-    return f"{ratio:.1f} times" if ratio >= 1 else f"{ratio:.2f} of it"
-
-
 def many_section(document: Document) -> str:
     """What was measured of many queries, in Markdown."""
     if "many" not in document:
@@ -177,13 +238,19 @@ def many_section(document: Document) -> str:
         [
             f"{counted} {many['scale']['spark_epochs']}.",
             _table(
-                ["run", "queries", "rows/s of all queries", "s an epoch", "ms a query", "nearly empty epoch, s"],
+                [
+                    "run",
+                    "queries",
+                    "rows/s of all queries",
+                    "s an epoch",
+                    "ms a query",
+                    "nearly empty, s",
+                    "peak memory, MB",
+                ],
                 _rates(runs),
             ),
             *_sentences(many, runs),
             _bars(many["bars"]),
-            "Peak memory in MB, as proportional set size; state is that of all sites; processor time with start-up:",
-            _table(["run", "total", "driver", "JVM", "Python workers", "tmpfs", "state", "processor s"], _memory(runs)),
         ]
     )
 
@@ -194,17 +261,17 @@ def latency_section(document: Document) -> str:
         return ""
     latency, first = document["latency"], document["first"]
     seconds, warm_up = latency["scale"]["seconds"], latency["scale"]["warm_up_seconds"]
-    head = ["contender", "p50, s", "p95, s", "p99, s", "results", "batches", "all results after, s", "against DuckDB"]
-    starts = ["contender", "warm, s", "first of the session, s", "starts"]
+    head = ["contender", "p50, s", "p95, s", "p99, s", "all results after, s", "peak memory, MB", "processor s"]
+    files, starts = first["scale"]["first_files"], first["scale"]["starts"]
     return "\n\n".join(
         [
             f"Rows arrived for {seconds} s, of which the first {warm_up} s do not count.",
-            _table([*head, "peak memory, MB", "processor s"], [_latencies(run) for run in latency["runs"]]),
+            _table(head, [_latencies(run) for run in latency["runs"]]),
             *(f"{NAMES[peer]} is left out: {why}." for peer, why in latency["left_out"].items()),
+            _agreement(latency["runs"]),
             _bars(latency["bars"]),
-            f"From `start()` to the first result, {first['scale']['first_files']} files of each stream being there:",
-            _table(starts, [_starts(run) for run in first["runs"]]),
-            _bars(first["bars"]),
+            f"From `start()` to the first result, {files} files of each stream being there, {starts} starts:",
+            _table(["contender", "warm, s", "first of the session, s"], [_starts(run) for run in first["runs"]]),
         ]
     )
 
@@ -215,69 +282,63 @@ def nexmark_section(document: Document) -> str:
         return ""
     nexmark = document["nexmark"]
     events, runs = nexmark["scale"]["events"], {(run["workload"], run["contender"]): run for run in nexmark["runs"]}
+    bars = {bar["what"]: bar for bar in nexmark["bars"]}
     queries = list(dict.fromkeys(run["workload"] for run in nexmark["runs"]))
-    peers = list(dict.fromkeys(run["contender"] for run in nexmark["runs"] if run["contender"] != "sluice"))
-    head = ["query", "Sluice", "results", *(cell for peer in peers for cell in (NAMES[peer], "Sluice is")), "bar", ""]
-    refused = [
-        [run["workload"], NAMES[run["contender"]], run["failure"].replace("|", "\\|")]
-        for run in nexmark["runs"]
-        if run["failure"]
+    peers = list(dict.fromkeys(run["contender"] for run in nexmark["runs"]))
+    rows = [
+        [query, *(_nexmark_rate(runs.get((query, peer)), bars.get(f"{query}, {_beside(peer)}")) for peer in peers)]
+        for query in queries
     ]
     files = f"{events['count']:,} events in {events['files']} files of each stream, seed {events['seed']}"
     return "\n\n".join(
         [
             machine_section(document),
-            f"Rows a second, both cores, of {files}:",
-            _table(head, [_nexmark_query(query, peers, runs, nexmark["bars"]) for query in queries]),
-            *(["What was not run, and why:", _table(["query", "contender", "reason"], refused)] if refused else []),
+            f"Rows a second, both cores, of {files}. In brackets: how many times that Sluice takes in, beside the "
+            "least asked for.",
+            _table(["query", *(NAMES[peer].removesuffix(", `readFiles`") for peer in peers)], rows),
+            *_refusals(nexmark["runs"]),
         ]
     )
 
 
-def _nexmark_query(
-    query: str, peers: list[str], runs: dict[tuple[str, str], dict[str, Any]], bars: list[dict[str, Any]]
-) -> list[str]:
-    rates = {peer: runs.get((query, peer), {}).get("figures", {}).get("warm_rate") for peer in ("sluice", *peers)}
-    ours = rates["sluice"]
-    beside = [
-        cell
-        for peer in peers
-        for cell in (_rate(rates[peer]), _ratio(ours / rates[peer]) if ours and rates[peer] else "")
-    ]
-    own_bars = [bar for bar in bars if bar["what"].startswith(f"{query},") and bar["bar"] is not None]
-    limit = f"{own_bars[0]['bar']:g} times" if own_bars else ""
-    met = ("met" if all(bar["met"] for bar in own_bars) else "**missed**") if own_bars else ""
-    return [query, _rate(ours), runs.get((query, "sluice"), {}).get("check", ""), *beside, limit, met]
+def _nexmark_rate(run: Run | None, bar: Run | None) -> str:
+    rate = run["figures"].get("warm_rate") if run else None
+    return (f"{rate:,.0f}" if rate else "not run") + (f" ({_judged(bar)})" if bar else "")
 
 
-def _rate(rate: float | None) -> str:
-    return f"{rate:,.0f}" if rate else "not run"
+def _refusals(runs: Sequence[Run]) -> Iterator[str]:
+    """What was not run and why, each reason once. Spark's reasons are known by the class in brackets."""
+    refused: dict[tuple[str, str], list[str]] = {}
+    for run in runs:
+        if run["failure"]:
+            named = re.match(r"\[\w+\]", run["failure"])
+            reason = f"`{named[0]}`" if named else run["failure"].replace("|", "\\|")
+            refused.setdefault((NAMES[run["contender"]], reason), []).append(run["workload"])
+    if refused:
+        rows = [[contender, ", ".join(queries), reason] for (contender, reason), queries in refused.items()]
+        yield "What was not run, and why:"
+        yield _table(["contender", "queries", "reason"], rows)
 
 
-def _latencies(run: dict[str, Any]) -> list[str]:
+def _latencies(run: Run) -> list[str]:
     figures, name = run["figures"], NAMES[run["contender"]]
     if "p50" not in figures:
-        return [name, *[""] * 6, run["failure"] or "no result of a counted row", "", ""]
+        return [name, "none", *[""] * 5]
     return [
         name,
         *(f"{figures[p]:.2f}" for p in ("p50", "p95", "p99")),
-        f"{figures['results']:,}",
-        f"{figures['batches']:,}",
         f"{figures['drained_seconds']:.1f}",
-        run["check"],
         f"{sum(run['peak'].values()):,.0f}",
         f"{run['cpu_seconds']:,.0f}",
     ]
 
 
-def _starts(run: dict[str, Any]) -> list[str]:
+def _starts(run: Run) -> list[str]:
     figures, name = run["figures"], NAMES[run["contender"]]
-    if not figures:
-        return [name, run["failure"], "", ""]
-    return [name, f"{figures['warm']:.2f}", f"{figures['cold']:.2f}", str(len(figures["starts"]))]
+    return [name, *(f"{figures[kind]:.2f}" for kind in ("warm", "cold"))] if figures else [name, run["failure"], ""]
 
 
-def _rates(runs: dict[str, dict[str, Any]]) -> list[list[str]]:
+def _rates(runs: Runs) -> list[list[str]]:
     rows = []
     for run in runs.values():
         figures = run["figures"]
@@ -286,7 +347,7 @@ def _rates(runs: dict[str, dict[str, Any]]) -> list[list[str]]:
             few = figures.get("few_epoch_seconds")
             rate, each = f"{figures['query_rate']:,.0f}", f"{1000 * epoch / figures['queries']:,.1f}"
             cells = [str(figures["queries"]), rate, f"{epoch:.2f}", each]
-            rows.append([_title(run["name"]), *cells, "" if few is None else f"{few:.2f}"])
+            rows.append([_title(run["name"]), *cells, "" if few is None else f"{few:.2f}", _peak(run)])
     return rows
 
 
@@ -294,7 +355,7 @@ def _title(name: str) -> str:
     return "Spark's own queries" if name.startswith("spark") else f"Sluice, {'one flow' if name == 'flow' else name}"
 
 
-def _sentences(many: dict[str, Any], runs: dict[str, dict[str, Any]]) -> list[str]:
+def _sentences(many: dict[str, Any], runs: Runs) -> list[str]:
     flow, sentences = runs["flow"]["figures"], []
     ended = [run["figures"]["queries"] for name, run in runs.items() if name.startswith("spark") and run["figures"]]
     failed = [name.split()[1] for name, run in runs.items() if name.startswith("spark") and run["failure"]]
@@ -322,40 +383,19 @@ def _sentences(many: dict[str, Any], runs: dict[str, dict[str, Any]]) -> list[st
     return [" ".join(sentences)]
 
 
-def _bars(bars: list[dict[str, Any]]) -> str:
-    head = ["workload", "what", "Sluice", "other", "unit", "bar", "measured", ""]
-    return _table(head, [_bar(bar) for bar in bars])
+def _bars(bars: Sequence[Run]) -> str:
+    head = ["what", "Sluice", "other", "ratio and bar"]
+    rows = [_bar(bar) for bar in bars if bar["bar"] is not None]
+    return _table(head, rows) if rows else ""
 
 
-def _bar(bar: dict[str, Any]) -> list[str]:
-    limit = "none" if bar["bar"] is None else f"at {'most' if bar['at_most'] else 'least'} {bar['bar']:g}"
-    met = {True: "met", False: "**missed**", None: ""}[bar["met"]]
-    measured = f"{bar['ratio']:.2f}"
-    return [
-        f"`{bar['workload']}`",
-        bar["what"],
-        _number(bar["ours"]),
-        _number(bar["theirs"]),
-        bar["unit"],
-        limit,
-        measured,
-        met,
-    ]
+def _bar(bar: Run) -> list[str]:
+    what, other = f"`{bar['workload']}`: {bar['what']}", f"{_number(bar['theirs'])} {bar['unit']}"
+    return [what, _number(bar["ours"]), other, _judged(bar)]
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
-
-
-def _memory(runs: dict[str, dict[str, Any]]) -> list[list[str]]:
-    return [
-        [name, f"{sum(run['peak'].values()):,.0f}"]
-        + [f"{run['peak'][kind]:,.0f}" for kind in ("driver", "jvm", "workers", "tmpfs")]
-        + [f"{run['figures']['state_bytes'] / 1e6:,.1f}" if "state_bytes" in run["figures"] else ""]
-        + [f"{run['cpu_seconds']:,.0f}"]
-        for name, run in runs.items()
-        if run["figures"]
-    ]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -123,12 +123,14 @@ def test_the_page_has_rates_ratios_and_reasons() -> None:
     runs = [result("sluice", "q3", 600.0), result("spark-heap", "q3", 100.0), result("flink", "q3", 150.0)]
     runs += [result("sluice", "q6", 50.0), result("spark-heap", "q6", 5.0)]
     runs.append(Result("flink", "q6", 1, {}, failure="it cannot a|b"))
+    runs += [Result("spark-heap", name, 1, {}, failure=f"[NON_TIME] no window in {name}") for name in ("q9", "q18")]
     head = {"versions": {"python": "3", "java": "17"}, "machine": {"cores": "2", "processor": "x", "memory": "8 GB"}}
     document = head | {"nexmark": bench.as_values(bench.Scale(), runs)}
     text = benchmark_page.nexmark_section(json.loads(json.dumps(document)))
-    assert "| q3 | 600 | agrees | 100 | 6.0 times | 150 | 4.0 times | 5 times | **missed** |" in text
-    assert "| q6 | 50 | agrees | 5 | 10.0 times | not run |  | 5 times | met |" in text
-    assert "| q6 | Flink SQL, heap state | it cannot a\\|b |" in text
+    assert "| q3 | 600 | 100 (6.00 ≥ 5) | 150 (4.00 < 5 **missed**) |" in text
+    assert "| q6 | 50 | 5 (10.0 ≥ 5) | not run |" in text
+    assert "| Flink SQL, heap state | q6 | it cannot a\\|b |" in text
+    assert "| Spark, heap provider | q9, q18 | `[NON_TIME]` |" in text
     busy = [{"workload": "q3", "contender": "flink", "others": 0.3}]
     assert benchmark_page.disturbed({"nexmark": {"runs": busy}}) == ["nexmark q3 flink (30%)"]
 
