@@ -46,24 +46,24 @@ _REFUSAL = re.compile(r"^(?:pyspark\.\S+|(?:Caused by: )?(?:\w+\.)+\w*(?:Excepti
 class Scale:
     """How many events, and which queries."""
 
-    events: Events = field(default_factory=lambda: Events(count=6_000_000, files=6))
+    events: Events = field(default_factory=lambda: Events(count=6_000_000, files=48))
     queries: tuple[str, ...] = tuple(query.name for query in QUERIES)
-    trigger_rows: int = 200_000
+    trigger_rows: int = 920_000
     """A trigger takes in as many files as have so many rows of the streams that a query reads."""
     seconds: float = 120.0
     """How long one run may take; then it is cut off."""
 
     def files_per_trigger(self, query: NexmarkQuery) -> int:
-        """How many files of each stream; two triggers at least are left to everybody."""
+        """How many files of each stream: several, for a reader on every core, and at most a third of them."""
         in_a_file = sum(self.events.rows_by_stream[stream] for stream in query.streams) / self.events.files
-        return max(1, min(round(self.trigger_rows / in_a_file), self.events.files // 2)) if in_a_file else 1
+        return max(1, min(round(self.trigger_rows / in_a_file), self.events.files // 3)) if in_a_file else 1
 
     def files_given(self, contender: str, query: NexmarkQuery) -> int:
         """How many files of each stream a contender reads."""
         return self.events.files if contender == "sluice" else PEER_TRIGGERS * self.files_per_trigger(query)
 
 
-QUICK = Scale(Events(count=100_000, files=4), trigger_rows=5_000)
+QUICK = Scale(Events(count=100_000, files=16), trigger_rows=25_000)
 
 
 def run_nexmark(

@@ -64,10 +64,10 @@ def test_what_flink_has_no_text_for_is_not_started(tmp_path: Path, monkeypatch: 
 
 
 def test_triggers_have_as_many_rows_whichever_streams_are_read() -> None:
-    scale = bench.Scale(Events(count=6_000_000, files=6), trigger_rows=240_000)
-    assert [scale.files_per_trigger(BY_NAME[name]) for name in ("q0", "q3", "q9")] == [1, 3, 1]
-    assert [scale.files_given(name, BY_NAME["q9"]) for name in ("sluice", "spark-heap", "flink")] == [6, 2, 2]
-    assert scale.files_given("spark-heap", BY_NAME["q3"]) == 6
+    scale = bench.Scale(Events(count=6_000_000, files=48), trigger_rows=920_000)
+    assert [scale.files_per_trigger(BY_NAME[name]) for name in ("q0", "q3", "q9")] == [8, 16, 8]
+    assert [scale.files_given(name, BY_NAME["q9"]) for name in ("sluice", "spark-heap", "flink")] == [48, 16, 16]
+    assert scale.files_given("spark-heap", BY_NAME["q3"]) == 32
 
 
 def test_a_peer_reads_the_first_files(tmp_path: Path) -> None:
