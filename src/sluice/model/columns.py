@@ -12,7 +12,10 @@ from typing import TypeVar, cast, overload
 import numpy as np
 
 Number = TypeVar("Number", bound=int)
-_WIDTHS = (np.dtype("u1"), np.dtype("<u2"), np.dtype("<u4"), np.dtype("<i8"))
+_WIDTHS = tuple(
+    (np.dtype(kind), int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in ("u1", "<u2", "<u4", "<i8")
+)
+"""Kinds of whole numbers, the narrowest first, with their bounds."""
 _HEAD = re.compile(r"\d+\*(u1|<u2|<u4|<i8):")
 
 
@@ -25,8 +28,12 @@ def pack(array: np.ndarray) -> str:
     """
     whole = array.dtype.kind in "iu"
     kind = _narrowest(array) if whole else array.dtype.newbyteorder("<")
-    packer = zlib.compressobj(1, strategy=zlib.Z_RLE if whole else zlib.Z_DEFAULT_STRATEGY)
-    data = packer.compress(array.astype(kind).tobytes()) + packer.flush()
+    entries = array.astype(kind).tobytes()
+    # zlib's tables as wide as the entries need: for a short column, making them takes longer than packing it
+    window_bits = min(max(len(entries).bit_length(), 9), zlib.MAX_WBITS)
+    strategy = zlib.Z_RLE if whole else zlib.Z_DEFAULT_STRATEGY
+    packer = zlib.compressobj(1, zlib.DEFLATED, window_bits, min(window_bits - 5, 8), strategy)
+    data = packer.compress(entries) + packer.flush()
     return f"{len(array)}*{kind.str.lstrip('|')}:{base64.b64encode(data).decode()}"
 
 
@@ -67,8 +74,8 @@ def unpack_texts(packed: str) -> list[str]:
 
 def _narrowest(array: np.ndarray) -> np.dtype:
     """The narrowest kind of whole numbers that has all entries of an array."""
-    low, high = int(array.min(initial=0)), int(array.max(initial=0))
-    return next(kind for kind in _WIDTHS if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
+    low, high = (int(array.min()), int(array.max())) if len(array) else (0, 0)
+    return next(kind for kind, least, greatest in _WIDTHS if least <= low and high <= greatest)
 
 
 class IntColumn(Sequence[Number]):
