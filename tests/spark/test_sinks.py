@@ -6,6 +6,8 @@ import shutil
 import threading
 import time
 from collections import Counter
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ from oracle import batch_join, connect_duckdb, multiset
 
 from sluice import CheckpointError, Flow
 from sluice.cli.main import main
+from sluice.engine.part_writer import PartWriter
+from sluice.model.epoch.results import Part, Results
+from sluice.spark import sinks
 from sluice.state.files.storage import watch
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("nothing_stays")]
@@ -58,6 +63,31 @@ def finish(writer: Any) -> Any:
 def expected(spark: Any, root: Path, epochs: int) -> Counter:
     tables = [pa.concat_tables(side[:epochs]) for side in (A, B)]
     return multiset(batch_join(joined(spark, root).relation.origin.spec, tables))
+
+
+def one_of_each_type() -> pa.Table:
+    """A row with a value of each type, and one of nulls."""
+    moment = datetime(2024, 3, 31, 1, 30, 0, 123456)
+    values = {
+        "flag": (True, pa.bool_()),
+        "small": (-1, pa.int8()),
+        "whole": (1 << 62, pa.int64()),
+        "real": (0.1, pa.float32()),
+        "exact": (Decimal("12345.67"), pa.decimal128(20, 2)),
+        "text": ("ä", pa.string()),
+        "bytes": (b"\x00\xff", pa.binary()),
+        "day": (moment.date(), pa.date32()),
+        "instant": (moment.replace(tzinfo=UTC), pa.timestamp("us", "UTC")),
+        "clock": (moment, pa.timestamp("us")),
+        "length": (timedelta(days=-1, microseconds=1), pa.duration("us")),
+        "several": ([1, None], pa.list_(pa.int32())),
+        "pair": (
+            {"x": 1, "at": moment.replace(tzinfo=UTC)},
+            pa.struct({"x": pa.int16(), "at": pa.timestamp("us", "UTC")}),
+        ),
+        "named": ([("a", 1.5)], pa.map_(pa.string(), pa.float64())),
+    }
+    return pa.table({name: pa.array([value, None], kind) for name, (value, kind) in values.items()})
 
 
 def rows_of(frame: Any) -> Counter:
@@ -231,7 +261,10 @@ class TestForeachBatch:
         assert handed[2] == handed[1]
         assert handed[0][1] + handed[1][1] + handed[3][1] == expected(spark, tmp_path, 3)
 
-    def test_a_frame_that_is_kept_says_until_when_it_can_be_read(self, spark: Any, tmp_path: Path) -> None:
+    def test_a_frame_that_is_kept_says_until_when_it_can_be_read(
+        self, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sinks, "SMALL_BYTES", 0)
         inputs(tmp_path, 2)
         kept: list[Any] = []
         seen: list[Counter] = []
@@ -246,6 +279,29 @@ class TestForeachBatch:
         assert rows_of(kept[1]) == seen[2]
         with pytest.raises(Exception, match=r"until-the-next-epoch/part-0000"):
             kept[0].collect()
+
+    def test_few_results_come_as_rows_of_the_same_types_as_many(
+        self, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rows = one_of_each_type()
+        handed: list[tuple[Any, pa.Table, str]] = []
+
+        def keep(frame: Any, epoch: int) -> None:
+            handed.append((frame.schema, frame.toArrow(), frame._jdf.queryExecution().executedPlan().toString()))
+
+        sink = sinks.BatchSink(spark, str(tmp_path), rows.schema, "types", keep)
+        sink.open("a query", Results(0, ()))
+        for epoch, small_bytes in enumerate([sinks.SMALL_BYTES, 0]):
+            monkeypatch.setattr(sinks, "SMALL_BYTES", small_bytes)
+            parts: list[Part] = []
+            for site in range(2):
+                writer = PartWriter(sink.staging, f"part-{epoch:08d}-{site}", rows.schema)
+                writer.add(rows.to_batches()[0])
+                parts += writer.close()
+            sink.deliver(Results(epoch, tuple(parts)))
+        (schema, few, plan), (same_schema, many, scan) = handed
+        assert (schema, "LocalTableScan" in plan, "FileScan" in scan) == (same_schema, True, True)
+        assert few.num_rows == 4 and few.to_pylist() == many.to_pylist()
 
     def test_an_epoch_without_results_is_handed_over_too(self, spark: Any, tmp_path: Path) -> None:
         arrive(tmp_path / "a", ticks([1], [0]), ticks([1], [1]))

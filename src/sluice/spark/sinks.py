@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.engine.delivery import SinkRaised
@@ -33,6 +34,9 @@ RESULTS = "results"
 UNTIL_THE_NEXT_EPOCH = "until-the-next-epoch"
 """The directory of what is handed to a function. Whoever keeps the DataFrame and reads it too late finds this name in
 Spark's message."""
+SMALL_BYTES = 1 << 20
+"""Results of so few bytes cross to Spark by the driver, as rows: half of a small batch's time is Spark's planning of a
+scan of files."""
 
 
 class SinkKind(str, Enum):
@@ -198,7 +202,7 @@ class BatchSink:
 
     def deliver(self, results: Results) -> None:
         check_unshown(self.storage, self.directory, (), results)
-        frame = self._frame([p.name for p in results.parts], self.directory)
+        frame = self._handed_frame(results.parts)
         try:
             self.function(frame, results.epoch)
         except Exception as problem:
@@ -208,6 +212,13 @@ class BatchSink:
         outdated = [p for p in self.handed_over if p not in results.parts]
         self.storage.delete_all(f"{self.directory}/{part.name}" for part in outdated)
         self.handed_over = results.parts
+
+    def _handed_frame(self, parts: tuple[Part, ...]) -> DataFrame:
+        names = [part.name for part in parts]
+        if not names or sum(part.bytes for part in parts) > SMALL_BYTES:
+            return self._frame(names, self.directory)
+        files = (pa.BufferReader(self.storage.read(f"{self.directory}/{name}")) for name in names)
+        return self.spark.createDataFrame(pa.concat_tables(map(pq.read_table, files)), self.schema)
 
     def _frame(self, parts: list[str], directory: str) -> DataFrame:
         if not parts:
