@@ -780,8 +780,20 @@ class TestQueriesInWhere:
 
 
 class TestQuery1:
-    def test_of_the_paper_on_lazy_and_active_disk(self) -> None:
-        (text,) = [block for block in sql_blocks() if "brokerName" in block]
+    """Of the paper on lazy and active disk, over the offers of three banks."""
+
+    text = """
+        SELECT brokerName, min(price) AS price
+        FROM bank1, bank2, bank3
+        WHERE bank1.offerCurrency = bank2.offerCurrency AND bank2.offerCurrency = bank3.offerCurrency
+          AND bank1.offer = bank2.offer AND bank2.offer = bank3.offer
+          AND bank1.timestamp >= bank2.timestamp + INTERVAL 1 MINUTE
+          AND bank1.timestamp >= bank3.timestamp + INTERVAL 1 MINUTE
+    """
+
+    def test_where_offers_are_forgotten(self) -> None:
+        bounds = " ".join(f"AND bank1.timestamp <= bank{n}.timestamp + INTERVAL 10 MINUTES" for n in (2, 3))
+        text = f"{self.text} {bounds} GROUP BY brokerName, window(bank1.timestamp, '10 minutes')"
         second = {
             "on": {"bank1_bank2": ["bank1_offerCurrency", "bank1_offer"], "bank3": ["offerCurrency", "offer"]},
             "within": ("10 minutes", "0 seconds"),
@@ -809,7 +821,7 @@ class TestQuery1:
 
     def test_with_its_own_conditions_alone(self) -> None:
         """Offers of the second and third bank are kept for good; those of the first are not."""
-        (text,) = [quoted for quoted in DOCS.read_text().split('"""')[1::2] if "brokerName" in quoted]
+        text = f"{self.text} GROUP BY brokerName, window(bank1.timestamp, '1 day')"
         first, second = (call[2] for call in calls(text, UNBOUNDED) if call[0] == "join")
         assert first["within"] == second["within"] == ("unbounded", "0 seconds")
         assert first["where"] == "bank2.timestamp <= bank1.timestamp - INTERVAL 1 MINUTE"
