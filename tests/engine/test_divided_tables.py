@@ -496,3 +496,90 @@ def test_the_driver_reads_no_row_of_files(tmp_path, monkeypatch):
     lookups.query.epochs.read_tables()
     lookups.run(1)
     assert lookups.partners() == [(0, 1, 1)]
+
+
+def break_file(path: Path, how: str) -> None:
+    """What careless writers do to the files of a table."""
+    match how:
+        case "half-written":
+            data = path.read_bytes()
+            path.write_bytes(data[: len(data) // 2])
+        case "empty":
+            path.write_bytes(b"")
+        case "another type":
+            pq.write_table(pa.table({"k": ["x", "y"], "p": [1, 2]}), path)
+        case "gone":
+            path.unlink()
+
+
+@pytest.mark.parametrize("how", ["half-written", "empty", "another type", "gone"])
+def test_a_table_that_cannot_be_read_again_stays_as_it_was(tmp_path, caplog, how):
+    """Its files are read by tasks: what is wrong with one must not end the query. The log says it once; the file is not
+    tried in every epoch; when it is whole again, it is read."""
+    path = tmp_path / "ref" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(table(k1=1), path)
+    other = path.with_name("b.parquet")
+    pq.write_table(table(k2=1), other)
+    lookups = Lookups(tmp_path, str(path.parent), refresh="onChange", clock=CountingClock(1e9))
+    lookups.run(1, 2)
+    pq.write_table(table(k2=2), other)
+    break_file(path, how)
+    jobs: list[int] = []
+    for _ in range(20):
+        lookups.run(1, 2, before_commit=lambda: jobs.append(lookups.query.next))
+    since = lookups.record.tables[0].since
+    if how == "gone":  # fewer files are another table
+        assert since == 1 and lookups.partners()[2:4] == [(1, 1, None), (1, 2, 2)]
+        return
+    assert since == 0 and lookups.partners() == sorted(((e, k, 1) for e in range(21) for k in (1, 2)), key=str)
+    (warning,) = [record.getMessage() for record in caplog.records if "cannot be read again" in record.getMessage()]
+    assert warning.startswith("epoch 1: table 't' cannot be read again, and stays as it was: ")
+    assert "a.parquet" in warning
+    assert 20 < len(jobs) <= 30, "epochs do not try in vain for ever"
+    pq.write_table(table(k1=3), path)
+    lookups.run(1, 2)
+    assert lookups.record.tables[0].since == 21
+    assert lookups.partners()[-2:] == [(9, 1, 1), (9, 2, 1)] and (21, 1, 3) in lookups.partners()
+
+
+def test_a_restart_while_a_table_cannot_be_read_again(tmp_path):
+    path = tmp_path / "ref.parquet"
+    pq.write_table(table(k1=1), path)
+    lookups = Lookups(tmp_path, str(path), refresh="onChange")
+    lookups.run(1)
+    break_file(path, "half-written")
+    with pytest.raises(Killed):
+        lookups.run(1, before_commit=die)
+    lookups.restart(sites=3)
+    lookups.run(1)
+    pq.write_table(table(k1=2), path)
+    lookups.restart()
+    lookups.run(1)
+    assert lookups.partners() == [(0, 1, 1), (1, 1, 1), (2, 1, 2)]
+
+
+def test_files_that_never_rest_leave_the_table_as_it_was(tmp_path, caplog):
+    path = tmp_path / "ref.parquet"
+    pq.write_table(table(k1=1), path)
+    lookups = Lookups(tmp_path, str(path), refresh="onChange")
+    lookups.run(1)
+    times = iter(range(100))
+    pq.write_table(table(k1=2), path)
+    lookups.run(1, before_commit=lambda: os.utime(path, (1, next(times))))
+    assert next(times) == 4, "three tries, and one without"
+    lookups.run(1)
+    assert lookups.partners() == [(0, 1, 1), (1, 1, 1), (2, 1, 2)]
+    assert "stays as it was: files of table 't' change each time while they are read" in caplog.text
+
+
+def test_a_first_read_of_a_file_that_is_not_whole_is_refused(tmp_path):
+    path = tmp_path / "ref.parquet"
+    pq.write_table(table(k1=1), path)
+    lookups = Lookups(tmp_path, str(path), refresh="onChange")
+    break_file(path, "half-written")
+    with pytest.raises(StorageError, match=r"ref\.parquet"):
+        lookups.run(1)
+    pq.write_table(table(k1=2), path)
+    lookups.run(1)
+    assert lookups.partners() == [(0, 1, 2)]

@@ -27,6 +27,8 @@ from sluice.cli.verification import verify
 from sluice.engine import epoch_tables, filtered_rows
 from sluice.kernels.key_index import KeyIndex
 from sluice.model.plan.relation import plan_of
+from sluice.sources.tables import TableFiles
+from sluice.testing.clocks import CountingClock
 
 
 @given(st.data(), kinds, st.sampled_from(sorted(KEYS)), st.sampled_from([None, "a.v > t.p"]), st.integers(0, 1000))
@@ -59,12 +61,13 @@ class Lookups(TableLookups):
 
     def __init__(self, root: Path, content: Any, kind: str = "left", refresh: str | None = "0 seconds", **given: Any):
         self.root, self.flow, self.a = root, Flow(name="flow"), stream("a")
+        self.clock = given.pop("clock", None)
         self.table = self.flow.table("t", content, refresh=refresh, **given)
         self.relation = describe(self.flow, self.a).join(self.table, on="k", how=kind).relation
         self.query = self.start()
 
     def start(self, kind: type[DirectQuery] = DirectQuery) -> Any:
-        return kind(plan_of([self.relation]), self.root, tables=self.flow._registry.tables)
+        return kind(plan_of([self.relation]), self.root, tables=self.flow._registry.tables, clock=self.clock)
 
     def restart(self) -> None:
         self.query.close()
@@ -178,7 +181,7 @@ def test_a_file_that_vanishes_leaves_the_table_as_it_was(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         lookups.run(1)
     assert lookups.partners() == [(0, 1, 1), (1, 1, 1)]
-    assert "table 't' cannot be read again, and stays as it was in epoch 0" in caplog.text
+    assert "table 't' cannot be read again, and stays as it was: " in caplog.text
     lookups.restart()
     with pytest.raises(StorageError, match=r"table 't': there is no parquet file at .*ref\.parquet"):
         lookups.run(1)
@@ -412,3 +415,49 @@ def test_no_keys_no_partners(type_):
     index = KeyIndex([pa.array([], type_)])
     assert not list(index.find([pa.array([None], type_)]).pairs())
     assert not list(KeyIndex([pa.array([None, None], type_)]).find([pa.array([], type_)]).pairs())
+
+
+@pytest.mark.parametrize("divided", [False, True])
+@pytest.mark.parametrize("failure", ["raises", "another type", "no column", "no table"])
+def test_a_function_that_fails_leaves_the_table_as_it_was(tmp_path, caplog, failure, divided):
+    """Whatever it raises or returns: a database that is away must not end the query."""
+    answers: dict[str, Callable[[], Any]] = {
+        "raises": lambda: {}["no such account"],
+        "another type": lambda: pa.table({"k": ["x"], "p": [1]}),
+        "no column": lambda: pa.table({"p": [1]}),
+        "no table": lambda: 5,
+        "good": lambda: table(k1=1),
+    }
+    answer = ["good"]
+    lookups = Lookups(tmp_path, lambda: answers[answer[0]](), divided=divided)
+    lookups.run(1)
+    answer[0] = failure
+    for _ in range(3):
+        lookups.run(1)
+    answer[0] = "good"
+    lookups.run(1)
+    assert lookups.partners() == [(epoch, 1, 1) for epoch in range(5)]
+    (warning,) = [record.getMessage() for record in caplog.records if "cannot be read again" in record.getMessage()]
+    assert warning.startswith("epoch 1: table 't' cannot be read again, and stays as it was: table 't'")
+
+
+@pytest.mark.parametrize("what", ["half-written", "empty"])
+def test_a_file_that_is_not_whole_is_not_read_in_every_epoch(tmp_path, monkeypatch, what):
+    path = tmp_path / "ref" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(table(k1=1), path)
+    lookups = Lookups(tmp_path, str(path.parent), refresh="onChange", clock=CountingClock(1e9))
+    lookups.run(1)
+    path.write_bytes(path.read_bytes()[:40] if what == "half-written" else b"")
+    reads = []
+    read = TableFiles.read
+    monkeypatch.setattr(TableFiles, "read", lambda self: reads.append(1) or read(self))
+    for _ in range(20):
+        lookups.run(1)
+    assert 1 < len(reads) <= 10
+    path.rename(path.with_name("b.parquet"))
+    lookups.run(1)
+    assert lookups.partners()[-1][2] == 1, "under another name it is no better"
+    pq.write_table(table(k1=2), path.with_name("b.parquet"))
+    lookups.run(1)
+    assert (22, 1, 2) in lookups.partners()

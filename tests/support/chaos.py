@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from changing_queries import ChangingQuery, History, answers, assert_exact, draw_query, draw_streams
-from chaos_flows import NAMES, drawn, rows
+from chaos_flows import NAMES, TestedFlow, drawn, rows
 from drawn_policies import drawn_policy
 from engine_harness import DirectQuery
 from oracle import rounded
@@ -51,7 +51,7 @@ from sluice.testing.disturbance import MAX_DRAIN_EPOCHS, MOST_SITES, SITE_MEMORY
 from sluice.testing.local_query import EpochRows
 
 CHANGING = 5
-"""One of so many flows has queries that come and go."""
+"""One of so many flows has queries that come and go; the number of the others is no multiple of it."""
 TICK = 0.001
 """Seconds that pass with every look at a clock, about."""
 COUNTS = ("moves", "spills", "fetches", "backlog_rows", "catch_up", "late_rows", "copied_rows")
@@ -132,8 +132,10 @@ class Chaos(Disturbance):
         self.say(f"{self.flow_name}: {self.batches} batches, {self.partitions} units, {policy_text}, {self.options}")
         self.start()
 
+    flow: TestedFlow | None = None
+
     def draw_flow(self, seed: int) -> None:
-        self.flow = drawn(NAMES[seed % len(NAMES)], self.rng)
+        self.flow = drawn(NAMES[seed % len(NAMES)], self.rng, self.root)
         self.flow_name, self.sources = self.flow.name, self.flow.plan.sources
 
     def start_query(self) -> ChaosQuery:
@@ -142,7 +144,7 @@ class Chaos(Disturbance):
         return self.new_query_of(options)
 
     def new_query_of(self, options: dict[str, Any]) -> ChaosQuery:
-        return ChaosQuery(self, self.flow.plan, **options)
+        return ChaosQuery(self, self.flow.plan, tables=self.flow.tables, **options)
 
     def say(self, what: str) -> None:
         print(what)
@@ -203,6 +205,11 @@ class Chaos(Disturbance):
         difference = next(replay(records, controller, layouts_of(journal, records), self.partitions), None)
         assert difference is None, str(difference)
 
+    def between_epochs(self) -> None:
+        super().between_epochs()
+        if self.flow is not None and self.flow.table is not None and self.chance(0.4):
+            self.flow.table.change()
+
     def rows_of(self, batch: int) -> EpochRows:
         idle = self.chance(0.15)
         counts = [0 if idle or self.chance(0.1) else int(self.rng.integers(1, 40)) for _ in self.sources]
@@ -239,6 +246,9 @@ class Chaos(Disturbance):
         """Another epoch was committed."""
         if record.plan not in self.layouts:
             self.layouts[record.plan] = self.query.epochs.journal.read_plan(record.plan).layout
+        if self.flow is not None and self.flow.table is not None:
+            self.flow.table.note(record)
+            self.happened["table read again"] += record.number > 0 and record.tables[0].since == record.number
 
     def forget(self, record: EpochRecord) -> None:
         """What was committed is done again."""

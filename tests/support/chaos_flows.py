@@ -3,27 +3,91 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from duplicates_oracle import first_rows
 from group_by_oracle import last_of, sessions_of, source, windows_of
 from oracle import connect_duckdb, on_time, rounded
 from specs import REGISTRY, SECOND, TIME
 
+from sluice import Flow
 from sluice.api.joining import build_join
 from sluice.api.relation import result_of
 from sluice.api.stream import DataStream
+from sluice.engine.static_tables import TableSource
 from sluice.model.epoch.times import ENDED
 from sluice.model.plan.plan import Plan
 from sluice.model.plan.relation import plan_of
+from sluice.record.epoch import EpochRecord
 
 Marks = dict[str, int]
 SOME = {"n": ("*", "count"), "total": ("v", "sum"), "mean": ("v", "avg"), "low": ("w", "min"), "newest": ("v", "last")}
 NOTHING_YET = -(10**18)
+
+
+class ChangingTable:
+    """A table `t` that somebody changes while a flow runs, as files or as what a function returns. No two contents have
+    as many rows, by which records tell them apart."""
+
+    KEYS = 20
+
+    def __init__(self, rng: np.random.Generator, root: Path, divided: bool) -> None:
+        self._rng, self._contents, self.chosen_by_batch = rng, [], {}
+        self._path = root / "table" if rng.random() < 0.5 else None
+        self._file: Path | None = None
+        self.flow = Flow(name="flow")
+        self.change()
+        refresh = str(rng.choice(["0 seconds", "30 milliseconds"])) if rng.random() < 0.8 else None
+        rows = str(self._path) if self._path else self._read
+        self.table = self.flow.table("t", rows, refresh=refresh, divided=divided)
+
+    @property
+    def sources(self) -> Mapping[str, TableSource]:
+        return self.flow._registry.tables
+
+    def change(self) -> None:
+        """Another content: keys that several rows have, that none has, and none at all."""
+        number = len(self._contents)
+        count = int(self._rng.integers(0, 30))
+        count += next(extra for extra in range(100) if count + extra not in {len(one) for one in self._contents})
+        keys = self._rng.integers(0, self.KEYS, count)
+        missing = self._rng.random(count) < 0.1
+        values = pa.array(np.full(count, number), pa.int64())
+        self._contents.append(pa.table({"k": pa.array(keys, pa.int64(), mask=missing), "p": values}))
+        if self._path is not None:
+            self._path.mkdir(exist_ok=True)
+            before, self._file = self._file, self._path / f"{number}.parquet"
+            written = self._path / f"_{number}"
+            pq.write_table(self._contents[-1], written)
+            if before is not None:
+                before.unlink()
+            written.rename(self._file)
+
+    def _read(self) -> pa.Table:
+        return self._contents[-1]
+
+    def note(self, record: EpochRecord) -> None:
+        """Which content the rows of a batch met."""
+        (version,) = record.tables
+        if not record.stats.catch_up:
+            self.chosen_by_batch[record.batch] = version.rows
+
+    def contents(self) -> pa.Table:
+        """All of them, each with its number of rows."""
+        return pa.concat_tables(
+            one.append_column("content", pa.array([len(one)] * len(one), pa.int64())) for one in self._contents
+        )
+
+    def chosen(self) -> pa.Table:
+        """The content of each batch."""
+        batches, contents = self.chosen_by_batch.keys(), self.chosen_by_batch.values()
+        return pa.table({"batch": pa.array(batches, pa.int64()), "content": pa.array(contents, pa.int64())})
 
 
 @dataclass(frozen=True)
@@ -33,7 +97,13 @@ class TestedFlow:
     name: str
     plan: Plan
     oracles: tuple[Callable[[Marks], str], ...]
+    table: ChangingTable | None = None
     __test__ = False
+
+    @property
+    def tables(self) -> Mapping[str, TableSource]:
+        """What streams are joined with, as drivers get it."""
+        return {} if self.table is None else self.table.sources
 
     def expected(self, seen: Sequence[Sequence[pa.Table]], ended: bool = False) -> tuple[list[Counter], int]:
         """Each output of the batch query over the rows that were not late, given how batches cut the streams and
@@ -48,12 +118,15 @@ class TestedFlow:
                 db.register(f"every_{stream.name}", pa.concat_tables(numbered))
                 times = [t for table in tables for t in table["ts"].cast(pa.int64()).to_pylist() if t is not None]
                 marks[stream.name] = ENDED if ended else max(times, default=NOTHING_YET) - (stream.delay or 0)
+            if self.table is not None:
+                db.register("t", self.table.contents())
+                db.register("chosen", self.table.chosen())
             return [rounded(db.sql(oracle(marks)).to_arrow_table()) for oracle in self.oracles], late
 
 
-def drawn(name: str, rng: np.random.Generator) -> TestedFlow:
-    """The flow of this name with parameters drawn at random."""
-    return _FLOWS[name](rng)
+def drawn(name: str, rng: np.random.Generator, root: Path | None = None) -> TestedFlow:
+    """The flow of this name with parameters drawn at random. One with a table has its files below a root."""
+    return _FLOWS[name](rng) if root is None or name in _FLOWS else _FLOWS_WITH_TABLES[name](rng, root)
 
 
 def rows(rng: np.random.Generator, count: int, around: int, spread: int, keys: int, nulls: bool) -> pa.Table:
@@ -484,6 +557,40 @@ def without_duplicates(rng: np.random.Generator) -> TestedFlow:
     return _flow("without duplicates", [first.select("k", "v", "ts", "w"), grouped], oracle, windows)
 
 
+def joined_with_table(rng: np.random.Generator, root: Path) -> TestedFlow:
+    """Rows meet what the table had in their epoch, though they wait; windows and another join stand behind."""
+    divided = bool(rng.random() < 0.7)
+    table = ChangingTable(rng, root, divided)
+    delay = int(rng.choice([0, 2, 30]))
+    schema = source("a").stream.schema
+    a, b = (table.flow.readStream(name, schema, eventTime="ts", delay=f"{delay} seconds") for name in "ab")
+    how, where = str(rng.choice(["inner", "left", "semi", "anti"])), rng.choice(np.array([None, "a.v > t.p"], object))
+    joined = a.filter("w < 2").alias("a").join(table.table, on="k", how=how, where=where)
+    windows = joined.groupBy("a_k").window("10 seconds", "5 seconds").agg(n=("*", "count"), total=("a_v", "sum"))
+    within = int(rng.integers(0, 8))
+    pairs = joined.alias("j").join(b, on={"j": "a_k", "b": "k"}, within=f"{within} seconds")
+    columns = "a.k AS a_k, a.ts AS a_ts, a.v AS a_v, a.w AS a_w" + (
+        ", t.k AS t_k, t.p AS t_p" if how in ("inner", "left") else ""
+    )
+    text = f"""SELECT {columns} FROM (SELECT a.*, chosen.content FROM a JOIN chosen ON a.epoch = chosen.batch) a
+        {how.upper()} JOIN t ON a.k = t.k AND a.content = t.content AND {where or "true"} WHERE a.w < 2"""
+    shown = ["a_k", "a_ts", "a_v", "a_w", *(["t_k", "t_p"] if how in ("inner", "left") else [])]
+
+    def windows_text(marks: Marks) -> str:
+        timed = f"(SELECT *, a_ts AS ts, a_v AS v FROM ({text}))"
+        named = {"n": ("*", "count"), "total": ("v", "sum")}
+        return windows_of(timed, 10 * SECOND, 5 * SECOND, named, marks["a"], keys="a_k, ")
+
+    def pairs_text(marks: Marks) -> str:
+        names = ", ".join(f"j.{name} AS j_{name}" for name in shown)
+        return f"""SELECT {names}, b.k, b.ts, b.v, b.w FROM ({text}) j JOIN b ON j.a_k = b.k
+            AND abs(epoch_us(b.ts) - epoch_us(j.a_ts)) <= {within * SECOND}"""
+
+    plan = plan_of([r.relation for r in (joined, windows, pairs)])
+    name = f"{how} join with a {'divided ' if divided else ''}table"
+    return TestedFlow(name, plan, (lambda marks: text, windows_text, pairs_text), table)
+
+
 _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
     f.__name__: f
     for f in (
@@ -512,4 +619,7 @@ _FLOWS: dict[str, Callable[[np.random.Generator], TestedFlow]] = {
         without_duplicates,
     )
 }
-NAMES = tuple(_FLOWS)
+_FLOWS_WITH_TABLES: dict[str, Callable[[np.random.Generator, Path], TestedFlow]] = {
+    joined_with_table.__name__: joined_with_table
+}
+NAMES = (*_FLOWS, *_FLOWS_WITH_TABLES)

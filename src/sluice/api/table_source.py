@@ -50,7 +50,7 @@ def read_rows(name: str, rows: Any) -> tuple[TableContent, pa.Schema]:
     if isinstance(rows, DataFrame):
         return ComputedRows(name, lambda: rows), to_arrow(name, rows.limit(0) if not rows.isStreaming else rows).schema
     table = to_arrow(name, rows)
-    return ArrowRows(table), table.schema
+    return ArrowRows(name, table), table.schema
 
 
 def read_table_files(

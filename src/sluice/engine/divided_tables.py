@@ -3,7 +3,7 @@
 The driver lists files and holds no rows. A state that is new gets the whole table in the epoch that begins it. Where a
 table is read again, an epoch brings all its rows anew, to every state of it; those of before expire with that epoch.
 Rows of streams that wait are to meet what their epoch had: so no table is read again while any do. The record names the
-states that have rows, and since when.
+states that have rows, and since when. A table that cannot be read again stays as it was: the epoch is run without it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sluice.engine.failed_refreshes import FailedRefreshes
 from sluice.engine.static_tables import TableSource
 from sluice.engine.table_loading import TableLoad
 from sluice.model.clock import Clock
@@ -21,7 +22,7 @@ from sluice.model.errors import QueryError, SluiceError
 from sluice.model.ids import InputNumber
 from sluice.model.plan.plan import Plan
 from sluice.record.epoch import EpochRecord
-from sluice.record.reports import SiteReport
+from sluice.record.reports import LoadedRows, SiteReport
 from sluice.sources.table_files import StagingArea, TableListing
 from sluice.state.files.storage import Storage
 
@@ -35,9 +36,13 @@ class EpochLoads:
     versions: tuple[TableVersion, ...] = ()
     loads: tuple[TableLoad, ...] = ()
 
+    def problems(self, reports: Sequence[SiteReport]) -> dict[str, str]:
+        """What is wrong with files of tables that were to be read again, by their names."""
+        return {one.table: one.problem for one in _loaded(reports) if one.problem}
+
     def with_rows(self, reports: Sequence[SiteReport]) -> EpochLoads:
         """The same, now that it is known how many rows were read. All files have to have been."""
-        loaded = [one for report in reports for split in report.splits for one in split.loaded]
+        loaded = _loaded(reports)
         rows = {load.table: sum(one.rows for one in loaded if one.table == load.table) for load in self.loads}
         for load in self.loads:
             files, read = len(load.listing.files), sum(one.files for one in loaded if one.table == load.table)
@@ -46,6 +51,10 @@ class EpochLoads:
         new = {name for load in self.loads for name in load.names}
         versions = (replace(one, rows=rows[one.name]) if one.state in new else one for one in self.versions)
         return replace(self, versions=tuple(versions))
+
+
+def _loaded(reports: Sequence[SiteReport]) -> list[LoadedRows]:
+    return [one for report in reports for split in report.splits for one in split.loaded]
 
 
 class DividedTables:
@@ -61,6 +70,9 @@ class DividedTables:
         """When this run has looked whether a table is another one."""
         self._refreshed: set[str] = set()
         """The tables that the next epoch reads again."""
+        self._put_off: set[str] = set()
+        """The tables that it does not read again after all, as they cannot be read."""
+        self._failed = FailedRefreshes()
 
     def check(self, plan: Plan, recorded: Sequence[TableVersion]) -> None:
         """Refuse a table that is to be read and of which nothing is there."""
@@ -72,14 +84,21 @@ class DividedTables:
         to_load = _states_without_rows(plan, before.tables)
         by_table = _states_by_table(plan)
         listings = {name: self._list(name, epoch) for name in to_load}
-        for name in by_table.keys() - to_load.keys() if not before.lagging else ():
+        new_states = set(to_load)
+        for name in by_table.keys() - to_load.keys() - self._put_off if not before.lagging else ():
             listing = self._list_again(name, before.tables, epoch)
             if listing is not None:
                 to_load[name], listings[name] = by_table[name], listing
         names = {number: plan.name_state(number) for number in plan.divided_tables}
         loads = [
             TableLoad(
-                name, self._sources[name].table.schema, states, tuple(names[s] for s in states), epoch, listings[name]
+                name,
+                self._sources[name].table.schema,
+                states,
+                tuple(names[state] for state in states),
+                epoch,
+                listings[name],
+                is_refresh=name not in new_states,
             )
             for name, states in sorted(to_load.items())
         ]
@@ -92,10 +111,25 @@ class DividedTables:
         kept = [one for one in before.tables if one.state in names.values() and one.state not in replaced]
         return EpochLoads((*kept, *new), tuple(loads))
 
-    def have_changed(self, loads: Sequence[TableLoad]) -> bool:
-        """Whether files are others than those that an epoch has just read."""
-        read = [load for load in loads if not load.listing.is_staged]
-        return any(self._sources[one.table].content.fingerprint() != self._fingerprints[one.table] for one in read)
+    def find_changed(self, loads: Sequence[TableLoad]) -> list[TableLoad]:
+        """Those whose files are others than an epoch has just read."""
+        return [load for load in loads if not load.listing.is_staged and self._has_changed(load.table)]
+
+    def _has_changed(self, name: str) -> bool:
+        try:
+            return self._sources[name].content.fingerprint() != self._fingerprints[name]
+        except SluiceError:  # the files are gone
+            return True
+
+    def put_off(self, name: str, problem: str, epoch: int) -> None:
+        """Leave a table as it is in this epoch, since it cannot be read again."""
+        self._put_off.add(name)
+        self._refreshed.discard(name)
+        staged = self._staged.pop(name, None)
+        if staged is not None:
+            self._storage.delete_all(file.path for file in staged.files)
+        self._looked_at[name] = now = self._clock.time()
+        self._failed.note(name, self._fingerprints.get(name), problem, epoch, now)
 
     def note_commit(self, loads: EpochLoads) -> None:
         """The epoch is committed: what it read is state."""
@@ -104,7 +138,9 @@ class DividedTables:
             rows = next(version.rows for version in loads.versions if version.state in load.names)
             _log.info("epoch %d: table %r has %s rows, divided among units", load.since, load.table, f"{rows:,}")
             self._looked_at[load.table] = now
+            self._failed.forget(load.table)
         self._refreshed.clear()
+        self._put_off.clear()
         staged, self._staged = self._staged, {}
         self._storage.delete_all(file.path for listing in staged.values() for file in listing.files)
 
@@ -124,16 +160,20 @@ class DividedTables:
         is."""
         if name not in self._refreshed and not self._is_due(name):
             return None
+        fingerprint = None
         try:
             fingerprint = self._sources[name].content.fingerprint()
             digests = {version.checksum for version in recorded if version.name == name}
             if fingerprint is not None and digests == {_digest(fingerprint)}:
                 self._looked_at[name] = self._clock.time()
+                self._failed.forget(name)
+                return None
+            if self._failed.is_waiting(name, fingerprint, self._clock.time()):
                 return None
             listing = self._list(name, epoch)
         except SluiceError as problem:
-            self._looked_at[name] = self._clock.time()
-            _log.warning("epoch %d: table %r cannot be read again, and stays as it was: %s", epoch, name, problem)
+            self._fingerprints[name] = fingerprint
+            self.put_off(name, str(problem), epoch)
             return None
         self._refreshed.add(name)
         return listing

@@ -350,14 +350,23 @@ class Epochs:
 
     def _run_tasks(self, exchange: Exchange, split: SplitTask, site: SiteTask) -> tuple[EpochLoads, list[SiteReport]]:
         """Run the tasks of an epoch, and read the tables that become state with it. If their files change meanwhile,
-        all is done again."""
-        for _ in range(ATTEMPTS_TO_READ):
-            loads = self._divided_tables.plan(self.plan, self.checkpoint.newest, site.number)
+        all is done again. Tables that cannot be read again stay as they are, and all is done again without them."""
+        tables, times_changed = self._divided_tables, 0
+        while True:
+            loads = tables.plan(self.plan, self.checkpoint.newest, site.number)
             reports = run_until_agreed(exchange, replace(split, loads=loads.loads), site.with_tables(loads.versions))
-            if not self._divided_tables.have_changed(loads.loads):
+            problems, changed = loads.problems(reports), tables.find_changed(loads.loads)
+            if not problems and not changed:
                 return loads.with_rows(reports), reports
-        names = ", ".join(f"table {load.table!r}" for load in loads.loads)
-        raise StorageError(f"epoch {site.number}: files of {names} change each time while they are read")
+            times_changed += bool(changed)
+            if changed and times_changed < ATTEMPTS_TO_READ:
+                continue
+            for load in changed:
+                problems[load.table] = f"files of table {load.table!r} change each time while they are read"
+                if not load.is_refresh:
+                    raise StorageError(f"epoch {site.number}: {problems[load.table]}")
+            for name, problem in problems.items():
+                tables.put_off(name, problem, site.number)
 
     def read_tables(self) -> None:
         """Read the tables that rows are joined with, so that what is wrong with one is known before any epoch."""

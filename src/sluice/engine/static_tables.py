@@ -10,6 +10,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from sluice.engine.failed_refreshes import FailedRefreshes
 from sluice.model.clock import Clock
 from sluice.model.codec import checksum
 from sluice.model.epoch.attempt import Attempt
@@ -18,7 +19,7 @@ from sluice.model.errors import FlowError, SluiceError, StorageError
 from sluice.model.ids import Site
 from sluice.model.plan.steps import StaticTable
 from sluice.sources.table_files import TABLES, StagingArea, TableListing
-from sluice.sources.tables import refuse_missing
+from sluice.sources.tables import cast_rows
 from sluice.state.files.storage import Storage
 
 _log = logging.getLogger(__name__)
@@ -64,11 +65,7 @@ class TableSource:
 
     def _as_one_batch(self, rows: pa.Table) -> pa.RecordBatch:
         name, schema = self.table.name, self.table.schema
-        refuse_missing(name, schema, rows.schema.names)
-        try:
-            rows = rows.select(schema.names).cast(schema)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as problem:
-            raise FlowError(f"table {name!r} does not fit its columns any more: {problem}") from problem
+        rows = cast_rows(name, rows, schema)
         if rows.nbytes > self.most_bytes:
             raise FlowError(
                 f"table {name!r} has {_in_mebibytes(rows.nbytes)}, and every Python worker keeps it in memory: more "
@@ -99,6 +96,7 @@ class StaticTables:
     def __init__(self, sources: Mapping[str, TableSource], storage: Storage, run: str, clock: Clock) -> None:
         self._sources, self._storage, self._run, self._clock = sources, storage, run, clock
         self._standing: dict[str, _Standing] = {}
+        self._failed = FailedRefreshes()
         self._is_epoch_open = False
         """Whether an epoch was begun with them that is not committed."""
 
@@ -134,19 +132,17 @@ class StaticTables:
     def _refresh(self, name: str, epoch: int) -> None:
         """Read a table again, if it looks other than before."""
         standing = self._standing[name]
-        standing.looked_at = self._clock.time()
+        standing.looked_at = now = self._clock.time()
+        fingerprint = None
         try:
             fingerprint = self._sources[name].content.fingerprint()
-            if fingerprint is None or fingerprint != standing.fingerprint:
+            if fingerprint is not None and fingerprint == standing.fingerprint:
+                self._failed.forget(name)
+            elif not self._failed.is_waiting(name, fingerprint, now):
                 self._read(name, standing.version, epoch)
+                self._failed.forget(name)
         except SluiceError as problem:
-            _log.warning(
-                "epoch %d: table %r cannot be read again, and stays as it was in epoch %d: %s",
-                epoch,
-                name,
-                standing.version.since,
-                problem,
-            )
+            self._failed.note(name, fingerprint, str(problem), epoch, now)
 
     def _read(self, name: str, before: TableVersion | None, epoch: int) -> None:
         rows, fingerprint = self._sources[name].read()

@@ -18,6 +18,7 @@ from sluice.engine.filtered_rows import FilteredRows
 from sluice.engine.senders import Sender, table_sender
 from sluice.model.clock import Clock
 from sluice.model.epoch.stats import TaskSeconds
+from sluice.model.errors import SluiceError
 from sluice.model.ids import InputNumber, SiteKey
 from sluice.model.plan.plan import Plan
 from sluice.model.plan.stream import TIME_COLUMN
@@ -34,7 +35,8 @@ ROWS_AT_ONCE, BYTES_AT_ONCE = 1 << 19, 128 << 20
 
 @dataclass(frozen=True)
 class TableLoad:
-    """A table that an epoch reads, into these states; `names` are what they go by in every plan."""
+    """A table that an epoch reads, into these states; `names` are what they go by in every plan. One that is read
+    again (`is_refresh`) may turn out to be unreadable: the epoch can do without it."""
 
     table: str
     schema: pa.Schema
@@ -42,6 +44,7 @@ class TableLoad:
     names: tuple[str, ...]
     since: int
     listing: TableListing
+    is_refresh: bool = False
 
 
 def files_to_load(loads: Sequence[TableLoad]) -> list[InputFile]:
@@ -67,16 +70,21 @@ class TableReader:
         for number, group in groupby(in_order, key=lambda file: file.source):
             load, own = self.loads[number], list(group)
             senders = [table_sender(self.plan, state, self.routing, self.site_keys) for state in load.states]
-            rows = 0
+            rows, problem = 0, ""
             started = clock.monotonic()
-            for batch in _gather(self._read_files(load, own), load.schema):
-                read = clock.monotonic()
-                seconds["read"] += read - started
-                rows += batch.num_rows
-                yield from _send(batch, load, senders)
-                started = clock.monotonic()
-                seconds["split"] += started - read
-            loaded.append(LoadedRows(load.table, len(own), rows))
+            try:
+                for batch in _gather(self._read_files(load, own), load.schema):
+                    read = clock.monotonic()
+                    seconds["read"] += read - started
+                    rows += batch.num_rows
+                    yield from _send(batch, load, senders)
+                    started = clock.monotonic()
+                    seconds["split"] += started - read
+            except SluiceError as failure:
+                if not load.is_refresh:
+                    raise
+                problem = str(failure)
+            loaded.append(LoadedRows(load.table, len(own), rows, problem))
         if loaded:
             attempt, spent = uuid.uuid4().hex[:16], TaskSeconds(**seconds)
             report = SplitReport(0, attempt, loaded=tuple(loaded), seconds=spent)

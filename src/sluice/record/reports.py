@@ -18,11 +18,13 @@ from sluice.verbs import SiteEvent
 
 @dataclass(frozen=True)
 class LoadedRows:
-    """How many files of a table, and rows in them, a map task has read into state."""
+    """How many files of a table, and rows in them, a map task has read into state; or the `problem` with one of them,
+    where the epoch can do without."""
 
     table: str
     files: int
     rows: int
+    problem: str = ""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from sluice.sources.table_files import StagingArea, TableFile, TableListing
 class ArrowRows:
     """The rows of an Arrow table, which never change."""
 
+    name: str
     rows: pa.Table
 
     def read(self) -> pa.Table:
@@ -28,7 +29,7 @@ class ArrowRows:
         return id(self.rows)
 
     def list_files(self, schema: pa.Schema, staging: StagingArea) -> TableListing:
-        return stage_rows(self.rows, schema, staging)
+        return stage_rows(self.name, self.rows, schema, staging)
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,18 @@ def fit_rows(name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def stage_rows(rows: pa.Table, schema: pa.Schema, staging: StagingArea) -> TableListing:
+def stage_rows(name: str, rows: pa.Table, schema: pa.Schema, staging: StagingArea) -> TableListing:
     """Rows of the driver as files for map tasks to read."""
-    return TableListing(tuple(staging.write(rows.select(schema.names).cast(schema).to_batches(), schema)))
+    return TableListing(tuple(staging.write(cast_rows(name, rows, schema).to_batches(), schema)))
+
+
+def cast_rows(name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows with the columns that a table had when it was registered; what has others is refused."""
+    refuse_missing(name, schema, rows.schema.names)
+    try:
+        return rows.select(schema.names).cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as problem:
+        raise FlowError(f"table {name!r} does not fit its columns any more: {problem}") from problem
 
 
 def refuse_missing(name: str, schema: pa.Schema, columns: Sequence[str]) -> None:

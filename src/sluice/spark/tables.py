@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from sluice.model.errors import SPARKS_ACCOUNT, FlowError, QueryError
+from sluice.model.errors import SPARKS_ACCOUNT, FlowError, QueryError, SluiceError
 from sluice.sources.file_types import normal_schema
 from sluice.sources.table_files import StagingArea, TableFile, TableListing
 from sluice.sources.tables import fit_rows, refuse_missing, stage_rows
@@ -31,7 +31,7 @@ class ComputedRows:
 
     def read(self) -> pa.Table:
         with self._told_in_words():
-            return to_arrow(self.name, self.compute())
+            return to_arrow(self.name, self._compute())
 
     def fingerprint(self) -> Hashable | None:
         """Only reading tells."""
@@ -39,14 +39,21 @@ class ComputedRows:
     def list_files(self, schema: pa.Schema, staging: StagingArea) -> TableListing:
         """Rows of a DataFrame are staged by the tasks that compute them: the driver has none of them."""
         with self._told_in_words():
-            rows = self.compute()
+            rows = self._compute()
             if isinstance(rows, DataFrame):
                 refuse_missing(self.name, schema, rows.columns)
                 chosen = rows.select(*map(quote_column, schema.names))
                 return TableListing(stage_partitions(self.name, chosen, schema, staging))
-            table = to_arrow(self.name, rows)
-            refuse_missing(self.name, schema, table.column_names)
-            return stage_rows(table, schema, staging)
+            return stage_rows(self.name, to_arrow(self.name, rows), schema, staging)
+
+    def _compute(self) -> TableRows:
+        try:
+            return self.compute()
+        except (SluiceError, PySparkException):
+            raise
+        except Exception as problem:  # the user's code may raise anything
+            account = f"{type(problem).__name__}: {problem}"
+            raise QueryError(f"table {self.name!r} cannot be read: its function failed with {account}") from problem
 
     @contextmanager
     def _told_in_words(self) -> Iterator[None]:
