@@ -22,7 +22,7 @@ MEMORY = "/dev/shm"
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)  # of `tmp_path`: there, no test waits for a disk
 
-for profile, max_examples in (("default", 8), ("long", 50), ("thorough", 1000)):
+for profile, max_examples in (("default", 5), ("long", 50), ("thorough", 1000)):
     # every run draws other examples, and `make test-slow` runs the same properties again with "long"
     settings.register_profile(
         profile, deadline=None, suppress_health_check=list(HealthCheck), max_examples=max_examples

@@ -75,7 +75,7 @@ def crash_at(root: Path, operation: int, spill: str) -> bool:
 
 
 def test_a_crash_at_some_file_operations_of_an_epoch(before, fast, answers, spill):
-    assert crash_at_each(before, fast, answers, spill, step=17 if spill == "probe" else 79) > 40
+    assert crash_at_each(before, fast, answers, spill, step=29 if spill == "probe" else 139) > 40
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_results_are_shown_before_what_nobody_needs_is_deleted(before, fast, spi
 
 def test_a_failing_operation_fails_the_epoch_and_the_next_try_succeeds(before, fast, answers, spill):
     """The process lives on: a full disk, a lost connection."""
-    fail_at_each(before, fast, answers, spill, step=13 if spill == "probe" else 131)
+    fail_at_each(before, fast, answers, spill, step=29 if spill == "probe" else 211)
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from oracle import connect_duckdb, multiset, on_time
 from specs import KEYS, SECOND, TIME, rows, stream
 from table_joins import FAST, Killed, TableLookups, describe, die, expected, kinds, table, table_rows
 
+from examples import one_in
 from sluice import CheckpointError, Flow, FlowError, StorageError, readState, testing
 from sluice.cli.verification import verify
 from sluice.model.plan.relation import plan_of
@@ -29,7 +30,7 @@ from sluice.sources.tables import TableFiles
 from sluice.testing.clocks import CountingClock
 
 
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=one_in(2))
 @given(st.data(), kinds, st.sampled_from(sorted(KEYS)), st.sampled_from([None, "a.v > t.p"]), st.integers(0, 1000))
 def test_any_kind_and_key_on_any_day(data, kind, key, where, seed):
     type_, values = KEYS[key]
@@ -74,7 +75,7 @@ class Lookups(TableLookups):
         return sorted(os.listdir(directory)) if directory.exists() else []
 
 
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=one_in(2))
 @given(st.data(), kinds)
 def test_units_that_are_behind_meet_the_whole_table(data, kind):
     """With little memory and less time: rows of the table and of the stream wait, together or not."""
@@ -105,7 +106,7 @@ class ChangingTable:
         return self.read
 
 
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=one_in(2))
 @given(st.data(), kinds)
 def test_a_table_that_changes_is_joined_as_each_epoch_had_it(data, kind):
     """Also by rows that wait meanwhile, and whatever becomes of drivers."""
@@ -167,7 +168,7 @@ def test_a_table_is_read_once_and_kept_over_restarts(tmp_path):
     assert not any(problem.startswith(("table", "state")) for problem in problems)
 
 
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=one_in(2))
 @given(st.integers(0, 100_000))
 def test_rows_of_an_epoch_meet_one_content_on_any_day(seed):
     """Each time it is read the table has another number for every key; all rows of a batch meet the same one."""
@@ -426,7 +427,7 @@ def test_rows_and_results_meet_divided_tables_wherever_they_are():
         assert sorted(r["x_k"] for r in outcome.rows("both")) == [1, 1, 2]
 
 
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=one_in(2))
 @given(st.data(), kinds, st.integers(0, 1000))
 def test_a_chain_over_a_join_that_waits(data, kind, seed):
     """Results of an outer join, hidden times and all, meet the table in a later level, and windows end behind it."""

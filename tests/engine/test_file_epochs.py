@@ -107,7 +107,7 @@ def crash_at(root: Path, operation: int) -> bool:
     return dies_before(operation, lambda: Loop(root).run_next())
 
 
-@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_crash_at_any_file_operation_loses_and_repeats_no_file(before, fast, answers, step):
     operation, crashed = 0, True
     while crashed:

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from oracle import batch_join, multiset, rounded
 from specs import SECOND, TIME, join, rows, self_join, stream
 
+from examples import one_in
 from sluice.cli.inspection import inspect
 from sluice.engine import cleaning, freezing
 from sluice.kernels.hashing import hash_keys
@@ -126,7 +127,7 @@ def check_flow(data: st.DataObject, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["compared", "joined_then_windows", "joined_then_by_another_key", "two_outputs", "three_levels"]
 )
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=one_in(4))
 @given(st.data())
 def test_operators_above_wait(name, data):
     check_flow(data, name)

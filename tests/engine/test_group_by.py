@@ -18,6 +18,7 @@ from oracle import connect_duckdb, multiset, on_time
 from random_epochs import Oracle, assert_equal, check
 from specs import KEYS, SECOND, TIME, handle, stream
 
+from examples import one_in
 from sluice.model.errors import FlowError
 from sluice.model.plan.relation import plan_of
 from sluice.operators import last_rows, row_hashing, session_windows, time_windows
@@ -288,7 +289,7 @@ def test_the_newest_rows_of_a_join_in_windows(data, delay):
     check(data, [result], [(a, values), (b, values)], [oracle])
 
 
-@settings(max_examples=settings().max_examples // 3)  # each has as many epochs as three of other tests
+@settings(max_examples=one_in(3))  # each has as many epochs as three of other tests
 @given(st.data(), st.integers(1, 3), st.sampled_from([0, 3, 50]), st.booleans())
 def test_many_epochs_and_merges(data, count, delay, one_hash):
     """Three levels of merges, with rows that wait, ancient rows, and perhaps all groups under one hash."""

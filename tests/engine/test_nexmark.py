@@ -50,7 +50,7 @@ def answer(query: NexmarkQuery, rows: dict[str, list[pa.Table]]) -> pa.Table:
         return db.sql(query.batch_sql).to_arrow_table()
 
 
-@pytest.mark.parametrize("disturb", [None, 5])
+@pytest.mark.parametrize("disturb", [pytest.param(None, marks=pytest.mark.slow), 5])
 @pytest.mark.parametrize("query", RUN, ids=name)
 def test_the_answer_is_that_of_duckdb(query: NexmarkQuery, disturb: int | None) -> None:
     rows = epochs(EVENTS)

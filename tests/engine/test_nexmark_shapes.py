@@ -134,7 +134,9 @@ def draw_rows(rng: np.random.Generator, epoch: int) -> tuple[pa.Table, pa.Table]
     )
 
 
-@pytest.mark.parametrize(("disturb", "ends"), [(None, False), (1, False), (2, True)])
+@pytest.mark.parametrize(
+    ("disturb", "ends"), [pytest.param(None, False, marks=pytest.mark.slow), (1, False), (2, True)]
+)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_answer_is_that_of_the_batch_query(shape, disturb, ends):
     rng = np.random.default_rng(5)

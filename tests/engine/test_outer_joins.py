@@ -16,6 +16,7 @@ from oracle import connect_duckdb, multiset, on_time
 from specs import KEYS, SECOND, TIME, handle, join, join_many, rows, self_join, stream
 from wandering import Wanderer
 
+from examples import one_in
 from sluice.model.durations import LONGEST
 from sluice.model.plan.join import JoinSpec
 from sluice.model.plan.join_kind import JoinKind
@@ -200,7 +201,7 @@ LAST = 10**6
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-@settings(max_examples=max(2, settings().max_examples // 4))
+@settings(max_examples=one_in(4))
 @given(st.data(), delays)
 def test_sql_is_answered_as_the_batch_query_is(text: str, data: st.DataObject, delay: int) -> None:
     streams = [stream(name, delay=delay) for name in "abc"]

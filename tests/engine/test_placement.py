@@ -19,6 +19,7 @@ from oracle import multiset
 from specs import SECOND, TIME, handle
 from steps import units_set_apart
 
+from examples import one_in
 from sluice.control import copying
 from sluice.control.controller import Controller, NextEpoch
 from sluice.control.site_assignment import Executor, SiteCount, pack, spread
@@ -236,7 +237,7 @@ def undisturbed() -> Counter:
         return multiset(query.results())
 
 
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=one_in(2))
 @given(st.data(), st.lists(st.integers(1, 8), min_size=10, max_size=10))
 def test_the_answer_is_the_same_however_often_the_number_of_sites_changes(data, sizes):
     """Also while input waits, units lie on disk and a policy moves others, and where much is copied ahead."""

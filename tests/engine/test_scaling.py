@@ -19,6 +19,7 @@ from oracle import multiset
 from specs import SECOND, TIME, handle
 from steps import units_set_apart
 
+from examples import one_in
 from sluice.control import site_changes
 from sluice.control.arrival_forecast import ArrivalForecast
 from sluice.control.collection import EpochCollection
@@ -703,7 +704,7 @@ def undisturbed() -> Counter:
     return answer(None, [])
 
 
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=one_in(2))
 @given(st.data(), st.lists(st.integers(1, 6), min_size=EPOCHS // 3 + 1, max_size=EPOCHS // 3 + 1))
 def test_the_answer_is_the_same_however_many_sites_are_asked_for(data, wanted):
     """Also while input waits, units lie on disk and a policy moves others."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from oracle import connect_duckdb, multiset, on_time
 from specs import SECOND, handle, join_many, rows, stream
 
+from examples import one_in
 from sluice.model.plan.relation import plan_of
 from sluice.policies.planning.freezing import Freezing
 from sluice.sql import translate
@@ -44,7 +45,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=one_in(4))
 @given(st.data(), st.sampled_from([0, 5 * SECOND, None]))
 def test_the_answer_is_that_of_the_batch_query(text: str, data: st.DataObject, delay: int | None) -> None:
     streams = [stream(name, delay=delay) for name in "abc"]

@@ -22,6 +22,7 @@ from oracle import connect_duckdb, multiset, on_time
 from specs import KEYS, SECOND, TIME, rows, stream
 from table_joins import FAST, Killed, TableLookups, describe, die, expected, kinds, table, table_rows
 
+from examples import one_in
 from sluice import CheckpointError, Flow, FlowError, SqlError, StorageError, testing
 from sluice.cli.verification import verify
 from sluice.engine import epoch_tables, filtered_rows
@@ -79,7 +80,7 @@ class Lookups(TableLookups):
         return sorted(os.listdir(self.root / "checkpoint" / "tables"))
 
 
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=one_in(2))
 @given(st.data(), kinds)
 def test_a_table_that_changes_is_joined_as_each_epoch_had_it(data, kind):
     type_, values = KEYS["long"]
@@ -321,7 +322,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=one_in(4))
 @given(data=st.data())
 def test_sql_is_that_of_the_batch_query(text, data):
     flow = Flow(name="flow")

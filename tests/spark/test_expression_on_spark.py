@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import one_in
 from sluice.expressions import EvaluationError, compile_expression
 from sluice.model.errors import FlowError
 
@@ -305,7 +306,7 @@ def is_taken(text: str) -> bool:
     return True
 
 
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=one_in(4))
 @given(st.lists(expressions("t", 3) | expressions("n", 3), min_size=25, max_size=35, unique=True), st.data())
 def test_random_expressions_on_random_rows(spark: Any, texts: list[str], data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(60)))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import one_in
 from sluice.model.errors import ScenarioError
 from sluice.policies import Policy, policy
 from sluice.sim.simulation import Simulation, simulate
@@ -84,7 +85,7 @@ def test_whoever_stores_tuples_they_are_stored_once_and_results_are_those_of_one
     assert alone.total > 0 and alone.sent_bytes < shared.sent_bytes
 
 
-@settings(deadline=None, max_examples=settings().max_examples // 2)
+@settings(deadline=None, max_examples=one_in(2))
 @given(joins=st.sampled_from([ONE, MANY]), seed=st.integers(0, 1000), link=st.sampled_from([2e4, 1e8]))
 def test_units_that_move_lose_nothing(joins, seed, link):
     scenario = replace(SMALL, joins=joins[:1], units=4, link_rate=link)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import one_in
 from sluice.model.errors import ScenarioError
 from sluice.model.routing.directory import HASH_SPACE
 from sluice.model.view import ClusterView
@@ -96,7 +97,7 @@ def expected_results(simulation: Simulation) -> np.ndarray:
     return found
 
 
-@settings(max_examples=settings().max_examples // 2, deadline=None)
+@settings(max_examples=one_in(2), deadline=None)
 @given(seed=st.integers(0, 10_000), groups=st.integers(1, 3), rate=st.sampled_from([200.0, 900.0]), local=st.booleans())
 def test_no_tuple_is_lost_whatever_is_decided(seed: int, groups: int, rate: float, local: bool) -> None:
     tuning = {"local_tuning": True, "unit_size": TUNED.unit_size} if local else {}
