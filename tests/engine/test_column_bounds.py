@@ -12,7 +12,9 @@ from specs import KEYS, SECOND, TIME, UNTIL, expiring, handle, join_until, strea
 
 from sluice.model.durations import LONGEST
 from sluice.model.errors import FlowError
+from sluice.model.plan.group_by import TimeGroups
 from sluice.model.plan.relation import plan_of
+from sluice.model.plan.running_groups import RunningGroups
 from sluice.verbs.freeze import CleanUp, Freeze
 
 delays = st.sampled_from([0, 5 * SECOND, 60 * SECOND, None])
@@ -99,6 +101,50 @@ def test_frozen_state_is_found_again(tmp_path):
         query.close()
     assert answers[0] == answers[1]
     assert len(answers[0]) > 1000
+
+
+def test_groups_that_end_leave_the_state(tmp_path):
+    """Each group when the time until which its rows have partners has passed, whatever times the others have."""
+    a, b = expiring(stream("a", delay=SECOND)), stream("b", delay=SECOND)
+    pairs = handle(a).join(handle(b), on="k", within=("0 seconds", "a.until"))
+    counts = pairs.groupBy("a_k", "a_until").agg(n=("*", "count"))
+    query = DirectQuery(plan_of([counts.relation]), tmp_path, sites=1)
+    rows, runs = [], []
+    for second in range(70):
+        new = [pa.table(rows_at(second, 20, lives), schema=s.schema) for s, lives in ((a, 3), (b, None))]
+        query.run(new)
+        rows.append(query.epochs.record.stats.sites[0].rows)
+        runs.append(sum(len(manifest) for manifest in query.epochs.record.manifests))
+    assert max(rows[45:]) <= max(rows[20:45]) and max(runs[45:]) <= max(runs[20:45])
+    watermark = 68 * SECOND + 19  # the newest row of either stream is a second later
+    lives = [(second, i, 3 * (1 + i % 5)) for second in range(70) for i in range(20)]
+    ended = [lasting + 1 for second, i, lasting in lives if (second + lasting) * SECOND + i < watermark]
+    assert sorted(query.results()["n"].to_pylist()) == sorted(ended)
+    query.close()
+
+
+@pytest.mark.parametrize(
+    ("within", "step", "ends"),
+    [
+        (("0 seconds", "a.until"), lambda pairs: pairs, True),
+        (("0 seconds", "a.until"), lambda pairs: pairs.filter("a_v > 1").withColumn("w", "b_v + 1"), True),
+        (("0 seconds", "a.until"), lambda pairs: pairs.withColumn("a_until", "a_until - INTERVAL 1 SECOND"), False),
+        (("1 second", "a.until"), lambda pairs: pairs, False),  # a row may come after the end that it gives
+        (("0 seconds", "20 seconds"), lambda pairs: pairs, False),
+    ],
+)
+def test_groups_end_where_no_row_comes_after_the_time_among_their_columns(within, step, ends):
+    a, b = handle(expiring(stream("a"))), handle(stream("b"))
+    counts = step(a.join(b, on="k", within=within)).groupBy("a_k", "a_until").agg(n=("*", "count"))
+    assert isinstance(counts.relation.origin.spec, TimeGroups if ends else RunningGroups)
+    assert (counts.event_time == "a_until") == ends
+
+
+def test_a_renamed_column_ends_groups_too():
+    a, b = handle(expiring(stream("a"))), handle(stream("b"))
+    pairs = a.join(b, on="k", within=("0 seconds", "a.until")).select("a_k AS k", "a_until AS till", "b_v AS v")
+    spec = pairs.groupBy("k", "till").agg(most=("v", "max")).relation.origin.spec
+    assert isinstance(spec, TimeGroups) and spec.event_time == "till"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from group_by_oracle import sessions_of, windows_of
 from oracle import connect_duckdb, multiset
@@ -37,7 +38,25 @@ def _hot(mark: int) -> str:
     return windows_of("bid", 10 * SECOND, 2 * SECOND, {"num": ("*", "count")}, mark, "auction, ")
 
 
+CLOSED = """SELECT a.id, a.seller, a.expires, max(b.price) AS price, count(*) AS bids
+            FROM auction a JOIN bid b ON a.id = b.auction AND b.ts BETWEEN a.ts AND a.expires
+            GROUP BY a.id, a.seller, a.expires"""
+"""Auctions and their bids; as a stream, of each auction once it has ended."""
+
 SHAPES = {
+    "4: what auctions have closed at": Shape(
+        CLOSED, lambda mark: f"SELECT * FROM ({CLOSED}) WHERE epoch_us(expires) < {mark}"
+    ),
+    "6: the last auctions of a seller": Shape(
+        f"""SELECT seller, expires, price, max(price) OVER (PARTITION BY seller ORDER BY expires
+                                                            ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS most
+            FROM (SELECT id AS auction, seller, expires, price FROM ({CLOSED})) AS closed""",
+        lambda mark: (
+            f"""SELECT seller, expires, price, max(price) OVER (PARTITION BY seller ORDER BY expires
+                                                                ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS most
+            FROM ({CLOSED}) WHERE epoch_us(expires) < {mark}"""
+        ),
+    ),
     "5: hot items": Shape(
         f"""SELECT b.auction, b.num, b.till FROM {HOT} AS b
             JOIN (SELECT max(num) AS most, since, till FROM {HOT} AS c GROUP BY since, till) AS m
@@ -155,7 +174,8 @@ def test_the_answer_is_that_of_the_batch_query(shape, disturb, ends):
     with connect_duckdb() as db:
         for name, tables in (("bid", bids), ("auction", auctions)):
             db.register(name, pa.concat_tables(tables).append_column("epoch", pa.array([0] * sum(map(len, tables)))))
-        mark = max(int(table["ts"].cast(pa.int64()).to_numpy().max()) for table in bids) - DELAY * SECOND
+        newest = [pc.max(pa.concat_tables(tables)["ts"].cast(pa.int64())).as_py() for tables in given.values()]
+        mark = min(newest) - DELAY * SECOND
         mark += 3600 * SECOND if ends else 0  # all windows close
         expected: Counter = multiset(db.sql(SHAPES[shape].expected(mark)).to_arrow_table())
     assert multiset(answer) == expected, outcome.disturbances

@@ -12,6 +12,7 @@ from sluice.kernels.hashing import is_hashable
 from sluice.model.durations import microseconds
 from sluice.model.errors import FlowError
 from sluice.model.plan.aggregate import FUNCTIONS, Aggregate, canonical, result_type
+from sluice.model.plan.closing_times import closing_times
 from sluice.model.plan.group_by import (
     WINDOW_END,
     WINDOW_START,
@@ -131,9 +132,13 @@ def session_windows(rows: NamedRelation, keys: tuple[str, ...], gap: object) -> 
 
 
 def groups_alone(rows: NamedRelation, keys: tuple[str, ...]) -> TimeGroups | RunningGroups:
-    """Groups without a window, without their aggregates: with the event time among their keys they end, else never."""
+    """Groups without a window, without their aggregates: with the event time or a closing time among their keys they
+    end, else never."""
     if rows.event_time in keys:
         return TimeGroups(rows.stream, keys, (), is_past=_comes_after_watermark(rows))
+    closing = [key for key in keys if key in closing_times(rows.relation)]
+    if closing:
+        return TimeGroups(replace(rows.stream, event_time=closing[0]), keys, ())
     return RunningGroups(rows.stream, keys, ())
 
 

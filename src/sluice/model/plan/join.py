@@ -104,6 +104,15 @@ class JoinSpec:
         """The leg whose rows say how long they are needed."""
         return next((number for number, leg in enumerate(self.legs) if leg.until is not None), None)
 
+    @property
+    def closing_time(self) -> str | None:
+        """The column of results with the time until which one of their rows has partners, if no result has a later
+        event time: a row that says so never comes after its partner."""
+        leg = self.until_leg
+        if leg is None or self.reach[1 - leg][leg] > 0:
+            return None
+        return f"{self.legs[leg].name}_{self.legs[leg].until}"
+
     def stream_of(self, leg: int) -> Stream:
         return self.streams[self.inputs[self.legs[leg].input].stream]
 
