@@ -7,7 +7,7 @@ import io
 import json
 import re
 import sys
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import get_args
 from xml.etree import ElementTree
@@ -521,7 +521,31 @@ def test_the_page_has_every_key() -> None:
         keys |= {key for title, names in named for key in (title, *names)}
         keys |= {field.name for entry in entries for field in fields(entry)}
     for key in (name.replace("_", "-") for name in keys):
-        assert f"`{key}`" in page or f"`[{key}]`" in page or f"`[[{key}]]`" in page, f"{key} is not told"
+        listed = re.search(rf"^(?:# )?{key} = |^\[{key}\]|^\[\[{key}\]\]", page, re.MULTILINE)
+        assert listed or f"`{key}`" in page, f"{key} is not told"
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_page_lists_the_defaults_of_every_world(world: str, tmp_path: Path) -> None:
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    listed = {(re.findall(r'world = "(.*)"', text) or ["flux"])[0]: text for kind, text in blocks if not kind}
+    found, default = read(tmp_path, listed[world]), WORLDS[world]()
+    entries = ("name", "loads", "pressures", *WORLDS[world].tables.values())
+    examples = {field.name: getattr(default, field.name) for field in fields(default) if field.name in entries}
+    assert rounded(asdict(replace(found.scenario, **examples))) == rounded(asdict(default))
+    assert found.policies == WORLDS[world].policies
+
+
+def rounded(values: dict[str, object]) -> dict[str, object]:
+    """The same values, all numbers to nine digits: `45 us` and 45e-6 differ in their last bit."""
+    return {
+        name: rounded(value)
+        if isinstance(value, dict)
+        else float(f"{value:.9g}")
+        if isinstance(value, float)
+        else value
+        for name, value in values.items()
+    }
 
 
 def page_examples() -> dict[str, str]:

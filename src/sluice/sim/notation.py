@@ -116,6 +116,7 @@ ByteRate = Annotated[float, NumberKind(_rate)]
 Count = Annotated[int, NumberKind(_count)]
 Natural = Annotated[int, NumberKind(_count, nothing=True)]
 Factor = Annotated[float, NumberKind(read_number)]
+Exponent = Annotated[float, NumberKind(read_number, nothing=True)]
 _ANY_NUMBER = NumberKind(read_number, above=-math.inf)
 
 

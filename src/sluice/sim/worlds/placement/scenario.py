@@ -13,7 +13,7 @@ from sluice.model.errors import ScenarioError
 from sluice.policies import Policy
 from sluice.sim.event_queue import EventQueue
 from sluice.sim.hardware import MICRO
-from sluice.sim.notation import ByteRate, Bytes, Count, Delay, Factor, Natural, RunSeconds, Seconds
+from sluice.sim.notation import ByteRate, Bytes, Count, Delay, Exponent, Factor, Natural, RunSeconds, Seconds
 from sluice.sim.scenario import Scenario
 from sluice.sim.world import World
 
@@ -46,11 +46,11 @@ class PlacementScenario(Scenario):
     """Of a query, drawn evenly: 11.5 on average."""
     operators_per_stream: Natural = 0
     """If not 0, a query has so many operators for each of its streams instead."""
-    zipf: Delay = 0.0
+    zipf: Exponent = 0.0
     """θ of the distribution by which queries choose streams. 0: all streams have equally many queries, and are native
     at sites so that these begin with nearly equal workloads."""
-    least_selectivity: Seconds = 0.5
-    most_selectivity: Seconds = 0.8
+    least_selectivity: Factor = 0.5
+    most_selectivity: Factor = 0.8
     least_window: Seconds = 5.0
     most_window: Seconds = 20.0
     """For which a join keeps the tuples of its inputs."""
