@@ -46,20 +46,25 @@ def rows_by_input(query: DirectQuery) -> Counter[int]:
     return kept
 
 
-def test_a_frozen_unit_keeps_no_rows_of_other_operators(tmp_path):
+EPOCHS = pytest.mark.parametrize("epochs", [50, pytest.param(80, marks=pytest.mark.slow)])
+"""In the fewer ones, too, rows that nobody gives up are far more than the bounds of these tests."""
+
+
+@EPOCHS
+def test_a_frozen_unit_keeps_no_rows_of_other_operators(tmp_path, epochs):
     a, b, c = (source(name, delay=0) for name in "abc")
     pairs = a.join(b, on="k", within="unbounded")
     sums = c.groupBy("k").window("10 seconds", "1 second").agg(n=("*", "count"))
     plan = plan_of([pairs.relation, sums.relation])
     query, most = DirectQuery(plan, tmp_path, 1, PARTITIONS), Counter()
-    for epoch in range(80):
+    for epoch in range(epochs):
         if epoch == 5:
             ask_to_freeze(query, 0)
         query.run([second_of(s, epoch) for s in plan.sources])
         most |= rows_by_input(query)
     assert query.epochs.record.missing_units == (0,)
     (long_a, long_b), (windows,) = (plan.inputs_of(node) for node in range(2))
-    assert most[long_a] == most[long_b] == 80 * KEYS
+    assert most[long_a] == most[long_b] == epochs * KEYS
     assert most[windows] <= 2.5 * 12 * KEYS, most
     query.close()
 
@@ -81,13 +86,14 @@ def run_join(query: DirectQuery, spec, epochs: int, freezes: dict[int, tuple[int
     return most
 
 
+@EPOCHS
 @pytest.mark.parametrize("memory", [0, 1 << 30])
-def test_a_frozen_unit_keeps_few_rows_of_the_side_that_is_bounded(tmp_path, memory):
+def test_a_frozen_unit_keeps_few_rows_of_the_side_that_is_bounded(tmp_path, memory, epochs):
     """With memory it is active again, without it stays frozen."""
     spec = join([stream("a"), stream("b")], (LONGEST, 10 * SECOND))
     query = DirectQuery(spec, tmp_path, 1, PARTITIONS, memory=memory, spill="probe")
-    most = run_join(query, spec, 80, dict.fromkeys(range(5, 80, 20), tuple(range(PARTITIONS))))
-    assert most[1] == 80 * KEYS
+    most = run_join(query, spec, epochs, dict.fromkeys(range(5, epochs, 20), tuple(range(PARTITIONS))))
+    assert most[1] == epochs * KEYS
     assert most[0] <= 2.5 * 11 * KEYS + (0 if memory else 0.5 * most[1]), most
 
 

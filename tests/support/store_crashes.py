@@ -59,11 +59,17 @@ def forked(work: Callable[[], Any]) -> Any:
     return pickle.loads(data) if status == 0 else None
 
 
-def run_undisturbed(local: Path) -> list[Counter]:
-    """What is found when nothing happens, on a local disk: where the checkpoint lies makes no difference."""
+def run_undisturbed(local: Path, history: Path) -> list[Counter]:
+    """What is found when nothing happens, on a local disk: where the checkpoint lies makes no difference. A copy of
+    what is there before the epoch that will crash goes into `history`."""
     query = started(local, None)
-    for epoch in range(KEEP + 2):
+    for epoch in range(KEEP):
         query.run(epoch_rows(epoch))
+    query.close()
+    shutil.copytree(local, history)
+    query = started(local, None)
+    for epoch in (KEEP, KEEP + 1):
+        query.run(epoch_rows(epoch), number=epoch)
     answers = found_by(query)
     assert answers[0] == multiset(batch_join(SPEC, input_rows()))
     return answers
@@ -75,22 +81,19 @@ def input_rows() -> list[Any]:
     return [pa.concat_tables([epoch_rows(e)[i] for e in range(KEEP + 2)]) for i in (0, 1)]
 
 
-def make_history(local: Path, place: Place) -> None:
-    query = started(local, place)
-    for epoch in range(KEEP):
-        query.run(epoch_rows(epoch))
-    query.close()
-
-
-def copy_history(source: Place, target: Place) -> None:
+def upload_history(history: Path, place: Place) -> None:
+    """Bring all but the local tiers to the store."""
     import obstore
 
-    sources, targets = Storage(source("")), Storage(target(""))
-    prefix = sources._files.prefix
-    for chunk in obstore.list(sources._files.store, prefix):
-        for found in chunk:
-            name = found["path"].removeprefix(prefix).lstrip("/")
-            obstore.copy(sources._files.store, found["path"], targets._files._key(name))
+    files = Storage(place(""))._files
+    for entry in history.rglob("*"):
+        name = str(entry.relative_to(history))
+        if name.split("/")[0] in ("memory", "disk"):
+            continue
+        if entry.is_dir():
+            files.make_dir(name)
+        else:
+            obstore.put(files.store, files._key(name), entry.read_bytes())
 
 
 def crash_at(local: Path, place: Place, operation: int) -> bool:
@@ -123,21 +126,17 @@ def recover(local: Path, place: Place, sites: int) -> list[Counter]:
 
 def main(kind: str, first: int, step: int, most_crashes: float = math.inf) -> int:
     with SERVERS[kind]() as uri, tempfile.TemporaryDirectory() as directory:
-        answers = forked(lambda: run_undisturbed(Path(directory) / "all"))
-
-        def before(path: str) -> str:
-            return uri(f"before/{path}")
-
-        forked(lambda: make_history(Path(directory) / "before", before))
+        history = Path(directory) / "history"
+        answers = forked(lambda: run_undisturbed(Path(directory) / "all", history))
         operation, crashes = first, 0
         while crashes < most_crashes:
             local = Path(directory) / str(operation)
-            shutil.copytree(Path(directory) / "before", local)
+            shutil.copytree(history, local)
 
             def place(path: str, operation: int = operation) -> str:
                 return uri(f"{operation}/{path}")
 
-            forked(lambda place=place: copy_history(before, place))
+            forked(lambda place=place: upload_history(history, place))
             crashed = forked(lambda place=place, at=operation, local=local: crash_at(local, place, at)) is None
             sites = 1 + operation % 2
             after = forked(lambda place=place, local=local, sites=sites: recover(local, place, sites))
