@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 from sluice.control.asking import Answer, Question
 from sluice.dashboard.page.access import Access
 from sluice.dashboard.page.driver import Driver
+from sluice.dashboard.report import report_checkpoint
 from sluice.model.codec import decode, encode
 from sluice.verbs.split import Split
 
@@ -82,6 +83,25 @@ def test_every_view_is_drawn(browser: Browser, served: tuple[MovingQuery, Served
         expect(page.locator(f"[data-view={view}]")).to_have_attribute("aria-selected", "true")
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
     assert complaints == [] and hosts == {f"127.0.0.1:{served[1].port}"}
+    page.context.close()
+
+
+def test_a_report_shows_every_view_from_its_file(
+    browser: Browser, served: tuple[MovingQuery, ServedPage], tmp_path: Path
+) -> None:
+    report_checkpoint(served[0].journal.storage.uri, str(tmp_path / "report.html"))
+    page = browser.new_context(viewport=DESK, offline=True).new_page()
+    page.set_default_timeout(PATIENCE)
+    complaints = overhear(page)
+    page.goto((tmp_path / "report.html").as_uri())
+    for view in VIEWS:
+        page.locator(f"[data-view={view}]").click()
+        page.wait_for_selector(DRAWN[view])
+    page.keyboard.press("1")
+    page.keyboard.press("Home")
+    page.wait_for_selector("canvas#units[data-epoch='0']")
+    assert page.locator("#live").inner_text() == "Newest"
+    assert complaints == []
     page.context.close()
 
 

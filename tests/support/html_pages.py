@@ -1,13 +1,17 @@
-"""Reads a page of HTML, and sees that it is well formed, loads nothing and runs nothing."""
+"""Reads a report, and sees that it is well formed, loads nothing and runs nothing but the page's own files."""
 
 from __future__ import annotations
 
-import re
-import xml.etree.ElementTree as ET
+import base64
+import gzip
+import json
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
-EMPTY = {"area", "base", "br", "col", "hr", "img", "input", "link", "meta"}
+from sluice.dashboard.page.files import STATIC
+
+EMPTY = {"br", "hr", "img", "input", "link", "meta"}
 
 
 class Tags(HTMLParser):
@@ -16,41 +20,39 @@ class Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.open: list[str] = []
-        self.names: set[str] = set()
         self.addresses: list[str] = []
-        self.text = ""
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.add(tag)
-        self._note(attrs)
-        if tag not in EMPTY and not self.get_starttag_text().endswith("/>"):  # type: ignore[union-attr]
+        self.addresses += [str(value) for name, value in attrs if name in ("src", "href") or name.startswith("on")]
+        if tag not in EMPTY:
             self.open.append(tag)
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.add(tag)
-        self._note(attrs)
-
-    def _note(self, attrs: list[tuple[str, str | None]]) -> None:
-        named = [str(v) for k, v in attrs if k in ("src", "href", "xlink:href") or k.startswith("on")]
-        self.addresses += [address for address in named if not address.startswith("data:image/png;")]
-
     def handle_data(self, data: str) -> None:
-        self.text += data
+        if self.open[-1:] == ["script"]:
+            kind, text = self.scripts[-1]
+            self.scripts[-1] = kind, text + data
 
 
-def read(path: Path) -> Tags:
-    """A page that is well formed, loads nothing and runs nothing."""
+def read_answers(path: Path) -> dict[str, Any]:
+    """What the views of a report are drawn from, by the paths that they ask for."""
     text = path.read_text(encoding="utf-8")
     tags = Tags()
     tags.feed(text)
     tags.close()
     assert tags.open == []
-    assert not tags.addresses
-    assert not tags.names & {"script", "link", "img", "iframe", "object"}
+    assert all(address.startswith(("data:image/svg+xml;", "#view")) for address in tags.addresses)
     assert "url(" not in text and "@import" not in text
-    for picture in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
-        ET.fromstring(picture)
-    return tags
+    kinds = [kind.get("type") for kind, _ in tags.scripts]
+    assert kinds == [None, "importmap", "module", "application/gzip"]
+    (_, chart_library), (_, imports), (_, main), (_, answers) = tags.scripts
+    assert chart_library.strip() == (STATIC / "uplot" / "uPlot.iife.min.js").read_text(encoding="utf-8").strip()
+    assert set(json.loads(imports)["imports"]) == {f"page/{file.name}" for file in STATIC.glob("*.js")}
+    assert main == 'import "page/main.js"'
+    read: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(answers)))
+    return read

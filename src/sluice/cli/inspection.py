@@ -12,7 +12,6 @@ from sluice.dashboard.frozen_text import clean_up_text, frozen_text
 from sluice.dashboard.quantity import BYTES, PRODUCTIVITY
 from sluice.dashboard.query_table import OVER, columns_of, rank_queries, rest_text
 from sluice.dashboard.terminal_style import align_columns, one_line
-from sluice.model.durations import in_words
 from sluice.model.epoch.decision import outcomes
 from sluice.model.identity import CheckpointIdentity
 from sluice.model.ids import Site
@@ -53,10 +52,7 @@ def _page(lines: Sequence[str]) -> str:
 
 def _flow(identity: CheckpointIdentity, plan: RecordedPlan) -> list[str]:
     lines = [f"Flow       {identity.name!r}, checkpoint format {FORMAT}, id {identity.id}"]
-    for stream in identity.streams:
-        columns = ", ".join(f"{name} {kind}" for name, kind in stream.columns)
-        delay = in_words(stream.delay)
-        lines.append(f"Stream     {stream.name}: {columns}; event time {stream.eventTime}, delay {delay}")
+    lines += [f"Stream     {stream.describe()}" for stream in identity.streams]
     queries = [f"{query.name}: {query.says}" for query in plan.queries] if len(plan.queries) > 1 else []
     return [*lines, *_listed("Operators", plan.says.split("\n"), "lines"), *_listed("Queries", queries, "queries")]
 

@@ -186,7 +186,7 @@ def _parser() -> argparse.ArgumentParser:
         "--take-over", action="store_true", help="also if the process that owns it is alive; its query stops"
     )
 
-    reporting = commands.add_parser("report", help="write a checkpoint's epochs as an HTML file with plots")
+    reporting = commands.add_parser("report", help="freeze the page of a checkpoint into one HTML file")
     reporting.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")
     reporting.add_argument("-o", "--output", default="report.html", metavar="FILE", help="the file (report.html)")
 

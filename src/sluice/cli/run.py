@@ -64,8 +64,6 @@ def run(options: Run, session: Session | None = None) -> int:
         raise FlowError("--control is about the page: give --ui, too")
     if options.report and not os.path.isdir(os.path.dirname(os.path.abspath(options.report))):
         raise FlowError(f"there is no directory for the report {options.report}")
-    if options.report:
-        require(Extra.CHARTS, "a report")
     if options.ui:
         require(Extra.UI, "the page")
     with (

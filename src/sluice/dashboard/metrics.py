@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from sluice.control.journal import Journal
+from sluice.dashboard.site_rows import TIERS
 from sluice.dashboard.watermarks import watermark_seconds
 from sluice.model.epoch.stats import phases
 from sluice.model.identity import CheckpointIdentity
@@ -154,10 +155,7 @@ def _newest_epoch(identity: CheckpointIdentity, plan: RecordedPlan, record: Epoc
 
 def _sites(identity: CheckpointIdentity, record: EpochRecord) -> Iterator[Metric]:
     sites = [(str(site.site), site) for site in record.stats.sites]
-    by_tier: list[Sample] = []
-    for name, site in sites:
-        sizes = {"memory": site.memory_bytes, "disk": site.disk_bytes, "durable": site.durable_bytes}
-        by_tier += [((name, tier), size) for tier, size in sizes.items()]
+    by_tier = [((name, tier), getattr(site, column)) for name, site in sites for tier, column in TIERS.items()]
     yield _gauge(identity, "sluice_state_bytes", "State by tier.", ("site", "tier"), by_tier)
     gauges = {
         "sluice_state_rows": ("Rows of state.", "rows"),

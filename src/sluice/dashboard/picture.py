@@ -56,19 +56,18 @@ def expression(value: str | Sequence[object]) -> str:
     return json.dumps(_printable(value), ensure_ascii=False)
 
 
-def dark_style() -> str:
+def _dark_style() -> str:
     """Style rules that turn the colours of pictures into those for dark screens."""
     rules = [f'[{part}="{a}"]{{{part}:{b}}}' for a, b in _THEME["dark"].items() for part in ("fill", "stroke")]
     return f"@media (prefers-color-scheme: dark) {{\n{''.join(rules)}\n}}"
 
 
-def draw(spec: Mapping[str, Any], title: str, description: str, alone: bool = True) -> str:
-    """The picture as an SVG file, or as a part of a page that has the `dark_style`."""
-    require(Extra.CHARTS, "a chart")
+def draw(spec: Mapping[str, Any], title: str, description: str) -> str:
+    """The picture as an SVG file."""
+    require(Extra.SIM, "a chart")
     import vl_convert  # 84 MB that few commands need
 
-    paper = PAPER if alone else None
-    whole = {"background": paper, "padding": 14 if alone else 2, **spec, "config": _THEME["config"]}
+    whole = {"background": PAPER, "padding": 14, **spec, "config": _THEME["config"]}
     svg = vl_convert.vegalite_to_svg(_printable(whole), VEGA_LITE, allowed_base_urls=[])
     svg = _POINTED.sub(r"<path\2><title>\1</title></path>", _NEEDLESS.sub("", svg))
     svg = _SHAPE.sub(lambda shape: re.sub(r"(\.\d)\d+", r"\1", shape[0]), svg)  # a tenth of a pixel is fine enough
@@ -76,7 +75,7 @@ def draw(spec: Mapping[str, Any], title: str, description: str, alone: bool = Tr
     svg = _CLIP.sub(lambda number: clips[number[0]], svg)  # which Vega counts on from picture to picture
     font = _THEME["config"]["font"]
     named = f' font-family="{font}" role="img" aria-label="{written(title)}"><title>{written(title)}</title>'
-    style = f"<style>\n{dark_style()}\n</style>" if alone else ""
+    style = f"<style>\n{_dark_style()}\n</style>"
     return svg.replace(">", f"{named}<desc>{written(description)}</desc>{style}", 1) + "\n"
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from sluice.dashboard.decision_text import adapted_text
 from sluice.dashboard.frozen_text import clean_up_text, frozen_text
 from sluice.dashboard.quantity import BYTES, ROWS, SECONDS
-from sluice.dashboard.series import TIERS, busiest
+from sluice.dashboard.site_rows import TIERS, busiest
 from sluice.dashboard.table import Column, table
 from sluice.dashboard.terminal_style import one_line, spark
 from sluice.model.epoch.stats import CleanUpProgress, SiteStats

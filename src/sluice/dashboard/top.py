@@ -14,7 +14,7 @@ from sluice.dashboard.decision_text import DecisionSummary, adapted_text, summar
 from sluice.dashboard.frozen_text import clean_up_text, frozen_text
 from sluice.dashboard.quantity import BYTES, PRODUCTIVITY, ROWS, ROWS_PER_SECOND, SECONDS
 from sluice.dashboard.query_table import WORDS, columns_of, rank_queries, rest_text
-from sluice.dashboard.series import busiest
+from sluice.dashboard.site_rows import busiest
 from sluice.dashboard.table import Column, table
 from sluice.dashboard.terminal_style import one_line, spark
 from sluice.model.epoch.decision import outcomes

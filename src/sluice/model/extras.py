@@ -11,7 +11,6 @@ from sluice.model.errors import SluiceError
 class Extra(Enum):
     """An extra of `sluice-streaming`: its name, and the modules that come with it by the packages that have them."""
 
-    CHARTS = "charts", {"vl-convert-python": "vl_convert"}
     DELTA = "delta", {"deltalake": "deltalake"}
     METRICS = "metrics", {"prometheus-client": "prometheus_client"}
     SIM = "sim", {"numba": "numba", "vl-convert-python": "vl_convert"}

@@ -10,6 +10,8 @@ import socket
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
+from sluice.model.durations import in_words
+
 FILES, BATCHES = "files", "batches"
 """Who plans what an epoch takes in: Sluice, file by file, or Structured Streaming, by its micro-batches."""
 
@@ -22,6 +24,14 @@ class StreamIdentity:
     columns: tuple[tuple[str, str], ...]
     eventTime: str
     delay: int | None
+
+    def describe(self) -> str:
+        """
+        >>> StreamIdentity("trades", (("symbol", "string"), ("ts", "timestamp")), "ts", 10_000_000).describe()
+        'trades: symbol string, ts timestamp; event time ts, delay 10 seconds'
+        """
+        columns = ", ".join(f"{name} {kind}" for name, kind in self.columns)
+        return f"{self.name}: {columns}; event time {self.eventTime}, delay {in_words(self.delay)}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,25 +76,31 @@ class History:
             return self._beginnings, self.problem, tuple(self._snapshots)
 
     def look(self) -> None:
-        """Read what was committed since the last look. A file that is damaged is told of and passed by; if the store
-        cannot be reached the next look goes on from here."""
+        """Read what is new. If the store cannot be reached, that is told, and the next look goes on from here."""
+        with self._lock:
+            try:
+                self.read_on()
+            except SluiceError as unreachable:
+                self.problem = f"{unreachable}; trying again"
+
+    def read_on(self) -> None:
+        """Read what was committed since the last time. A file that is damaged is told of and passed by."""
         with self._lock:
             problem = ""
-            while True:
-                before = self._follower.index
-                try:
-                    for record in self._follower.look():
-                        self._add(record)
-                    break
-                except CheckpointError as refused:
-                    problem = str(refused)
-                    if self._follower.index == before:
+            try:
+                while True:
+                    before = self._follower.index
+                    try:
+                        for record in self._follower.look():
+                            self._add(record)
                         break
-                except SluiceError as unreachable:
-                    problem = f"{unreachable}; trying again"
-                    break
-            self._drop_former()
-            self.problem = problem
+                    except CheckpointError as refused:
+                        problem = str(refused)
+                        if self._follower.index == before:
+                            break
+            finally:
+                self._drop_former()
+                self.problem = problem
 
     def snapshot(self, epoch: int) -> Snapshot:
         """The snapshot of an epoch; one that the journal keeps no longer, or not yet, is refused."""
@@ -118,7 +124,8 @@ class History:
     def plan(self) -> PlanGraph | None:
         """The plan after the newest epoch; None if there is none yet."""
         newest = self._read_newest()
-        return plan_graph(newest.plan, newest.records[-1]) if newest.records else None
+        streams = self._follower.identity.streams
+        return plan_graph(newest.plan, newest.records[-1], streams) if newest.records else None
 
     def queries(self) -> QueryTable | None:
         """The queries after the newest epoch; None if there is none yet."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sluice.model.identity import StreamIdentity
 from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
 
@@ -60,8 +61,8 @@ class _StateSize:
     bytes: float = 0.0
 
 
-def plan_graph(plan: RecordedPlan, record: EpochRecord) -> PlanGraph:
-    """The graph of the plan that an epoch went by."""
+def plan_graph(plan: RecordedPlan, record: EpochRecord, streams: Sequence[StreamIdentity] = ()) -> PlanGraph:
+    """The graph of the plan that an epoch went by; `streams` say what its sources are."""
     written = dict(zip(record.stats.outputs.output.tolist(), record.stats.outputs.rows.tolist(), strict=True))
     every = _group_queries(plan)
     results = {queries: sum(written.get(query, 0) for query in queries) for queries in every}
@@ -70,7 +71,7 @@ def plan_graph(plan: RecordedPlan, record: EpochRecord) -> PlanGraph:
     used = {origin for first, *_ in drawn for origin in plan.queries[first].origins}
     used |= {origin for operator in operators for origin in plan.operators[operator].origins}
     sizes = _state_sizes(record)
-    nodes = [*_streams(plan, record, used), *_operators(plan, record, operators, sizes)]
+    nodes = [*_streams(plan, record, used, streams), *_operators(plan, record, operators, sizes)]
     above = max((node.level for node in nodes), default=0) + 1
     nodes += (_query_node(plan, queries, above, results[queries]) for queries in drawn)
     rows = {node.id: node.rows for node in nodes}
@@ -103,10 +104,13 @@ def _query_node(plan: RecordedPlan, queries: tuple[int, ...], level: int, rows: 
     return GraphNode(f"q{queries[0]}", "queries", f"{len(queries)} queries", says, level, rows)
 
 
-def _streams(plan: RecordedPlan, record: EpochRecord, used: set[int]) -> list[GraphNode]:
+def _streams(
+    plan: RecordedPlan, record: EpochRecord, used: set[int], streams: Sequence[StreamIdentity]
+) -> list[GraphNode]:
+    says = {stream.name: stream.describe() for stream in streams}
     rows = {stream.name: stream.rows - stream.late for stream in record.stats.streams}
     return [
-        GraphNode(f"s{n}", "stream", name, f"stream {name}", 0, rows.get(name, 0))
+        GraphNode(f"s{n}", "stream", name, f"stream {says.get(name, name)}", 0, rows.get(name, 0))
         for n, name in enumerate(plan.sources)
         if n in used
     ]

@@ -40,6 +40,7 @@ class QueryRow:
     shared_bytes: int
     sites: int
     pieces: tuple[int, ...]
+    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def query_table(plan: RecordedPlan, records: Sequence[EpochRecord]) -> QueryTabl
             shared_bytes=one.shared_bytes,
             sites=len(one.sites),
             pieces=plan.operators_of(number),
+            error=one.error,
         )
         for number, (one, query) in enumerate(zip(progress, plan.queries, strict=True))
     ]

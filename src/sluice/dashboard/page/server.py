@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from importlib.resources import files
-from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -22,13 +20,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sluice.dashboard.page.access import COOKIE, Access
 from sluice.dashboard.page.driver import Driver
+from sluice.dashboard.page.files import STATIC
 from sluice.dashboard.page.history import History
 from sluice.dashboard.page.news import KEEP_ALIVE, NewsFeed
+from sluice.dashboard.page.views import ADVICE_VIEW, EPOCH_VIEWS, NEWEST_VIEWS
 from sluice.dashboard.page.wishes import read_action
 from sluice.model.codec import encode
 from sluice.model.errors import FlowError, SluiceError
 
-STATIC = Path(str(files("sluice.dashboard.page").joinpath("static")))
 _SILENCE = 15.0
 """Seconds after which a browser is told that the server is still there."""
 _LONGEST_PAUSE = 0.5
@@ -76,20 +75,17 @@ def page_app(
     async def events(request: Request) -> Response:
         return StreamingResponse(_events(watcher, is_over, driver is not None), media_type="text/event-stream")
 
-    def answer(view: Callable[[Request], object]) -> Callable[[Request], Awaitable[Response]]:
+    def answer(view: Callable[..., object]) -> Callable[[Request], Awaitable[Response]]:
         """A view's value as JSON, made in a thread: records of many units take a while."""
 
         async def respond(request: Request) -> Response:
             await watcher.refresh()
-            value = await run_in_threadpool(view, request)
+            value = await run_in_threadpool(view, history, *request.path_params.values())
             if isinstance(value, bytes):
                 return Response(value, media_type="application/octet-stream")
             return Response(encode(value), media_type="application/json")
 
         return respond
-
-    def epoch_of(request: Request) -> int:
-        return int(request.path_params["epoch"])
 
     async def metrics(request: Request) -> Response:
         try:
@@ -108,22 +104,15 @@ def page_app(
         answer = await run_in_threadpool(driver.ask, action)
         return Response(encode(answer), media_type="application/json")
 
-    views: dict[str, Callable[[Request], object]] = {
-        "/api/units/{epoch:int}": lambda request: history.snapshot(epoch_of(request)).units.pack(),
-        "/api/sites/{epoch:int}": lambda request: history.snapshot(epoch_of(request)).sites.table(),
-        "/api/hot/{epoch:int}": lambda request: history.hot_units(epoch_of(request)),
-        "/api/marks": lambda _: history.marks(),
-        "/api/plan": lambda _: history.plan(),
-        "/api/queries": lambda _: history.queries(),
-        "/api/advice/{policy}": lambda request: history.advice(request.path_params["policy"]),
-    }
     return Starlette(
         routes=[
             Route("/", index),
             Route("/events", events),
             Route("/metrics", metrics),
             Route("/api/requests", requests, methods=["POST"]),
-            *(Route(path, answer(view)) for path, view in views.items()),
+            *(Route(f"{path}/{{epoch:int}}", answer(view)) for path, view in EPOCH_VIEWS.items()),
+            *(Route(path, answer(view)) for path, view in NEWEST_VIEWS.items()),
+            Route(f"{ADVICE_VIEW}/{{policy}}", answer(History.advice)),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         middleware=[Middleware(Guard, access=access), Middleware(GZipMiddleware, minimum_size=2048, compresslevel=4)],

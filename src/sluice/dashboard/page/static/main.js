@@ -8,7 +8,7 @@ import { MapView } from "./map.js";
 import { PlanView } from "./plan.js";
 import { QueriesView } from "./queries.js";
 import { SitesView } from "./sites.js";
-import { choose, current, listen, newest, step, store, subscribe } from "./store.js";
+import { choose, current, isReport, listen, newest, step, store, subscribe } from "./store.js";
 
 const VIEWS = { map: MapView, charts: ChartsView, sites: SitesView, plan: PlanView, queries: QueriesView, decisions: DecisionsView };
 const LATELY = 10;
@@ -63,7 +63,7 @@ function drawHead() {
   slider.disabled = last === undefined;
   if (last === undefined) {
     get("tiles").replaceChildren();
-    if (store.name) get("view").replaceChildren(element("p", { class: "empty" }, "No epoch has committed yet. The page shows the first one when it does."));
+    if (store.name) get("view").replaceChildren(element("p", { class: "empty" }, `No epoch has committed yet.${isReport ? "" : " The page shows the first one when it does."}`));
     return;
   }
   if (get("view").querySelector(":scope > .empty")) return show(location.hash.slice(1));
@@ -152,6 +152,7 @@ addEventListener("resize", () => {
 });
 
 let begun = false;
+if (isReport) get("live").textContent = "Newest";
 wear(theme());
 subscribe((what) => {
   if (what === "connection") return drawProblem();

@@ -21,6 +21,7 @@ export class QueriesView {
       number("shared state", "shared_bytes", bytes, "its part of what it shares"),
       number("sites", "sites", count),
       { name: "sink", value: (row) => row.sink, words: true },
+      { name: "error", value: (row) => row.error, words: true, cell: (row) => row.error ?? "" },
     ], { sortBy: 3, search: "query or sink", label: "Queries" });
     this.heading = element("h3", {}, "Queries");
     root.append(element("section", { class: "card" },

@@ -79,8 +79,26 @@ function take(news) {
   tell("epochs");
 }
 
-/** Hear of new epochs until the page is closed; the browser connects again by itself. */
-export function listen() {
+/** A report has the answers of the page's server inside. */
+const inside = document.getElementById("answers");
+export const isReport = inside !== null;
+const answers = isReport ? unpack(inside.textContent) : null;
+
+async function unpack(text) {
+  const packed = await fetch(`data:application/gzip;base64,${text}`);
+  return new Response(packed.body.pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
+/** An answer of a report; a text stands for bytes. */
+async function answerInside(path) {
+  const answer = (await answers)[path];
+  if (answer?.refused !== undefined) throw new Error(answer.refused);
+  return typeof answer === "string" ? (await fetch(`data:;base64,${answer}`)).arrayBuffer() : answer;
+}
+
+/** Hear of new epochs until the page is closed; the browser connects again by itself. A report has those it was made of. */
+export async function listen() {
+  if (isReport) return take(await answerInside("/events"));
   const source = new EventSource("/events");
   source.addEventListener("epochs", (event) => take(JSON.parse(event.data)));
   source.addEventListener("error", () => {
@@ -95,6 +113,7 @@ export function listen() {
 
 /** A view's answer; null if it cannot be had now, with the reason as the problem. */
 export async function ask(path) {
+  if (isReport) return answerInside(path);
   const response = await fetch(path).catch(() => null);
   if (response === null) return null;
   if (!response.ok) throw new Error((await response.text()).trim());
