@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from specs import KEYS
 
 from sluice.kernels import grouping
-from sluice.kernels.grouping import Groups, group_rows, hash_group_keys
+from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_group_keys
 from sluice.kernels.hashing import hash_keys
 
 OTHER_NAN = float(np.array([0xFFF8000000000001], "u8").view("f8")[0])
@@ -78,6 +78,21 @@ def test_groups_come_in_the_order_of_their_hashes(key_columns):
     hashes = hash_group_keys(key_columns)
     first = hashes[group_rows(key_columns, hashes).first].astype(np.int64)
     assert np.all(np.diff(first) >= 0)
+
+
+@given(keys())
+def test_encoded_texts_have_the_same_hashes_and_groups(key_columns):
+    encoded = encode_texts(key_columns)
+    hashes = hash_group_keys(key_columns)
+    assert hash_group_keys(encoded).tolist() == hashes.tolist()
+    assert group_rows(encoded, hashes).ids.tolist() == group_rows(key_columns, hashes).ids.tolist()
+
+
+def test_texts_without_nulls_are_looked_at_once():
+    texts, numbers = pa.array(["a", "b", "a"]), pa.array([1, 2, 1])
+    encoded = encode_texts([texts, numbers, pa.array(["a", None, "a"])])
+    assert [pa.types.is_dictionary(column.type) for column in encoded] == [True, False, False]
+    assert group_rows(encoded).count == 2
 
 
 def test_rows_without_key_columns_are_one_group():

@@ -104,6 +104,12 @@ def group_rows(columns: Sequence[pa.Array], hashes: np.ndarray | None = None, *,
     return Groups(order, np.append(np.flatnonzero(new_key), len(hashes)))
 
 
+def encode_texts(columns: Sequence[pa.Array]) -> list[pa.Array]:
+    """Key columns of which texts are looked at once, to be hashed and grouped by: each different one has a number, in a
+    dictionary. Those with a null stay as they are."""
+    return [c.dictionary_encode() if _is_text(c.type) and not c.null_count else c for c in columns]
+
+
 def hash_group_keys(columns: Sequence[pa.Array], *, rows: int | None = None) -> np.ndarray:
     """`hash_keys` for keys that may hold nulls; a key without nulls has the same hash as there.
 
@@ -158,6 +164,8 @@ def _is_text(kind: pa.DataType) -> bool:
 def _words(column: pa.Array) -> list[np.ndarray]:
     """Arrays of numbers that are all equal for two rows exactly if their keys are."""
     kind = column.type
+    if pa.types.is_dictionary(kind):
+        return [column.indices.to_numpy()]
     if _is_text(kind):
         return [column.dictionary_encode(null_encoding="encode").indices.to_numpy()]
     marks = [valid(column).view(np.uint8)] if column.null_count else []

@@ -19,7 +19,8 @@ _EDGE = 128
 
 
 def hash_keys(columns: Sequence[pa.Array]) -> np.ndarray:
-    """One uint32 a row. The columns hold no nulls (null keys match nothing and are dropped before)."""
+    """One uint32 a row. The columns hold no nulls (null keys match nothing and are dropped before). Those of values in
+    a dictionary have the hashes that the values have."""
     state = np.full(len(columns[0]), len(columns), dtype=np.uint64)
     for column in columns:
         for word in _words(column):
@@ -55,6 +56,9 @@ def _mix(x: np.ndarray) -> np.ndarray:
 def _words(column: pa.Array) -> list[np.ndarray]:
     """The column's values as one or more arrays of 64-bit words."""
     kind = column.type
+    if pa.types.is_dictionary(kind):
+        places = column.indices.to_numpy()
+        return [word[places] for word in _words(column.dictionary)]
     if pa.types.is_boolean(kind):
         return [column.cast(pa.uint8()).to_numpy().astype(np.uint64)]
     if pa.types.is_floating(kind):

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sluice.kernels.aggregation import Aggregation
 from sluice.kernels.existence import find_candidates
-from sluice.kernels.grouping import Groups, group_rows, hash_group_keys
+from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_group_keys
 from sluice.kernels.probe import Run, cut_by_hash
 from sluice.model.epoch.times import Times
 from sluice.model.plan.running_groups import RunningGroups
@@ -48,8 +48,9 @@ class RunningGroupBy:
     def prepare_input(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         times = rows.column(self.spec.stream.event_time).cast(pa.int64()).to_numpy()
         keys = [rows.column(k) for k in self.spec.keys]
-        hashes = hash_group_keys(keys, rows=rows.num_rows)
-        groups = group_rows(keys, hashes, rows=rows.num_rows)
+        encoded = encode_texts(keys)
+        hashes = hash_group_keys(encoded, rows=rows.num_rows)
+        groups = group_rows(encoded, hashes, rows=rows.num_rows)
         partial = self.aggregation.partial(rows, times, groups)
         return Outgoing(hashes[groups.first], self._batch(keys, times, groups, partial))
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.aggregation import Aggregation
-from sluice.kernels.grouping import Groups, group_rows, hash_group_keys
+from sluice.kernels.grouping import Groups, encode_texts, group_rows, hash_group_keys
 from sluice.kernels.order import changes, hash_part
 from sluice.kernels.probe import Run, candidate_ranges, expand
 from sluice.kernels.sessions import group_sessions
@@ -103,8 +103,9 @@ class SessionWindowsGroupBy:
     def prepare_input(self, input_: int, rows: pa.RecordBatch) -> Outgoing:
         times = rows.column(self.spec.stream.event_time).cast(pa.int64()).to_numpy()
         keys = [rows.column(k) for k in self.spec.keys]
-        hashes = hash_group_keys(keys, rows=rows.num_rows)
-        sessions = group_sessions(group_rows(keys, hashes).ids, times, times, self.spec.gap)
+        encoded = encode_texts(keys)
+        hashes = hash_group_keys(encoded, rows=rows.num_rows)
+        sessions = group_sessions(group_rows(encoded, hashes).ids, times, times, self.spec.gap)
         partial = self.aggregation.partial(rows, times, sessions)
         return Outgoing(hashes[sessions.first], self._batch(keys, times, times, sessions.sizes, sessions, partial))
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.kernels.aggregation import Aggregation
-from sluice.kernels.grouping import group_rows, hash_group_keys
+from sluice.kernels.grouping import encode_texts, group_rows, hash_group_keys
 from sluice.kernels.order import changes, hash_part
 from sluice.kernels.probe import Run
 from sluice.model.epoch.times import Times
@@ -50,8 +50,9 @@ class TimeWindowsGroupBy:
             times = times - self.spec.shift
         keys = [rows.column(k) for k in self.spec.keys]
         panes = times - times % self.spec.pane
-        hashes = hash_group_keys(keys, rows=rows.num_rows)
-        groups = group_rows([*keys, pa.array(panes)], _with_pane(hashes, panes))
+        encoded = encode_texts(keys)
+        hashes = hash_group_keys(encoded, rows=rows.num_rows)
+        groups = group_rows([*encoded, pa.array(panes)], _with_pane(hashes, panes))
         partial = self.aggregation.partial(rows, times, groups)
         return Outgoing(hashes[groups.first], self._batch(keys, panes, groups.first, partial))
 
