@@ -228,3 +228,61 @@ def test_an_epoch_does_not_list_what_was_shown_before(tmp_path, monkeypatch):
     assert any(directory.startswith("_sluice-") for directory in listed)
     assert "" not in listed
     query.close()
+
+
+def bytes_read() -> int:
+    """What this process has read so far, from files that are not mapped."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+def test_an_epoch_reads_no_more_of_the_log_than_is_new(tmp_path):
+    query = start(tmp_path)
+    costs = []
+    for epoch in range(60):
+        before = bytes_read()
+        query.run([rows(epoch)])
+        costs.append(bytes_read() - before)
+    query.close()
+    assert max(costs[40:]) < 1.2 * max(costs[10:30]), costs
+
+
+def test_a_table_that_is_made_anew_under_the_same_path_is_no_old_one(tmp_path):
+    """Another log with as many entries, fewer, or more: results go into the table that is there."""
+    query = start(tmp_path)
+    for epoch in range(3):
+        query.run([rows(epoch)])
+    for entries in (1, 8, 2):
+        for file in (tmp_path / "out" / "_delta_log").iterdir():
+            file.unlink()
+        for _ in range(entries):
+            deltalake.write_deltalake(str(tmp_path / "out"), rows(100), mode="append")
+        new = query.next
+        query.run([rows(new)])
+        assert deltalake.DeltaTable(str(tmp_path / "out")).version() == entries
+        assert read(tmp_path / "out") == multiset(pa.concat_tables([*[rows(100)] * entries, rows(new)]))
+    query.close()
+
+
+@pytest.mark.parametrize("partition_by", [(), ("day",)])
+def test_files_that_somebody_compacts_and_removes_are_not_missed(tmp_path, partition_by):
+    """By OPTIMIZE, DELETE and VACUUM; but one that the table has is missed, also after that."""
+    query = start(tmp_path, *partition_by)
+    for epoch in range(3):
+        query.run([rows(epoch)])
+    table = deltalake.DeltaTable(str(tmp_path / "out"))
+    table.optimize.compact()
+    table.delete("v = 3")
+    assert table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert not problems_of_results(tmp_path)
+    query.run([rows(3)])
+    query.close()
+    query = start(tmp_path, *partition_by)
+    query.run([rows(4)])
+    parts = query.epochs.record.results_of(0).parts
+    assert not problems_of_results(tmp_path)
+    assert read(tmp_path / "out") == all_rows(5) - multiset(
+        pa.concat_tables([rows(epoch).slice(3) for epoch in range(3)])
+    )
+    (tmp_path / "out" / parts[0].place).unlink()
+    assert problems_of_results(tmp_path) == [f"results: {tmp_path / 'out' / parts[0].place} is gone"]
+    query.close()

@@ -15,6 +15,7 @@ from sluice.model.epoch.segments import SegmentRef
 from sluice.model.errors import SluiceError
 from sluice.model.plan.recorded_plan import RecordedPlan
 from sluice.record.epoch import EpochRecord
+from sluice.spark.delta_sink import list_active_files
 from sluice.spark.sink_log import MARK, SinkLog
 from sluice.spark.sparks_part import SparksPart
 from sluice.state.files.storage import Storage
@@ -125,6 +126,13 @@ class _Verification:
         waiting = self.storage.files(place.rpartition("/")[0]) if inside else storage.files(f"{MARK}{self.query}")
         unshown = {part.name for part in newest.parts} & {entry.name for entry in waiting}
         recorded = {part.place: part for entry in entries for part in entry.record.results_of(output).parts}
+        try:
+            active = list_active_files(storage.uri)
+        except SluiceError as problem:
+            self.problems.append(f"results: {problem}")
+            return
+        if active is not None:  # what others have compacted or deleted may be gone
+            recorded = {name: part for name, part in recorded.items() if name in active or part.name in unshown}
         listed = self._listed(storage, output, entries[-1].record)
         sizes = {name: part.bytes for name, part in recorded.items()} | listed
         directories = {name.rpartition("/")[0] for name in sizes}

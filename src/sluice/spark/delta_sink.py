@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
 from sluice.engine.part_writer import Staging
+from sluice.model.codec import checksum
 from sluice.model.epoch.results import Listing, Part, Results
 from sluice.model.errors import CheckpointError, FlowError, StorageError
 from sluice.model.extras import Extra, require
@@ -25,8 +28,30 @@ from sluice.state.files.storage import Storage
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+LOG = "_delta_log"
+"""The directory of a table that says which files it consists of."""
 _CONSTRAINT = "delta.constraints."
 _COLUMN_RULES = ("delta.generationExpression", "delta.identity", "delta.invariants")
+
+
+@dataclass(frozen=True)
+class _OpenedTable:
+    """A table with its log up to a version, and what the entry of that version adds up to."""
+
+    table: DeltaTable
+    version: int
+    entry: int | None
+
+
+def list_active_files(path: str) -> set[str] | None:
+    """The files that a Delta table consists of now, by their places in it; None if there is no such table. Whoever
+    compacts a table, or deletes rows, replaces files."""
+    if LOG not in Storage(path).names():
+        return None
+    require(Extra.DELTA, f"to look at Delta table {path!r}")
+    from deltalake import DeltaTable
+
+    return {unquote(name) for name in pa.table(DeltaTable(path).get_add_actions()).column("path").to_pylist()}
 
 
 class DeltaSink:
@@ -40,6 +65,7 @@ class DeltaSink:
         self.shown: str | None = path
         self.storage = Storage(path)
         self._application = ""
+        self._opened: _OpenedTable | None = None
 
     def check(self, query: str | None, newest: Results) -> None:
         require(Extra.DELTA, f"the delta sink (path {self.path!r})")
@@ -150,10 +176,28 @@ class DeltaSink:
         return -1 if epoch is None else epoch
 
     def _table(self) -> DeltaTable | None:
-        """The table as it is now, None if there is none yet."""
+        """The table as it is now, None if there is none yet. Of a table that was opened before only what is new in its
+        log is read."""
         from deltalake import DeltaTable
 
-        return DeltaTable(self.path) if DeltaTable.is_deltatable(self.path) else None
+        if not DeltaTable.is_deltatable(self.path):
+            self._opened = None
+            return None
+        if self._opened is not None and self._opened.entry == self._read_entry(self._opened.version):
+            self._opened.table.update_incremental()
+            table = self._opened.table
+        else:
+            table = DeltaTable(self.path)
+        self._opened = _OpenedTable(table, table.version(), self._read_entry(table.version()))
+        return table
+
+    def _read_entry(self, version: int) -> int | None:
+        """What an entry of the table's log adds up to, None if it is not there. A table that somebody has made anew
+        under this path has another one."""
+        try:
+            return checksum(self.storage.read(f"{LOG}/{version:020d}.json"))
+        except StorageError:
+            return None
 
     def _delta_schema(self) -> Any:
         from deltalake import Schema
