@@ -17,9 +17,11 @@ from benchmarks.nexmark.generator import (
     Events,
     make_side_table,
 )
-from benchmarks.nexmark.queries import QUERIES, NexmarkQuery
+from benchmarks.nexmark.queries import BY_NAME, QUERIES, NexmarkQuery
 from sluice import Flow, testing
 from sluice.api.stream import DataStream
+from sluice.engine.compiled_plan import compiled
+from sluice.model.plan.relation import plan_of
 
 EVENTS = Events(count=2_000, files=4, per_second=50)
 RUN = [query for query in QUERIES if not query.missing]
@@ -62,6 +64,40 @@ def test_the_answer_is_that_of_duckdb(query: NexmarkQuery, disturb: int | None) 
     assert found.schema.names == expected.schema.names
     assert rounded(found) == rounded(expected.cast(found.schema)), outcome.disturbances
     assert expected.num_rows
+
+
+@pytest.mark.parametrize("query", [BY_NAME[name] for name in ("q5", "q11", "q13", "q14", "q17")], ids=name)
+def test_columns_that_nobody_reads_can_be_null(query: NexmarkQuery) -> None:
+    rows = epochs(Events(count=600, files=2, per_second=50))
+    plan = plan_of([define(query).relation])
+    read = {source.name: compiled(plan).columns_read(number) for number, source in enumerate(plan.sources)}
+    given = {stream: [without_values(table, read[stream]) for table in rows[stream]] for stream in query.streams}
+    found = testing.run(define(query).writeStream.option("closeAtEnd", True), given).results()
+    assert rounded(found) == rounded(answer(query, rows).cast(found.schema))
+
+
+def without_values(table: pa.Table, kept: frozenset[str]) -> pa.Table:
+    """The rows with nulls in all columns but some."""
+    columns = [
+        table[field.name] if field.name in kept else pa.nulls(table.num_rows, field.type) for field in table.schema
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+@pytest.mark.parametrize(
+    ("query", "read"),
+    [
+        ("q2", "auction price dateTime"),
+        ("q5", "auction dateTime"),
+        ("q13", "auction bidder price dateTime"),
+        ("q16", "channel auction bidder price dateTime"),
+        ("q20", "auction bidder price channel url dateTime extra"),
+    ],
+)
+def test_of_a_stream_the_columns_are_read_that_a_query_needs(query: str, read: str) -> None:
+    plan = plan_of([define(BY_NAME[query]).relation])
+    (bids,) = (number for number, source in enumerate(plan.sources) if source.name == "bid")
+    assert compiled(plan).columns_read(bids) == frozenset(read.split())
 
 
 def test_all_queries_of_the_suite_are_there() -> None:

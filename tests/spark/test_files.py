@@ -245,6 +245,23 @@ class TestAnyFormat:
 
 
 class TestParquet:
+    def test_columns_that_are_not_needed_are_not_read(self, tmp_path: Path) -> None:
+        table = pa.table({"n": list(range(1000)), "text": [f"text {i}" for i in range(1000)]})
+        pq.write_table(table, tmp_path / "a", compression="none", use_dictionary=False, write_page_checksum=True)
+        (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes().replace(b"text 900", b"text 90?", 1))
+        with pytest.raises(StorageError, match="cannot read"):
+            read(tmp_path / "a", "parquet", table.schema)
+        (batch,) = read_file(str(tmp_path / "a"), "parquet", table.schema, {}, columns={"n"})
+        assert batch.schema == table.schema
+        assert batch["n"].to_pylist() == table["n"].to_pylist()
+        assert batch["text"].null_count == batch.num_rows
+
+    def test_rows_are_there_though_the_file_has_no_column_that_is_needed(self, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"n": [1, 2, 3]}), tmp_path / "a")
+        schema = pa.schema([("n", pa.int64()), ("ts", pa.timestamp("us", "UTC"))])
+        (batch,) = read_file(str(tmp_path / "a"), "parquet", schema, {}, columns={"ts"})
+        assert batch["ts"].null_count == 3
+
     def test_row_groups_are_joined_and_split(self, tmp_path: Path) -> None:
         table = trades(10_000)
         for group in (300, 10_000):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sluice.engine.filtered_rows import StepPath
 from sluice.model.ids import Fragment, InputNumber, Level
 from sluice.model.plan.plan import Plan, Reader
-from sluice.model.plan.steps import Step, TableJoin
+from sluice.model.plan.steps import Step, TableJoin, columns_before
 from sluice.model.plan.stream import BY_SPARK, HASH_COLUMN, TIME_COLUMN, Project, plain_column
 from sluice.operators import operator
 from sluice.operators.protocol import FreezableOperator, Operator
@@ -36,7 +36,7 @@ class Way:
     path: StepPath
     whose: str
     columns: tuple[str, ...]
-    """Those that the operator takes in."""
+    """Those that the operator reads."""
     event_time: str
     schema: pa.Schema
     """What a blob has, the hashes first."""
@@ -80,6 +80,7 @@ class CompiledPlan:
         self._operators: dict[int, Operator] = {}
         self._layouts: dict[InputNumber, InputLayouts] = {}
         self._times_kept: dict[InputNumber, int | None] = {}
+        self._columns_read: dict[int, frozenset[str]] = {}
 
     def operator(self, node: int) -> Operator:
         """The operator at a place of the plan."""
@@ -171,7 +172,7 @@ class CompiledPlan:
             reader.input,
             StepPath.of(steps),
             f"{what} {described.name!r}",
-            tuple(described.schema.names),
+            spec.columns_read(reader.input),
             described.event_time,
             pa.schema([pa.field(HASH_COLUMN, pa.uint32()), *own.exchange_schema(reader.input)]),
         )
@@ -202,6 +203,17 @@ class CompiledPlan:
             paths = [way.path for way in self.ways.get(origin, ())]
             paths += [path for _, path in self.sinks.get(origin, ())]
         return tuple(path for path in paths if path.has_tables)
+
+    def columns_read(self, source: int) -> frozenset[str]:
+        """The columns of a source's rows, late ones too, that anybody reads; the event time is always among them."""
+        if source not in self._columns_read:
+            read = {self.plan.sources[source].event_time}
+            for way in self.ways.get(source, ()):
+                read |= columns_before(way.path.steps, way.columns)
+            for number, path in (*self.sinks.get(source, ()), *self.late_sinks.get(source, ())):
+                read |= columns_before(path.steps, self.plan.outputs[number].schema.names)
+            self._columns_read[source] = frozenset(read)
+        return self._columns_read[source]
 
     @cached_property
     def joint_ways(self) -> dict[int, tuple[JointWay, ...]]:

@@ -126,6 +126,7 @@ class _Split:
         self.attempt = uuid.uuid4().hex[:16]
         name = Attempt(task.number, Site(0), task.run, self.attempt)
         self.whose = f"stream {self.stream.name!r}"
+        self.columns_read = compiled(task.plan).columns_read(stream)
         self.paths_with_tables, self.late_paths_with_tables = (
             compiled(task.plan).paths_with_tables(stream, late) for late in (False, True)
         )
@@ -165,7 +166,7 @@ class _Split:
 
     def _read(self, path: str, form: FileFormat) -> Iterator[Blob]:
         started = self.clock.monotonic()
-        for rows in read_file(path, form.format, self.stream.schema, form.options):
+        for rows in read_file(path, form.format, self.stream.schema, form.options, columns=self.columns_read):
             self.seconds["read"] += self.clock.monotonic() - started
             yield from self._gather(rows)
             started = self.clock.monotonic()

@@ -89,8 +89,7 @@ class LastRowsGroupBy:
         self.shrinks = True
         self.aggregation = Aggregation(spec.aggregates, spec.stream.schema)
         self.aggregated = list(dict.fromkeys(a.column for a in spec.aggregates if a.column))
-        names = [*spec.keys, spec.stream.event_time, *self.aggregated]
-        self.needed = pa.schema([spec.stream.schema.field(name) for name in dict.fromkeys(names)])
+        self.needed = pa.schema([spec.stream.schema.field(name) for name in spec.columns_read(0)])
         self.kept = spec.count - 1
 
     def exchange_schema(self, input_: int) -> pa.Schema:

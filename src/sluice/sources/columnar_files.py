@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,8 +17,11 @@ _ARROW_MAGIC = b"ARROW1"
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-def read_parquet(place: Place, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
-    """The file's rows under `schema`, small row groups joined up to `rows`; a column the file lacks is null."""
+def read_parquet(
+    place: Place, schema: pa.Schema, rows: int, columns: Collection[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The file's rows under `schema`, small row groups joined up to `rows`; a column the file lacks is null, and so is
+    one that is not among the needed `columns` (None: all)."""
     with place.filesystem.open_input_file(place.inner) as file:
         metadata = pq.read_metadata(file)
         parquet = pq.ParquetFile(
@@ -30,6 +33,8 @@ def read_parquet(place: Place, schema: pa.Schema, rows: int) -> Iterator[pa.Reco
             page_checksum_verification=True,
         )
         names = _shared_columns(parquet.schema_arrow, schema, place)
+        if columns is not None:
+            names = [name for name in names if name in columns] or names[:1]  # without a column there are no rows
         instants = _int96_columns(parquet)
         for batch in parquet.iter_batches(rows, columns=names, use_threads=False):
             yield _under(batch, schema, place, instants)

@@ -6,7 +6,7 @@ come out under the stream's schema or the task fails with the file's name: nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
 import pyarrow as pa
@@ -82,18 +82,24 @@ def _schema_of(place: Place, format: str, options: FileOptions) -> pa.Schema | N
 
 
 def read_file(
-    path: str, format: str, schema: pa.Schema, options: Mapping[str, str], rows_per_chunk: int = 1_000_000
+    path: str,
+    format: str,
+    schema: pa.Schema,
+    options: Mapping[str, str],
+    rows_per_chunk: int = 1_000_000,
+    columns: Collection[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The file's rows as record batches of exactly `schema`, of `rows_per_chunk` rows each but for the last.
 
-    Columns that a Parquet or JSON file lacks are null; columns it has besides are passed over. An error names the file:
-    MissingFile if it is gone, CorruptFile if its bytes are no such file, StorageError if it cannot be reached, or if
-    one of its columns or lines does not fit the schema.
+    Columns that a Parquet or JSON file lacks are null; columns it has besides are passed over. Where only some
+    `columns` are needed, others may be null: of Parquet they are not read. An error names the file: MissingFile if it
+    is gone, CorruptFile if its bytes are no such file, StorageError if it cannot be reached, or if one of its columns
+    or lines does not fit the schema.
     """
     how = FileOptions.of(format, options)
     place = locate(path)
     if format == "parquet":
-        batches = read_parquet(place, schema, rows_per_chunk)
+        batches = read_parquet(place, schema, rows_per_chunk, columns)
     elif format == "arrow":
         batches = read_arrow(place, schema)
     else:

@@ -38,6 +38,11 @@ class GroupBy(KeyedStream):
         """The columns of results with times of their own, between those of the group and the aggregates."""
         return WINDOW_START, WINDOW_END
 
+    def columns_read(self, input_: int) -> tuple[str, ...]:
+        """The group columns, the event time and what is aggregated."""
+        aggregated = (aggregate.column for aggregate in self.aggregates if aggregate.column)
+        return tuple(dict.fromkeys([*self.keys, self.stream.event_time, *aggregated]))
+
     def output_schema(self) -> pa.Schema:
         """The group columns, the times, the aggregates."""
         groups = [self.stream.schema.field(k) for k in self.keys]

@@ -66,6 +66,10 @@ class JoinSpec:
         legs = [number for number, leg in enumerate(self.legs) if leg.input == input_]
         return tuple(dict.fromkeys(o for leg in legs for o in orderings_of(self.inequalities, leg)))
 
+    def columns_read(self, input_: int) -> tuple[str, ...]:
+        """All that there are."""
+        return tuple(self.streams[self.inputs[input_].stream].schema.names)
+
     @property
     def output_keys(self) -> tuple[tuple[str, ...], ...]:
         if self.is_theta or self.kind is JoinKind.FULL:  # of a full join either side may be null

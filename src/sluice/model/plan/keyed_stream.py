@@ -27,6 +27,10 @@ class KeyedStream:
     def inputs(self) -> tuple[Input, ...]:
         return (Input(0, self.keys),)
 
+    def columns_read(self, input_: int) -> tuple[str, ...]:
+        """All that there are."""
+        return tuple(self.stream.schema.names)
+
     @property
     def output_keys(self) -> tuple[tuple[str, ...], ...]:
         return (self.keys,)

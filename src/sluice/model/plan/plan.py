@@ -53,6 +53,9 @@ class OperatorSpec(Protocol):
     def delay(self) -> int | None:
         """How late its results may be (microseconds); None if nothing bounds it."""
 
+    def columns_read(self, input_: int) -> tuple[str, ...]:
+        """The columns of an input's rows that it keeps, or makes something of."""
+
     def output_schema(self) -> pa.Schema:
         """The columns of its results."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sluice.model.errors import EvaluationError
 from sluice.model.plan.join_kind import JoinKind
-from sluice.model.plan.stream import TIME_COLUMN, Expression, Filter, Project, columns_of
+from sluice.model.plan.stream import BY_SPARK, TIME_COLUMN, Expression, Filter, Project, columns_of, plain_column
 
 
 @dataclass(frozen=True)
@@ -70,3 +71,29 @@ class TableJoin:
 
 
 Step = Filter | Project | TableJoin
+
+
+def columns_before(steps: Sequence[Step], columns: Iterable[str]) -> set[str]:
+    """The columns that rows need before some steps, so that these columns are right behind them. What steps compute
+    counts as needed: it might fail."""
+    needed = set(columns)
+    for step in reversed(steps):
+        match step:
+            case Filter():
+                needed |= set(step.condition.columns)
+            case Project():
+                needed = _before_projection(step, needed)
+            case TableJoin():
+                needed |= set(() if step.where is None else step.where.columns)
+                hidden = needed & {TIME_COLUMN}
+                needed = {before for name, before in step.columns if name in needed} | set(step.keys) | hidden
+    return needed
+
+
+def _before_projection(step: Project, needed: set[str]) -> set[str]:
+    read = {name for name in needed if name == TIME_COLUMN or name.startswith(BY_SPARK)}
+    read |= set() if step.time is None else {step.time}
+    for name, expression in step.columns:
+        if name in needed or plain_column(expression) is None:
+            read |= set(expression.columns)
+    return read

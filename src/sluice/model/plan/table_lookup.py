@@ -75,6 +75,10 @@ class TableLookup:
     def inputs(self) -> tuple[Input, ...]:
         return Input(PASSING, self.keys), Input(TABLE, self.table_keys)
 
+    def columns_read(self, input_: int) -> tuple[str, ...]:
+        """All that there are."""
+        return tuple(self.streams[self.inputs[input_].stream].schema.names)
+
     @property
     def output_keys(self) -> tuple[tuple[str, ...], ...]:
         return self.join.output_keys
