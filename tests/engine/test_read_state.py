@@ -120,9 +120,11 @@ def test_operators_are_known_by_number_and_by_the_query_whose_results_they_make(
     ):
         with pytest.raises(FlowError, match=message):
             readState(where, **wrong)
+    assert main(["inspect", "--state", where]) == 0
+    described = capsys.readouterr().out
     assert main(["inspect", where, "--state"]) == 0
     listing = capsys.readouterr().out
-    assert "operator 0: Window join" in listing and "k, ts, v" in listing
+    assert "operator 0: Window join" in listing and "k, ts, v" in listing and listing == described
     assert main(["inspect", where, "--state", "pairs"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("120 rows") and "… and 100 more" in shown

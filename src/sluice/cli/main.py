@@ -36,6 +36,10 @@ def _carry_out(chosen: argparse.Namespace, passed_on: list[str]) -> int:
         case "inspect":
             from sluice.cli.inspection import inspect
 
+            if chosen.checkpoint is None:  # the option takes what follows it
+                chosen.checkpoint, chosen.state = chosen.state, ""
+            if not chosen.checkpoint:
+                raise FlowError("sluice inspect needs a checkpoint: the query's checkpointLocation")
             if chosen.state is not None:
                 from sluice.cli.state_text import describe_states, show_state
 
@@ -133,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     looking = commands.add_parser("inspect", help="show a checkpoint: epochs, routing, state by tier, the last epochs")
-    looking.add_argument("checkpoint", help="the query's checkpointLocation: a directory or URI")
+    looking.add_argument("checkpoint", nargs="?", help="the query's checkpointLocation: a directory or URI")
     looking.add_argument("--epochs", type=_positive, default=10, help="how many of the last epochs to list (10)")
 
     looking.add_argument(

@@ -32,6 +32,7 @@ _UNITS, _DECISIONS, _QUERIES = 10, 10, 20  # lines that are enough of them
 _ABOVE = 2  # lines above the rows of a part: a space and the heading
 _LEAST = 4  # lines of a part of many rows
 _SIDE_BY_SIDE = 78
+_RATES = {"rows in": "rows_in", "results": "rows_out"}
 _NEARLY_FULL = 0.9
 _SIZE = 8  # of bytes as texts, and seconds are one shorter: columns must not shift with every epoch
 
@@ -87,15 +88,8 @@ def share_lines(room: int, needs: Sequence[int]) -> list[int]:
 
 def _head(name: str, records: Sequence[EpochRecord], now: float, console: Console) -> list[Text]:
     last, lately = records[-1], records[-LATELY:]
-    curve, took = records[-_CURVE:], sum(_times(lately))
-    rates = [
-        ("rows in", "rows_in", ROWS_PER_SECOND.text(sum(_column(lately, "rows_in")) / took)),
-        ("results", "rows_out", ROWS_PER_SECOND.text(sum(_column(lately, "rows_out")) / took)),
-    ]
-    left = [
-        (label, text, [n / t for n, t in zip(_column(curve, column), _times(curve), strict=True)])
-        for label, column, text in rates
-    ]
+    curve, timed = records[-_CURVE:], records[1:] or records
+    left = [_rate(label, timed, column, _times(records)) for label, column in _RATES.items()]
     right = [
         ("imbalance", f"{last.stats.imbalance:.2f} max/mean", _column(curve, "imbalance")),
         ("backlog", f"{ROWS.text(last.stats.backlog_rows)} rows", _column(curve, "backlog_rows")),
@@ -114,6 +108,13 @@ def _head(name: str, records: Sequence[EpochRecord], now: float, console: Consol
     texts = [_line(line, console) for line in lines]
     texts[0].stylize("bold", 0, len(one_line(name)))
     return texts
+
+
+def _rate(label: str, timed: Sequence[EpochRecord], column: str, times: Sequence[float]) -> Measured:
+    """Rows a second of the last epochs, and of each."""
+    counts = _column(timed, column)
+    rate = sum(counts[-LATELY:]) / sum(times[-LATELY:])
+    return label, ROWS_PER_SECOND.text(rate), [n / t for n, t in zip(counts, times, strict=True)][-_CURVE:]
 
 
 def _turnout(record: EpochRecord) -> str:
@@ -284,11 +285,12 @@ def _words(text: str, console: Console) -> str:
 
 
 def _times(records: Sequence[EpochRecord]) -> list[float]:
-    """Seconds that went by for each epoch: since the one before it, or what it took itself."""
+    """Seconds that went by for each epoch but the oldest, of which nobody knows: since the one before it, or what it
+    took itself. Of a single epoch, what it took."""
     ends = [record.stats.committed_at for record in records]
     elapsed = [record.stats.seconds.elapsed for record in records]
     gaps = [end - before for before, end in pairwise(ends)]
-    return [elapsed[0], *map(max, gaps, elapsed[1:])]
+    return [*map(max, gaps, elapsed[1:])] or elapsed
 
 
 def _column(records: Sequence[EpochRecord], column: str) -> list[float]:
