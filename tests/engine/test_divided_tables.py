@@ -584,3 +584,21 @@ def test_a_first_read_of_a_file_that_is_not_whole_is_refused(tmp_path):
     pq.write_table(table(k1=2), path)
     lookups.run(1)
     assert lookups.partners() == [(0, 1, 2)]
+
+
+@pytest.mark.parametrize("by", ["window_time", "window_start"])
+def test_windows_over_windows_have_a_table_between_them(by):
+    """A row beside its partners has the time that it had: what windows go by is known behind the table, too."""
+    shown = []
+    for divided in (False, True):
+        flow, a = Flow(name="flow"), stream("a")
+        bars = describe(flow, a).groupBy("k").window("4 seconds").agg(n=("*", "count")).alias("b")
+        joined = bars.join(flow.table("t", table(k1=1, k2=2), divided=divided), on="k")
+        longer = joined.groupBy("t_p").window("8 seconds", by=by).agg(n=("b_n", "sum"))
+        times = pa.array([second * SECOND for second in range(60)], TIME)
+        new = pa.table([pa.array([1, 2] * 30), times, pa.array([0] * 60)], schema=a.schema)
+        outcome = testing.run(
+            longer.writeStream.option("closeAtEnd", "true").trigger(availableNow=True), {"a": new}, disturb=3
+        )
+        shown.append(multiset(outcome.results()))
+    assert shown[0] == shown[1] and len(shown[0]) >= 14

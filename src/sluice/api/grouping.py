@@ -26,6 +26,7 @@ from sluice.model.plan.plan import OperatorSpec
 from sluice.model.plan.relation import Applied, Relation
 from sluice.model.plan.running_groups import RunningGroups
 from sluice.model.plan.sort_order import SortOrder
+from sluice.model.plan.table_lookup import TableLookup
 from sluice.model.plan.top_rows import TopRows
 
 Windows = LastRows | TimeWindows | SessionWindows | RunningGroups
@@ -117,7 +118,7 @@ def _windows_below(relation: Relation) -> TimeWindows | SessionWindows | None:
     origin = relation.origin
     if not isinstance(origin, Applied):
         return None
-    if isinstance(origin.spec, TimeGroups | TopRows):
+    if isinstance(origin.spec, TimeGroups | TopRows | TableLookup):
         return _windows_below(origin.feeds[0])
     return origin.spec if isinstance(origin.spec, TimeWindows | SessionWindows) else None
 
