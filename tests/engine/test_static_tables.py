@@ -68,7 +68,8 @@ class Lookups(TableLookups):
         self.query = self.start()
 
     def start(self, kind: type[DirectQuery] = DirectQuery) -> Any:
-        return kind(plan_of([self.relation]), self.root, tables=self.flow._registry.tables, clock=self.clock)
+        clock = {"clock": self.clock} if self.clock else {}  # a kind of query may have its own
+        return kind(plan_of([self.relation]), self.root, tables=self.flow._registry.tables, **clock)
 
     def restart(self) -> None:
         self.query.close()
