@@ -48,7 +48,7 @@ async function update() {
 
 function drawProblem() {
   const lost = store.connected || !store.name ? "" : "The page's server does not answer; trying again.";
-  const problem = [store.problem, viewProblem, lost].filter(Boolean).join("\n");
+  const problem = [...new Set([store.problem, viewProblem, lost])].filter(Boolean).join("\n");
   get("problem").textContent = problem;
   get("problem").hidden = !problem;
 }
