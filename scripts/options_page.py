@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sluice.api.options import OPTIONS, QUERY
-from sluice.model.option import Option
+from sluice.model.option import FLAG, Option
 from sluice.sources.file_options import FILE_OPTIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "options.md"
@@ -33,12 +33,20 @@ def format_table(rows: Iterable[Option[Any]]) -> str:
     """A table of options in Markdown; their scope is a column where they are of several."""
     rows = list(rows)
     several = len({row.scope for row in rows}) > 1
-    lines = [["option", *(["of"] if several else []), "takes", "meaning", "unless given"]]
+    lines = [["option", *(["of"] if several else []), "meaning", "default"]]
     lines.append(["---"] * len(lines[0]))
     for row in rows:
         scope = [row.scope] if several else []
-        lines.append([f"`{row.name}`", *scope, row.kind.words, row.help, row.default_text])
+        lines.append([f"`{row.name}`", *scope, describe_option(row), row.default_text])
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def describe_option(row: Option[Any]) -> str:
+    """What it is for, and which values it takes where these are few and not named yet; the page says how flags, sizes
+    and durations are written."""
+    words = row.kind.words
+    takes_choices = words.startswith("`") and words != FLAG.words
+    return row.help if not takes_choices or words.split(", ")[0] in row.help else f"{row.help}: {words}"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,49 @@
+"""What the hidden parts of pages use: files that arrive, and the results that a page promises."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+OPENING = datetime(2026, 1, 2, 9, 30, tzinfo=timezone.utc)
+_view_numbers = itertools.count()
+
+
+def at(second: float) -> datetime:
+    """A time, in seconds after the opening."""
+    return OPENING + timedelta(seconds=second)
+
+
+def arrive(directory: str, columns: str, *rows: tuple[Any, ...]) -> None:
+    """Write rows as the newest Parquet file of a directory; the names of the columns stand in one text."""
+    os.makedirs(directory, exist_ok=True)
+    number = len(os.listdir(directory))
+    file = f"{directory}/{number}.parquet"
+    pq.write_table(pa.table(dict(zip(columns.split(), map(list, zip(*rows, strict=True)), strict=True))), file)
+    os.utime(file, (1_700_000_000 + number,) * 2)
+
+
+def read_view(name: str, *columns: str) -> list[tuple[Any, ...]]:
+    """These columns of a view, in the order of their values, nulls first."""
+    rows = [tuple(row) for row in SparkSession.active().table(name).select(*columns).collect()]
+    return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
+
+
+def collect_results(stream: Any, *columns: str) -> list[tuple[Any, ...]]:
+    """What a query over all input so far has in these columns."""
+    name = f"results_{next(_view_numbers)}"
+    stream.writeStream.format("memory").queryName(name).trigger(availableNow=True).start().awaitTermination()
+    return read_view(name, *columns)
+
+
+def read_page(name: str) -> str:
+    """The text of a reference page."""
+    return (REFERENCE / name).read_text(encoding="utf-8")
