@@ -463,3 +463,21 @@ def test_a_file_that_is_not_whole_is_not_read_in_every_epoch(tmp_path, monkeypat
     pq.write_table(table(k1=2), path.with_name("b.parquet"))
     lookups.run(1)
     assert (22, 1, 2) in lookups.partners()
+
+
+def test_a_driver_whose_table_another_one_has_removed_is_told_of_that_driver(tmp_path):
+    """The content that it wrote is gone with its ownership: the checkpoint lacks nothing."""
+    content = ChangingTable(table(k1=1))
+    lookups = Lookups(tmp_path, content)
+    suspended = lookups.query
+    suspended.epochs.read_tables()
+    content.rows = table(k1=2)
+    lookups.query = lookups.start()
+    lookups.run(1)
+    epoch_tables._open_tables.clear()
+    one = pa.table([pa.array([1]), pa.array([0], TIME), pa.array([0])], schema=lookups.a.schema)
+    content.rows = table(k1=1)
+    with pytest.raises(CheckpointError, match="was taken over by another driver"):
+        suspended.run([one])
+    for query in (suspended, lookups.query):
+        query.close()

@@ -58,8 +58,6 @@ class OpenCheckpoint:
         """Where another driver has taken the checkpoint over, that is what went wrong, whatever it looked like."""
         try:
             yield
-        except CheckpointError:
-            raise
         except Exception as problem:
             self.journal.refuse_if_taken_over(problem)
             raise
