@@ -26,7 +26,8 @@ from benchmarks.workloads import WORKLOADS  # noqa: E402
 
 FIGURES = ROOT / "docs" / "figures" / "benchmarks.json"
 NEXMARK_FIGURES = FIGURES.with_name("nexmark.json")
-NEXMARK_PAGE = ROOT / "docs" / "research" / "nexmark.md"
+BENCHMARKS_PAGE = ROOT / "docs" / "research" / "benchmarks.md"
+NEXMARK_PAGE = BENCHMARKS_PAGE.with_name("nexmark.md")
 NOT_MEASURED = "Not measured yet."
 NAMES = {
     "sluice": "Sluice, `readFiles`",
@@ -292,12 +293,22 @@ def nexmark_section(document: Document) -> str:
     files = f"{events['count']:,} events in {events['files']} files of each stream, seed {events['seed']}"
     return "\n\n".join(
         [
-            machine_section(document),
+            _where(document),
             f"Rows a second, both cores, of {files}. In brackets: how many times that Sluice takes in, beside the "
             "least asked for.",
             _table(["query", *(NAMES[peer].removesuffix(", `readFiles`") for peer in peers)], rows),
             *_refusals(nexmark["runs"]),
         ]
+    )
+
+
+def _where(document: Document) -> str:
+    """With what it was measured, unless the page of the other benchmarks says the same."""
+    same = machine_section(document) == machine_section(read_figures(BENCHMARKS_PAGE))
+    return (
+        "The versions and the machine are those of the other [benchmarks](benchmarks.md)."
+        if same
+        else machine_section(document)
     )
 
 
@@ -411,7 +422,7 @@ IN_SHORT = {
 }
 PAGES: dict[Path, dict[str, Section]] = {
     ROOT / "README.md": {"summary": summary_section},
-    ROOT / "docs" / "research" / "benchmarks.md": {
+    BENCHMARKS_PAGE: {
         "machine": machine_section,
         "throughput": throughput_section,
         "units": units_section,
