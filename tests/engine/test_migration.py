@@ -45,7 +45,8 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     """Of a checkpoint that an older version wrote, in the working directory."""
     monkeypatch.chdir(tmp_path)
     with tarfile.open(DATA / f"format-{request.param}.tar.gz") as packed:
-        packed.extractall(filter="data")
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python before 3.10.12 and 3.11.4 has none
+        packed.extractall()
     journal = Journal(Storage("checkpoint"))
     assert journal.format == request.param
     return journal

@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -77,12 +77,12 @@ def one_of_each_type() -> pa.Table:
         "text": ("ä", pa.string()),
         "bytes": (b"\x00\xff", pa.binary()),
         "day": (moment.date(), pa.date32()),
-        "instant": (moment.replace(tzinfo=UTC), pa.timestamp("us", "UTC")),
+        "instant": (moment.replace(tzinfo=timezone.utc), pa.timestamp("us", "UTC")),
         "clock": (moment, pa.timestamp("us")),
         "length": (timedelta(days=-1, microseconds=1), pa.duration("us")),
         "several": ([1, None], pa.list_(pa.int32())),
         "pair": (
-            {"x": 1, "at": moment.replace(tzinfo=UTC)},
+            {"x": 1, "at": moment.replace(tzinfo=timezone.utc)},
             pa.struct({"x": pa.int16(), "at": pa.timestamp("us", "UTC")}),
         ),
         "named": ([("a", 1.5)], pa.map_(pa.string(), pa.float64())),
