@@ -268,6 +268,26 @@ def test_a_query_with_a_table_is_added_while_others_run(tmp_path):
     query.close()
 
 
+@pytest.mark.parametrize("divided", [False, True])
+def test_a_table_whose_query_was_dropped_is_read_anew_for_the_next_one(tmp_path, divided):
+    flow, a, content = Flow(name="flow"), stream("a"), ChangingTable(table(k1=1))
+    rows_ = describe(flow, a)
+    joined = rows_.join(flow.table("t", content, divided=divided), on="k").relation
+    streams = [rows_.relation.origin]
+    query = DirectQuery({"all": rows_.relation}, tmp_path, streams=streams, tables=flow._registry.tables)
+    new = pa.table([pa.array([1]), pa.array([0], TIME), pa.array([0])], schema=a.schema)
+    for version in range(4):
+        content.rows = table(k1=version)
+        query.change({f"joined {version}": joined})
+        query.run([new])
+        query.run([new])
+        assert query.results_of(f"joined {version}")["t_p"].to_pylist() == [version] * 2
+        query.change(drop=[f"joined {version}"])
+        query.run([new])
+        assert not query.epochs.record.tables and not os.listdir(tmp_path / "checkpoint" / "tables")
+    query.close()
+
+
 def test_a_join_that_makes_many_rows_is_done_in_pieces(monkeypatch):
     monkeypatch.setattr(filtered_rows, "PAIRS_AT_ONCE", 50)
     sizes, join_rows = [], epoch_tables.join_rows

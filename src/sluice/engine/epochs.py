@@ -328,7 +328,7 @@ class Epochs:
         self.standing.note_commit(record)
         self.delivery.done = False
         controller.commit(record)
-        self._tables.note_commit()
+        self._tables.note_commit(record.tables)
         self._divided_tables.note_commit(loads)
         log_clean_up(record)
         log_excess(previous, record)

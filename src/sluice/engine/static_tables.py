@@ -114,9 +114,14 @@ class StaticTables:
         self._is_epoch_open = True
         return tuple(self._standing[table.name].version for table in tables)
 
-    def note_commit(self) -> None:
-        """The epoch is committed: tables may change from here on."""
+    def note_commit(self, versions: Iterable[TableVersion]) -> None:
+        """The epoch is committed, with these tables: they may change from here on. Of others nothing is kept in the
+        checkpoint; they are read anew for the next query that needs them."""
         self._is_epoch_open = False
+        names = {version.name for version in versions}
+        for name in self._standing.keys() - names:
+            del self._standing[name]
+            self._failed.forget(name)
 
     def read_new(self, tables: Iterable[StaticTable], recorded: Sequence[TableVersion], epoch: int) -> None:
         """Read those tables that this run has not read yet. A checkpoint may have their content already."""
