@@ -285,6 +285,7 @@ def test_a_table_whose_query_was_dropped_is_read_anew_for_the_next_one(tmp_path,
         query.change(drop=[f"joined {version}"])
         query.run([new])
         assert not query.epochs.record.tables and not os.listdir(tmp_path / "checkpoint" / "tables")
+        assert not epoch_tables._open_tables.get(str(tmp_path / "checkpoint")), "no process keeps it"
     query.close()
 
 

@@ -36,15 +36,19 @@ class EpochTables:
         version = next(version for version in self.versions if version.name == step.table.name)
         return join_rows(step, rows, self._open(version), most_pairs)
 
+    def close_others(self) -> None:
+        """Keep nothing in this process of versions that the epoch does not have."""
+        tables = _open_tables.get(self.checkpoint, {})
+        for file in tables.keys() - {one.file for one in self.versions}:
+            del tables[file]
+
     def _open(self, version: TableVersion) -> OpenTable:
-        """The content of a table, and of no version that the epoch does not have."""
+        """The content of a table."""
         tables = _open_tables.get(self.checkpoint)
         if tables is None:
             while len(_open_tables) >= CHECKPOINTS_KEPT:
                 _open_tables.pop(next(iter(_open_tables)))
             tables = _open_tables[self.checkpoint] = {}
-        for file in tables.keys() - {one.file for one in self.versions}:
-            del tables[file]
         if version.file not in tables:
             tables[version.file] = OpenTable(read_version(Storage(self.checkpoint), version))
         return tables[version.file]

@@ -56,6 +56,7 @@ def run_site(
 ) -> Iterator[Blob]:
     """One level's work of a site in an epoch: blobs in, blobs for the levels above and a report out."""
     pa.set_cpu_count(1)
+    task.tables.close_others()
     return _SiteEpoch(task, Site(task.site_keys.index(site_key)), level, clock).run(blobs)
 
 

@@ -103,6 +103,7 @@ class SplitTask:
 
     def _splits(self, clock: Clock) -> list[_Split]:
         pa.set_cpu_count(1)
+        self.tables.close_others()
         return [_Split(self, i, clock) for i in range(len(self.plan.sources))]
 
 
