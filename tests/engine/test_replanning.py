@@ -157,6 +157,33 @@ def test_one_that_attaches_finds_the_partners_that_are_there_in_its_first_epoch(
     query.close()
 
 
+@pytest.mark.parametrize("how", ["left", "anti", "full"])
+def test_no_row_lacks_a_partner_that_came_before_the_query(tmp_path: Path, how: str) -> None:
+    """Rows of `a` are kept, those of `c` are not: a row from before is none of the query's."""
+    query = started(tmp_path, {"alone": A.join(B, on="k", within="1 second", how=how).relation})
+    for second in range(1, 4):
+        query.run(ticks(second))
+    query.change({"others": A.join(C, on="k", within="500 milliseconds", how=how).relation})
+    for second in range(4, 8):
+        query.run(ticks(second))
+    both = [(second, second) for second in range(4, 8)]
+    assert seconds_of(query, "others") == ([] if how == "anti" else both)
+    query.close()
+
+
+@pytest.mark.parametrize("how", ["left", "full"])
+def test_rows_without_partner_from_before_the_query_appear_if_both_sides_were_kept(tmp_path: Path, how: str) -> None:
+    query = started(tmp_path, {"wider": A.join(B, on="k", within="9 seconds", how=how).relation})
+    for second in (1, 2):
+        a, _, c = ticks(second)
+        query.run([a, SOURCES[1].schema.empty_table(), c])
+    query.change({"closer": A.join(B, on="k", within="900 milliseconds", how=how).relation})
+    query.run(ticks(3))
+    values = query.results_of("closer").select(["a_v", "b_v"]).to_pylist()
+    assert sorted((row["a_v"], row["b_v"]) for row in values) == [(1, None), (2, None), (3, 3)]
+    query.close()
+
+
 def test_the_state_of_the_others_is_untouched(tmp_path: Path) -> None:
     query = started(tmp_path, {"pairs": PAIRS, "sums": SUMS})
     for second in range(4):

@@ -151,7 +151,7 @@ class _Placing:
             return False
         keys = [StateKey(label, state) for state in self.states[number]]
         return all(
-            self._keeps_enough(key, number, input_)
+            self._keeps_enough(key, number, input_) and self._keeps_partners(keys, number, input_)
             for input_, key in enumerate(keys)
             if key in self._assigned.states and self._assigned.begun
         )
@@ -164,6 +164,15 @@ class _Placing:
         return all(
             any(_is_no_later(bound, least) for bound in each) for each, least in zip(bounds, needed, strict=True)
         )
+
+    def _keeps_partners(self, keys: Sequence[StateKey], number: int, input_: int) -> bool:
+        """Whether rows of a state that appear without a partner have theirs in the state of the other input: another
+        join reads both. Else partners that came before would be missed."""
+        spec = self._operators[number].spec
+        if not isinstance(spec, JoinSpec) or not spec.is_judged(input_):
+            return True
+        readers = [{reader for reader, _ in self._readers.get(key, [])} for key in keys]
+        return bool(set.intersection(*readers))
 
     def _keep_from(self, number: int, input_: int, place: int) -> int | None:
         return self._operators[number].spec.keep_from(input_, self._watermarks[number][place])
