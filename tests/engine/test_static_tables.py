@@ -242,7 +242,8 @@ def test_a_damaged_table_is_refused_by_name(tmp_path):
     assert any(problem.startswith("table: ") and path.name in problem for problem in problems)
 
 
-def test_a_query_with_a_table_is_added_while_others_run(tmp_path):
+@pytest.mark.parametrize("divided", [False, True])
+def test_a_query_with_a_table_is_added_while_others_run(tmp_path, divided):
     flow, a = Flow(name="flow"), stream("a")
     rows_ = describe(flow, a)
     streams = [rows_.relation.origin]
@@ -255,7 +256,7 @@ def test_a_query_with_a_table_is_added_while_others_run(tmp_path):
         return table(k1=1)
 
     first_call: list[Any] = [None, "schema"]
-    bad, good = flow.table("bad", unreadable), flow.table("t", table(k1=1))
+    bad, good = flow.table("bad", unreadable, divided=divided), flow.table("t", table(k1=1), divided=divided)
     refused = query.change({"bad": rows_.join(bad, on="k").relation})
     added = query.change({"good": rows_.join(good, on="k").relation})
     new = pa.table([pa.array([1, 2]), pa.array([0, 0], TIME), pa.array([0, 0])], schema=a.schema)

@@ -74,10 +74,11 @@ class DividedTables:
         """The tables that it does not read again after all, as they cannot be read."""
         self._failed = FailedRefreshes()
 
-    def check(self, plan: Plan, recorded: Sequence[TableVersion]) -> None:
-        """Refuse a table that is to be read and of which nothing is there."""
+    def list_new(self, plan: Plan, recorded: Sequence[TableVersion], epoch: int) -> None:
+        """List the tables that the epoch is to read first, and stage what are no files: one that cannot be is refused
+        before anything depends on it."""
         for name in _states_without_rows(plan, recorded):
-            self._sources[name].content.fingerprint()
+            self._list(name, epoch)
 
     def plan(self, plan: Plan, before: EpochRecord, epoch: int) -> EpochLoads:
         """What an epoch has of these tables, given the record of the one before, and what it has to read."""

@@ -140,7 +140,7 @@ class FlowStanding:
         """Read the tables of a flow that this run has not read yet."""
         newest = self._checkpoint.newest
         self._tables.read_new(flow.plan.tables, newest.tables, newest.number + 1)
-        self._divided_tables.check(flow.plan, newest.tables)
+        self._divided_tables.list_new(flow.plan, newest.tables, newest.number + 1)
 
     def go_on_from(self, record: EpochRecord) -> None:
         """The next epoch goes on from the newest record as it is laid out here."""
