@@ -23,12 +23,21 @@ def at(second: float) -> datetime:
 
 
 def arrive(directory: str, columns: str, *rows: tuple[Any, ...]) -> None:
-    """Write rows as the newest Parquet file of a directory; the names of the columns stand in one text."""
+    """Write rows as the newest Parquet file of a directory; the names of the columns stand in one text. The file has
+    a hidden name until it is whole, as a query may be looking."""
     os.makedirs(directory, exist_ok=True)
     number = len(os.listdir(directory))
-    file = f"{directory}/{number}.parquet"
-    pq.write_table(pa.table(dict(zip(columns.split(), map(list, zip(*rows, strict=True)), strict=True))), file)
-    os.utime(file, (1_700_000_000 + number,) * 2)
+    draft, file = f"{directory}/.{number}.parquet", f"{directory}/{number}.parquet"
+    pq.write_table(pa.table(dict(zip(columns.split(), map(list, zip(*rows, strict=True)), strict=True))), draft)
+    os.utime(draft, (1_700_000_000 + number,) * 2)
+    os.rename(draft, file)
+
+
+def arrive_ticks(stream: str, value: str) -> None:
+    """Write one more file of `in/STREAM`: the symbols A, B and A, a row a second, with 1.0, 2.0 and 3.0 as value."""
+    directory = f"in/{stream}"
+    first = 3 * len(os.listdir(directory)) if os.path.isdir(directory) else 0
+    arrive(directory, f"symbol ts {value}", *(("ABA"[i], at(first + i), i + 1.0) for i in range(3)))
 
 
 def read_view(name: str, *columns: str) -> list[tuple[Any, ...]]:
