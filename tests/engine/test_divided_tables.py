@@ -544,6 +544,22 @@ def test_a_table_that_cannot_be_read_again_stays_as_it_was(tmp_path, caplog, how
     assert lookups.partners()[-2:] == [(9, 1, 1), (9, 2, 1)] and (21, 1, 3) in lookups.partners()
 
 
+def test_a_table_that_cannot_be_read_again_is_looked_at_as_often_as_others(tmp_path, monkeypatch):
+    """Also while it is too early to try it again: each look lists all files."""
+    path, clock = tmp_path / "ref.parquet", CountingClock(1e9)
+    pq.write_table(table(k1=1), path)
+    lookups = Lookups(tmp_path, str(path), refresh="1 hour", clock=clock)
+    lookups.run(1)
+    break_file(path, "half-written")
+    looks: list[int] = []
+    look = TableFiles.fingerprint
+    monkeypatch.setattr(TableFiles, "fingerprint", lambda self: (looks.append(lookups.query.next), look(self))[1])
+    for _ in range(40):
+        clock.sleep(900)
+        lookups.run(1)
+    assert 10 <= len(set(looks)) <= 12
+
+
 def test_a_restart_while_a_table_cannot_be_read_again(tmp_path):
     path = tmp_path / "ref.parquet"
     pq.write_table(table(k1=1), path)

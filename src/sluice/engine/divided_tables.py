@@ -170,6 +170,7 @@ class DividedTables:
                 self._failed.forget(name)
                 return None
             if self._failed.is_waiting(name, fingerprint, self._clock.time()):
+                self._looked_at[name] = self._clock.time()
                 return None
             listing = self._list(name, epoch)
         except SluiceError as problem:
