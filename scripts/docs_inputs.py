@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from sluice import Flow
+
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 OPENING = datetime(2026, 1, 2, 9, 30, tzinfo=timezone.utc)
 _view_numbers = itertools.count()
@@ -38,6 +40,38 @@ def arrive_ticks(stream: str, value: str) -> None:
     directory = f"in/{stream}"
     first = 3 * len(os.listdir(directory)) if os.path.isdir(directory) else 0
     arrive(directory, f"symbol ts {value}", *(("ABA"[i], at(first + i), i + 1.0) for i in range(3)))
+
+
+def describe_market(spark: SparkSession) -> Flow:
+    """A flow over trades, quotes and news, for which no file has arrived yet."""
+    flow = Flow(spark, name="desk")
+    for name, columns, time in (
+        ("trades", "symbol string, price double, size bigint, ts timestamp", "ts"),
+        ("quotes", "symbol string, bid double, ask double, ts timestamp", "ts"),
+        ("news", "sym string, headline string, at timestamp", "at"),
+    ):
+        os.makedirs(f"in/{name}")
+        flow.readFiles(name, f"in/{name}", schema=columns, eventTime=time, delay="5 seconds")
+    return flow
+
+
+class Minutes:
+    """Two streams or more that arrive a minute at a time, a row a second, with so many keys in turn: of each stream
+    its name and the column beside the key and `ts`."""
+
+    def __init__(self, key: str, keys: int, **streams: str) -> None:
+        self._key, self._keys, self._streams = key, keys, streams
+        self._arrived = 0
+
+    def arrive(self, minutes: int = 1, query: Any = None) -> None:
+        """Write the next minutes as a file each; a query takes each in before the next."""
+        for _ in range(minutes):
+            first, self._arrived = 60 * self._arrived, self._arrived + 1
+            for stream, column in self._streams.items():
+                rows = ((f"{self._key[0]}{i % self._keys}", at(first + i), float(i)) for i in range(60))
+                arrive(f"in/{stream}", f"{self._key} ts {column}", *rows)
+            if query is not None:
+                query.processAllAvailable()
 
 
 def read_view(name: str, *columns: str) -> list[tuple[Any, ...]]:
