@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -285,4 +287,33 @@ def test_files_that_somebody_compacts_and_removes_are_not_missed(tmp_path, parti
     )
     (tmp_path / "out" / parts[0].place).unlink()
     assert problems_of_results(tmp_path) == [f"results: {tmp_path / 'out' / parts[0].place} is gone"]
+    query.close()
+
+
+@pytest.mark.parametrize("content", ["", '{"protocol": {"minRea'])
+def test_a_log_that_cannot_be_read_is_named(tmp_path, content):
+    query = start(tmp_path)
+    query.run([rows(0)])
+    for file in (tmp_path / "out" / "_delta_log").iterdir():
+        file.write_text(content)
+    words = f"Delta table {str(tmp_path / 'out')!r} cannot be read: "
+    (problem,) = problems_of_results(tmp_path)
+    assert problem.startswith(f"results: {words}") and "\n" not in problem
+    query.close()
+    with pytest.raises(StorageError, match=re.escape(words)):
+        start(tmp_path)
+
+
+def test_a_table_whose_newest_entry_is_cleaned_up_is_opened_anew(tmp_path):
+    """Only a checkpoint of the log was left: nothing tells that table from another one under its path."""
+    query = start(tmp_path)
+    query.run([rows(0)])
+    for _ in range(2):
+        deltalake.DeltaTable(str(tmp_path / "out")).create_checkpoint()
+        for file in (tmp_path / "out" / "_delta_log").glob("*.json"):
+            file.unlink()
+        assert query.sinks[0]._table().version() == 1
+    shutil.rmtree(tmp_path / "out" / "_delta_log")
+    deltalake.write_deltalake(str(tmp_path / "out"), rows(100), mode="append")
+    assert query.sinks[0]._table().version() == 0
     query.close()

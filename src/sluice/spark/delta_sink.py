@@ -7,7 +7,8 @@ which is shown again after a crash is known to be there.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -51,7 +52,20 @@ def list_active_files(path: str) -> set[str] | None:
     require(Extra.DELTA, f"to look at Delta table {path!r}")
     from deltalake import DeltaTable
 
-    return {unquote(name) for name in pa.table(DeltaTable(path).get_add_actions()).column("path").to_pylist()}
+    with _reading(path):
+        return {unquote(name) for name in pa.table(DeltaTable(path).get_add_actions()).column("path").to_pylist()}
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Where a table's log cannot be read, that is what went wrong."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except DeltaError as problem:
+        what = str(problem).partition("\n")[0]  # a trace of the library's own functions follows
+        raise StorageError(f"Delta table {path!r} cannot be read: {what}") from problem
 
 
 class DeltaSink:
@@ -183,11 +197,13 @@ class DeltaSink:
         if not DeltaTable.is_deltatable(self.path):
             self._opened = None
             return None
-        if self._opened is not None and self._opened.entry == self._read_entry(self._opened.version):
-            self._opened.table.update_incremental()
-            table = self._opened.table
-        else:
-            table = DeltaTable(self.path)
+        opened, self._opened = self._opened, None
+        with _reading(self.path):
+            if opened is not None and opened.entry is not None and opened.entry == self._read_entry(opened.version):
+                table = opened.table
+                table.update_incremental()
+            else:
+                table = DeltaTable(self.path)
         self._opened = _OpenedTable(table, table.version(), self._read_entry(table.version()))
         return table
 
