@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from chaos_flows import rows
 from engine_harness import DirectQuery
+from forking import fork
 from group_by_oracle import source
 from hypothesis import given
 from hypothesis import strategies as st
@@ -160,7 +161,7 @@ def test_a_driver_that_dies_at_any_file_operation_loses_and_repeats_nothing(tmp_
 
 
 def _die_at(flow: Plan, root: Path, operation: int) -> bool:
-    child = os.fork()
+    child = fork()
     if child == 0:
         count = 0
 

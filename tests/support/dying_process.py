@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from forking import fork
+
 from sluice.state.files.storage import watch
 
 DIED = 9
@@ -13,7 +15,7 @@ DIED = 9
 def dies_before(operation: int, work: Callable[[], None], counts: Callable[[str], bool] = lambda path: True) -> bool:
     """Do the work in a child process, which dies just before a file operation, counted from 0 over the paths that
     count. Whether it died; it is an error if the work failed."""
-    child = os.fork()
+    child = fork()
     if child == 0:
         count = 0
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from dying_process import DIED
 from engine_harness import DirectQuery
+from forking import fork
 
 from sluice.engine.host_delivery import BlobsLost, HostDelivery
 from sluice.engine.site_task import SiteTask
@@ -79,7 +80,7 @@ class Executor:
     def run(self, task: Callable[[], Any], death: Death) -> Any:
         """What a task comes to, in a worker of its own."""
         reading, writing = os.pipe()
-        worker = os.fork()
+        worker = fork()
         if worker == 0:
             status = 1
             try:

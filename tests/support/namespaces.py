@@ -11,6 +11,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from forking import fork
+
 _NEW_MOUNTS = 0x00020000
 _MOUNT_TMPFS = 'mount -t tmpfs none "$0" && exec "$@"'
 _GO_ON_WHEN_TOLD = 'read answer && exec "$@"'
@@ -40,7 +42,7 @@ def mount_tmpfs(path: Path, *options: str) -> None:
 
 def in_own_mounts(work: Callable[[], None]) -> None:
     """Do some work in a child process whose mounts are its own; it is an error if it fails."""
-    child = os.fork()
+    child = fork()
     if child == 0:
         status = 1
         try:

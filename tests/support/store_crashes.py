@@ -21,6 +21,7 @@ from typing import Any
 
 from crash_flow import KEEP, PLAN, SPEC, epoch_rows, found_by
 from engine_harness import DirectQuery
+from forking import fork
 from object_servers import SERVERS, NotAvailable
 from oracle import batch_join, multiset
 
@@ -38,7 +39,7 @@ def started(local: Path, place: Place | None, sites: int = 1) -> DirectQuery:
 def forked(work: Callable[[], Any]) -> Any:
     """What a function returns in a process of its own; None if that process killed itself."""
     reading, writing = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:
         os.close(reading)
         try:

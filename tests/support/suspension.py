@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import spark_listing
 from engine_harness import DirectQuery
+from forking import fork
 from oracle import batch_join
 from specs import SECOND, TIME, handle, join, stream
 
@@ -81,7 +82,7 @@ class Suspended:
 
     def __init__(self, root: Path, at: int | None, closing: bool = False) -> None:
         reading, self.open_writer = os.pipe()
-        self.pid = os.fork()
+        self.pid = fork()
         if self.pid == 0:
             os.close(reading)
             self._run(root, at, closing)
