@@ -35,8 +35,9 @@ UNTIL_THE_NEXT_EPOCH = "until-the-next-epoch"
 """The directory of what is handed to a function. Whoever keeps the DataFrame and reads it too late finds this name in
 Spark's message."""
 SMALL_BYTES = 1 << 20
-"""Results of so few bytes cross to Spark by the driver, as rows: half of a small batch's time is Spark's planning of a
-scan of files."""
+"""Results of so few bytes, in files and as rows, cross to Spark by the driver: half of a small batch's time is Spark's
+planning of a scan of files."""
+_ROWS_AT_ONCE = 1 << 12
 
 
 class SinkKind(str, Enum):
@@ -214,11 +215,24 @@ class BatchSink:
         self.handed_over = results.parts
 
     def _handed_frame(self, parts: tuple[Part, ...]) -> DataFrame:
-        names = [part.name for part in parts]
-        if not names or sum(part.bytes for part in parts) > SMALL_BYTES:
-            return self._frame(names, self.directory)
-        files = (pa.BufferReader(self.storage.read(f"{self.directory}/{name}")) for name in names)
-        return self.spark.createDataFrame(pa.concat_tables(map(pq.read_table, files)), self.schema)
+        rows = self._read_few(parts)
+        if rows is None:
+            return self._frame([part.name for part in parts], self.directory)
+        return self.spark.createDataFrame(rows, self.schema)
+
+    def _read_few(self, parts: tuple[Part, ...]) -> pa.Table | None:
+        """The rows of parts, None if there are none or many. A small file may have many: it has equal values once."""
+        if not parts or sum(part.bytes for part in parts) > SMALL_BYTES:
+            return None
+        batches, room = [], SMALL_BYTES
+        for part in parts:
+            file = pq.ParquetFile(pa.BufferReader(self.storage.read(f"{self.directory}/{part.name}")))
+            for batch in file.iter_batches(_ROWS_AT_ONCE):
+                batches.append(batch)
+                room -= batch.nbytes
+                if room < 0:
+                    return None
+        return pa.Table.from_batches(batches)
 
     def _frame(self, parts: list[str], directory: str) -> DataFrame:
         if not parts:
