@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from sluice import Flow
+from sluice import Flow, Query
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 OPENING = datetime(2026, 1, 2, 9, 30, tzinfo=timezone.utc)
@@ -72,6 +72,21 @@ class Minutes:
                 arrive(f"in/{stream}", f"{self._key} ts {column}", *rows)
             if query is not None:
                 query.processAllAvailable()
+
+
+def start_pairs(spark: SparkSession) -> Query:
+    """A query whose checkpoint is the directory `checkpoint`: the join `pairs` of three trades and three quotes, all
+    of them in."""
+    flow = Flow(spark, name="desk")
+    arrive_ticks("trades", "price")
+    arrive_ticks("quotes", "ask")
+    trades, quotes = (
+        flow.readFiles(stream, f"in/{stream}", eventTime="ts", delay="1 minute") for stream in ("trades", "quotes")
+    )
+    pairs = trades.join(quotes, on="symbol", within="10 seconds").writeStream.format("noop").queryName("pairs")
+    query = pairs.option("checkpointLocation", "checkpoint").start()
+    query.processAllAvailable()
+    return query
 
 
 def read_view(name: str, *columns: str) -> list[tuple[Any, ...]]:
