@@ -23,6 +23,7 @@ from table_joins import FAST, Killed, TableLookups, describe, die, expected, kin
 from examples import one_in
 from sluice import CheckpointError, Flow, FlowError, StorageError, readState, testing
 from sluice.cli.verification import verify
+from sluice.control.journal import Journal
 from sluice.model.plan.relation import plan_of
 from sluice.record.epoch import EpochRecord
 from sluice.sources import table_files
@@ -497,6 +498,28 @@ def test_the_driver_reads_no_row_of_files(tmp_path, monkeypatch):
     lookups.query.epochs.read_tables()
     lookups.run(1)
     assert lookups.partners() == [(0, 1, 1)]
+
+
+@pytest.mark.parametrize("refresh", ["1 second", None])
+def test_an_epoch_that_was_committed_and_taken_for_failed_reads_the_table_anew(tmp_path, monkeypatch, refresh):
+    """The store takes the entry of the journal, and the driver does not hear of it: the epoch is run again from the one
+    before, whose state has no rows of the table, or those of before."""
+    content, clock, commit = ChangingTable(table(k1=1)), CountingClock(1e9), Journal.commit
+
+    def lose_answer(journal: Journal, record: EpochRecord) -> None:
+        commit(journal, record)
+        raise StorageError("no answer")
+
+    lookups = Lookups(tmp_path, content, refresh=refresh, clock=clock)
+    for epoch in range(2):
+        with monkeypatch.context() as patch, pytest.raises(StorageError, match="no answer"):
+            patch.setattr(Journal, "commit", lose_answer)
+            lookups.run(1)
+        lookups.run(1)
+        assert lookups.partners()[-1] == (epoch, 1, 1 + epoch if refresh else 1)
+        content.rows = table(k1=2)
+        clock.sleep(5)
+    lookups.query.close()
 
 
 def break_file(path: Path, how: str) -> None:

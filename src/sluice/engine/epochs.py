@@ -353,7 +353,7 @@ class Epochs:
         all is done again. Tables that cannot be read again stay as they are, and all is done again without them."""
         tables, times_changed = self._divided_tables, 0
         while True:
-            loads = tables.plan(self.plan, self.checkpoint.newest, site.number)
+            loads = tables.plan(self.plan, self.record, site.number)
             reports = run_until_agreed(exchange, replace(split, loads=loads.loads), site.with_tables(loads.versions))
             problems, changed = loads.problems(reports), tables.find_changed(loads.loads)
             if not problems and not changed:
